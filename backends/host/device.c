@@ -154,6 +154,8 @@ static strata_status host_download(strata_device *device, strata_buffer *buffer,
 static strata_support host_supports(strata_device *device, const strata_tensor *node, const char **reason) {
     (void)device;
     *reason = "the op has no reference";
+    /* What fusion makes for families of kernels: its parts have loops here, it has none. */
+    if (node->op->compose && !node->op->lower) return STRATA_SUPPORT_PARTS;
     return node->op->reference ? STRATA_SUPPORT_YES : STRATA_SUPPORT_NO;
 }
 

@@ -70,10 +70,10 @@ static strata_status make_trials(rehearsal *r, const strata_checks *checks, cons
     return status;
 }
 
-/* The host only reads what is in the outputs' arena, so operands from there lie elsewhere, in an arena of their own. */
+/* On some devices the host can only read what is in the outputs' arena. There operands from it lie in an arena of their own. */
 static int arena_of(const rehearsal *r, const strata_tensor *real, bool is_operand) {
     const int arena = r->real->places[real->id].arena;
-    const bool unreachable = is_operand && arena == STRATA_ARENA_OUTPUT;
+    const bool unreachable = is_operand && arena == STRATA_ARENA_OUTPUT && !r->device->reads_outputs;
     return arena < 0 || unreachable ? r->real->n_arenas : arena;
 }
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The family cpu/matmul: shaders/cpu/matmul.kernel for OpenCL on CPUs. Which register tile, how the result is cut into blocks,
- * and whether b is packed, from the sizes alone: a model of cycles ranks the tiles, the best few are the tuner's candidates. */
+ * and whether b is packed, from the sizes alone: a model of cycles ranks the tiles. The tuner's candidates are all of a large
+ * product, and the model's first of another: alone, with all in its caches, a tile may look better than it is in a step, the
+ * model's best two differ by some percent, and a first start compiles each kernel that is timed. */
 #include <stdio.h>
 
 #include "backends/kernel/lowering.h"
@@ -42,9 +44,6 @@ static const double PACK_COST = 8, /* a vector of b: each row's is in another li
     FAR_A_COST = 1,     /* a line of a, once a block ... */
     FAR_A_COST_TA = 32, /* ... and where a is stored (K, M): the next one is a row apart, which nothing prefetches */
     OTHERS_COST = 20;   /* a line of a or b that a core reads, as another core may have written it */
-/* A small product's tile that the model takes for slower than the best by more is not timed: alone, with all in its caches, it
- * may look better than in a step. */
-static const double WORTH_TIMING = 1.05;
 
 static int lanes(const strata_kernel_limits *limits) {
     return limits->vector_width >= 16 ? 16 : limits->vector_width >= 8 ? 8 : 4;
@@ -207,7 +206,7 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
         for (; at > 0 && plans[at - 1].cost > p.cost; at--) plans[at] = plans[at - 1];
         plans[at] = p;
     }
-    while (work_of(&s) < LARGE && plans[n - 1].cost > plans[0].cost * WORTH_TIMING) n--;
+    if (work_of(&s) < LARGE) n = 1;
     for (int i = 0; i < n; i++) out[i] = candidate_of(limits, node, &plans[i]);
     return n;
 }

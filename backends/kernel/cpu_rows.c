@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The families cpu/sum_columns and cpu/gather_grad for OpenCL on CPUs: what the average of an embedding's rows and its gradient
- * are made of. The portable kernels make no vectors of rows that are as short as a vector. Bits are those of the portable
- * kernels. */
+ * The families cpu/sum_columns, cpu/gather_mean and cpu/gather_grad for OpenCL on CPUs: what the average of an embedding's rows
+ * and its gradient are made of. The portable kernels make no vectors of rows that are as short as a vector. Bits are those of
+ * the portable kernels. */
 #include "backends/kernel/lowering.h"
 #include "core/op/copy.h"
 #include "core/op/gather.h"
+#include "core/op/gather_mean.h"
 #include "core/op/ops.h"
 #include "core/op/reduce.h"
 
@@ -58,6 +59,36 @@ static strata_status sum_lower(const strata_kernel_limits *limits, const strata_
     return strata_lowering_add(lowering, &launch, err);
 }
 
+static bool mean_fits(const strata_kernel_limits *limits, const strata_tensor *node) {
+    const strata_gather_mean_sizes s = strata_gather_mean_sizes_of(node);
+    const strata_axes a = s.order.axes;
+    return fits_inner(limits, node, a.inner) && node->inputs[1]->dtype == STRATA_DTYPE_I32 && s.order.parts == 1 &&
+           a.outer > 0 && s.rows > 0 && s.rows <= INT32_MAX / a.inner && a.outer <= INT32_MAX / a.inner / a.n;
+}
+
+static strata_status mean_lower(const strata_kernel_limits *limits, const strata_tensor *node,
+                                const strata_candidate *candidate, strata_lowering *lowering, strata_error *err) {
+    const strata_gather_mean_sizes s = strata_gather_mean_sizes_of(node);
+    const strata_axes a = s.order.axes;
+    strata_launch launch = {.kernel = "cpu/gather_mean",
+                            .variant = variants[lanes_of(limits)],
+                            .n_buffers = 3,
+                            .buffers = {node->inputs[0], node->inputs[1], node},
+                            .writes = 1u << 2,
+                            .n_words = 6,
+                            .words = {{(uint32_t)s.rows},
+                                      {(uint32_t)a.outer},
+                                      {(uint32_t)a.n},
+                                      {(uint32_t)a.inner},
+                                      {(uint32_t)s.order.run},
+                                      {.f32 = (float)a.n}},
+                            .global = {a.outer * (a.inner / lanes_of(limits)), 0},
+                            .local = {1, 0},
+                            .grid_stride = true};
+    (void)candidate;
+    return strata_lowering_add(lowering, &launch, err);
+}
+
 static bool grad_fits(const strata_kernel_limits *limits, const strata_tensor *node) {
     const strata_gather_grad_sizes s = strata_gather_grad_sizes_of(node);
     return fits_inner(limits, node, s.inner) && node->inputs[1]->dtype == STRATA_DTYPE_I32 && s.outer == 1 && s.axis > 0 &&
@@ -88,5 +119,7 @@ const strata_family strata_family_cpu_reduce_sum = {
     .name = "cpu/sum_columns", .op = "reduce_sum", .fits = sum_fits, .candidates = candidates, .lower = sum_lower};
 const strata_family strata_family_cpu_reduce_mean = {
     .name = "cpu/sum_columns", .op = "reduce_mean", .fits = sum_fits, .candidates = candidates, .lower = sum_lower};
+const strata_family strata_family_cpu_gather_mean = {
+    .name = "cpu/gather_mean", .op = "gather_mean", .fits = mean_fits, .candidates = candidates, .lower = mean_lower};
 const strata_family strata_family_cpu_gather_grad = {
     .name = "cpu/gather_grad", .op = "gather_grad", .fits = grad_fits, .candidates = candidates, .lower = grad_lower};

@@ -12,7 +12,9 @@ extern const strata_family strata_family_cpu_max_pool2d;
 extern const strata_family strata_family_cpu_max_pool2d_grad;
 extern const strata_family strata_family_cpu_reduce_sum;
 extern const strata_family strata_family_cpu_reduce_mean;
+extern const strata_family strata_family_cpu_gather_mean;
 extern const strata_family strata_family_cpu_gather_grad;
+extern const strata_family strata_family_cpu_adam_product;
 extern const strata_family strata_family_gpu_matmul;
 extern const strata_family strata_family_gpu_conv2d;
 extern const strata_family strata_family_gpu_conv2d_input_grad;
@@ -33,7 +35,9 @@ const strata_family *const strata_families[] = {
     &strata_family_cpu_max_pool2d_grad,
     &strata_family_cpu_reduce_sum,
     &strata_family_cpu_reduce_mean,
+    &strata_family_cpu_gather_mean,
     &strata_family_cpu_gather_grad,
+    &strata_family_cpu_adam_product,
     &strata_family_gpu_matmul,
     &strata_family_gpu_conv2d,
     &strata_family_gpu_conv2d_input_grad,

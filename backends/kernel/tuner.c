@@ -18,6 +18,7 @@
 #include "backends/kernel/lowering.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "core/compile/cost.h"
 #include "core/run/bench.h"
 
 enum {
@@ -28,6 +29,9 @@ enum {
     SMALL_US = 20, /* a node that takes so long is not worth more than its first candidate; */
     GPU_SMALL_US = 3
 };
+/* Floating-point operations and bytes of a node that any CPU does within SMALL_US. To find that out by timing it would take a
+ * compilation, which is longer than all that a faster candidate can save. */
+static const double SMALL_FLOPS = 1e6, SMALL_BYTES = 1e5;
 #define BUDGET_NS     2000000000u
 #define GPU_BUDGET_NS 4000000000u /* kernels take little of it, but there are more candidates, and their compiler is slow */
 #define TOLERANCE     1e-3
@@ -210,9 +214,11 @@ static int tune(strata_tuner *tuner, const strata_tensor *node, const strata_can
     double best_us = 0;
     const uint64_t budget = tuner->is_gpu ? GPU_BUDGET_NS : BUDGET_NS;
     const double margin = tuner->is_gpu ? 1 : CPU_MARGIN;
-    if (tuner->spent_ns < budget) strata_device_report_compile(tuner->device, true, 0, n);
-    bool ready = tuner->spent_ns < budget && bytes > 0 && truth && result &&
-                 !strata_bench_init(&bench, tuner->device, node, NULL, NULL) &&
+    const bool is_small =
+        !tuner->is_gpu && strata_node_flops(node) < SMALL_FLOPS && strata_node_moved_bytes(node) < SMALL_BYTES;
+    const bool may_try = !is_small && tuner->spent_ns < budget;
+    if (may_try) strata_device_report_compile(tuner->device, true, 0, n);
+    bool ready = may_try && bytes > 0 && truth && result && !strata_bench_init(&bench, tuner->device, node, NULL, NULL) &&
                  !try_candidate(tuner, &bench, 0, truth, &best_us, NULL) && best_us > (tuner->is_gpu ? GPU_SMALL_US : SMALL_US);
     for (int i = 1; i < n && ready && tuner->spent_ns < budget; i++) {
         strata_device_report_compile(tuner->device, true, i, n);

@@ -250,6 +250,7 @@ strata_status strata_opencl_open(const strata_device_info *info, const strata_de
     if (found.info.unified_memory) device->host_memory = OPENCL_HOST_MAPPED;
     if (found.info.unified_memory && found.info.device_class == STRATA_DEVICE_CPU && shares_host_memory(device))
         device->host_memory = OPENCL_HOST_SHARED;
+    device->base.reads_outputs = device->host_memory == OPENCL_HOST_SHARED;
 
     const bool cpu = found.info.device_class == STRATA_DEVICE_CPU, nvidia = contains(found.info.vendor, "NVIDIA"),
                pocl = contains(found.info.driver, "Portable Computing Language"),

@@ -10,6 +10,7 @@
 #include "core/compile/walk.h"
 #include "core/op/epilogue.h"
 #include "core/op/gather.h"
+#include "core/op/gather_mean.h"
 #include "core/op/ops.h"
 #include "core/op/pool2d.h"
 
@@ -74,6 +75,13 @@ static void fold_relu_of_pool(strata_tensor *node, const int *uses, const strata
     if (fused) strata_fusion_become(node, fused, query);
 }
 
+/* reduce_mean(gather(x, indices)), the average of an embedding's rows. */
+static void fold_gather_of_mean(strata_tensor *node, const int *uses, const strata_device_query *query) {
+    if (node->op != &strata_op_reduce_mean || uses[node->inputs[0]->id] != 1) return;
+    const strata_tensor *fused = strata_gather_mean_of(node);
+    if (fused) strata_fusion_become(node, fused, query);
+}
+
 void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
                            int n_updates, const strata_device_query *query) {
     int n = graph->n_nodes; /* fused nodes are appended beyond it and stay dead */
@@ -92,6 +100,8 @@ void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, i
             fold_relu_of_pool(graph->nodes[id], uses, query);
             const strata_tensor *unrepeated = strata_gather_grad_unrepeated(graph->nodes[id]);
             if (unrepeated) strata_fusion_become(graph->nodes[id], unrepeated, query);
+            fold_gather_of_mean(graph->nodes[id], uses, query);
+            strata_fuse_product_update(graph->nodes[id], uses, query);
         }
     } else {
         strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "fusion: no host memory for %d nodes", n);

@@ -31,6 +31,10 @@ STRATA_MUST_USE strata_status strata_passes_run(strata_tensor *const *outputs, i
 void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
                            int n_updates, const strata_device_query *query);
 
+/* If the node is an adam that may compute the product which is a part of its gradients itself, it does from now on, where the
+ * device runs that (core/compile/product_updates.c). uses: how often each value is read, by id. */
+void strata_fuse_product_update(strata_tensor *adam, const int *uses, const strata_device_query *query);
+
 /* Element-wise nodes that only element-wise nodes read become one chain with these, where the device supports it
  * (core/compile/chains.c). */
 void strata_fuse_chains(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,

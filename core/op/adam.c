@@ -11,18 +11,22 @@
 
 enum { PARAMETERS, M, V, GRADIENTS, STEP };
 
-static strata_status shape(strata_tensor *node, strata_error *err) {
-    static const char *const names[] = {"parameters", "m", "v", "gradients"};
-    const strata_adam_attrs *attrs = node->attrs;
+strata_status strata_adam_check(const strata_adam_attrs *attrs, strata_error *err) {
     if (!(attrs->beta1 >= 0 && attrs->beta1 < 1 && attrs->beta2 >= 0 && attrs->beta2 < 1))
         return strata_fail(err, STRATA_INVALID, "beta1 is %g, beta2 is %g; they must be at least 0 and below 1", attrs->beta1,
                            attrs->beta2);
     STRATA_TRY(strata_check_not_negative(attrs->epsilon, "epsilon", err));
-    STRATA_TRY(strata_check_not_negative(attrs->decay, "decay", err));
+    return strata_check_not_negative(attrs->decay, "decay", err);
+}
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    static const char *const names[] = {"parameters", "m", "v", "gradients"};
+    const strata_adam_attrs *attrs = node->attrs;
+    STRATA_TRY(strata_adam_check(attrs, err));
     return strata_check_update(node, 1u << PARAMETERS | 1u << M | 1u << V, STEP, names, attrs->has_gate, err);
 }
 
-static void element(const void *attributes, const float *step, double g, double *p, double *slots) {
+void strata_adam_element(const void *attributes, const float *step, double g, double *p, double *slots) {
     const strata_adam_attrs *attrs = attributes;
     slots[0] += (1 - attrs->beta1) * (g - slots[0]);
     slots[1] += (1 - attrs->beta2) * (g * g - slots[1]);
@@ -32,20 +36,32 @@ static void element(const void *attributes, const float *step, double g, double 
 
 static strata_status reference(const strata_op_call *call, strata_error *err) {
     (void)err;
-    strata_update_reference(call, 2, element);
+    strata_update_reference(call, 2, strata_adam_element);
     return STRATA_OK;
 }
 
-static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+strata_status strata_adam_lower(const strata_tensor *node, int64_t first, int64_t n, strata_lowering *lowering,
+                                strata_error *err) {
     const strata_adam_attrs *attrs = node->attrs;
     strata_launch launch;
+    if (n == 0) return STRATA_OK;
     STRATA_TRY(strata_update_launch(node, "adam", 2, &launch, err));
+    launch.n_words = 0; /* n, of all gradients */
+    STRATA_TRY(strata_launch_flat(&launch, n, err));
+    for (int i = PARAMETERS; i <= GRADIENTS; i++) {
+        launch.offsets[i] = first;
+        launch.extents[i] = n;
+    }
     strata_launch_constant_add(&launch, "DECAY", attrs->decay != 0);
     strata_launch_word(&launch)->f32 = (float)(1 - attrs->beta1);
     strata_launch_word(&launch)->f32 = (float)(1 - attrs->beta2);
     strata_launch_word(&launch)->f32 = (float)attrs->epsilon;
     strata_launch_word(&launch)->f32 = (float)attrs->decay;
     return strata_lowering_add(lowering, &launch, err);
+}
+
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    return strata_adam_lower(node, 0, strata_shape_elements(node->inputs[GRADIENTS]->shape), lowering, err);
 }
 
 static strata_tensor *compose(strata_tensor *node) {

@@ -243,7 +243,10 @@ static int64_t parts_of(strata_axes axes) {
 }
 
 strata_reduce_order strata_reduce_order_of(const strata_tensor *node) {
-    const strata_axes axes = axes_of(node);
+    return strata_reduce_order_along(axes_of(node));
+}
+
+strata_reduce_order strata_reduce_order_along(strata_axes axes) {
     const int64_t parts = parts_of(axes), part = (axes.n + parts - 1) / parts, turn = 4 * STRATA_RUNS;
     return (strata_reduce_order){axes, parts, is_in_runs(axes, parts, part) ? (part + turn - 1) / turn * 4 : part};
 }

@@ -21,6 +21,7 @@ typedef struct strata_reduce_order {
     int64_t parts, run;
 } strata_reduce_order;
 strata_reduce_order strata_reduce_order_of(const strata_tensor *node);
+strata_reduce_order strata_reduce_order_along(strata_axes axes);
 
 /* For ops that sum in parts: a launch that makes the node the sum, as reduce_sum folds a long axis, of `parts` times its
  * elements that lie in the lowering's scratch buffer as f32. The node is of a float dtype. */

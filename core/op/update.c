@@ -110,7 +110,7 @@ strata_status strata_update_launch(const strata_tensor *node, const char *kernel
         out_launch->buffers[i] = node->inputs[i];
         if (i <= n_slots) out_launch->writes |= 1u << i;
     }
-    strata_launch_constant_add(out_launch, "GATE", node->n_inputs == n_inputs);
+    strata_launch_constant_add(out_launch, "GATE", node->n_inputs >= n_inputs);
     return strata_launch_flat(out_launch, strata_shape_elements(node->inputs[n_slots + 1]->shape), err);
 }
 

@@ -18,6 +18,13 @@ typedef struct strata_adam_attrs {
     int64_t has_gate;
 } strata_adam_attrs;
 
+/* For ops that update as Adam does, whose attributes begin with strata_adam_attrs: the check of these, the walk's element
+ * (strata_update_element), and the launch of adam.kernel over `n` elements from `first` on. */
+STRATA_MUST_USE strata_status strata_adam_check(const strata_adam_attrs *attrs, strata_error *err);
+void strata_adam_element(const void *attributes, const float *step, double g, double *p, double *slots);
+STRATA_MUST_USE strata_status strata_adam_lower(const strata_tensor *node, int64_t first, int64_t n, strata_lowering *lowering,
+                                                strata_error *err);
+
 typedef struct strata_sgd_attrs {
     double momentum;
     int64_t nesterov, has_gate;

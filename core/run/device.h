@@ -140,6 +140,8 @@ struct strata_device {
     bool plans_temporaries;
     /* It takes constants from their nodes: CONSTANT arenas have no buffer. */
     bool keeps_constants;
+    /* What the host writes into a slot's OUTPUT arena before a run is what the run's kernels read there. */
+    bool reads_outputs;
 };
 
 /* Calls on_compile, if there is one. */

@@ -141,6 +141,27 @@ Test(opencl, pieces_share_their_kernels) {
     strata_device_close(device);
 }
 
+/* The trials of a program's kernels are the program that the driver compiles for it, also where a node reads an output. */
+Test(opencl, a_program_is_compiled_once_with_its_check) {
+    strata_device *device = open_device(&(strata_device_options){.no_cache = true, .no_tune = true});
+    strata_graph *graph = NULL;
+    strata_variable *total = NULL;
+    strata_executable *exe = NULL;
+    strata_error err = {0};
+    cr_assert_eq(strata_graph_create(&graph, &err), STRATA_OK);
+    cr_assert_eq(strata_variable_create(device, "total", STRATA_DTYPE_F32, STRATA_SHAPE(5), &total, &err), STRATA_OK);
+    strata_tensor *x = strata_input(graph, "x", STRATA_DTYPE_F32, STRATA_SHAPE(3, 5));
+    strata_tensor *sums = strata_reduce_sum(x, (int[]){0}, 1, false);
+    strata_tensor *update = strata_assign_add(strata_variable_read(graph, total), sums);
+    const uint64_t before = device->counters.compilations;
+    cr_assert_eq(strata_executable_create(device, &sums, 1, &update, 1, NULL, &exe, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(device->counters.compilations - before, 1);
+    strata_executable_destroy(exe);
+    strata_variable_destroy(total);
+    strata_graph_destroy(graph);
+    strata_device_close(device);
+}
+
 Test(opencl, the_next_start_takes_kernels_from_the_disk) {
     strata_device_options opts = {.cache_dir = test_path("cache"), .no_tune = true};
     strata_array results[2];

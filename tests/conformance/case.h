@@ -8,7 +8,7 @@
 #include "core/graph/graph.h"
 #include "strata/ops.h"
 
-enum { CASE_INPUTS = 6, CASE_PARAMETERS = 17 };
+enum { CASE_INPUTS = 8, CASE_PARAMETERS = 17 };
 
 /* What an operand holds. */
 typedef enum case_values {

@@ -2,6 +2,7 @@
  *
  * Rows for ops that move elements: shapes, places, indices. */
 #include "core/op/gather.h"
+#include "core/op/ops.h"
 #include "core/op/rules.h"
 #include "tests/conformance/case.h"
 
@@ -39,6 +40,10 @@ BUILD(pad) {
 BUILD(gather) {
     UNUSED;
     return strata_gather(x[0], x[1], (int)p[0]);
+}
+BUILD(gather_mean) {
+    (void)p, (void)dtype;
+    return strata_node(NULL, &strata_op_gather_mean, 2, x, NULL);
 }
 BUILD(gather_grad) {
     strata_tensor *dx = NULL;
@@ -109,6 +114,13 @@ static const case_instance gathers[] = {
     {.shapes = {{3, {3, 7, 5}}, {1, {4}}}, .p = {1}}, {.shapes = {{2, {3, 7}}, {0}}, .p = {-1}},
     {.shapes = {{2, {7, 3}}, {1, {0}}}, .p = {0}},    {.shapes = {{2, {0, 3}}, {1, {4}}}, .p = {0}},
 };
+static const case_instance gather_means[] = {
+    {.shapes = {{2, {7, 16}}, {2, {3, 250}}}, .terms = 256},
+    {.shapes = {{2, {9, 32}}, {3, {2, 17, 5}}}, .terms = 8},
+    {.shapes = {{3, {8, 2, 5}}, {1, {33}}}, .terms = 64},
+    {.shapes = {{1, {7}}, {2, {4, 1}}}},
+    {.shapes = {{2, {7, 16}}, {2, {0, 3}}}},
+};
 static const case_instance gather_grads[] = {
     {.shapes = {{1, {7}}, {1, {257}}, {1, {257}}}, .p = {0}, .terms = 64},
     {.shapes = {{2, {7, 5}}, {2, {3, 2}}, {3, {3, 2, 5}}}, .p = {0}, .terms = 6},
@@ -171,6 +183,8 @@ static const op_row shape[] = {
     ROW(pad, STRATA_ANY_DTYPE, pads, ANY_VALUE),
     ROW(gather, STRATA_ANY_DTYPE, gathers, ANY_VALUE, INDEX(I32)),
     ROW(gather, STRATA_ANY_DTYPE, gathers, ANY_VALUE, INDEX(I64)),
+    ROW(gather_mean, STRATA_FLOATS, gather_means, FLOAT, INDEX(I32)),
+    ROW(gather_mean, STRATA_FLOATS, gather_means, FLOAT, INDEX(I64)),
     GATHER_GRAD(STRATA_FLOATS, gather_grads, gather_grad, 9, I32),
     GATHER_GRAD(STRATA_FLOATS, gather_grads, gather_grad, 9, I64),
     GATHER_GRAD(1u << STRATA_DTYPE_F32, gather_grads_wide, gather_grad, 1030, I32),

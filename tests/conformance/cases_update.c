@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rows for random numbers and for updates of variables. */
+#include "core/op/adam_product.h"
 #include "core/op/ops.h"
 #include "core/op/rules.h"
 #include "tests/conformance/case.h"
@@ -36,6 +37,12 @@ BUILD(adam) {
 BUILD(adamw) {
     UNUSED;
     return strata_adamw(x[0], x[3], x[4], x[1], x[2], p[0] ? x[5] : NULL, 0.9, 0.999, 1e-7, 0.1);
+}
+/* p: offset of the product, decay. */
+BUILD(adam_product) {
+    UNUSED;
+    return strata_adam_product(strata_adamw(x[0], x[3], x[4], x[1], x[2], x[5], 0.9, 0.999, 1e-7, p[1] ? 0.1 : 0), x[6], x[7],
+                               p[0]);
 }
 BUILD(rmsprop) {
     UNUSED;
@@ -133,6 +140,21 @@ static const case_instance adam_steps[] = {
     {.shapes = {{1, {20011}}, {1, {20011}}, {1, {STRATA_STEP_WORDS}}, {1, {20011}}, {1, {20011}}, {0}}, .p = {0}, .terms = 64},
     {.shapes = {{1, {257}}, {1, {257}}, {1, {STRATA_STEP_WORDS}}, {1, {257}}, {1, {257}}, {0}}, .p = {0}, .terms = 64},
     {.shapes = {{1, {64}}, {1, {64}}, {1, {STRATA_STEP_WORDS}}, {1, {64}}, {1, {64}}, {0}}, .p = {1}, .terms = 64},
+};
+
+/* parameters, gradients, step, m, v, gate, a, b: the product at the beginning, in the middle, at the end of the gradients; of
+ * one row; with less rows than a tile; at the end of rows and columns a tile that moves up and left; of nothing */
+#define PRODUCT_STEP(size, gradients, k, m, n, ...)                                                        \
+    {                                                                                                      \
+        .shapes = {{1, {size}}, {1, {gradients}}, {1, {STRATA_STEP_WORDS}}, {1, {size}}, {1, {size}}, {0}, \
+                   {2, {k, m}}, {2, {k, n}}},                                                              \
+        .p = {__VA_ARGS__}, .terms = 64                                                                    \
+    }
+static const case_instance product_steps[] = {
+    PRODUCT_STEP(1100, 1100, 5, 17, 64, 0, 0), PRODUCT_STEP(1100, 1090, 2, 13, 80, 32, 1),
+    PRODUCT_STEP(16, 16, 1, 1, 16, 0, 0),      PRODUCT_STEP(133, 133, 7, 4, 32, 5, 0),
+    PRODUCT_STEP(40, 40, 3, 5, 7, 3, 1),       PRODUCT_STEP(20, 20, 0, 2, 8, 1, 0),
+    PRODUCT_STEP(9, 9, 4, 0, 8, 9, 0),         PRODUCT_STEP(5000, 5000, 33, 47, 96, 488, 0),
 };
 
 static const case_instance averages[] = {
@@ -270,6 +292,12 @@ static const op_row update[] = {
      .n_operands = 6,
      .operands = {VARIABLE(-2, 2), FLOAT, STEP, VARIABLE(-1, 1), VARIABLE(0, 1), FLOAT},
      .instances = CASE_INSTANCES(adam_steps)},
+    {.op = "adam_product",
+     .build = build_adam_product,
+     .dtypes = F32,
+     .n_operands = 8,
+     .operands = {VARIABLE(-2, 2), FLOAT, STEP, VARIABLE(-1, 1), VARIABLE(0.1, 1), FLOAT, FLOAT, FLOAT},
+     .instances = CASE_INSTANCES(product_steps)},
     {.op = "rmsprop",
      .build = build_rmsprop,
      .dtypes = F32,

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Adam with a product as a part of its gradients: adam_product.h. The gradient of a layer's matrix is most of what a step
+ * writes and reads back; here it is used where it is computed. Only families have kernels for it: a device without one runs the
+ * product and Adam. */
+#include "core/op/adam_product.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+enum { PARAMETERS, M, V };
+static const int GRADIENTS = STRATA_ADAM_PRODUCT_GRADIENTS, A = STRATA_ADAM_PRODUCT_A, B = STRATA_ADAM_PRODUCT_B;
+
+extern const strata_op strata_op_adam_product;
+
+strata_adam_product_sizes strata_adam_product_sizes_of(const strata_tensor *node) {
+    const strata_shape a = node->inputs[A]->shape, b = node->inputs[B]->shape;
+    return (strata_adam_product_sizes){.m = a.dims[1], .n = b.dims[1], .k = a.dims[0]};
+}
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    static const char *const names[] = {"parameters", "m", "v", "gradients"};
+    const strata_adam_product_attrs *attrs = node->attrs;
+    const strata_tensor *a = node->inputs[A], *b = node->inputs[B], *gradients = node->inputs[GRADIENTS];
+    STRATA_TRY(strata_adam_check(&attrs->adam, err));
+    STRATA_TRY(strata_check_update(node, 1u << PARAMETERS | 1u << M | 1u << V, STRATA_ADAM_PRODUCT_STEP, names, true, err));
+    STRATA_TRY(strata_check_dtype(a, "a", 1u << STRATA_DTYPE_F32, err));
+    STRATA_TRY(strata_check_dtype(b, "b", 1u << STRATA_DTYPE_F32, err));
+    if (a->shape.rank != 2 || b->shape.rank != 2 || a->shape.dims[0] != b->shape.dims[0])
+        return strata_fail(err, STRATA_INVALID, "a is %s, b is %s; they must have 2 axes, and the same number of rows",
+                           strata_shape_text(a->shape).text, strata_shape_text(b->shape).text);
+    const strata_adam_product_sizes s = strata_adam_product_sizes_of(node);
+    const int64_t room = gradients->shape.rank == 1 ? gradients->shape.dims[0] - attrs->offset : -1;
+    if (attrs->offset >= 0 && room >= 0 && (s.n == 0 || s.m <= room / s.n)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID,
+                       "the product is (%" PRId64 ",%" PRId64 ") at element %" PRId64
+                       " of gradients %s; it must lie in a flat range",
+                       s.m, s.n, attrs->offset, strata_shape_text(gradients->shape).text);
+}
+
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    const strata_tensor *node = call->node;
+    const strata_adam_product_attrs *attrs = node->attrs;
+    const strata_adam_product_sizes s = strata_adam_product_sizes_of(node);
+    const int64_t n = strata_shape_elements(node->inputs[GRADIENTS]->shape);
+    const float *a = call->inputs[A], *b = call->inputs[B];
+    float *gradients = malloc(((size_t)n + 1) * sizeof *gradients);
+    double *row = malloc(((size_t)s.n + 1) * sizeof *row);
+    if (gradients && row) {
+        if (n) memcpy(gradients, call->inputs[GRADIENTS], (size_t)n * sizeof *gradients);
+        for (int64_t i = 0; i < s.m; i++) {
+            for (int64_t j = 0; j < s.n; j++) row[j] = 0;
+            for (int64_t k = 0; k < s.k; k++)
+                for (int64_t j = 0; j < s.n; j++) row[j] += (double)a[k * s.m + i] * (double)b[k * s.n + j];
+            for (int64_t j = 0; j < s.n; j++) gradients[attrs->offset + i * s.n + j] = (float)row[j];
+        }
+        const void *inputs[STRATA_ADAM_PRODUCT_INPUTS];
+        memcpy(inputs, call->inputs, sizeof inputs);
+        inputs[GRADIENTS] = gradients;
+        strata_op_call update = *call;
+        update.inputs = inputs;
+        strata_update_reference(&update, 2, strata_adam_element);
+    }
+    const bool room = gradients && row;
+    free(gradients);
+    free(row);
+    return room ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " gradients", n);
+}
+
+static strata_tensor *compose(strata_tensor *node) {
+    const strata_adam_product_attrs *attrs = node->attrs;
+    const strata_adam_attrs *adam = &attrs->adam;
+    const strata_adam_product_sizes s = strata_adam_product_sizes_of(node);
+    strata_tensor *const *x = node->inputs, *parts[3];
+    const int64_t n = strata_shape_elements(x[GRADIENTS]->shape), end = attrs->offset + s.m * s.n;
+    int n_parts = 0;
+    if (attrs->offset) parts[n_parts++] = strata_slice(x[GRADIENTS], (int64_t[]){0}, &attrs->offset);
+    parts[n_parts++] = strata_reshape(strata_matmul(x[A], x[B], true, false), STRATA_SHAPE(s.m * s.n));
+    if (end < n) parts[n_parts++] = strata_slice(x[GRADIENTS], &end, (int64_t[]){n - end});
+    strata_tensor *gradients = n_parts > 1 ? strata_concat(parts, n_parts, 0) : parts[0];
+    return strata_adamw(x[PARAMETERS], x[M], x[V], gradients, x[STRATA_ADAM_PRODUCT_STEP], x[STRATA_ADAM_PRODUCT_GATE],
+                        adam->beta1, adam->beta2, adam->epsilon, adam->decay);
+}
+
+static double flops(const strata_tensor *node) {
+    const strata_adam_product_sizes s = strata_adam_product_sizes_of(node);
+    return 2.0 * (double)s.m * (double)s.n * (double)s.k;
+}
+
+const strata_op strata_op_adam_product = {
+    .name = "adam_product",
+    .min_inputs = STRATA_ADAM_PRODUCT_INPUTS,
+    .max_inputs = STRATA_ADAM_PRODUCT_INPUTS,
+    .flags = STRATA_OP_UPDATE,
+    .attrs_bytes = sizeof(strata_adam_product_attrs),
+    .attrs = {{"beta1", STRATA_ATTR_FLOAT, offsetof(strata_adam_product_attrs, adam.beta1)},
+              {"beta2", STRATA_ATTR_FLOAT, offsetof(strata_adam_product_attrs, adam.beta2)},
+              {"epsilon", STRATA_ATTR_FLOAT, offsetof(strata_adam_product_attrs, adam.epsilon)},
+              {"decay", STRATA_ATTR_FLOAT, offsetof(strata_adam_product_attrs, adam.decay)},
+              {"has_gate", STRATA_ATTR_INT, offsetof(strata_adam_product_attrs, adam.has_gate)},
+              {"offset", STRATA_ATTR_INT, offsetof(strata_adam_product_attrs, offset)}},
+    .also_writes = 1u << M | 1u << V,
+    .shape = shape,
+    .no_gradient = "it changes variables",
+    .reference = reference,
+    .compose = compose,
+    .flops = flops,
+};
+
+strata_tensor *strata_adam_product(const strata_tensor *adam, strata_tensor *a, strata_tensor *b, int64_t offset) {
+    strata_tensor *inputs[STRATA_ADAM_PRODUCT_INPUTS];
+    for (int i = 0; i < STRATA_ADAM_PRODUCT_A; i++) inputs[i] = adam->inputs[i];
+    inputs[A] = a;
+    inputs[B] = b;
+    strata_adam_product_attrs attrs = {.adam = *(const strata_adam_attrs *)adam->attrs, .offset = offset};
+    return strata_node(NULL, &strata_op_adam_product, STRATA_ADAM_PRODUCT_INPUTS, inputs, &attrs);
+}

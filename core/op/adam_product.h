@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * adam_product: Adam over flat ranges, a part of whose gradients is the product a^T b (core/compile/product_updates.c). The
+ * inputs are
+ *   parameters, m, v, gradients, step, gate, a (K, M), b (K, N)
+ * For elements offset .. offset + M N - 1 the gradient is a^T b, row by row; what `gradients` holds there is not read. */
+#ifndef STRATA_CORE_OP_ADAM_PRODUCT_H
+#define STRATA_CORE_OP_ADAM_PRODUCT_H
+
+#include "core/op/update.h"
+
+enum {
+    STRATA_ADAM_PRODUCT_GRADIENTS = 3,
+    STRATA_ADAM_PRODUCT_STEP,
+    STRATA_ADAM_PRODUCT_GATE,
+    STRATA_ADAM_PRODUCT_A,
+    STRATA_ADAM_PRODUCT_B,
+    STRATA_ADAM_PRODUCT_INPUTS
+};
+
+typedef struct strata_adam_product_attrs {
+    /* has_gate is 1. */
+    strata_adam_attrs adam;
+    int64_t offset;
+} strata_adam_product_attrs;
+
+typedef struct strata_adam_product_sizes {
+    int64_t m, n, k;
+} strata_adam_product_sizes;
+
+strata_adam_product_sizes strata_adam_product_sizes_of(const strata_tensor *node);
+
+/* The node `adam`, which has a gate, with the product of a and b as gradients from element `offset` on. */
+strata_tensor *strata_adam_product(const strata_tensor *adam, strata_tensor *a, strata_tensor *b, int64_t offset);
+
+#endif
