@@ -51,14 +51,11 @@ static bool is_worth_it(int64_t h, int64_t w, int64_t in, int64_t out, int64_t l
     return tiles * (POINTS * products + transforms) < 0.7 * 9 * (double)(h * w) * products;
 }
 
-/* Floats of local memory for a tile: points of its patch, and of its products or of dy. */
-static int64_t tile_floats(int64_t depth, int64_t columns) {
-    return POINTS * (depth + columns);
-}
-
-/* Tiles that a work-group may take: three quarters of local memory, which is the second-level cache. */
+/* Tiles that a work-group may take: their points of `depth` and of `columns` channels, with a gap of a vector between two points,
+ * in three quarters of local memory, which is the second-level cache. */
 static int64_t most_tiles(const strata_kernel_limits *limits, int64_t depth, int64_t columns) {
-    return (int64_t)(limits->local_bytes / 4 * 3 / sizeof(float)) / tile_floats(depth, columns);
+    const int64_t floats = (int64_t)(limits->local_bytes / 4 * 3 / sizeof(float));
+    return (floats / POINTS - 2 * strata_cpu_lanes(limits)) / (depth + columns);
 }
 
 static bool fits_any(const strata_kernel_limits *limits, const strata_tensor *node) {
@@ -75,7 +72,7 @@ static bool fits_any(const strata_kernel_limits *limits, const strata_tensor *no
 /* ---- conv2d and its gradient by the input ---- */
 enum { ROWS, COLS, TILES }; /* candidate->values */
 
-static const int shapes[][2] = {{14, 2}, {12, 2}, {8, 2}, {16, 1}, {8, 1}};
+static const int shapes[][2] = {{8, 2}, {12, 2}, {16, 1}, {8, 1}};
 static const int small_shapes[][2] = {{6, 2}, {4, 2}, {12, 1}, {8, 1}};
 
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
@@ -141,28 +138,30 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
 }
 
 /* ---- the gradient by the filter ---- */
-/* The largest of the rows that divide the channels. */
-static int64_t filter_rows(int64_t lanes, int64_t depth) {
-    int64_t rows = lanes == 16 ? 14 : 6;
-    while (depth % rows) rows--;
-    return rows;
+/* Vectors of a register tile, and the largest number of rows that divides the channels. */
+static void filter_tile(int64_t lanes, const strata_conv2d_sizes *s, int *out_rows, int *out_cols) {
+    *out_cols = s->out_c % (2 * lanes) ? 1 : 2;
+    *out_rows = (lanes == 16 ? 16 : 8) / *out_cols;
+    while (s->in_c % *out_rows) --*out_rows;
 }
 
 static bool filter_fits(const strata_kernel_limits *limits, const strata_tensor *node) {
     if (!fits_any(limits, node)) return false;
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const int64_t lanes = strata_cpu_lanes(limits);
-    return s.out_c % lanes == 0 && filter_rows(lanes, s.in_c) >= 4 && is_worth_it(s.out_h, s.out_w, s.in_c, s.out_c, lanes) &&
+    int rows, cols;
+    filter_tile(lanes, &s, &rows, &cols);
+    return s.out_c % lanes == 0 && rows >= 4 && is_worth_it(s.out_h, s.out_w, s.in_c, s.out_c, lanes) &&
            most_tiles(limits, s.in_c, s.out_c) >= 8;
 }
 
 static int filter_candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
-    const int64_t lanes = strata_cpu_lanes(limits);
-    const int cols = s.out_c % (2 * lanes) ? 1 : 2;
-    const int64_t tiles = strata_least(GOOD_TILES, most_tiles(limits, s.in_c, s.out_c));
-    *out = (strata_candidate){.exact = true, .values = {(int)filter_rows(lanes, s.in_c), cols, (int)tiles}};
-    snprintf(out->name, sizeof out->name, "tile=%dx%d", out->values[ROWS], cols);
+    int rows, cols;
+    filter_tile(strata_cpu_lanes(limits), &s, &rows, &cols);
+    const int tiles = (int)strata_least(GOOD_TILES, most_tiles(limits, s.in_c, s.out_c));
+    *out = (strata_candidate){.exact = true, .values = {rows, cols, tiles}};
+    snprintf(out->name, sizeof out->name, "tile=%dx%d", rows, cols);
     return 1;
 }
 
