@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "backends/opencl/opencl.h"
 
@@ -48,12 +51,20 @@ static strata_status build_failed(opencl_device *device, cl_program program, con
     return status;
 }
 
+/* A compiler in this process leaves tens of MiB of freed memory behind, which glibc would keep for it. */
+static void return_freed_memory(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
 static strata_status compile_source(opencl_device *device, const char *source, const char *what, cl_program *out_program,
                                     strata_error *err) {
     cl_int code;
     cl_program program = device->cl.CreateProgramWithSource(device->context, 1, &source, NULL, &code);
     if (code != CL_SUCCESS) return strata_opencl_fail(device, code, "making a program", err);
     code = device->cl.BuildProgram(program, 1, &device->id, options, NULL, NULL);
+    return_freed_memory();
     if (code != CL_SUCCESS) {
         strata_status status = build_failed(device, program, what, code, err);
         device->cl.ReleaseProgram(program);

@@ -143,7 +143,7 @@ static void print_validation_json(const training *t) {
 
 void print_result(const training *t) {
     const strata_history *h = &t->history;
-    double epoch_s = median_epoch(h), rate = (double)strata_dataset_size(t->train.dataset) / epoch_s;
+    double epoch_s = median_epoch(h), rate = (double)t->train_examples / epoch_s;
     if (!t->options.json) {
         print_best(t);
         print_metrics(t->model, &t->test_metrics);
