@@ -51,8 +51,8 @@ static bool is_worth_it(int64_t h, int64_t w, int64_t in, int64_t out, int64_t l
     return tiles * (POINTS * products + transforms) < 0.7 * 9 * (double)(h * w) * products;
 }
 
-/* Tiles that a work-group may take: their points of `depth` and of `columns` channels, with a gap of a vector between two points,
- * in three quarters of local memory, which is the second-level cache. */
+/* Tiles that a work-group may take: their points of `depth` and of `columns` channels, with a gap of a vector between two
+ * points, in three quarters of local memory, which is the second-level cache. */
 static int64_t most_tiles(const strata_kernel_limits *limits, int64_t depth, int64_t columns) {
     const int64_t floats = (int64_t)(limits->local_bytes / 4 * 3 / sizeof(float));
     return (floats / POINTS - 2 * strata_cpu_lanes(limits)) / (depth + columns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The transforms of Winograd's F(4x4, 3x3) and F(3x3, 4x4): y_i = sum_k g_k d_(i+k), for four i of three k or three i of four k,
- * as
+ * The transforms of Winograd's F(4x4, 3x3) and F(3x3, 4x4): y_i = sum_k g_k d_(i+k), for four i of three k or three i of four
+ * k, as
  *     y = A^T ((G g) (B^T d))     element by element in the middle, 6 products instead of 12
  * and in two dimensions along columns, then along rows: 36 products, the *points*, instead of 144. A, B and G are those of Toom
  * and Cook's interpolation at 0, P, -P, Q, -Q and infinity. P = 3/4 and Q = 3/2 make the rounding errors less than half of

@@ -37,7 +37,7 @@ static strata_device *open_cpu(bool direct) {
 }
 
 /* One of the three products of x (IMAGES,SIDE,SIDE,channels) or dy (IMAGES,SIDE,SIDE,OUT) and filter (3,3,channels,OUT), with
- * same padding; operands are uniform in -1..1, those of the gradients are a = x or dy, b = filter or dy. Caller finishes all. */
+ * same padding. Operands are uniform in -1..1: a is x or dy, b is filter or dy. Caller finishes all. */
 typedef struct trial {
     product what;
     int64_t channels;

@@ -91,9 +91,9 @@ static const case_instance wide_convolutions[] = {
     {.shapes = {{4, {2, 6, 6, 16}}, {4, {1, 1, 16, 16}}}, .p = {3, 3}, .terms = 4000}, /* pixels that nobody reads */
     {.shapes = {{4, {1, 5, 5, 16}}, {4, {2, 2, 16, 16}}}, .p = {[PADDING] = GIVEN, 3, 3, 3, 3}, .terms = 4000},
 };
-/* 3 x 3 with stride 1 and enough channels for Winograd's tiles of 4 x 4, also such as hang over an edge, vectors of channels that
- * overlap, blocks of tiles that hang over the end, parts of a filter's gradient. Rounding errors are 2.4 times those of the rows
- * above, so there are 6 times as many terms. */
+/* 3 x 3 with stride 1 and enough channels for Winograd's tiles of 4 x 4: also such as hang over an edge, vectors of channels
+ * that overlap, blocks of tiles that hang over the end, and parts of a filter's gradient. Rounding errors are 2.4 times
+ * those of the rows above, so there are 6 times as many terms. */
 static const case_instance winograd_convolutions[] = {
     {.shapes = {{4, {2, 9, 11, 16}}, {4, {3, 3, 16, 32}}}, .terms = 48000},
     {.shapes = {{4, {1, 4, 4, 16}}, {4, {3, 3, 16, 16}}}, .p = {[PADDING] = SAME}, .terms = 48000},
