@@ -5,7 +5,7 @@
  * groups, and those with fewer channels in the result than a vector has lanes, are left to the portable kernels. */
 #include <stdio.h>
 
-#include "backends/kernel/lowering.h"
+#include "backends/kernel/cpu_vectors.h"
 #include "core/op/conv2d.h"
 #include "core/op/copy.h"
 #include "core/op/ops.h"
@@ -27,31 +27,10 @@ typedef struct tile_shape {
     double cost; /* cycles for one step of all of the result's tiles in a row */
 } tile_shape;
 
-static int64_t lanes_of(const strata_kernel_limits *limits) {
-    return limits->vector_width >= 16 ? 16 : limits->vector_width >= 8 ? 8 : 4;
-}
-
-static const char *variant_of(const strata_kernel_limits *limits) {
-    static const char *const variants[] = {[4] = "x4", [8] = "x8", [16] = "x16"};
-    return variants[lanes_of(limits)];
-}
-
-static int64_t ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
-static int64_t min_of(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-static int64_t max_of(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
 /* Rows of a tile that fit in the registers beside `cols` vectors of the other operand and one of this. */
 static int64_t most_rows(int64_t lanes, int64_t cols) {
     const int64_t registers = lanes == 16 ? 32 : 16;
-    return min_of((registers - cols - 1) / cols, 16);
+    return strata_least((registers - cols - 1) / cols, 16);
 }
 
 /* Two multiply-adds a cycle, three instructions; a tile of few accumulators waits four cycles for them. */
@@ -145,7 +124,7 @@ static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) 
     const view v = view_of(node);
     if (v.slab_w > MOST_SLAB || v.slab_h > MOST_SLAB || v.depth > MOST_SLAB || v.step > MOST_SLAB) return false;
     const int64_t floats = slab_floats(&v, 1);
-    return v.columns >= lanes_of(limits) && floats <= MOST_SLAB &&
+    return v.columns >= strata_cpu_lanes(limits) && floats <= MOST_SLAB &&
            (uint64_t)floats_of_slab(floats) * sizeof(float) <= limits->local_bytes;
 }
 
@@ -154,20 +133,20 @@ enum { ROWS, COLS, BLOCK_H }; /* candidate->values */
 /* Rows of `to` for a task: four tasks a core where the batch alone gives fewer, a slab that stays in the caches. */
 static int64_t block_of(const strata_kernel_limits *limits, const view *v, int64_t n) {
     const int64_t wanted = 4 * (int64_t)limits->compute_units;
-    int64_t block_h = n >= wanted ? v->to_h : ceil_div(v->to_h, ceil_div(wanted, n));
-    const int64_t most = min_of(GOOD_SLAB, (int64_t)(limits->local_bytes / sizeof(float)));
-    while (block_h > 1 && floats_of_slab(slab_floats(v, block_h)) > most) block_h = ceil_div(block_h, 2);
+    int64_t block_h = n >= wanted ? v->to_h : strata_ceil_div(v->to_h, strata_ceil_div(wanted, n));
+    const int64_t most = strata_least(GOOD_SLAB, (int64_t)(limits->local_bytes / sizeof(float)));
+    while (block_h > 1 && floats_of_slab(slab_floats(v, block_h)) > most) block_h = strata_ceil_div(block_h, 2);
     return block_h;
 }
 
 static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
     const view v = view_of(node);
-    const int64_t lanes = lanes_of(limits), block_h = block_of(limits, &v, node->shape.dims[0]);
+    const int64_t lanes = strata_cpu_lanes(limits), block_h = block_of(limits, &v, node->shape.dims[0]);
     tile_shape tiles[3];
     int n = 0;
     for (int64_t cols = 1; cols <= MOST_VECTORS && cols * lanes <= v.columns; cols *= 2) { /* insertion by cost */
-        const int64_t tiles_w = ceil_div(v.to_w, most_rows(lanes, cols)), rows = ceil_div(v.to_w, tiles_w);
-        tile_shape tile = {rows, cols, (double)(tiles_w * ceil_div(v.columns, cols * lanes)) * step_cost(rows, cols)};
+        const int64_t tiles_w = strata_ceil_div(v.to_w, most_rows(lanes, cols)), rows = strata_ceil_div(v.to_w, tiles_w);
+        tile_shape tile = {rows, cols, (double)(tiles_w * strata_ceil_div(v.columns, cols * lanes)) * step_cost(rows, cols)};
         int at = n++;
         for (; at > 0 && tiles[at - 1].cost > tile.cost; at--) tiles[at] = tiles[at - 1];
         tiles[at] = tile;
@@ -228,7 +207,7 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
                              epilogue->activation,
                              epilogue->aux};
     strata_launch launch = {.kernel = "cpu/conv2d",
-                            .variant = variant_of(limits),
+                            .variant = strata_cpu_variant(limits),
                             .n_buffers = 5,
                             .buffers = {node->inputs[0], transposed ? NULL : node->inputs[1], strata_epilogue_bias(node),
                                         strata_epilogue_aux_operand(node), node},
@@ -238,7 +217,7 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
                                           {"COLS", candidate->values[COLS]},
                                           {"STEP", (int32_t)v.step},
                                           {"SLAB", (int32_t)floats_of_slab(slab_floats(&v, block_h))}},
-                            .global = {s.n * ceil_div(v.to_h, block_h), 0},
+                            .global = {s.n * strata_ceil_div(v.to_h, block_h), 0},
                             .local = {1, 0}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(&launch)->i32 = (int32_t)words[i];
     if (transposed) STRATA_TRY(transpose_filters(node->inputs[1], lowering, err));
@@ -259,7 +238,7 @@ static int64_t chunk_floats(const strata_conv2d_sizes *s, const filter_plan *p) 
 
 static filter_plan filter_plan_of(const strata_kernel_limits *limits, const strata_tensor *node) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
-    const int64_t lanes = lanes_of(limits), rows = s.n * s.out_h;
+    const int64_t lanes = strata_cpu_lanes(limits), rows = s.n * s.out_h;
     const bool side_by_side = s.dilation[1] == 1 || s.kernel_w == 1;
     filter_plan p = {.runs = side_by_side ? 1 : s.kernel_w,
                      .run = side_by_side ? s.kernel_w * s.in_c : s.in_c,
@@ -267,20 +246,20 @@ static filter_plan filter_plan_of(const strata_kernel_limits *limits, const stra
                      .slab_h = (s.kernel_h - 1) * s.dilation[0] + 1,
                      .slab_w = (s.out_w - 1) * s.stride[1] + (s.kernel_w - 1) * s.dilation[1] + 1};
     for (int64_t cols = 1; cols <= MOST_VECTORS && s.out_c % (cols * lanes) == 0; cols *= 2)
-        for (int64_t n = min_of(most_rows(lanes, cols), p.run); n > 0; n--) {
+        for (int64_t n = strata_least(most_rows(lanes, cols), p.run); n > 0; n--) {
             if (p.run % n) continue;
             double cost = (double)(p.run / n * (s.out_c / (cols * lanes))) * step_cost(n, cols);
             if (!p.tile.rows || cost < p.tile.cost) p.tile = (tile_shape){n, cols, cost};
             break;
         }
-    p.chunk_h = min_of(ceil_div(CHUNK_PIXELS, s.out_w), s.out_h);
+    p.chunk_h = strata_least(strata_ceil_div(CHUNK_PIXELS, s.out_w), s.out_h);
     while (p.chunk_h > 1 && chunk_floats(&s, &p) + p.chunk_h * s.out_w * p.tile.cols * lanes > GOOD_CHUNK) p.chunk_h--;
     p.slab = floats_of_slab(chunk_floats(&s, &p));
     /* By the shape alone: the parts decide the bits. */
     const int64_t work = rows * s.out_w * s.kernel_h * s.kernel_w * s.in_c * s.out_c;
-    p.parts = max_of(1, min_of(min_of(MOST_PARTS, rows), work / PART_WORK));
-    p.part_h = ceil_div(rows, p.parts);
-    p.parts = ceil_div(rows, p.part_h);
+    p.parts = strata_most(1, strata_least(strata_least(MOST_PARTS, rows), work / PART_WORK));
+    p.part_h = strata_ceil_div(rows, p.parts);
+    p.parts = strata_ceil_div(rows, p.part_h);
     return p;
 }
 
@@ -288,7 +267,8 @@ static bool filter_fits(const strata_kernel_limits *limits, const strata_tensor 
     if (!fits_any(limits, node)) return false;
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const int64_t slab_w = (s.out_w - 1) * s.stride[1] + (s.kernel_w - 1) * s.dilation[1] + 1;
-    if (s.out_c % lanes_of(limits) || slab_w > MOST_SLAB || s.in_c > MOST_SLAB || slab_w * s.in_c > MOST_SLAB) return false;
+    if (s.out_c % strata_cpu_lanes(limits) || slab_w > MOST_SLAB || s.in_c > MOST_SLAB || slab_w * s.in_c > MOST_SLAB)
+        return false;
     if ((s.kernel_h - 1) * s.dilation[0] >= MOST_SLAB / (slab_w * s.in_c)) return false;
     const filter_plan p = filter_plan_of(limits, node);
     return (uint64_t)p.slab * sizeof(float) <= limits->local_bytes;
@@ -311,7 +291,7 @@ static strata_status filter_lower(const strata_kernel_limits *limits, const stra
                              s.dilation[0], s.top,    s.left,     p.runs,   p.run,    p.run_step};
     strata_launch launch = {
         .kernel = "cpu/conv2d_filter_grad",
-        .variant = variant_of(limits),
+        .variant = strata_cpu_variant(limits),
         .n_buffers = 3,
         .buffers = {node->inputs[0], node->inputs[1], p.parts > 1 ? NULL : node},
         .writes = 1u << 2,

@@ -2,14 +2,10 @@
  *
  * The families cpu/max_pool2d and cpu/max_pool2d_grad for OpenCL on CPUs: a vector of channels at a time. The gradient where
  * windows lie side by side, as nearly all do; else the portable kernel looks through every window of an element. */
-#include "backends/kernel/lowering.h"
+#include "backends/kernel/cpu_vectors.h"
 #include "core/op/copy.h"
 #include "core/op/ops.h"
 #include "core/op/pool2d.h"
-
-static int lanes_of(const strata_kernel_limits *limits) {
-    return limits->vector_width >= 16 ? 16 : limits->vector_width >= 8 ? 8 : 4;
-}
 
 static const strata_window *window_of(const strata_tensor *node) {
     return &((const strata_pool2d_attrs *)node->attrs)->window;
@@ -28,8 +24,8 @@ static bool fits_any(const strata_kernel_limits *limits, const strata_tensor *no
     if (limits->device_class != STRATA_DEVICE_CPU || !limits->opencl_c || node->dtype != STRATA_DTYPE_F32) return false;
     const strata_shape x = node->inputs[0]->shape;
     const strata_window *w = window_of(node);
-    return x.dims[3] >= lanes_of(limits) && strata_shape_elements(node->shape) > 0 && strata_shape_elements(x) <= INT32_MAX &&
-           w->dilation[0] == 1 && w->dilation[1] == 1;
+    return x.dims[3] >= strata_cpu_lanes(limits) && strata_shape_elements(node->shape) > 0 &&
+           strata_shape_elements(x) <= INT32_MAX && w->dilation[0] == 1 && w->dilation[1] == 1;
 }
 
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
@@ -53,7 +49,6 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
 
 static strata_status lower(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
                            strata_lowering *lowering, strata_error *err) {
-    static const char *const variants[] = {[4] = "x4", [8] = "x8", [16] = "x16"};
     const strata_pool2d_sizes s = sizes_of(node);
     const strata_window *w = window_of(node);
     const bool grad = node->op == &strata_op_max_pool2d_grad;
@@ -71,7 +66,7 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
                              w->padding[STRATA_PAD_LEFT]};
     const int n_words = grad ? 8 : 12;
     strata_launch launch = {.kernel = grad ? "cpu/max_pool2d_grad" : "cpu/max_pool2d",
-                            .variant = variants[lanes_of(limits)],
+                            .variant = strata_cpu_variant(limits),
                             .n_buffers = grad ? 3 : 2,
                             .buffers = {node->inputs[0], grad ? node->inputs[1] : node, grad ? node : NULL},
                             .writes = grad ? 1u << 2 : 1u << 1,

@@ -5,6 +5,9 @@
 #include "backends/kernel/lowering.h"
 
 extern const strata_family strata_family_cpu_matmul;
+extern const strata_family strata_family_cpu_winograd;
+extern const strata_family strata_family_cpu_winograd_input_grad;
+extern const strata_family strata_family_cpu_winograd_filter_grad;
 extern const strata_family strata_family_cpu_conv2d;
 extern const strata_family strata_family_cpu_conv2d_input_grad;
 extern const strata_family strata_family_cpu_conv2d_filter_grad;
@@ -28,6 +31,9 @@ extern const strata_family strata_family_software_conv2d_filter_grad;
 
 const strata_family *const strata_families[] = {
     &strata_family_cpu_matmul,
+    &strata_family_cpu_winograd,
+    &strata_family_cpu_winograd_input_grad,
+    &strata_family_cpu_winograd_filter_grad,
     &strata_family_cpu_conv2d,
     &strata_family_cpu_conv2d_input_grad,
     &strata_family_cpu_conv2d_filter_grad,

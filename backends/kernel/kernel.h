@@ -28,6 +28,8 @@ typedef struct strata_kernel_limits {
     bool cheap_groups;
     /* strata_device_options.fast: kernels that change last bits are allowed. */
     bool fast;
+    /* strata_device_options.direct: convolutions by their own products only, not by Winograd's. */
+    bool direct;
     /* Bit (1 << strata_dtype): storage that kernels can use. */
     uint32_t dtypes;
     /* work-items in a work-group. */

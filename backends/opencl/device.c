@@ -174,6 +174,7 @@ static void fill_limits(opencl_device *device, const strata_device_options *opts
         .device_class = info->device_class,
         .opencl_c = true,
         .fast = opts->fast,
+        .direct = opts->direct,
         .dtypes = info->dtypes,
         .max_workgroup = info->max_workgroup > 0 ? info->max_workgroup : 1,
         .max_local = {(uint32_t)sizes[0], (uint32_t)sizes[1]},

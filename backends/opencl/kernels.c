@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "backends/opencl/opencl.h"
 
@@ -48,6 +51,13 @@ static strata_status build_failed(opencl_device *device, cl_program program, con
     return status;
 }
 
+/* A compiler in this process leaves tens of MiB of freed memory behind, which glibc would keep for it. */
+static void return_freed_memory(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
 typedef struct build_call {
     cl_int(CL_API_CALL *build)(cl_program program, cl_uint n, const cl_device_id *devices, const char *options,
                                void(CL_CALLBACK *notify)(cl_program program, void *user), void *user);
@@ -82,6 +92,7 @@ static strata_status compile_source(opencl_device *device, const char *source, c
     cl_program program = device->cl.CreateProgramWithSource(device->context, 1, &source, NULL, &code);
     if (code != CL_SUCCESS) return strata_opencl_fail(device, code, "making a program", err);
     STRATA_TRY(build_program(device, program, what, n_kernels, &code, err));
+    return_freed_memory();
     if (code != CL_SUCCESS) {
         strata_status status = build_failed(device, program, what, code, err);
         device->cl.ReleaseProgram(program);

@@ -95,6 +95,10 @@ typedef void (*strata_warning_callback)(const char *message, void *user);
 typedef struct strata_device_options {
     /* Allow choices that change last bits (CLBlast, split-K by time); default: deterministic. */
     bool fast;
+    /* Sum the products of convolutions directly. Default: on CPUs behind OpenCL those of 3 x 3 filters with stride 1 are
+     * computed by Winograd's F(4x4, 3x3), with a quarter of the multiplications and about 2.4 times the rounding error (root
+     * mean square against double; shaders/README.md has the bound). */
+    bool direct;
     /* Take the default kernels, read and write no tuning file. */
     bool no_tune;
     /* Keep no compiled kernels on disk. */

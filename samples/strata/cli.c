@@ -288,6 +288,7 @@ static void print_warning(const char *message, void *user) {
 
 int read_device_flags(const device_flags *flags, strata_device_options *out_options) {
     *out_options = (strata_device_options){.fast = flags->fast,
+                                           .direct = flags->direct,
                                            .no_tune = flags->no_tune,
                                            .no_cache = flags->no_cache,
                                            .fallback_to_host = flags->allow_fallback != NULL,

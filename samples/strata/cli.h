@@ -110,7 +110,7 @@ int usage_error(const char *format, ...) STRATA_PRINTF(1, 2);
 /* ---- what several commands do ---- */
 typedef struct device_flags {
     const char *which, *allow_fallback;
-    bool fast, no_tune, no_cache, trust;
+    bool fast, direct, no_tune, no_cache, trust;
     double compile_seconds;
     /* As strata_device_options has them. */
     strata_compile_callback on_compile;
@@ -144,6 +144,13 @@ typedef struct device_flags {
          0,                                                                                                                   \
          0},                                                                                                                  \
         {"fast", NULL, "allow kernels that change last bits (CLBlast)", OPTION_FLAG, offsetof(type, member.fast), 0, 0},      \
+        {"direct",                                                                                                            \
+         NULL,                                                                                                                \
+         "convolutions without Winograd's method, which rounds more",                                                         \
+         OPTION_FLAG,                                                                                                         \
+         offsetof(type, member.direct),                                                                                       \
+         0,                                                                                                                   \
+         0},                                                                                                                  \
         {"no-tune", NULL, "take default kernels; read and write no tuning file", OPTION_FLAG, offsetof(type, member.no_tune), \
          0,         0},                                                                                                       \
         {"trust",                                                                                                             \

@@ -400,6 +400,8 @@ static int fit(training *t) {
     say_notices(r);
     if (!status && t->history.stopped) return stop_early(t, opts.first_epoch + t->history.n_epochs);
     if (!status && !t->opened.chief && has_servers(t)) return EXIT_OK; /* the chief has the rest to do */
+    strata_dataset_destroy(t->train.dataset); /* what follows needs its memory for the programs that evaluate */
+    t->train.dataset = NULL;
     progress_say(r->line, "evaluating the test examples ...");
     if (!status) status = measure_validation(t, &err);
     if (!status) status = strata_model_evaluate(t->model, t->test.dataset, 0, &t->test_metrics, &err);
@@ -555,6 +557,7 @@ static int train(training *t) {
                                            : t->options.batch * strata_strategy_num_replicas_in_sync(t->strategy);
     const double opening = now_seconds();
     if (!code) code = open_all_data(t);
+    if (!code) t->train_examples = strata_dataset_size(t->train.dataset);
     t->data_seconds = now_seconds() - opening;
     if (!code && !t->options.json && t->opened.chief) print_start(t);
     fflush(stdout);

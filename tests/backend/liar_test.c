@@ -36,6 +36,15 @@ static void add_pictures(strata_model *model) {
     strata_model_add_dense(model, (strata_dense_options){.units = CLASSES});
 }
 
+/* Enough channels for Winograd's convolutions. */
+static void add_channels(strata_model *model) {
+    const strata_conv2d_options same = {.filters = 16, .kernel_size = {3, 3}, .padding = "same", .activation = "relu"};
+    strata_model_add_conv2d(model, same);
+    strata_model_add_conv2d(model, same);
+    strata_model_add_flatten(model, (strata_flatten_options){0});
+    strata_model_add_dense(model, (strata_dense_options){.units = CLASSES});
+}
+
 static void add_texts(strata_model *model) {
     strata_model_add_embedding(model, (strata_embedding_options){.vocabulary = VOCABULARY, .units = 8});
     strata_model_add_layer_norm(model, (strata_layer_norm_options){0});
@@ -51,6 +60,7 @@ static const struct {
     const char *optimizer;
 } works[] = {
     {{3, {SIDE, SIDE, 3}}, STRATA_DTYPE_F32, add_pictures, "adam"},
+    {{3, {SIDE, SIDE, 3}}, STRATA_DTYPE_F32, add_channels, "sgd"},
     {{1, {WORDS}}, STRATA_DTYPE_I32, add_texts, "rmsprop"},
 };
 enum { N_WORKS = sizeof works / sizeof *works };

@@ -175,7 +175,8 @@ static strata_status collect(const char *path, batches *b, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status join(const batches *b, strata_dataset **out_dataset, strata_error *err) {
+/* Frees each batch's records once they are stored, so that at most one batch lies in memory twice. */
+static strata_status join(batches *b, strata_dataset **out_dataset, strata_error *err) {
     strata_array images = {0}, labels = {0};
     strata_text source = {0};
     char *line = NULL;
@@ -187,6 +188,8 @@ static strata_status join(const batches *b, strata_dataset **out_dataset, strata
         ends[i] = (int64_t)(first + b->items[i].n);
         store_records(b->items[i].records, b->items[i].n, (uint8_t *)images.data + first * 3 * PLANE,
                       (uint8_t *)labels.data + first);
+        free(b->items[i].records);
+        b->items[i].records = NULL;
         strata_text_add(&source, "%s%s", i ? ", " : "", b->items[i].name);
     }
     strata_text_add(&source, ": %zu of %d images", n, b->train ? 50000 : 10000);

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The families cpu/winograd for OpenCL on CPUs: convolutions of 3 x 3 filters with stride 1 by Winograd's F(4x4, 3x3), in
+ * shaders/cpu/winograd*.kernel, for conv2d and its two gradients. They take a quarter of the multiplications of cpu_conv2d.c,
+ * whose families follow where these do not fit. Whether they fit is decided by the shape of one image alone, never by time, as
+ * their results differ in the last bits (shaders/README.md). */
+#include <stdio.h>
+
+#include "backends/kernel/cpu_vectors.h"
+#include "core/op/conv2d.h"
+#include "core/op/copy.h"
+#include "core/op/ops.h"
+
+enum {
+    POINTS = 36,
+    TILE = 4,                     /* pixels of a tile's side                                                          */
+    MOST_FILTER_FLOATS = 1 << 22, /* points of all filters: 16 MiB; each work-group reads them from a shared cache     */
+    GOOD_TILES = 32,              /* of a work-group: its products then hide that the filters come from far           */
+    MOST_PARTS = 8,               /* of a filter gradient                                                             */
+    PART_TILES = 64               /* of a part at least                                                               */
+};
+
+/* Instructions for the points of a vector of channels of a patch, and for a vector of results of a tile, as many as
+ * multiply-adds would take the time. */
+static const double PATCH_COST = 150, RESULT_COST = 110;
+
+/* The convolution as the kernels see it: `to` is made of `from`. */
+typedef struct view {
+    int64_t n, to_h, to_w, from_h, from_w, depth, columns, pad_h, pad_w;
+} view;
+
+static view view_of(const strata_tensor *node) {
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    if (node->op == &strata_op_conv2d_input_grad)
+        return (view){s.n, s.in_h, s.in_w, s.out_h, s.out_w, s.out_c, s.in_c, 2 - s.top, 2 - s.left};
+    return (view){s.n, s.out_h, s.out_w, s.in_h, s.in_w, s.in_c, s.out_c, s.top, s.left};
+}
+
+static int64_t tiles_h(int64_t h) {
+    return strata_ceil_div(h, TILE);
+}
+
+static bool is_countable(const strata_tensor *tensor) {
+    return strata_shape_elements(tensor->shape) <= INT32_MAX;
+}
+
+/* Whether Winograd is less work for one image of h x w pixels than the products themselves, by a good margin. */
+static bool is_worth_it(int64_t h, int64_t w, int64_t in, int64_t out, int64_t lanes) {
+    const double tiles = (double)(tiles_h(h) * tiles_h(w)), products = (double)in * (double)out / (double)lanes;
+    const double transforms = ((double)in * PATCH_COST + (double)out * RESULT_COST) / (double)lanes;
+    return tiles * (POINTS * products + transforms) < 0.7 * 9 * (double)(h * w) * products;
+}
+
+/* Tiles that a work-group may take: their points of `depth` and of `columns` channels, with a gap of a vector between two
+ * points, in three quarters of local memory, which is the second-level cache. */
+static int64_t most_tiles(const strata_kernel_limits *limits, int64_t depth, int64_t columns) {
+    const int64_t floats = (int64_t)(limits->local_bytes / 4 * 3 / sizeof(float));
+    return (floats / POINTS - 2 * strata_cpu_lanes(limits)) / (depth + columns);
+}
+
+static bool fits_any(const strata_kernel_limits *limits, const strata_tensor *node) {
+    if (limits->device_class != STRATA_DEVICE_CPU || !limits->opencl_c || limits->direct || node->dtype != STRATA_DTYPE_F32)
+        return false;
+    if (!is_countable(node) || !is_countable(node->inputs[0]) || !is_countable(node->inputs[1])) return false;
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    const int64_t lanes = strata_cpu_lanes(limits);
+    return s.n > 0 && s.groups == 1 && s.kernel_h == 3 && s.kernel_w == 3 && s.stride[0] == 1 && s.stride[1] == 1 &&
+           s.dilation[0] == 1 && s.dilation[1] == 1 && s.in_c >= lanes && s.out_c >= lanes &&
+           s.in_c <= MOST_FILTER_FLOATS / POINTS / s.out_c && s.top >= 0 && s.left >= 0 && s.top <= 2 && s.left <= 2;
+}
+
+/* ---- conv2d and its gradient by the input ---- */
+enum { ROWS, COLS, TILES }; /* candidate->values */
+
+static const int shapes[][2] = {{8, 2}, {12, 2}, {16, 1}, {8, 1}};
+static const int small_shapes[][2] = {{6, 2}, {4, 2}, {12, 1}, {8, 1}};
+
+static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
+    if (!fits_any(limits, node)) return false;
+    const view v = view_of(node);
+    const int64_t lanes = strata_cpu_lanes(limits);
+    return is_worth_it(v.to_h, v.to_w, v.depth, v.columns, lanes) && most_tiles(limits, v.depth, 2 * lanes) >= 16;
+}
+
+static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
+    const view v = view_of(node);
+    const int64_t lanes = strata_cpu_lanes(limits);
+    const int n_shapes =
+        lanes == 16 ? (int)(sizeof shapes / sizeof *shapes) : (int)(sizeof small_shapes / sizeof *small_shapes);
+    int n = 0;
+    for (int i = 0; i < n_shapes; i++) {
+        const int rows = lanes == 16 ? shapes[i][0] : small_shapes[i][0],
+                  cols = lanes == 16 ? shapes[i][1] : small_shapes[i][1];
+        const int64_t most = strata_least(GOOD_TILES, most_tiles(limits, v.depth, cols * lanes));
+        if (cols * lanes > v.columns) continue;
+        out[n] = (strata_candidate){.exact = true, .values = {rows, cols, (int)(most / rows * rows)}};
+        snprintf(out[n].name, sizeof out[n].name, "tile=%dx%d", rows, cols);
+        n++;
+    }
+    return n;
+}
+
+static strata_status lower(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
+                           strata_lowering *lowering, strata_error *err) {
+    const strata_epilogue *epilogue = strata_epilogue_of(node);
+    const view v = view_of(node);
+    const int32_t cols = candidate->values[COLS], tiles = candidate->values[TILES];
+    const int64_t tile_n = cols * strata_cpu_lanes(limits), all = v.n * tiles_h(v.to_h) * tiles_h(v.to_w);
+    const int64_t words[] = {
+        all,     tiles_h(v.to_h),    tiles_h(v.to_w),      v.to_h,       v.to_w, v.from_h, v.from_w, v.columns, v.pad_h,
+        v.pad_w, epilogue->has_bias, epilogue->activation, epilogue->aux};
+    const strata_launch filters = {.kernel = "cpu/winograd_filters",
+                                   .variant = strata_cpu_variant(limits),
+                                   .n_buffers = 2,
+                                   .buffers = {node->inputs[1], NULL},
+                                   .writes = 1u << 1,
+                                   .n_words = 2,
+                                   .words = {{(uint32_t)v.depth}, {(uint32_t)v.columns}},
+                                   .n_constants = 2,
+                                   .constants = {{"COLS", cols}, {"TURNED", node->op == &strata_op_conv2d_input_grad}},
+                                   .global = {v.depth, 0},
+                                   .local = {1, 0},
+                                   .grid_stride = true};
+    strata_launch launch = {
+        .kernel = "cpu/winograd",
+        .variant = strata_cpu_variant(limits),
+        .n_buffers = 5,
+        .buffers = {node->inputs[0], NULL, strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node},
+        .writes = 1u << 4,
+        .n_constants = 4,
+        .constants = {{"ROWS", candidate->values[ROWS]}, {"COLS", cols}, {"TILES", tiles}, {"DEPTH", (int32_t)v.depth}},
+        .global = {strata_ceil_div(all, tiles), 0},
+        .local = {1, 0}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(&launch)->i32 = (int32_t)words[i];
+    strata_lowering_scratch(lowering, POINTS * v.depth * strata_ceil_div(v.columns, tile_n) * tile_n * (int64_t)sizeof(float));
+    STRATA_TRY(strata_lowering_add(lowering, &filters, err));
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+/* ---- the gradient by the filter ---- */
+/* Vectors of a register tile, and the largest number of rows that divides the channels. */
+static void filter_tile(int64_t lanes, const strata_conv2d_sizes *s, int *out_rows, int *out_cols) {
+    *out_cols = s->out_c % (2 * lanes) ? 1 : 2;
+    *out_rows = (lanes == 16 ? 16 : 8) / *out_cols;
+    while (s->in_c % *out_rows) --*out_rows;
+}
+
+static bool filter_fits(const strata_kernel_limits *limits, const strata_tensor *node) {
+    if (!fits_any(limits, node)) return false;
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    const int64_t lanes = strata_cpu_lanes(limits);
+    int rows, cols;
+    filter_tile(lanes, &s, &rows, &cols);
+    return s.out_c % lanes == 0 && rows >= 4 && is_worth_it(s.out_h, s.out_w, s.in_c, s.out_c, lanes) &&
+           most_tiles(limits, s.in_c, s.out_c) >= 8;
+}
+
+static int filter_candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    int rows, cols;
+    filter_tile(strata_cpu_lanes(limits), &s, &rows, &cols);
+    const int tiles = (int)strata_least(GOOD_TILES, most_tiles(limits, s.in_c, s.out_c));
+    *out = (strata_candidate){.exact = true, .values = {rows, cols, tiles}};
+    snprintf(out->name, sizeof out->name, "tile=%dx%d", rows, cols);
+    return 1;
+}
+
+static strata_status filter_lower(const strata_kernel_limits *limits, const strata_tensor *node,
+                                  const strata_candidate *candidate, strata_lowering *lowering, strata_error *err) {
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    const int64_t all = s.n * tiles_h(s.out_h) * tiles_h(s.out_w), elements = s.in_c * s.out_c;
+    /* By the shape alone: the parts decide the bits. */
+    int64_t parts = strata_most(1, strata_least(MOST_PARTS, all / PART_TILES));
+    const int64_t part = strata_ceil_div(all, parts);
+    parts = strata_ceil_div(all, part);
+    const int64_t words[] = {all, part, tiles_h(s.out_h), tiles_h(s.out_w), s.in_h, s.in_w, s.out_h, s.out_w, s.top, s.left};
+    strata_launch launch = {.kernel = "cpu/winograd_filter_grad",
+                            .variant = strata_cpu_variant(limits),
+                            .n_buffers = 3,
+                            .buffers = {node->inputs[0], node->inputs[1], NULL},
+                            .writes = 1u << 2,
+                            .n_constants = 5,
+                            .constants = {{"ROWS", candidate->values[ROWS]},
+                                          {"COLS", candidate->values[COLS]},
+                                          {"TILES", candidate->values[TILES]},
+                                          {"DEPTH", (int32_t)s.in_c},
+                                          {"K_SIZE", (int32_t)s.out_c}},
+                            .global = {parts, 0},
+                            .local = {1, 0}};
+    const strata_launch fold = {.kernel = "cpu/winograd_filter_fold",
+                                .variant = strata_cpu_variant(limits),
+                                .n_buffers = 2,
+                                .buffers = {NULL, node},
+                                .writes = 1u << 1,
+                                .n_words = 2,
+                                .words = {{(uint32_t)parts}, {(uint32_t)elements}},
+                                .global = {strata_ceil_div(elements, strata_cpu_lanes(limits)), 0},
+                                .local = {1, 0},
+                                .grid_stride = true};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(&launch)->i32 = (int32_t)words[i];
+    strata_lowering_scratch(lowering, parts * POINTS * elements * (int64_t)sizeof(float));
+    STRATA_TRY(strata_lowering_add(lowering, &launch, err));
+    return strata_lowering_add(lowering, &fold, err);
+}
+
+const strata_family strata_family_cpu_winograd = {
+    .name = "cpu/winograd", .op = "conv2d", .fits = fits, .candidates = candidates, .lower = lower};
+const strata_family strata_family_cpu_winograd_input_grad = {
+    .name = "cpu/winograd_input_grad", .op = "conv2d_input_grad", .fits = fits, .candidates = candidates, .lower = lower};
+const strata_family strata_family_cpu_winograd_filter_grad = {.name = "cpu/winograd_filter_grad",
+                                                              .op = "conv2d_filter_grad",
+                                                              .fits = filter_fits,
+                                                              .candidates = filter_candidates,
+                                                              .lower = filter_lower};
