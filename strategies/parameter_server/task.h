@@ -108,7 +108,7 @@ typedef struct strata_ps_fit {
 strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err);
-/* chief.c: strata_trainer.settle and write_parts. */
+/* settle.c: strata_trainer.settle and write_parts. */
 strata_status strata_ps_settle(strata_model *model, bool values, strata_error *err);
 strata_status strata_ps_write_parts(strata_model *model, const char *folder, strata_manifest *manifest, bool *out_written,
                                     strata_error *err);
