@@ -192,6 +192,9 @@ typedef struct strata_gradient_layout {
         int64_t place;
         /* The rows are those that the elements of this input of the model name; -1: the input's elements do not tell. */
         int input;
+        /* The input's elements are used for nothing else. So its rows may be numbered anew: with other numbers in the input, and
+         * the rows at these numbers in the table, the program computes the same, and the gradients are at the new numbers. */
+        bool renumbers;
     } * sparse;
     int n_sparse;
 } strata_gradient_layout;

@@ -12,6 +12,12 @@ static double scale_of(const strata_ps_worker *w) {
     return w->model->scale.value > 0 ? w->model->scale.value : 1;
 }
 
+/* A batch's input, whose elements name rows of sparse parameter k: the places of these rows in the job's set; -1: no row. */
+static void write_places(const strata_ps_job *j, int k, const int32_t *ids, int64_t n, int32_t *out) {
+    const strata_ps_row_set *set = &j->rows[k];
+    for (int64_t i = 0; i < n; i++) out[i] = (uint32_t)ids[i] < (uint64_t)set->n_rows ? set->places[ids[i]] : -1;
+}
+
 static void fill_inputs(strata_ps_worker *w, const strata_ps_job *j, const strata_ps_batch *b, int64_t row,
                         const strata_model_program *program, int slot) {
     const strata_program_part *part = &program->parts[0];
@@ -26,6 +32,12 @@ static void fill_inputs(strata_ps_worker *w, const strata_ps_job *j, const strat
     if (part->step >= 0) memcpy(strata_executable_input(exe, slot, part->step), words, sizeof words);
     void *x[STRATA_MAX_INPUTS], *y[STRATA_MAX_OUTPUTS]; /* NULL: no node of the program needs it */
     strata_model_slots(w->model, part, slot, x, y);
+    for (int k = 0; k < w->n_sparse; k++) {
+        const int input = program->layout.sparse[k].input;
+        if (!j->renumbered[k] || !x[input]) continue;
+        write_places(j, k, b->x[input], b->own * strata_shape_elements(w->model->inputs[input].shape), x[input]);
+        x[input] = NULL;
+    }
     for (int i = 0; i < w->model->n_inputs; i++)
         if (x[i]) memcpy(x[i], b->x[i], (size_t)b->own * strata_ps_input_bytes(w, i));
     for (int i = 0; i < w->model->n_outputs; i++)
@@ -56,10 +68,11 @@ static void add_row(strata_ps_row_set *sums, int32_t id, const float *values) {
         add(sums->values + place * sums->row, values, sums->row);
 }
 
-/* The rows `used` of the gradient of a whole table become the set's, which is empty. */
-static void copy_used(strata_ps_row_set *sums, const strata_ps_row_set *used, const float *gradient) {
+/* The rows `used` of the gradient of a whole table become the set's, which is empty. renumbered: they are its first ones. */
+static void copy_used(strata_ps_row_set *sums, const strata_ps_row_set *used, bool renumbered, const float *gradient) {
     strata_ps_row_set_copy(sums, used);
-    for (int64_t i = 0, run; i < used->n; i += run) {
+    if (renumbered) memcpy(sums->values, gradient, (size_t)(used->n * sums->row) * sizeof *gradient);
+    for (int64_t i = 0, run; i < used->n && !renumbered; i += run) {
         run = strata_ps_run(used->ids + i, used->n - i);
         memcpy(sums->values + i * sums->row, gradient + used->ids[i] * sums->row, (size_t)(run * sums->row) * sizeof *gradient);
     }
@@ -80,15 +93,21 @@ strata_status strata_ps_take_outputs(strata_ps_worker *w, const strata_ps_job *j
         const struct strata_sparse_gradient *from = &program->layout.sparse[k];
         const float *rows = (const float *)strata_executable_output(exe, slot, 1 + from->block) + from->place;
         strata_ps_row_set *sums = &w->sums[k];
+        const bool renumbered = j->renumbered[k];
+        if (renumbered && stay_in_place(w, j)) {
+            w->row_gradients[k] = (struct strata_ps_row_gradients){&j->rows[k], rows};
+            continue;
+        }
         const strata_ps_row_set *used = from->ids < 0 ? &j->rows[k] : NULL; /* by any batch of the unit */
         const int32_t *ids = used ? used->ids : strata_executable_output(exe, slot, from->ids);
         STRATA_TRY(
             strata_ps_row_set_reserve(sums, sums->n + from->n_ids < sums->n_rows ? sums->n + from->n_ids : sums->n_rows, err));
         const bool whole = used && !sums->n; /* the set's first rows: neighbours are copied together */
-        if (whole) copy_used(sums, used, rows);
+        if (whole) copy_used(sums, used, renumbered, rows);
         for (int64_t i = 0; i < (used ? used->n : from->n_ids) && !whole; i++) {
-            if (ids[i] >= 0) add_row(sums, ids[i], rows + (used ? ids[i] : i) * sums->row);
+            if (ids[i] >= 0) add_row(sums, ids[i], rows + (used && !renumbered ? ids[i] : i) * sums->row);
         }
+        w->row_gradients[k].values = sums->values; /* reserve may have moved them */
     }
     return STRATA_OK;
 }
@@ -99,7 +118,10 @@ void strata_ps_clear_sums(strata_ps_worker *w, const strata_ps_job *j) {
     if (!j->examples || !stay_in_place(w, j)) memset(w->sums_of_dense, 0, (size_t)set->dense_size * sizeof(float));
     w->gradients = w->sums_of_dense;
     memset(w->states, 0, (size_t)set->state_size * sizeof *w->states);
-    for (int k = 0; k < w->n_sparse; k++) strata_ps_row_set_clear(&w->sums[k]);
+    for (int k = 0; k < w->n_sparse; k++) {
+        strata_ps_row_set_clear(&w->sums[k]);
+        w->row_gradients[k] = (struct strata_ps_row_gradients){&w->sums[k], w->sums[k].values};
+    }
 }
 
 strata_status strata_ps_submit(strata_ps_worker *w, const strata_ps_job *j, int i, strata_model_program **out_program,
@@ -131,9 +153,9 @@ const char *strata_ps_first_not_finite(const strata_ps_worker *w) {
     for (int i = 0; i < set->n; i++) {
         const strata_parameter_spec *p = &set->items[i];
         if (p->state) continue;
-        const strata_ps_row_set *rows = p->sparse ? &w->sums[strata_ps_sparse_index(w, i)] : NULL;
+        const struct strata_ps_row_gradients *rows = p->sparse ? &w->row_gradients[strata_ps_sparse_index(w, i)] : NULL;
         const float *values = rows ? rows->values : w->gradients + p->offset;
-        if (!all_finite(values, rows ? rows->n * rows->row : strata_shape_elements(p->shape))) return p->name;
+        if (!all_finite(values, rows ? rows->set->n * rows->set->row : strata_shape_elements(p->shape))) return p->name;
     }
     return all_finite(w->states, set->state_size) ? NULL : "the states";
 }
@@ -171,9 +193,10 @@ static void multiply(strata_ps_worker *w, double factor) {
 static double norm_of(const strata_ps_worker *w) {
     double square = 0;
     for (int64_t i = 0; i < w->model->parameters.dense_size; i++) square += (double)w->gradients[i] * (double)w->gradients[i];
-    for (int k = 0; k < w->n_sparse; k++)
-        for (int64_t i = 0; i < w->sums[k].n * w->sums[k].row; i++)
-            square += (double)w->sums[k].values[i] * (double)w->sums[k].values[i];
+    for (int k = 0; k < w->n_sparse; k++) {
+        const struct strata_ps_row_gradients *rows = &w->row_gradients[k];
+        for (int64_t i = 0; i < rows->set->n * rows->set->row; i++) square += (double)rows->values[i] * (double)rows->values[i];
+    }
     return sqrt(square);
 }
 

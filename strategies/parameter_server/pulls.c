@@ -140,23 +140,40 @@ static void take_lent_states(strata_ps_worker *w, strata_ps_job *j, int server) 
                (size_t)sizes->states * sizeof(float));
 }
 
-/* The rows that came, to the worker's tables. */
+/* The rows that came from a server, in the type `wire`. */
+static const unsigned char *pulled_rows(const strata_ps_worker *w, const strata_ps_job *j, int server) {
+    const struct strata_ps_sizes *sizes = &w->fit->plan.sizes[server];
+    const strata_ps_pull *p = &j->pulls[server];
+    const size_t fixed = strata_ps_wire_bytes(w->task->wire, sizes->dense) + (size_t)sizes->states * sizeof(float);
+    return p->answer.lent ? (const unsigned char *)p->answer.lent + fixed : p->rows;
+}
+
+/* How many rows of a set, from place i on, a table has without one of another table's between them. 0: it lacks row i.
+ * neighbours: whose numbers follow each other, too. */
+static int64_t run_of(const strata_ps_row_set *set, int64_t i, const strata_ps_shard *table, bool neighbours) {
+    const int64_t end = table->first_row + table->n_rows;
+    int64_t run = 0;
+    while (i + run < set->n && set->ids[i + run] >= table->first_row && set->ids[i + run] < end &&
+           (!neighbours || set->ids[i + run] == set->ids[i] + run))
+        run++;
+    return run;
+}
+
+/* The rows that came, to the worker's tables: each to its place among all rows or, where rows are renumbered, in the set. */
 static void place_rows(strata_ps_worker *w, const strata_ps_job *j, int server) {
     const strata_ps_plan *plan = &w->fit->plan;
     const struct strata_ps_sizes *sizes = &plan->sizes[server];
     const strata_ps_shard *tables = plan->shards + plan->begins[server] + sizes->n_dense;
-    const strata_ps_pull *p = &j->pulls[server];
-    const size_t fixed = strata_ps_wire_bytes(w->task->wire, sizes->dense) + (size_t)sizes->states * sizeof(float);
-    const unsigned char *from = p->answer.lent ? (const unsigned char *)p->answer.lent + fixed : p->rows;
+    const unsigned char *from = pulled_rows(w, j, server);
     for (int k = 0; k < sizes->n_tables; k++) {
         const int index = strata_ps_sparse_index(w, tables[k].parameter);
         const strata_ps_row_set *set = &j->rows[index];
-        for (int64_t i = 0, run; i < set->n; i += run) {
-            const int64_t row = set->ids[i] - tables[k].first_row;
-            run = 1;
-            if (row < 0 || row >= tables[k].n_rows) continue;
-            run = strata_ps_run(set->ids + i, set->n - i < tables[k].n_rows - row ? set->n - i : tables[k].n_rows - row);
-            strata_ps_widen(w->task->wire, from, run * set->row, w->tables[index] + set->ids[i] * set->row);
+        const bool renumbered = j->renumbered[index], stays = renumbered && w->task->wire == STRATA_DTYPE_F32;
+        for (int64_t i = 0, run; i < set->n; i += run ? run : 1) {
+            run = run_of(set, i, &tables[k], !renumbered);
+            if (run && !stays)
+                strata_ps_widen(w->task->wire, from, run * set->row,
+                                w->tables[index] + (renumbered ? i : set->ids[i]) * set->row);
             from += (size_t)(run * set->row) * strata_dtype_bytes(w->task->wire);
         }
     }
@@ -215,38 +232,67 @@ static strata_status set_range(strata_variable *variable, int64_t first, const f
     return n ? strata_variable_set_range(variable, first * (int64_t)sizeof(float), &part, err) : STRATA_OK;
 }
 
+/* A sparse parameter on the device: its variable, and the element of it at which the table begins. */
+static strata_variable *table_on_device(const strata_ps_worker *w, int k, int64_t *out_begin) {
+    const strata_parameter_spec *p = &w->model->parameters.items[w->sparse[k]];
+    const int block = w->model->parameters.parts[p->first_part].block;
+    *out_begin = p->offset - w->model->parameters.blocks[block].begin;
+    return w->model->replicas[0].blocks[block].flat;
+}
+
+/* Renumbered rows lie on the device as they came from the server: in the order of the set. */
+static strata_status upload_renumbered(const strata_ps_worker *w, const strata_ps_job *j, int server, strata_error *err) {
+    const strata_ps_plan *plan = &w->fit->plan;
+    const struct strata_ps_sizes *sizes = &plan->sizes[server];
+    const strata_ps_shard *tables = plan->shards + plan->begins[server] + sizes->n_dense;
+    const bool narrow = w->task->wire != STRATA_DTYPE_F32; /* place_rows has brought them to the worker's tables */
+    const float *from = narrow ? NULL : (const float *)(const void *)pulled_rows(w, j, server);
+    for (int k = 0; k < sizes->n_tables; k++) {
+        const int index = strata_ps_sparse_index(w, tables[k].parameter);
+        const strata_ps_row_set *set = &j->rows[index];
+        int64_t begin;
+        strata_variable *variable = table_on_device(w, index, &begin);
+        for (int64_t i = 0, run; i < set->n; i += run ? run : 1) {
+            run = run_of(set, i, &tables[k], false);
+            const float *values = narrow ? w->tables[index] + i * set->row : from;
+            if (j->renumbered[index]) STRATA_TRY(set_range(variable, begin + i * set->row, values, run * set->row, err));
+            if (!narrow) from += run * set->row;
+        }
+    }
+    return STRATA_OK;
+}
+
 /* Each call of a driver costs as much as a copy of some KiB, so rows with less than that between them are written together,
  * with the newest that the worker's table has of those between them, which the batch does not use. */
 static strata_status upload_rows(const strata_ps_worker *w, int k, const strata_ps_row_set *set, strata_error *err) {
     enum { GAP_BYTES = 8 << 10 };
-    const strata_parameter_spec *p = &w->model->parameters.items[w->sparse[k]];
-    const strata_parameter_part *part = &w->model->parameters.parts[p->first_part];
-    const strata_model_block *block = &w->model->replicas[0].blocks[part->block];
-    const int64_t begin = p->offset - w->model->parameters.blocks[part->block].begin, row = set->row;
+    int64_t begin;
+    strata_variable *variable = table_on_device(w, k, &begin);
+    const int64_t row = set->row;
     const int64_t gap = row ? GAP_BYTES / (row * (int64_t)sizeof(float)) : 0;
     int64_t first = 0, end = 0; /* of the rows that are written next; first == end: none */
     for (int64_t at = 0; at < (set->ascending ? set->n : set->n_rows); at++) {
         const int64_t i = set->ascending ? set->ids[at] : at;
         if (set->places[i] < 0) continue;
         if (first < end && i - end > gap) {
-            STRATA_TRY(set_range(block->flat, begin + first * row, w->tables[k] + first * row, (end - first) * row, err));
+            STRATA_TRY(set_range(variable, begin + first * row, w->tables[k] + first * row, (end - first) * row, err));
             first = i;
         }
         if (first == end) first = i;
         end = i + 1;
     }
-    return set_range(block->flat, begin + first * row, w->tables[k] + first * row, (end - first) * row, err);
+    return set_range(variable, begin + first * row, w->tables[k] + first * row, (end - first) * row, err);
 }
 
 strata_status strata_ps_make_table(strata_ps_worker *w, int k, strata_error *err) {
     const strata_parameter_spec *p = &w->model->parameters.items[w->sparse[k]];
-    const strata_parameter_part *part = &w->model->parameters.parts[p->first_part];
-    const int64_t begin = p->offset - w->model->parameters.blocks[part->block].begin, n = strata_shape_elements(p->shape);
+    const int64_t n = strata_shape_elements(p->shape);
+    int64_t begin;
+    strata_variable *variable = table_on_device(w, k, &begin);
     w->tables[k] = malloc((size_t)(n + 1) * sizeof(float));
     if (!w->tables[k]) return strata_ps_worker_no_memory(err);
     strata_array whole = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(n), w->tables[k]);
-    return strata_variable_get_range(w->model->replicas[0].blocks[part->block].flat, begin * (int64_t)sizeof(float), &whole,
-                                     err);
+    return strata_variable_get_range(variable, begin * (int64_t)sizeof(float), &whole, err);
 }
 
 /* A server's dense shards, straight from the memory that it lent. */
@@ -278,9 +324,12 @@ strata_status strata_ps_upload(const strata_ps_worker *w, strata_ps_job *j, stra
         const strata_parameter_block *at = &set->blocks[k];
         STRATA_TRY(set_range(own->blocks[k].flat, 0, j->values + at->begin, at->dense_end - at->begin, err));
     }
-    for (int s = 0; s < w->n_servers; s++)
+    for (int s = 0; s < w->n_servers; s++) {
+        STRATA_TRY(upload_renumbered(w, j, s, err));
         if (j->pulls[s].answer.lent) STRATA_TRY(upload_lent(w, j, s, err));
+    }
     if (own->state) STRATA_TRY(set_range(own->state, 0, j->values + set->flat_size, set->state_size, err));
-    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(upload_rows(w, k, &j->rows[k], err));
+    for (int k = 0; k < w->n_sparse; k++)
+        if (!j->renumbered[k]) STRATA_TRY(upload_rows(w, k, &j->rows[k], err));
     return STRATA_OK;
 }

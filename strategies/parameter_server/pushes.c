@@ -29,12 +29,13 @@ static bool in_one_piece(const strata_ps_shard *table, const strata_ps_row_set *
 }
 
 /* Values of the set's rows that a table has; returns where they end. */
-static unsigned char *narrow_rows(strata_dtype wire, const strata_ps_row_set *set, const strata_ps_shard *table,
-                                  unsigned char *to) {
+static unsigned char *narrow_rows(strata_dtype wire, const struct strata_ps_row_gradients *gradients,
+                                  const strata_ps_shard *table, unsigned char *to) {
+    const strata_ps_row_set *set = gradients->set;
     for (int64_t i = 0; i < set->n; i++) {
         const int64_t row = set->ids[i] - table->first_row;
         if (row < 0 || row >= table->n_rows) continue;
-        strata_ps_narrow(wire, set->values + i * set->row, set->row, to);
+        strata_ps_narrow(wire, gradients->values + i * set->row, set->row, to);
         to += (size_t)set->row * strata_dtype_bytes(wire);
     }
     return to;
@@ -51,7 +52,7 @@ static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, i
     const size_t each = strata_dtype_bytes(wire);
     int64_t most = 0, n_ids = 0, elements = 0;
     for (int k = 0; k < sizes->n_tables; k++) {
-        const strata_ps_row_set *set = &w->sums[strata_ps_sparse_index(w, tables[k].parameter)];
+        const strata_ps_row_set *set = w->row_gradients[strata_ps_sparse_index(w, tables[k].parameter)].set;
         most += set->n;
         elements += wire == STRATA_DTYPE_F32 && in_one_piece(&tables[k], set) ? 0 : set->n * set->row;
     }
@@ -82,15 +83,16 @@ static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, i
     struct iovec *of_ids = &p->pieces[n];
     n += most > 0;
     for (int k = 0; k < sizes->n_tables; k++) {
-        const strata_ps_row_set *set = &w->sums[strata_ps_sparse_index(w, tables[k].parameter)];
+        const struct strata_ps_row_gradients *gradients = &w->row_gradients[strata_ps_sparse_index(w, tables[k].parameter)];
+        const strata_ps_row_set *set = gradients->set;
         const unsigned char *rows = at;
         int64_t count = set->n;
         if (wire == STRATA_DTYPE_F32 && in_one_piece(&tables[k], set)) {
             memcpy(p->ids + n_ids, set->ids, (size_t)count * sizeof *p->ids);
-            rows = (const unsigned char *)set->values;
+            rows = (const unsigned char *)gradients->values;
         } else {
             count = strata_ps_rows_of_table(set, &tables[k], p->ids + n_ids);
-            at = narrow_rows(wire, set, &tables[k], at);
+            at = narrow_rows(wire, gradients, &tables[k], at);
         }
         if (count) p->pieces[n++] = (struct iovec){(void *)rows, (size_t)(count * set->row) * each}; /* only read */
         memcpy(p->head + sizeof ask + (size_t)k * sizeof count, &count, sizeof count);

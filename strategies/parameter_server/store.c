@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A server's shards: all values together, the units that were applied, pulls, and pushes that are an update by themselves.
- * The device's memory has the truth; of tables the host has a copy besides, from which rows are pulled. */
+ * The device's memory has the truth. Rows are pulled from it where the host reads that memory, else from a copy of the tables
+ * on the host. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/run/device.h"
 #include "strategies/parameter_server/rows.h"
 #include "strategies/parameter_server/store_parts.h"
 
@@ -45,9 +47,11 @@ static strata_status make_tables(strata_ps_store *store, strata_error *err) {
     for (int k = 0; k < store->n_tables; k++) {
         strata_ps_table *t = &store->tables[k];
         t->shard = table_shard(store, k);
-        t->copy = calloc((size_t)t->shard->n + 1, sizeof *t->copy);
-        if (!t->copy) return strata_ps_store_no_memory(store, err);
         STRATA_TRY(strata_ps_store_make_variables(store, t->shard->n, &t->parameters, t->slots, err));
+        t->values = strata_variable_memory(t->parameters);
+        t->copies = !t->values;
+        if (t->copies) t->values = calloc((size_t)t->shard->n + 1, sizeof *t->values);
+        if (!t->values) return strata_ps_store_no_memory(store, err);
     }
     return STRATA_OK;
 }
@@ -109,7 +113,7 @@ void strata_ps_store_destroy(strata_ps_store *store) {
         for (int i = 0; i < STRATA_PS_SIZES; i++) strata_executable_destroy(t->updates[i]);
         strata_variable_destroy(t->parameters);
         for (int s = 0; s < store->n_slots; s++) strata_variable_destroy(t->slots[s]);
-        free(t->copy);
+        if (t->copies) free(t->values);
     }
     strata_executable_destroy(store->dense.update);
     strata_variable_destroy(store->dense.parameters);
@@ -163,9 +167,10 @@ strata_status strata_ps_store_set(strata_ps_store *store, const float *values, i
     pthread_mutex_lock(&store->lock);
     strata_status status = move_all(store, write_range, (float *)values, err); /* only read */
     memcpy(store->states, values + n_before, (size_t)store->n_states * sizeof *values);
-    for (int k = 0; k < store->n_tables && !status; k++)
-        status =
-            strata_ps_store_read_range(store->tables[k].parameters, 0, store->tables[k].copy, store->tables[k].shard->n, err);
+    for (int k = 0; k < store->n_tables && !status; k++) {
+        const strata_ps_table *t = &store->tables[k];
+        if (t->copies) status = strata_ps_store_read_range(t->parameters, 0, t->values, t->shard->n, err);
+    }
     store->t = t;
     store->epoch = epoch - 1; /* an epoch's first push or close begins it */
     store->least_epoch = epoch;
@@ -336,7 +341,7 @@ static void copy_rows(const strata_ps_store *store, int k, const strata_ps_rows 
     unsigned char *to = (unsigned char *)rows->values; /* the caller's room */
     for (int64_t i = 0, run; i < rows->n; i += run, to += (size_t)(run * row) * strata_ps_store_value_bytes(store)) {
         run = strata_ps_run(rows->ids + i, rows->n - i);
-        strata_ps_narrow(store->opts.wire, store->tables[k].copy + rows->ids[i] * row, run * row, to);
+        strata_ps_narrow(store->opts.wire, store->tables[k].values + rows->ids[i] * row, run * row, to);
     }
 }
 

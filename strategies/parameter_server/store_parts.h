@@ -16,8 +16,9 @@ enum { STRATA_PS_SIZE_PARTS = 4, STRATA_PS_SIZES = 26 * STRATA_PS_SIZE_PARTS };
 typedef struct strata_ps_table {
     const strata_ps_shard *shard;
     strata_variable *parameters, *slots[STRATA_MAX_OPTIMIZER_SLOTS];
-    /* (n_rows, row) The parameters once more. */
-    float *copy;
+    /* (n_rows, row) The parameters' memory where the host reads it; else a copy, which is the table's own. */
+    float *values;
+    bool copies;
     /* The update of size_of(k) rows; NULL: not needed so far. */
     strata_executable *updates[STRATA_PS_SIZES];
 } strata_ps_table;

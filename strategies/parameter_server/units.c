@@ -94,7 +94,10 @@ strata_status strata_ps_program_of(strata_ps_worker *w, const strata_ps_batch *b
 }
 
 strata_status strata_ps_find_rows(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
-    for (int k = 0; k < w->n_sparse; k++) strata_ps_row_set_clear(&j->rows[k]);
+    for (int k = 0; k < w->n_sparse; k++) {
+        strata_ps_row_set_clear(&j->rows[k]);
+        j->renumbered[k] = true;
+    }
     for (int i = 0; i < j->n_batches && w->n_sparse; i++) {
         const strata_ps_batch *b = &j->batches[i];
         strata_model_program *program = NULL;
@@ -103,6 +106,7 @@ strata_status strata_ps_find_rows(strata_ps_worker *w, strata_ps_job *j, strata_
         for (int k = 0; k < w->n_sparse; k++) {
             strata_ps_row_set *rows = &j->rows[k];
             const int input = program->layout.sparse[k].input;
+            j->renumbered[k] &= program->layout.sparse[k].renumbers;
             const int32_t *tokens = input < 0 ? NULL : b->x[input];
             const int64_t n = tokens ? b->own * strata_shape_elements(w->model->inputs[input].shape) : 0;
             if (tokens) strata_ps_row_set_add_all(rows, tokens, n);

@@ -156,13 +156,14 @@ strata_status strata_ps_store_update_rows(strata_ps_store *store, strata_ps_tabl
     for (int64_t i = rows->n; i < room; i++) ids[i] = -1;
     memset(gradients + (size_t)rows->n * row, 0, (size_t)(room - rows->n) * row * sizeof *gradients);
     STRATA_TRY(strata_ps_store_run(exe, slot, store->words, err));
+    if (!t->copies) return STRATA_OK;
     /* Rows that lie close to each other are read together, with those between them, which did not change. */
     const int64_t reach = 1 + GAP_BYTES / (int64_t)(row * sizeof *gradients);
     for (int64_t i = 0, first = 0; i < rows->n; i++) {
         const int64_t step = i + 1 < rows->n ? (int64_t)rows->ids[i + 1] - rows->ids[i] : 0;
         if (step > 0 && step <= reach) continue;
         const int64_t begin = rows->ids[first] * (int64_t)row, end = (rows->ids[i] + 1) * (int64_t)row;
-        STRATA_TRY(strata_ps_store_read_range(t->parameters, begin, t->copy + begin, end - begin, err));
+        STRATA_TRY(strata_ps_store_read_range(t->parameters, begin, t->values + begin, end - begin, err));
         first = i + 1;
     }
     return STRATA_OK;

@@ -87,6 +87,7 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
 /* The model gets all that the servers have. */
 static strata_status take_all(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
     for (int k = 0; k < w->n_sparse; k++) {
+        j->renumbered[k] = false;
         strata_ps_row_set_clear(&j->rows[k]);
         for (int32_t row = 0; row < j->rows[k].n_rows; row++) strata_ps_row_set_add(&j->rows[k], row);
     }
@@ -200,8 +201,9 @@ static strata_status make_job(const strata_ps_worker *w, strata_ps_job *j, strat
     j->batches = calloc((size_t)w->fit->accumulate, sizeof *j->batches);
     j->values = calloc((size_t)strata_model_all_size(w->model) + 1, sizeof *j->values);
     j->rows = calloc((size_t)w->n_sparse + 1, sizeof *j->rows);
+    j->renumbered = calloc((size_t)w->n_sparse + 1, sizeof *j->renumbered);
     j->pulls = calloc((size_t)w->n_servers, sizeof *j->pulls);
-    if (!j->batches || !j->values || !j->rows || !j->pulls) return strata_ps_worker_no_memory(err);
+    if (!j->batches || !j->values || !j->rows || !j->renumbered || !j->pulls) return strata_ps_worker_no_memory(err);
     for (int k = 0; k < w->n_sparse; k++)
         STRATA_TRY(strata_ps_row_set_make(&j->rows[k], &w->model->parameters.items[w->sparse[k]], err));
     return STRATA_OK;
@@ -219,7 +221,8 @@ strata_status strata_ps_worker_make(strata_ps_worker *w, strata_error *err) {
         if (set->items[i].sparse) w->sparse[w->n_sparse++] = i;
     w->sums = calloc((size_t)w->n_sparse + 1, sizeof *w->sums);
     w->tables = calloc((size_t)w->n_sparse + 1, sizeof(*w->tables));
-    if (!w->sums || !w->tables) return strata_ps_worker_no_memory(err);
+    w->row_gradients = calloc((size_t)w->n_sparse + 1, sizeof *w->row_gradients);
+    if (!w->sums || !w->tables || !w->row_gradients) return strata_ps_worker_no_memory(err);
     for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(strata_ps_make_table(w, k, err));
     for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(strata_ps_row_set_make(&w->sums[k], &set->items[w->sparse[k]], err));
     STRATA_TRY(make_job(w, &w->jobs[0], err));
@@ -245,6 +248,7 @@ static void finish_job(const strata_ps_worker *w, strata_ps_job *j) {
     free(j->batches);
     free(j->values);
     free(j->rows);
+    free(j->renumbered);
     free(j->pulls);
 }
 
@@ -258,6 +262,7 @@ void strata_ps_worker_finish(strata_ps_worker *w) {
     strata_batches_destroy(w->batches);
     strata_batches_destroy(w->visits);
     free(w->tables);
+    free(w->row_gradients);
     free(w->servers);
     free(w->sparse);
     free(w->sums_of_dense);

@@ -52,6 +52,9 @@ typedef struct strata_ps_job {
     float *values;
     /* [n_sparse] Which rows of each sparse parameter it uses; their values are in the worker's tables. */
     strata_ps_row_set *rows;
+    /* [n_sparse] The device's table has the rows in the order of the set, from its first row on, and the batches' inputs name
+     * places of the set. */
+    bool *renumbered;
     /* [n_servers] */
     strata_ps_pull *pulls;
     bool pulling;
@@ -80,8 +83,13 @@ typedef struct strata_ps_worker {
     float *sums_of_dense;
     /* (state_size) What is added to states. */
     float *states;
-    /* [n_sparse] The gradients of rows. */
+    /* [n_sparse] The gradients of rows where batches are added up. */
     strata_ps_row_set *sums;
+    /* [n_sparse] The rows that have gradients, and these (n, row): those of `sums`, or where the device wrote them. */
+    struct strata_ps_row_gradients {
+        const strata_ps_row_set *set;
+        const float *values;
+    } * row_gradients;
     float *unit_sums; /* (n_sums) */
     strata_ps_next_ask report;
     /* The learning rate of the unit that is computed. */
