@@ -10,8 +10,8 @@
 STRATA_MUST_USE strata_status strata_host_open(strata_device **out_device, strata_error *err);
 void *strata_host_buffer_memory(strata_buffer *buffer);
 
-/* Rows of tables that an optimizer's op changes where they lie: ids[i] of the n_rows rows, of `row` elements each, gets row i of
- * the gradients. An id out of range stands for no row. */
+/* Rows of tables that an optimizer's op changes where they lie: row ids[i] of n_rows, each of `row` elements, gets row i of the
+ * gradients. An id out of range stands for no row. */
 typedef struct host_rows {
     const int32_t *ids;
     int64_t n, row, n_rows;

@@ -19,8 +19,8 @@ struct strata_variable {
     strata_buffer *buffer;
 };
 
-/* Its memory, where the host reads and writes the very bytes that programs use (strata_device_api.buffer_memory); NULL: it is not
- * so. Nobody may use it while a program runs that does. */
+/* Its memory, where the host reads and writes the very bytes that programs use (strata_device_api.buffer_memory); NULL where it
+ * does not. No program that uses the variable may be running meanwhile. */
 void *strata_variable_memory(const strata_variable *variable);
 
 /* Sets `to` to `value`, which `from`, of the same dtype and shape, has been set to already. Devices that have a link of their

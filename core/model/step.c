@@ -315,7 +315,8 @@ static void build_gradients(builder *b) {
     b->step->layout.sparse = strata_step_alloc(b, (size_t)set->n + 1, sizeof *b->step->layout.sparse);
     if (!b->step->outputs || !b->step->layout.sparse) return;
     add_output(b, c.sums);
-    for (int k = 0; k < set->n_blocks; k++) add_output(b, strata_step_own_gradients(b, &c, k));
+    b->step->layout.n_buckets = strata_step_send_gradients(b, &c, b->step->layout.buckets);
+    for (int k = 0; k < set->n_blocks && !b->step->layout.n_buckets; k++) add_output(b, strata_step_own_gradients(b, &c, k));
     if (c.state) add_output(b, state_changes(b, &c));
     list_sparse(b);
 }

@@ -56,8 +56,8 @@ static void add(float *sum, const float *values, int64_t n) {
 /* Whether the gradients of a unit's only batch can stay where the device wrote them: one piece, which nothing scales. */
 static bool stay_in_place(const strata_ps_worker *w, const strata_ps_job *j) {
     const strata_model *model = w->model;
-    return j->n_batches == 1 && model->parameters.n_blocks == 1 && !model->parameters.blocks[0].begin &&
-           !(model->scale.value > 0) && !(model->optimizer.clip_global_norm > 0);
+    return !w->layout->n_buckets && j->n_batches == 1 && model->parameters.n_blocks == 1 &&
+           !model->parameters.blocks[0].begin && !(model->scale.value > 0) && !(model->optimizer.clip_global_norm > 0);
 }
 
 static void add_row(strata_ps_row_set *sums, int32_t id, const float *values) {
@@ -84,11 +84,12 @@ strata_status strata_ps_take_outputs(strata_ps_worker *w, const strata_ps_job *j
     const strata_executable *exe = program->parts[0].executable;
     add(w->unit_sums, strata_executable_output(exe, slot, 0), w->model->metrics.n_sums);
     if (stay_in_place(w, j)) w->gradients = strata_executable_output(exe, slot, 1);
-    for (int k = 0; k < set->n_blocks && !stay_in_place(w, j); k++) {
+    const int n_flat = program->layout.n_buckets ? 0 : set->n_blocks; /* buckets are in the sums already */
+    for (int k = 0; k < n_flat && !stay_in_place(w, j); k++) {
         const strata_parameter_block *at = &set->blocks[k];
         add(w->sums_of_dense + at->begin, strata_executable_output(exe, slot, 1 + k), at->dense_end - at->begin);
     }
-    if (set->state_size) add(w->states, strata_executable_output(exe, slot, 1 + set->n_blocks), set->state_size);
+    if (set->state_size) add(w->states, strata_executable_output(exe, slot, 1 + n_flat), set->state_size);
     for (int k = 0; k < w->n_sparse; k++) {
         const struct strata_sparse_gradient *from = &program->layout.sparse[k];
         const float *rows = (const float *)strata_executable_output(exe, slot, 1 + from->block) + from->place;
@@ -115,13 +116,26 @@ strata_status strata_ps_take_outputs(strata_ps_worker *w, const strata_ps_job *j
 void strata_ps_clear_sums(strata_ps_worker *w, const strata_ps_job *j) {
     const strata_parameter_set *set = &w->model->parameters;
     memset(w->unit_sums, 0, (size_t)w->model->metrics.n_sums * sizeof *w->unit_sums);
-    if (!j->examples || !stay_in_place(w, j)) memset(w->sums_of_dense, 0, (size_t)set->dense_size * sizeof(float));
+    const bool bucketed = w->layout && w->layout->n_buckets; /* its first buckets were copied over the unit before's */
+    if (!j->examples || (!bucketed && !stay_in_place(w, j)))
+        memset(w->sums_of_dense, 0, (size_t)set->dense_size * sizeof(float));
     w->gradients = w->sums_of_dense;
     memset(w->states, 0, (size_t)set->state_size * sizeof *w->states);
     for (int k = 0; k < w->n_sparse; k++) {
         strata_ps_row_set_clear(&w->sums[k]);
         w->row_gradients[k] = (struct strata_ps_row_gradients){&w->sums[k], w->sums[k].values};
     }
+}
+
+/* Whether the worker has examples of no batch before number i, or of none behind it. */
+static bool is_first(const strata_ps_job *j, int i) {
+    while (i > 0 && !j->batches[i - 1].own) i--;
+    return i == 0;
+}
+
+static bool is_last(const strata_ps_job *j, int i) {
+    while (i + 1 < j->n_batches && !j->batches[i + 1].own) i++;
+    return i + 1 == j->n_batches;
 }
 
 strata_status strata_ps_submit(strata_ps_worker *w, const strata_ps_job *j, int i, strata_model_program **out_program,
@@ -133,18 +147,13 @@ strata_status strata_ps_submit(strata_ps_worker *w, const strata_ps_job *j, int 
     if (w->fit->trace) strata_group_set_trace((*out_program)->group, w->fit->trace, w->fit->tracks);
     STRATA_TRY(strata_group_acquire((*out_program)->group, out_slot, err));
     fill_inputs(w, j, b, row, *out_program, *out_slot);
-    STRATA_TRY(strata_group_start((*out_program)->group, *out_slot, j->t + j->unit.index, err));
-    return strata_group_finish((*out_program)->group, *out_slot, NULL, err);
+    strata_ps_begin_buckets(w, *out_program, is_first(j, i), is_last(j, i));
+    return strata_group_start((*out_program)->group, *out_slot, j->t + j->unit.index, err);
 }
 
-static bool all_finite(const float *values, int64_t n) {
-    uint32_t wrong = 0;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &values[i], sizeof bits);
-        wrong |= (bits & 0x7f800000u) == 0x7f800000u;
-    }
-    return !wrong;
+strata_status strata_ps_finish_batch(const strata_model_program *program, int slot, strata_error *err) {
+    STRATA_TRY(strata_group_finish(program->group, slot, NULL, err));
+    return strata_group_wait(program->group, slot, err);
 }
 
 const char *strata_ps_first_not_finite(const strata_ps_worker *w) {
@@ -155,9 +164,10 @@ const char *strata_ps_first_not_finite(const strata_ps_worker *w) {
         if (p->state) continue;
         const struct strata_ps_row_gradients *rows = p->sparse ? &w->row_gradients[strata_ps_sparse_index(w, i)] : NULL;
         const float *values = rows ? rows->values : w->gradients + p->offset;
-        if (!all_finite(values, rows ? rows->set->n * rows->set->row : strata_shape_elements(p->shape))) return p->name;
+        if (!strata_ps_all_finite(values, rows ? rows->set->n * rows->set->row : strata_shape_elements(p->shape)))
+            return p->name;
     }
-    return all_finite(w->states, set->state_size) ? NULL : "the states";
+    return strata_ps_all_finite(w->states, set->state_size) ? NULL : "the states";
 }
 
 bool strata_ps_name_wrong_data(const strata_ps_worker *w, const strata_ps_job *j, char *out, size_t room) {
@@ -167,14 +177,14 @@ bool strata_ps_name_wrong_data(const strata_ps_worker *w, const strata_ps_job *j
         for (int i = 0; i < model->n_inputs; i++) {
             const strata_input_spec *input = &model->inputs[i];
             if (input->dtype != STRATA_DTYPE_F32 || w->form.byte_scale != 0) continue;
-            if (all_finite(b->x[i], b->own * strata_shape_elements(input->shape))) continue;
+            if (strata_ps_all_finite(b->x[i], b->own * strata_shape_elements(input->shape))) continue;
             snprintf(out, room, "input %s", model->values[input->value]->name);
             return true;
         }
         for (int i = 0; i < model->n_outputs; i++) {
             const strata_output_spec *output = &model->outputs[i];
             if (strata_loss_label_dtype(output->loss) != STRATA_DTYPE_F32) continue;
-            if (all_finite(b->y[i], b->own * (int64_t)(strata_label_bytes(output) / sizeof(float)))) continue;
+            if (strata_ps_all_finite(b->y[i], b->own * (int64_t)(strata_label_bytes(output) / sizeof(float)))) continue;
             snprintf(out, room, "target %s", strata_output_name(model, i));
             return true;
         }

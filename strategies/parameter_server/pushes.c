@@ -56,8 +56,14 @@ static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, i
         most += set->n;
         elements += wire == STRATA_DTYPE_F32 && in_one_piece(&tables[k], set) ? 0 : set->n * set->row;
     }
-    const size_t dense = strata_ps_wire_bytes(wire, sizes->dense), narrow = wire == STRATA_DTYPE_F32 ? 0 : dense;
-    const strata_ps_push_ask ask = {.unit = j->unit, .version = j->pulls[server].version, .group = server, .rate = j->rate};
+    const bool parted = strata_ps_was_parted(w, server);
+    const int n_dense = parted ? 0 : sizes->n_dense;
+    const size_t dense = parted ? 0 : strata_ps_wire_bytes(wire, sizes->dense), narrow = wire == STRATA_DTYPE_F32 ? 0 : dense;
+    const strata_ps_push_ask ask = {.unit = j->unit,
+                                    .version = j->pulls[server].version,
+                                    .group = server,
+                                    .rate = j->rate,
+                                    .attempt = parted ? w->attempt : 0};
     *out_head_bytes = sizeof ask + (size_t)sizes->n_tables * sizeof(int64_t);
     p->head = calloc(1, *out_head_bytes);
     p->pieces = calloc((size_t)n_shards + (size_t)sizes->n_tables + 4, sizeof *p->pieces);
@@ -67,7 +73,7 @@ static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, i
     memcpy(p->head, &ask, sizeof ask);
     int n = 0;
     unsigned char *at = p->narrow;
-    for (int i = 0; i < sizes->n_dense; i++) {
+    for (int i = 0; i < n_dense; i++) {
         const float *values = w->gradients + shards[i].first;
         if (!narrow) {
             p->pieces[n++] = (struct iovec){(void *)values, (size_t)shards[i].n * sizeof *values}; /* only read */
@@ -105,9 +111,9 @@ static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, i
 
 strata_status strata_ps_push_all(strata_ps_worker *w, const strata_ps_job *j, strata_error *err) {
     const double began = strata_trace_now();
-    strata_status status = STRATA_OK;
     push *pushes = calloc((size_t)w->n_servers, sizeof *pushes);
     if (!pushes) return strata_ps_worker_no_memory(err);
+    strata_status status = w->part_status ? strata_fail(err, w->part_status, "%s", w->part_error.message) : STRATA_OK;
     for (int s = 0; s < w->n_servers && !status; s++) {
         push *p = &pushes[s];
         size_t head_bytes = 0;
@@ -125,6 +131,8 @@ strata_status strata_ps_push_all(strata_ps_worker *w, const strata_ps_job *j, st
         if (!status) status = strata_ps_reach(w, s, &client, err);
         if (!status) status = strata_rpc_client_start(client, &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err);
     }
+    const strata_status parts = strata_ps_finish_parts(w, status ? NULL : err);
+    if (!status) status = parts;
     for (int s = 0; s < w->n_servers; s++) {
         push *p = &pushes[s];
         const strata_status one = p->request ? strata_rpc_request_wait(p->request, status ? NULL : err) : STRATA_OK;

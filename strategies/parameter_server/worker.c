@@ -74,7 +74,7 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
             status = ask_chief(w, false, ahead, out_grant, err);
             asked = true;
         }
-        const strata_status computed = strata_group_wait(program->group, slot, status ? NULL : err);
+        const strata_status computed = strata_ps_finish_batch(program, slot, status ? NULL : err);
         if (status || computed) return status ? status : computed;
         if (!cleared) strata_ps_clear_sums(w, j); /* the report of the unit before is sent by now */
         cleared = true;
@@ -211,6 +211,7 @@ static strata_status make_job(const strata_ps_worker *w, strata_ps_job *j, strat
 
 strata_status strata_ps_worker_make(strata_ps_worker *w, strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
+    w->attempt = (int64_t)w->task->incarnation; /* a task that starts again counts on behind it */
     w->servers = calloc((size_t)w->n_servers, sizeof(*w->servers));
     w->sparse = calloc((size_t)set->n + 1, sizeof *w->sparse);
     w->sums_of_dense = calloc((size_t)set->dense_size + 1, sizeof *w->sums_of_dense);
@@ -221,8 +222,10 @@ strata_status strata_ps_worker_make(strata_ps_worker *w, strata_error *err) {
         if (set->items[i].sparse) w->sparse[w->n_sparse++] = i;
     w->sums = calloc((size_t)w->n_sparse + 1, sizeof *w->sums);
     w->tables = calloc((size_t)w->n_sparse + 1, sizeof(*w->tables));
+    w->parts = calloc((size_t)w->n_servers * STRATA_MOST_BUCKETS + 1, sizeof *w->parts);
+    w->n_parted = calloc((size_t)w->n_servers + 1, sizeof *w->n_parted);
     w->row_gradients = calloc((size_t)w->n_sparse + 1, sizeof *w->row_gradients);
-    if (!w->sums || !w->tables || !w->row_gradients) return strata_ps_worker_no_memory(err);
+    if (!w->sums || !w->tables || !w->row_gradients || !w->parts || !w->n_parted) return strata_ps_worker_no_memory(err);
     for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(strata_ps_make_table(w, k, err));
     for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(strata_ps_row_set_make(&w->sums[k], &set->items[w->sparse[k]], err));
     STRATA_TRY(make_job(w, &w->jobs[0], err));
@@ -253,6 +256,9 @@ static void finish_job(const strata_ps_worker *w, strata_ps_job *j) {
 }
 
 void strata_ps_worker_finish(strata_ps_worker *w) {
+    const strata_status ignored = strata_ps_finish_parts(w, NULL);
+    (void)ignored;
+    w->task->sink.worker = NULL;
     finish_job(w, &w->jobs[0]);
     finish_job(w, &w->jobs[1]);
     for (int s = 0; s < w->n_servers && w->servers; s++) strata_rpc_client_destroy(w->servers[s]);
@@ -263,6 +269,8 @@ void strata_ps_worker_finish(strata_ps_worker *w) {
     strata_batches_destroy(w->visits);
     free(w->tables);
     free(w->row_gradients);
+    free(w->parts);
+    free(w->n_parted);
     free(w->servers);
     free(w->sparse);
     free(w->sums_of_dense);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of a worker share: units.c, pulls.c, gradients.c, pushes.c, worker.c and stepper.c.
+ * What the files of a worker share: units.c, pulls.c, gradients.c, buckets.c, pushes.c, worker.c
+ * and stepper.c.
  *
  * A *job* is one unit on its way: its examples, the rows of sparse parameters that it uses, the parameters that were pulled
  * for it. There are two, which take turns. */
@@ -62,6 +63,13 @@ typedef struct strata_ps_job {
     double pull_began;
 } strata_ps_job;
 
+/* A bucket's gradients of a server's dense shards, on their way. */
+typedef struct strata_ps_part {
+    strata_rpc_request *request;
+    unsigned char *head, *narrow;
+    struct iovec *pieces;
+} strata_ps_part;
+
 typedef struct strata_ps_worker {
     strata_ps_fit *fit;
     strata_ps_task *task;
@@ -94,6 +102,21 @@ typedef struct strata_ps_worker {
     strata_ps_next_ask report;
     /* The learning rate of the unit that is computed. */
     double rate;
+    /* Of the batch that is computed: its program's layout (NULL: none is). Nothing of the unit is in sums_of_dense
+     * before its first batch, whose buckets are copied there; others are added. */
+    const strata_gradient_layout *layout;
+    bool first_batch;
+    /* Buckets are pushed as they come. `attempt` counts the units whose buckets are. */
+    bool streams;
+    int64_t attempt;
+    /* A bucket of the unit is not finite, so no more are pushed; why one could not be. */
+    bool stopped;
+    strata_status part_status;
+    strata_error part_error;
+    /* [n_servers * STRATA_MOST_BUCKETS] The parts that are on their way, and of each server, how many shards they have. */
+    strata_ps_part *parts;
+    int n_parts;
+    int *n_parted;
     /* A server could not be reached; the chief was lost, or started again. */
     bool lost_server, lost_chief;
 } strata_ps_worker;
@@ -143,9 +166,11 @@ STRATA_MUST_USE strata_status strata_ps_take_outputs(strata_ps_worker *w, const 
                                                      const strata_model_program *program, int slot, strata_error *err);
 /* Before the first batch of a unit. */
 void strata_ps_clear_sums(strata_ps_worker *w, const strata_ps_job *j);
-/* Batch number i of the unit is submitted. */
+/* Batch number i of the unit is submitted, at least up to what it sends first. */
 STRATA_MUST_USE strata_status strata_ps_submit(strata_ps_worker *w, const strata_ps_job *j, int i,
                                                strata_model_program **out_program, int *out_slot, strata_error *err);
+/* Submits the rest of it, takes what it sends, and waits for it. */
+STRATA_MUST_USE strata_status strata_ps_finish_batch(const strata_model_program *program, int slot, strata_error *err);
 /* The first tensor of the unit that is not finite, in the order of the loss and then the parameters; NULL: all are finite. */
 const char *strata_ps_first_not_finite(const strata_ps_worker *w);
 /* The first tensor of the data that is not finite, for a message: "input x", "target y". False: the data are all finite, or are
@@ -156,6 +181,16 @@ bool strata_ps_name_wrong_data(const strata_ps_worker *w, const strata_ps_job *j
 void strata_ps_clip_all(strata_ps_worker *w);
 /* Undoes the scale of f16, which follows what the gradients are as in fit. */
 void strata_ps_follow_scale(strata_ps_worker *w, bool finite);
+
+/* ---- buckets.c ---- */
+
+/* Before a batch of a unit, the first or last of those with examples: where its buckets go. */
+void strata_ps_begin_buckets(strata_ps_worker *w, const strata_model_program *program, bool first, bool last);
+/* Waits for the parts that are on their way; fails if one of them did. */
+STRATA_MUST_USE strata_status strata_ps_finish_parts(strata_ps_worker *w, strata_error *err);
+/* Whether all dense shards of a server were pushed as parts. */
+bool strata_ps_was_parted(const strata_ps_worker *w, int server);
+bool strata_ps_all_finite(const float *values, int64_t n);
 
 /* ---- pushes.c ---- */
 

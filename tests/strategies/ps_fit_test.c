@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/model/model.h"
 #include "strata/strata.h"
 #include "tests/support/ports.h"
 
@@ -28,8 +29,8 @@ typedef struct result {
     int64_t n_steps, callbacks, epoch_ends, first_step, spread, n_refused;
     /* The last one of the chief. */
     char notice[200];
-    /* n_built: how often the own metric's graph was built in fit. */
-    int n_values, n_losses, n_epochs, best_epoch, n_built;
+    /* n_built: how often the own metric's graph was built in fit; n_buckets: of the task's gradient programs. */
+    int n_buckets, n_values, n_losses, n_epochs, best_epoch, n_built;
     float values[MOST_VALUES], losses[100];
     double rates[100], norms[100];
     strata_metrics train[8], validation[8];
@@ -49,6 +50,9 @@ typedef struct job {
     /* A checkpoint that training goes on from; one that is made after the fit. */
     const char *load, *save;
     strata_parameter_server_options servers;
+    /* As in strata_strategy_options; not of the one device. */
+    int64_t bytes_per_pack;
+    strata_dtype compress;
     int n_workers, n_servers;
 } job;
 
@@ -137,7 +141,11 @@ static strata_status train(const job *j, const char *name, result *r, strata_err
     servers.cluster = cluster_text;
     servers.task = name;
     servers.communication = &security;
-    const strata_strategy_options opts = {.devices = host, .n_devices = 1, .parameter_server = name ? &servers : NULL};
+    const strata_strategy_options opts = {.devices = host,
+                                          .n_devices = 1,
+                                          .bytes_per_pack = name ? j->bytes_per_pack : 0,
+                                          .compress = name ? j->compress : 0,
+                                          .parameter_server = name ? &servers : NULL};
     strata_strategy *strategy = NULL;
     strata_model *model = NULL;
     strata_dataset *data = NULL, *validation = NULL;
@@ -168,6 +176,8 @@ static strata_status train(const job *j, const char *name, result *r, strata_err
     const int built = n_built;
     STRATA_TRY(strata_model_fit(model, data, &fit, &history, err));
     r->n_built = n_built - built;
+    for (const strata_model_program *p = model->programs; p; p = p->next)
+        if (p->kind == STRATA_PROGRAM_GRADIENTS) r->n_buckets = p->layout.n_buckets;
     if (j->save && leads) STRATA_TRY(strata_model_save_checkpoint(model, fit.epochs, j->save, err));
     r->n_steps = history.n_steps;
     r->n_losses = history.n_losses;
@@ -344,6 +354,48 @@ Test(ps_fit, several_inputs_and_outputs_train_at_their_own_pace) {
     cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
     cr_assert_eq(r->n_steps, 8 * EXAMPLES / 8);
     cr_assert(last_loss_of(r) < 0.7 * first_loss_of(r), "%g after %g", last_loss_of(r), first_loss_of(r));
+}
+
+/* ---- buckets ---- */
+
+/* The first worker's programs have buckets. */
+static void assert_buckets(void) {
+    cr_assert_gt(results[1].n_buckets, 1, "%d", results[1].n_buckets);
+}
+
+Test(ps_fit, gradients_in_buckets_train_as_on_one_device) {
+    job j = {.compile.optimizer = {.name = "adam", .learning_rate = 0.01},
+             .fit = {.epochs = 2, .batch = 16},
+             .servers = together,
+             .bytes_per_pack = 4};
+    assert_as_alone(&j);
+    assert_buckets();
+    j.servers.partitioner = "fixed:2";
+    assert_as_alone(&j);
+    j.compile.optimizer.gradient_accumulation_steps = 2;
+    assert_as_alone(&j);
+}
+
+Test(ps_fit, buckets_reach_the_copies_of_shards) {
+    job j = {.compile.optimizer = {.name = "sgd", .momentum = 0.9, .learning_rate = 0.01},
+             .fit = {.epochs = 2, .batch = 16},
+             .servers = together,
+             .bytes_per_pack = 4};
+    j.servers.replicas = 1;
+    assert_as_alone(&j);
+    assert_buckets();
+}
+
+Test(ps_fit, buckets_travel_as_bf16_at_each_workers_pace) {
+    job j = {.compile.optimizer = {.name = "adam", .learning_rate = 0.02},
+             .fit = {.epochs = 6, .batch = 8},
+             .bytes_per_pack = 4,
+             .compress = STRATA_DTYPE_BF16};
+    const result *r = run(&j);
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    cr_assert_eq(r->n_steps, 6 * EXAMPLES / 8);
+    cr_assert(last_loss_of(r) < 0.9 * first_loss_of(r), "%g after %g", last_loss_of(r), first_loss_of(r));
+    assert_buckets();
 }
 
 /* ---- clipping ---- */
@@ -654,12 +706,13 @@ static strata_status make_rooted(strata_model **out_model, strata_error *err) {
     return status;
 }
 
-static const result *run_with_wrong_data(float value, enum place place, strata_pace pace) {
+static const result *run_in_packs_with_wrong_data(float value, enum place place, strata_pace pace, int64_t bytes_per_pack) {
     job j = {.make_model = place == TO_INPUTS ? make_rooted : NULL,
              .make_own_data = make_wrong_data,
              .compile.optimizer = {.name = "sgd", .learning_rate = 0.05},
              .fit = {.epochs = 2, .batch = PER_BATCH},
-             .servers.pace = pace};
+             .servers.pace = pace,
+             .bytes_per_pack = bytes_per_pack};
     wrong_value = value;
     wrong_place = place;
     callback = watch_notices;
@@ -670,6 +723,17 @@ static const result *run_with_wrong_data(float value, enum place place, strata_p
     cr_assert_not_null(strstr(r->notice, "the gradients of worker:"), "%s", r->notice);
     for (int i = 0; i < r->n_values; i++) cr_assert(isfinite(r->values[i]), "value %d is %g", i, (double)r->values[i]);
     return r;
+}
+
+static const result *run_with_wrong_data(float value, enum place place, strata_pace pace) {
+    return run_in_packs_with_wrong_data(value, place, pace, 0);
+}
+
+Test(ps_fit, a_batch_with_nan_is_left_out_although_its_first_bucket_was_pushed) {
+    const result *r = run_in_packs_with_wrong_data(NAN, TO_INPUT, STRATA_PACE_ASYNCHRONOUS, 4);
+    cr_assert_gt(results[1].n_buckets, 1);
+    cr_assert_eq(r->n_steps, 2 * (N_BATCHES - 1), "%lld updates", (long long)r->n_steps);
+    run_in_packs_with_wrong_data(NAN, TO_INPUT, STRATA_PACE_SYNCHRONOUS, 4);
 }
 
 Test(ps_fit, a_batch_with_nan_is_left_out_counted_and_told) {
