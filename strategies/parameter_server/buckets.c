@@ -76,8 +76,8 @@ static strata_status push_part(strata_ps_worker *w, int server, const struct str
     return STRATA_OK;
 }
 
-/* Of the group that runs the program: a bucket is there. A failure to push it is told with the push, as the group would be of no
- * use after an error. */
+/* Of the group that runs the program: a bucket is there. A failure to push it is told with the push, as the group would be of
+ * no use after an error. */
 static strata_status take_bucket(const strata_workers *workers, int to, int64_t channel, const void *data, size_t bytes,
                                  strata_error *err) {
     strata_ps_worker *w = ((const struct strata_ps_sink *)(const void *)workers)->worker;
