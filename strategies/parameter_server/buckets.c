@@ -2,8 +2,8 @@
  *
  * Gradients in buckets. The gradient program of a large model sends a bucket as soon as the backward pass has it, the last
  * layers' first, and the worker pushes its shards to the servers while the device computes the next one. Servers keep these
- * parts, and apply them with the push that follows the whole unit. Without it, as where a gradient is not finite, they count for
- * nothing. */
+ * parts, and apply them with the push that follows the whole unit. Without it, as where a gradient is not finite, they count
+ * for nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,8 +23,8 @@ static bool lies_in(const strata_ps_shard *shard, const struct strata_gradient_b
     return shard->first >= bucket->begin && shard->first < bucket->end;
 }
 
-/* Fills a part for a server; n shards, all of which lie in the bucket. Shards are parts of one parameter, and buckets end between
- * parameters, so a shard lies in one bucket. */
+/* Fills a part for a server; n shards, all of which lie in the bucket. Shards are parts of one parameter, and buckets end
+ * between parameters, so a shard lies in one bucket. */
 static strata_status prepare_part(const strata_ps_worker *w, int server, const struct strata_gradient_bucket *bucket, int n,
                                   strata_ps_part *part, int *out_n_pieces, strata_error *err) {
     const strata_ps_plan *plan = &w->fit->plan;
