@@ -189,7 +189,15 @@ static int64_t default_bucket_bytes(const strata_strategy *strategy, int local_s
     for (int r = 0; r < strategy->n_devices; r++)
         if (strata_device_get_info(strategy->devices[r])->device_class > STRATA_DEVICE_CPU) return STRATA_DEFAULT_BUCKET_BYTES;
     const bool crowded = local_size > sysconf(_SC_NPROCESSORS_ONLN);
-    return crowded || !strata_strategy_has_workers(strategy) ? INT64_MAX : STRATA_DEFAULT_BUCKET_BYTES;
+    return crowded || !(strata_strategy_has_workers(strategy) || strategy->sink) ? INT64_MAX : STRATA_DEFAULT_BUCKET_BYTES;
+}
+
+/* A server's buckets are messages of their own, so they are larger. */
+static int64_t choose_bucket_bytes(const strata_strategy *strategy, const strata_strategy_options *opts) {
+    enum { LEAST_FOR_SINK = 1 << 20 };
+    const int64_t chosen = default_bucket_bytes(strategy, opts->local_size);
+    if (opts->bytes_per_pack) return opts->bytes_per_pack;
+    return strategy->sink && chosen < LEAST_FOR_SINK ? LEAST_FOR_SINK : chosen;
 }
 
 static strata_status check_options(const strata_strategy_kind *kind, const strata_strategy_options *opts, int n,
@@ -260,7 +268,7 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     STRATA_TRY(strata_strategy_find_cores(strategy, err));
     strategy->exchanges = choose_exchanges(strategy);
     strategy->workers.wire = opts->compress;
-    strategy->bucket_bytes = opts->bytes_per_pack ? opts->bytes_per_pack : default_bucket_bytes(strategy, opts->local_size);
+    strategy->bucket_bytes = choose_bucket_bytes(strategy, opts);
     describe(strategy, reason);
     return STRATA_OK;
 }

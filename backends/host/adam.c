@@ -57,7 +57,14 @@ void strata_host_adam(const host_call *host) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2")) run = adam_avx2;
 #endif
+    float *p = call->output, *m = (float *)call->inputs[M], *v = (float *)call->inputs[V]; /* variables, changed in place */
+    const float *g = call->inputs[GRADIENTS];
+    if (host->rows) {
+        const int64_t size = host->rows->row;
+        for (int64_t at = 0, row = 0, n; (n = strata_host_next_rows(host->rows, &at, &row)); at += n)
+            run(numbers, p + row * size, m + row * size, v + row * size, g + at * size, n * size);
+        return;
+    }
     const host_share share = strata_host_share(host, strata_shape_elements(call->node->inputs[GRADIENTS]->shape), 16);
-    run(numbers, (float *)call->output + share.first, (float *)call->inputs[M] + share.first,
-        (float *)call->inputs[V] + share.first, (const float *)call->inputs[GRADIENTS] + share.first, share.end - share.first);
+    run(numbers, p + share.first, m + share.first, v + share.first, g + share.first, share.end - share.first);
 }

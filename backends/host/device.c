@@ -11,6 +11,7 @@
 #include "backends/host/host.h"
 #include "backends/host/pool.h"
 #include "backends/registry.h"
+#include "core/op/ops.h"
 #include "core/run/trace_node.h"
 
 /* Below this much work (host_fast_op.work) a node is computed sooner than other threads have heard of it. */
@@ -37,6 +38,12 @@ typedef struct host_step {
     const void **inputs;             /* [slot * n_inputs + i] */
     void **output;                   /* [slot] */
     const strata_trace_label *label; /* NULL: there is no trace */
+    /* It moves rows that another step changes in place. */
+    bool left_out;
+    /* It changes rows in place; their ids are input 1 of step `scatter`. */
+    bool changes_rows;
+    host_rows rows;
+    int scatter;
 } host_step;
 
 struct strata_program {
@@ -217,6 +224,31 @@ static strata_status make_steps(strata_program *program, const strata_piece *pie
                : strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for %lld bytes of scratch", (long long)scratch);
 }
 
+/* Steps that change rows of variables do so in place (rows.c). */
+static void find_row_updates(strata_program *program, const strata_piece *piece) {
+    for (int i = 0; i < piece->n_nodes; i++) {
+        const strata_tensor *node = piece->nodes[i];
+        host_step *step = &program->steps[i];
+        int n_ranges = 0;
+        if (!step->fast || !strata_host_updates_rows(piece, i, &n_ranges)) continue;
+        const strata_tensor *table = node->inputs[0]->inputs[0];
+        step->changes_rows = true;
+        step->shared = false;
+        step->rows = (host_rows){
+            .n = node->inputs[0]->inputs[1]->shape.dims[0], .row = table->shape.dims[1], .n_rows = table->shape.dims[0]};
+        for (int slot = 0; slot < program->n_slots; slot++) {
+            for (int r = 0; r < n_ranges; r++)
+                step->inputs[slot * node->n_inputs + r] = address_of(program, piece, slot, node->inputs[r]->inputs[0]);
+            step->output[slot] = address_of(program, piece, slot, table);
+        }
+        for (int k = 0; k < piece->n_nodes; k++) {
+            if (!strata_host_moves_rows(piece->nodes[k], node, n_ranges)) continue;
+            program->steps[k].left_out = true;
+            if (piece->nodes[k]->op == &strata_op_scatter_update) step->scatter = k;
+        }
+    }
+}
+
 static strata_status host_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
                                   strata_error *err) {
     strata_program *program = calloc(1, sizeof *program);
@@ -234,6 +266,7 @@ static strata_status host_compile(strata_device *device, const strata_piece *pie
     if (program && program->steps && program->addresses && program->slots) {
         status = make_slots(program, piece, err);
         if (!status) status = make_steps(program, piece, err);
+        if (!status) find_row_updates(program, piece);
     } else {
         status = strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for a program of %d nodes", piece->n_nodes);
     }
@@ -273,13 +306,17 @@ static void run_shared(void *user, int thread, int part, int n_parts) {
 static strata_status host_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
     strata_device *device = &program->device->base;
     for (int i = 0; i < program->n_steps; i++) {
-        const host_step *step = &program->steps[i];
+        const host_step *step = &program->steps[i], *scatter = &program->steps[step->scatter];
+        if (step->left_out) continue;
+        host_rows rows = step->rows;
+        if (step->changes_rows) rows.ids = scatter->inputs[slot * scatter->node->n_inputs + 1];
         const double began = device->trace ? strata_trace_now() : 0;
         host_call call = {.call = {.node = step->node,
                                    .inputs = step->inputs + (size_t)slot * (size_t)step->node->n_inputs,
                                    .output = step->output[slot]},
                           .scratch = program->scratch,
-                          .n_parts = 1};
+                          .n_parts = 1,
+                          .rows = step->changes_rows ? &rows : NULL};
         if (step->shared && program->device->pool)
             strata_host_pool_run(program->device->pool, run_shared, &(shared_call){step, call, program->thread_scratch});
         else if (step->fast)
@@ -323,6 +360,7 @@ static const strata_device_api host_api = {
     .run = host_run,
     .wait = host_wait,
     .set_trace = host_set_trace,
+    .buffer_memory = strata_host_buffer_memory,
 };
 
 static strata_status open_row(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,

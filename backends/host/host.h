@@ -10,12 +10,21 @@
 STRATA_MUST_USE strata_status strata_host_open(strata_device **out_device, strata_error *err);
 void *strata_host_buffer_memory(strata_buffer *buffer);
 
+/* Rows of tables that an optimizer's op changes where they lie: row ids[i] of n_rows, each of `row` elements, gets row i of the
+ * gradients. An id out of range stands for no row. */
+typedef struct host_rows {
+    const int32_t *ids;
+    int64_t n, row, n_rows;
+} host_rows;
+
 /* One node's operands, with scratch memory of the thread: `scratch_bytes` of the row that was chosen. */
 typedef struct host_call {
     strata_op_call call;
     void *scratch;
     /* The node is computed in so many parts, maybe in different threads; this is part 0 .. n_parts - 1. */
     int part, n_parts;
+    /* Of an optimizer's op: its ranges are whole tables, of which it changes these rows; NULL: it changes whole ranges. */
+    const host_rows *rows;
 } host_call;
 
 /* Elements first .. end - 1 of what a node computes. */
@@ -110,6 +119,13 @@ void strata_host_recurrent_grad(const host_call *call);
 /* update.c: adam, sgd, adagrad, rmsprop, lamb */
 bool strata_host_update_takes(const strata_tensor *node);
 void strata_host_update(const host_call *call);
+/* rows.c: whether node `at` of the piece changes rows that are gathered from variables and brought back, all of which
+ * strata_host_moves_rows is true of; it can change them in place then (host_call.rows). *out_n_ranges: of its inputs. */
+bool strata_host_updates_rows(const strata_piece *piece, int at, int *out_n_ranges);
+bool strata_host_moves_rows(const strata_tensor *node, const strata_tensor *update, int n_ranges);
+/* The next rows from id *at on that are neighbours; *at becomes the first of them, and *out_row its number. 0: there are no
+ * more. */
+int64_t strata_host_next_rows(const host_rows *rows, int64_t *at, int64_t *out_row);
 /* elementwise.c: f32 of one shape, or with the second operand repeated along leading axes; other broadcasts, and chains */
 bool strata_host_unary_takes(const strata_tensor *node);
 void strata_host_unary(const host_call *call);

@@ -56,5 +56,13 @@ void strata_host_update(const host_call *host) {
                        .step = call->inputs[gradients + 1],
                        .n = strata_shape_elements(call->node->inputs[gradients]->shape)};
     for (int k = 0; k < row->n_slots; k++) u.slots[k] = (float *)call->inputs[k + 1]; /* variables, changed in place */
-    if (strata_gate_is_open(call->node->n_inputs > gradients + 2 ? call->inputs[gradients + 2] : NULL)) row->run(call, &u);
+    if (!strata_gate_is_open(call->node->n_inputs > gradients + 2 ? call->inputs[gradients + 2] : NULL)) return;
+    if (!host->rows) row->run(call, &u);
+    const int64_t size = host->rows ? host->rows->row : 0;
+    for (int64_t at = 0, first = 0, n; host->rows && (n = strata_host_next_rows(host->rows, &at, &first)); at += n) {
+        update_ranges some = {
+            .parameters = u.parameters + first * size, .gradients = u.gradients + at * size, .step = u.step, .n = n * size};
+        for (int k = 0; k < row->n_slots; k++) some.slots[k] = u.slots[k] + first * size;
+        row->run(call, &some);
+    }
 }

@@ -19,6 +19,10 @@ struct strata_variable {
     strata_buffer *buffer;
 };
 
+/* Its memory, where the host reads and writes the very bytes that programs use (strata_device_api.buffer_memory); NULL where it
+ * does not. No program that uses the variable may be running meanwhile. */
+void *strata_variable_memory(const strata_variable *variable);
+
 /* Sets `to` to `value`, which `from`, of the same dtype and shape, has been set to already. Devices that have a link of their
  * own (strata_device_transfers.copy) copy over it; others get the value from the host. from NULL: as strata_variable_set. */
 STRATA_MUST_USE strata_status strata_variable_set_as(strata_variable *to, strata_variable *from, const strata_array *value,

@@ -18,8 +18,6 @@ typedef struct bucket {
     int64_t begin, end;
 } bucket;
 
-enum { MOST_BUCKETS = 8 };
-
 static bool has_sparse(const strata_model *model) {
     return model->parameters.dense_size < model->parameters.flat_size;
 }
@@ -90,18 +88,18 @@ strata_tensor *strata_step_used_rows(const builder *b, int part, strata_tensor *
 }
 
 /* A block's gradients in parts of about the strategy's size, the last layers' first, as their gradients are ready first; at
- * most MOST_BUCKETS. One, where gradients need exchanges themselves: each bucket would make those again; and where sparse
- * parameters are not in their order. */
-static int make_buckets(const builder *b, int block, bucket buckets[MOST_BUCKETS]) {
+ * most STRATA_MOST_BUCKETS. One, where gradients need exchanges themselves: each bucket would make those again; and where
+ * sparse parameters are not in their order. */
+static int make_buckets(const builder *b, int block, bucket buckets[STRATA_MOST_BUCKETS]) {
     const strata_model *model = b->model;
     const strata_parameter_set *set = &model->parameters;
     const strata_parameter_block *at = &set->blocks[block];
-    const int64_t share = set->flat_size / MOST_BUCKETS, asked = model->strategy->bucket_bytes / 4;
+    const int64_t share = set->flat_size / STRATA_MOST_BUCKETS, asked = model->strategy->bucket_bytes / 4;
     const int64_t least = asked > share ? asked : share;
-    const bool whole = !b->role.exchanges || b->context.exchanges_inside || has_sparse(model);
+    const bool whole = !(b->role.exchanges || b->role.sends) || b->context.exchanges_inside || has_sparse(model);
     int n = 0, last = at->first_part + at->n_parts;
     int64_t end = b->places[block].n_all;
-    for (int i = last - 1; i > at->first_part && !whole && n < MOST_BUCKETS - 1; i--) {
+    for (int i = last - 1; i > at->first_part && !whole && n < STRATA_MOST_BUCKETS - 1; i--) {
         const int64_t begin = set->parts[i].offset - at->begin;
         if (end - begin <= least) continue;
         buckets[n++] = (bucket){i, last, begin, end};
@@ -171,6 +169,18 @@ strata_tensor *strata_step_own_gradients(const builder *b, const computed *c, in
     return own_gradients(b, c, block, &all);
 }
 
+int strata_step_send_gradients(builder *b, const computed *c, struct strata_gradient_bucket buckets[STRATA_MOST_BUCKETS]) {
+    bucket ranges[STRATA_MOST_BUCKETS];
+    const bool one = !b->role.sends || b->model->parameters.n_blocks != 1 || b->model->parameters.blocks[0].begin;
+    const int n = one ? 0 : make_buckets(b, 0, ranges);
+    for (int k = 0; k < n && n > 1; k++) {
+        strata_tensor *own = own_gradients(b, c, 0, &ranges[k]);
+        strata_step_add(b, strata_send_to_worker(own, k, b->role.replica, 1));
+        buckets[k] = (struct strata_gradient_bucket){ranges[k].begin, ranges[k].end};
+    }
+    return n > 1 ? n : 0;
+}
+
 /* ---- over replicas ---- */
 
 /* x of this device, f32 (n), becomes the replicas' fold on those that update. Without other replicas nothing happens. */
@@ -223,8 +233,8 @@ static void reduce_sums(builder *b, computed *c) {
 strata_tensor *strata_step_reduce(builder *b, computed *c, int block) {
     const strata_step_rewrite *rewrite = b->model->strategy->rewrite;
     const bool rewritten = rewrite && rewrite->gradients;
-    bucket buckets[MOST_BUCKETS];
-    strata_tensor *parts[MOST_BUCKETS] = {NULL};
+    bucket buckets[STRATA_MOST_BUCKETS];
+    strata_tensor *parts[STRATA_MOST_BUCKETS] = {NULL};
     const int n = make_buckets(b, block, buckets);
     for (int k = 0; k < n; k++) {
         strata_tensor *own = own_gradients(b, c, block, &buckets[k]);

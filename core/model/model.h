@@ -173,6 +173,9 @@ typedef struct strata_batch_form {
     int n_slots;
 } strata_batch_form;
 
+/* The most buckets in which the gradients of a block travel. */
+enum { STRATA_MOST_BUCKETS = 8 };
+
 /* The outputs of a program of the kind GRADIENTS: output 0 is the batch's sums; output 1 + k the gradients of block k, of which
  * the first (dense_end - begin) elements are those of its dense parameters, laid out as these are; then, where the model has
  * states, what is to be added to them; then of each sparse parameter, in their order, the rows that the batch uses (i32, each
@@ -192,8 +195,19 @@ typedef struct strata_gradient_layout {
         int64_t place;
         /* The rows are those that the elements of this input of the model name; -1: the input's elements do not tell. */
         int input;
+        /* The input's elements are used for nothing else. So its rows may be numbered anew: with other numbers in the input,
+         * and the rows at these numbers in the table, the program computes the same, and the gradients are at the new
+         * numbers. */
+        bool renumbers;
     } * sparse;
     int n_sparse;
+    /* With a strategy that takes gradients in buckets (strata_strategy.sink), of a model of one block without sparse
+     * parameters: elements [begin, end) of the block's gradients are sent in channel k as soon as the backward pass has them.
+     * There is no output with the gradients then. 0: they are outputs. */
+    struct strata_gradient_bucket {
+        int64_t begin, end;
+    } buckets[STRATA_MOST_BUCKETS];
+    int n_buckets;
 } strata_gradient_layout;
 
 /* One compiled step for one batch size, kept until the model goes. */
@@ -227,6 +241,8 @@ typedef struct strata_step_role {
     bool exchanges;
     /* Other replicas train with other parts of the batch. */
     bool has_replicas;
+    /* Gradients are sent in buckets where they are many (strata_gradient_layout). */
+    bool sends;
 } strata_step_role;
 
 /* A step's graph. Everything in it lives until strata_graph_destroy(graph). */

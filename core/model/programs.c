@@ -23,6 +23,7 @@ static strata_step_role role_of(const strata_model *model, strata_program_kind k
         role.idle = !role.batch;
         if (role.idle) role.batch = 1;
     }
+    role.sends = kind == STRATA_PROGRAM_GRADIENTS && strategy->sink;
     if (kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_ACCUMULATE)
         role.has_replicas = strata_strategy_num_replicas_in_sync(strategy) > 1;
     if (kind != STRATA_PROGRAM_TRAIN && kind != STRATA_PROGRAM_APPLY) return role;
@@ -135,6 +136,8 @@ strata_status strata_model_check_batch(strata_model *model, strata_program_kind 
 /* The layout outlives the graph that it was made with. */
 static strata_status keep_layout(const strata_step *step, strata_model_program *program, strata_error *err) {
     const strata_gradient_layout *layout = &step->layout;
+    memcpy(program->layout.buckets, layout->buckets, sizeof layout->buckets);
+    program->layout.n_buckets = layout->n_buckets;
     if (!layout->n_sparse || program->layout.sparse) return STRATA_OK;
     program->layout.sparse = malloc((size_t)layout->n_sparse * sizeof *layout->sparse);
     if (!program->layout.sparse) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
@@ -151,7 +154,7 @@ static strata_status compile_part(strata_model *model, strata_model_program *pro
     const strata_step_role role = role_of(model, kind, replica, batch, program->form);
     STRATA_TRY(strata_step_build(&s, model, kind, role, NULL, err));
     strata_device *device = model->replicas[replica].device;
-    const bool of_group = role.exchanges || role.has_replicas;
+    const bool of_group = role.exchanges || role.has_replicas || s.layout.n_buckets;
     const strata_executable_options opts = {.n_slots = program->form.n_slots};
     const strata_core_place place = strata_strategy_core_place(model->strategy, replica, program->contributes);
     /* Who has something to apply is known in each step only, so the host makes the exchanges of that program. */
@@ -191,8 +194,10 @@ static strata_status make_group(const strata_model *model, strata_model_program 
     strata_executable **executables = calloc(n_parts, sizeof(*executables));
     if (!executables) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     for (int r = 0; r < program->n_parts; r++) executables[r] = program->parts[r].executable;
-    strata_status status = strata_group_create(executables, program->n_parts, &model->strategy->workers,
-                                               model->strategy->cross_device, &program->group, err);
+    const bool sends = program->layout.n_buckets > 0;
+    strata_status status =
+        strata_group_create(executables, program->n_parts, sends ? model->strategy->sink : &model->strategy->workers,
+                            model->strategy->cross_device, &program->group, err);
     for (int r = 0; status && r < program->n_parts; r++) program->parts[r].executable = NULL; /* taken even so */
     free(executables);
     return status;

@@ -45,6 +45,7 @@
 
 #include "core/graph/graph.h"
 #include "core/metric/metric.h"
+#include "core/op/ops.h"
 
 typedef strata_step_builder builder;
 typedef strata_step_computed computed;
@@ -258,6 +259,21 @@ int strata_step_input_of(const builder *b, const strata_tensor *x) {
     return -1;
 }
 
+/* Whether x names rows of the part's table and is used for nothing else. */
+static bool names_rows_only(const builder *b, const strata_tensor *x, const strata_tensor *table) {
+    int n_gathers = 0;
+    for (int i = 0; i < b->graph->n_nodes; i++) {
+        const strata_tensor *node = b->graph->nodes[i];
+        for (int k = 0; k < node->n_inputs; k++) {
+            if (node->inputs[k] != x) continue;
+            const bool gathers = node->op == &strata_op_gather && node->inputs[0] == table;
+            if (k != 1 || (!gathers && node->op != &strata_op_gather_grad)) return false;
+            n_gathers += gathers;
+        }
+    }
+    return n_gathers == 1;
+}
+
 static void list_sparse(builder *b) {
     const strata_parameter_set *set = &b->model->parameters;
     strata_gradient_layout *layout = &b->step->layout;
@@ -284,7 +300,8 @@ static void list_sparse(builder *b) {
                                             .n_ids = all ? p->shape.dims[0] : strata_shape_elements(strata_tensor_shape(ids)),
                                             .block = block,
                                             .place = strata_step_gradient_place(b, p->first_part),
-                                            .input = input};
+                                            .input = input,
+                                            .renumbers = all && names_rows_only(b, rows->x, b->context.parts[p->first_part])};
         if (!all) add_output(b, ids);
     }
 }
@@ -298,7 +315,8 @@ static void build_gradients(builder *b) {
     b->step->layout.sparse = strata_step_alloc(b, (size_t)set->n + 1, sizeof *b->step->layout.sparse);
     if (!b->step->outputs || !b->step->layout.sparse) return;
     add_output(b, c.sums);
-    for (int k = 0; k < set->n_blocks; k++) add_output(b, strata_step_own_gradients(b, &c, k));
+    b->step->layout.n_buckets = strata_step_send_gradients(b, &c, b->step->layout.buckets);
+    for (int k = 0; k < set->n_blocks && !b->step->layout.n_buckets; k++) add_output(b, strata_step_own_gradients(b, &c, k));
     if (c.state) add_output(b, state_changes(b, &c));
     list_sparse(b);
 }

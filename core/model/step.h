@@ -70,6 +70,10 @@ int64_t strata_step_uses_place(const strata_step_builder *b, int part);
 strata_tensor *strata_step_used_rows(const strata_step_builder *b, int part, strata_tensor *gradients);
 /* This device's gradients of a block, (places[block].n_all). NULL: it has none. */
 strata_tensor *strata_step_own_gradients(const strata_step_builder *b, const strata_step_computed *c, int block);
+/* Sends this device's gradients in buckets, the last layers' first, to worker 1; returns how many. 0: they are too few, or the
+ * role does not ask for it. */
+int strata_step_send_gradients(strata_step_builder *b, const strata_step_computed *c,
+                               struct strata_gradient_bucket buckets[STRATA_MOST_BUCKETS]);
 /* The sum over replicas of a block's gradients; with the first block that is asked for, c's sums and states are added up too.
  * With shards: only the elements that this device owns. NULL on a device that does not update. */
 strata_tensor *strata_step_reduce(strata_step_builder *b, strata_step_computed *c, int block);

@@ -18,10 +18,6 @@
 #include "core/op/update.h"
 #include "strata/ops.h"
 
-typedef struct scatter_update_attrs {
-    int64_t first, n_rows;
-} scatter_update_attrs;
-
 enum { VARIABLE, INDICES, ROWS, UPDATE };
 
 static bool changes(const strata_tensor *update, const strata_tensor *range) {
@@ -38,7 +34,7 @@ static int64_t inner_of(const strata_tensor *node) {
 }
 
 static strata_status shape(strata_tensor *node, strata_error *err) {
-    const scatter_update_attrs *attrs = node->attrs;
+    const strata_scatter_update_attrs *attrs = node->attrs;
     const strata_tensor *variable = node->inputs[VARIABLE], *indices = node->inputs[INDICES], *rows = node->inputs[ROWS];
     const int64_t inner = inner_of(node), all = strata_shape_elements(variable->shape);
     if (!strata_variable_behind(variable))
@@ -63,7 +59,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
 
 static strata_status reference(const strata_op_call *call, strata_error *err) {
     (void)err;
-    const scatter_update_attrs *attrs = call->node->attrs;
+    const strata_scatter_update_attrs *attrs = call->node->attrs;
     const strata_tensor *indices = call->node->inputs[INDICES];
     const size_t element = strata_dtype_bytes(call->node->dtype), row = (size_t)inner_of(call->node) * element;
     char *rows = (char *)call->output + (size_t)attrs->first * element;
@@ -83,7 +79,7 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     static const char *const variants[2][9] = {{[1] = "b8_i32", [2] = "b16_i32", [4] = "b32_i32", [8] = "b64_i32"},
                                                {[1] = "b8_i64", [2] = "b16_i64", [4] = "b32_i64", [8] = "b64_i64"}};
-    const scatter_update_attrs *attrs = node->attrs;
+    const strata_scatter_update_attrs *attrs = node->attrs;
     const strata_tensor *indices = node->inputs[INDICES], *rows = node->inputs[ROWS];
     const int64_t n = strata_shape_elements(rows->shape);
     if (n == 0 || attrs->n_rows == 0) return STRATA_OK;
@@ -102,7 +98,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
 
 /* The rows added up where they belong, which no two do, and the old ones elsewhere. */
 static strata_tensor *compose(strata_tensor *node) {
-    const scatter_update_attrs *attrs = node->attrs;
+    const strata_scatter_update_attrs *attrs = node->attrs;
     strata_tensor *variable = node->inputs[VARIABLE], *indices = node->inputs[INDICES], *rows = node->inputs[ROWS];
     strata_graph *graph = node->graph;
     const int64_t m = strata_shape_elements(indices->shape), inner = inner_of(node), n = attrs->n_rows * inner;
@@ -123,22 +119,23 @@ static strata_tensor *compose(strata_tensor *node) {
     return strata_assign(variable, strata_reshape(whole, node->shape));
 }
 
-const strata_op strata_op_scatter_update = {.name = "scatter_update",
-                                            .min_inputs = 3,
-                                            .max_inputs = 4,
-                                            .flags = STRATA_OP_UPDATE,
-                                            .attrs_bytes = sizeof(scatter_update_attrs),
-                                            .attrs = {{"first", STRATA_ATTR_INT, offsetof(scatter_update_attrs, first)},
-                                                      {"n_rows", STRATA_ATTR_INT, offsetof(scatter_update_attrs, n_rows)}},
-                                            .shape = shape,
-                                            .no_gradient = "it changes a variable; differentiate before updating",
-                                            .reference = reference,
-                                            .compose = compose,
-                                            .lower = lower};
+const strata_op strata_op_scatter_update = {
+    .name = "scatter_update",
+    .min_inputs = 3,
+    .max_inputs = 4,
+    .flags = STRATA_OP_UPDATE,
+    .attrs_bytes = sizeof(strata_scatter_update_attrs),
+    .attrs = {{"first", STRATA_ATTR_INT, offsetof(strata_scatter_update_attrs, first)},
+              {"n_rows", STRATA_ATTR_INT, offsetof(strata_scatter_update_attrs, n_rows)}},
+    .shape = shape,
+    .no_gradient = "it changes a variable; differentiate before updating",
+    .reference = reference,
+    .compose = compose,
+    .lower = lower};
 
 strata_tensor *strata_scatter_update(strata_tensor *variable, int64_t first, int64_t n_rows, strata_tensor *indices,
                                      strata_tensor *rows, strata_tensor *update) {
-    scatter_update_attrs attrs = {.first = first, .n_rows = n_rows};
+    strata_scatter_update_attrs attrs = {.first = first, .n_rows = n_rows};
     strata_tensor *inputs[] = {variable, indices, rows, update};
     return strata_node(NULL, &strata_op_scatter_update, update ? 4 : 3, inputs, &attrs);
 }

@@ -45,6 +45,11 @@ typedef struct strata_lamb_attrs {
     int64_t has_gate;
 } strata_lamb_attrs;
 
+/* Of scatter_update: the first element of the rows in the variable, and how many rows there are. */
+typedef struct strata_scatter_update_attrs {
+    int64_t first, n_rows;
+} strata_scatter_update_attrs;
+
 /* Inputs whose bit is in `variables` are values of different variables, or rows that strata_gather takes from them; inputs up
  * to n_ranges have one shape, or the last, the gradients, is flat and shorter: only as many elements are updated. Then come
  * step and, when has_gate, the gate. Sets the node's dtype and shape. names[i] names input i. */

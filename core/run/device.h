@@ -64,6 +64,10 @@ typedef struct strata_device_api {
     strata_status (*download)(strata_device *device, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
                               strata_error *err);
 
+    /* The buffer's memory, where the host reads and writes the very bytes that programs use and no program runs when `run` has
+     * returned (optional). */
+    void *(*buffer_memory)(strata_buffer *buffer);
+
     /* ---- programs ---- */
     /* Whether compile would take this node, by its op, attributes, dtypes and shapes alone: the node may be one that is only
      * asked about. If not, *reason (static memory) says why. */

@@ -520,6 +520,16 @@ void strata_group_set_trace(strata_group *group, strata_trace *trace, const int 
     group->tracks = tracks;
 }
 
+/* The segments of a replica that are submitted before an exchange is carried out. A device that has run a program when `run`
+ * returns would make what it sends wait for segments that do not need it. */
+static int end_before(const strata_group *group, int replica, int index) {
+    const member *m = &group->members[replica];
+    const bool runs_at_once = strata_executable_device(m->executable)->api->buffer_memory != NULL;
+    if (index == group->n_exchanges || !runs_at_once || node_of(group, index)->op != &strata_op_send) return m->limit[index];
+    const int after = strata_group_communication(group, replica, index, 0).after;
+    return after >= 0 && after + 1 < m->limit[index] ? after + 1 : m->limit[index];
+}
+
 strata_status strata_group_start(strata_group *group, int slot, int64_t step, strata_error *err) {
     STRATA_TRY(check_alive(group, err));
     group->step = step;
@@ -527,7 +537,7 @@ strata_status strata_group_start(strata_group *group, int slot, int64_t step, st
     group->started = strata_trace_now();
     for (int r = 0; r < group->n_replicas; r++) {
         group->members[r].next = 0;
-        STRATA_TRY(advance(group, r, slot, group->members[r].limit[0], err));
+        STRATA_TRY(advance(group, r, slot, end_before(group, r, 0), err));
     }
     return STRATA_OK;
 }
@@ -666,7 +676,7 @@ static strata_status keep_own(strata_group *group, int index, int slot, strata_e
 strata_status strata_group_finish(strata_group *group, int slot, const bool *contributes, strata_error *err) {
     STRATA_TRY(check_alive(group, err));
     for (int e = 0; e <= group->n_exchanges; e++) {
-        for (int r = 0; r < group->n_replicas; r++) STRATA_TRY(advance(group, r, slot, group->members[r].limit[e], err));
+        for (int r = 0; r < group->n_replicas; r++) STRATA_TRY(advance(group, r, slot, end_before(group, r, e), err));
         if (e == group->n_exchanges) break;
         STRATA_TRY(strata_exchange_is_due(node_of(group, e), group->step) ? carry_out(group, e, slot, contributes, err)
                                                                           : keep_own(group, e, slot, err));

@@ -146,6 +146,9 @@ struct strata_strategy {
     /* The communicator that the strategy made itself, from the environment; NULL: it was given one, or has none. */
     void *joined;
     const strata_cross_device_ops *cross_device;
+    /* Takes the buckets of gradient programs, by its function `send`; the programs' only other worker. NULL: gradients are
+     * outputs of these programs. */
+    const strata_workers *sink;
     /* The devices as cores of one system that exchange by themselves; n 0: they are not. */
     strata_cores cores;
     strata_shard_optimizer shard_optimizer;

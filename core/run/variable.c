@@ -77,6 +77,11 @@ strata_status strata_variable_set(strata_variable *variable, const strata_array 
     return strata_variable_set_range(variable, 0, value, err);
 }
 
+void *strata_variable_memory(const strata_variable *variable) {
+    const strata_device_api *api = variable->device->api;
+    return api->buffer_memory ? api->buffer_memory(variable->buffer) : NULL;
+}
+
 /* NULL: there is no link between the devices of the two. */
 static const strata_device_transfers *link_of(const strata_variable *to, const strata_variable *from) {
     if (!from || from->device == to->device || from->device->api != to->device->api) return NULL;

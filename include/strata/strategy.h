@@ -146,7 +146,7 @@ typedef struct strata_strategy_options {
     int local_rank, local_size;
     /* Gradients travel in packs of about this size, the last layers' first, while the device computes the others. 0: 256 KiB;
      * all at once where devices are the host's own cores, without other workers or with more workers on the machine than
-     * cores. */
+     * cores. parameter_server: workers push in such packs; 0: 1 MiB, and as above. */
     int64_t bytes_per_pack;
     /* How the values of a worker's replicas are added up; NULL: "host". */
     const char *cross_device_ops;

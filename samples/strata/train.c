@@ -557,7 +557,6 @@ static int train(training *t) {
                                            : t->options.batch * strata_strategy_num_replicas_in_sync(t->strategy);
     const double opening = now_seconds();
     if (!code) code = open_all_data(t);
-    if (!code) t->train_examples = strata_dataset_size(t->train.dataset);
     t->data_seconds = now_seconds() - opening;
     if (!code && !t->options.json && t->opened.chief) print_start(t);
     fflush(stdout);

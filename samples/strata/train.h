@@ -89,7 +89,6 @@ typedef struct training {
     double began, fit_began; /* seconds, of the command and of the fit */
     reporter reporter;
     double data_seconds; /* what reading the data took, between the two */
-    int64_t train_examples;
     char own_trace[256];   /* a file of --profile's own; "": none */
     char trace_file[4096]; /* where this worker's trace goes; "": nowhere */
 } training;

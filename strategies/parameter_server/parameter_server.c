@@ -36,10 +36,6 @@ strata_status strata_parameter_server_check(const strata_strategy_options *opts,
                         : opts->compress && opts->compress != STRATA_DTYPE_BF16 ? "another compress than bf16"
                                                                                 : NULL;
     if (wrong) return strata_fail(err, STRATA_INVALID, "strategy parameter_server does not take %s", wrong);
-    if (opts->bytes_per_pack)
-        return strata_fail(err, STRATA_INVALID,
-                           "strategy parameter_server does not take bytes_per_pack: gradients travel by shards, which a "
-                           "partitioner cuts");
     if ((unsigned)own->pace > STRATA_PACE_SYNCHRONOUS)
         return strata_fail(err, STRATA_INVALID,
                            "strategy parameter_server: pace is %d; it is ASYNCHRONOUS, BOUNDED or SYNCHRONOUS", (int)own->pace);
@@ -147,6 +143,7 @@ strata_status strata_parameter_server_join(strata_strategy *strategy, const stra
     strategy->trainer = &trainer;
     strategy->trainer_data = task;
     strategy->n_in_sync = 1;
+    strategy->sink = strata_ps_sink_of(task);
     const strata_cluster_options cluster = {.cluster = own->cluster, .task = own->task};
     STRATA_TRY(strata_cluster_spec_resolve(&cluster, &task->spec, err));
     STRATA_TRY(check_cluster(&task->spec, own, err));

@@ -13,6 +13,16 @@
 
 #include "strategies/parameter_server/task.h"
 
+/* Parts of a worker's next push: of attempt `attempt`, the gradients of those dense shards that `came`. */
+typedef struct staging {
+    int64_t attempt;
+    /* (dense) In the type `wire`; NULL: none ever came. */
+    unsigned char *dense;
+    /* [n_dense] */
+    bool *came;
+    int n_came;
+} staging;
+
 /* The shards of a group that are here. */
 typedef struct holding {
     int group;
@@ -21,6 +31,10 @@ typedef struct holding {
     const struct strata_ps_sizes *sizes;
     const strata_ps_shard *tables;
     int64_t n_elements;
+    /* The plan's, of the group. */
+    const strata_ps_shard *shards;
+    /* [workers] Each is used by the thread of its worker's connection alone. */
+    staging *stagings;
 } holding;
 
 typedef struct server {
@@ -201,15 +215,18 @@ static strata_status enter_chain(server *s, const holding *h, bool *out_entered,
     return copy_is_lost(s, s->next ? "an earlier change did not reach it" : "it was not connected", err);
 }
 
-static strata_status push_here(server *s, holding *h, const strata_rpc_call *call, const strata_ps_gradients *gradients,
-                               int64_t *out_staleness, strata_error *err) {
-    const struct iovec body = {call->body, call->body_bytes};
-    const strata_rpc_ask ask = {.method = STRATA_PS_PUSH,
-                                .head = call->head,
-                                .head_bytes = call->head_bytes,
-                                .body = &body,
-                                .n_body = 1,
-                                .what = "a push for the copy"};
+/* The head of a push whose body has all gradients. */
+static void write_whole_head(const strata_rpc_call *call, unsigned char *out) {
+    strata_ps_push_ask ask;
+    memcpy(out, call->head, call->head_bytes);
+    memcpy(&ask, call->head, sizeof ask);
+    ask.attempt = 0;
+    memcpy(out, &ask, sizeof ask);
+}
+
+/* ask: the same push, for the copy. */
+static strata_status apply_push(server *s, holding *h, const strata_rpc_ask *ask, const strata_ps_gradients *gradients,
+                                int64_t *out_staleness, strata_error *err) {
     strata_rpc_request *request = NULL;
     strata_error why = {0};
     int64_t ignored = 0;
@@ -221,10 +238,29 @@ static strata_status push_here(server *s, holding *h, const strata_rpc_call *cal
     pthread_mutex_unlock(&s->device);
     if (!chained) return status;
     strata_status sent = STRATA_OK;
-    if (!status) sent = strata_rpc_client_start(s->next, &ask, &answer, STRATA_PS_CALL_SECONDS, &request, &why);
+    if (!status) sent = strata_rpc_client_start(s->next, ask, &answer, STRATA_PS_CALL_SECONDS, &request, &why);
     pthread_mutex_unlock(&s->chain);
     if (request) sent = strata_rpc_request_wait(request, &why);
     return status ? status : sent ? copy_is_lost(s, why.message, err) : STRATA_OK;
+}
+
+/* parted: the dense gradients came before, so the copy gets them together with the rest. */
+static strata_status push_here(server *s, holding *h, const strata_rpc_call *call, bool parted,
+                               const strata_ps_gradients *gradients, int64_t *out_staleness, strata_error *err) {
+    const size_t dense = strata_ps_wire_bytes(s->fit->task->wire, h->sizes->dense);
+    const struct iovec body[] = {{(void *)(uintptr_t)gradients->dense, dense}, {call->body, call->body_bytes}};
+    unsigned char *head = parted ? malloc(call->head_bytes) : NULL;
+    if (parted && !head) return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a push");
+    if (parted) write_whole_head(call, head);
+    const strata_rpc_ask ask = {.method = STRATA_PS_PUSH,
+                                .head = parted ? head : call->head,
+                                .head_bytes = call->head_bytes,
+                                .body = parted ? body : body + 1,
+                                .n_body = parted ? 2 : 1,
+                                .what = "a push for the copy"};
+    const strata_status status = apply_push(s, h, &ask, gradients, out_staleness, err);
+    free(head);
+    return status;
 }
 
 static strata_status close_here(server *s, holding *h, strata_ps_pull_ask *asked, strata_error *err) {
@@ -304,6 +340,65 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
     return status;
 }
 
+/* Where a worker's parts are kept; NULL: the task is no worker of the cluster. */
+static staging *staging_of(server *s, holding *h, const char *task) {
+    int index = -1;
+    if (sscanf(task, "worker:%d", &index) != 1 || index < 0 || index >= s->fit->task->pace.n_workers) return NULL;
+    return &h->stagings[index];
+}
+
+static strata_status begin_staging(const server *s, const holding *h, staging *own, int64_t attempt, strata_error *err) {
+    const int n = h->sizes->n_dense;
+    if (!own->dense) own->dense = calloc(1, strata_ps_wire_bytes(s->fit->task->wire, h->sizes->dense) + 4);
+    if (!own->came) own->came = calloc((size_t)n + 1, sizeof *own->came);
+    if (!own->dense || !own->came)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for the parts of a push");
+    if (own->attempt == attempt) return STRATA_OK;
+    memset(own->came, 0, (size_t)n * sizeof *own->came);
+    own->n_came = 0;
+    own->attempt = attempt;
+    return STRATA_OK;
+}
+
+/* Keeps gradients of some dense shards until the push that they are part of comes. */
+static strata_status take_part(server *s, const strata_rpc_call *call, strata_error *err) {
+    const size_t each = strata_dtype_bytes(s->fit->task->wire);
+    strata_ps_part_ask ask;
+    holding *h = NULL;
+    if (call->head_bytes < sizeof ask) return wrong_size(call, err);
+    memcpy(&ask, call->head, sizeof ask);
+    STRATA_TRY(find_holding(s, call, ask.group, &h, err));
+    staging *own = staging_of(s, h, call->task);
+    if (!own || ask.attempt < 1) return wrong_size(call, err);
+    STRATA_TRY(begin_staging(s, h, own, ask.attempt, err));
+    const unsigned char *from = call->body;
+    size_t left = call->body_bytes;
+    for (size_t at = sizeof ask; at < call->head_bytes; at += sizeof(int32_t)) {
+        int32_t i = -1;
+        if (call->head_bytes - at >= sizeof i) memcpy(&i, (const char *)call->head + at, sizeof i);
+        if (i < 0 || i >= h->sizes->n_dense) return wrong_size(call, err);
+        const size_t bytes = (size_t)h->shards[i].n * each;
+        if (bytes > left) return wrong_size(call, err);
+        memcpy(own->dense + (size_t)h->shards[i].before * each, from, bytes);
+        own->n_came += !own->came[i];
+        own->came[i] = true;
+        from += bytes;
+        left -= bytes;
+    }
+    return left ? wrong_size(call, err) : STRATA_OK;
+}
+
+/* The dense gradients that came as the parts of an attempt. A server that started again meanwhile does not have them. */
+static strata_status find_parts(server *s, holding *h, const strata_rpc_call *call, int64_t attempt, const void **out_dense,
+                                strata_error *err) {
+    staging *own = staging_of(s, h, call->task);
+    if (!own || own->attempt != attempt || own->n_came != h->sizes->n_dense)
+        return strata_fail(err, STRATA_PEER_LOST, "parameter_server: %s does not have all parts of a push of %s",
+                           s->fit->task->name, call->task);
+    *out_dense = own->dense;
+    return STRATA_OK;
+}
+
 static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     const strata_dtype wire = s->fit->task->wire;
     strata_ps_push_ask ask;
@@ -311,8 +406,11 @@ static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_rep
     if (call->head_bytes < sizeof ask) return wrong_size(call, err);
     memcpy(&ask, call->head, sizeof ask);
     STRATA_TRY(find_holding(s, call, ask.group, &h, err));
-    const size_t dense = strata_ps_wire_bytes(wire, h->sizes->dense), states = (size_t)h->sizes->states * sizeof(float);
-    const size_t fixed = dense + states;
+    const bool parted = ask.attempt != 0;
+    const void *parts = NULL;
+    if (parted) STRATA_TRY(find_parts(s, h, call, ask.attempt, &parts, err));
+    const size_t dense = parted ? 0 : strata_ps_wire_bytes(wire, h->sizes->dense);
+    const size_t fixed = dense + (size_t)h->sizes->states * sizeof(float);
     strata_ps_rows *tables = calloc((size_t)h->sizes->n_tables + 1, sizeof *tables);
     int64_t n_rows = 0, elements = -1, staleness = 0;
     if (!tables) return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a push");
@@ -334,10 +432,10 @@ static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_rep
         const strata_ps_gradients gradients = {.unit = ask.unit,
                                                .version = ask.version,
                                                .rate = ask.rate,
-                                               .dense = body,
+                                               .dense = parted ? parts : body,
                                                .tables = tables,
                                                .states = (const float *)(const void *)(body + dense)};
-        status = push_here(s, h, call, &gradients, &staleness, err);
+        status = push_here(s, h, call, parted, &gradients, &staleness, err);
         if (!status && staleness >= 0)
             strata_trace_add_counter(s->fit->trace, "staleness", (double)staleness, strata_trace_now());
     }
@@ -464,6 +562,8 @@ static strata_status execute(server *s, const strata_rpc_call *call, strata_rpc_
             return pull(s, call, reply, err);
         case STRATA_PS_PUSH:
             return push(s, call, reply, err);
+        case STRATA_PS_PART:
+            return take_part(s, call, err);
         case STRATA_PS_SET:
             return set(s, call, err);
         case STRATA_PS_GET:
@@ -492,11 +592,9 @@ static void trace_queue(server *s) {
 
 /* Requests of one task come one after the other, so each task has a track. */
 static void trace_request(const server *s, const strata_rpc_call *call, double began) {
-    static const char *const names[] = {[STRATA_PS_PULL] = "pull",
-                                        [STRATA_PS_PUSH] = "push",
-                                        [STRATA_PS_SET] = "take values",
-                                        [STRATA_PS_GET] = "send values",
-                                        [STRATA_PS_CLOSE] = "end of a step"};
+    static const char *const names[] = {
+        [STRATA_PS_PULL] = "pull",       [STRATA_PS_PUSH] = "push",       [STRATA_PS_PART] = "take a part",
+        [STRATA_PS_SET] = "take values", [STRATA_PS_GET] = "send values", [STRATA_PS_CLOSE] = "end of a step"};
     const char *name = call->method < sizeof names / sizeof *names ? names[call->method] : NULL;
     if (!name) return;
     strata_trace_add_named(s->fit->trace, strata_trace_thread_track(s->fit->trace, call->task), name, (int64_t)call->sequence,
@@ -559,8 +657,20 @@ static strata_status add_holding(server *s, int group, strata_error *err) {
                    .is_copy = group != s->fit->task->spec.task_index,
                    .sizes = &plan->sizes[group],
                    .n_elements = strata_ps_plan_elements(plan, group)};
-    h->tables = plan->shards + plan->begins[group] + h->sizes->n_dense;
+    h->shards = plan->shards + plan->begins[group];
+    h->tables = h->shards + h->sizes->n_dense;
+    h->stagings = calloc((size_t)s->fit->task->pace.n_workers, sizeof *h->stagings);
+    if (!h->stagings) return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a server");
     return strata_ps_store_create(s->fit->model, plan, group, s->fit->model->strategy->devices[0], &opts, &h->store, err);
+}
+
+static void finish_holding(const server *s, holding *h) {
+    for (int w = 0; h->stagings && w < s->fit->task->pace.n_workers; w++) {
+        free(h->stagings[w].dense);
+        free(h->stagings[w].came);
+    }
+    free(h->stagings);
+    strata_ps_store_destroy(h->store);
 }
 
 /* The own shards, and with replicas the copy of those of the server before. */
@@ -602,7 +712,7 @@ strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err) {
     strata_rpc_server_destroy(rpc);
     for (int i = 0; s.peers && i < n; i++) strata_rpc_client_destroy(s.peers[i]);
     free(s.peers);
-    for (int i = 0; i < s.n_holdings; i++) strata_ps_store_destroy(s.holdings[i].store);
+    for (int i = 0; i < s.n_holdings; i++) finish_holding(&s, &s.holdings[i]);
     pthread_cond_destroy(&s.changed);
     pthread_mutex_destroy(&s.meeting);
     pthread_mutex_destroy(&s.chain);

@@ -66,7 +66,15 @@ typedef struct strata_ps_task {
     strata_parameter_server_notice notices[STRATA_PS_MOST_NOTICES];
     /* The epochs of the fit whose callback runs; NULL: none does. */
     struct strata_ps_loop *loop;
+    /* Takes the buckets of the worker's gradient programs (buckets.c). */
+    struct strata_ps_sink {
+        strata_workers workers;
+        /* NULL: nobody trains. */
+        struct strata_ps_worker *worker;
+    } sink;
 } strata_ps_task;
+/* buckets.c: makes the task's sink. */
+const strata_workers *strata_ps_sink_of(strata_ps_task *task);
 
 /* Where a staleness is counted in strata_parameter_server_load.staleness_histogram. */
 static inline int strata_ps_staleness_bin(int64_t staleness) {
@@ -108,7 +116,7 @@ typedef struct strata_ps_fit {
 strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err);
-/* chief.c: strata_trainer.settle and write_parts. */
+/* settle.c: strata_trainer.settle and write_parts. */
 strata_status strata_ps_settle(strata_model *model, bool values, strata_error *err);
 strata_status strata_ps_write_parts(strata_model *model, const char *folder, strata_manifest *manifest, bool *out_written,
                                     strata_error *err);
@@ -215,7 +223,7 @@ struct timespec strata_ps_deadline(double seconds);
 
 /* ---- messages: structs as they are, between machines of one byte order, which the hello's number checks ---- */
 
-enum { STRATA_PS_MAGIC = 0x53505331, STRATA_PS_CALL_SECONDS = 600 };
+enum { STRATA_PS_MAGIC = 0x53505332, STRATA_PS_CALL_SECONDS = 600 };
 
 typedef enum strata_ps_method {
     /* head: uint32_t STRATA_PS_MAGIC; body: terms. Reply: strata_ps_hello_reply. */
@@ -232,7 +240,10 @@ typedef enum strata_ps_method {
     STRATA_PS_PUSH,
     /* From the chief to a server: head strata_ps_set_ask; body: all values. */
     STRATA_PS_SET,
-    /* Likewise: head strata_ps_pull_ask. Reply: int64_t t; body: all values. */
+    /* To a server, before the push of its unit: head strata_ps_part_ask and int32_t [] which of its dense shards; body: their
+     * gradients, end to end, in the type `wire`. They count with the push. */
+    STRATA_PS_PART,
+    /* From the chief to a server: head strata_ps_pull_ask. Reply: int64_t t; body: all values. */
     STRATA_PS_GET,
     /* Likewise: head int32_t status, 0 when the training is over; body: message. */
     STRATA_PS_OVER,
@@ -311,6 +322,14 @@ typedef struct strata_ps_push_ask {
     int64_t version;
     int64_t group;
     double rate;
+    /* Not 0: the dense gradients came before, as the parts of this attempt, and the body begins with the states. */
+    int64_t attempt;
 } strata_ps_push_ask;
+
+typedef struct strata_ps_part_ask {
+    int64_t group;
+    /* Of the worker that sends it: from 1, another one for each unit that it computes. */
+    int64_t attempt;
+} strata_ps_part_ask;
 
 #endif

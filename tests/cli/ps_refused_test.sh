@@ -122,7 +122,6 @@ expect 2 "are for --strategy parameter_server" $train --ps-replicas 1 --strategy
 expect 2 "does not take a sharded optimizer" $train --shard-optimizer yes
 expect 2 "does not take a split" $train --split 1:1
 expect 2 "does not take cross-device ops" $train --cross-device-ops ring
-expect 2 "does not take bytes_per_pack" $train --bytes-per-pack 4096
 expect 2 "does not take another compress than bf16" $train --compress f16
 
 # ---- a partition of what is needed whole ----

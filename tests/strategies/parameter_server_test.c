@@ -613,7 +613,6 @@ Test(parameter_server, options_that_do_not_fit_are_refused) {
                      {{.split = halves, .n_split = 2}, "a split"},
                      {{.shard_optimizer = STRATA_SHARD_OPTIMIZER_YES}, "a sharded optimizer"},
                      {{.cross_device_ops = "ring"}, "cross-device ops"},
-                     {{.bytes_per_pack = 1 << 20}, "bytes_per_pack"},
                      {{.tpu_address = "a:1"}, "a TPU address"}};
     for (size_t i = 0; i < sizeof of_others / sizeof *of_others; i++)
         assert_refused((strata_parameter_server_options){.cluster = cluster, .task = "ps:0"}, of_others[i].options,

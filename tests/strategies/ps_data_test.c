@@ -65,12 +65,13 @@ static strata_status make_rooted(strata_model **out_model, strata_error *err) {
     return status;
 }
 
-static const ps_result *run_with_wrong_data(float value, enum place place, strata_pace pace) {
+static const ps_result *run_in_packs_with_wrong_data(float value, enum place place, strata_pace pace, int64_t bytes_per_pack) {
     ps_job j = {.make_model = place == TO_INPUTS ? make_rooted : NULL,
                 .make_own_data = make_wrong_data,
                 .compile.optimizer = {.name = "sgd", .learning_rate = 0.05},
                 .fit = {.epochs = 2, .batch = PER_BATCH},
-                .servers.pace = pace};
+                .servers.pace = pace,
+                .bytes_per_pack = bytes_per_pack};
     wrong_value = value;
     wrong_place = place;
     ps_hooks.callback = watch_notices;
@@ -81,6 +82,17 @@ static const ps_result *run_with_wrong_data(float value, enum place place, strat
     cr_assert_not_null(strstr(r->notice, "the gradients of worker:"), "%s", r->notice);
     for (int i = 0; i < r->n_values; i++) cr_assert(isfinite(r->values[i]), "value %d is %g", i, (double)r->values[i]);
     return r;
+}
+
+static const ps_result *run_with_wrong_data(float value, enum place place, strata_pace pace) {
+    return run_in_packs_with_wrong_data(value, place, pace, 0);
+}
+
+Test(ps_data, a_batch_with_nan_is_left_out_although_its_first_bucket_was_pushed) {
+    const ps_result *r = run_in_packs_with_wrong_data(NAN, TO_INPUT, STRATA_PACE_ASYNCHRONOUS, 4);
+    cr_assert_gt(ps_results[1].n_buckets, 1);
+    cr_assert_eq(r->n_steps, 2 * (N_BATCHES - 1), "%lld updates", (long long)r->n_steps);
+    run_in_packs_with_wrong_data(NAN, TO_INPUT, STRATA_PACE_SYNCHRONOUS, 4);
 }
 
 Test(ps_data, a_batch_with_nan_is_left_out_counted_and_told) {

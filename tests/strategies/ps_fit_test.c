@@ -52,6 +52,48 @@ Test(ps_fit, several_inputs_and_outputs_train_at_their_own_pace) {
     cr_assert(ps_last_loss(r) < 0.7 * ps_first_loss(r), "%g after %g", ps_last_loss(r), ps_first_loss(r));
 }
 
+/* ---- buckets ---- */
+
+/* The first worker's programs have buckets. */
+static void assert_buckets(void) {
+    cr_assert_gt(ps_results[1].n_buckets, 1, "%d", ps_results[1].n_buckets);
+}
+
+Test(ps_fit, gradients_in_buckets_train_as_on_one_device) {
+    ps_job j = {.compile.optimizer = {.name = "adam", .learning_rate = 0.01},
+                .fit = {.epochs = 2, .batch = 16},
+                .servers = ps_together,
+                .bytes_per_pack = 4};
+    ps_assert_as_alone(&j);
+    assert_buckets();
+    j.servers.partitioner = "fixed:2";
+    ps_assert_as_alone(&j);
+    j.compile.optimizer.gradient_accumulation_steps = 2;
+    ps_assert_as_alone(&j);
+}
+
+Test(ps_fit, buckets_reach_the_copies_of_shards) {
+    ps_job j = {.compile.optimizer = {.name = "sgd", .momentum = 0.9, .learning_rate = 0.01},
+                .fit = {.epochs = 2, .batch = 16},
+                .servers = ps_together,
+                .bytes_per_pack = 4};
+    j.servers.replicas = 1;
+    ps_assert_as_alone(&j);
+    assert_buckets();
+}
+
+Test(ps_fit, buckets_travel_as_bf16_at_each_workers_pace) {
+    ps_job j = {.compile.optimizer = {.name = "adam", .learning_rate = 0.02},
+                .fit = {.epochs = 6, .batch = 8},
+                .bytes_per_pack = 4,
+                .compress = STRATA_DTYPE_BF16};
+    const ps_result *r = ps_run(&j);
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    cr_assert_eq(r->n_steps, 6 * PS_EXAMPLES / 8);
+    cr_assert(ps_last_loss(r) < 0.9 * ps_first_loss(r), "%g after %g", ps_last_loss(r), ps_first_loss(r));
+    assert_buckets();
+}
+
 /* ---- clipping ---- */
 
 Test(ps_fit, gradients_of_synchronous_steps_are_clipped_as_on_one_device) {

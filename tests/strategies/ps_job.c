@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/model/model.h"
 #include "tests/support/ports.h"
 
 static const char secret[] = "between all tasks";
@@ -121,7 +122,11 @@ static strata_status train(const ps_job *j, const char *name, ps_result *r, stra
     servers.cluster = cluster_text;
     servers.task = name;
     servers.communication = &security;
-    const strata_strategy_options opts = {.devices = host, .n_devices = 1, .parameter_server = name ? &servers : NULL};
+    const strata_strategy_options opts = {.devices = host,
+                                          .n_devices = 1,
+                                          .bytes_per_pack = name ? j->bytes_per_pack : 0,
+                                          .compress = name ? j->compress : 0,
+                                          .parameter_server = name ? &servers : NULL};
     strata_strategy *strategy = NULL;
     strata_model *model = NULL;
     strata_dataset *data = NULL, *validation = NULL;
@@ -152,6 +157,8 @@ static strata_status train(const ps_job *j, const char *name, ps_result *r, stra
     const int built = ps_hooks.n_built;
     STRATA_TRY(strata_model_fit(model, data, &fit, &history, err));
     r->n_built = ps_hooks.n_built - built;
+    for (const strata_model_program *p = model->programs; p; p = p->next)
+        if (p->kind == STRATA_PROGRAM_GRADIENTS) r->n_buckets = p->layout.n_buckets;
     if (j->save && leads) STRATA_TRY(strata_model_save_checkpoint(model, fit.epochs, j->save, err));
     r->n_steps = history.n_steps;
     r->n_losses = history.n_losses;

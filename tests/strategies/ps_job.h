@@ -28,8 +28,8 @@ typedef struct ps_result {
     int64_t n_steps, callbacks, epoch_ends, first_step, spread, n_refused;
     /* The last one of the chief. */
     char notice[200];
-    /* n_built: how often the own metric's graph was built in fit. */
-    int n_values, n_losses, n_epochs, best_epoch, n_built;
+    /* n_built: how often the own metric's graph was built in fit; n_buckets: of the task's gradient programs. */
+    int n_buckets, n_values, n_losses, n_epochs, best_epoch, n_built;
     float values[PS_MOST_VALUES], losses[100];
     double rates[100], norms[100];
     strata_metrics train[8], validation[8];
@@ -49,6 +49,9 @@ typedef struct ps_job {
     /* A checkpoint that training goes on from; one that is made after the fit. */
     const char *load, *save;
     strata_parameter_server_options servers;
+    /* As in strata_strategy_options; not of the one device. */
+    int64_t bytes_per_pack;
+    strata_dtype compress;
     /* 0: 2. */
     int n_workers, n_servers;
 } ps_job;

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The chief's epochs: it waits for their steps, calls the callback, fetches the parameters from the servers, and has the
+ * validation data evaluated. When a server was lost that had the only copy of its shards, the epoch is begun again. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "strategies/parameter_server/chief.h"
+
+/* Training goes on where the callback had it wait for something that it saved. */
+static void go_on(strata_ps_loop *l) {
+    strata_ps_chief *c = l->c;
+    if (!l->paused) return;
+    l->paused = false;
+    c->fit->model->position = (strata_model_position){0};
+    pthread_mutex_lock(&c->lock);
+    c->settling = false;
+    strata_ps_pace_go_on(c->pace);
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static strata_status tell(strata_ps_loop *l, strata_error *err) {
+    const strata_fit_options *opts = l->c->fit->opts;
+    strata_model *model = l->c->fit->model;
+    if (!opts->on_progress) return STRATA_OK;
+    if (!l->progress.epoch_end) l->progress.epoch_seconds = strata_ps_seconds() - l->epoch_began;
+    /* Workers may be at the next synchronous step already. At their own pace a rate is that of later batches. */
+    model->rate.locked = strata_ps_chief_synchronous(l->c) && !l->progress.epoch_end && !opts->wait_each_step;
+    l->c->task->loop = l;
+    const strata_status status = opts->on_progress(&l->progress, opts->user, err);
+    l->c->task->loop = NULL;
+    model->rate.locked = false;
+    go_on(l);
+    pthread_mutex_lock(&l->c->lock);
+    l->c->rate = model->rate.own;
+    pthread_mutex_unlock(&l->c->lock);
+    return status;
+}
+
+/* Calls the callback for each step that was finished since the last call. The lock is not held while it runs. */
+static strata_status tell_finished(strata_ps_loop *l, strata_error *err) {
+    strata_ps_chief *c = l->c;
+    strata_history *h = c->fit->history;
+    const int64_t together = c->fit->opts->steps_per_execution;
+    pthread_mutex_lock(&c->lock);
+    const int n = c->n_finished;
+    strata_ps_finished_step *steps = n ? c->finished : NULL;
+    if (n) c->finished = NULL, c->n_finished = c->room = 0;
+    c->telling = n > 0;
+    if (c->fit->opts->metrics_seconds > 0) {
+        memcpy(c->fit->model->metrics.sums, c->sums, (size_t)c->n_sums * sizeof *c->sums);
+        l->progress.metrics = strata_model_metrics(c->fit->model, c->examples ? c->examples : 1);
+        if (!c->examples) l->progress.metrics.examples = 0;
+    }
+    pthread_mutex_unlock(&c->lock);
+    strata_status status = STRATA_OK;
+    for (int i = 0; i < n && !status; i++) {
+        if (h->n_losses < (int)(sizeof h->losses / sizeof *h->losses)) h->losses[h->n_losses++] = (float)steps[i].loss;
+        if (h->n_steps++ == 0) h->first_step_seconds = strata_ps_seconds() - l->began;
+        l->progress.loss = steps[i].loss;
+        l->progress.learning_rate = steps[i].rate;
+        l->progress.gradient_norm = steps[i].norm;
+        l->progress.step++;
+        l->progress.total_step = h->n_steps;
+        c->fit->model->optimizer_steps = c->t + l->progress.step;
+        if (together > 1 && l->progress.step % together) continue;
+        status = tell(l, err);
+    }
+    free(steps);
+    pthread_mutex_lock(&c->lock);
+    c->telling = false;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    return status;
+}
+
+strata_status strata_ps_chief_check(strata_ps_chief *c, bool ended, strata_error *err) {
+    if (!ended && c->alone > 0 && !c->status) {
+        const double waited = strata_ps_seconds() - c->alone;
+        if (c->failed) strata_ps_chief_fail(c, c->failed, c->failure);
+        if (waited > c->task->connect_seconds) {
+            char text[160];
+            snprintf(text, sizeof text, "fit: no worker is left, and none has come in %.0f s", waited);
+            strata_ps_chief_fail(c, STRATA_PEER_LOST, text);
+        }
+    }
+    return c->status ? strata_fail(err, c->status, "%s", c->message) : STRATA_OK;
+}
+
+/* Waits until the epoch is over. */
+static strata_status wait_for_epoch(strata_ps_loop *l, strata_error *err) {
+    const double patience = 0.5;
+    strata_ps_chief *c = l->c;
+    double looked = strata_ps_seconds();
+    for (;;) {
+        strata_status status = STRATA_OK;
+        pthread_mutex_lock(&c->lock);
+        const bool doubted = c->doubted;
+        c->doubted = false;
+        pthread_mutex_unlock(&c->lock);
+        if (doubted || strata_ps_seconds() - looked > patience) {
+            STRATA_TRY(strata_ps_watch_look(&c->watch, err));
+            looked = strata_ps_seconds();
+        }
+        pthread_mutex_lock(&c->lock);
+        if (l->stop_now) strata_ps_pace_stop(c->pace);
+        if (!c->n_finished && !strata_ps_pace_ended(c->pace) && !c->status) {
+            const struct timespec deadline = strata_ps_deadline(0.1);
+            pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
+        }
+        const bool ended = strata_ps_pace_ended(c->pace);
+        status = strata_ps_chief_check(c, ended, err);
+        pthread_mutex_unlock(&c->lock);
+        if (!status) status = tell_finished(l, err);
+        if (!status && ended) status = strata_ps_watch_look(&c->watch, err); /* an epoch may be shorter than the patience */
+        if (status || ended) return status;
+    }
+}
+
+/* The numbers of an epoch begin at 0. */
+static void forget_epoch(strata_ps_chief *c) {
+    c->epoch_sums = (strata_ps_load_sums){0};
+    pthread_mutex_lock(&c->task->lock);
+    c->task->totals.epoch = (strata_parameter_server_load){0};
+    for (int w = 0; w < c->n_workers; w++) c->task->workers[w].epoch_steps = c->task->workers[w].epoch_examples = 0;
+    pthread_mutex_unlock(&c->task->lock);
+}
+
+/* The epoch's steps from where the model stands. */
+static void open_epoch(strata_ps_loop *l) {
+    strata_ps_chief *c = l->c;
+    const int64_t first = l->base.step;
+    pthread_mutex_lock(&c->lock);
+    memcpy(c->sums, l->base.sums, (size_t)c->n_sums * sizeof *c->sums);
+    c->examples = l->base.examples;
+    c->n_left_out = 0;
+    c->n_finished = 0;
+    c->t = c->fit->model->optimizer_steps - first;
+    c->epoch = l->progress.epoch;
+    c->recovering = false;
+    l->progress.step = first;
+    l->progress.steps = c->fit->n_steps;
+    l->progress.epoch_end = false;
+    l->progress.metrics = l->progress.validation = (strata_metrics){0};
+    forget_epoch(c);
+    strata_ps_pace_begin(c->pace, ++c->serial, first, c->fit->n_steps);
+    if (l->stop_now) strata_ps_pace_stop(c->pace); /* asked for between epochs: no step of this one is begun */
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Waits for a server that was lost to start again, and gives all servers the values from before the epoch. */
+static strata_status recover(strata_ps_loop *l, strata_error *err) {
+    strata_ps_chief *c = l->c;
+    strata_history *h = c->fit->history;
+    const double until = strata_ps_seconds() + c->task->connect_seconds;
+    const int64_t first = l->base.step, repeated = l->progress.step - first;
+    pthread_mutex_lock(&c->lock);
+    c->recovering = true;
+    strata_ps_chief_notice(c, "a server was lost (%.200s); it is waited for", err->message);
+    pthread_mutex_unlock(&c->lock);
+    strata_model *model = c->fit->model;
+    model->optimizer_steps = l->base.t; /* as its parameters are */
+    memcpy(model->metrics.sums, l->base.sums, (size_t)c->n_sums * sizeof *l->base.sums);
+    if (l->base.step) model->position = (strata_model_position){.steps = l->base.step, .examples = l->base.examples};
+    l->stands = true;
+    STRATA_TRY(tell(l, err));
+    l->stands = false;
+    model->position = (strata_model_position){0};
+    STRATA_TRY(strata_ps_chief_spread_when_there(c, c->serial + 1, until, err));
+    h->n_steps -= repeated;
+    if (h->n_losses > h->n_steps) h->n_losses = (int)h->n_steps;
+    pthread_mutex_lock(&c->lock);
+    strata_ps_chief_notice(c, "the servers have the parameters of before step %lld of epoch %d again; %lld steps are repeated",
+                           (long long)first + 1, l->progress.epoch + 1, (long long)(repeated > 0 ? repeated : 0));
+    pthread_mutex_unlock(&c->lock);
+    return STRATA_OK;
+}
+
+/* Brings the parameters to the model. */
+static strata_status fetch_values(strata_ps_chief *c, strata_error *err) {
+    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+    const double until = strata_ps_seconds() + c->task->connect_seconds;
+    strata_ps_close close;
+    pthread_mutex_lock(&c->lock);
+    const bool closed = strata_ps_chief_last_close(c, &close);
+    pthread_mutex_unlock(&c->lock);
+    for (;;) {
+        const strata_status status = strata_ps_fetch_values(c->fit, c->watch.clients, closed ? &close : NULL, err);
+        if (status != STRATA_PEER_LOST || !c->task->replicas || strata_ps_seconds() > until) return status;
+        STRATA_TRY(strata_ps_watch_look(&c->watch, err));
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* A slice of the trace, on the track of the fit's thread, from `began` until now. */
+static void trace_slice(const strata_ps_chief *c, const char *name, double began) {
+    if (c->fit->trace) strata_trace_add_named(c->fit->trace, STRATA_TRACE_HOST, name, c->epoch, began, strata_trace_now());
+}
+
+strata_status strata_ps_chief_fetch(strata_ps_chief *c, strata_error *err) {
+    const double began = strata_trace_now();
+    const strata_status status = fetch_values(c, err);
+    trace_slice(c, "fetch parameters", began);
+    return status;
+}
+
+/* Runs the steps, and brings the parameters to the model. */
+static strata_status run_steps(strata_ps_loop *l, strata_error *err) {
+    strata_ps_chief *c = l->c;
+    for (;;) {
+        l->progress.step = l->base.step;
+        strata_status status = strata_ps_watch_take_back(&c->watch, c->serial + 1, err);
+        if (!status) {
+            open_epoch(l);
+            const double began = strata_trace_now();
+            status = wait_for_epoch(l, err);
+            trace_slice(c, "steps of an epoch", began);
+        }
+        if (!status) status = strata_ps_chief_fetch(c, err);
+        pthread_mutex_lock(&c->lock);
+        const bool lost = status == STRATA_PEER_LOST && !c->status; /* else it is the workers that are lost */
+        pthread_mutex_unlock(&c->lock);
+        if (!lost) return status;
+        STRATA_TRY(recover(l, err));
+    }
+}
+
+static strata_status run_epoch(strata_ps_loop *l, int64_t first, strata_error *err) {
+    strata_ps_chief *c = l->c;
+    strata_model *model = c->fit->model;
+    double *sums = calloc((size_t)c->n_sums, sizeof *sums);
+    if (!sums) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the metrics' sums");
+    if (first) memcpy(sums, model->metrics.sums, (size_t)c->n_sums * sizeof *sums); /* the epoch goes on after a stop */
+    l->base.step = first;
+    l->base.examples = first ? model->position.examples : 0;
+    l->base.t = model->optimizer_steps;
+    l->base.sums = sums;
+    model->position = (strata_model_position){0};
+    const strata_status status = run_steps(l, err);
+    free(sums);
+    if (status) return status;
+    pthread_mutex_lock(&c->lock);
+    const int64_t steps = strata_ps_pace_steps(c->pace), examples = c->examples;
+    memcpy(model->metrics.sums, c->sums, (size_t)c->n_sums * sizeof *c->sums);
+    pthread_mutex_unlock(&c->lock);
+    if (!examples && !l->stop_now)
+        return strata_fail(err, STRATA_DATA, "fit: no gradients of epoch %d were finite; %s", l->progress.epoch + 1,
+                           c->refused);
+    STRATA_TRY(strata_model_write_sums(model, err));
+    if (examples) l->progress.metrics = strata_model_metrics(model, examples);
+    if (steps < c->fit->n_steps) { /* stopped within the epoch */
+        model->position = (strata_model_position){.steps = steps, .examples = examples};
+        c->fit->history->stopped = true;
+    }
+    return STRATA_OK;
+}
+
+/* Waits until workers have evaluated all batches; false: they cannot, as no worker is left or a server was lost. */
+static strata_status wait_for_visits(strata_ps_chief *c, bool *out_done, strata_error *err) {
+    const double patience = 0.5;
+    double looked = strata_ps_seconds();
+    *out_done = false;
+    for (;;) {
+        pthread_mutex_lock(&c->lock);
+        const struct timespec deadline = strata_ps_deadline(0.1);
+        if (!strata_ps_pace_ended(c->visits) && !c->status && strata_ps_chief_n_there(c))
+            pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
+        const bool there = strata_ps_chief_n_there(c) > 0, doubted = c->doubted;
+        const strata_status status = c->status ? strata_fail(err, c->status, "%s", c->message) : STRATA_OK;
+        *out_done = strata_ps_pace_ended(c->visits);
+        c->doubted = false;
+        pthread_mutex_unlock(&c->lock);
+        if (status || *out_done || !there) return status;
+        if (!doubted && strata_ps_seconds() - looked < patience) continue;
+        if (strata_ps_watch_look(&c->watch, err)) return STRATA_OK; /* the next epoch finds out what can be done */
+        looked = strata_ps_seconds();
+    }
+}
+
+static strata_status evaluate_on_workers(strata_ps_chief *c, bool *out_done, strata_error *err) {
+    pthread_mutex_lock(&c->lock);
+    strata_ps_pace_begin(c->visits, ++c->serial, 0, c->fit->n_visits);
+    c->evaluating = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    const strata_status status = wait_for_visits(c, out_done, err);
+    pthread_mutex_lock(&c->lock);
+    c->evaluating = false;
+    pthread_mutex_unlock(&c->lock);
+    return status;
+}
+
+/* The validation data's metrics: workers evaluate a batch each, and every batch counts once. The sums are added in the order of
+ * the batches, so they are those of one device. Where workers cannot, the chief, which has the parameters, evaluates alone. */
+static strata_status evaluate(strata_ps_chief *c, strata_metrics *out_metrics, strata_error *err) {
+    strata_model *model = c->fit->model;
+    const strata_fit_options *opts = c->fit->opts;
+    int64_t examples = 0;
+    bool done = false;
+    if (c->fit->n_visits) STRATA_TRY(evaluate_on_workers(c, &done, err));
+    if (!done) return strata_model_evaluate(model, opts->validation, opts->batch, out_metrics, err);
+    memset(model->metrics.sums, 0, (size_t)c->n_sums * sizeof *model->metrics.sums);
+    for (int64_t b = 0; b < c->fit->n_visits; b++) {
+        for (int64_t i = 0; i < c->n_sums; i++) model->metrics.sums[i] += (double)c->visit_sums[b * c->n_sums + i];
+        examples += c->visit_examples[b];
+    }
+    *out_metrics = strata_model_metrics(model, examples);
+    return STRATA_OK;
+}
+
+static strata_status validate(strata_ps_loop *l, strata_error *err) {
+    const strata_fit_options *opts = l->c->fit->opts;
+    strata_progress *p = &l->progress;
+    if (!opts->validation) return STRATA_OK;
+    STRATA_TRY(evaluate(l->c, &p->validation, err));
+    return strata_validation_take(l->c->fit->model, opts, p->epoch, &p->validation, &l->stop, err);
+}
+
+static strata_status end_epoch(strata_ps_loop *l, strata_error *err) {
+    strata_ps_chief *c = l->c;
+    strata_progress *p = &l->progress;
+    strata_history *h = c->fit->history;
+    p->epoch_end = true;
+    p->epoch_seconds = strata_ps_seconds() - l->epoch_began;
+    const double began = strata_trace_now();
+    STRATA_TRY(validate(l, err));
+    if (c->fit->opts->validation) trace_slice(c, "validation", began);
+    h->epochs[h->n_epochs] = p->metrics;
+    h->epoch_seconds[h->n_epochs] = p->epoch_seconds;
+    if (h->validation) h->validation[h->n_epochs] = p->validation;
+    h->n_epochs++;
+    return tell(l, err);
+}
+
+/* Workers fetch what the training ended with from the servers. One that was lost since the chief fetched it gets it from the
+ * chief when it has started again, or its copy serves; the chief waits for that only so long, as its own model is complete. */
+static strata_status keep_for_workers(strata_ps_chief *c, strata_error *err) {
+    const double patience = 3;
+    strata_status status = strata_ps_watch_look(&c->watch, err);
+    if (status == STRATA_PEER_LOST) {
+        strata_ps_chief_notice(c, "a server was lost behind the last step (%.200s)", err->message);
+        status = strata_ps_chief_spread_when_there(c, c->serial + 1, strata_ps_seconds() + patience, err);
+    }
+    return status == STRATA_PEER_LOST || status == STRATA_TIMEOUT ? STRATA_OK : status;
+}
+
+strata_status strata_ps_chief_run_epochs(strata_ps_chief *c, strata_error *err) {
+    const strata_fit_options *opts = c->fit->opts;
+    strata_ps_loop l = {.c = c, .began = strata_ps_seconds()};
+    l.progress = (strata_progress){.model = c->fit->model, .epochs = opts->epochs, .stop = &l.stop, .stop_now = &l.stop_now};
+    int64_t first = opts->first_step;
+    for (l.progress.epoch = opts->first_epoch; l.progress.epoch < opts->epochs && !l.stop; l.progress.epoch++, first = 0) {
+        l.epoch_began = strata_ps_seconds();
+        STRATA_TRY(run_epoch(&l, first, err));
+        if (c->fit->history->stopped) return STRATA_OK;
+        STRATA_TRY(end_epoch(&l, err));
+    }
+    STRATA_TRY(keep_for_workers(c, err));
+    c->fit->history->best_epoch = (int)c->fit->model->best.epochs - 1;
+    STRATA_TRY(strata_validation_restore(c->fit->model, opts, err));
+    return STRATA_OK;
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The gradients of a worker's unit: the device's program for each of its batches, their sums, whether these are finite, and
+ * their scale and norm. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "strategies/parameter_server/worker.h"
+
+static double scale_of(const strata_ps_worker *w) {
+    return w->model->scale.value > 0 ? w->model->scale.value : 1;
+}
+
+/* A batch's input, whose elements name rows of sparse parameter k: the places of these rows in the job's set; -1: no row. */
+static void write_places(const strata_ps_job *j, int k, const int32_t *ids, int64_t n, int32_t *out) {
+    const strata_ps_row_set *set = &j->rows[k];
+    for (int64_t i = 0; i < n; i++) out[i] = (uint32_t)ids[i] < (uint64_t)set->n_rows ? set->places[ids[i]] : -1;
+}
+
+static void fill_inputs(strata_ps_worker *w, const strata_ps_job *j, const strata_ps_batch *b, int64_t row,
+                        const strata_model_program *program, int slot) {
+    const strata_program_part *part = &program->parts[0];
+    strata_executable *exe = part->executable;
+    float words[STRATA_STEP_WORDS];
+    const uint64_t seeds[] = {w->model->seed, (uint64_t)(j->t + j->unit.index + 1), (uint64_t)(row + b->first), 0};
+    w->model->rate.own = j->rate;
+    strata_model_step_words(w->model, j->t + j->unit.index + 1, words);
+    w->rate = (double)words[STRATA_STEP_PLAIN_RATE];
+    words[STRATA_STEP_SHARE] = (float)(scale_of(w) * (double)b->own / (double)j->whole);
+    words[STRATA_STEP_SCALE] = 1;
+    if (part->step >= 0) memcpy(strata_executable_input(exe, slot, part->step), words, sizeof words);
+    void *x[STRATA_MAX_INPUTS], *y[STRATA_MAX_OUTPUTS]; /* NULL: no node of the program needs it */
+    strata_model_slots(w->model, part, slot, x, y);
+    for (int k = 0; k < w->n_sparse; k++) {
+        const int input = program->layout.sparse[k].input;
+        if (!j->renumbered[k] || !x[input]) continue;
+        write_places(j, k, b->x[input], b->own * strata_shape_elements(w->model->inputs[input].shape), x[input]);
+        x[input] = NULL;
+    }
+    for (int i = 0; i < w->model->n_inputs; i++)
+        if (x[i]) memcpy(x[i], b->x[i], (size_t)b->own * strata_ps_input_bytes(w, i));
+    for (int i = 0; i < w->model->n_outputs; i++)
+        if (y[i]) memcpy(y[i], b->y[i], (size_t)b->own * strata_label_bytes(&w->model->outputs[i]));
+    float *weights = strata_executable_input(exe, slot, part->weights);
+    for (int64_t i = 0; i < b->own; i++) weights[i] = (float)scale_of(w) / (float)j->whole;
+    if (part->example_weights >= 0)
+        memcpy(strata_executable_input(exe, slot, part->example_weights), b->weights, (size_t)b->own * sizeof *b->weights);
+    if (part->rng >= 0) memcpy(strata_executable_input(exe, slot, part->rng), seeds, sizeof seeds);
+}
+
+static void add(float *sum, const float *values, int64_t n) {
+    for (int64_t i = 0; i < n; i++) sum[i] += values[i];
+}
+
+/* Whether the gradients of a unit's only batch can stay where the device wrote them: one piece, which nothing scales. */
+static bool stay_in_place(const strata_ps_worker *w, const strata_ps_job *j) {
+    const strata_model *model = w->model;
+    return !w->layout->n_buckets && j->n_batches == 1 && model->parameters.n_blocks == 1 &&
+           !model->parameters.blocks[0].begin && !(model->scale.value > 0) && !(model->optimizer.clip_global_norm > 0);
+}
+
+static void add_row(strata_ps_row_set *sums, int32_t id, const float *values) {
+    const int64_t before = sums->n, place = strata_ps_row_set_add(sums, id);
+    if (sums->n > before)
+        memcpy(sums->values + place * sums->row, values, (size_t)sums->row * sizeof *values);
+    else
+        add(sums->values + place * sums->row, values, sums->row);
+}
+
+/* The rows `used` of the gradient of a whole table become the set's, which is empty. renumbered: they are its first ones. */
+static void copy_used(strata_ps_row_set *sums, const strata_ps_row_set *used, bool renumbered, const float *gradient) {
+    strata_ps_row_set_copy(sums, used);
+    if (renumbered) memcpy(sums->values, gradient, (size_t)(used->n * sums->row) * sizeof *gradient);
+    for (int64_t i = 0, run; i < used->n && !renumbered; i += run) {
+        run = strata_ps_run(used->ids + i, used->n - i);
+        memcpy(sums->values + i * sums->row, gradient + used->ids[i] * sums->row, (size_t)(run * sums->row) * sizeof *gradient);
+    }
+}
+
+strata_status strata_ps_take_outputs(strata_ps_worker *w, const strata_ps_job *j, const strata_model_program *program, int slot,
+                                     strata_error *err) {
+    const strata_parameter_set *set = &w->model->parameters;
+    const strata_executable *exe = program->parts[0].executable;
+    add(w->unit_sums, strata_executable_output(exe, slot, 0), w->model->metrics.n_sums);
+    if (stay_in_place(w, j)) w->gradients = strata_executable_output(exe, slot, 1);
+    const int n_flat = program->layout.n_buckets ? 0 : set->n_blocks; /* buckets are in the sums already */
+    for (int k = 0; k < n_flat && !stay_in_place(w, j); k++) {
+        const strata_parameter_block *at = &set->blocks[k];
+        add(w->sums_of_dense + at->begin, strata_executable_output(exe, slot, 1 + k), at->dense_end - at->begin);
+    }
+    if (set->state_size) add(w->states, strata_executable_output(exe, slot, 1 + n_flat), set->state_size);
+    for (int k = 0; k < w->n_sparse; k++) {
+        const struct strata_sparse_gradient *from = &program->layout.sparse[k];
+        const float *rows = (const float *)strata_executable_output(exe, slot, 1 + from->block) + from->place;
+        strata_ps_row_set *sums = &w->sums[k];
+        const bool renumbered = j->renumbered[k];
+        if (renumbered && stay_in_place(w, j)) {
+            w->row_gradients[k] = (struct strata_ps_row_gradients){&j->rows[k], rows};
+            continue;
+        }
+        const strata_ps_row_set *used = from->ids < 0 ? &j->rows[k] : NULL; /* by any batch of the unit */
+        const int32_t *ids = used ? used->ids : strata_executable_output(exe, slot, from->ids);
+        STRATA_TRY(
+            strata_ps_row_set_reserve(sums, sums->n + from->n_ids < sums->n_rows ? sums->n + from->n_ids : sums->n_rows, err));
+        const bool whole = used && !sums->n; /* the set's first rows: neighbours are copied together */
+        if (whole) copy_used(sums, used, renumbered, rows);
+        for (int64_t i = 0; i < (used ? used->n : from->n_ids) && !whole; i++) {
+            if (ids[i] >= 0) add_row(sums, ids[i], rows + (used && !renumbered ? ids[i] : i) * sums->row);
+        }
+        w->row_gradients[k].values = sums->values; /* reserve may have moved them */
+    }
+    return STRATA_OK;
+}
+
+void strata_ps_clear_sums(strata_ps_worker *w, const strata_ps_job *j) {
+    const strata_parameter_set *set = &w->model->parameters;
+    memset(w->unit_sums, 0, (size_t)w->model->metrics.n_sums * sizeof *w->unit_sums);
+    const bool bucketed = w->layout && w->layout->n_buckets; /* its first buckets were copied over the unit before's */
+    if (!j->examples || (!bucketed && !stay_in_place(w, j)))
+        memset(w->sums_of_dense, 0, (size_t)set->dense_size * sizeof(float));
+    w->gradients = w->sums_of_dense;
+    memset(w->states, 0, (size_t)set->state_size * sizeof *w->states);
+    for (int k = 0; k < w->n_sparse; k++) {
+        strata_ps_row_set_clear(&w->sums[k]);
+        w->row_gradients[k] = (struct strata_ps_row_gradients){&w->sums[k], w->sums[k].values};
+    }
+}
+
+/* Whether the worker has examples of no batch before number i, or of none behind it. */
+static bool is_first(const strata_ps_job *j, int i) {
+    while (i > 0 && !j->batches[i - 1].own) i--;
+    return i == 0;
+}
+
+static bool is_last(const strata_ps_job *j, int i) {
+    while (i + 1 < j->n_batches && !j->batches[i + 1].own) i++;
+    return i + 1 == j->n_batches;
+}
+
+strata_status strata_ps_submit(strata_ps_worker *w, const strata_ps_job *j, int i, strata_model_program **out_program,
+                               int *out_slot, strata_error *err) {
+    const strata_ps_batch *b = &j->batches[i];
+    int64_t row = 0;
+    for (int k = 0; k < i; k++) row += j->batches[k].n;
+    STRATA_TRY(strata_ps_program_of(w, b, out_program, err));
+    if (w->fit->trace) strata_group_set_trace((*out_program)->group, w->fit->trace, w->fit->tracks);
+    STRATA_TRY(strata_group_acquire((*out_program)->group, out_slot, err));
+    fill_inputs(w, j, b, row, *out_program, *out_slot);
+    strata_ps_begin_buckets(w, *out_program, is_first(j, i), is_last(j, i));
+    return strata_group_start((*out_program)->group, *out_slot, j->t + j->unit.index, err);
+}
+
+strata_status strata_ps_finish_batch(const strata_model_program *program, int slot, strata_error *err) {
+    STRATA_TRY(strata_group_finish(program->group, slot, NULL, err));
+    return strata_group_wait(program->group, slot, err);
+}
+
+const char *strata_ps_first_not_finite(const strata_ps_worker *w) {
+    const strata_parameter_set *set = &w->model->parameters;
+    if (!isfinite(w->unit_sums[0])) return "the loss";
+    for (int i = 0; i < set->n; i++) {
+        const strata_parameter_spec *p = &set->items[i];
+        if (p->state) continue;
+        const struct strata_ps_row_gradients *rows = p->sparse ? &w->row_gradients[strata_ps_sparse_index(w, i)] : NULL;
+        const float *values = rows ? rows->values : w->gradients + p->offset;
+        if (!strata_ps_all_finite(values, rows ? rows->set->n * rows->set->row : strata_shape_elements(p->shape)))
+            return p->name;
+    }
+    return strata_ps_all_finite(w->states, set->state_size) ? NULL : "the states";
+}
+
+bool strata_ps_name_wrong_data(const strata_ps_worker *w, const strata_ps_job *j, char *out, size_t room) {
+    const strata_model *model = w->model;
+    for (int k = 0; k < j->n_batches; k++) {
+        const strata_ps_batch *b = &j->batches[k];
+        for (int i = 0; i < model->n_inputs; i++) {
+            const strata_input_spec *input = &model->inputs[i];
+            if (input->dtype != STRATA_DTYPE_F32 || w->form.byte_scale != 0) continue;
+            if (strata_ps_all_finite(b->x[i], b->own * strata_shape_elements(input->shape))) continue;
+            snprintf(out, room, "input %s", model->values[input->value]->name);
+            return true;
+        }
+        for (int i = 0; i < model->n_outputs; i++) {
+            const strata_output_spec *output = &model->outputs[i];
+            if (strata_loss_label_dtype(output->loss) != STRATA_DTYPE_F32) continue;
+            if (strata_ps_all_finite(b->y[i], b->own * (int64_t)(strata_label_bytes(output) / sizeof(float)))) continue;
+            snprintf(out, room, "target %s", strata_output_name(model, i));
+            return true;
+        }
+    }
+    return false;
+}
+
+static void multiply(strata_ps_worker *w, double factor) {
+    const float by = (float)factor;
+    for (int64_t i = 0; i < w->model->parameters.dense_size; i++) w->sums_of_dense[i] *= by;
+    for (int k = 0; k < w->n_sparse; k++)
+        for (int64_t i = 0; i < w->sums[k].n * w->sums[k].row; i++) w->sums[k].values[i] *= by;
+}
+
+/* Of all gradients of the unit. */
+static double norm_of(const strata_ps_worker *w) {
+    double square = 0;
+    for (int64_t i = 0; i < w->model->parameters.dense_size; i++) square += (double)w->gradients[i] * (double)w->gradients[i];
+    for (int k = 0; k < w->n_sparse; k++) {
+        const struct strata_ps_row_gradients *rows = &w->row_gradients[k];
+        for (int64_t i = 0; i < rows->set->n * rows->set->row; i++) square += (double)rows->values[i] * (double)rows->values[i];
+    }
+    return sqrt(square);
+}
+
+void strata_ps_clip_all(strata_ps_worker *w) {
+    const double most = w->model->optimizer.clip_global_norm;
+    if ((!(most > 0) && !w->model->measures_norm) || w->task->pace.n_shares) return;
+    const double norm = norm_of(w);
+    if (w->model->measures_norm) w->report.norm = norm;
+    if (most > 0 && norm > most) multiply(w, most / norm);
+}
+
+void strata_ps_follow_scale(strata_ps_worker *w, bool finite) {
+    enum { STEPS_BETWEEN_SCALES = 2000, LARGEST = 16777216 };
+    strata_model *model = w->model;
+    if (!(model->scale.value > 0)) return;
+    if (finite) {
+        multiply(w, 1 / model->scale.value);
+        if (++model->scale.steps < STEPS_BETWEEN_SCALES || model->scale.value >= LARGEST) return;
+    }
+    model->scale.value *= finite ? 2 : 0.5;
+    model->scale.steps = 0;
+}

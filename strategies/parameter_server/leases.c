@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the chief answers workers: they come and go, report what they have finished, and are given the next batch (pace.h). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "strategies/parameter_server/chief.h"
+
+static int worker_of(const strata_ps_chief *c, const char *task) {
+    int index = -1, end = 0;
+    if (sscanf(task, "worker:%d%n", &index, &end) != 1 || task[end] || index < 0 || index >= c->n_workers) return -1;
+    return index;
+}
+
+static void lose(strata_ps_chief *c, int w, const char *why) {
+    struct worker *own = &c->workers[w];
+    own->connected = false;
+    if (!own->came) return;
+    own->came = false;
+    if (!c->over) own->seconds = 0;
+    const int n = strata_ps_pace_lose(c->pace, w) + strata_ps_pace_lose(c->visits, w);
+    if (!c->over && !c->status) { /* else it ends as all tasks do */
+        c->task->totals.lost++;
+        strata_ps_chief_notice(c, "worker:%d was lost%s%s%s; %d batch%s that it had %s given to other workers", w,
+                               *why ? " (" : "", why, *why ? ")" : "", n, n == 1 ? "" : "es", n == 1 ? "is" : "are");
+    }
+    if (!strata_ps_chief_n_there(c)) c->alone = strata_ps_seconds();
+}
+
+void strata_ps_chief_on_peer(void *user, strata_rpc_event event, const char *task, uint64_t incarnation, const char *why) {
+    strata_ps_chief *c = user;
+    const int w = worker_of(c, task);
+    if (w < 0) return;
+    pthread_mutex_lock(&c->lock);
+    struct worker *own = &c->workers[w];
+    if (event == STRATA_RPC_CONNECTED) {
+        own->connected = own->heard = true;
+        own->incarnation = incarnation;
+        own->lost_at = 0;
+    } else if (own->incarnation == incarnation) {
+        own->lost_at = event == STRATA_RPC_LEFT ? 0 : strata_ps_seconds();
+        lose(c, w, event == STRATA_RPC_LEFT ? "it ended" : why);
+    }
+    strata_ps_chief_update_totals(c);
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void join(strata_ps_chief *c, int w) {
+    if (c->workers[w].came) return;
+    c->workers[w].came = true;
+    c->alone = 0;
+    strata_ps_pace_join(c->pace, w);
+    strata_ps_pace_join(c->visits, w);
+    if (!c->begun) return;
+    c->task->totals.joined++;
+    strata_ps_chief_notice(c, "worker:%d has joined", w);
+}
+
+/* A worker's first call: it returns when all workers came, so that each learns of a difference between any two. */
+static strata_status hello(strata_ps_chief *c, const strata_rpc_call *call, int w, strata_rpc_reply *reply, strata_error *err) {
+    strata_error difference = {0};
+    const strata_status differs = strata_ps_answer_hello(c->fit, call, &difference);
+    pthread_mutex_lock(&c->lock);
+    if (differs && !c->begun) strata_ps_chief_fail(c, differs, difference.message);
+    if (!differs) join(c, w);
+    strata_ps_chief_update_totals(c);
+    pthread_cond_broadcast(&c->changed);
+    while (!differs && !c->begun && !c->status && !strata_rpc_call_ended(call)) pthread_cond_wait(&c->changed, &c->lock);
+    const strata_status status = differs     ? strata_fail(err, differs, "%s", difference.message)
+                                 : c->status ? strata_fail(err, c->status, "%s", c->message)
+                                             : STRATA_OK;
+    const strata_ps_hello_reply own = {.route = c->fit->route};
+    pthread_mutex_unlock(&c->lock);
+    memcpy(reply->head, &own, status ? 0 : sizeof own);
+    reply->head_bytes = status ? 0 : sizeof own;
+    return status;
+}
+
+static void add_finished(strata_ps_chief *c, double loss, double rate, double norm, int64_t examples) {
+    if (c->n_finished == c->room) {
+        const int room = c->room ? 2 * c->room : 64;
+        strata_ps_finished_step *grown = realloc(c->finished, (size_t)room * sizeof *grown);
+        if (!grown) {
+            strata_ps_chief_fail(c, STRATA_OUT_OF_MEMORY, "fit: no host memory for the list of finished steps");
+            return;
+        }
+        c->finished = grown;
+        c->room = room;
+    }
+    c->finished[c->n_finished++] = (strata_ps_finished_step){loss, rate, norm, examples};
+    c->examples += examples;
+}
+
+/* The shares that count, in their order, so that the bits do not depend on which came first. */
+static void end_step(strata_ps_chief *c) {
+    strata_ps_close close;
+    int64_t counted = 0;
+    double loss = 0;
+    strata_ps_pace_closed(c->pace, &close);
+    for (int w = 0; w < c->n_workers; w++) {
+        if (!(close.counted[w / 8] >> (w % 8) & 1)) continue;
+        for (int64_t i = 0; i < c->n_sums; i++) c->sums[i] += (double)c->share_sums[w * c->n_sums + i];
+        loss += (double)c->share_sums[w * c->n_sums];
+        counted += c->share_examples[w];
+    }
+    c->scale = counted && counted != c->step_examples ? (double)c->step_examples / (double)counted : 1;
+    c->closed_rate = c->rate;
+    c->n_left_out += !counted;
+    if (counted) add_finished(c, loss / (double)counted, c->step_rate, 0, counted);
+}
+
+static void take_report(strata_ps_chief *c, int w, const strata_ps_next_ask *ask, const float *sums) {
+    const bool empty = ask->refused || ask->overflow || (strata_ps_chief_synchronous(c) && !ask->examples);
+    const strata_ps_finished finished = strata_ps_pace_finish(c->pace, w, &ask->unit, empty);
+    struct worker *own = &c->workers[w];
+    own->seconds = own->seconds > 0 ? 0.8 * own->seconds + 0.2 * ask->seconds : ask->seconds;
+    if (ask->n_staleness)
+        strata_trace_add_counter(c->fit->trace, "staleness", (double)ask->staleness_sum / (double)ask->n_staleness,
+                                 strata_trace_now());
+    c->bytes += ask->bytes;
+    c->n_units++;
+    pthread_mutex_lock(&c->task->lock);
+    strata_ps_load_add_staleness(&c->task->totals.training, &c->training, ask);
+    strata_ps_load_add_staleness(&c->task->totals.epoch, &c->epoch_sums, ask);
+    c->task->totals.late += finished == STRATA_PS_TOO_LATE;
+    c->task->totals.refused += ask->refused != 0;
+    if (finished != STRATA_PS_TOO_LATE && !empty) {
+        strata_parameter_server_worker *counted = &c->task->workers[w];
+        counted->steps++;
+        counted->epoch_steps++;
+        counted->examples += ask->examples;
+        counted->epoch_examples += ask->examples;
+    }
+    pthread_mutex_unlock(&c->task->lock);
+    c->fit->history->n_skipped += ask->overflow != 0;
+    if (ask->refused) {
+        snprintf(c->refused, sizeof c->refused,
+                 "the gradients of worker:%d at step %lld are not finite (%.90s) and were left out", w,
+                 (long long)ask->unit.index + 1, ask->what);
+        strata_ps_chief_notice(c, "%s", c->refused);
+    }
+    if (finished == STRATA_PS_TOO_LATE) return;
+    if (!strata_ps_chief_synchronous(c)) {
+        c->n_left_out += empty;
+        if (empty) return;
+        for (int64_t i = 0; i < c->n_sums; i++) c->sums[i] += (double)sums[i];
+        add_finished(c, ask->examples ? (double)sums[0] / (double)ask->examples : 0, ask->rate, ask->norm, ask->examples);
+        return;
+    }
+    memcpy(c->share_sums + ask->unit.share * c->n_sums, sums, (size_t)c->n_sums * sizeof *sums);
+    c->share_examples[ask->unit.share] = empty ? 0 : ask->examples;
+    c->step_examples = ask->whole;
+    c->step_rate = ask->rate;
+    if (finished == STRATA_PS_ENDS_STEP) end_step(c);
+}
+
+bool strata_ps_chief_last_close(const strata_ps_chief *c, strata_ps_close *out_close) {
+    const bool closed = strata_ps_chief_synchronous(c) && strata_ps_pace_closed(c->pace, out_close);
+    out_close->scale = c->scale;
+    out_close->rate = c->closed_rate;
+    out_close->square = -1;
+    return closed;
+}
+
+/* What the worker may do now; ahead: it computes another unit. With the lock. */
+static void give(strata_ps_chief *c, int w, bool ahead, strata_ps_next_reply *reply) {
+    const bool told = !c->fit->opts->wait_each_step || c->settling || (!c->n_finished && !c->telling && !ahead);
+    *reply = (strata_ps_next_reply){.grant = STRATA_PS_TRAINING_OVER, .t = c->t, .rate = c->rate, .route = c->fit->route};
+    if (c->over) return;
+    reply->epoch = c->epoch;
+    reply->has_close = strata_ps_chief_last_close(c, &reply->close);
+    if (c->evaluating) {
+        reply->evaluates = true;
+        reply->grant = (int32_t)strata_ps_pace_ask(c->visits, w, &reply->unit);
+        return;
+    }
+    reply->grant =
+        c->begun && !c->recovering && told ? (int32_t)strata_ps_pace_ask(c->pace, w, &reply->unit) : (int32_t)STRATA_PS_WAIT;
+}
+
+/* A batch of the validation data. Who is second with it does not count. */
+static void take_visit(strata_ps_chief *c, int w, const strata_ps_next_ask *ask, const float *sums) {
+    const int64_t index = ask->unit.index;
+    if (!c->evaluating || strata_ps_pace_finish(c->visits, w, &ask->unit, false) == STRATA_PS_TOO_LATE) return;
+    memcpy(c->visit_sums + index * c->n_sums, sums, (size_t)c->n_sums * sizeof *sums);
+    c->visit_examples[index] = ask->examples;
+}
+
+static strata_status next(strata_ps_chief *c, const strata_rpc_call *call, int w, strata_rpc_reply *reply, strata_error *err) {
+    const double patience = 1; /* then the worker asks again, and so learns that the chief lives */
+    strata_ps_next_ask ask;
+    strata_ps_next_reply answer;
+    if (call->head_bytes != sizeof ask || call->body_bytes != (size_t)c->n_sums * sizeof(float))
+        return strata_fail(err, STRATA_INVALID, "parameter_server: %s sent a report of another size", call->task);
+    memcpy(&ask, call->head, sizeof ask);
+    if (ask.unit.index >= 0 && !ask.evaluates && strata_ps_chief_synchronous(c) &&
+        (ask.unit.share < 0 || ask.unit.share >= c->n_workers))
+        return strata_fail(err, STRATA_INVALID, "parameter_server: %s reports share %d", call->task, (int)ask.unit.share);
+    ask.what[sizeof ask.what - 1] = '\0';
+    pthread_mutex_lock(&c->lock);
+    join(c, w); /* a worker whose link was cut comes back with this call */
+    if (ask.gives_back) {
+        strata_ps_pace_join(c->pace, w);
+        strata_ps_pace_join(c->visits, w);
+        c->doubted = true;
+        if (!c->recovering && !c->over) strata_ps_chief_notice(c, "worker:%d gave its batches back: %.200s", w, ask.what);
+        pthread_cond_broadcast(&c->changed);
+    }
+    if (ask.unit.index >= 0) {
+        (ask.evaluates ? take_visit : take_report)(c, w, &ask, call->body);
+        pthread_cond_broadcast(&c->changed);
+    }
+    const struct timespec deadline = strata_ps_deadline(patience);
+    int waited = 0;
+    for (;;) {
+        if (c->status) break;
+        give(c, w, !ask.waits, &answer);
+        if (answer.grant == STRATA_PS_GRANTED || answer.grant == STRATA_PS_TRAINING_OVER) break;
+        if (!ask.waits || waited || strata_rpc_call_ended(call)) break;
+        waited = pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
+    }
+    c->workers[w].answered = strata_ps_seconds();
+    strata_ps_chief_update_totals(c);
+    strata_ps_chief_note_leases(c);
+    const strata_status status = c->status ? strata_fail(err, c->status, "%s", c->message) : STRATA_OK;
+    pthread_mutex_unlock(&c->lock);
+    memcpy(reply->head, &answer, status ? 0 : sizeof answer);
+    reply->head_bytes = status ? 0 : sizeof answer;
+    return status;
+}
+
+static strata_status take_failure(strata_ps_chief *c, const strata_rpc_call *call, int w) {
+    int32_t status = STRATA_INTERNAL;
+    if (call->head_bytes == sizeof status) memcpy(&status, call->head, sizeof status);
+    pthread_mutex_lock(&c->lock);
+    snprintf(c->failure, sizeof c->failure, "worker:%d: %.*s", w, (int)(call->body_bytes < 400 ? call->body_bytes : 400),
+             (const char *)call->body);
+    c->failed = (strata_status)status;
+    lose(c, w, c->failure);
+    strata_ps_chief_update_totals(c);
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    return STRATA_OK;
+}
+
+/* A task that is none of the cluster's workers as the chief knows it. At the start that ends all tasks: two of them were told
+ * of different clusters. Later it is only sent away. */
+static strata_status refuse_stranger(strata_ps_chief *c, const strata_rpc_call *call, strata_error *err) {
+    strata_error own = {0};
+    strata_status status = call->method == STRATA_PS_HELLO ? strata_ps_answer_hello(c->fit, call, &own) : STRATA_OK;
+    if (!status)
+        status = strata_fail(&own, STRATA_INVALID, "parameter_server: %s expects worker:0 to worker:%d, not %s", c->task->name,
+                             c->n_workers - 1, call->task);
+    pthread_mutex_lock(&c->lock);
+    if (!c->begun) strata_ps_chief_fail(c, status, own.message);
+    pthread_mutex_unlock(&c->lock);
+    return strata_fail(err, status, "%s", own.message);
+}
+
+strata_status strata_ps_chief_handle(void *user, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
+    strata_ps_chief *c = user;
+    const int w = worker_of(c, call->task);
+    if (w < 0) return refuse_stranger(c, call, err);
+    switch (call->method) {
+        case STRATA_PS_HELLO:
+            return hello(c, call, w, reply, err);
+        case STRATA_PS_NEXT: {
+            const double began = strata_trace_now();
+            const strata_status status = next(c, call, w, reply, err);
+            if (c->fit->trace)
+                strata_trace_add_named(c->fit->trace, strata_trace_thread_track(c->fit->trace, call->task), "wait for a batch",
+                                       (int64_t)call->sequence, began, strata_trace_now());
+            return status;
+        }
+        case STRATA_PS_FAIL:
+            return take_failure(c, call, w);
+        default:
+            return strata_fail(err, STRATA_INVALID, "parameter_server: the chief knows no method %u", call->method);
+    }
+}

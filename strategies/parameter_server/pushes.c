@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A worker's pushes: the gradients of a unit, to all servers. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "strategies/parameter_server/worker.h"
+
+typedef struct push {
+    strata_rpc_request *request;
+    strata_rpc_answer answer;
+    int64_t staleness;
+    unsigned char *head;
+    struct iovec *pieces;
+    int32_t *ids;
+    unsigned char *narrow;
+} push;
+
+static void push_finish(push *p) {
+    free(p->head);
+    free(p->pieces);
+    free(p->ids);
+    free(p->narrow);
+}
+
+/* Whether a table has all rows of its parameter, so that the values of a set are those of the table. */
+static bool in_one_piece(const strata_ps_shard *table, const strata_ps_row_set *set) {
+    return !table->first_row && table->n_rows == set->n_rows;
+}
+
+/* Values of the set's rows that a table has; returns where they end. */
+static unsigned char *narrow_rows(strata_dtype wire, const struct strata_ps_row_gradients *gradients,
+                                  const strata_ps_shard *table, unsigned char *to) {
+    const strata_ps_row_set *set = gradients->set;
+    for (int64_t i = 0; i < set->n; i++) {
+        const int64_t row = set->ids[i] - table->first_row;
+        if (row < 0 || row >= table->n_rows) continue;
+        strata_ps_narrow(wire, gradients->values + i * set->row, set->row, to);
+        to += (size_t)set->row * strata_dtype_bytes(wire);
+    }
+    return to;
+}
+
+/* The gradients of a server's shards: f32 from where they are, bf16 from memory of their own. */
+static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, int server, push *p, size_t *out_head_bytes,
+                                  int *out_n, strata_error *err) {
+    const strata_ps_plan *plan = &w->fit->plan;
+    const struct strata_ps_sizes *sizes = &plan->sizes[server];
+    const strata_ps_shard *shards = plan->shards + plan->begins[server], *tables = shards + sizes->n_dense;
+    const int n_shards = plan->begins[server + 1] - plan->begins[server];
+    const strata_dtype wire = w->task->wire;
+    const size_t each = strata_dtype_bytes(wire);
+    int64_t most = 0, n_ids = 0, elements = 0;
+    for (int k = 0; k < sizes->n_tables; k++) {
+        const strata_ps_row_set *set = w->row_gradients[strata_ps_sparse_index(w, tables[k].parameter)].set;
+        most += set->n;
+        elements += wire == STRATA_DTYPE_F32 && in_one_piece(&tables[k], set) ? 0 : set->n * set->row;
+    }
+    const bool parted = strata_ps_was_parted(w, server);
+    const int n_dense = parted ? 0 : sizes->n_dense;
+    const size_t dense = parted ? 0 : strata_ps_wire_bytes(wire, sizes->dense), narrow = wire == STRATA_DTYPE_F32 ? 0 : dense;
+    const strata_ps_push_ask ask = {.unit = j->unit,
+                                    .version = j->pulls[server].version,
+                                    .group = server,
+                                    .rate = j->rate,
+                                    .attempt = parted ? w->attempt : 0};
+    *out_head_bytes = sizeof ask + (size_t)sizes->n_tables * sizeof(int64_t);
+    p->head = calloc(1, *out_head_bytes);
+    p->pieces = calloc((size_t)n_shards + (size_t)sizes->n_tables + 4, sizeof *p->pieces);
+    p->ids = malloc((size_t)(most + 1) * sizeof *p->ids);
+    p->narrow = malloc(narrow + (size_t)elements * each + 4);
+    if (!p->head || !p->pieces || !p->ids || !p->narrow) return strata_ps_worker_no_memory(err);
+    memcpy(p->head, &ask, sizeof ask);
+    int n = 0;
+    unsigned char *at = p->narrow;
+    for (int i = 0; i < n_dense; i++) {
+        const float *values = w->gradients + shards[i].first;
+        if (!narrow) {
+            p->pieces[n++] = (struct iovec){(void *)values, (size_t)shards[i].n * sizeof *values}; /* only read */
+        } else {
+            strata_ps_narrow(wire, values, shards[i].n, at);
+            at += (size_t)shards[i].n * each;
+        }
+    }
+    if (narrow) memset(at, 0, (size_t)(p->narrow + narrow - at)); /* what pads them */
+    if (narrow) p->pieces[n++] = (struct iovec){p->narrow, narrow};
+    if (sizes->states) p->pieces[n++] = (struct iovec){w->states, (size_t)sizes->states * sizeof *w->states};
+    at = p->narrow + narrow;
+    struct iovec *of_ids = &p->pieces[n];
+    n += most > 0;
+    for (int k = 0; k < sizes->n_tables; k++) {
+        const struct strata_ps_row_gradients *gradients = &w->row_gradients[strata_ps_sparse_index(w, tables[k].parameter)];
+        const strata_ps_row_set *set = gradients->set;
+        const unsigned char *rows = at;
+        int64_t count = set->n;
+        if (wire == STRATA_DTYPE_F32 && in_one_piece(&tables[k], set)) {
+            memcpy(p->ids + n_ids, set->ids, (size_t)count * sizeof *p->ids);
+            rows = (const unsigned char *)gradients->values;
+        } else {
+            count = strata_ps_rows_of_table(set, &tables[k], p->ids + n_ids);
+            at = narrow_rows(wire, gradients, &tables[k], at);
+        }
+        if (count) p->pieces[n++] = (struct iovec){(void *)rows, (size_t)(count * set->row) * each}; /* only read */
+        memcpy(p->head + sizeof ask + (size_t)k * sizeof count, &count, sizeof count);
+        n_ids += count;
+    }
+    if (most) *of_ids = (struct iovec){p->ids, (size_t)n_ids * sizeof *p->ids};
+    *out_n = n;
+    return STRATA_OK;
+}
+
+strata_status strata_ps_push_all(strata_ps_worker *w, const strata_ps_job *j, strata_error *err) {
+    const double began = strata_trace_now();
+    push *pushes = calloc((size_t)w->n_servers, sizeof *pushes);
+    if (!pushes) return strata_ps_worker_no_memory(err);
+    strata_status status = w->part_status ? strata_fail(err, w->part_status, "%s", w->part_error.message) : STRATA_OK;
+    for (int s = 0; s < w->n_servers && !status; s++) {
+        push *p = &pushes[s];
+        size_t head_bytes = 0;
+        int n = 0;
+        status = prepare_push(w, j, s, p, &head_bytes, &n, err);
+        const strata_rpc_ask ask = {.method = STRATA_PS_PUSH,
+                                    .head = p->head,
+                                    .head_bytes = head_bytes,
+                                    .body = p->pieces,
+                                    .n_body = n,
+                                    .what = "a push of gradients"};
+        for (int i = 0; i < n && !status; i++) w->report.bytes += (int64_t)p->pieces[i].iov_len;
+        p->answer = (strata_rpc_answer){.head = &p->staleness, .head_bytes = sizeof p->staleness};
+        strata_rpc_client *client = NULL;
+        if (!status) status = strata_ps_reach(w, s, &client, err);
+        if (!status) status = strata_rpc_client_start(client, &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err);
+    }
+    const strata_status parts = strata_ps_finish_parts(w, status ? NULL : err);
+    if (!status) status = parts;
+    for (int s = 0; s < w->n_servers; s++) {
+        push *p = &pushes[s];
+        const strata_status one = p->request ? strata_rpc_request_wait(p->request, status ? NULL : err) : STRATA_OK;
+        if (!status) status = one;
+        if (!status && p->staleness >= 0) {
+            w->report.staleness_bins[strata_ps_staleness_bin(p->staleness)]++;
+            w->report.n_staleness++;
+            w->report.staleness_sum += p->staleness;
+            if (p->staleness > w->report.staleness_max) w->report.staleness_max = p->staleness;
+        }
+        push_finish(p);
+    }
+    free(pushes);
+    strata_ps_trace_slice(w, "push", j, began);
+    if (!status && w->report.n_staleness)
+        strata_trace_add_counter(w->fit->trace, "staleness", (double)w->report.staleness_max, strata_trace_now());
+    return status;
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A server's steps of synchronous training: pushes are kept until their step is closed, and then the shares that count are
+ * added up in their order. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/run/fold.h"
+#include "strategies/parameter_server/store_parts.h"
+
+void strata_ps_store_drop_kept(const strata_ps_store *store) {
+    for (int w = 0; store->kept && w < store->opts.n_shares; w++) {
+        free(store->kept[w].memory);
+        free(store->kept[w].tables);
+        store->kept[w] = (strata_ps_kept){0};
+    }
+}
+
+static strata_status keep(strata_ps_store *store, const strata_ps_gradients *g, strata_ps_kept *out, strata_error *err) {
+    int64_t n_rows = 0, n_ids = 0;
+    for (int k = 0; k < store->n_tables; k++) {
+        n_rows += g->tables[k].n * store->tables[k].shard->row;
+        n_ids += g->tables[k].n;
+    }
+    const int64_t n = store->n_dense_elements + store->n_states + n_rows + n_ids;
+    strata_ps_kept made = {.memory = malloc((size_t)(n + 1) * sizeof(float)),
+                           .tables = calloc((size_t)store->n_tables + 1, sizeof *made.tables)};
+    if (!made.memory || !made.tables) {
+        free(made.memory);
+        free(made.tables);
+        return strata_ps_store_no_memory(store, err);
+    }
+    made.dense = made.memory;
+    made.states = made.dense + store->n_dense_elements;
+    float *at = made.states + store->n_states;
+    strata_ps_widen(store->opts.wire, g->dense, store->n_dense_elements, made.dense);
+    if (store->n_states) memcpy(made.states, g->states, (size_t)store->n_states * sizeof(float));
+    for (int k = 0; k < store->n_tables; k++) {
+        const int64_t rows = g->tables[k].n, elements = rows * store->tables[k].shard->row;
+        memcpy(at, g->tables[k].ids, (size_t)rows * sizeof(int32_t));
+        made.tables[k] = (strata_ps_rows){rows, (int32_t *)(void *)at, at + rows};
+        strata_ps_widen(store->opts.wire, g->tables[k].values, elements, at + rows);
+        at += rows + elements;
+    }
+    *out = made;
+    return STRATA_OK;
+}
+
+strata_status strata_ps_store_push_for_later(strata_ps_store *store, const strata_ps_gradients *g, int64_t *out_staleness,
+                                             strata_error *err) {
+    *out_staleness = -1;
+    if (g->unit.share < 0 || g->unit.share >= store->opts.n_shares)
+        return strata_fail(err, STRATA_INVALID, "parameter_server: share %d of %d", (int)g->unit.share, store->opts.n_shares);
+    if (strata_ps_store_is_over(store, g->unit.epoch)) return STRATA_OK;
+    if (g->unit.epoch > store->epoch) {
+        strata_ps_store_start_epoch(store, g->unit.epoch);
+        store->step = g->unit.index;
+    }
+    if (g->unit.index < store->step) return STRATA_OK; /* of a step that is closed */
+    if (g->unit.index > store->step)
+        return strata_fail(err, STRATA_INTERNAL, "parameter_server: a push of step %lld, while step %lld is open",
+                           (long long)g->unit.index, (long long)store->step);
+    strata_ps_kept *own = &store->kept[g->unit.share];
+    if (own->memory) return STRATA_OK;
+    STRATA_TRY(keep(store, g, own, err));
+    *out_staleness = 0;
+    return STRATA_OK;
+}
+
+static bool counts(const strata_ps_close *close, int share) {
+    return close->counted[share / 8] >> (share % 8) & 1;
+}
+
+/* The sum of the shares that count, in their order. offset: of the values among those of a kept push. operands: [n_shares]. */
+static int fold(const strata_ps_store *store, const strata_ps_close *close, bool states, int64_t offset, int64_t n,
+                const void **operands, float *out) {
+    int n_counted = 0;
+    for (int w = 0; w < store->opts.n_shares; w++)
+        if (counts(close, w)) operands[n_counted++] = (states ? store->kept[w].states : store->kept[w].dense) + offset;
+    void *const results[] = {out};
+    strata_fold(STRATA_DTYPE_F32, STRATA_REDUCE_SUM, operands, n_counted, n, results, 1);
+    return n_counted;
+}
+
+static void multiply(float *values, int64_t n, double factor) {
+    const float by = (float)factor;
+    for (int64_t i = 0; i < n && factor != 1; i++) values[i] *= by;
+}
+
+/* A row of one share. */
+typedef struct row_of_share {
+    int32_t id;
+    int share;
+    const float *values;
+} row_of_share;
+
+static int by_row(const void *a, const void *b) {
+    const row_of_share *x = a, *y = b;
+    return x->id != y->id ? (x->id > y->id) - (x->id < y->id) : x->share - y->share;
+}
+
+/* What a sum of gradients is multiplied by: the step's scale, and with clip_global_norm what brings the norm of all servers'
+ * gradients to its bound. */
+static double factor_of(const strata_ps_store *store, const strata_ps_close *close) {
+    const double norm = store->most_norm > 0 && close->square > 0 ? sqrt(close->square) : 0;
+    return norm > store->most_norm ? close->scale * (store->most_norm / norm) : close->scale;
+}
+
+/* The rows of table k that any share has, each with the sum over the shares. The caller frees ids and values of *out. */
+static strata_status sum_rows(const strata_ps_store *store, const strata_ps_close *close, int k, strata_ps_rows *out,
+                              strata_error *err) {
+    const int64_t row = store->tables[k].shard->row;
+    int64_t n = 0, n_sums = 0;
+    for (int w = 0; w < store->opts.n_shares; w++) n += counts(close, w) ? store->kept[w].tables[k].n : 0;
+    row_of_share *rows = malloc((size_t)(n + 1) * sizeof *rows);
+    int32_t *ids = malloc((size_t)(n + 1) * sizeof *ids);
+    float *sums = malloc((size_t)(n * row + 1) * sizeof *sums);
+    strata_status status = rows && ids && sums ? STRATA_OK : strata_ps_store_no_memory(store, err);
+    n = 0;
+    for (int w = 0; w < store->opts.n_shares && !status; w++) {
+        const strata_ps_rows *own = counts(close, w) ? &store->kept[w].tables[k] : NULL;
+        for (int64_t i = 0; own && i < own->n; i++)
+            rows[n++] = (row_of_share){own->ids[i], w, (const float *)own->values + i * row};
+    }
+    if (!status) qsort(rows, (size_t)n, sizeof *rows, by_row);
+    for (int64_t i = 0; i < n && !status; i++) {
+        float *sum = sums + (n_sums ? n_sums - 1 : 0) * row;
+        if (i && rows[i].id == rows[i - 1].id) {
+            for (int64_t j = 0; j < row; j++) sum[j] += rows[i].values[j];
+        } else {
+            ids[n_sums] = rows[i].id;
+            memcpy(sums + n_sums++ * row, rows[i].values, (size_t)row * sizeof *sums);
+        }
+    }
+    free(rows);
+    *out = (strata_ps_rows){n_sums, ids, sums};
+    return status;
+}
+
+static void free_rows(strata_ps_rows *rows) {
+    free((void *)rows->ids);
+    free((void *)rows->values);
+}
+
+static strata_status fold_rows(strata_ps_store *store, const strata_ps_close *close, int k, strata_error *err) {
+    strata_ps_table *t = &store->tables[k];
+    strata_ps_rows sums = {0};
+    strata_status status = sum_rows(store, close, k, &sums, err);
+    if (!status) {
+        multiply((float *)sums.values, sums.n * t->shard->row, factor_of(store, close));
+        status = strata_ps_store_update_rows(store, t, &sums, err);
+    }
+    free_rows(&sums);
+    return status;
+}
+
+static strata_status fold_dense(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
+    float *gradients = NULL;
+    int slot = 0;
+    if (!store->n_dense) return STRATA_OK;
+    STRATA_TRY(strata_ps_store_open_dense(store, &slot, &gradients, err));
+    for (int i = 0; i < store->n_dense; i++) {
+        const strata_ps_shard *shard = &store->shards[i];
+        fold(store, close, false, shard->before, shard->n, store->operands, gradients + store->dense.places[i]);
+        multiply(gradients + store->dense.places[i], shard->n, factor_of(store, close));
+    }
+    return strata_ps_store_run(store->dense.update, slot, store->words, err);
+}
+
+static strata_status fold_states(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
+    if (!store->n_states) return STRATA_OK;
+    float *sum = calloc((size_t)store->n_states, sizeof *sum);
+    if (!sum) return strata_ps_store_no_memory(store, err);
+    const int n = fold(store, close, true, 0, store->n_states, store->operands, sum);
+    for (int64_t i = 0; i < store->n_states && n; i++) store->states[i] += sum[i] / (float)n;
+    free(sum);
+    return STRATA_OK;
+}
+
+static bool has_closed(const strata_ps_store *store, const strata_ps_close *close) {
+    return strata_ps_store_is_over(store, close->epoch) || (close->epoch == store->epoch && close->index < store->step);
+}
+
+/* How many shares of the step count, all of which were pushed. */
+static strata_status count_shares(strata_ps_store *store, const strata_ps_close *close, int *out_n, strata_error *err) {
+    *out_n = 0;
+    if (close->epoch > store->epoch) { /* nothing was pushed to this server in the epoch so far */
+        strata_ps_store_start_epoch(store, close->epoch);
+        store->step = close->index;
+    }
+    for (int w = 0; w < store->opts.n_shares; w++) {
+        if (!counts(close, w)) continue;
+        ++*out_n;
+        if (close->index != store->step || !store->kept[w].memory)
+            return strata_fail(err, STRATA_INTERNAL, "parameter_server: share %d of step %lld counts, and was not pushed", w,
+                               (long long)close->index);
+    }
+    return STRATA_OK;
+}
+
+static double square_of(const float *values, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)values[i] * (double)values[i];
+    return sum;
+}
+
+/* The sum of the squares of the open step's gradients. */
+static strata_status take_square(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
+    int n_counted = 0;
+    double sum = 0;
+    STRATA_TRY(count_shares(store, close, &n_counted, err));
+    float *folded = malloc((size_t)(store->n_dense_elements + 1) * sizeof *folded);
+    if (!folded) return strata_ps_store_no_memory(store, err);
+    if (n_counted) {
+        fold(store, close, false, 0, store->n_dense_elements, store->operands, folded);
+        sum = square_of(folded, store->n_dense_elements);
+    }
+    free(folded);
+    for (int k = 0; k < store->n_tables && n_counted; k++) {
+        strata_ps_rows rows = {0};
+        const strata_status status = sum_rows(store, close, k, &rows, err);
+        if (!status) sum += square_of(rows.values, rows.n * store->tables[k].shard->row);
+        free_rows(&rows);
+        if (status) return status;
+    }
+    store->square.epoch = close->epoch;
+    store->square.index = close->index;
+    store->square.value = sum * close->scale * close->scale;
+    return STRATA_OK;
+}
+
+static strata_status square_of_step(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
+    if (store->square.epoch == close->epoch && store->square.index == close->index) return STRATA_OK;
+    if (!has_closed(store, close)) return take_square(store, close, err);
+    return strata_fail(err, STRATA_PEER_LOST, "parameter_server: the norm of step %lld, which is over",
+                       (long long)close->index);
+}
+
+strata_status strata_ps_store_square(strata_ps_store *store, const strata_ps_close *close, double *out_square,
+                                     strata_error *err) {
+    pthread_mutex_lock(&store->lock);
+    strata_status status = strata_ps_store_check_filled(store, err);
+    if (!status) status = square_of_step(store, close, err);
+    *out_square = store->square.value;
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+bool strata_ps_store_has_closed(strata_ps_store *store, const strata_ps_close *close) {
+    pthread_mutex_lock(&store->lock);
+    const bool closed = has_closed(store, close);
+    pthread_mutex_unlock(&store->lock);
+    return closed;
+}
+
+static strata_status close_step(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
+    int n_counted = 0;
+    if (has_closed(store, close)) return STRATA_OK;
+    STRATA_TRY(count_shares(store, close, &n_counted, err));
+    if (n_counted) {
+        strata_ps_store_begin_update(store, close->rate);
+        STRATA_TRY(fold_dense(store, close, err));
+        for (int k = 0; k < store->n_tables; k++) STRATA_TRY(fold_rows(store, close, k, err));
+        STRATA_TRY(fold_states(store, close, err));
+        store->version++;
+        strata_ps_store_changed(store);
+    }
+    strata_ps_store_drop_kept(store);
+    store->step = close->index + 1;
+    return STRATA_OK;
+}
+
+strata_status strata_ps_store_close(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
+    pthread_mutex_lock(&store->lock);
+    strata_status status = strata_ps_store_check_filled(store, err);
+    if (!status) status = close_step(store, close, err);
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}

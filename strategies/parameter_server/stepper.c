@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Steps of closures (remote_model.c): a worker's pull, gradients and push of a batch that the caller gives. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "strategies/parameter_server/worker.h"
+
+struct strata_ps_stepper {
+    strata_ps_worker worker;
+};
+
+/* Asks a server who has which shards, and takes what it says where it is news. */
+static strata_status ask_route(strata_ps_worker *w, int server, double seconds, strata_error *err) {
+    strata_ps_hello_reply reply = {0};
+    STRATA_TRY(strata_ps_say_hello(w->fit, w->servers[server], seconds, &reply, err));
+    if (reply.route.number > w->fit->route.number) w->fit->route = reply.route;
+    return STRATA_OK;
+}
+
+/* With replicas: whoever has the shards of each group. A server that was lost before this worker began is not waited for, as
+ * the others know that. */
+static strata_status meet_holders(strata_ps_worker *w, strata_error *err) {
+    const double until = strata_ps_seconds() + w->task->connect_seconds, patience = 1;
+    for (;;) {
+        int missing = -1;
+        for (int s = 0; s < w->n_servers; s++) {
+            strata_status status = STRATA_OK;
+            if (w->servers[s]) continue;
+            status = strata_ps_connect_within(w->task, STRATA_TASK_PS, s, patience, strata_ps_plan_shared_bytes(&w->fit->plan),
+                                              &w->servers[s], err);
+            if (!status) status = ask_route(w, s, w->task->connect_seconds, err);
+            if (status && status != STRATA_TIMEOUT && status != STRATA_PEER_LOST) return status;
+        }
+        for (int g = 0; g < w->n_servers; g++) {
+            const int server = strata_ps_server_of(&w->fit->route, g, w->n_servers);
+            if (!w->servers[server]) missing = server;
+        }
+        if (missing < 0) return STRATA_OK;
+        if (strata_ps_seconds() > until)
+            return strata_fail(err, STRATA_TIMEOUT, "ps:%d did not come to %s in %.0f s", missing, w->task->name,
+                               w->task->connect_seconds);
+    }
+}
+
+/* After a server was lost: whoever is there knows who has its shards now. */
+static void find_holders(strata_ps_worker *w) {
+    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+    const double patience = 1;
+    strata_ps_drop_pulls(w, &w->jobs[0]);
+    nanosleep(&pause, NULL);
+    for (int s = 0; s < w->n_servers; s++) {
+        if (!w->servers[s] || !strata_rpc_client_connected(w->servers[s])) continue;
+        const strata_status ignored = ask_route(w, s, patience, NULL); /* it is lost by now */
+        (void)ignored;
+    }
+}
+
+strata_status strata_ps_stepper_create(strata_ps_fit *fit, strata_ps_stepper **out_stepper, strata_error *err) {
+    strata_ps_stepper *s = calloc(1, sizeof *s);
+    *out_stepper = NULL;
+    if (!s) return strata_ps_worker_no_memory(err);
+    s->worker = (strata_ps_worker){.fit = fit, .task = fit->task, .model = fit->model, .n_servers = fit->plan.n_servers};
+    strata_status status = strata_ps_worker_make(&s->worker, err);
+    if (!status) status = fit->task->replicas ? meet_holders(&s->worker, err) : strata_ps_meet_servers(&s->worker, err);
+    if (status)
+        strata_ps_stepper_destroy(s);
+    else
+        *out_stepper = s;
+    return status;
+}
+
+void strata_ps_stepper_destroy(strata_ps_stepper *s) {
+    if (!s) return;
+    strata_ps_worker_finish(&s->worker);
+    free(s);
+}
+
+/* The gradients of the job's one batch, from parameters that are pulled for it. */
+static strata_status compute_once(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
+    strata_model_program *program = NULL;
+    int slot = 0;
+    STRATA_TRY(strata_ps_find_rows(w, j, err));
+    const strata_status started = strata_ps_start_pull(w, j, err);
+    const strata_status pulled = strata_ps_finish_pull(w, j, started ? NULL : err); /* also what was started before it failed */
+    if (started || pulled) return started ? started : pulled;
+    STRATA_TRY(strata_ps_upload(w, j, err));
+    STRATA_TRY(strata_ps_submit(w, j, 0, &program, &slot, err));
+    STRATA_TRY(strata_ps_finish_batch(program, slot, err));
+    strata_ps_clear_sums(w, j);
+    return strata_ps_take_outputs(w, j, program, slot, err);
+}
+
+/* A push that one server has applied, and another not, is repeated: the unit's number tells. */
+static strata_status make_step(strata_ps_worker *w, strata_ps_job *j, int64_t number, double *out_loss, strata_error *err) {
+    STRATA_TRY(compute_once(w, j, err));
+    const char *wrong = strata_ps_first_not_finite(w);
+    const bool overflow = wrong && w->model->scale.value > 1 && isfinite(w->unit_sums[0]);
+    if (out_loss) *out_loss = (double)w->unit_sums[0] / (double)j->examples;
+    strata_ps_follow_scale(w, !wrong);
+    if (overflow) return STRATA_OK; /* as in fit: the next step has a smaller scale */
+    if (wrong) {
+        char of_data[200];
+        return strata_fail(err, STRATA_DATA, "%s: %s of step %lld is not finite; the gradients were not pushed", w->task->name,
+                           strata_ps_name_wrong_data(w, j, of_data, sizeof of_data) ? of_data : wrong, (long long)number);
+    }
+    strata_ps_clip_all(w);
+    return strata_ps_push_all(w, j, err);
+}
+
+strata_status strata_ps_stepper_step(strata_ps_stepper *s, int64_t number, const strata_array *x, const strata_array *y,
+                                     int64_t n, double *out_loss, strata_error *err) {
+    strata_ps_worker *w = &s->worker;
+    strata_ps_job *j = &w->jobs[0];
+    strata_ps_batch *b = &j->batches[0];
+    b->n = b->own = n;
+    STRATA_TRY(strata_ps_reserve_batch(w, b, err));
+    for (int i = 0; i < w->model->n_inputs; i++) memcpy(b->x[i], x[i].data, (size_t)n * strata_ps_input_bytes(w, i));
+    for (int i = 0; i < w->model->n_outputs; i++)
+        memcpy(b->y[i], y[i].data, (size_t)n * strata_label_bytes(&w->model->outputs[i]));
+    j->unit = (strata_ps_unit){.index = number};
+    j->rate = w->model->rate.own;
+    j->n_batches = 1;
+    j->examples = j->whole = n;
+    const double until = strata_ps_seconds() + w->task->connect_seconds;
+    for (;;) {
+        const strata_status status = make_step(w, j, number, out_loss, err);
+        if (status != STRATA_PEER_LOST || !w->task->replicas || strata_ps_seconds() > until) return status;
+        find_holders(w);
+    }
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of a store share: store.c, updates.c and shares.c. */
+#ifndef STRATA_STRATEGIES_PARAMETER_SERVER_STORE_PARTS_H
+#define STRATA_STRATEGIES_PARAMETER_SERVER_STORE_PARTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "strata/executable.h"
+#include "strategies/parameter_server/store.h"
+
+/* Sizes of updates: so many between each power of two and the next. */
+enum { STRATA_PS_SIZE_PARTS = 4, STRATA_PS_SIZES = 26 * STRATA_PS_SIZE_PARTS };
+
+typedef struct strata_ps_table {
+    const strata_ps_shard *shard;
+    strata_variable *parameters, *slots[STRATA_MAX_OPTIMIZER_SLOTS];
+    /* (n_rows, row) The parameters' memory where the host reads it; else a copy, which is the table's own. */
+    float *values;
+    bool copies;
+    /* The update of size_of(k) rows; NULL: not needed so far. */
+    strata_executable *updates[STRATA_PS_SIZES];
+} strata_ps_table;
+
+/* A push that waits for its step's end; its values are f32. */
+typedef struct strata_ps_kept {
+    float *memory, *dense, *states;
+    strata_ps_rows *tables;
+} strata_ps_kept;
+
+struct strata_ps_snapshot {
+    atomic_int references;
+    size_t bytes;
+    _Alignas(64) unsigned char data[];
+};
+
+struct strata_ps_store {
+    pthread_mutex_t lock;
+    strata_ps_store_options opts;
+    const strata_optimizer_kind *kind;
+    strata_optimizer optimizer;
+    strata_device *device;
+    int n_slots;
+    /* This server's own. */
+    strata_ps_shard *shards;
+    int n_shards, n_dense, n_tables;
+    int64_t n_dense_elements, n_table_elements, n_states;
+    /* The dense shards, each of which begins at a multiple of STRATA_PARAMETER_ALIGNMENT. */
+    struct {
+        int64_t size;
+        int64_t *places;
+        strata_segments segments;
+        int32_t *ends, *owner;
+        strata_variable *parameters, *slots[STRATA_MAX_OPTIMIZER_SLOTS];
+        strata_executable *update;
+    } dense;
+    strata_ps_table *tables;
+    float *states;
+    /* Updates that were made here, and the optimizer's count, which goes on over starts. */
+    int64_t version, t;
+    strata_ps_snapshot *snapshot;
+    /* The values were set. */
+    bool filled;
+    /* The epoch whose units are counted, and which of them were applied. */
+    int64_t epoch;
+    /* Units of epochs before this one are of a time before the values were set. */
+    int64_t least_epoch;
+    uint8_t *applied;
+    int64_t applied_room;
+    /* Synchronous: the step that is open, and its pushes [n_shares]. */
+    int64_t step;
+    strata_ps_kept *kept;
+    const void **operands; /* of a sum over shares */
+    /* Numbers of the update that is made next. */
+    float words[STRATA_STEP_WORDS];
+    /* Synchronous with clip_global_norm: the norm to which gradients are clipped (0: they are not), and the square of this
+     * server's part of it, of one step. */
+    double most_norm;
+    struct {
+        int64_t epoch, index;
+        double value;
+    } square;
+};
+
+/* ---- store.c ---- */
+
+/* Each fails with OUT_OF_MEMORY, or as a function of store.h. The lock is held, but for no_memory and value_bytes. */
+STRATA_MUST_USE strata_status strata_ps_store_no_memory(const strata_ps_store *store, strata_error *err);
+/* Bytes of an element of the type `wire`. */
+size_t strata_ps_store_value_bytes(const strata_ps_store *store);
+/* The values have changed: the next pull takes a new snapshot. */
+void strata_ps_store_changed(strata_ps_store *store);
+STRATA_MUST_USE strata_status strata_ps_store_check_filled(const strata_ps_store *store, strata_error *err);
+/* Units of that epoch are ignored: a later one has begun, or the values were set since. */
+bool strata_ps_store_is_over(const strata_ps_store *store, int64_t epoch);
+/* The first push or close of an epoch begins it; nothing of it was applied. */
+void strata_ps_store_start_epoch(strata_ps_store *store, int64_t epoch);
+
+/* ---- updates.c ---- */
+
+/* Where each dense shard lies on the device, and in which chunks, for norms of whole parameters. */
+STRATA_MUST_USE strata_status strata_ps_store_lay_out_dense(strata_ps_store *store, strata_error *err);
+/* n elements of parameters, and of each slot; zeros. */
+STRATA_MUST_USE strata_status strata_ps_store_make_variables(strata_ps_store *store, int64_t n, strata_variable **parameters,
+                                                             strata_variable **slots, strata_error *err);
+STRATA_MUST_USE strata_status strata_ps_store_compile_dense(strata_ps_store *store, strata_error *err);
+/* Copies n elements of a variable, from element `offset` on, to the host. */
+STRATA_MUST_USE strata_status strata_ps_store_read_range(strata_variable *variable, int64_t offset, float *values, int64_t n,
+                                                         strata_error *err);
+/* Submits the slot with the step's numbers, and waits for it. */
+STRATA_MUST_USE strata_status strata_ps_store_run(strata_executable *exe, int slot, const float *words, strata_error *err);
+/* Begins the update of the dense shards: where its gradients are to be written. */
+STRATA_MUST_USE strata_status strata_ps_store_open_dense(strata_ps_store *store, int *out_slot, float **out_gradients,
+                                                         strata_error *err);
+/* Updates rows of a table, and its host copy; rows->values are f32 (n, row). */
+STRATA_MUST_USE strata_status strata_ps_store_update_rows(strata_ps_store *store, strata_ps_table *t,
+                                                          const strata_ps_rows *rows, strata_error *err);
+/* Computes the numbers of the next update; rate as in strata_ps_gradients. */
+void strata_ps_store_begin_update(strata_ps_store *store, double rate);
+
+/* ---- shares.c ---- */
+
+/* Forgets the pushes of the open step. */
+void strata_ps_store_drop_kept(const strata_ps_store *store);
+/* Keeps a push until its step is closed. */
+STRATA_MUST_USE strata_status strata_ps_store_push_for_later(strata_ps_store *store, const strata_ps_gradients *g,
+                                                             int64_t *out_staleness, strata_error *err);
+
+#endif

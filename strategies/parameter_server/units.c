@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The examples of a worker's unit: its share of each of the batches, and which rows of sparse parameters they use. */
+#include <stdlib.h>
+
+#include "strategies/parameter_server/worker.h"
+
+/* Goes to batch `index` of the epoch. */
+static strata_status seek(strata_ps_worker *w, int64_t epoch, int64_t index, int64_t *out_n, strata_error *err) {
+    const strata_fit_options *opts = w->fit->opts;
+    if (!w->batches || w->batches_epoch != epoch || w->batches_next > index) {
+        strata_batches_options how = {.batch = opts->batch,
+                                      .shuffle = !opts->no_shuffle,
+                                      .seed = opts->seed,
+                                      .epoch = (uint64_t)epoch,
+                                      .first = index,
+                                      .bytes = strata_model_takes_bytes(w->model)};
+        strata_model_batch_parts(w->model, w->fit->dataset, &w->fit->feed, true, &how);
+        strata_batches_destroy(w->batches);
+        w->batches = NULL;
+        STRATA_TRY(strata_batches_create(w->fit->dataset, &how, &w->batches, err));
+        w->batches_epoch = epoch;
+        w->batches_next = index;
+        w->form.byte_scale = strata_batches_byte_scale(w->batches);
+    }
+    do {
+        STRATA_TRY(strata_batches_next(w->batches, out_n, err));
+        w->batches_next++;
+    } while (*out_n && w->batches_next <= index);
+    return STRATA_OK;
+}
+
+size_t strata_ps_input_bytes(const strata_ps_worker *w, int input) {
+    const size_t bytes = strata_input_bytes(&w->model->inputs[input]);
+    return w->form.byte_scale != 0 ? bytes / sizeof(float) : bytes;
+}
+
+static strata_status reserve(void **memory, size_t bytes, strata_error *err) {
+    void *grown = realloc(*memory, bytes + 1);
+    if (!grown) return strata_ps_worker_no_memory(err);
+    *memory = grown;
+    return STRATA_OK;
+}
+
+strata_status strata_ps_reserve_batch(const strata_ps_worker *w, strata_ps_batch *b, strata_error *err) {
+    const size_t n = (size_t)b->own;
+    void *weights = b->weights;
+    for (int i = 0; i < w->model->n_inputs; i++) STRATA_TRY(reserve(&b->x[i], n * strata_ps_input_bytes(w, i), err));
+    for (int i = 0; i < w->model->n_outputs; i++)
+        STRATA_TRY(reserve(&b->y[i], n * strata_label_bytes(&w->model->outputs[i]), err));
+    STRATA_TRY(reserve(&weights, n * sizeof *b->weights, err));
+    b->weights = weights;
+    return STRATA_OK;
+}
+
+static strata_status read_batch(strata_ps_worker *w, int64_t epoch, int64_t index, int share, strata_ps_batch *b,
+                                strata_error *err) {
+    const int64_t n_shares = w->task->pace.n_shares;
+    STRATA_TRY(seek(w, epoch, index, &b->n, err));
+    b->first = 0;
+    b->own = b->n;
+    if (n_shares) strata_partition_rows(b->n, n_shares, share, &b->first, &b->own);
+    STRATA_TRY(strata_ps_reserve_batch(w, b, err));
+    if (!b->own) return STRATA_OK;
+    strata_batches_write(w->batches, b->first, b->own, b->x, b->y);
+    for (int i = 0; i < w->model->n_outputs; i++)
+        strata_model_convert_labels(&w->model->outputs[i], w->fit->dataset, w->fit->feed.targets[i], b->own, b->y[i]);
+    if (!w->form.weighted) return STRATA_OK;
+    strata_batches_write_weights(w->batches, b->first, b->own, b->weights);
+    if (w->fit->opts->class_weights)
+        strata_model_weigh_classes(&w->model->outputs[0], w->fit->opts->class_weights, b->y[0], b->own, b->weights);
+    return STRATA_OK;
+}
+
+strata_status strata_ps_read_unit(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
+    j->n_batches = 0;
+    j->examples = j->whole = 0;
+    for (int64_t i = 0; i < w->fit->accumulate; i++) {
+        strata_ps_batch *b = &j->batches[i];
+        STRATA_TRY(read_batch(w, j->epoch, j->unit.index * w->fit->accumulate + i, j->unit.share, b, err));
+        if (!b->n) break;
+        j->n_batches++;
+        j->examples += b->own;
+        j->whole += b->n;
+    }
+    if (j->n_batches) return STRATA_OK;
+    return strata_fail(err, STRATA_DATA, "fit: the data of %s end before step %lld of epoch %lld", w->task->name,
+                       (long long)j->unit.index + 1, (long long)j->epoch + 1);
+}
+
+strata_status strata_ps_program_of(strata_ps_worker *w, const strata_ps_batch *b, strata_model_program **out_program,
+                                   strata_error *err) {
+    return strata_model_get_program(w->model, STRATA_PROGRAM_GRADIENTS, b->own, w->form, out_program, err);
+}
+
+strata_status strata_ps_find_rows(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
+    for (int k = 0; k < w->n_sparse; k++) {
+        strata_ps_row_set_clear(&j->rows[k]);
+        j->renumbered[k] = true;
+    }
+    for (int i = 0; i < j->n_batches && w->n_sparse; i++) {
+        const strata_ps_batch *b = &j->batches[i];
+        strata_model_program *program = NULL;
+        if (!b->own) continue;
+        STRATA_TRY(strata_ps_program_of(w, b, &program, err));
+        for (int k = 0; k < w->n_sparse; k++) {
+            strata_ps_row_set *rows = &j->rows[k];
+            const int input = program->layout.sparse[k].input;
+            j->renumbered[k] &= program->layout.sparse[k].renumbers;
+            const int32_t *tokens = input < 0 ? NULL : b->x[input];
+            const int64_t n = tokens ? b->own * strata_shape_elements(w->model->inputs[input].shape) : 0;
+            if (tokens) strata_ps_row_set_add_all(rows, tokens, n);
+            for (int32_t row = 0; row < rows->n_rows && !tokens; row++) strata_ps_row_set_add(rows, row);
+        }
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_ps_seek_visit(strata_ps_worker *w, int64_t index, int64_t *out_n, strata_error *err) {
+    const strata_dataset *data = w->fit->opts->validation;
+    if (!w->visits || w->visits_next > index) {
+        strata_batches_options how = {
+            .batch = w->fit->opts->batch, .first = index, .bytes = strata_model_takes_bytes(w->model)};
+        strata_model_batch_parts(w->model, data, &w->fit->validation_feed, true, &how);
+        strata_batches_destroy(w->visits);
+        w->visits = NULL;
+        STRATA_TRY(strata_batches_create(data, &how, &w->visits, err));
+        w->visits_next = index;
+    }
+    do {
+        STRATA_TRY(strata_batches_next(w->visits, out_n, err));
+        w->visits_next++;
+    } while (*out_n && w->visits_next <= index);
+    return *out_n ? STRATA_OK
+                  : strata_fail(err, STRATA_DATA, "fit: the validation data of %s end before batch %lld", w->task->name,
+                                (long long)index + 1);
+}

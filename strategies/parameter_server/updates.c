@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The optimizer's own update graphs on a server's device: one over all its dense shards, and one for each table and number of
+ * rows. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "strategies/parameter_server/store_parts.h"
+
+strata_status strata_ps_store_lay_out_dense(strata_ps_store *store, strata_error *err) {
+    int64_t size = 0;
+    store->dense.places = calloc((size_t)store->n_dense + 1, sizeof *store->dense.places);
+    if (!store->dense.places) return strata_ps_store_no_memory(store, err);
+    for (int i = 0; i < store->n_dense; i++) {
+        store->dense.places[i] = size;
+        size += strata_parameter_aligned(store->shards[i].n);
+    }
+    store->dense.size = size;
+    const int64_t n_chunks = size / STRATA_SEGMENT_CHUNK;
+    if (n_chunks > INT32_MAX)
+        return strata_fail(err, STRATA_INVALID, "parameter_server: a server would own %lld elements; use more servers",
+                           (long long)size);
+    store->dense.ends = calloc((size_t)store->n_dense + 1, sizeof *store->dense.ends);
+    store->dense.owner = calloc((size_t)n_chunks + 1, sizeof *store->dense.owner);
+    if (!store->dense.ends || !store->dense.owner) return strata_ps_store_no_memory(store, err);
+    for (int64_t i = 0, chunk = 0; i < store->n_dense; i++) {
+        const int64_t end = (store->dense.places[i] + strata_parameter_aligned(store->shards[i].n)) / STRATA_SEGMENT_CHUNK;
+        for (; chunk < end; chunk++) store->dense.owner[chunk] = (int32_t)i;
+        store->dense.ends[i] = (int32_t)end;
+    }
+    store->dense.segments =
+        (strata_segments){.n = store->n_dense, .n_chunks = n_chunks, .ends = store->dense.ends, .owner = store->dense.owner};
+    return STRATA_OK;
+}
+
+strata_status strata_ps_store_make_variables(strata_ps_store *store, int64_t n, strata_variable **parameters,
+                                             strata_variable **slots, strata_error *err) {
+    STRATA_TRY(strata_variable_create(store->device, "shards", STRATA_DTYPE_F32, STRATA_SHAPE(n), parameters, err));
+    for (int s = 0; s < store->n_slots; s++)
+        STRATA_TRY(strata_variable_create(store->device, "optimizer slots", STRATA_DTYPE_F32, STRATA_SHAPE(n), &slots[s], err));
+    return STRATA_OK;
+}
+
+/* gradients (n), step -> the update of all dense shards. */
+static strata_status build_dense(const strata_ps_store *store, strata_graph *graph, strata_tensor **out_update) {
+    strata_update u = {.parameters = strata_variable_read(graph, store->dense.parameters),
+                       .gradients = strata_input(graph, "gradients", STRATA_DTYPE_F32, STRATA_SHAPE(store->dense.size)),
+                       .step = strata_input(graph, "step", STRATA_DTYPE_F32, STRATA_SHAPE(STRATA_STEP_WORDS)),
+                       .gate = strata_scalar(graph, STRATA_DTYPE_F32, 0),
+                       .segments = &store->dense.segments};
+    strata_tensor *square = NULL;
+    for (int s = 0; s < store->n_slots; s++) u.slots[s] = strata_variable_read(graph, store->dense.slots[s]);
+    strata_clip_gradients(&store->optimizer, &u.gradients, u.segments, 1, &square);
+    *out_update = store->kind->build(&store->optimizer, &u);
+    return STRATA_OK;
+}
+
+strata_status strata_ps_store_compile_dense(strata_ps_store *store, strata_error *err) {
+    const strata_executable_options opts = {.n_slots = 1};
+    strata_graph *graph = NULL;
+    strata_tensor *update = NULL;
+    STRATA_TRY(strata_graph_create(&graph, err));
+    strata_status status = build_dense(store, graph, &update);
+    if (!status) status = strata_graph_check(graph, err);
+    if (!status) status = strata_executable_create(store->device, NULL, 0, &update, 1, &opts, &store->dense.update, err);
+    strata_graph_destroy(graph);
+    return status;
+}
+
+/* ids (n), gradients (n, row), step -> the rows as they are after the update. */
+static strata_status compile_rows(const strata_ps_store *store, const strata_ps_table *t, int64_t n,
+                                  strata_executable **out_executable, strata_error *err) {
+    const strata_executable_options opts = {.n_slots = 1};
+    const int64_t rows = t->shard->n_rows, row = t->shard->row;
+    const strata_shape all = STRATA_SHAPE(rows, row);
+    strata_graph *graph = NULL;
+    STRATA_TRY(strata_graph_create(&graph, err));
+    strata_tensor *ids = strata_input(graph, "ids", STRATA_DTYPE_I32, STRATA_SHAPE(n)), *square = NULL;
+    strata_tensor *parameters = strata_variable_read(graph, t->parameters), *slots[STRATA_MAX_OPTIMIZER_SLOTS] = {NULL};
+    strata_update u = {.parameters = strata_gather(strata_parameter_view(parameters, 0, all), ids, 0),
+                       .gradients = strata_input(graph, "gradients", STRATA_DTYPE_F32, STRATA_SHAPE(n, row)),
+                       .step = strata_input(graph, "step", STRATA_DTYPE_F32, STRATA_SHAPE(STRATA_STEP_WORDS)),
+                       .gate = strata_scalar(graph, STRATA_DTYPE_F32, 0)};
+    for (int s = 0; s < store->n_slots; s++) {
+        slots[s] = strata_variable_read(graph, t->slots[s]);
+        u.slots[s] = strata_gather(strata_parameter_view(slots[s], 0, all), ids, 0);
+    }
+    const strata_segments none = {0};
+    if (store->optimizer.clip_value > 0) strata_clip_gradients(&store->optimizer, &u.gradients, &none, 1, &square);
+    strata_tensor *changed = store->kind->build(&store->optimizer, &u), *updates[1 + STRATA_MAX_OPTIMIZER_SLOTS];
+    updates[0] = strata_scatter_update(parameters, 0, rows, ids, changed, NULL);
+    for (int s = 0; s < store->n_slots; s++)
+        updates[1 + s] = strata_scatter_update(slots[s], 0, rows, ids, u.slots[s], changed);
+    strata_status status = strata_graph_check(graph, err);
+    if (!status)
+        status = strata_executable_create(store->device, NULL, 0, updates, 1 + store->n_slots, &opts, out_executable, err);
+    strata_graph_destroy(graph);
+    return status;
+}
+
+strata_status strata_ps_store_read_range(strata_variable *variable, int64_t offset, float *values, int64_t n,
+                                         strata_error *err) {
+    strata_array part = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(n), values);
+    return strata_variable_get_range(variable, offset * (int64_t)sizeof(float), &part, err);
+}
+
+strata_status strata_ps_store_run(strata_executable *exe, int slot, const float *words, strata_error *err) {
+    const int step = strata_executable_input_index(exe, "step");
+    if (step >= 0) memcpy(strata_executable_input(exe, slot, step), words, STRATA_STEP_WORDS * sizeof *words);
+    STRATA_TRY(strata_executable_submit(exe, slot, err));
+    return strata_executable_wait(exe, slot, err);
+}
+
+strata_status strata_ps_store_open_dense(strata_ps_store *store, int *out_slot, float **out_gradients, strata_error *err) {
+    STRATA_TRY(strata_executable_acquire(store->dense.update, out_slot, err));
+    const int index = strata_executable_input_index(store->dense.update, "gradients");
+    *out_gradients = strata_executable_input(store->dense.update, *out_slot, index);
+    for (int i = 0; i < store->n_dense; i++) {
+        const int64_t n = store->shards[i].n, all = strata_parameter_aligned(n);
+        memset(*out_gradients + store->dense.places[i] + n, 0, (size_t)(all - n) * sizeof(float));
+    }
+    return STRATA_OK;
+}
+
+static int64_t size_of(int k) {
+    enum { LEAST_ROWS = 64 };
+    return (int64_t)LEAST_ROWS * (STRATA_PS_SIZE_PARTS + k % STRATA_PS_SIZE_PARTS) / STRATA_PS_SIZE_PARTS
+           << k / STRATA_PS_SIZE_PARTS;
+}
+
+/* The executable for at least n rows. */
+static strata_status rows_update(strata_ps_store *store, strata_ps_table *t, int64_t n, int64_t *out_room,
+                                 strata_executable **out_exe, strata_error *err) {
+    int k = 0;
+    while (size_of(k) < n && k < STRATA_PS_SIZES - 1) k++;
+    *out_room = size_of(k);
+    if (!t->updates[k]) STRATA_TRY(compile_rows(store, t, *out_room, &t->updates[k], err));
+    *out_exe = t->updates[k];
+    return STRATA_OK;
+}
+
+strata_status strata_ps_store_update_rows(strata_ps_store *store, strata_ps_table *t, const strata_ps_rows *rows,
+                                          strata_error *err) {
+    enum { GAP_BYTES = 512 }; /* a call of a driver costs as much as a copy of so much, or more */
+    const size_t row = (size_t)t->shard->row;
+    strata_executable *exe = NULL;
+    int64_t room = 0;
+    int slot = 0;
+    if (!rows->n || !row) return STRATA_OK;
+    STRATA_TRY(rows_update(store, t, rows->n, &room, &exe, err));
+    STRATA_TRY(strata_executable_acquire(exe, &slot, err));
+    int32_t *ids = strata_executable_input(exe, slot, strata_executable_input_index(exe, "ids"));
+    float *gradients = strata_executable_input(exe, slot, strata_executable_input_index(exe, "gradients"));
+    memcpy(ids, rows->ids, (size_t)rows->n * sizeof *ids);
+    memcpy(gradients, rows->values, (size_t)rows->n * row * sizeof *gradients);
+    for (int64_t i = rows->n; i < room; i++) ids[i] = -1;
+    memset(gradients + (size_t)rows->n * row, 0, (size_t)(room - rows->n) * row * sizeof *gradients);
+    STRATA_TRY(strata_ps_store_run(exe, slot, store->words, err));
+    if (!t->copies) return STRATA_OK;
+    /* Rows that lie close to each other are read together, with those between them, which did not change. */
+    const int64_t reach = 1 + GAP_BYTES / (int64_t)(row * sizeof *gradients);
+    for (int64_t i = 0, first = 0; i < rows->n; i++) {
+        const int64_t step = i + 1 < rows->n ? (int64_t)rows->ids[i + 1] - rows->ids[i] : 0;
+        if (step > 0 && step <= reach) continue;
+        const int64_t begin = rows->ids[first] * (int64_t)row, end = (rows->ids[i] + 1) * (int64_t)row;
+        STRATA_TRY(strata_ps_store_read_range(t->parameters, begin, t->values + begin, end - begin, err));
+        first = i + 1;
+    }
+    return STRATA_OK;
+}
+
+void strata_ps_store_begin_update(strata_ps_store *store, double rate) {
+    const strata_optimizer settings = strata_optimizer_with_rate(&store->optimizer, rate);
+    store->t++;
+    strata_optimizer_step(store->kind, &settings, store->t, store->words);
+    store->words[STRATA_STEP_SCALE] = 1;
+}
