@@ -500,6 +500,16 @@ class Calls(unittest.TestCase):
         scores = model.evaluate([X[:, :4], X[:, 4:]], [total, Y])
         self.assertFalse("accuracy" in scores)
         self.assertAlmostEqual(scores["total/loss"], ((predictions["total"] - total) ** 2).mean(), 4)
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(folder + "/m.strata")
+            loaded = strata.load(folder + "/m.strata").compile(device="host")
+        told = strata.Model.from_json(model.to_json()).compile(device="host")
+        told.set_weights(w)
+        for again in (loaded, told):  # their outputs are known to the library alone
+            found = again.predict({"left": X[:, :4], "right": X[:, 4:]})
+            self.assertEqual(list(found), ["total", "kind"])
+            for name, array in found.items():
+                numpy.testing.assert_array_equal(array, predictions[name])
 
     def test_tokens(self):
         tokens = rng.integers(0, 20, (50, 6)).astype(numpy.int32)

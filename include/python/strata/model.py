@@ -216,8 +216,9 @@ class Model(Handle):
         data = self._data(x)
         self._ready(data)
         _each(callbacks, "on_predict_begin")
-        if self._outputs is not None and len(self._outputs) > 1:
-            predictions = dict(zip(self._outputs, _native.predict_all(self, data, batch_size, len(self._outputs))))
+        outputs = [lib.model_output_port(self, i).name.decode() for i in range(lib.model_n_outputs(self))]
+        if len(outputs) > 1:
+            predictions = dict(zip(outputs, _native.predict_all(self, data, batch_size, len(outputs))))
         else:
             predictions = lib.model_predict(self, data, batch_size)
         _each(callbacks, "on_predict_end")
