@@ -13,11 +13,11 @@
 
 TestSuite(tuner, .init = test_folder_make, .fini = test_folder_remove);
 
-enum { N = 3 };
+enum { N = 3, ELEMENTS = 1 << 15 };
 
 /* ---- the device that plays ---- */
 struct strata_buffer {
-    float bytes[64];
+    float bytes[ELEMENTS];
 };
 struct strata_program {
     struct play_device *device;
@@ -80,7 +80,7 @@ static strata_status play_run(strata_program *program, int slot, uint64_t *out_t
     (void)slot;
     (void)err;
     nanosleep(&(struct timespec){.tv_nsec = 1000L * program->device->us[program->candidate]}, NULL);
-    for (int i = 0; i < 64; i++) program->output->bytes[i] = program->device->result[program->candidate];
+    for (int i = 0; i < ELEMENTS; i++) program->output->bytes[i] = program->device->result[program->candidate];
     *out_ticket = 1;
     return STRATA_OK;
 }
@@ -106,6 +106,8 @@ typedef struct play {
     play_device device;
     const char *driver;
     bool no_tune;
+    /* The node has 8 elements and not ELEMENTS. */
+    bool is_small;
 } play;
 
 /* Opens a tuner, asks once, closes it. */
@@ -123,7 +125,8 @@ static int choose(play *play) {
 
     strata_graph *graph;
     cr_assert_eq(strata_graph_create(&graph, NULL), STRATA_OK);
-    strata_tensor *a = strata_input(graph, "a", STRATA_DTYPE_F32, STRATA_SHAPE(8)), *node = strata_add(a, a);
+    strata_tensor *a = strata_input(graph, "a", STRATA_DTYPE_F32, STRATA_SHAPE(play->is_small ? 8 : ELEMENTS));
+    strata_tensor *node = strata_add(a, a);
     device->tuner = strata_tuner_create(&device->base, &(strata_kernel_limits){.compute_units = 1}, &cache, &opts);
     int choice = strata_tuner_choose(device->tuner, &family, node, candidates, N);
     strata_tuner_destroy(device->tuner);
@@ -135,6 +138,12 @@ static int choose(play *play) {
 Test(tuner, the_fastest_that_agrees_wins) {
     play play = {.device = {.us = {3000, 300, 1500}, .result = {7, 7, 7}}};
     cr_assert_eq(choose(&play), 1);
+}
+
+Test(tuner, a_node_that_takes_no_time_is_not_compiled_to_find_that_out) {
+    play play = {.device = {.us = {3000, 300, 1500}, .result = {7, 7, 7}}, .is_small = true};
+    cr_assert_eq(choose(&play), 0);
+    cr_assert_eq(play.device.n_compiled, 0);
 }
 
 Test(tuner, on_a_cpu_the_first_stays_unless_another_is_faster_by_more_than_noise) {
