@@ -7,11 +7,16 @@ set -u
 
 usage() {
     cat <<'END'
-usage: sh tests/vendors.sh [--targets TEXT] [--kernels TEXT] [--every] [--no-fetch]
+usage: sh tests/vendors.sh [--targets TEXT] [--kernels TEXT] [--every | --quick] [--seconds N] [--no-fetch]
+                            [--built] [--folder DIR]
 
   --targets TEXT   only targets whose name contains TEXT: "radv", "ptxas sm_80"
   --kernels TEXT   only kernels whose name contains TEXT
   --every          every constant of every kernel; vendors/README.md says which are compiled otherwise
+  --quick          what changed since its last result, and a few kernels of each kind; minutes less
+  --seconds N      start no compiler after N seconds of compiling; what was left out is printed
+  --built          build/tests is built already
+  --folder DIR     where compilers and results are kept, instead of build/vendors
   --no-fetch       fetch nothing: compilers that build/vendors/ does not have are left out
 
 Compilers are fetched once, as Debian and pip packages, into build/vendors/; nothing is installed. Results are kept there too:
@@ -22,15 +27,21 @@ END
 }
 
 fetch=yes
-kept=""
+kept="" built="" folder=""
 while [ $# -gt 0 ]; do
     case $1 in
-    --targets | --kernels)
+    --targets | --kernels | --seconds | --folder)
         [ $# -gt 1 ] || { echo "vendors.sh: $1 needs a value" >&2; exit 2; }
-        if [ "$1" = --targets ]; then targets=$2; else kernels=$2; fi
+        case $1 in
+        --targets) targets=$2 ;;
+        --kernels) kernels=$2 ;;
+        --seconds) seconds=$2 ;;
+        --folder) folder=$2 ;;
+        esac
         shift
         ;;
-    --every) kept=--every ;;
+    --every | --quick) kept="$kept $1" ;;
+    --built) built=yes ;;
     --no-fetch) fetch="" ;;
     -h | --help) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
@@ -39,7 +50,7 @@ while [ $# -gt 0 ]; do
 done
 
 cd "$(dirname "$0")/.." || exit 1
-folder=$PWD/build/vendors
+mkdir -p "${folder:=$PWD/build/vendors}" && folder=$(cd "$folder" && pwd) || exit 1
 mkdir -p "$folder/packages" "$folder/kernels" || exit 1
 
 # fetch_debian STAMP PACKAGE...: unpacks them into build/vendors/root.
@@ -65,10 +76,12 @@ fetch_debian ocloc intel-opencl-icd libigc1 libigdfcl1 libigdgmm12 libopencl-cla
 fetch_pip ptxas nvidia-cuda-nvcc-cu12
 
 log=$folder/build.log
-if ! { cmake --preset tests && cmake --build --preset tests --target vendors_kernels vendors_radv; } >"$log" 2>&1; then
+build() { cmake --preset tests && cmake --build --preset tests --target vendors_kernels vendors_radv; }
+if [ -z "$built" ] && ! build >"$log" 2>&1; then
     tail -n 20 "$log" >&2
     echo "vendors.sh: the build failed (a build without OpenCL or Vulkan has no kernels to compile)" >&2
     exit 1
 fi
 build/tests/suites/vendors_kernels "$folder/kernels" samples/*/*.json >"$folder/kernels.jsonl" || exit 1
-exec python3 tests/vendors/vendors.py "$folder" --targets "${targets:-}" --kernels "${kernels:-}" $kept
+exec python3 tests/vendors/vendors.py "$folder" --targets "${targets:-}" --kernels "${kernels:-}" \
+    --seconds "${seconds:-inf}" $kept

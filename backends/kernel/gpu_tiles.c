@@ -12,6 +12,7 @@ enum {
     WARP = 32,      /* work-items of a SIMD vector of most GPUs */
     FULL_WARPS = 8, /* that a unit needs to hide what it waits for */
     LOCAL_PADDING = 8,
+    SUM_REGISTERS = 8,  /* of a work-item for each of its sums: Intel's compiler spills at 4, not at 8 */
     NOMINAL_TILE = 64,  /* rows and columns, for cutting into parts, */
     ENOUGH_TILES = 512, /* of which so many keep a large device busy, */
     BEST_TILES = 2048,  /* and so many leave none of it waiting for the last */
@@ -40,7 +41,9 @@ int64_t strata_tiles_count(const strata_tiled_product *product, const int *tile)
 static bool fits_device(const strata_kernel_limits *limits, const strata_tiled_product *product, const int *t) {
     const int64_t floats = t[TILE_STEPS] * (strata_tile_m(t) + strata_tile_n(t) + LOCAL_PADDING + product->words_a_step) +
                            strata_tile_m(t) * product->words_a_row;
+    const uint32_t registers = (uint32_t)(SUM_REGISTERS * t[TILE_WORK_M] * t[TILE_WORK_N]);
     return (uint64_t)(4 * floats) <= limits->local_bytes &&
+           (limits->item_registers == 0 || registers <= limits->item_registers) &&
            (uint32_t)(t[TILE_LOCAL_X] * t[TILE_LOCAL_Y]) <= limits->max_workgroup &&
            (uint32_t)t[TILE_LOCAL_X] <= limits->max_local[0] && (uint32_t)t[TILE_LOCAL_Y] <= limits->max_local[1];
 }

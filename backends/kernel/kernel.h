@@ -20,6 +20,9 @@ typedef struct strata_tuner strata_tuner;
 typedef struct strata_checks strata_checks;
 
 /* ---- what a device can do ---- */
+/* A hardware thread of Intel's GPUs has 128 registers of 32 bytes, and runs at least 8 work-items. */
+enum { STRATA_INTEL_ITEM_REGISTERS = 128 };
+
 typedef struct strata_kernel_limits {
     strata_device_class device_class;
     /* Takes OpenCL C, so the families written in it (shaders/cpu/) too. */
@@ -47,6 +50,8 @@ typedef struct strata_kernel_limits {
     /* f32 lanes of a CPU; 1 elsewhere. */
     uint32_t vector_width;
     uint64_t max_range_bytes;
+    /* Values of 4 bytes that a work-item has at most in registers; 0: as many as a kernel needs. */
+    uint32_t item_registers;
     /* NULL: none. A kernel without source that the backend runs by a vendor's library (CLBlast). */
     const strata_shader *library;
     /* What is known of kernels that compute wrongly here; NULL: nothing, and nothing is looked for. */

@@ -256,6 +256,7 @@ strata_status strata_opencl_open(const strata_device_info *info, const strata_de
     const bool cpu = found.info.device_class == STRATA_DEVICE_CPU, nvidia = contains(found.info.vendor, "NVIDIA"),
                pocl = contains(found.info.driver, "Portable Computing Language"),
                intel = contains(found.info.driver, "Intel(R) OpenCL");
+    if (!cpu && contains(found.info.vendor, "Intel")) device->limits.item_registers = STRATA_INTEL_ITEM_REGISTERS;
     if (cpu && intel) device->limits.cache_bytes = global_cache(device);
     device->makes_sequences = cpu && (pocl || intel) && device->host_memory == OPENCL_HOST_SHARED;
     device->limits.cheap_groups = device->makes_sequences;

@@ -261,6 +261,7 @@ static strata_kernel_limits limits_of(const vulkan_physical *physical, bool fast
         .compute_units = info->compute_units ? info->compute_units : UNKNOWN_UNITS,
         .vector_width = 1,
         .max_range_bytes = info->max_range_bytes,
+        .item_registers = strcmp(info->vendor, "Intel") ? 0 : STRATA_INTEL_ITEM_REGISTERS,
     };
 }
 

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "backends/kernel/gpu_tiles.h"
 #include "backends/kernel/lowering.h"
 #include "strata/ops.h"
 
@@ -247,5 +248,21 @@ Test(list, supports_asks_for_the_dtypes_storage) {
     h->limits.dtypes = 1u << STRATA_DTYPE_F32;
     cr_assert_not(strata_kernel_supports(&h->limits, y, &reason));
     cr_assert(strstr(reason, "dtype"));
+    hand_finish(h);
+}
+
+/* Intel's GPUs: 8 x 8 sums do not fit the registers of a work-item, 8 x 4 hardly; so says its compiler (tests/vendors.sh). */
+Test(list, few_registers_leave_tiles_of_four_by_four_sums) {
+    hand *h = hand_make(STRATA_DEVICE_INTEGRATED_GPU);
+    const strata_tiled_product product = {.m = 1024, .n = 1024, .batch = 1};
+    strata_candidate candidates[STRATA_TILES_TRIED];
+    cr_assert_gt(strata_tiles_candidates(&h->limits, &product, candidates), 0);
+    cr_assert_eq(candidates[0].values[TILE_WORK_M] * candidates[0].values[TILE_WORK_N], 64);
+    h->limits.item_registers = STRATA_INTEL_ITEM_REGISTERS;
+    const int n = strata_tiles_candidates(&h->limits, &product, candidates);
+    cr_assert_gt(n, 1, "the tuner has a choice");
+    for (int i = 0; i < n; i++)
+        cr_assert_eq(candidates[i].values[TILE_WORK_M] * candidates[i].values[TILE_WORK_N], 16, "%s", candidates[i].name);
+    cr_assert(strata_tiles_fit(&h->limits));
     hand_finish(h);
 }

@@ -26,26 +26,32 @@ static const struct {
     const char *name;
     strata_kernel_limits limits;
 } targets[] = {
-#define TARGET(label, class, workgroup, local, units)    \
-    {                                                    \
-        .name = label, .limits = {                       \
-            .device_class = STRATA_DEVICE_##class##_GPU, \
-            .opencl_c = true,                            \
-            .dtypes = (1u << STRATA_DTYPE_COUNT) - 1,    \
-            .max_workgroup = workgroup,                  \
-            .max_local = {workgroup, workgroup},         \
-            .max_groups = {65535, 65535},                \
-            .local_bytes = local,                        \
-            .compute_units = units,                      \
-            .vector_width = 1,                           \
-            .max_range_bytes = UINT32_MAX                \
-        }                                                \
+#define TARGET(label, class, workgroup, local, units, registers) \
+    {                                                            \
+        .name = label, .limits = {                               \
+            .device_class = STRATA_DEVICE_##class##_GPU,         \
+            .opencl_c = true,                                    \
+            .dtypes = (1u << STRATA_DTYPE_COUNT) - 1,            \
+            .max_workgroup = workgroup,                          \
+            .max_local = {workgroup, workgroup},                 \
+            .max_groups = {65535, 65535},                        \
+            .local_bytes = local,                                \
+            .compute_units = units,                              \
+            .vector_width = 1,                                   \
+            .max_range_bytes = UINT32_MAX,                       \
+            .item_registers = registers                          \
+        }                                                        \
     }
-    TARGET("radv navi21", DISCRETE, 1024, 65536, 80),  TARGET("radv vega10", DISCRETE, 1024, 65536, 64),
-    TARGET("radv gfx1100", DISCRETE, 1024, 65536, 96), TARGET("amdgcn gfx1030", DISCRETE, 256, 65536, 80),
-    TARGET("ptxas sm_70", DISCRETE, 1024, 49152, 80),  TARGET("ptxas sm_80", DISCRETE, 1024, 49152, 108),
-    TARGET("ptxas sm_90", DISCRETE, 1024, 49152, 132), TARGET("ocloc skl", INTEGRATED, 256, 65536, 24),
-    TARGET("ocloc tgllp", INTEGRATED, 512, 65536, 96), TARGET("ocloc dg2", DISCRETE, 1024, 65536, 512),
+    TARGET("radv navi21", DISCRETE, 1024, 65536, 80, 0),
+    TARGET("radv vega10", DISCRETE, 1024, 65536, 64, 0),
+    TARGET("radv gfx1100", DISCRETE, 1024, 65536, 96, 0),
+    TARGET("amdgcn gfx1030", DISCRETE, 256, 65536, 80, 0),
+    TARGET("ptxas sm_70", DISCRETE, 1024, 49152, 80, 0),
+    TARGET("ptxas sm_80", DISCRETE, 1024, 49152, 108, 0),
+    TARGET("ptxas sm_90", DISCRETE, 1024, 49152, 132, 0),
+    TARGET("ocloc skl", INTEGRATED, 256, 65536, 24, STRATA_INTEL_ITEM_REGISTERS),
+    TARGET("ocloc tgllp", INTEGRATED, 512, 65536, 96, STRATA_INTEL_ITEM_REGISTERS),
+    TARGET("ocloc dg2", DISCRETE, 1024, 65536, 512, STRATA_INTEL_ITEM_REGISTERS),
 };
 enum { N_TARGETS = sizeof targets / sizeof *targets };
 
@@ -53,13 +59,15 @@ enum { N_TARGETS = sizeof targets / sizeof *targets };
 typedef struct found_kernel {
     strata_kernel kernel;
     uint32_t targets; /* bit: index in `targets` */
+    uint32_t first;   /* of those, where a model's training step takes it untuned */
 } found_kernel;
 
 static struct {
     found_kernel *kernels;
     int n, capacity;
-    int choice; /* candidate to take, of those that there are */
-    bool more;  /* some family had another candidate behind it */
+    int choice;    /* candidate to take, of those that there are */
+    bool more;     /* some family had another candidate behind it */
+    bool in_model; /* the piece is a model's training step */
 } found;
 
 /* The linker puts this in place of strata_tuner_choose (--wrap in .cmake/tests.cmake). */
@@ -73,10 +81,12 @@ int __wrap_strata_tuner_choose(strata_tuner *tuner, const strata_family *family,
 }
 
 static strata_status keep_kernel(const strata_kernel *kernel, int target, strata_error *err) {
+    const uint32_t first = (uint32_t)(found.in_model && found.choice == 0) << target;
     for (int i = 0; i < found.n; i++) {
         const strata_kernel *other = &found.kernels[i].kernel;
         if (other->shader != kernel->shader || memcmp(other->constants, kernel->constants, sizeof kernel->constants)) continue;
         found.kernels[i].targets |= 1u << target;
+        found.kernels[i].first |= first;
         return STRATA_OK;
     }
     if (found.n == found.capacity) {
@@ -86,7 +96,7 @@ static strata_status keep_kernel(const strata_kernel *kernel, int target, strata
         found.kernels = kernels;
         found.capacity = capacity;
     }
-    found.kernels[found.n++] = (found_kernel){*kernel, 1u << target};
+    found.kernels[found.n++] = (found_kernel){*kernel, 1u << target, first};
     return STRATA_OK;
 }
 
@@ -260,8 +270,9 @@ static strata_status write_kernel(const char *folder, int number, const found_ke
         if (!(kernel->targets >> target & 1)) continue;
         printf(
             "{\"target\":\"%s\",\"number\":%d,\"kernel\":\"%s\",\"variant\":\"%s\",\"entry\":\"%s\",\"buffers\":%d,"
-            "\"constants\":{",
-            targets[target].name, number, shader->stem, shader->variant, entry, shader->n_buffers);
+            "\"first\":%s,\"constants\":{",
+            targets[target].name, number, shader->stem, shader->variant, entry, shader->n_buffers,
+            kernel->first >> target & 1 ? "true" : "false");
         for (int i = 0; i < shader->n_constants; i++)
             printf("%s\"%s\":%u", i ? "," : "", shader->constants[i].name, kernel->kernel.constants[i]);
         puts("}}");
@@ -286,6 +297,7 @@ int main(int argc, char **argv) {
         device->info.device_class = STRATA_DEVICE_DISCRETE_GPU;
         status = list_rows(device, &err);
         if (!status) status = list_products(device, &err);
+        found.in_model = true;
         if (!status) status = list_models(device, &api, argv + 2, argc - 2, &err);
         device->api = own;
     }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles the kernels that vendors_kernels listed by the vendors' compilers, and judges what they take.
 
-    python3 tests/vendors/vendors.py FOLDER [--targets TEXT] [--kernels TEXT] [--every]
+    python3 tests/vendors/vendors.py FOLDER [--targets TEXT] [--kernels TEXT] [--every | --quick] [--seconds N]
 
 FOLDER has kernels.jsonl, kernels/ and what tests/vendors.sh fetched. README.md says what is checked. Exit codes: 0, 1, 77.
 """
@@ -12,6 +12,7 @@ import collections
 import concurrent.futures
 import hashlib
 import inspect
+import itertools
 import json
 import os
 import pathlib
@@ -19,11 +20,13 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SUITES = HERE.parent.parent / "build/tests/suites"
 RADV = pathlib.Path("/usr/share/vulkan/icd.d/radeon_icd.x86_64.json")
 OPTIONS = ["-cl-std=CL1.2", "-cl-denorms-are-zero", "-w"]
+CLANG_KNOWS = "sm_86"  # NVIDIA's newest architecture that clang 15 knows: ptxas compiles its PTX for later ones
 BATCH = 8  # kernels of one OpenCL program: a compiler spends much of its time on what every program has
 LIMIT = 120  # seconds that a compiler may take for a program
 LEAST_ITEMS = 256  # FULL_WARPS * WARP of backends/kernel/gpu_tiles.c: work-items that its cost model assumes in a unit
@@ -126,8 +129,8 @@ def compile_ptxas(rows, chip, folder, to):
     ptxas = need(root / "nvidia/cuda_nvcc/bin/ptxas", "nvidia-cuda-nvcc-cu12")
     library = need(root / "usr/lib/clc/nvptx64--nvidiacl.bc", "libclc-15")
     text, error = clang(rows, folder, to, "-target", "nvptx64-nvidia-nvcl", "-nogpulib", "-Xclang", "-mlink-builtin-bitcode",
-                        "-Xclang", library, "-Xclang", "-target-cpu", "-Xclang", chip, "-Xclang", "-target-feature", "-Xclang",
-                        "+ptx75")
+                        "-Xclang", library, "-Xclang", "-target-cpu", "-Xclang", min(chip, CLANG_KNOWS),
+                        "-Xclang", "-target-feature", "-Xclang", "+ptx75")
     done = None
     if text is not None:
         os.chmod(ptxas, 0o755)
@@ -183,6 +186,11 @@ def key_of(row, folder, version):
     ending = "spv" if row["target"].startswith("radv") else "cl"
     text = (folder / f"kernels/{row['number']}.{ending}").read_bytes()
     return hashlib.sha256(f"{version} {row['target']} {row['constants']}".encode() + text).hexdigest()
+
+
+def name_of(row):
+    """The same for a kernel whose text or compiler changed."""
+    return f"{row['target']} {text_of(row)}"
 
 
 def compile_batch(target, rows, folder):
@@ -267,28 +275,66 @@ def choose(rows, every):
     return kept + [row for several in groups.values() for row in several[:1] + several[1:][-1:]]
 
 
+def is_float(row):
+    return row["variant"].split("_")[0] == "f32"
+
+
+def choose_quick(rows, texts):
+    """What changed since its last result, first; then what the samples' training steps take of the kernels with tiles, in f32,
+    with one epilogue, and one variant of each other kernel, f32 where there is one."""
+    changed = [row for row in rows if texts.get(name_of(row), row["key"]) != row["key"]]
+    kept = {}
+    for row in rows:
+        if not is_tiled(row):
+            kind = row["target"], row["kernel"]
+            if kind not in kept or (is_float(row) and not is_float(kept[kind])):
+                kept[kind] = row
+        elif row["first"] and is_float(row):
+            shape = [v for k, v in row["constants"].items() if k not in ("BIAS", "ACTIVATION", "AUX")]
+            kept.setdefault((row["target"], row["kernel"], *shape), row)
+    return changed + [row for row in kept.values() if row not in changed]
+
+
+def programs_of(rows):
+    """Rows of one compiler call each, of all targets in turn, so that each has its share of a limited time."""
+    of_target = collections.defaultdict(list)
+    for row in rows:
+        of_target[row["target"]].append(row)
+    queues = [[some[at:at + BATCH] for at in range(0, len(some), BATCH)] for some in of_target.values()]
+    return [program for turn in itertools.zip_longest(*queues) for program in turn if program]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--targets", default="")
     parser.add_argument("--kernels", default="")
     parser.add_argument("--every", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
     options = parser.parse_args()
-    folder = options.folder.resolve()
+    folder, end = options.folder.resolve(), time.monotonic() + options.seconds
     rows = [json.loads(line) for line in (folder / "kernels.jsonl").read_text().splitlines()]
     rows = choose([r for r in rows if options.targets in r["target"] and options.kernels in r["kernel"]], options.every)
     store = folder / "results.json"
-    cache = json.loads(store.read_text()) if store.exists() else {}
-    missing, skipped = collections.defaultdict(list), {}
+    kept = json.loads(store.read_text()) if store.exists() else {}
+    cache, texts = kept.get("results", {}), kept.get("texts", {})
+    versions = {compiler: version_of(compiler) for compiler in COMPILERS}
     for row in rows:
-        row["key"] = key_of(row, folder, version_of(row["target"].split()[0]))
-        if row["key"] not in cache:
-            missing[row["target"]].append(row)
+        row["key"] = key_of(row, folder, versions[row["target"].split()[0]])
+    if options.quick:
+        rows = choose_quick(rows, texts)
+    missing, skipped, late = [row for row in rows if row["key"] not in cache], {}, collections.Counter()
+
+    def save():
+        texts.update((name_of(row), row["key"]) for row in rows if row["key"] in cache)
+        store.write_text(json.dumps({"results": cache, "texts": texts}))
+
+    def compile_in_time(some):
+        return compile_batch(some[0]["target"], some, folder) if time.monotonic() < end else None
+
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = {}
-        for target, some in missing.items():
-            for at in range(0, len(some), BATCH):
-                jobs[pool.submit(compile_batch, target, some[at:at + BATCH], folder)] = some[at:at + BATCH]
+        jobs = {pool.submit(compile_in_time, some): some for some in programs_of(missing)}
         for n, job in enumerate(concurrent.futures.as_completed(jobs)):
             some = jobs[job]
             try:
@@ -296,17 +342,21 @@ def main():
             except Unavailable as reason:
                 skipped[some[0]["target"]] = str(reason)
                 continue
+            if results is None:
+                late[some[0]["target"]] += len(some)
+                continue
             for row in some:
                 cache[row["key"]] = results.get(row["number"], {"error": "the compiler told nothing of it"})
             if n % 10 == 9:
-                store.write_text(json.dumps(cache))
+                save()
                 print(f"{n + 1} of {len(jobs)} programs", file=sys.stderr)
-    store.write_text(json.dumps(cache))
-    sys.exit(report(rows, cache, skipped))
+    save()
+    sys.exit(report(rows, cache, skipped, late))
 
 
-def report(rows, cache, skipped):
+def report(rows, cache, skipped, late):
     exceptions = json.loads((HERE / "exceptions.json").read_text())
+    failed = set()
     table, failures, known, n = {}, [], 0, 0
     for row in rows:
         result = cache.get(row["key"])
@@ -318,6 +368,7 @@ def report(rows, cache, skipped):
             if excepted(exceptions, row, fault):
                 known += 1
             else:
+                failed.add(row["target"])
                 failures.append(f"{row['target']}: {text_of(row)}: {text}")
         if "error" not in result:
             for name in ("registers", "spilled", "local"):
@@ -340,10 +391,15 @@ def report(rows, cache, skipped):
             print(f"known: {e['fault']} of {e['kernel']} {e['constants']} on {e['target']}: {e['reason']}")
         elif judged:
             print(f"not needed any more: the exception {e['fault']} of {e['kernel']} on {e['target']}")
+    for target, count in late.items():
+        print(f"left out {count} kernels on {target}: the time was over")
+    if failures:
+        print("what failed, once more:")
     for failure in failures:
         print(f"FAILED {failure}")
     print(f"{n} kernels on {len(targets)} targets, {len(failures)} failures, {known} known exceptions, "
           f"{len(skipped)} targets skipped")
+    print(f"{len(targets) - len(failed)} passed, {len(failed)} failed, {len(skipped)} skipped")  # targets, for .ci/run
     return 1 if failures else 0 if n else 77
 
 
