@@ -88,7 +88,7 @@ typedef struct training {
     bool paused;             /* by --stop-after: there is no result yet */
     double began, fit_began; /* seconds, of the command and of the fit */
     reporter reporter;
-    double data_seconds; /* what reading the data took, between the two */
+    double data_seconds;   /* what reading the data took, between the two */
     char own_trace[256];   /* a file of --profile's own; "": none */
     char trace_file[4096]; /* where this worker's trace goes; "": nowhere */
 } training;

@@ -9,19 +9,19 @@
  *
  * Source: A. Lavin, S. Gray, Fast algorithms for convolutional neural networks (2016); the points: own search among dyadic
  * fractions. Include it behind vectors.h. */
-#define P1      0.75f
-#define P2      0.5625f
-#define P3      0.421875f
-#define Q1      1.5f
-#define Q2      2.25f
-#define Q3      3.375f
-#define P2_Q2   1.265625f           /* P^2 Q^2     */
-#define P2_2    2.8125f             /* P^2 + Q^2   */
-#define RATE_P  -0.526748971193416f /* 1 / (2 P^2 (P^2 - Q^2)) */
-#define RATE_Q  0.131687242798354f  /* 1 / (2 Q^2 (Q^2 - P^2)) */
-#define RATE_0  0.790123456790123f  /* 1 / (P^2 Q^2)           */
-#define POINTS  36u
-#define SIDE    6u /* of a patch of data, and of the square of points */
+#define P1     0.75f
+#define P2     0.5625f
+#define P3     0.421875f
+#define Q1     1.5f
+#define Q2     2.25f
+#define Q3     3.375f
+#define P2_Q2  1.265625f           /* P^2 Q^2     */
+#define P2_2   2.8125f             /* P^2 + Q^2   */
+#define RATE_P -0.526748971193416f /* 1 / (2 P^2 (P^2 - Q^2)) */
+#define RATE_Q 0.131687242798354f  /* 1 / (2 Q^2 (Q^2 - P^2)) */
+#define RATE_0 0.790123456790123f  /* 1 / (P^2 Q^2)           */
+#define POINTS 36u
+#define SIDE   6u /* of a patch of data, and of the square of points */
 
 /* to = B^T d. */
 static void transform_data(VEC to[6], const VEC d[6]) {
