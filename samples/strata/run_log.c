@@ -125,6 +125,7 @@ static void write_row(run_log *log, const row *r) {
         print_json(log->file, r);
     log->begun = true;
     if (strcmp(r->event, "step") != 0) fflush(log->file);
+    if (ferror(log->file) && !log->error) log->error = errno;
 }
 
 int run_log_check(const char *path) {
@@ -165,8 +166,8 @@ void run_log_print_epoch(const strata_progress *p, const run_log_more *more, boo
 
 int run_log_close(run_log *log) {
     if (!log->file) return EXIT_OK;
-    const bool failed = ferror(log->file) != 0;
-    if (!fclose(log->file) && !failed) return EXIT_OK;
-    usage_error("--log %s: %s", log->path, strerror(errno));
-    return errno == ENOSPC ? EXIT_OUT_OF_DISK : EXIT_DATA;
+    if (fclose(log->file) && !log->error) log->error = errno;
+    if (!log->error) return EXIT_OK;
+    usage_error("--log %s: %s", log->path, strerror(log->error));
+    return log->error == ENOSPC ? EXIT_OUT_OF_DISK : EXIT_DATA;
 }

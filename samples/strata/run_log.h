@@ -17,6 +17,8 @@ typedef struct run_log {
     /* Answers are right or wrong, so that there are accuracies. */
     bool classifies;
     double began;
+    /* The errno of the first row that could not be written; 0: all could. */
+    int error;
 } run_log;
 
 /* What a row has besides what fit reports; NaN: it does not have it. */
