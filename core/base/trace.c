@@ -67,6 +67,7 @@ strata_status strata_trace_create(const char *path, int rank, const char *proces
     strata_trace *trace = malloc(sizeof *trace);
     if (!trace) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a trace");
     trace->n = trace->n_tracks = 0;
+    trace->ahead = 0;
     trace->rank = rank;
     trace->file = NULL;
     trace->labels = NULL;

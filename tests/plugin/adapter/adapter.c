@@ -340,8 +340,11 @@ static strata_plugin_support supports(strata_plugin_device *device, const strata
     r.tensors = calloc((size_t)piece->n_values + 1, sizeof *r.tensors);
     if (r.tensors && !read_node(&r, piece->nodes[node], &err)) {
         const strata_tensor *built = r.tensors[piece->nodes[node]->output];
-        if (device->device->api->supports(device->device, built, out_reason))
-            support = no_fused && is_fused(built) ? STRATA_PLUGIN_PARTS : STRATA_PLUGIN_YES;
+        const strata_support own = device->device->api->supports(device->device, built, out_reason);
+        if (own == STRATA_SUPPORT_YES && !(no_fused && is_fused(built)))
+            support = STRATA_PLUGIN_YES;
+        else if (own)
+            support = STRATA_PLUGIN_PARTS;
     } else {
         snprintf(reason, sizeof reason, "%.255s", err.message);
         *out_reason = reason;
