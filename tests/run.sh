@@ -161,6 +161,11 @@ run_suite() {
     code=$?
 }
 leak_checker_crashed() { grep -q 'LeakSanitizer has encountered a fatal error' "$log.log"; }
+# Criterion's own process, which runs no case, loses 48 bytes now and then: the report has libcriterion's frame and no other.
+only_criterion_leaked() {
+    grep -q '^SUMMARY: AddressSanitizer: 48 byte(s) leaked in 1 allocation(s)' "$log.log" &&
+        grep -q '#1 .*libcriterion' "$log.log" && ! grep -qE '^ +#2 |crashed during|ERROR: Address' "$log.log"
+}
 
 # crashed_cases_again COMMAND...: a suite has a process for each case, so only those cases run again whose process ended badly
 # after the case had passed. $code becomes 0 when each of them ended well once; a leak, or any other fault, comes again and
@@ -207,6 +212,7 @@ suite() {
         echo "$label: the leak checker itself crashed; once more"
     done
     case $program in */test_*) [ "$code" = 0 ] || ! leak_checker_crashed || crashed_cases_again "$@" ;; esac
+    case $program in */test_*) [ "$code" = 0 ] || ! only_criterion_leaked || code=0 ;; esac
     messages_mark "end of $label"
     seconds=$(($(date +%s) - start))
 
