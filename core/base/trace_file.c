@@ -44,8 +44,8 @@ static strata_status read_slice(strata_trace_file *trace, const strata_json *eve
     const char *category = "";
     strata_json args;
     STRATA_TRY(strata_json_get_string(event, "cat", STRATA_JSON_OPTIONAL, &category, err));
-    STRATA_TRY(strata_json_get_number(event, "ts", STRATA_JSON_REQUIRED, 0, 1e15, &slice.began, err));
-    STRATA_TRY(strata_json_get_number(event, "dur", STRATA_JSON_REQUIRED, 0, 1e12, &slice.took, err));
+    STRATA_TRY(strata_json_get_number(event, "ts", STRATA_JSON_REQUIRED, 0, 1e300, &slice.began, err));
+    STRATA_TRY(strata_json_get_number(event, "dur", STRATA_JSON_REQUIRED, 0, 1e300, &slice.took, err));
     STRATA_TRY(track_of(trace, event, &slice.track, err));
     if (strata_json_find(event, "args", &args)) {
         STRATA_TRY(strata_json_get_int(&args, "step", STRATA_JSON_OPTIONAL, 0, INT64_C(1) << 52, &slice.step, err));

@@ -62,8 +62,12 @@ static strata_status number(profile *p, strata_error *err) {
                                      n ? "profile: no host memory" : "profile: the trace has no slices");
 }
 
+/* A whole number of what the profiler's file counts in; what does not fit, of a trace that says absurd times, is the largest. */
+static int64_t rounded_down(double count) {
+    return count < 9e18 ? (int64_t)count : INT64_MAX;
+}
 static int64_t picoseconds(double microseconds) {
-    return (int64_t)(microseconds * 1e6);
+    return rounded_down(microseconds * 1e6);
 }
 
 static void add_stat(strata_text *event, int which, int64_t whole, double number, const char *text) {
@@ -106,7 +110,7 @@ static void add_line(const profile *p, int which, bool *explained, strata_text *
     strata_text line = {0};
     strata_proto_integer(&line, 1, p->trace.tracks[which].thread);
     strata_proto_string(&line, 2, p->trace.tracks[which].name);
-    strata_proto_integer(&line, 3, (int64_t)(p->began * 1e3)); /* ns */
+    strata_proto_integer(&line, 3, rounded_down(p->began * 1e3)); /* ns */
     for (int64_t i = 0; i < p->trace.n_slices; i++) {
         const slice *s = &p->trace.slices[i];
         if (s->track != which) continue;

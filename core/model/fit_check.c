@@ -14,16 +14,16 @@ static int64_t steps_between(const strata_fit *f) {
 bool strata_fit_is_check_due(strata_fit *f) {
     if (steps_between(f) < 0) return false;
     if (!f->next_check) f->next_check = steps_between(f);
-    const bool is_cheap = f->check_seconds <= CHECKS_SHARE * (strata_fit_seconds() - f->checked);
-    return f->history.n_steps >= f->next_check && (f->opts.check_every || is_cheap);
+    if (f->history.n_steps < f->next_check) return false;
+    return f->opts.check_every || f->check_seconds <= CHECKS_SHARE * (strata_fit_seconds() - f->checked);
 }
 
 strata_status strata_fit_check_devices(strata_fit *f, const strata_fit_flight *step, strata_error *err) {
+    if (!f->check_now) return STRATA_OK;
+    f->check_now = false;
     const double began = strata_fit_seconds();
     const int64_t n = f->history.n_steps;
     const uint32_t random = (uint32_t)n * 2654435761u ^ (uint32_t)f->opts.seed;
-    if (!f->check_now) return STRATA_OK;
-    f->check_now = false;
     for (int i = 0; i < step->program->n_parts; i++)
         if (step->program->parts[i].n)
             STRATA_TRY(strata_executable_recheck(step->program->parts[i].executable, step->slot, random + (uint32_t)i, err));
