@@ -9,15 +9,8 @@ expect 0 '"verdict":"right"' devices --check --device host --json
 json 'all(row["verdict"] == "right" for row in r[0]["ops"]) and r[0]["id"] == "host" and len(r[0]["ops"]) > 100'
 expect 2 "there is no nothing:0" devices --check --device nothing:0
 
-shim=$STRATA_BUILD_DIR/suites/shims/opencl_shim.so
-if [ ! -e "$shim" ] || [ ! -e /etc/OpenCL/vendors/pocl.icd ]; then
-    echo "skipped: PoCL (pocl-opencl-icd) or tests/shims is not there"
-    finish
-fi
-mkdir "$work/vendors"
-echo "$shim" >"$work/vendors/shim.icd"
-STRATA_SHIM_DRIVER=$(cat /etc/OpenCL/vendors/pocl.icd)
-export OCL_ICD_VENDORS="$work/vendors" STRATA_SHIM_DRIVER STRATA_SHIM_LIE=strata_binary
+use_shim
+export STRATA_SHIM_LIE=strata_binary
 set -- train regression --device opencl:0 --epochs 1 --no-cache --no-tune
 expect 4 "kernel binary f32 computes sub wrongly" "$@"
 grep -q "driver Liar" "$work/err" || bad "the driver is not named"

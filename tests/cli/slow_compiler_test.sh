@@ -4,15 +4,8 @@
 # The command on a driver that compiles for an hour (tests/shims/opencl_shim.c over PoCL): the limit, and Ctrl-C.
 . "$(dirname "$0")/support.sh"
 
-shim=$STRATA_BUILD_DIR/suites/shims/opencl_shim.so
-if [ ! -e "$shim" ] || [ ! -e /etc/OpenCL/vendors/pocl.icd ]; then
-    echo "skipped: PoCL (pocl-opencl-icd) or tests/shims is not there"
-    finish
-fi
-mkdir "$work/vendors"
-echo "$shim" >"$work/vendors/shim.icd"
-STRATA_SHIM_DRIVER=$(cat /etc/OpenCL/vendors/pocl.icd)
-export OCL_ICD_VENDORS="$work/vendors" STRATA_SHIM_DRIVER STRATA_SHIM_COMPILE_SECONDS=3600
+use_shim
+export STRATA_SHIM_COMPILE_SECONDS=3600
 set -- train regression --device opencl:0 --epochs 1 --no-cache --no-tune --trust
 expect 163 "has not compiled kernel" "$@" --compile-seconds 0.1
 stderr "Another device may do better"

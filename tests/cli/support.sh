@@ -70,6 +70,19 @@ check() { # DESCRIPTION COMMAND...
 # A small data set that is learned in seconds: 600 images to train on, 200 to test.
 make_data() { python3 "$here/files.py" data "$1" 600 200; }
 
+# Has OpenCL load tests/shims/opencl_shim.c over PoCL from here on; ends the test, skipped, where either is not there.
+use_shim() {
+    shim=$STRATA_BUILD_DIR/suites/shims/opencl_shim.so
+    if [ ! -e "$shim" ] || [ ! -e /etc/OpenCL/vendors/pocl.icd ]; then
+        echo "skipped: PoCL (pocl-opencl-icd) or tests/shims is not there"
+        finish
+    fi
+    mkdir "$work/vendors"
+    echo "$shim" >"$work/vendors/shim.icd"
+    STRATA_SHIM_DRIVER=$(cat /etc/OpenCL/vendors/pocl.icd)
+    export OCL_ICD_VENDORS="$work/vendors" STRATA_SHIM_DRIVER
+}
+
 finish() {
     echo "$checks checks, $failures failed"
     [ $failures = 0 ]

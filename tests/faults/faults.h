@@ -104,7 +104,7 @@ typedef struct board {
     int passing;
     /* How the job trains. */
     strata_pace pace;
-    int64_t staleness;
+    int64_t staleness, bucket;
     int replicas;
     char addresses[TASKS][32], cluster[256], checkpoint[256];
     pid_t pids[TASKS];

@@ -44,11 +44,13 @@ typedef struct way {
     strata_pace pace;
     int64_t staleness;
     int replicas;
+    /* Bytes of the buckets in which gradients are pushed; 0: the model is so small that there is one. */
+    int64_t bucket;
 } way;
-static const way ways[] = {{"synchronous with copies", STRATA_PACE_SYNCHRONOUS, 0, 1},
-                           {"asynchronous", STRATA_PACE_ASYNCHRONOUS, 0, 0},
-                           {"bounded with copies", STRATA_PACE_BOUNDED, STALENESS, 1},
-                           {"synchronous", STRATA_PACE_SYNCHRONOUS, 0, 0}};
+static const way ways[] = {{"synchronous with copies", STRATA_PACE_SYNCHRONOUS, 0, 1, 4},
+                           {"asynchronous", STRATA_PACE_ASYNCHRONOUS, 0, 0, 4},
+                           {"bounded with copies", STRATA_PACE_BOUNDED, STALENESS, 1, 0},
+                           {"synchronous", STRATA_PACE_SYNCHRONOUS, 0, 0, 0}};
 enum { ROUNDS = sizeof ways / sizeof *ways };
 
 /* How often a cell is run: each time at another passing of its point. */
@@ -174,7 +176,8 @@ static strata_status make_model(const char *task, strata_strategy **out_strategy
                                                      .replicas = shared->replicas,
                                                      .partitioner = "fixed:2",
                                                      .communication = &security};
-    const strata_strategy_options opts = {.devices = host, .n_devices = 1, .parameter_server = &servers};
+    const strata_strategy_options opts = {
+        .devices = host, .n_devices = 1, .bytes_per_pack = shared->bucket, .parameter_server = &servers};
     STRATA_TRY(strata_strategy_create("parameter_server", &opts, out_strategy, err));
     STRATA_TRY(strata_model_create(STRATA_SHAPE(FEATURES), out_model, err));
     strata_model_add_dense(*out_model, (strata_dense_options){.units = 8, .activation = "tanh"});
@@ -436,6 +439,7 @@ static void prepare(const cell *c) {
     shared->pace = w->pace;
     shared->staleness = w->staleness;
     shared->replicas = w->replicas;
+    shared->bucket = w->bucket;
     shared->passing = -1;
     shared->victim = -1;
     if (!c) return;
