@@ -44,7 +44,8 @@ hlo_value strata_pjrt_moving_average(pjrt_lowering *l, const strata_tensor *node
                     rates = strata_pjrt_operand(l, node, RATES);
     const hlo_value whole = strata_hlo_compare(h, "EQ", rates, strata_hlo_fill(h, HLO_F32, rates.shape, 1));
     const hlo_value moved = plus(h, old, times(h, rates, minus(h, value, old)));
-    return gated(l, node, GATE, strata_hlo_select(h, whole, value, moved), old);
+    const hlo_value none = strata_hlo_compare(h, "EQ", rates, strata_hlo_fill(h, HLO_F32, rates.shape, 0));
+    return gated(l, node, GATE, strata_hlo_select(h, whole, value, strata_hlo_select(h, none, old, moved)), old);
 }
 
 /* ---- optimizers: parameters, slots ..., gradients, step [, gate] ---- */

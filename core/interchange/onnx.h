@@ -130,6 +130,8 @@ STRATA_MUST_USE strata_status strata_onnx_number(strata_onnx_import *im, int val
 strata_shape strata_onnx_shape(const strata_onnx_import *im, int value);
 strata_dtype strata_onnx_dtype(const strata_onnx_import *im, int value);
 bool strata_onnx_is_constant(const strata_onnx_import *im, int value);
+/* Whether an array of f32 has neither infinities nor NaN. */
+bool strata_onnx_is_finite(const strata_array *array);
 /* A new constant, whose array it takes. */
 STRATA_MUST_USE strata_status strata_onnx_constant(strata_onnx_import *im, strata_array *array, bool trainable, int *out);
 STRATA_MUST_USE strata_status strata_onnx_scalar(strata_onnx_import *im, strata_dtype dtype, double number, int *out);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reads an ONNX file into a functional model: checks it, walks its nodes in order, and gives the model the weights. */
-#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -111,18 +110,10 @@ static bool is_initializer(const strata_onnx_import *im, const char *name) {
 }
 
 /* Whether training may change it. Masks of attention, which exporters write as initializers too, have infinities: they are no
- * weights, and the largest number takes their place, since a state's mean over steps or replicas would be NaN. A score behind
- * either weighs 0. */
-static bool is_weight(strata_array *array) {
-    const int64_t n = strata_shape_elements(array->shape);
-    float *x = array->data;
-    bool finite = true;
-    if (array->dtype != STRATA_DTYPE_F32 || !array->shape.rank) return false;
-    for (int64_t i = 0; i < n; i++) {
-        finite = finite && isfinite(x[i]);
-        if (isinf(x[i])) x[i] = x[i] > 0 ? FLT_MAX : -FLT_MAX;
-    }
-    return finite && n > 0;
+ * weights. */
+static bool is_weight(const strata_array *array) {
+    return array->dtype == STRATA_DTYPE_F32 && array->shape.rank && strata_shape_elements(array->shape) > 0 &&
+           strata_onnx_is_finite(array);
 }
 
 static strata_status read_initializers(strata_onnx_import *im) {

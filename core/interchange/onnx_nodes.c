@@ -11,12 +11,12 @@
 
 /* ---- products ---- */
 
-/* Whether the constant `bias` is what dense adds: as many numbers as units, along the last axis. */
+/* Whether the constant `bias` is what dense adds: as many numbers as units, along the last axis, and none is infinite. */
 static bool is_bias(const strata_onnx_import *im, int bias, int64_t units) {
     if (!strata_onnx_is_constant(im, bias)) return false;
     const strata_shape shape = im->values[bias].array.shape;
     return im->values[bias].array.dtype == STRATA_DTYPE_F32 && shape.rank >= 1 && strata_shape_elements(shape) == units &&
-           shape.dims[shape.rank - 1] == units && shape.rank <= 2;
+           shape.dims[shape.rank - 1] == units && shape.rank <= 2 && strata_onnx_is_finite(&im->values[bias].array);
 }
 
 /* x kernel + bias as a dense layer. kernel: (in, units), taken. bias -1: none. */

@@ -3,6 +3,7 @@
  * The values of an ONNX graph while it is imported: constants, calls of layers, their shapes, and the order of their axes. What
  * nodes become (onnx_nodes.c and the files beside it) is said with these calls. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,6 +150,13 @@ strata_tensor *strata_onnx_tensor(const strata_onnx_import *im, int value) {
 
 bool strata_onnx_is_constant(const strata_onnx_import *im, int value) {
     return value >= 0 && im->values[value].constant;
+}
+
+bool strata_onnx_is_finite(const strata_array *array) {
+    const float *x = array->data;
+    bool finite = true;
+    for (int64_t i = 0; i < strata_shape_elements(array->shape); i++) finite = finite && isfinite(x[i]);
+    return finite;
 }
 
 strata_shape strata_onnx_shape(const strata_onnx_import *im, int value) {

@@ -243,10 +243,11 @@ static void build_apply(builder *b) {
 
 /* ---- gradients as outputs ---- */
 
-/* What is to be added to the states: how far this batch moves them. */
+/* What is to be added to the states: how far this batch moves them. A constant, whose rate is 0, may be infinite. */
 static strata_tensor *state_changes(builder *b, const computed *c) {
     strata_tensor *rates = strata_layer_context_state_rates(&b->context, b->graph);
-    return strata_mul(rates, strata_sub(c->state, b->context.state));
+    strata_tensor *none = strata_scalar(b->graph, STRATA_DTYPE_F32, 0);
+    return strata_where(strata_equal(rates, none), none, strata_mul(rates, strata_sub(c->state, b->context.state)));
 }
 
 static void add_output(builder *b, strata_tensor *output) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * moving_average: state += rates (value - state), element by element, in place; a rate of 1 takes the value as it is. All are
- * f32 of one shape; gate as for the optimizers: an f32 scalar, and nothing is changed unless it is finite. */
+ * moving_average: state += rates (value - state), element by element, in place; a rate of 1 takes the value as it is, and a
+ * rate of 0 leaves the state as it is, infinities among them. All are f32 of one shape; gate as for the optimizers: an f32
+ * scalar, and nothing is changed unless it is finite. */
 #include <stddef.h>
 
 #include "core/graph/launch.h"
@@ -41,7 +42,7 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
     int64_t n = strata_shape_elements(call->node->shape);
     for (int64_t i = 0; i < n; i++) {
         const double old = (double)state[i], v = (double)value[i], rate = (double)rates[i];
-        state[i] = rate == 1 ? value[i] : (float)(old + rate * (v - old));
+        if (rate != 0) state[i] = rate == 1 ? value[i] : (float)(old + rate * (v - old));
     }
     return STRATA_OK;
 }
@@ -64,7 +65,8 @@ static strata_tensor *compose(strata_tensor *node) {
     strata_tensor *state = node->inputs[STATE], *value = node->inputs[VALUE], *rates = node->inputs[RATES];
     strata_tensor *moved = strata_add(state, strata_mul(rates, strata_sub(value, state)));
     strata_tensor *is_all = strata_equal(rates, strata_scalar(node->graph, STRATA_DTYPE_F32, 1));
-    strata_tensor *next = strata_where(is_all, value, moved);
+    strata_tensor *is_none = strata_equal(rates, strata_scalar(node->graph, STRATA_DTYPE_F32, 0));
+    strata_tensor *next = strata_where(is_all, value, strata_where(is_none, state, moved));
     if (node->n_inputs > GATE) next = strata_where(strata_update_open(node->inputs[GATE]), next, state);
     return strata_assign(state, next);
 }

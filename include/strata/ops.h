@@ -352,7 +352,8 @@ STRATA_API strata_tensor *strata_assign_add(strata_tensor *variable, strata_tens
  *     strata_scatter_update(w_v, 0, n, ids, v, u); */
 STRATA_API strata_tensor *strata_scatter_update(strata_tensor *variable, int64_t first, int64_t n_rows, strata_tensor *indices,
                                                 strata_tensor *rows, strata_tensor *update);
-/* f32 of one shape: state += rates (value - state). With a rate of 1 the state becomes exactly the value.
+/* f32 of one shape: state += rates (value - state). With a rate of 1 the state becomes exactly the value, with 0 it stays as it
+ * is, even where it is infinite.
  *   gate  an f32 scalar: if it is not finite, nothing is changed. NULL: the state is always changed */
 STRATA_API strata_tensor *strata_moving_average(strata_tensor *state, strata_tensor *value, strata_tensor *rates,
                                                 strata_tensor *gate);

@@ -293,6 +293,23 @@ def check_a_transformer_as_pytorch_exports_it():
     assert '"loss":"sparse_categorical_crossentropy"' in model.to_json()
 
 
+def check_constants_with_infinities_stay_as_they_are():
+    for how in ("initializer", "constant", "folded"):
+        g = Graph()
+        mask = "mask" if how == "initializer" else g.constant(numpy.array([0, -numpy.inf, 0], "f4"))
+        if how == "initializer":
+            g.weights.append(numpy_helper.from_array(numpy.array([0, -numpy.inf, 0], "f4"), mask))
+        if how == "folded":
+            mask = g.add("Unsqueeze", mask, g.constant(numpy.array([0])))
+        scores = g.add("Softmax", g.add("Add", g.add("MatMul", "x", g.weight("score.weight", 4, 3)), mask), axis=-1)
+        g.nodes.append(helper.make_node("MatMul", [scores, g.weight("head.weight", 3, 2)], ["y"]))
+        x, y = value("x", TensorProto.FLOAT, "batch", 4), value("y", TensorProto.FLOAT, "batch", 2)
+        path = g.save(FOLDER / f"infinite_{how}.onnx", x, y)
+        states = there_and_back(path, f"infinite_{how}").weights
+        assert not any(numpy.isnan(state).any() for state in states.values()), states
+        assert sum(numpy.isneginf(state).sum() for state in states.values()) == 1, states
+
+
 def check_files_of_other_exporters():
     folder = pathlib.Path(os.environ.get("STRATA_TEST_DATA", "")) / "interop"
     if not (folder / "mnist_pytorch.onnx").exists():

@@ -8,40 +8,40 @@
 #include "tests/op/op_case.h"
 #include "tests/support/eval.h"
 
-/* What becomes of state {1, 2, 3} with value {5, 9, 7} and rates {0.25, 1, 0}. */
+/* What becomes of state {1, 2, 3, -inf} with value {5, 9, 7, -inf} and rates {0.25, 1, 0, 0}. */
 static void run(double gate, double *out_state) {
     strata_error err = {0};
     strata_graph *graph = NULL;
-    strata_variable variable = strata_test_variable("state", STRATA_DTYPE_F32, STRATA_SHAPE(3));
-    strata_array state = strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(3), (double[]){1, 2, 3}), result;
-    strata_array value = strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(3), (double[]){5, 9, 7});
-    strata_array rates = strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(3), (double[]){0.25, 1, 0});
+    strata_variable variable = strata_test_variable("state", STRATA_DTYPE_F32, STRATA_SHAPE(4));
+    strata_array state = strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(4), (double[]){1, 2, 3, -INFINITY}), result;
+    strata_array value = strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(4), (double[]){5, 9, 7, -INFINITY});
+    strata_array rates = strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(4), (double[]){0.25, 1, 0, 0});
     strata_array gate_value = strata_test_full(STRATA_DTYPE_F32, STRATA_SHAPE(), gate);
     cr_assert_eq(strata_graph_create(&graph, &err), STRATA_OK);
-    strata_tensor *v = strata_input(graph, "value", STRATA_DTYPE_F32, STRATA_SHAPE(3));
-    strata_tensor *r = strata_input(graph, "rates", STRATA_DTYPE_F32, STRATA_SHAPE(3));
+    strata_tensor *v = strata_input(graph, "value", STRATA_DTYPE_F32, STRATA_SHAPE(4));
+    strata_tensor *r = strata_input(graph, "rates", STRATA_DTYPE_F32, STRATA_SHAPE(4));
     strata_tensor *g = strata_input(graph, "gate", STRATA_DTYPE_F32, STRATA_SHAPE());
     strata_tensor *y = strata_moving_average(strata_variable_read(graph, &variable), v, r, g);
     strata_test_feed feeds[] = {{&variable, &state}, {v, &value}, {r, &rates}, {g, &gate_value}};
     cr_assert_eq(strata_test_eval(&y, 1, feeds, 4, &result, &err), STRATA_OK, "%s", err.message);
-    for (int i = 0; i < 3; i++) out_state[i] = (double)((float *)state.data)[i];
+    for (int i = 0; i < 4; i++) out_state[i] = (double)((float *)state.data)[i];
     strata_graph_destroy(graph);
     strata_array *all[] = {&state, &value, &rates, &gate_value, &result};
     for (int i = 0; i < 5; i++) strata_array_finish(all[i]);
 }
 
 Test(moving_average, moves_each_element_by_its_rate) {
-    double state[3];
+    double state[4];
     run(1, state);
-    cr_assert_arr_eq(state, ((double[]){2, 9, 3}), sizeof state);
+    cr_assert_arr_eq(state, ((double[]){2, 9, 3, -INFINITY}), sizeof state);
 }
 
 Test(moving_average, changes_nothing_behind_a_closed_gate) {
     const double closed[] = {(double)NAN, (double)INFINITY};
     for (int i = 0; i < 2; i++) {
-        double state[3];
+        double state[4];
         run(closed[i], state);
-        cr_assert_arr_eq(state, ((double[]){1, 2, 3}), sizeof state);
+        cr_assert_arr_eq(state, ((double[]){1, 2, 3, -INFINITY}), sizeof state);
     }
 }
 

@@ -144,7 +144,8 @@ static void assign_add_run(const call *call) {
                   (int64_t)((uint64_t)whole_get(x->dtype, call->out, i) + (uint64_t)whole_get(x->dtype, call->in[1], i)));
 }
 
-/* state, value, rates [, gate]: state += rates (value - state); a rate of 1 takes the value. */
+/* state, value, rates [, gate]: state += rates (value - state); a rate of 1 takes the value, and a rate of 0 leaves the state
+ * as it is. */
 static const char *moving_average_refuse(const step *s) {
     if (!inputs_are(s, 0, s->n_inputs, STRATA_PLUGIN_F32)) return "its operands are not f32";
     if (s->in[1]->n != s->in[0]->n || s->in[2]->n != s->in[0]->n) return "its operands are not alike";
@@ -156,5 +157,5 @@ static void moving_average_run(const call *call) {
     float *state = call->out;
     if (!gate_is_open(call, 3)) return;
     for (int64_t i = 0; i < call->step->in[0]->n; i++)
-        state[i] = rates[i] == 1 ? value[i] : state[i] + rates[i] * (value[i] - state[i]);
+        if (rates[i] != 0) state[i] = rates[i] == 1 ? value[i] : state[i] + rates[i] * (value[i] - state[i]);
 }
