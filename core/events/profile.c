@@ -62,7 +62,7 @@ static strata_status number(profile *p, strata_error *err) {
                                      n ? "profile: no host memory" : "profile: the trace has no slices");
 }
 
-/* A whole number of what the profiler's file counts in; what does not fit, of a trace that says absurd times, is the largest. */
+/* In what the profiler's file counts; a time that does not fit, of a trace that says absurd ones, is the largest. */
 static int64_t rounded_down(double count) {
     return count < 9e18 ? (int64_t)count : INT64_MAX;
 }
