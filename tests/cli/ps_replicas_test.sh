@@ -103,8 +103,9 @@ json "r['steps'] == 800 and r['test_accuracy'] > 0.9"
 base=$((20000 + $$ % 20000))
 cluster="chief=127.0.0.1:$base;worker=127.0.0.1:$((base + 1)),127.0.0.1:$((base + 2))"
 cluster="$cluster;ps=127.0.0.1:$((base + 3)),127.0.0.1:$((base + 4))"
-without_chief() { # OPTIONS...: kills the chief after its second epoch, while the other tasks go on
-    pids=
+without_chief() { # FILE OPTIONS...: kills the chief after its second epoch, when FILE is there too; the other tasks go on
+    pids= file=$1
+    shift
     for task in worker:0 worker:1 ps:0 ps:1; do
         "$strata" "$@" --cluster "$cluster" --task $task >"$work/$task" 2>&1 &
         pids="$pids $!"
@@ -112,7 +113,10 @@ without_chief() { # OPTIONS...: kills the chief after its second epoch, while th
     "$strata" "$@" --cluster "$cluster" --task chief:0 >"$work/out" 2>"$work/err" &
     chief=$!
     tries=0
-    until grep -q '"epoch":2' "$work/out" || [ $tries = 400 ]; do sleep 0.05; tries=$((tries + 1)); done
+    until { grep -q '"epoch":2' "$work/out" && [ -s "$file" ]; } || [ $tries = 1200 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
     sleep 0.1
     kill -9 $chief
     wait $chief 2>"$work/killed" # the shell says so
@@ -127,12 +131,12 @@ long="$train --epochs 8 --sync"
 expect 0 "" launch --workers 2 --ps 2 -- "$strata" $long
 sha=$(sha_of "$work/out")
 long="$long --checkpoint $work/go.strata"
-without_chief $long
+without_chief "$work/go.strata" $long
 check "a checkpoint is there" test -s "$work/go.strata"
 expect 0 "" $long --cluster "$cluster" --task chief:0
 json "r['weights_sha256'] == '$sha' and r['workers_lost'] == 0"
 ended 0
-without_chief $train --epochs 400 --wait 2
+without_chief "$work/out" $train --epochs 400 --wait 2
 ended 162
 check "a server says who is missing" grep -q "the chief, 127.0.0.1:$base, was lost, and did not come back" "$work/ps:1"
 check "a worker says who is missing" grep -q "chief:0 at 127.0.0.1:$base was lost" "$work/worker:1"
