@@ -196,8 +196,8 @@ static strata_status apply_table(const strata_csv *csv, sample_data *data, strat
 
 /* Whether the folder has a table of this part: one of the sample's stems, plain or compressed. */
 static bool find_table(const sample *sample, const char *path, const char *split, char out_path[LONGEST_PATH]) {
-    static const char *const ends[] = {".csv", ".csv.gz", ".csv.xz", ".tsv"}, *const usual[2][TABLE_STEMS] = {{"train"},
-                                                                                                              {"test"}};
+    static const char *const ends[] = {".csv", ".csv.gz", ".csv.xz", ".tsv", ".parquet"}, *const usual[2][TABLE_STEMS] = {
+                                                                                              {"train"}, {"test"}};
     const int part = strcmp(split, "train") ? 1 : 0;
     const char *const *stems = sample->tables[part][0] ? sample->tables[part] : usual[part];
     for (int i = 0; i < TABLE_STEMS && stems[i]; i++)
@@ -415,7 +415,8 @@ static bool is_npy(const char *path) {
 
 static strata_status no_table_in(const sample *sample, const char *path, const char *split, strata_error *err) {
     const char *const *stems = sample->tables[strcmp(split, "train") ? 1 : 0];
-    return strata_fail(err, STRATA_DATA, "%s: has no %s.csv, .csv.gz or .csv.xz", path, stems[0] ? stems[0] : split);
+    return strata_fail(err, STRATA_DATA, "%s: has no %s.csv, .csv.gz, .csv.xz, .tsv or .parquet", path,
+                       stems[0] ? stems[0] : split);
 }
 
 int open_own(const sample *sample, const data_options *options, const char *split, sample_data *data) {

@@ -196,6 +196,8 @@ static int check_options(predict_options *options, const char *file) {
     if (options->inputs.n + !!file > 1)
         return usage_error("predict takes one FILE; join them, or call it for each: \"%s\" and \"%s\" are two",
                            file ? file : options->inputs.items[0], options->inputs.items[file ? 0 : 1]);
+    if (options->to && ends_with(options->to, ".parquet"))
+        return usage_error("--to %s: answers are written as .csv or .json", options->to);
     options->input = file ? file : options->inputs.n ? options->inputs.items[0] : NULL;
     const int n = !!options->input + !!options->text + !!options->row;
     if (n != 1)

@@ -154,7 +154,9 @@ expect 3 "is empty" train empty.csv $on
 expect 3 'is "a" in all rows; there is nothing to tell apart' train one_class.csv $on
 expect 3 'did you mean "kind"?' train flowers.csv $on --label knid
 expect 3 "is no text" train binary.csv $on
-expect 3 "is Parquet" train data.parquet $on
+[ -e "$STRATA_BUILD_DIR/libstrata_parquet.so" ] ||
+    expect 3 "data.parquet: is Parquet, and the part of Strata that reads it cannot be opened" train data.parquet $on
+expect 2 "answers are written as .csv or .json" predict flowers.strata flowers.csv --to out.parquet $on
 expect 3 "it is one character" train flowers.csv $on --separator abc
 expect 3 "name them (--separator)" train tilde.csv $on
 expect 3 "too many for classes" train names.csv $on

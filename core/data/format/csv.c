@@ -195,11 +195,11 @@ static strata_status check_header(const strata_csv *csv, bool check_names, strat
     return STRATA_OK;
 }
 
-/* Takes the bytes, which are followed by a NUL. columns NULL: the first record names them. */
 char strata_csv_separator(const strata_csv *csv) {
     return csv->separator;
 }
 
+/* Takes the bytes, which are followed by a NUL. columns NULL: the first record names them. */
 static strata_status parse_any(const char *name, unsigned char *bytes, size_t n_bytes, char separator,
                                const char *const *columns, int n_columns, bool check_names, strata_csv **out_csv,
                                strata_error *err) {
@@ -265,6 +265,40 @@ strata_status strata_csv_parse_rows(const char *name, const void *bytes, size_t 
 strata_status strata_csv_parse(const char *name, const void *bytes, size_t n_bytes, char separator, strata_csv **out_csv,
                                strata_error *err) {
     return strata_csv_parse_rows(name, bytes, n_bytes, separator, NULL, 0, out_csv, err);
+}
+
+static strata_status take_row(parser *p, int n_columns) {
+    strata_csv *csv = p->csv;
+    for (int i = 0; i < n_columns; i++, p->at += strlen(p->at) + 1) {
+        if (!strata_utf8_valid(p->at))
+            return strata_fail(p->err, STRATA_DATA, "%s: column \"%.100s\" has in row %lld bytes that are no text in UTF-8",
+                               csv->name, csv->n_records ? csv->cells[i] : "?", (long long)csv->n_records);
+        STRATA_TRY(add_cell(p, p->at));
+    }
+    return add_record(p, csv->n_records, n_columns);
+}
+
+strata_status strata_csv_take_cells(const char *name, char *cells, size_t n_bytes, int n_columns, strata_csv **out_csv,
+                                    strata_error *err) {
+    strata_csv *csv = calloc(1, sizeof *csv);
+    if (!csv || !(csv->name = strdup(name))) {
+        free(csv);
+        free(cells);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
+    }
+    csv->bytes = cells;
+    csv->separator = ',';
+    parser p = {.csv = csv, .at = cells, .end = cells + n_bytes, .err = err};
+    strata_status status = STRATA_OK;
+    if (n_columns > MOST_COLUMNS)
+        status = strata_fail(err, STRATA_DATA, "%s: has %d columns; at most %d are possible", name, n_columns, MOST_COLUMNS);
+    while (!status && p.at < p.end) status = take_row(&p, n_columns);
+    if (!status) status = check_header(csv, true, err);
+    if (status)
+        strata_csv_destroy(csv);
+    else
+        *out_csv = csv;
+    return status;
 }
 
 void strata_csv_destroy(strata_csv *csv) {
