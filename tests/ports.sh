@@ -173,6 +173,7 @@ musl() {
         touch "$system/made"
     fi
     programs=$(for main in tests/threads/*_main.c; do basename "$main" _main.c | sed 's/^/threads_/'; done)
+    programs="$programs threads_faults"
     # Criterion, the framework of the other suites, is there for the GNU C library alone.
     # shellcheck disable=SC2086 # words
     cmake -S . -B "$build" $options -DCMAKE_C_COMPILER=musl-gcc -DCMAKE_C_FLAGS="-idirafter $system/include" \
