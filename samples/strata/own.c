@@ -3,6 +3,7 @@
  * Data of the user's own: which kind a path is of, and its parts for training and testing. */
 #include "own.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -384,9 +385,18 @@ static bool find_part(const char *path, const char *split, char out[LONGEST_PATH
     return snprintf(out, LONGEST_PATH, "%s/%s", path, split) < LONGEST_PATH && is_folder(out) && is_folder(other);
 }
 
+static bool has_pictures(const char *path) {
+    bool found = false;
+    DIR *folder = opendir(path);
+    for (struct dirent *entry = folder ? readdir(folder) : NULL; entry && !found; entry = readdir(folder))
+        found = strata_picture_is_named(entry->d_name);
+    if (folder) closedir(folder);
+    return found;
+}
+
 static strata_status open_pictures(const sample *sample, const data_options *options, const char *split, sample_data *data,
                                    strata_error *err) {
-    char part[LONGEST_PATH];
+    char part[LONGEST_PATH], other[LONGEST_PATH + 8];
     column_list labels = {0}, features = {0};
     strata_preprocessing_options opts;
     const bool train = !strcmp(split, "train"), apart = find_part(options->path, split, part);
@@ -395,6 +405,13 @@ static strata_status open_pictures(const sample *sample, const data_options *opt
     if (options->label || options->columns)
         return strata_fail(err, STRATA_INVALID, "--%s: only a table has columns; the classes of %s are its folders",
                            options->label ? "label" : "columns", path);
+    snprintf(other, sizeof other, "%s/%s", path, split);
+    if (!apart && is_folder(other) && !has_pictures(other))
+        return strata_fail(
+            err, STRATA_DATA,
+            "%s: has a folder %s, and none that is called %s: name the other part so, or give %s, of which a part "
+            "is then kept for testing",
+            path, split, train ? "test" : "train", other);
     if (!data->preprocessing) {
         STRATA_TRY(read_options_of(sample, options, data, &labels, &features, &opts, err));
         STRATA_TRY(strata_preprocessing_from_pictures(path, &opts, &data->preprocessing, err));

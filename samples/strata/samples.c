@@ -157,10 +157,11 @@ bool classifies(const strata_model *model) {
 
 void print_metrics(FILE *to, const strata_model *model, const strata_metrics *metrics) {
     if (classifies(model))
-        fprintf(to, "accuracy %.2f %% on %lld test examples, loss %.4g", 100 * metrics->accuracy, (long long)metrics->examples,
-                metrics->loss);
+        fprintf(to, "accuracy %.2f %% on %lld test example%s, loss %.4g", 100 * metrics->accuracy, (long long)metrics->examples,
+                metrics->examples == 1 ? "" : "s", metrics->loss);
     else
-        fprintf(to, "loss %.4g on %lld test examples", metrics->loss, (long long)metrics->examples);
+        fprintf(to, "loss %.4g on %lld test example%s", metrics->loss, (long long)metrics->examples,
+                metrics->examples == 1 ? "" : "s");
 }
 
 void print_samples(void) {

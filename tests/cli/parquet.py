@@ -83,7 +83,8 @@ put("late.parquet", {"when": pa.array(at, pa.timestamp("ns")),
                      "y": narrow["y"]})
 
 # An index of pandas is stored behind the columns: the label is before it.
-frame = pa.table({"x": narrow["a"], "y": narrow["y"], "who": [f"n{i}" for i in range(60)], "__index_level_1__": list(range(60))})
+frame = pa.table({"x": narrow["a"], "y": narrow["y"], "who": [f"n{i}" for i in range(60)],
+                  "__index_level_1__": list(range(60))})
 frame = frame.replace_schema_metadata({"pandas": json.dumps({"index_columns": ["who", "__index_level_1__"], "columns": []})})
 pq.write_table(frame, f"{work}/frame.parquet")
 

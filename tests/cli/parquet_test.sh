@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Parquet files, written by pyarrow: the same bits are learned as from the CSV of the same table, and what is wrong is named. The
-# module is this build's, or is built with the libraries and headers of pip's pyarrow, which are fetched once for all builds.
+# Parquet files, written by pyarrow: the same bits are learned as from the CSV of the same table, and what is wrong is named.
+# The module is this build's, or is built with the libraries and headers of pip's pyarrow, which are fetched once for all builds.
 . "$(dirname "$0")/support.sh"
 fetched=$STRATA_SOURCE_DIR/build/parquet
 if [ ! -e "$fetched/complete" ]; then
@@ -74,7 +74,7 @@ expect 0 'left out "who"' train frame.parquet $on --epochs 1
 stdout "1 number, 0 missing, 2 classes" # the index is not the label
 
 # ---- what is wrong, and what to do ----
-expect 3 'lists.parquet: column "a" is a list<element: double>; a table has one number, text or date in a cell' train lists.parquet
+expect 3 'column "a" is a list<element: double>; a table has one number, text or date in a cell' train lists.parquet
 expect 3 'column "a" is a struct<b: int64>' train parts.parquet
 expect 3 'column "a" is a map<' train pairs.parquet
 expect 3 "has a header and no rows" train rowless.parquet

@@ -130,11 +130,13 @@ static bool skip_line_end(parser *p) {
 
 /* Whether one more cell, which begins at p->at, may follow `n` others of its record. */
 static strata_status check_room(const parser *p, int64_t n) {
-    char what[96];
+    char what[128];
     int64_t most = p->csv->n_records ? p->csv->n_columns : MOST_COLUMNS;
     if (n < most) return STRATA_OK;
     snprintf(what, sizeof what,
-             p->csv->names       ? "cell %lld of a row; it must have %lld"
+             p->csv->names ? "cell %lld of a row; it must have %lld"
+             : p->csv->n_records && most == 1
+                 ? "cell %lld of a record; the header names %lld column (is the first line a title or a comment?)"
              : p->csv->n_records ? "cell %lld of a record; the header names %lld columns"
                                  : "column %lld; at most %lld are possible",
              (long long)n + 1, (long long)most);
@@ -165,6 +167,9 @@ static strata_status take_record(parser *p) {
     int64_t first = csv->n_cells, line = p->line;
     for (bool more = true; more;) {
         STRATA_TRY(check_room(p, csv->n_cells - first));
+        const char *quote = p->at; /* `a, "b"`: some write a blank before a quote */
+        while (quote < p->end && *quote == ' ') quote++;
+        if (quote < p->end && *quote == '"' && p->separator != ' ') p->at += quote - p->at;
         STRATA_TRY(p->at < p->end && *p->at == '"' ? take_quoted(p) : take_bare(p));
         if (!at_end_of_cell(p)) return fail_at(p, p->at, "text behind a closing quote; a separator or a line end must follow");
         more = p->at < p->end && *p->at == p->separator;
@@ -190,8 +195,9 @@ static strata_status check_header(const strata_csv *csv, bool check_names, strat
     for (int i = 0; i < csv->n_columns && check_names; i++)
         for (int k = 0; k < i; k++)
             if (!strcmp(csv->cells[i], csv->cells[k]))
-                return strata_fail(err, STRATA_DATA, "%s:%lld: columns %d and %d are both named \"%s\"", csv->name,
-                                   (long long)csv->lines[0], k + 1, i + 1, csv->cells[i]);
+                return strata_fail(
+                    err, STRATA_DATA, "%s: columns %d and %d are both named \"%s\"; %s", csv->name, k + 1, i + 1, csv->cells[i],
+                    *csv->cells[i] ? "rename one of them" : "the first line must name all columns (is it a title?)");
     return STRATA_OK;
 }
 

@@ -47,10 +47,12 @@ static strata_status open_module(const char *name, strata_parquet_read_function 
         snprintf(reason, sizeof reason, "%s", dlerror());
     void *symbol = module ? dlsym(module, STRATA_PARQUET_READ) : NULL;
     if (!symbol)
-        return strata_fail(err, STRATA_UNSUPPORTED,
-                           "%s: is Parquet, and the part of Strata that reads it cannot be opened (%s). Build it where Apache "
-                           "Arrow's libraries are (-DSTRATA_PARQUET=ON), or save the table as .csv",
-                           name, *reason ? reason : MODULE " is of another version");
+        return strata_fail(
+            err, STRATA_UNSUPPORTED,
+            "%s: is Parquet, and the part of Strata that reads it cannot be opened (%s). Build it where Apache "
+            "Arrow's libraries are (-DSTRATA_PARQUET=ON), or convert the table: pandas.read_parquet('in.parquet')"
+            ".to_csv('out.csv', index=False)",
+            name, *reason ? reason : MODULE " is of another version");
     memcpy(out_read, &symbol, sizeof symbol);
     return STRATA_OK;
 }

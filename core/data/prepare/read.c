@@ -79,6 +79,13 @@ static char find_separator(const char *text, size_t n_bytes) {
     return best ? best : first;
 }
 
+/* Text of old Macs, and of spreadsheets that write as they did, ends its lines with CR alone. */
+static void end_lines(unsigned char *text, size_t n_bytes) {
+    if (n_bytes && memchr(text, '\n', n_bytes)) return;
+    for (size_t i = 0; i < n_bytes; i++)
+        if (text[i] == '\r') text[i] = '\n';
+}
+
 /* ---- the first line ---- */
 
 static bool is_number(const char *cell) {
@@ -172,12 +179,13 @@ static strata_status peek(const char *name, const char *text, size_t n_bytes, ch
     return strata_csv_parse_first(name, text, (size_t)(at - text), separator, out_csv, err);
 }
 
-static strata_status parse_text(const char *name, const unsigned char *bytes, size_t n_bytes, char separator,
+static strata_status parse_text(const char *name, unsigned char *bytes, size_t n_bytes, char separator,
                                 const strata_preprocessing *known, strata_csv **out_csv, strata_error *err) {
     strata_csv *head = NULL;
     const size_t mark = n_bytes >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3) ? 3 : 0;
     const char *text = (const char *)bytes + mark;
     STRATA_TRY(check_text(name, bytes, n_bytes, err));
+    end_lines(bytes, n_bytes);
     if (!separator) separator = find_separator(text, n_bytes - mark);
     STRATA_TRY(peek(name, text, n_bytes - mark, separator, &head, err));
     const int n = strata_csv_n_columns(head);
