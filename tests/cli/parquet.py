@@ -77,7 +77,8 @@ late = {"when": at, "zone": at, "clock": [clocks[i % 3] for i in range(60)], "lo
         "y": narrow["y"]}
 write_csv("late.csv", late | {"clock": [str(c).replace("005000", "005") for c in late["clock"]]})
 put("late.parquet", {"when": pa.array(at, pa.timestamp("ns")),
-                     "zone": pa.array([t.replace(tzinfo=datetime.timezone.utc) for t in at], pa.timestamp("ms", "Europe/Zurich")),
+                     "zone": pa.array([t.replace(tzinfo=datetime.timezone.utc) for t in at],
+                                      pa.timestamp("ms", "Europe/Zurich")),
                      "clock": pa.array(late["clock"], pa.time64("us")),
                      "long": pa.array([datetime.timedelta(seconds=x) for x in late["long"]], pa.duration("ms")),
                      "y": narrow["y"]})

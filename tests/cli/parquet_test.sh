@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Parquet files, written by pyarrow: the same bits are learned as from the CSV of the same table, and what is wrong is named.
-# The module is this build's, or is built with the libraries and headers of pip's pyarrow, which are fetched once for all builds.
+# The module is this build's, or is built with the libraries and headers of pip's pyarrow, which are fetched once for all
+# builds.
 . "$(dirname "$0")/support.sh"
 fetched=$STRATA_SOURCE_DIR/build/parquet
 if [ ! -e "$fetched/complete" ]; then

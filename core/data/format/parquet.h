@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parquet files as tables. Apache Arrow reads them, which is C++ and some 60 MB with its Parquet library: parquet_module.cc,
- * which calls it, is a module of its own, libstrata_parquet.so, and parquet.c opens that when the first Parquet file is read. */
+ * Parquet files as tables. Apache Arrow reads them, which is C++ and some 60 MB with its Parquet library. What calls it,
+ * parquet_module.cc, is a module of its own, libstrata_parquet.so; parquet.c opens that when the first Parquet file is read. */
 #ifndef STRATA_CORE_DATA_PARQUET_H
 #define STRATA_CORE_DATA_PARQUET_H
 
