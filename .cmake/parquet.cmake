@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# libstrata_parquet.so, the module that reads Parquet files, and the one part of Strata in C++. It lies beside libstrata.so, which
-# opens it when the first Parquet file is read: neither Arrow nor C++ is loaded before that.
+# libstrata_parquet.so, the module that reads Parquet files, and the one part of Strata in C++. It lies beside libstrata.so,
+# which opens it when the first Parquet file is read: neither Arrow nor C++ is loaded before that.
 set(STRATA_PARQUET_STANDARD "")
 if(STRATA_PARQUET AND STRATA_PARQUET_INCLUDE AND STRATA_PARQUET_LIBRARY AND STRATA_ARROW_LIBRARY)
   include(CheckLanguage)
@@ -41,7 +41,12 @@ function(strata_add_parquet_module)
     target_compile_options(strata_parquet PRIVATE -fno-sanitize=vptr)
   endif()
   set_target_properties(strata_parquet PROPERTIES CXX_STANDARD ${STRATA_PARQUET_STANDARD} CXX_STANDARD_REQUIRED ON
-    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON INSTALL_RPATH_USE_LINK_PATH ON
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+  # Libraries that the system's loader does not find, such as those of a Python package, are found where they are now.
+  cmake_path(GET STRATA_PARQUET_LIBRARY PARENT_PATH folder)
+  if(NOT folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
+    set_target_properties(strata_parquet PROPERTIES INSTALL_RPATH ${folder})
+  endif()
   install(TARGETS strata_parquet LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT strata-parquet)
 endfunction()
