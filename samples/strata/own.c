@@ -50,13 +50,25 @@ static int opened(strata_status status, const strata_error *err) {
 
 /* ---- options ---- */
 
+/* Ends a name of a list at its comma; one that belongs to the name has a backslash before it, which goes. What follows; NULL:
+ * nothing. */
+static char *end_name(char *name) {
+    char *to = name;
+    for (; *name && *name != ','; *to++ = *name++)
+        if (name[0] == '\\' && name[1] == ',') name++;
+    char *next = *name ? name + 1 : NULL;
+    *to = 0;
+    return next;
+}
+
 static strata_status split_names(const char *list, column_list *out, strata_error *err) {
-    char *rest = NULL;
     out->n = 0;
     out->text = list ? strdup(list) : NULL;
     if (!list) return STRATA_OK;
     if (!out->text) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for the names of columns");
-    for (char *name = strtok_r(out->text, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
+    for (char *name = out->text, *next; name; name = next) {
+        next = end_name(name);
+        if (!*name) continue;
         if (out->n == MOST_COLUMNS) return strata_fail(err, STRATA_INVALID, "more than %d columns are named", MOST_COLUMNS);
         out->names[out->n++] = name;
     }

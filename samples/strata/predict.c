@@ -221,7 +221,7 @@ static int run(const command *command, int argc, char **argv) {
     strata_device *device = NULL;
     sample_data data = {0};
     strata_preprocessing *preprocessing = NULL;
-    strata_status status = strata_model_load(arguments[0], &model, &err);
+    strata_status status = load_trained(arguments[0], &model, &err);
     if (!status) status = recall_preprocessing(model, &preprocessing, &err);
     code = status ? report(FAILING_DATA, status, &err) : set_precision(model, options.precision);
     if (!code) code = check_ports(arguments[0], model, options.input);

@@ -134,6 +134,7 @@ put("mixed/c.pgm", "in no folder of a class")
 put("mixed/.hidden", "")
 for i in range(7):
     put(f"bad/a/x{i}.png", b"\x89PNG" if i % 2 else b"")
+table("commas.csv", ['"a,b"', "b", "colour", "kind"], [[a, b, "red" if "7" in a else "blue", kind] for a, b, kind in plain])
 put("ragged.csv", "a,b,kind\n1,2,x\n3,4\n")
 put("header.csv", "a,kind\n")
 put("empty.csv", "")

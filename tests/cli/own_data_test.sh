@@ -42,6 +42,12 @@ expect 0 "" predict flowers.strata flowers.csv $on --to answers.json
 check "a line of JSON for each" python3 -c "import json; assert len([json.loads(l) for l in open('answers.json')]) == 150"
 "$strata" train - $on --epochs 1 <flowers.csv >out 2>err
 stdout "120 train / 30 test"
+stdout "standard input on "
+mkfifo pipe
+cat flowers.csv >pipe &
+expect 0 "120 train / 30 test" train pipe $on --epochs 1
+wait
+expect 0 "1 number, 1 column of words" train commas.csv $on --epochs 1 --columns 'a\,b,colour' --label 'kind'
 expect 0 "135 train / 15 test" train flowers.csv $on --epochs 1 --test-split 0.1
 expect 0 "seed 3" train flowers.csv $on --epochs 1 --seed 3
 expect 0 "left out" train flowers.csv $on --epochs 1 --label colour
@@ -192,7 +198,11 @@ expect 2 "predict takes one FILE" predict flowers.strata --input a --input b $on
 expect 2 "use --learning-rate" train flowers.csv --lr 0.1
 expect 2 "use --set optimizer.name=sgd" train flowers.csv --optimizer sgd
 expect 2 "lists the samples" train --list
-expect 2 "is ONNX" train model.onnx
+expect 2 "strata convert model.onnx --to MODEL.strata" train model.onnx
+expect 3 "is data, and the model comes before them: MODEL.strata flowers.csv" predict flowers.csv flowers.strata
+expect 3 "m.json: is a model that is to be trained first" evaluate m.json flowers.csv
+expect 2 "is not a command, but a file: strata train flowers.csv" flowers.csv
+expect 2 'there is no file and no sample "flower"' train flower
 expect 2 "strata train --from flowers.strata DATA" train flowers.strata
 expect 0 "strata help COMMAND" help help
 }
