@@ -187,9 +187,8 @@ int strata_step_send_gradients(builder *b, const computed *c, struct strata_grad
 static strata_tensor *sum_over_replicas(builder *b, strata_tensor *x, int64_t n, strata_reduction reduction, bool gradients) {
     if (!b->role.exchanges) return x;
     const strata_strategy *strategy = b->model->strategy;
-    strata_all_reduce_attrs attrs = {.reduction = reduction, .gradients = gradients};
-    attrs.common.dtype = STRATA_DTYPE_F32;
-    attrs.common.shape = STRATA_SHAPE(n);
+    const strata_all_reduce_attrs attrs = {
+        .common = {.dtype = STRATA_DTYPE_F32, .shape = STRATA_SHAPE(n)}, .reduction = reduction, .gradients = gradients};
     strata_tensor *node = strategy->exchanges->sum(strategy, b->role.replica, b->graph, x, attrs);
     if (!b->role.updates) strata_step_add(b, node);
     return node;

@@ -130,9 +130,8 @@ void strata_chain_run_init(strata_chain_run *run, const strata_tensor *node) {
     run->space = strata_chain_space(node->n_inputs, (const strata_tensor *const *)node->inputs, node->shape);
     const int64_t inner = run->space.sizes[run->space.rank - 1];
     if (inner > 0 && inner < run->block) run->block -= run->block % inner; /* whole rows */
-    const strata_shape block = STRATA_SHAPE(run->block);
     for (int i = 0; i < node->n_inputs; i++)
-        run->operands[i] = (strata_tensor){.dtype = node->inputs[i]->dtype, .shape = block};
+        run->operands[i] = (strata_tensor){.dtype = node->inputs[i]->dtype, .shape = STRATA_SHAPE(run->block)};
     for (int i = 0; i < node->n_inputs; i++) {
         run->blocks_are_equal[i] = inner <= run->block || !run->space.strides[i][run->space.rank - 1];
         for (int d = 0; d < run->space.rank - 1; d++)
