@@ -9,7 +9,8 @@ usage() {
 usage: sh tests/ports.sh i386|arm64|musl|endian [FOLDER]
 
   i386    a 32-bit Debian in FOLDER/i386 (debootstrap, chroot): builds all of it there and runs the host's tests
-  arm64   cross-compiles with the libraries of an arm64 Debian in FOLDER/arm64, and runs the command in qemu-user
+  arm64   cross-compiles with the libraries of an arm64 Debian in FOLDER/arm64, and runs the command, the programs of
+          tests/threads and the inputs of the fuzz targets in qemu-user
   musl    builds Debian's sources of zlib, cJSON and OpenSSL against musl, then Strata with them, and runs the programs of
           tests/threads, the command in one process, and two of its workers
   endian  asks a compiler for a big-endian processor whether core/base/tensor.c is refused, with the reason
@@ -18,7 +19,7 @@ FOLDER is build/ports unless it is given; what is there is used again. It takes 
 the network; musl and endian need the network, and root where their compiler is not installed. A slow machine needs half an
 hour for each of the first three, so continuous integration runs none of them.
 Environment: STRATA_PORTS_MIRROR  the archive of Debian packages (http://deb.debian.org/debian)
-             STRATA_PORTS_TESTS   a regular expression: which tests of ctest run on i386 and with musl
+             STRATA_PORTS_TESTS   a regular expression: which tests of ctest run
 END
 }
 
@@ -46,6 +47,13 @@ need() { # PROGRAM PACKAGE...
 need_root() {
     [ "$(id -u)" = 0 ] || { echo "ports: $port needs root, for debootstrap" >&2; exit 3; }
     need debootstrap debootstrap
+}
+
+# The names of programs that need no test framework: tests/threads/rpc_main.c is threads_rpc.
+plain_programs() { # PREFIX FILE...
+    prefix=$1
+    shift
+    for file in "$@"; do basename "$file" | sed "s/_[a-z]*\.c\$//; s/^/${prefix}_/"; done
 }
 
 i386() {
@@ -101,10 +109,14 @@ END
     run="qemu-aarch64-static -L $system"
     # shellcheck disable=SC2086 # words
     cmake -S . -B "$folder/build-arm64" $options -DCMAKE_TOOLCHAIN_FILE="$folder/arm64.cmake"
-    cmake --build "$folder/build-arm64" --target sample_strata test_base test_op test_data
+    # shellcheck disable=SC2046 # words
+    cmake --build "$folder/build-arm64" --target sample_strata test_base test_op test_data threads_faults \
+        $(plain_programs threads tests/threads/*_main.c) $(plain_programs replay tests/fuzz/*_fuzz.c)
     # Criterion does not get a case started in the emulator ("Could not spawn test instance"): the suites are compiled alone.
     $run "$folder/build-arm64/strata" train linear --device host
     $run "$folder/build-arm64/strata" train regression --device host --epochs 1
+    ctest --test-dir "$folder/build-arm64" --output-on-failure --timeout 900 -R "${STRATA_PORTS_TESTS:-^replay_|^threads_}" \
+        -E "threads_cluster_alone|threads_mpi"
 }
 
 # Unpacks Debian's sources of the packages named. apt-get keeps its lists in $system: those of this machine stay as they are.
@@ -172,7 +184,7 @@ musl() {
         musl_libraries
         touch "$system/made"
     fi
-    programs=$(for main in tests/threads/*_main.c; do basename "$main" _main.c | sed 's/^/threads_/'; done)
+    programs="threads_faults $(plain_programs threads tests/threads/*_main.c)"
     # Criterion, the framework of the other suites, is there for the GNU C library alone.
     # shellcheck disable=SC2086 # words
     cmake -S . -B "$build" $options -DCMAKE_C_COMPILER=musl-gcc -DCMAKE_C_FLAGS="-idirafter $system/include" \

@@ -22,9 +22,10 @@ enum { MOST_ELEMENTS = 24 * 16 };
     attributes static void run_##name(float *v, int64_t steps) {                 \
         name##_vector value[chains];                                             \
         memcpy(value, v, sizeof value);                                          \
-        for (int64_t s = 0; s < steps; s++)                                      \
+        for (int64_t s = 0; s < steps; s++) {                                    \
             _Pragma("GCC unroll 24") for (int c = 0; c < chains; c++) value[c] = \
                 value[c] * STRATA_FMA_CHAIN_FACTOR + STRATA_FMA_CHAIN_TERM;      \
+        }                                                                        \
         memcpy(v, value, sizeof value);                                          \
     }
 #if defined(__x86_64__)

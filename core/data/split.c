@@ -59,8 +59,10 @@ static strata_status share_out(const int32_t *classes, int64_t n, double fractio
 
 static strata_status check_parts(int64_t n, double fraction, int64_t first, strata_error *err) {
     if (first >= 1 && first < n) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "split: %g of %lld elements leaves %lld and %lld; neither may be empty", fraction,
-                       (long long)n, (long long)first, (long long)(n - first));
+    return strata_fail(err, STRATA_INVALID,
+                       "split: %g of %lld elements leaves %lld and %lld; neither may be empty. Give more elements, or another "
+                       "share (--test-split, --validation-split)",
+                       fraction, (long long)n, (long long)first, (long long)(n - first));
 }
 
 strata_status strata_split_order(const int32_t *classes, int64_t n, double fraction, uint64_t seed, int64_t *order,

@@ -70,14 +70,16 @@ typedef struct strata_preprocessing_options {
     int channels;
 } strata_preprocessing_options;
 
-/* Reads a table: a file, plain, .gz or .xz, or with "-" the standard input.
+/* Reads a table: a file, plain, .gz or .xz, or with "-" the standard input. A Parquet file is read by the module
+ * libstrata_parquet.so; its columns have names, and messages say the row for the line.
  *   separator  0: the one of , ; tab | that divides the first lines into the same number of cells
  *   known      NULL: the first line names the columns, unless there is a number in it where the second line has one too; the
  *              columns are then "column 1", "column 2", ... Else the first line names the columns if one of its cells is the
  *              name of a column that `known` learned from; if none is, the cells are in the order of those columns, or in that
  *              of the whole table that `known` was found from.
- * Fails: as strata_csv_read; DATA for a binary file, with what it is where that is known; for a table of a single column
- * that another character may separate; for rows without names that are not as wide as what `known` takes. */
+ * Fails: as strata_csv_read; UNSUPPORTED for Parquet where the module cannot be opened; DATA for Parquet with lists or structs
+ * in its cells; for another binary file, with what it is where that is known; for a table of a single column that another
+ * character may separate; for rows without names that are not as wide as what `known` takes. */
 STRATA_API STRATA_MUST_USE strata_status strata_csv_read_table(const char *path, char separator,
                                                                const strata_preprocessing *known, strata_csv **out_csv,
                                                                strata_error *err);

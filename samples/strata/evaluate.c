@@ -84,7 +84,7 @@ static int run(const command *command, int argc, char **argv) {
     strata_model *model = NULL;
     strata_device *device = NULL;
     sample_data test = {0};
-    strata_status status = strata_model_load(path, &model, &err);
+    strata_status status = load_trained(path, &model, &err);
     code = status ? report(FAILING_DATA, status, &err) : set_precision(model, options.precision);
     if (!code) code = check_ports(path, model, options.data.path);
     if (!code) code = open_test_data(model, &options.data, &test);

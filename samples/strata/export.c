@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli.h"
+#include "samples.h"
 #include "strata/interchange.h"
 
 typedef struct export_options {
@@ -30,7 +30,7 @@ static int run(const command *command, int argc, char **argv) {
     if (code) return code < 0 ? EXIT_OK : code;
     if (!options.c) return usage_error("export needs --c, the only form there is; strata convert writes ONNX");
     if (!options.to) return usage_error("export needs --to FILE");
-    strata_status status = strata_model_load(file, &model, &err);
+    strata_status status = load_trained(file, &model, &err);
     if (!status)
         status = strata_model_save_c(model, options.to,
                                      (strata_c_options){.name = options.name, .most_bytes = options.most_mib << 20}, &err);

@@ -245,6 +245,11 @@ static strata_status inspect_picture(const char *path, listing *list, strata_err
     return STRATA_OK;
 }
 
+static bool is_parquet(const char *path, const unsigned char *head, size_t n) {
+    (void)path;
+    return n >= 4 && !memcmp(head, "PAR1", 4);
+}
+
 static bool is_csv(const char *path, const unsigned char *head, size_t n) {
     (void)head;
     return n && is_called(path, ".csv");
@@ -263,10 +268,10 @@ static part look_at_column(const strata_csv *csv, int column) {
     return found;
 }
 
-static strata_status inspect_csv(const char *path, listing *list, strata_error *err) {
+static strata_status inspect_table(const char *path, listing *list, strata_error *err) {
     strata_csv *csv = NULL;
     STRATA_TRY(strata_csv_read_table(path, 0, NULL, &csv, err));
-    begin(list, path, "CSV");
+    begin(list, path, is_called(path, ".csv") ? "CSV" : "Parquet");
     for (int i = 0; i < strata_csv_n_columns(csv); i++) add(list, look_at_column(csv, i));
     end(list);
     strata_csv_destroy(csv);
@@ -282,7 +287,8 @@ static const struct {
                {"safetensors", is_safetensors, inspect_safetensors},
                {"CIFAR-10", is_cifar10, inspect_cifar10},
                {"picture", is_picture, inspect_picture},
-               {"CSV", is_csv, inspect_csv},
+               {"CSV", is_csv, inspect_table},
+               {"Parquet", is_parquet, inspect_table},
                {"model.json", is_model_json, inspect_model_json},
                {"IDX", is_idx, inspect_idx}};
 

@@ -56,6 +56,7 @@ static int unknown_command(const char *name) {
     for (int i = 0; commands[i]; i++) words[n++] = commands[i]->name;
     const char *near = strata_nearest_name(name, words, (size_t)n);
     if (near) return usage_error("\"%s\" is not a command. Did you mean \"%s\"? strata --help lists them", name, near);
+    if (!access(name, F_OK)) return usage_error("\"%s\" is not a command, but a file: strata train %s", name, name);
     return usage_error("\"%s\" is not a command; strata --help lists them", name);
 }
 

@@ -3,6 +3,7 @@
  * Data of the user's own: which kind a path is of, and its parts for training and testing. */
 #include "own.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,13 +50,25 @@ static int opened(strata_status status, const strata_error *err) {
 
 /* ---- options ---- */
 
+/* Ends a name of a list at its comma; one that belongs to the name has a backslash before it, which goes. What follows; NULL:
+ * nothing. */
+static char *end_name(char *name) {
+    char *to = name;
+    for (; *name && *name != ','; *to++ = *name++)
+        if (name[0] == '\\' && name[1] == ',') name++;
+    char *next = *name ? name + 1 : NULL;
+    *to = 0;
+    return next;
+}
+
 static strata_status split_names(const char *list, column_list *out, strata_error *err) {
-    char *rest = NULL;
     out->n = 0;
     out->text = list ? strdup(list) : NULL;
     if (!list) return STRATA_OK;
     if (!out->text) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for the names of columns");
-    for (char *name = strtok_r(out->text, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
+    for (char *name = out->text, *next; name; name = next) {
+        next = end_name(name);
+        if (!*name) continue;
         if (out->n == MOST_COLUMNS) return strata_fail(err, STRATA_INVALID, "more than %d columns are named", MOST_COLUMNS);
         out->names[out->n++] = name;
     }
@@ -196,8 +209,8 @@ static strata_status apply_table(const strata_csv *csv, sample_data *data, strat
 
 /* Whether the folder has a table of this part: one of the sample's stems, plain or compressed. */
 static bool find_table(const sample *sample, const char *path, const char *split, char out_path[LONGEST_PATH]) {
-    static const char *const ends[] = {".csv", ".csv.gz", ".csv.xz", ".tsv"}, *const usual[2][TABLE_STEMS] = {{"train"},
-                                                                                                              {"test"}};
+    static const char *const ends[] = {".csv", ".csv.gz", ".csv.xz", ".tsv", ".parquet"}, *const usual[2][TABLE_STEMS] = {
+                                                                                              {"train"}, {"test"}};
     const int part = strcmp(split, "train") ? 1 : 0;
     const char *const *stems = sample->tables[part][0] ? sample->tables[part] : usual[part];
     for (int i = 0; i < TABLE_STEMS && stems[i]; i++)
@@ -384,9 +397,18 @@ static bool find_part(const char *path, const char *split, char out[LONGEST_PATH
     return snprintf(out, LONGEST_PATH, "%s/%s", path, split) < LONGEST_PATH && is_folder(out) && is_folder(other);
 }
 
+static bool has_pictures(const char *path) {
+    bool found = false;
+    DIR *folder = opendir(path);
+    for (struct dirent *entry = folder ? readdir(folder) : NULL; entry && !found; entry = readdir(folder))
+        found = strata_picture_is_named(entry->d_name);
+    if (folder) closedir(folder);
+    return found;
+}
+
 static strata_status open_pictures(const sample *sample, const data_options *options, const char *split, sample_data *data,
                                    strata_error *err) {
-    char part[LONGEST_PATH];
+    char part[LONGEST_PATH], other[LONGEST_PATH + 8];
     column_list labels = {0}, features = {0};
     strata_preprocessing_options opts;
     const bool train = !strcmp(split, "train"), apart = find_part(options->path, split, part);
@@ -395,6 +417,13 @@ static strata_status open_pictures(const sample *sample, const data_options *opt
     if (options->label || options->columns)
         return strata_fail(err, STRATA_INVALID, "--%s: only a table has columns; the classes of %s are its folders",
                            options->label ? "label" : "columns", path);
+    snprintf(other, sizeof other, "%s/%s", path, split);
+    if (!apart && is_folder(other) && !has_pictures(other))
+        return strata_fail(
+            err, STRATA_DATA,
+            "%s: has a folder %s, and none that is called %s: name the other part so, or give %s, of which a part "
+            "is then kept for testing",
+            path, split, train ? "test" : "train", other);
     if (!data->preprocessing) {
         STRATA_TRY(read_options_of(sample, options, data, &labels, &features, &opts, err));
         STRATA_TRY(strata_preprocessing_from_pictures(path, &opts, &data->preprocessing, err));
@@ -415,7 +444,8 @@ static bool is_npy(const char *path) {
 
 static strata_status no_table_in(const sample *sample, const char *path, const char *split, strata_error *err) {
     const char *const *stems = sample->tables[strcmp(split, "train") ? 1 : 0];
-    return strata_fail(err, STRATA_DATA, "%s: has no %s.csv, .csv.gz or .csv.xz", path, stems[0] ? stems[0] : split);
+    return strata_fail(err, STRATA_DATA, "%s: has no %s.csv, .csv.gz, .csv.xz, .tsv or .parquet", path,
+                       stems[0] ? stems[0] : split);
 }
 
 int open_own(const sample *sample, const data_options *options, const char *split, sample_data *data) {

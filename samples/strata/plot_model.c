@@ -10,7 +10,7 @@
 
 static int load(const char *path, strata_model **out_model) {
     strata_error err = {0};
-    const strata_status status = strata_model_load(path, out_model, &err);
+    const strata_status status = load_trained(path, out_model, &err);
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
 }
 

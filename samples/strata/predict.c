@@ -196,6 +196,8 @@ static int check_options(predict_options *options, const char *file) {
     if (options->inputs.n + !!file > 1)
         return usage_error("predict takes one FILE; join them, or call it for each: \"%s\" and \"%s\" are two",
                            file ? file : options->inputs.items[0], options->inputs.items[file ? 0 : 1]);
+    if (options->to && ends_with(options->to, ".parquet"))
+        return usage_error("--to %s: answers are written as .csv or .json", options->to);
     options->input = file ? file : options->inputs.n ? options->inputs.items[0] : NULL;
     const int n = !!options->input + !!options->text + !!options->row;
     if (n != 1)
@@ -219,7 +221,7 @@ static int run(const command *command, int argc, char **argv) {
     strata_device *device = NULL;
     sample_data data = {0};
     strata_preprocessing *preprocessing = NULL;
-    strata_status status = strata_model_load(arguments[0], &model, &err);
+    strata_status status = load_trained(arguments[0], &model, &err);
     if (!status) status = recall_preprocessing(model, &preprocessing, &err);
     code = status ? report(FAILING_DATA, status, &err) : set_precision(model, options.precision);
     if (!code) code = check_ports(arguments[0], model, options.input);

@@ -157,10 +157,11 @@ bool classifies(const strata_model *model) {
 
 void print_metrics(FILE *to, const strata_model *model, const strata_metrics *metrics) {
     if (classifies(model))
-        fprintf(to, "accuracy %.2f %% on %lld test examples, loss %.4g", 100 * metrics->accuracy, (long long)metrics->examples,
-                metrics->loss);
+        fprintf(to, "accuracy %.2f %% on %lld test example%s, loss %.4g", 100 * metrics->accuracy, (long long)metrics->examples,
+                metrics->examples == 1 ? "" : "s", metrics->loss);
     else
-        fprintf(to, "loss %.4g on %lld test examples", metrics->loss, (long long)metrics->examples);
+        fprintf(to, "loss %.4g on %lld test example%s", metrics->loss, (long long)metrics->examples,
+                metrics->examples == 1 ? "" : "s");
 }
 
 void print_samples(void) {
@@ -178,9 +179,21 @@ static int unknown_sample(const char *name) {
     }
     const char *near = strata_nearest_name(name, words, N_SAMPLES);
     if (near)
-        return usage_error("there is no sample \"%s\". Did you mean \"%s\"? A model of your own is a file MODEL.json", name,
-                           near);
-    return usage_error("there is no sample \"%s\"; there are: %s. A model of your own is a file MODEL.json", name, list);
+        return usage_error(
+            "there is no file and no sample \"%s\". Did you mean \"%s\"? A model of your own is a file MODEL.json", name, near);
+    return usage_error("there is no file and no sample \"%s\"; the samples are: %s. A model of your own is a file MODEL.json",
+                       name, list);
+}
+
+strata_status load_trained(const char *path, strata_model **out_model, strata_error *err) {
+    if (is_table(path) || ends_with(path, ".npz") || ends_with(path, ".npy"))
+        return strata_fail(err, STRATA_DATA, "%s: is data, and the model comes before them: MODEL.strata %s", path, path);
+    if (ends_with(path, ".json"))
+        return strata_fail(err, STRATA_DATA, "%s: is a model that is to be trained first: strata train %s", path, path);
+    if (ends_with(path, ".onnx"))
+        return strata_fail(err, STRATA_DATA, "%s: is ONNX; make a model of it first: strata convert %s --to MODEL.strata", path,
+                           path);
+    return strata_model_load(path, out_model, err);
 }
 
 int open_model(const char *name, bool saved, strata_model **out_model) {
@@ -192,10 +205,9 @@ int open_model(const char *name, bool saved, strata_model **out_model) {
     else if (ends_with(name, ".json"))
         status = strata_model_read_json(name, out_model, &err);
     else if (ends_with(name, ".onnx"))
-        return usage_error("%s: is ONNX, which strata does not read; describe the model in MODEL.json (strata help layers)",
-                           name);
+        return usage_error("%s: is ONNX; make a model of it first: strata convert %s --to MODEL.strata", name, name);
     else if (saved && (strchr(name, '.') || strchr(name, '/')))
-        status = strata_model_load(name, out_model, &err);
+        status = load_trained(name, out_model, &err);
     else if (ends_with(name, ".strata") || ends_with(name, ".safetensors"))
         return usage_error("%s: is a trained model; to train it further: strata train --from %s DATA", name, name);
     else

@@ -111,6 +111,8 @@ const char *class_name(const sample *sample, const strata_preprocessing *preproc
 bool classifies(const strata_model *model);
 /* "accuracy 97.00 % on 10000 test examples, loss 0.1", without an end of line; the loss alone where answers are no classes. */
 void print_metrics(FILE *to, const strata_model *model, const strata_metrics *metrics);
+/* strata_model_load, with a word to who names data or a model that was not trained. */
+strata_status load_trained(const char *path, strata_model **out_model, strata_error *err);
 /* The model that `name` means: a sample's own, a file of JSON, or a saved model where `saved` allows one.
  * Prints what is wrong; returns an exit code. */
 int open_model(const char *name, bool saved, strata_model **out_model);

@@ -326,9 +326,10 @@ void print_hint(const scores *s, const sample *sample, const strata_preprocessin
         right += one.right;
         if (one.labels > most) most = one.labels, best = c;
     }
-    if (right <= most)
+    const bool table = p && strata_preprocessing_get_kind(p) == STRATA_PREPROCESSING_TABLE;
+    if (right <= most && right < s->n)
         fprintf(stderr,
                 "strata: this is no better than \"%s\" as every answer (%.2f %%); try more --epochs, another --learning-rate, "
-                "or other --columns\n",
-                name_of(sample, p, best, name), 100 * (double)most / (double)s->n);
+                "or %s\n",
+                name_of(sample, p, best, name), 100 * (double)most / (double)s->n, table ? "other --columns" : "more examples");
 }

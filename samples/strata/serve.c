@@ -431,7 +431,7 @@ static int run(const command *command, int argc, char **argv) {
     strata_error err = {0};
     server s = {0};
     strata_device *device = NULL;
-    strata_status status = strata_model_load(arguments[0], &s.served.model, &err);
+    strata_status status = load_trained(arguments[0], &s.served.model, &err);
     if (!status) status = recall_preprocessing(s.served.model, &s.served.preprocessing, &err);
     if (!status && strata_model_tokenizer(s.served.model, &s.served.tokenizer, &err) == STRATA_UNAVAILABLE)
         s.served.tokenizer = NULL; /* the model learned from no texts */

@@ -38,7 +38,7 @@ static int open_from(training *t) {
     if (t->options.model || t->options.set.n)
         return usage_error("--%s makes a new model, and --from trains one further; give one of them",
                            t->options.model ? "model" : "set");
-    strata_status status = strata_model_load(t->options.from, &t->model, &err);
+    strata_status status = load_trained(t->options.from, &t->model, &err);
     if (status) return report(FAILING_DATA, status, &err);
     t->sample = sample_of_model(t->model, &t->options.data);
     int code = recall_data(t->model, t->sample, &t->train);

@@ -24,12 +24,13 @@ static void print_source(FILE *to, const training *t) {
 /* "mnist on opencl:0 (a processor)", "mnist: mirrored on opencl:0, vulkan:0: as asked for" */
 void print_start(const training *t) {
     const strata_device_info *info = strata_device_get_info(strata_strategy_device(t->strategy, 0));
+    const char *name = strcmp(t->name, "-") ? t->name : "standard input";
     line whole;
     FILE *to = line_begin(&whole);
     if (t->options.strategy.name || t->options.strategy.devices)
-        fprintf(to, "%s: %s", t->name, strata_strategy_choice(t->strategy));
+        fprintf(to, "%s: %s", name, strata_strategy_choice(t->strategy));
     else
-        fprintf(to, "%s on %s (%s)", t->name, info->id, info->name);
+        fprintf(to, "%s on %s (%s)", name, info->id, info->name);
     print_source(to, t);
     line_end(&whole, 4);
 }

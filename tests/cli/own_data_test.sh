@@ -42,6 +42,12 @@ expect 0 "" predict flowers.strata flowers.csv $on --to answers.json
 check "a line of JSON for each" python3 -c "import json; assert len([json.loads(l) for l in open('answers.json')]) == 150"
 "$strata" train - $on --epochs 1 <flowers.csv >out 2>err
 stdout "120 train / 30 test"
+stdout "standard input on "
+mkfifo pipe
+cat flowers.csv >pipe &
+expect 0 "120 train / 30 test" train pipe $on --epochs 1
+wait
+expect 0 "1 number, 1 column of words" train commas.csv $on --epochs 1 --columns 'a\,b,colour' --label 'kind'
 expect 0 "135 train / 15 test" train flowers.csv $on --epochs 1 --test-split 0.1
 expect 0 "seed 3" train flowers.csv $on --epochs 1 --seed 3
 expect 0 "left out" train flowers.csv $on --epochs 1 --label colour
@@ -59,6 +65,14 @@ expect 0 "" predict houses.strata $on --row 0.5,0.5 --json
 json 'abs(r["value"] - 101500) < 500' # in the unit of the label
 expect 0 'learns the number "kind"' train numbers.csv $on --epochs 1 --learn regression
 expect 0 "2 classes" train numbers.csv $on --epochs 1
+
+expect 0 "" train plain.csv $on --json
+plain=$(grep -o '"weights_sha256":"[0-9a-f]*"' out)
+for file in cr trail blanks; do expect 0 "$plain" train $file.csv $on --json; done
+expect 0 "accuracy" train plain.csv $on
+accuracy=$(grep -o "accuracy .* on 24 test examples" out)
+expect 0 "$accuracy" train giant.csv $on
+expect 0 'left out "a", which has words that differ in most rows ("' train units.csv $on --epochs 1
 
 # ---- texts ----
 expect 0 "1 text, 0 missing, 2 classes; 160 train / 40 test" \
@@ -96,6 +110,9 @@ expect 0 "bright" predict photos.strata photos/bright/3.pgm $on
 expect 0 "16 x 16" train photos/ $on --epochs 1 --size 16 --augment --model resnet
 expect 3 "is a table, but the model learned from pictures" evaluate photos.strata flowers.csv $on
 expect 0 "a picture" inspect photos/bright/3.pgm
+
+expect 0 "24 pictures, grey, of several sizes" train mixed $on --epochs 1
+stdout "left out 2 files that are no pictures in folders of classes: "
 
 # ---- arrays ----
 expect 0 "2 numbers, 0 missing, 2 classes; 48 train / 12 test" train x.npy --labels y.npy $on --save arrays.strata
@@ -154,7 +171,17 @@ expect 3 "is empty" train empty.csv $on
 expect 3 'is "a" in all rows; there is nothing to tell apart' train one_class.csv $on
 expect 3 'did you mean "kind"?' train flowers.csv $on --label knid
 expect 3 "is no text" train binary.csv $on
-expect 3 "is Parquet" train data.parquet $on
+expect 3 'infinite.csv:9: column "a" holds "inf", which is no number' train infinite.csv $on
+expect 3 'columns 1 and 2 are both named "a"; rename one of them' train twice.csv $on
+expect 3 "the first line must name all columns (is it a title?)" train title.csv $on
+expect 3 "the header names 1 column (is the first line a title or a comment?)" train remark.csv $on
+expect 3 "neither may be empty. Give more elements" train two.csv $on
+expect 3 "bad: 7 pictures cannot be read; mend or remove them: bad/a/x" train bad $on
+stderr "; ..."
+expect 3 "has a folder train, and none that is called test" train half $on
+[ -e "$STRATA_BUILD_DIR/libstrata_parquet.so" ] ||
+    expect 3 "data.parquet: is Parquet, and the part of Strata that reads it cannot be opened" train data.parquet $on
+expect 2 "answers are written as .csv or .json" predict flowers.strata flowers.csv --to out.parquet $on
 expect 3 "it is one character" train flowers.csv $on --separator abc
 expect 3 "name them (--separator)" train tilde.csv $on
 expect 3 "too many for classes" train names.csv $on
@@ -171,7 +198,11 @@ expect 2 "predict takes one FILE" predict flowers.strata --input a --input b $on
 expect 2 "use --learning-rate" train flowers.csv --lr 0.1
 expect 2 "use --set optimizer.name=sgd" train flowers.csv --optimizer sgd
 expect 2 "lists the samples" train --list
-expect 2 "is ONNX" train model.onnx
+expect 2 "strata convert model.onnx --to MODEL.strata" train model.onnx
+expect 3 "is data, and the model comes before them: MODEL.strata flowers.csv" predict flowers.csv flowers.strata
+expect 3 "m.json: is a model that is to be trained first" evaluate m.json flowers.csv
+expect 2 "is not a command, but a file: strata train flowers.csv" flowers.csv
+expect 2 'there is no file and no sample "flower"' train flower
 expect 2 "strata train --from flowers.strata DATA" train flowers.strata
 expect 0 "strata help COMMAND" help help
 }

@@ -54,7 +54,7 @@ for layer in $(sed -n 's/^STRATA_LAYER(\(.*\))$/\1/p' "$STRATA_SOURCE_DIR/core/l
 done
 expect 2 "predict needs a FILE" predict model.strata
 expect 2 'Did you mean "mnist"?' train mnits
-expect 2 "there are: mnist, mnist_cnn" train imagenet
+expect 2 "the samples are: mnist, mnist_cnn" train imagenet
 
 for wrong in "--epochs -1" "--epochs 0" "--epochs 1.5" "--epochs x" "--epochs 99999999999999999999" "--batch 0" "--batch -5" \
     "--learning-rate 0" "--learning-rate nan" "--learning-rate 1x" "--seed -1"; do

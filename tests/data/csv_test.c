@@ -50,13 +50,14 @@ Test(csv, quoted_cells_may_hold_anything) {
 Test(csv, says_where_it_is_wrong) {
     FAILS("a,b\n1\n", "t.csv:2:2: the record ends after 1 cells; the header names 2 columns");
     FAILS("a,b\n1,2\n3,4,5\n", "t.csv:3:5: cell 3 of a record; the header names 2 columns");
+    FAILS("a,b\n1,  x\"y\n", "t.csv:2:6: a quote inside a cell that does not begin with one; double it and quote the cell");
     FAILS("a,b\n1,x\"y\n", "t.csv:2:4: a quote inside a cell that does not begin with one; double it and quote the cell");
     FAILS("a,b\n1,\"x\"y\n", "t.csv:2:6: text behind a closing quote; a separator or a line end must follow");
     FAILS("a,b\n\"x\ny\",\"open\n", "t.csv:3:4: the quote that opens here is never closed");
     FAILS("a,b\n1,ab\xFF\n", "t.csv:2:5: byte 0xFF is not valid UTF-8 (is it Latin-1? iconv -f L1 -t UTF-8)");
     FAILS("a,b\n1,\"\n\xC0\x80\"\n", "t.csv:3:1: byte 0xC0 is not valid UTF-8 (is it Latin-1? iconv -f L1 -t UTF-8)");
     FAILS("a,b\n1,\0\n", "t.csv:2:3: a NUL; a CSV file is text (is it UTF-16? save it as UTF-8)");
-    FAILS("a,b,a\n", "t.csv:1: columns 1 and 3 are both named \"a\"");
+    FAILS("a,b,a\n", "t.csv: columns 1 and 3 are both named \"a\"; rename one of them");
     FAILS("\n\n", "t.csv: is empty; its first line must name the columns");
 }
 

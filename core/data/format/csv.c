@@ -130,11 +130,13 @@ static bool skip_line_end(parser *p) {
 
 /* Whether one more cell, which begins at p->at, may follow `n` others of its record. */
 static strata_status check_room(const parser *p, int64_t n) {
-    char what[96];
+    char what[128];
     int64_t most = p->csv->n_records ? p->csv->n_columns : MOST_COLUMNS;
     if (n < most) return STRATA_OK;
     snprintf(what, sizeof what,
-             p->csv->names       ? "cell %lld of a row; it must have %lld"
+             p->csv->names ? "cell %lld of a row; it must have %lld"
+             : p->csv->n_records && most == 1
+                 ? "cell %lld of a record; the header names %lld column (is the first line a title or a comment?)"
              : p->csv->n_records ? "cell %lld of a record; the header names %lld columns"
                                  : "column %lld; at most %lld are possible",
              (long long)n + 1, (long long)most);
@@ -165,6 +167,9 @@ static strata_status take_record(parser *p) {
     int64_t first = csv->n_cells, line = p->line;
     for (bool more = true; more;) {
         STRATA_TRY(check_room(p, csv->n_cells - first));
+        const char *quote = p->at; /* `a, "b"`: some write a blank before a quote */
+        while (quote < p->end && *quote == ' ') quote++;
+        if (quote < p->end && *quote == '"' && p->separator != ' ') p->at += quote - p->at;
         STRATA_TRY(p->at < p->end && *p->at == '"' ? take_quoted(p) : take_bare(p));
         if (!at_end_of_cell(p)) return fail_at(p, p->at, "text behind a closing quote; a separator or a line end must follow");
         more = p->at < p->end && *p->at == p->separator;
@@ -190,16 +195,17 @@ static strata_status check_header(const strata_csv *csv, bool check_names, strat
     for (int i = 0; i < csv->n_columns && check_names; i++)
         for (int k = 0; k < i; k++)
             if (!strcmp(csv->cells[i], csv->cells[k]))
-                return strata_fail(err, STRATA_DATA, "%s:%lld: columns %d and %d are both named \"%s\"", csv->name,
-                                   (long long)csv->lines[0], k + 1, i + 1, csv->cells[i]);
+                return strata_fail(
+                    err, STRATA_DATA, "%s: columns %d and %d are both named \"%s\"; %s", csv->name, k + 1, i + 1, csv->cells[i],
+                    *csv->cells[i] ? "rename one of them" : "the first line must name all columns (is it a title?)");
     return STRATA_OK;
 }
 
-/* Takes the bytes, which are followed by a NUL. columns NULL: the first record names them. */
 char strata_csv_separator(const strata_csv *csv) {
     return csv->separator;
 }
 
+/* Takes the bytes, which are followed by a NUL. columns NULL: the first record names them. */
 static strata_status parse_any(const char *name, unsigned char *bytes, size_t n_bytes, char separator,
                                const char *const *columns, int n_columns, bool check_names, strata_csv **out_csv,
                                strata_error *err) {
@@ -265,6 +271,40 @@ strata_status strata_csv_parse_rows(const char *name, const void *bytes, size_t 
 strata_status strata_csv_parse(const char *name, const void *bytes, size_t n_bytes, char separator, strata_csv **out_csv,
                                strata_error *err) {
     return strata_csv_parse_rows(name, bytes, n_bytes, separator, NULL, 0, out_csv, err);
+}
+
+static strata_status take_row(parser *p, int n_columns) {
+    strata_csv *csv = p->csv;
+    for (int i = 0; i < n_columns; i++, p->at += strlen(p->at) + 1) {
+        if (!strata_utf8_valid(p->at))
+            return strata_fail(p->err, STRATA_DATA, "%s: column \"%.100s\" has in row %lld bytes that are no text in UTF-8",
+                               csv->name, csv->n_records ? csv->cells[i] : "?", (long long)csv->n_records);
+        STRATA_TRY(add_cell(p, p->at));
+    }
+    return add_record(p, csv->n_records, n_columns);
+}
+
+strata_status strata_csv_take_cells(const char *name, char *cells, size_t n_bytes, int n_columns, strata_csv **out_csv,
+                                    strata_error *err) {
+    strata_csv *csv = calloc(1, sizeof *csv);
+    if (!csv || !(csv->name = strdup(name))) {
+        free(csv);
+        free(cells);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
+    }
+    csv->bytes = cells;
+    csv->separator = ',';
+    parser p = {.csv = csv, .at = cells, .end = cells + n_bytes, .err = err};
+    strata_status status = STRATA_OK;
+    if (n_columns > MOST_COLUMNS)
+        status = strata_fail(err, STRATA_DATA, "%s: has %d columns; at most %d are possible", name, n_columns, MOST_COLUMNS);
+    while (!status && p.at < p.end) status = take_row(&p, n_columns);
+    if (!status) status = check_header(csv, true, err);
+    if (status)
+        strata_csv_destroy(csv);
+    else
+        *out_csv = csv;
+    return status;
 }
 
 void strata_csv_destroy(strata_csv *csv) {

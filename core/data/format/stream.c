@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <zlib.h>
 #if STRATA_WITH_XZ
 #include <lzma.h>
@@ -241,7 +242,9 @@ strata_status strata_stream_read_all(strata_stream *stream, size_t max_bytes, un
 strata_status strata_stream_peek_file(const char *path, void *out_head, size_t wanted, size_t *out_n, strata_error *err) {
     unsigned char bytes[4096];
     strata_stream *stream = NULL;
+    struct stat info;
     *out_n = 0;
+    if (!stat(path, &info) && S_ISFIFO(info.st_mode)) return STRATA_OK; /* what is read of a pipe would be missing later */
     FILE *file = fopen(path, "rb");
     if (!file) return strata_file_fail(err, errno, path, "open");
     const size_t n = fread(bytes, 1, sizeof bytes, file);

@@ -195,14 +195,22 @@ strata_status strata_column_value(const strata_column *column, const strata_csv 
 }
 
 void strata_column_measure(strata_column *column, const double *values, int64_t n) {
-    double sum = 0, squares = 0;
+    double sum = 0, squares = 0, largest = 0;
     int64_t found = 0;
+    int exponent = 0;
     for (int64_t i = 0; i < n; i++)
-        if (!isnan(values[i])) sum += values[i], found++;
-    column->mean = found ? sum / (double)found : 0;
+        if (fabs(values[i]) > largest) largest = fabs(values[i]);
+    frexp(largest, &exponent);
+    /* A power of two, which changes no digit, and keeps sums and squares in the range of a double. */
+    const double unit = ldexp(1, exponent - 1);
     for (int64_t i = 0; i < n; i++)
-        if (!isnan(values[i])) squares += (values[i] - column->mean) * (values[i] - column->mean);
-    column->deviation = found ? sqrt(squares / (double)found) : 0;
+        if (!isnan(values[i])) sum += values[i] / unit, found++;
+    column->mean = found ? sum / (double)found * unit : 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double away = (values[i] - column->mean) / unit;
+        if (!isnan(away)) squares += away * away;
+    }
+    column->deviation = found ? sqrt(squares / (double)found) * unit : 0;
     /* What is the same in all rows, but for rounding, stays 0. */
     if (!(column->deviation > 1e-12 * fabs(column->mean)) || !isfinite(column->deviation)) column->deviation = 1;
     column->has_missing = found < n;

@@ -18,7 +18,9 @@ enum {
     /* Pictures that all have one size up to this keep it. */
     LARGEST_OWN_SIDE = 128,
     LARGEST_SIDE = 64,
-    MOST_SIDE = 4096
+    MOST_SIDE = 4096,
+    /* Of pictures that cannot be read. */
+    MOST_NAMED = 5
 };
 
 static strata_status no_memory(const char *name, strata_error *err) {
@@ -42,6 +44,12 @@ typedef struct album {
     strata_shape element;
     /* Pictures lie in folders of classes; else directly in the folder too. */
     bool classes;
+    /* What could not be read: how many, and the first of them with the reason. */
+    int64_t n_unread;
+    strata_text unread;
+    /* Files that are no pictures, or lie in no folder of a class: how many, and the first. */
+    int64_t n_left_out;
+    char left_out[64];
 } album;
 
 static void album_finish(album *a) {
@@ -50,12 +58,16 @@ static void album_finish(album *a) {
         free(a->pictures[i].pixels);
     }
     free(a->pictures);
+    strata_text_finish(&a->unread);
 }
 
 static bool wants_picture(const char *name, void *user) {
-    const album *a = user;
+    album *a = user;
     const char *slash = strchr(name, '/'), *file = slash ? slash + 1 : name;
-    return (slash || !a->classes) && !strchr(file, '/') && name[0] != '.' && file[0] != '.' && strata_picture_is_named(file);
+    if (strchr(file, '/') || name[0] == '.' || file[0] == '.') return false;
+    if ((slash || !a->classes) && strata_picture_is_named(file)) return true;
+    if (!a->n_left_out++) snprintf(a->left_out, sizeof a->left_out, "%s", name);
+    return false;
 }
 
 static strata_status read_pixels(const char *place, const unsigned char *bytes, size_t n_bytes, strata_shape element,
@@ -94,9 +106,30 @@ static strata_status take_picture(const char *name, const char *place, unsigned 
     else
         status = strata_picture_measure(place, bytes, n_bytes, &added->size, err);
     free(bytes);
-    if (status == STRATA_DATA || status == STRATA_UNSUPPORTED)
-        return strata_fail_in(err, status, "a picture cannot be read; mend or remove it");
     return status;
+}
+
+/* Goes on behind a picture that cannot be read, so that all of them are named at once. */
+static strata_status take_or_note(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
+                                  strata_error *err) {
+    album *a = user;
+    strata_error reason = {0};
+    const int64_t n = a->n;
+    const strata_status status = take_picture(name, place, bytes, n_bytes, a, &reason);
+    if (status != STRATA_DATA && status != STRATA_UNSUPPORTED)
+        return status ? strata_fail(err, status, "%s", reason.message) : status;
+    free(a->pictures[n].name);
+    a->n = n;
+    if (a->n_unread++ < MOST_NAMED) strata_text_add(&a->unread, "%s%s", a->unread.n_bytes ? "; " : "", reason.message);
+    return STRATA_OK;
+}
+
+static strata_status check_unread(const char *path, const album *a, strata_error *err) {
+    const char *names = a->unread.bytes ? a->unread.bytes : "";
+    if (!a->n_unread) return STRATA_OK;
+    if (a->n_unread == 1) return strata_fail(err, STRATA_DATA, "a picture cannot be read; mend or remove it: %s", names);
+    return strata_fail(err, STRATA_DATA, "%s: %lld pictures cannot be read; mend or remove them: %s%s", path,
+                       (long long)a->n_unread, names, a->n_unread > MOST_NAMED ? "; ..." : "");
 }
 
 static int by_name(const void *a, const void *b) {
@@ -105,8 +138,9 @@ static int by_name(const void *a, const void *b) {
 
 /* All pictures of a folder, in the order of their names. */
 static strata_status read_album(const char *path, album *a, strata_error *err) {
-    const strata_tree_visitor visitor = {wants_picture, take_picture, a, .depth = 1};
+    const strata_tree_visitor visitor = {wants_picture, take_or_note, a, .depth = 1};
     STRATA_TRY(strata_tree_visit_folder(path, &visitor, err));
+    STRATA_TRY(check_unread(path, a, err));
     if (!a->n)
         return strata_fail(err, STRATA_UNAVAILABLE, "%s: has no pictures%s (.png, .jpg, .jpeg, .webp, .pgm, .ppm)", path,
                            a->classes ? " in folders of classes: <class>/<name>" : "");
@@ -205,6 +239,11 @@ static strata_status choose_size(const char *path, const album *a, const strata_
     if (resized) strata_text_add(&found, "%s, resized to ", same ? "of one size" : "of several sizes");
     strata_text_add(&found, "%lld x %lld, %d classes", (long long)p->element.dims[1], (long long)p->element.dims[0],
                     p->labels[0].n_words);
+    if (a->n_left_out == 1)
+        strata_text_add(&found, "\nleft out a file that is no picture in a folder of a class: %s", a->left_out);
+    else if (a->n_left_out)
+        strata_text_add(&found, "\nleft out %lld files that are no pictures in folders of classes: %s, ...",
+                        (long long)a->n_left_out, a->left_out);
     return strata_text_take(&found, &p->found, NULL, err);
 }
 
@@ -294,7 +333,8 @@ static strata_status read_one(const char *path, album *a, strata_error *err) {
     unsigned char *bytes = NULL;
     size_t n = 0;
     STRATA_TRY(strata_stream_read_file(path, MOST_FILE_BYTES, &bytes, &n, err));
-    return take_picture(path, path, bytes, n, a, err);
+    STRATA_TRY(take_or_note(path, path, bytes, n, a, err));
+    return check_unread(path, a, err);
 }
 
 strata_status strata_preprocessing_apply_pictures(const strata_preprocessing *p, const char *path,

@@ -19,7 +19,9 @@ enum {
     WORDS_OF_TEXT = 8,
     WORDS_OF_ONLY_TEXT = 2,
     /* Below so many rows nothing can be said of words that are all different. */
-    LEAST_ROWS = 20
+    LEAST_ROWS = 20,
+    /* Bytes of a cell that is shown. */
+    LONGEST_EXAMPLE = 32
 };
 
 void strata_preprocessing_destroy(strata_preprocessing *p) {
@@ -62,12 +64,17 @@ static bool is_text(const strata_column_look *look, double least_words) {
     return look->words_each >= least_words && look->n_different * 2 > look->n_rows - look->n_missing;
 }
 
+/* So many that a cell which is none is a mistake. */
+static bool are_mostly_numbers(const strata_column_look *look) {
+    return look->n_numbers * 10 > (look->n_rows - look->n_missing) * 9;
+}
+
 /* Why a column is not learned from, if nobody asked for it; NULL: it is. */
 static const char *reason_to_leave_out(const char *name, const strata_column_look *look) {
     const int64_t n = look->n_rows - look->n_missing;
     if (!n) return "is empty";
     if (is_counter(name, look)) return "counts the rows";
-    if (look->n_numbers == n || look->n_decimal_commas == n || date_format_of(look) >= 0 || look->n_rows < LEAST_ROWS)
+    if (are_mostly_numbers(look) || look->n_decimal_commas == n || date_format_of(look) >= 0 || look->n_rows < LEAST_ROWS)
         return NULL;
     return look->n_different * 2 > n && look->n_different > MOST_WORDS / 2 ? "has words that differ in most rows" : NULL;
 }
@@ -105,7 +112,7 @@ static strata_status find_kind(strata_column *column, const strata_csv *csv, int
         found->n_dates++;
         return find_times(column, csv, place);
     }
-    if (look->n_numbers * 10 > n * 9) return odd_cell(csv, place, look, err);
+    if (are_mostly_numbers(look)) return odd_cell(csv, place, look, err);
     int64_t others = 0;
     column->kind = STRATA_COLUMN_WORDS;
     found->n_words++;
@@ -123,6 +130,20 @@ static strata_status put_name(const char *name, char **out, strata_error *err) {
     return *out ? STRATA_OK : no_memory(name, err);
 }
 
+/* The first that is not missing; "": there is none. */
+static const char *first_cell(const strata_csv *csv, int place) {
+    for (int64_t row = 0; row < strata_csv_n_rows(csv); row++)
+        if (!strata_cell_is_missing(strata_csv_cell(csv, row, place))) return strata_csv_cell(csv, row, place);
+    return "";
+}
+
+/* Where lines end with a separator, the column behind it has neither a name nor a cell. */
+static int last_column(const strata_csv *csv) {
+    int place = strata_csv_n_columns(csv) - 1;
+    while (place > 0 && !*strata_csv_column(csv, place) && !*first_cell(csv, place)) place--;
+    return place;
+}
+
 /* Places of the labels in the table; the last column where none is named. */
 static strata_status choose_labels(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
                                    int *places, strata_error *err) {
@@ -130,7 +151,7 @@ static strata_status choose_labels(strata_preprocessing *p, const strata_csv *cs
     p->labels = calloc((size_t)n, sizeof *p->labels);
     if (!p->labels) return no_memory(strata_csv_name(csv), err);
     for (int i = 0; i < n; i++) {
-        places[i] = strata_csv_n_columns(csv) - 1;
+        places[i] = last_column(csv);
         if (opts->n_labels) STRATA_TRY(strata_csv_find(csv, opts->labels[i], &places[i], err));
         for (int k = 0; k < i; k++)
             if (places[k] == places[i])
@@ -197,7 +218,9 @@ static strata_status find_column(strata_preprocessing *p, const strata_csv *csv,
     strata_column *column;
     const char *reason = opts->n_features || text ? NULL : reason_to_leave_out(strata_csv_column(csv, place), look);
     if (reason) {
+        const char *first = first_cell(csv, place);
         strata_text_add(&found->left_out, "\nleft out \"%s\", which %s", strata_csv_column(csv, place), reason);
+        if (look->n_different && strlen(first) <= LONGEST_EXAMPLE) strata_text_add(&found->left_out, " (\"%s\", ...)", first);
         return STRATA_OK;
     }
     STRATA_TRY(add_column(p, csv, place, &column, err));

@@ -8,6 +8,7 @@
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/data/format/csv.h"
+#include "core/data/format/parquet.h"
 #include "core/data/format/stream.h"
 #include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
@@ -24,9 +25,7 @@ static strata_status check_text(const char *name, const unsigned char *bytes, si
     } formats[] = {
         {"PK\3\4", 4, "a zip archive (a spreadsheet or .npz?); save a spreadsheet as CSV, and call an archive of arrays .npz"},
         {"\xD0\xCF\x11\xE0", 4, "an old spreadsheet or document; save it as CSV"},
-        {"PAR1", 4,
-         "Parquet, which this build does not read; convert it: python3 -c \"import pandas; "
-         "pandas.read_parquet('in.parquet').to_csv('out.csv', index=False)\""},
+        {STRATA_PARQUET_MAGIC, 4, "Parquet, which is read from a file alone: give its name, and expand it if it is compressed"},
         {"%PDF", 4, "PDF; save the table as CSV"},
         {"\x93NUMPY", 6, "a NumPy array; call it .npy, and give its labels (--labels y.npy)"},
         {"\x89PNG", 4, "a picture; give the folder of its class's folder"},
@@ -78,6 +77,13 @@ static char find_separator(const char *text, size_t n_bytes) {
         if (same && cells > most) most = cells, best = candidates[c];
     }
     return best ? best : first;
+}
+
+/* Text of old Macs, and of spreadsheets that write as they did, ends its lines with CR alone. */
+static void end_lines(unsigned char *text, size_t n_bytes) {
+    if (n_bytes && memchr(text, '\n', n_bytes)) return;
+    for (size_t i = 0; i < n_bytes; i++)
+        if (text[i] == '\r') text[i] = '\n';
 }
 
 /* ---- the first line ---- */
@@ -173,12 +179,13 @@ static strata_status peek(const char *name, const char *text, size_t n_bytes, ch
     return strata_csv_parse_first(name, text, (size_t)(at - text), separator, out_csv, err);
 }
 
-static strata_status parse_text(const char *name, const unsigned char *bytes, size_t n_bytes, char separator,
+static strata_status parse_text(const char *name, unsigned char *bytes, size_t n_bytes, char separator,
                                 const strata_preprocessing *known, strata_csv **out_csv, strata_error *err) {
     strata_csv *head = NULL;
     const size_t mark = n_bytes >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3) ? 3 : 0;
     const char *text = (const char *)bytes + mark;
     STRATA_TRY(check_text(name, bytes, n_bytes, err));
+    end_lines(bytes, n_bytes);
     if (!separator) separator = find_separator(text, n_bytes - mark);
     STRATA_TRY(peek(name, text, n_bytes - mark, separator, &head, err));
     const int n = strata_csv_n_columns(head);
@@ -219,6 +226,7 @@ strata_status strata_csv_read_table(const char *path, char separator, const stra
     unsigned char *bytes = NULL;
     size_t n = 0;
     const bool input = !strcmp(path, "-");
+    if (!input && strata_is_parquet(path)) return strata_csv_read_parquet(path, MOST_BYTES, out_csv, err);
     STRATA_TRY(input ? read_input(&bytes, &n, err) : strata_stream_read_file(path, MOST_BYTES, &bytes, &n, err));
     strata_status status = input ? strata_csv_parse_table("standard input", bytes, n, separator, known, out_csv, err)
                                  : parse_text(path, bytes, n, separator, known, out_csv, err);

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opens the module that reads Parquet files, and makes a table of the cells that it passes on. */
+#define _GNU_SOURCE /* dladdr */
+#include "core/data/format/parquet.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/text.h"
+#include "core/data/format/csv.h"
+
+#define MODULE "libstrata_parquet.so"
+
+bool strata_is_parquet(const char *path) {
+    char head[sizeof STRATA_PARQUET_MAGIC - 1];
+    struct stat info;
+    /* What a pipe has can be read once. */
+    FILE *file = !stat(path, &info) && S_ISREG(info.st_mode) ? fopen(path, "rb") : NULL;
+    const bool found =
+        file && fread(head, 1, sizeof head, file) == sizeof head && !memcmp(head, STRATA_PARQUET_MAGIC, sizeof head);
+    if (file) fclose(file);
+    return found;
+}
+
+/* Beside the file that this code was loaded from (libstrata.so, or a program that contains it), or where the system's loader
+ * searches. It stays open: Arrow's threads may run until the process ends. */
+static strata_status open_module(const char *name, strata_parquet_read_function **out_read, strata_error *err) {
+    static const char anchor = 0;
+    Dl_info info;
+    char path[PATH_MAX], reason[320] = "";
+    void *module = NULL;
+    if (dladdr(&anchor, &info) && info.dli_fname && realpath(info.dli_fname, path)) {
+        char *file = strrchr(path, '/') + 1;
+        if (file - path + sizeof MODULE <= sizeof path) {
+            strcpy(file, MODULE);
+            if (!(module = dlopen(path, RTLD_NOW | RTLD_LOCAL)) && !access(path, F_OK))
+                snprintf(reason, sizeof reason, "%s", dlerror());
+        }
+    }
+    if (!module && !*reason && !(module = dlopen(MODULE, RTLD_NOW | RTLD_LOCAL)))
+        snprintf(reason, sizeof reason, "%s", dlerror());
+    void *symbol = module ? dlsym(module, STRATA_PARQUET_READ) : NULL;
+    if (!symbol)
+        return strata_fail(
+            err, STRATA_UNSUPPORTED,
+            "%s: is Parquet, and the part of Strata that reads it cannot be opened (%s). Build it where Apache "
+            "Arrow's libraries are (-DSTRATA_PARQUET=ON), or convert the table: pandas.read_parquet('in.parquet')"
+            ".to_csv('out.csv', index=False)",
+            name, *reason ? reason : MODULE " is of another version");
+    memcpy(out_read, &symbol, sizeof symbol);
+    return STRATA_OK;
+}
+
+typedef struct cells {
+    strata_text text;
+    size_t max_bytes;
+    const char *name;
+} cells;
+
+static strata_status take_cells(void *user, const char *bytes, size_t n, strata_error *err) {
+    cells *cells = user;
+    if (n > cells->max_bytes - cells->text.n_bytes)
+        return strata_fail(err, STRATA_DATA, "%s: its cells take more than %zu bytes as text, which is the most", cells->name,
+                           cells->max_bytes);
+    strata_text_add_bytes(&cells->text, bytes, n);
+    return cells->text.failed ? strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for its table", cells->name)
+                              : STRATA_OK;
+}
+
+strata_status strata_csv_read_parquet(const char *path, size_t max_bytes, strata_csv **out_csv, strata_error *err) {
+    strata_parquet_read_function *read = NULL;
+    cells cells = {.max_bytes = max_bytes, .name = path};
+    char *bytes = NULL;
+    size_t n_bytes = 0;
+    int n_columns = 0;
+    strata_status status = STRATA_OK;
+    STRATA_TRY_GOTO(open_module(path, &read, err));
+    status = read(path, take_cells, &cells, &n_columns, err);
+    if (status) {
+        strata_fail_in(err, status, "%s", path);
+        goto cleanup;
+    }
+    STRATA_TRY_GOTO(strata_text_take(&cells.text, &bytes, &n_bytes, err));
+    status = strata_csv_take_cells(path, bytes, n_bytes, n_columns, out_csv, err);
+cleanup:
+    strata_text_finish(&cells.text);
+    return status;
+}
