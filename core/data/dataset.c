@@ -450,6 +450,9 @@ static void prefetch_element(const strata_dataset *dataset, int64_t element) {
     int64_t bytes = dataset->element_size * (int64_t)strata_dtype_bytes(dataset->features.dtype);
     const char *at = (const char *)dataset->features.data + element * bytes;
     for (int64_t i = 0; i < bytes && i < PREFETCH_BYTES; i += CACHE_LINE) __builtin_prefetch(at + i);
+    if (!dataset->has_labels) return;
+    const int64_t label_bytes = dataset->label_size * (int64_t)strata_dtype_bytes(dataset->labels.dtype);
+    __builtin_prefetch((const char *)dataset->labels.data + element * label_bytes);
 }
 
 static void fetch_labels(const strata_dataset *dataset, int64_t element, int64_t i, void *out) {

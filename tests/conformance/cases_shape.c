@@ -131,6 +131,7 @@ static const case_instance gather_grads[] = {
     {.shapes = {{2, {1031, 5}}, {1, {2049}}, {2, {2049, 5}}}, .p = {0}, .terms = 512},
     {.shapes = {{2, {5, 300}}, {1, {1025}}, {2, {1025, 300}}}, .p = {0}, .terms = 256},
     {.shapes = {{1, {9}}, {1, {12001}}, {1, {12001}}}, .p = {0}, .terms = 4096},
+    {.shapes = {{2, {131, 48}}, {2, {3, 257}}, {3, {3, 257, 48}}}, .p = {0}, .terms = 512},
 };
 /* Indices all over the rows, and beyond. */
 static const case_instance gather_grads_wide[] = {
@@ -144,6 +145,7 @@ static const case_instance gather_grads_unrepeated[] = {
     {.shapes = {{2, {1031, 16}}, {2, {13, 257}}, {3, {13, 1, 16}}}, .p = {0}, .terms = 65536},
     {.shapes = {{2, {5, 300}}, {1, {1025}}, {2, {1, 300}}}, .p = {0}, .terms = 4096},
     {.shapes = {{2, {1009, 3}}, {2, {5, 3001}}, {3, {5, 1, 3}}}, .p = {0}, .terms = 16384},
+    {.shapes = {{2, {99, 32}}, {2, {7, 301}}, {3, {7, 1, 32}}}, .p = {0}, .terms = 16384},
 };
 static const case_instance one_hots[] = {
     {.shapes = {{1, {257}}}, .p = {7, STRATA_DTYPE_F32}}, {.shapes = {{2, {3, 5}}}, .p = {3, STRATA_DTYPE_F32}},

@@ -151,10 +151,11 @@ static const case_instance adam_steps[] = {
         .p = {__VA_ARGS__}, .terms = 64                                                                    \
     }
 static const case_instance product_steps[] = {
-    PRODUCT_STEP(1100, 1100, 5, 17, 64, 0, 0), PRODUCT_STEP(1100, 1090, 2, 13, 80, 32, 1),
-    PRODUCT_STEP(16, 16, 1, 1, 16, 0, 0),      PRODUCT_STEP(133, 133, 7, 4, 32, 5, 0),
-    PRODUCT_STEP(40, 40, 3, 5, 7, 3, 1),       PRODUCT_STEP(20, 20, 0, 2, 8, 1, 0),
-    PRODUCT_STEP(9, 9, 4, 0, 8, 9, 0),         PRODUCT_STEP(5000, 5000, 33, 47, 96, 488, 0),
+    PRODUCT_STEP(1100, 1100, 5, 17, 64, 0, 0),   PRODUCT_STEP(1100, 1090, 2, 13, 80, 32, 1),
+    PRODUCT_STEP(16, 16, 1, 1, 16, 0, 0),        PRODUCT_STEP(133, 133, 7, 4, 32, 5, 0),
+    PRODUCT_STEP(40, 40, 3, 5, 7, 3, 1),         PRODUCT_STEP(20, 20, 0, 2, 8, 1, 0),
+    PRODUCT_STEP(9, 9, 4, 0, 8, 9, 0),           PRODUCT_STEP(5000, 5000, 33, 47, 96, 488, 0),
+    PRODUCT_STEP(1472, 1472, 129, 23, 64, 0, 1),
 };
 
 static const case_instance averages[] = {
