@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the Python package promises: the numbers of the command, arrays without copies, errors as exceptions."""
+import contextlib
 import copy
 import csv
 import ctypes
 import glob
+import io
 import json
 import os
 import pathlib
@@ -463,6 +465,20 @@ class Models(unittest.TestCase):
         model.compile(device="host")
         self.assertEqual(model.predict(rng.random((3, 6, 6, 1))).shape, (3, 2))
 
+    def test_layers_print(self):
+        shown, text = [], io.StringIO()
+        with contextlib.redirect_stdout(text):
+            for where in ({"device": strata.Device("host")}, {"device": strata.Device("host", on_print=lambda p: shown.append(p.run))},
+                          {"device": strata.Device("host", on_print=None)},
+                          {"strategy": strata.Strategy("mirrored", ["host", "host"])}):
+                model = strata.Sequential([layers.print(name="seen", every=2), layers.dense(2)]).compile(**where)
+                model.fit(X[:128], Y[:128], batch_size=32, shuffle=False, verbose=0)
+        lines = text.getvalue().splitlines()
+        self.assertEqual([line.split(" f32")[0] for line in lines],
+                         ["seen (32,8)"] * 2 + ["replica 0: seen (16,8)", "replica 1: seen (16,8)"] * 2)
+        self.assertIn(f"[{X[0, 0]:.6g}, {X[0, 1]:.6g}, {X[0, 2]:.6g}, ...]", lines[0])
+        self.assertEqual(shown, [0, 2])
+
     def test_devices_are_listed(self):
         host = next(d for d in strata.devices() if d.id == "host")
         self.assertEqual((host.device_class, host.skipped), ("host", ""))
@@ -510,6 +526,26 @@ class Calls(unittest.TestCase):
             self.assertEqual(list(found), ["total", "kind"])
             for name, array in found.items():
                 numpy.testing.assert_array_equal(array, predictions[name])
+            lists, dicts = ([X[:, :4], X[:, 4:]], [total, Y]), ({"left": X[:, :4], "right": X[:, 4:]},
+                                                                {"kind": Y, "total": total})
+            numpy.testing.assert_array_equal(again.predict(lists[0])["kind"], predictions["kind"])
+            self.assertEqual(again.evaluate(*lists), scores)
+            self.assertEqual(again.evaluate(dicts[0], lists[1]), scores)
+            for given in (lists, dicts):
+                history = again.fit(*given, epochs=2, verbose=0, validation_split=0.1, sample_weight=numpy.ones(300)).history
+                self.assertEqual(len(history["val_total/loss"]), 2)
+            with self.assertRaisesRegex(strata.InvalidError, "3 arrays are given for the inputs left, right"):
+                again.predict([X, X, X])
+
+    def test_a_loaded_model_of_one_input_and_two_outputs(self):
+        x = strata.Input(8)
+        model = strata.Model(inputs=x, outputs=[layers.dense(1, name="a")(x), layers.dense(2, name="b")(x)])
+        model.compile("adam", {"a": "mse", "b": "sparse_categorical_crossentropy"}, device="host")
+        model.fit(X, [X.sum(1, keepdims=True), Y], verbose=0)
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(folder + "/m.strata")
+            loaded = strata.load(folder + "/m.strata").compile(device="host")
+        self.assertEqual(loaded.evaluate(X, [X.sum(1, keepdims=True), Y]), model.evaluate(X, [X.sum(1, keepdims=True), Y]))
 
     def test_tokens(self):
         tokens = rng.integers(0, 20, (50, 6)).astype(numpy.int32)

@@ -40,12 +40,19 @@ def load_plugin(text: str) -> None:
     lib.plugin_load(text)
 
 
+def device_options(on_print=lambda printed: print(printed.text.decode()), **options):
+    """strata_device_options. on_print takes what layers `print` show, a strata_printed; None: they show nothing."""
+    take = on_print and _native.ctype("strata_print_callback")(lambda printed, user: on_print(printed[0]))
+    return struct("device_options", on_print=take, **options)
+
+
 class Device(Handle):
-    """An open device: Device("opencl:0"), Device("radeon"), Device() for the best one. Options: strata_device_options."""
+    """An open device: Device("opencl:0"), Device("radeon"), Device() for the best one. Options: those of device_options."""
     _destroy = "device_close"
 
     def __init__(self, which: "str | None" = None, **options):
-        super().__init__(lib.device_open(which, struct("device_options", **options)))
+        given = device_options(**options)
+        super().__init__(lib.device_open(which, given), given)
 
     @property
     def info(self) -> DeviceInfo:

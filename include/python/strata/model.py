@@ -216,7 +216,7 @@ class Model(Handle):
         data = self._data(x)
         self._ready(data)
         _each(callbacks, "on_predict_begin")
-        outputs = [lib.model_output_port(self, i).name.decode() for i in range(lib.model_n_outputs(self))]
+        outputs = self._ports[1]
         if len(outputs) > 1:
             predictions = dict(zip(outputs, _native.predict_all(self, data, batch_size, len(outputs))))
         else:
@@ -226,11 +226,18 @@ class Model(Handle):
 
     def _data(self, x, y=None, sample_weight=None):
         """Lists of arrays are those of the inputs and outputs in their order."""
-        if self._inputs is not None and len(self._inputs) + len(self._outputs) > 2 and not isinstance(x, (dict, Dataset)):
-            x = dict(zip(self._inputs, _list(x)))
-        if isinstance(x, dict) and y is not None and not isinstance(y, dict):
-            y = dict(zip(self._outputs, _list(y)))
+        inputs, outputs = self._ports
+        if (isinstance(x, dict) or len(inputs) + len(outputs) > 2) and not isinstance(x, Dataset):
+            x, y = _by_name("inputs", inputs, x), _by_name("outputs", outputs, y)
         return dataset(x, y, sample_weight)
+
+    @property
+    def _ports(self):
+        """The names of inputs and outputs; none of a sequential model without a shape."""
+        if self._as_parameter_ is None:
+            return self._inputs or [], self._outputs or []
+        return tuple([port(self, i).name.decode() for i in range(n(self))] for n, port in (
+            (lib.model_n_inputs, lib.model_input_port), (lib.model_n_outputs, lib.model_output_port)))
 
     @property
     def learning_rate(self) -> float:
@@ -371,6 +378,16 @@ def _list(values):
     return list(values) if isinstance(values, (list, tuple)) else [values]
 
 
+def _by_name(what, names, values):
+    """Arrays in the order of the model's inputs or outputs, by name; a dict, or nothing, as it is."""
+    if values is None or isinstance(values, dict):
+        return values
+    values = _list(values)
+    if len(values) != len(names):
+        raise InvalidError(f"{len(values)} arrays are given for the {what} {', '.join(names)}")
+    return dict(zip(names, values))
+
+
 def _unpickled(content, device):
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "model"), "wb") as file:
@@ -382,9 +399,20 @@ def _hold_back(x, y, sample_weight, fraction):
     """The last examples apart, as Keras does."""
     if isinstance(x, Dataset) or y is None:
         raise InvalidError("validation_split divides arrays; Dataset.split divides a dataset")
-    n = int(len(x) * (1 - fraction))
-    weights = (None, None) if sample_weight is None else (sample_weight[:n], sample_weight[n:])
-    return x[:n], y[:n], weights[0], dataset(x[n:], y[n:], weights[1])
+    first = x
+    while isinstance(first, (dict, list, tuple)):  # of several inputs
+        first = next(iter(first.values() if isinstance(first, dict) else first))
+    n = int(len(first) * (1 - fraction))
+    given = x, y, sample_weight
+    return (*(_cut(v, slice(n)) for v in given), tuple(_cut(v, slice(n, None)) for v in given))
+
+
+def _cut(values, part):
+    if isinstance(values, dict):
+        return {name: array[part] for name, array in values.items()}
+    if isinstance(values, (list, tuple)) and isinstance(values[0], numpy.ndarray):
+        return [array[part] for array in values]
+    return None if values is None else values[part]
 
 
 def _each(callbacks, method, *arguments):
