@@ -2,11 +2,9 @@
 #include "core/run/print.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "core/base/text.h"
 #include "core/compile/walk.h"
 #include "core/op/ops.h"
 
@@ -60,31 +58,21 @@ static void measure(strata_printed *p) {
     if (n_finite) p->mean = sum / (double)n_finite;
 }
 
-enum { TEXT_BYTES = 2048 };
-
-STRATA_PRINTF(2, 3) static void append(char *text, const char *format, ...) {
-    const size_t used = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text + used, TEXT_BYTES - used, format, arguments);
-    va_end(arguments);
-}
-
-static void write_text(const strata_printed *p, int64_t first, char *text) {
+static void write_text(const strata_printed *p, int64_t first, strata_text *text) {
     const int64_t n = strata_shape_elements(p->shape);
-    append(text, "%s%s%s %s %s [", p->place, p->place[0] ? ": " : "", p->name, strata_shape_text(p->shape).text,
-           strata_dtype_name(p->dtype));
+    strata_text_add(text, "%s%s%s %s %s [", p->place, p->place[0] ? ": " : "", p->name, strata_shape_text(p->shape).text,
+                    strata_dtype_name(p->dtype));
     for (int64_t i = 0; i < n && i < first; i++)
-        append(text, "%s%.6g", i ? ", " : "", strata_element_get(p->dtype, p->data, i));
-    append(text, n > first ? ", ...]" : "]");
-    if (n > p->n_nan + p->n_infinite) append(text, " %.6g..%.6g, mean %.6g", p->least, p->largest, p->mean);
-    if (p->n_nan) append(text, ", %lld NaN", (long long)p->n_nan);
-    if (p->n_infinite) append(text, ", %lld infinite", (long long)p->n_infinite);
+        strata_text_add(text, "%s%.6g", i ? ", " : "", strata_element_get(p->dtype, p->data, i));
+    strata_text_add(text, n > first ? ", ...]" : "]");
+    if (n > p->n_nan + p->n_infinite) strata_text_add(text, " %.6g..%.6g, mean %.6g", p->least, p->largest, p->mean);
+    if (p->n_nan) strata_text_add(text, ", %lld NaN", (long long)p->n_nan);
+    if (p->n_infinite) strata_text_add(text, ", %lld infinite", (long long)p->n_infinite);
 }
 
 void strata_print_show(const strata_device *device, const strata_tensor *node, uint64_t run, const void *data) {
     const strata_print_attrs *attrs = node->attrs;
-    char text[TEXT_BYTES] = "";
+    strata_text text = {0};
     if (run % (uint64_t)attrs->every || (!data && strata_shape_elements(node->shape))) return;
     strata_printed printed = {.name = attrs->label,
                               .device = device->info.id,
@@ -92,9 +80,10 @@ void strata_print_show(const strata_device *device, const strata_tensor *node, u
                               .run = run,
                               .dtype = node->dtype,
                               .shape = node->shape,
-                              .data = data,
-                              .text = text};
+                              .data = data};
     measure(&printed);
-    write_text(&printed, attrs->first, text);
+    write_text(&printed, attrs->first, &text);
+    printed.text = text.bytes ? text.bytes : "";
     device->on_print(&printed, device->on_compile_user);
+    strata_text_finish(&text);
 }
