@@ -179,8 +179,7 @@ static strata_status take_counts(strata_checkpoint *c, strata_model *model, int 
     }
     if (!s->callbacks.n) STRATA_TRY(strata_callback_states_take(model, false, &s->callbacks, err));
     if (s->callbacks.total) add(c, CALLBACKS, STRATA_DTYPE_U8, s->callbacks.total, s->callbacks.all);
-    if (s->callbacks.total && s->callbacks.n > 1)
-        add(c, CALLBACK_BYTES, STRATA_DTYPE_I64, s->callbacks.n, s->callbacks.bytes);
+    if (s->callbacks.total && s->callbacks.n > 1) add(c, CALLBACK_BYTES, STRATA_DTYPE_I64, s->callbacks.n, s->callbacks.bytes);
     memcpy(&s->rate_bits, &model->rate.own, sizeof s->rate_bits);
     if (model->rate.own >= 0) add(c, RATE, STRATA_DTYPE_I64, 1, &s->rate_bits);
     s->over = c->over;
@@ -419,8 +418,7 @@ static strata_status take_callbacks(source *from, state *s, strata_error *err) {
                            (long long)n);
     STRATA_TRY(strata_callback_states_allocate(&s->callbacks, (int)n, total, err));
     s->callbacks.bytes[0] = total;
-    if (of_several)
-        STRATA_TRY(copy(from, CALLBACK_BYTES, STRATA_DTYPE_I64, STRATA_SHAPE(n), s->callbacks.bytes, err));
+    if (of_several) STRATA_TRY(copy(from, CALLBACK_BYTES, STRATA_DTYPE_I64, STRATA_SHAPE(n), s->callbacks.bytes, err));
     for (int64_t w = 0; w < n; w++) {
         const int64_t bytes = s->callbacks.bytes[w];
         sum = bytes < 0 || bytes > total - sum ? total + 1 : sum + bytes;

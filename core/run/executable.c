@@ -145,16 +145,16 @@ static strata_status plan(strata_executable *exe, strata_tensor *const *outputs,
     strata_graph *decomposed = NULL;
     const int n_outputs = exe->n_outputs + exe->prints.n;
     query.no_fusion = no_fusion;
-    STRATA_TRY(strata_passes_run(outputs, n_outputs, updates, n_updates, &query, alone, &exe->graph, exe->outputs,
-                                 new_updates, err));
+    STRATA_TRY(
+        strata_passes_run(outputs, n_outputs, updates, n_updates, &query, alone, &exe->graph, exe->outputs, new_updates, err));
     /* The host waits for the device between the parts of such a program, and so must not wait for other cores in one. All cores
      * of a system are alike, so either all of them leave their exchanges to the host or none does. */
     if (place && place->cores && needs_host(exe)) place = NULL;
     STRATA_TRY(strata_collectives_prepare(place, &exe->graph, exe->outputs, n_outputs, new_updates, n_updates, err));
     STRATA_TRY(strata_segments_prepare(&exe->graph, exe->outputs, n_outputs, new_updates, n_updates, err));
     /* Once more for the copies that the passes added. */
-    STRATA_TRY(strata_decompose(exe->graph, exe->outputs, n_outputs, new_updates, n_updates, &query, &decomposed,
-                                exe->outputs, new_updates, err));
+    STRATA_TRY(strata_decompose(exe->graph, exe->outputs, n_outputs, new_updates, n_updates, &query, &decomposed, exe->outputs,
+                                new_updates, err));
     if (decomposed) {
         strata_graph_destroy(exe->graph);
         exe->graph = decomposed;

@@ -102,8 +102,7 @@ static bool is_left_out(const compiling *c, const strata_trace_file_slice *s, bo
 
 static slice add_slice(trace_summary *summary, const strata_trace_file_slice *s, const compiling *left_out) {
     trace_track *track = &summary->tracks[s->track];
-    if (is_left_out(left_out, s, track->device))
-        return (slice){s->track, 0, s->step, s->began, s->began + s->took, true};
+    if (is_left_out(left_out, s, track->device)) return (slice){s->track, 0, s->step, s->began, s->began + s->took, true};
     char row[sizeof track->rows[0].name];
     name_row(s->name, s->op, track->device, row, sizeof row);
     trace_row *found = &track->rows[row_of(track, row)];

@@ -84,9 +84,8 @@ int main(int argc, char **argv) {
     const strata_parameter_server_options servers = {.pace = STRATA_PACE_SYNCHRONOUS};
     if (argc != 4) return 2;
     const bool has_servers = !strcmp(argv[1], "parameter_server");
-    const strata_strategy_options opts = {.devices = (const char *const[]){"host"},
-                                          .n_devices = 1,
-                                          .parameter_server = has_servers ? &servers : NULL};
+    const strata_strategy_options opts = {
+        .devices = (const char *const[]){"host"}, .n_devices = 1, .parameter_server = has_servers ? &servers : NULL};
     TRY(strata_strategy_create(argv[1], &opts, &strategy, &err));
     const char *choice = strstr(strata_strategy_choice(strategy), "worker ");
     number = choice ? atoi(choice + 7) : 0;

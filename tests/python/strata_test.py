@@ -448,6 +448,55 @@ class Models(unittest.TestCase):
             second.fit(X, Y, epochs=3, initial_epoch=second.load_checkpoint(folder + "/c"), verbose=0)
         self.assertEqual(second.sha256, whole.sha256)
 
+    def test_callbacks_go_on_from_a_checkpoint(self):
+        class Ends(callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                self.state["epochs"] = self.state.get("epochs", 0) + 1
+                if self.file:
+                    self.model.save_checkpoint(self.file, epoch + 1)
+                if epoch == self.epoch:
+                    raise RuntimeError("ends here")
+
+        def train(ends_at, path, folder=None, file=None, strategy=None):
+            where = {"strategy": strata.Strategy("mirrored", ["host", "host"])} if strategy else {"device": "host"}
+            ends, model = Ends(), strata.Sequential([layers.dense(8, activation="tanh"), layers.dense(2)], 8).compile(**where)
+            ends.epoch, ends.file = ends_at, file
+            watch = [callbacks.EarlyStopping("loss", 10, 6), callbacks.ReduceLROnPlateau("loss", 0.5, 2, min_delta=10), ends]
+            done = model.load_checkpoint(path)
+            model.fit(X, Y, epochs=20, initial_epoch=done, callbacks=watch, verbose=0,
+                      checkpoint=folder and {"folder": folder, "keep": 2})
+            return done, [one.state for one in watch], model.learning_rate, model.sha256
+        with tempfile.TemporaryDirectory() as work:
+            whole = train(-1, work + "/none")
+            self.assertEqual(whole[1][2], {"epochs": 7})
+            for name, given in (("folder", {"folder": work + "/f"}), ("file", {"file": work + "/g"}),
+                                ("folder", {"folder": work + "/h", "strategy": True})):
+                path = given.get("file") or given["folder"]
+                with self.assertRaisesRegex(RuntimeError, "ends here"):
+                    train(4, path, **given)
+                again = train(-1, path, **given)
+                self.assertEqual(again[0], 4 if name == "folder" else 5)
+                self.assertEqual(again[1:3], whole[1:3])
+                if "strategy" not in given:
+                    self.assertEqual(again[3], whole[3])
+
+    def test_a_checkpoint_of_a_step_goes_on_there(self):
+        def begin():
+            return strata.Sequential([layers.dense(8, activation="tanh"), layers.dense(2)], 8).compile(device="host")
+        with tempfile.TemporaryDirectory() as folder:
+            whole, first, second = begin(), begin(), begin()
+            whole.fit(X, Y, epochs=2, verbose=0)
+            steps = first.steps(X, Y, epochs=2, wait_each_step=True, checkpoint={"folder": folder, "every_steps": 4})
+            for number, _ in zip(range(7), steps):
+                pass
+            steps.close()
+            done = second.load_checkpoint(folder)
+            history = second.fit(X, Y, epochs=2, initial_epoch=done, verbose=0)
+        self.assertEqual((done, history.steps), (0, 20 - 7))
+        self.assertEqual(second.sha256, whole.sha256)
+        history = second.fit(X, Y, epochs=1, verbose=0)
+        self.assertEqual(history.steps, 10)
+
     def test_keras_names_are_the_library_s_layers(self):
         pairs = [
             (layers.Conv2D(8, 3, strides=2, padding="same"), layers.conv2d(8, 3, stride=2, padding="same")),
@@ -468,7 +517,8 @@ class Models(unittest.TestCase):
     def test_layers_print(self):
         shown, text = [], io.StringIO()
         with contextlib.redirect_stdout(text):
-            for where in ({"device": strata.Device("host")}, {"device": strata.Device("host", on_print=lambda p: shown.append(p.run))},
+            for where in ({"device": strata.Device("host")},
+                          {"device": strata.Device("host", on_print=lambda p: shown.append(p.run))},
                           {"device": strata.Device("host", on_print=None)},
                           {"strategy": strata.Strategy("mirrored", ["host", "host"])}):
                 model = strata.Sequential([layers.print(name="seen", every=2), layers.dense(2)]).compile(**where)

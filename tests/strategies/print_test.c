@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The layer print: y = x, shown under the layer's name, in training, evaluation and prediction, by each replica of its own part. */
+ * The layer print: y = x, shown under the layer's name, in training, evaluation and prediction, by each replica of its own
+ * part. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,8 @@ static void note(const strata_printed *printed, void *user) {
 
 static const char TWO[] =
     "{\"input\": [4], \"layers\": [{\"layer\": \"dense\", \"units\": 5}, {\"layer\": \"print\", \"every\": %d},"
-    "{\"layer\": \"dropout\", \"rate\": 0.5}, {\"layer\": \"dense\", \"units\": 3}, {\"layer\": \"print\", \"name\": \"logits\"}]}";
+    "{\"layer\": \"dropout\", \"rate\": 0.5}, {\"layer\": \"dense\", \"units\": 3}, {\"layer\": \"print\", \"name\": "
+    "\"logits\"}]}";
 
 static strata_model *make(int every) {
     char text[sizeof TWO + 16];

@@ -8,21 +8,16 @@ from . import _native
 from ._native import Handle, lib, struct
 
 
-class DeviceInfo(typing.NamedTuple):
+_TEXTS = ("id", "backend", "name", "vendor", "driver", "skipped")
+
+
+class DeviceInfo(typing.NamedTuple("DeviceInfo", [*((text, str) for text in (*_TEXTS, "device_class")), ("memory_bytes", int),
+                                                  ("compute_units", int)])):
     """A device as the list shows it; `skipped` says why it cannot be opened, and is empty where it can."""
-    id: str
-    backend: str
-    name: str
-    vendor: str
-    driver: str
-    device_class: str
-    memory_bytes: int
-    compute_units: int
-    skipped: str
 
     @classmethod
     def of(cls, info):
-        text = {f: getattr(info, f).decode(errors="replace") for f in ("id", "backend", "name", "vendor", "driver", "skipped")}
+        text = {f: getattr(info, f).decode(errors="replace") for f in _TEXTS}
         return cls(device_class=lib.device_class_name(info.device_class), memory_bytes=info.memory_bytes,
                    compute_units=info.compute_units, **text)
 

@@ -134,8 +134,8 @@ class PerReplica(list):
 
 
 class Strategy(Handle):
-    """Strategy("mirrored", ["opencl:0", "host"]); names: strategy_names(). Options: the fields of strata_strategy_options; those
-    of its devices are a dict."""
+    """Strategy("mirrored", ["opencl:0", "host"]); names: strategy_names(). Options: the fields of strata_strategy_options;
+    device_options is a dict of what devices.device_options takes."""
     _destroy = "strategy_destroy"
 
     def __init__(self, name: str = "default", devices=None, device_options=None, **options):
