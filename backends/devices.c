@@ -148,7 +148,10 @@ static strata_status add_fallback(strata_device **device, strata_error *err) {
     strata_device *inner = *device;
     const strata_status status = strata_fallback_create(inner, device, err);
     if (status) strata_device_close(inner);
-    return status;
+    if (status) return status;
+    (*device)->on_print = inner->on_print;
+    (*device)->on_compile_user = inner->on_compile_user;
+    return STRATA_OK;
 }
 
 static strata_status check_options(const strata_device_options *opts, strata_error *err) {
@@ -192,6 +195,7 @@ strata_status strata_device_open(const char *which, const strata_device_options 
         (*out_device)->on_compile = opts->on_compile;
         (*out_device)->on_compile_user = opts->user;
         (*out_device)->on_warning = opts->on_warning;
+        (*out_device)->on_print = opts->on_print;
         (*out_device)->compile_notice_seconds = opts->compile_notice_seconds;
         (*out_device)->compile_seconds = opts->compile_seconds;
         (*out_device)->is_interrupted = opts->is_interrupted;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/base/text.h"
+#include "core/run/device.h"
 #include "strategies/parameter_server/parameter_server.h"
 #include "strategies/tpu.h"
 #include "strategies/workers.h"
@@ -182,6 +183,26 @@ static void describe(strata_strategy *strategy, const char *reason) {
     if (strategy->cores.n > 1 && used < size) snprintf(text + used, size - used, ", which add up by themselves");
 }
 
+/* Each device's place among the replicas and workers, for what its programs print. */
+static void name_places(strata_strategy *strategy) {
+    const strata_workers *workers = &strategy->workers;
+    char worker[24] = "";
+    if (strategy->trainer && workers->rank)
+        snprintf(worker, sizeof worker, "worker %d", workers->rank - 1);
+    else if (strategy->trainer)
+        snprintf(worker, sizeof worker, "chief");
+    else if (workers->n > 1)
+        snprintf(worker, sizeof worker, "worker %d", workers->rank);
+    for (int r = 0; r < strategy->n_replicas; r++) {
+        char *place = strategy->devices[r]->place;
+        const size_t size = sizeof strategy->devices[r]->place;
+        if (strategy->n_replicas > 1)
+            snprintf(place, size, "%s%sreplica %d", worker, worker[0] ? ", " : "", workers->first_replica + r);
+        else
+            snprintf(place, size, "%s", worker);
+    }
+}
+
 /* Packs save time by travelling while a device computes. Where the cores that would carry them are those that compute, each
  * pack only costs one more exchange, so all gradients travel at once: between devices that are the host's own cores,
  * without other workers or with more workers on this machine than cores. */
@@ -270,6 +291,7 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     strategy->workers.wire = opts->compress;
     strategy->bucket_bytes = choose_bucket_bytes(strategy, opts);
     describe(strategy, reason);
+    name_places(strategy);
     return STRATA_OK;
 }
 

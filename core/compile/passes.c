@@ -32,6 +32,7 @@ static bool pinned_to_input(const strata_tensor *node) {
 }
 
 static bool is_dropped(const rewriter *r, const strata_tensor *node) {
+    if (node->op == &strata_op_print) return true;
     return r->alone && (node->op->flags & STRATA_OP_COMMUNICATION) && node->n_inputs &&
            strata_shape_equal(node->shape, node->inputs[0]->shape);
 }

@@ -19,8 +19,8 @@ typedef struct strata_device_query {
 /* Makes *out_graph (the caller's to destroy) with what outputs and updates need. new_outputs[i] and new_updates[i] are the
  * counterparts; each new output is a computed node of its own: a leaf, a view, an update or an output asked for twice is
  * copied. A variable's value that is still read after the variable was updated is copied before the update. `query` NULL:
- * every node is taken to run, and none is fused. `alone`: there is one replica, so that communication nodes go, and their
- * operands stand for them. */
+ * every node is taken to run, and none is fused. Nodes of the op print go, and their operands stand for them; `alone`: there is
+ * one replica, so that communication nodes go in the same way. */
 STRATA_MUST_USE strata_status strata_passes_run(strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
                                                 int n_updates, const strata_device_query *query, bool alone,
                                                 strata_graph **out_graph, strata_tensor **new_outputs,

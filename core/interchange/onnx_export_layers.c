@@ -201,6 +201,12 @@ static const char *dropout(strata_onnx_export *ex, const strata_layer *layer, co
                             NULL);
 }
 
+static const char *identity(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
+                            const strata_onnx_val *y) {
+    (void)n, (void)y;
+    return strata_onnx_emit(ex, layer->name, "Identity", x->name, NULL, NULL);
+}
+
 static const char *flatten(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
                            const strata_onnx_val *y) {
     (void)n, (void)y;
@@ -467,7 +473,8 @@ static const struct {
              {"multi_head_attention", attention},
              {"weights", weights},
              {"residual", strata_onnx_export_residual},
-             {"op", strata_onnx_export_op}};
+             {"op", strata_onnx_export_op},
+             {"print", identity}};
 
 strata_onnx_layer_export strata_onnx_find_layer(const char *kind) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)

@@ -67,7 +67,9 @@ static strata_status collect(const strata_model *model, const strata_dataset *da
         if (!opts->no_shuffle) add_int(t, "seed of the shuffles", (int64_t)opts->seed);
     }
     add_text(t, "optimizer", optimizer->name);
-    add_number(t, "learning rate", strata_model_learning_rate(model));
+    /* With a trainer the chief says the rate of each step: one that goes on from a checkpoint may have another by then. */
+    add_number(t, "learning rate",
+               model->strategy->trainer ? model->optimizer.learning_rate : strata_model_learning_rate(model));
     add_int(t, "number of accumulated batches", accumulates ? accumulates : 1);
     if (!model->strategy->trainer) add_int(t, "number of steps before", model->optimizer_steps);
     add_text(t, "sharding of the optimizer", model->shards.n ? "on" : "off");

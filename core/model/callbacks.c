@@ -24,7 +24,7 @@ static void destroy(const strata_callback *callback) {
 
 strata_status strata_model_add_callback(strata_model *model, strata_callback callback, strata_error *err) {
     strata_status status = STRATA_OK;
-    if (!callback.on_event)
+    if (!callback.on_event && !callback.state_bytes)
         status = strata_fail(err, STRATA_INVALID,
                              "add_callback: %s has no function on_event; a ready-made callback has none where its options are "
                              "wrong or the host has no memory",
@@ -63,6 +63,7 @@ strata_status strata_callbacks_call(strata_model *model, int event, const strata
     for (int i = 0; model->callbacks && i < model->callbacks->n; i++) {
         const strata_callback *c = &model->callbacks->items[i];
         strata_error why = {0};
+        if (!c->on_event) continue;
         const strata_status status = c->on_event((strata_event)event, progress ? progress : &own, c->user, &why);
         if (!status) continue;
         char where[32] = "";

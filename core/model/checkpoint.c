@@ -27,8 +27,10 @@ enum { EPOCH_STEPS, EPOCH_EXAMPLES, N_POSITION };
 static const char READERS[] = STRATA_CHECKPOINT_PREFIX "readers", POSITION[] = STRATA_CHECKPOINT_PREFIX "position",
                   SUMS[] = STRATA_CHECKPOINT_PREFIX "sums";
 
-/* What the model's callbacks keep, bytes; there only where they keep something. */
-static const char CALLBACKS[] = STRATA_CHECKPOINT_PREFIX "callbacks";
+/* What the callbacks keep, bytes; there only where they keep something. Of several workers it is that of all of them, end to
+ * end, and how many bytes each has. */
+static const char CALLBACKS[] = STRATA_CHECKPOINT_PREFIX "callbacks",
+                  CALLBACK_BYTES[] = STRATA_CHECKPOINT_PREFIX "callback_bytes";
 
 /* The learning rate that was set in place of the schedule's, its bits; there only where one was. */
 static const char RATE[] = STRATA_CHECKPOINT_PREFIX "learning_rate";
@@ -54,9 +56,7 @@ typedef struct state {
     float *best_values; /* (all_size); NULL: none */
     double rate;        /* as model->rate.own */
     int64_t over;       /* 1: no checkpoint comes after it */
-    uint8_t *callbacks; /* (n_callback_bytes) */
-    int64_t n_callback_bytes;
-    bool has_callbacks;
+    strata_callback_states callbacks;
 } state;
 
 static strata_status allocate(const strata_model *model, state *out, strata_error *err) {
@@ -65,13 +65,6 @@ static strata_status allocate(const strata_model *model, state *out, strata_erro
     out->parameters =
         calloc((size_t)(size + out->n_slots * model->parameters.flat_size + model->metrics.n_sums), sizeof *out->parameters);
     if (!out->parameters) return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
-    out->n_callback_bytes = (int64_t)strata_callbacks_state_bytes(model);
-    out->callbacks = calloc((size_t)out->n_callback_bytes + 1, 1);
-    if (!out->callbacks) {
-        free(out->parameters);
-        out->parameters = NULL;
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
-    }
     out->slots = out->parameters + size;
     out->sums = out->slots + out->n_slots * model->parameters.flat_size;
     return STRATA_OK;
@@ -85,7 +78,7 @@ static strata_status allocate_best(const strata_model *model, state *s, strata_e
 static void finish(state *s) {
     free(s->parameters);
     free(s->best_values);
-    free(s->callbacks);
+    strata_callback_states_finish(&s->callbacks);
 }
 
 static float *slot_values(const strata_model *model, const state *s, int slot) {
@@ -94,7 +87,7 @@ static float *slot_values(const strata_model *model, const state *s, int slot) {
 
 /* ---- saving ---- */
 
-enum { MOST_EXTRAS = STRATA_MAX_OPTIMIZER_SLOTS + 9 };
+enum { MOST_EXTRAS = STRATA_MAX_OPTIMIZER_SLOTS + 10 };
 
 struct strata_checkpoint {
     const strata_model *model; /* whose names of parameters are used */
@@ -184,8 +177,9 @@ static strata_status take_counts(strata_checkpoint *c, strata_model *model, int 
         add(c, SUMS, STRATA_DTYPE_F32, model->metrics.n_sums, s->sums);
         if (s->readers) add(c, READERS, STRATA_DTYPE_I64, 1, &s->readers);
     }
-    strata_callbacks_copy_state(model, s->callbacks, true);
-    if (s->n_callback_bytes) add(c, CALLBACKS, STRATA_DTYPE_U8, s->n_callback_bytes, s->callbacks);
+    if (!s->callbacks.n) STRATA_TRY(strata_callback_states_take(model, false, &s->callbacks, err));
+    if (s->callbacks.total) add(c, CALLBACKS, STRATA_DTYPE_U8, s->callbacks.total, s->callbacks.all);
+    if (s->callbacks.total && s->callbacks.n > 1) add(c, CALLBACK_BYTES, STRATA_DTYPE_I64, s->callbacks.n, s->callbacks.bytes);
     memcpy(&s->rate_bits, &model->rate.own, sizeof s->rate_bits);
     if (model->rate.own >= 0) add(c, RATE, STRATA_DTYPE_I64, 1, &s->rate_bits);
     s->over = c->over;
@@ -208,11 +202,15 @@ static strata_status take_best_of(strata_checkpoint *c, const strata_model *mode
 }
 
 static strata_status take_all(strata_checkpoint *c, strata_model *model, int epochs, strata_checkpoint_scope scope,
-                              strata_error *err) {
+                              strata_callback_states *callbacks, strata_error *err) {
     const bool shards = scope == STRATA_CHECKPOINT_SHARDS;
     c->has_counts = !shards || model->strategy->workers.rank == 0;
     c->has_parameters = c->has_counts && scope != STRATA_CHECKPOINT_COUNTS;
     STRATA_TRY(allocate(model, &c->s, err));
+    if (callbacks) {
+        c->s.callbacks = *callbacks;
+        *callbacks = (strata_callback_states){0};
+    }
     if (scope != STRATA_CHECKPOINT_COUNTS) STRATA_TRY(take_slots(c, model, shards, err));
     if (!c->has_counts) {
         c->s.counts[STEPS] = model->optimizer_steps;
@@ -226,13 +224,13 @@ static strata_status take_all(strata_checkpoint *c, strata_model *model, int epo
 
 /* over: no checkpoint comes after it. */
 static strata_status take_checkpoint(strata_model *model, int epochs, strata_checkpoint_scope scope, bool over,
-                                     strata_checkpoint **out_checkpoint, strata_error *err) {
+                                     strata_callback_states *callbacks, strata_checkpoint **out_checkpoint, strata_error *err) {
     *out_checkpoint = NULL;
     strata_checkpoint *c = calloc(1, sizeof *c);
     if (!c) return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
     c->model = model;
     c->over = over;
-    const strata_status status = take_all(c, model, epochs, scope, err);
+    const strata_status status = take_all(c, model, epochs, scope, callbacks, err);
     if (status)
         strata_checkpoint_destroy(c);
     else
@@ -241,8 +239,8 @@ static strata_status take_checkpoint(strata_model *model, int epochs, strata_che
 }
 
 strata_status strata_checkpoint_take(strata_model *model, int epochs, strata_checkpoint_scope scope,
-                                     strata_checkpoint **out_checkpoint, strata_error *err) {
-    return take_checkpoint(model, epochs, scope, false, out_checkpoint, err);
+                                     strata_callback_states *callbacks, strata_checkpoint **out_checkpoint, strata_error *err) {
+    return take_checkpoint(model, epochs, scope, false, callbacks, out_checkpoint, err);
 }
 
 strata_status strata_checkpoint_write(const strata_checkpoint *c, const char *path, char out_sha256[STRATA_SHA256_TEXT_BYTES],
@@ -309,7 +307,7 @@ static strata_status save(strata_model *model, const char *verb, int epochs, boo
     if (epochs < (model->position.steps ? 0 : 1))
         return strata_fail(err, STRATA_INVALID, "%s: epochs is %d; it must be at least 1", verb, epochs);
     strata_checkpoint *checkpoint;
-    STRATA_TRY(take_checkpoint(model, epochs, STRATA_CHECKPOINT_ALL, over, &checkpoint, err));
+    STRATA_TRY(take_checkpoint(model, epochs, STRATA_CHECKPOINT_ALL, over, NULL, &checkpoint, err));
     const strata_status status = path ? strata_checkpoint_write(checkpoint, path, NULL, NULL, err) : STRATA_OK;
     strata_checkpoint_destroy(checkpoint);
     return status;
@@ -324,6 +322,8 @@ strata_status strata_model_save_last_checkpoint(strata_model *model, int epochs,
 }
 
 /* ---- loading ---- */
+
+enum { MOST_WORKERS = 1 << 20 };
 
 /* A file, or the checkpoint of a folder. */
 typedef struct source {
@@ -403,14 +403,31 @@ static strata_status take_rate(source *from, state *s, strata_error *err) {
     return strata_fail(err, STRATA_DATA, "%s: a learning rate that cannot be", from->path);
 }
 
-/* Callbacks of other sizes begin anew. */
+static int64_t elements(const source *from, const char *name) {
+    return strata_shape_elements(from->reader.parts ? strata_manifest_find(&from->manifest, name)->shape
+                                                    : strata_safetensors_find(&from->file, name)->shape);
+}
+
 static strata_status take_callbacks(source *from, state *s, strata_error *err) {
-    if (!s->n_callback_bytes || !has(from, CALLBACKS)) return STRATA_OK;
-    const int64_t n = from->reader.parts ? strata_shape_elements(strata_manifest_find(&from->manifest, CALLBACKS)->shape)
-                                         : strata_shape_elements(strata_safetensors_find(&from->file, CALLBACKS)->shape);
-    if (n != s->n_callback_bytes) return STRATA_OK;
-    s->has_callbacks = true;
-    return copy(from, CALLBACKS, STRATA_DTYPE_U8, STRATA_SHAPE(n), s->callbacks, err);
+    if (!has(from, CALLBACKS)) return STRATA_OK;
+    const bool of_several = has(from, CALLBACK_BYTES);
+    const int64_t total = elements(from, CALLBACKS), n = of_several ? elements(from, CALLBACK_BYTES) : 1;
+    int64_t sum = 0;
+    if (n < 1 || n > MOST_WORKERS)
+        return strata_fail(err, STRATA_DATA, "%s: has what callbacks of %lld workers keep, which cannot be", from->path,
+                           (long long)n);
+    STRATA_TRY(strata_callback_states_allocate(&s->callbacks, (int)n, total, err));
+    s->callbacks.bytes[0] = total;
+    if (of_several) STRATA_TRY(copy(from, CALLBACK_BYTES, STRATA_DTYPE_I64, STRATA_SHAPE(n), s->callbacks.bytes, err));
+    for (int64_t w = 0; w < n; w++) {
+        const int64_t bytes = s->callbacks.bytes[w];
+        sum = bytes < 0 || bytes > total - sum ? total + 1 : sum + bytes;
+        if (sum > total) break;
+    }
+    if (sum != total)
+        return strata_fail(err, STRATA_DATA, "%s: what the workers' callbacks keep does not have the lengths that it says",
+                           from->path);
+    return copy(from, CALLBACKS, STRATA_DTYPE_U8, STRATA_SHAPE(total), s->callbacks.all, err);
 }
 
 static strata_status take_values(const strata_model *model, source *from, float *out, strata_error *err) {
@@ -469,22 +486,6 @@ static strata_status read_state(const strata_model *model, const char *path, sta
     return status;
 }
 
-/* Rank 0's state of callbacks, for workers whose callbacks have as many bytes. */
-static strata_status share_callbacks(const strata_workers *workers, state *s, strata_error *err) {
-    int64_t n = workers->rank == 0 && s->has_callbacks ? s->n_callback_bytes : 0;
-    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, &n, 1, err));
-    if (!n) return STRATA_OK;
-    const int64_t words = (n + 7) / 8;
-    int64_t *room = calloc((size_t)words, sizeof *room);
-    if (!room) return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
-    if (workers->rank == 0) memcpy(room, s->callbacks, (size_t)n);
-    const strata_status status = workers->broadcast(workers, STRATA_DTYPE_I64, room, words, err);
-    s->has_callbacks = !status && n == s->n_callback_bytes;
-    if (s->has_callbacks) memcpy(s->callbacks, room, (size_t)n);
-    free(room);
-    return status;
-}
-
 /* What rank 0 has read, or that it failed. */
 static strata_status share(const strata_model *model, strata_status status, const char *path, state *s, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
@@ -503,7 +504,7 @@ static strata_status share(const strata_model *model, strata_status status, cons
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, &rate_bits, 1, err));
     memcpy(&s->rate, &rate_bits, sizeof s->rate);
     if (!is_there(s)) return STRATA_OK;
-    STRATA_TRY(share_callbacks(workers, s, err));
+    STRATA_TRY(strata_callback_states_share(workers, &s->callbacks, err));
     const int64_t size = strata_model_all_size(model);
     const int64_t n = size + s->n_slots * model->parameters.flat_size + model->metrics.n_sums;
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_F32, s->parameters, n, err));
@@ -518,7 +519,7 @@ static strata_status share(const strata_model *model, strata_status status, cons
 static strata_status put(strata_model *model, state *s, strata_error *err) {
     STRATA_TRY(strata_model_write_all(model, s->parameters, err));
     for (int i = 0; i < s->n_slots; i++) STRATA_TRY(strata_shards_write_slot(model, i, slot_values(model, s, i), err));
-    if (s->has_callbacks) strata_callbacks_copy_state(model, s->callbacks, false);
+    strata_callback_states_give(model, &s->callbacks);
     model->optimizer_steps = s->counts[STEPS];
     model->rate.own = s->rate;
     model->scale.steps = s->counts[SCALE_STEPS];

@@ -8,6 +8,31 @@
 #include "core/model/manifest.h"
 #include "core/model/model.h"
 
+/* ---- callback_states.c ---- */
+
+/* The state of the callbacks of n workers, end to end in rank order; n 0: there is none. */
+typedef struct strata_callback_states {
+    int n;
+    /* [n] */
+    int64_t *bytes;
+    int64_t total;
+    /* (total) */
+    uint8_t *all;
+} strata_callback_states;
+/* Zeros. */
+STRATA_MUST_USE strata_status strata_callback_states_allocate(strata_callback_states *out, int n, int64_t total,
+                                                              strata_error *err);
+/* This worker's; gather: those of all workers, who all call it. */
+STRATA_MUST_USE strata_status strata_callback_states_take(const strata_model *model, bool gather, strata_callback_states *out,
+                                                          strata_error *err);
+/* Rank 0's to all workers, who all call it. */
+STRATA_MUST_USE strata_status strata_callback_states_share(const strata_workers *workers, strata_callback_states *states,
+                                                           strata_error *err);
+/* To the model's callbacks: this worker's own where as many workers have written them, else rank 0's. Callbacks whose state has
+ * another size keep what they have. */
+void strata_callback_states_give(const strata_model *model, const strata_callback_states *states);
+void strata_callback_states_finish(strata_callback_states *states);
+
 /* ---- checkpoint.c ---- */
 
 /* What one worker writes of a checkpoint. Rank 0's has the parameters, the states, the counts and, without shards over workers,
@@ -21,9 +46,11 @@ typedef enum strata_checkpoint_scope {
     /* Neither parameters, states nor slots: other tasks write them (strata_trainer.write_parts). */
     STRATA_CHECKPOINT_COUNTS
 } strata_checkpoint_scope;
-/* epochs, and the model's position: how much of the training is done. */
+/* epochs, and the model's position: how much of the training is done. callbacks: of all workers, which the checkpoint takes
+ * over; NULL: this worker's alone. */
 STRATA_MUST_USE strata_status strata_checkpoint_take(strata_model *model, int epochs, strata_checkpoint_scope scope,
-                                                     strata_checkpoint **out_checkpoint, strata_error *err);
+                                                     strata_callback_states *callbacks, strata_checkpoint **out_checkpoint,
+                                                     strata_error *err);
 /* "checkpoint/slot_0": the tensor of the optimizer's slot, (flat_size). */
 STRATA_EXPORT_BEGIN
 const char *strata_checkpoint_slot_name(int slot);
@@ -54,7 +81,7 @@ STRATA_MUST_USE strata_status strata_checkpoint_folder_open(strata_model *model,
 bool strata_checkpoint_folder_due(const strata_checkpoint_folder *folder, bool epoch_end);
 /* Whether the model has made updates since the newest checkpoint. */
 bool strata_checkpoint_folder_is_new(const strata_checkpoint_folder *folder);
-/* Whether all workers write a part, so that they must agree when. */
+/* Whether all workers take part in a save, so that they must agree when. */
 bool strata_checkpoint_folder_is_shared(const strata_checkpoint_folder *folder);
 /* Takes a copy, of which a thread writes the files; waits for the one before it. Under a trainer other tasks write their parts
  * before it returns. A failure of the one before is a warning. */

@@ -34,6 +34,8 @@ struct strata_checkpoint_folder {
     int lock;
     /* Each worker writes a part. */
     bool shared;
+    /* Rank 0 gets what the callbacks of all workers keep. */
+    bool gathers;
     int rank, n_parts;
     double saved; /* when the newest copy was taken */
     int64_t saved_steps;
@@ -263,6 +265,15 @@ static strata_status open_on_rank_0(strata_checkpoint_folder *f, strata_error *e
     return told ? strata_fail(err, (strata_status)told, "rank 0 cannot write checkpoints in %s", f->path) : STRATA_OK;
 }
 
+/* Whether a worker's callbacks keep something, so that all workers bring what theirs keep together. */
+static strata_status ask_for_callbacks(strata_checkpoint_folder *f, strata_error *err) {
+    const strata_workers *workers = &f->model->strategy->workers;
+    int32_t some = strata_callbacks_state_bytes(f->model) > 0;
+    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, &some, &some, 1, err));
+    f->gathers = some > 0;
+    return STRATA_OK;
+}
+
 strata_status strata_checkpoint_folder_open(strata_model *model, const strata_checkpoint_options *opts,
                                             strata_checkpoint_folder **out_folder, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
@@ -281,7 +292,8 @@ strata_status strata_checkpoint_folder_open(strata_model *model, const strata_ch
     f->n_parts = f->shared ? workers->n : 1;
     f->saved = seconds();
     f->saved_steps = model->optimizer_steps;
-    const strata_status status = open_on_rank_0(f, err);
+    strata_status status = open_on_rank_0(f, err);
+    if (!status && many) status = ask_for_callbacks(f, err);
     if (status)
         (void)!strata_checkpoint_folder_close(f, NULL); /* the first failure is what is returned */
     else
@@ -391,12 +403,11 @@ static strata_status write_all(const strata_checkpoint_folder *f, strata_error *
     const place writing = of_step(f->path, WRITING, steps), whole = of_step(f->path, WHOLE, steps);
     strata_status status = write_parts(f, &writing, err);
     if (f->rank) return status;
-    if (!status && rename(writing.path, whole.path))
-        status = strata_file_fail(err, errno, whole.path, "put the new checkpoint in place");
-    if (status) {
-        remove_all(writing.path);
-        return status;
-    }
+    /* Steps that are repeated, as a server was lost, come to a checkpoint that is there already: it stays. */
+    const bool renamed = !status && !rename(writing.path, whole.path), there = errno == ENOTEMPTY || errno == EEXIST;
+    if (!status && !renamed && !there) status = strata_file_fail(err, errno, whole.path, "put the new checkpoint in place");
+    if (!renamed) remove_all(writing.path);
+    if (status) return status;
     STRATA_TRY(sync_folder(f->path, err));
     remove_old(f);
     return STRATA_OK;
@@ -412,7 +423,7 @@ static void *write_on_thread(void *folder) {
 
 bool strata_checkpoint_folder_due(const strata_checkpoint_folder *f, bool epoch_end) {
     const int64_t steps = f->model->optimizer_steps;
-    if (steps == f->saved_steps || (f->rank && !f->shared)) return false;
+    if (steps == f->saved_steps || (f->rank && !strata_checkpoint_folder_is_shared(f))) return false;
     if (f->opts.every_steps && steps % f->opts.every_steps == 0) return true;
     if (f->opts.every_seconds > 0 && seconds() - f->saved >= f->opts.every_seconds) return true;
     return epoch_end && !f->opts.every_steps && !(f->opts.every_seconds > 0);
@@ -423,7 +434,7 @@ bool strata_checkpoint_folder_is_new(const strata_checkpoint_folder *f) {
 }
 
 bool strata_checkpoint_folder_is_shared(const strata_checkpoint_folder *f) {
-    return f->shared;
+    return f->shared || f->gathers;
 }
 
 /* Waits for the thread, and reports what it returned. */
@@ -470,11 +481,16 @@ strata_status strata_checkpoint_folder_save(strata_checkpoint_folder *f, int epo
     STRATA_TRY(take_parts(f, &written, err));
     f->saved = seconds();
     f->saved_steps = f->model->optimizer_steps;
+    strata_callback_states callbacks = {0};
+    if (f->gathers) STRATA_TRY(strata_callback_states_take(f->model, true, &callbacks, err));
+    if (f->rank) strata_callback_states_finish(&callbacks);
     if (f->rank && !f->shared) return STRATA_OK;
     const strata_checkpoint_scope scope = written     ? STRATA_CHECKPOINT_COUNTS
                                           : f->shared ? STRATA_CHECKPOINT_SHARDS
                                                       : STRATA_CHECKPOINT_ALL;
-    STRATA_TRY(strata_checkpoint_take(f->model, epochs, scope, &f->checkpoint, err));
+    const strata_status status = strata_checkpoint_take(f->model, epochs, scope, &callbacks, &f->checkpoint, err);
+    strata_callback_states_finish(&callbacks);
+    if (status) return status;
     f->status = STRATA_OK;
     f->writing = !pthread_create(&f->thread, NULL, write_on_thread, f);
     if (!f->writing) write_on_thread(f); /* no thread is to be had */

@@ -283,6 +283,13 @@ static strata_status stop_here(fit *f, strata_error *err) {
                : STRATA_OK;
 }
 
+/* There are no more epochs: the model gets what the best one had learned. */
+static strata_status finish_epochs(fit *f, strata_error *err) {
+    f->over = true;
+    f->history.best_epoch = (int)f->model->best.epochs - 1;
+    return strata_validation_restore(f->model, &f->opts, err);
+}
+
 /* One step, or the end of an epoch. */
 static strata_status go_on(fit *f, strata_error *err) {
     bool more;
@@ -299,9 +306,7 @@ static strata_status go_on(fit *f, strata_error *err) {
     } else {
         STRATA_TRY(end_epoch(f, err));
         if (f->progress.epoch + 1 < f->opts.epochs && !f->stop) return STRATA_OK;
-        f->over = true;
-        f->history.best_epoch = (int)f->model->best.epochs - 1;
-        STRATA_TRY(strata_validation_restore(f->model, &f->opts, err));
+        STRATA_TRY(finish_epochs(f, err));
     }
     return f->callback_status ? strata_fail(err, f->callback_status, "%s", f->callback_error.message) : STRATA_OK;
 }
@@ -405,6 +410,7 @@ static strata_status begin(fit *f, strata_error *err) {
     STRATA_TRY(make_flights(f, err));
     STRATA_TRY(strata_validation_begin(model, &f->opts, err));
     if (f->opts.checkpoint) STRATA_TRY(strata_checkpoint_folder_open(model, f->opts.checkpoint, &f->checkpoints, err));
+    if (strata_validation_is_over(model, &f->opts)) STRATA_TRY(finish_epochs(f, err));
     return f->opts.trace ? strata_fit_begin_trace(f, err) : STRATA_OK;
 }
 
@@ -500,10 +506,14 @@ static strata_status follow_trainer(const strata_progress *progress, void *user,
     const bool end = progress->epoch_end, last = end && (progress->epoch + 1 == progress->epochs || *progress->stop);
     STRATA_TRY(strata_callbacks_call(f->model, end ? STRATA_EVENT_EPOCH_END : STRATA_EVENT_BATCH_END, progress, err));
     if (f->callers.on_progress) STRATA_TRY(f->callers.on_progress(progress, f->callers.user, err));
-    if (!f->checkpoints) return STRATA_OK;
+    /* While a checkpoint is made, callbacks are told of steps that were under way. */
+    if (!f->checkpoints || f->saving) return STRATA_OK;
     const bool due = strata_checkpoint_folder_due(f->checkpoints, end);
     if (!due && !(last && strata_checkpoint_folder_is_new(f->checkpoints))) return STRATA_OK;
-    return strata_checkpoint_folder_save(f->checkpoints, progress->epoch + end, err);
+    f->saving = true;
+    const strata_status status = strata_checkpoint_folder_save(f->checkpoints, progress->epoch + end, err);
+    f->saving = false;
+    return status;
 }
 
 static strata_status run_trainer(fit *f, strata_error *err) {

@@ -61,6 +61,8 @@ struct strata_fit {
     /* Checkpoints that are made; NULL: none. Rank 0 has asked all workers for one. */
     strata_checkpoint_folder *checkpoints;
     bool save_now;
+    /* One of them is being made. */
+    bool saving;
     /* Under a trainer: what the caller's options say, in whose place fit's own callback stands. */
     struct {
         strata_progress_callback on_progress;

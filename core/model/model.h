@@ -576,6 +576,8 @@ STRATA_MUST_USE strata_status strata_validation_take(strata_model *model, const 
 STRATA_MUST_USE strata_status strata_validation_run(strata_model *model, const strata_fit_options *opts, int epoch,
                                                     strata_metrics *out_metrics, bool *out_stop, strata_error *err);
 /* Gives the model the best epoch's parameters, where these are asked for. */
+/* Whether patience has ended the training that would go on: by the epochs that the options and the model's best one name. */
+bool strata_validation_is_over(const strata_model *model, const strata_fit_options *opts);
 STRATA_MUST_USE strata_status strata_validation_restore(strata_model *model, const strata_fit_options *opts, strata_error *err);
 void strata_validation_forget(strata_model *model);
 

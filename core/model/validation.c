@@ -64,6 +64,11 @@ strata_status strata_validation_take(strata_model *model, const strata_fit_optio
     return STRATA_OK;
 }
 
+bool strata_validation_is_over(const strata_model *model, const strata_fit_options *opts) {
+    const int64_t best = model->best.epochs;
+    return opts->validation && opts->patience && best && !opts->first_step && opts->first_epoch - best >= opts->patience;
+}
+
 strata_status strata_validation_run(strata_model *model, const strata_fit_options *opts, int epoch, strata_metrics *out_metrics,
                                     bool *out_stop, strata_error *err) {
     if (!opts->validation) return STRATA_OK;

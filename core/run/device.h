@@ -128,6 +128,9 @@ struct strata_device {
     strata_compile_callback on_compile;
     void *on_compile_user;
     strata_warning_callback on_warning;
+    strata_print_callback on_print;
+    /* Among a strategy's devices: strata_printed.place. */
+    char place[48];
     double compile_notice_seconds, compile_seconds;
     bool (*is_interrupted)(void *user);
     /* Why a call of the driver's compiler was left, which goes on; its status is OK where none was. The device may be used, but

@@ -15,24 +15,29 @@
 #include "core/op/ops.h"
 #include "core/run/bench.h"
 #include "core/run/placement.h"
+#include "core/run/print.h"
 
 enum { DEFAULT_SLOTS = 3 };
 
 typedef struct slot {
     uint64_t ticket; /* of the newest program submitted */
+    uint64_t run;    /* which run of the executable it is */
     bool running;
+    bool shows; /* its run's printed values have not been shown yet */
 } slot;
 
 struct strata_executable {
     strata_device *device;
     strata_graph *graph; /* the optimized copy; backends point into it */
     strata_plan plan;
-    strata_tensor **outputs;
-    int n_outputs;
+    strata_tensor **outputs; /* the caller's, then the values that `prints` show */
+    int n_outputs;           /* without these */
+    strata_prints prints;
     strata_program **programs; /* of each segment */
     uint64_t *tickets;         /* of slot s and segment k at s * n_segments + k */
     slot *slots;               /* [n_slots] */
     int n_slots, next_slot;
+    uint64_t n_runs;
 };
 
 /* ---- create ---- */
@@ -132,23 +137,24 @@ static bool needs_host(const strata_executable *exe) {
     return false;
 }
 
-/* Everything that needs no device memory. */
+/* Everything that needs no device memory. outputs: with those that the print nodes show. */
 static strata_status plan(strata_executable *exe, strata_tensor *const *outputs, strata_tensor *const *updates, int n_updates,
                           bool no_fusion, bool alone, const strata_core_place *place, strata_tensor **new_updates,
                           strata_error *err) {
     strata_device_query query = strata_placement_query(exe->device);
     strata_graph *decomposed = NULL;
+    const int n_outputs = exe->n_outputs + exe->prints.n;
     query.no_fusion = no_fusion;
-    STRATA_TRY(strata_passes_run(outputs, exe->n_outputs, updates, n_updates, &query, alone, &exe->graph, exe->outputs,
-                                 new_updates, err));
+    STRATA_TRY(
+        strata_passes_run(outputs, n_outputs, updates, n_updates, &query, alone, &exe->graph, exe->outputs, new_updates, err));
     /* The host waits for the device between the parts of such a program, and so must not wait for other cores in one. All cores
      * of a system are alike, so either all of them leave their exchanges to the host or none does. */
     if (place && place->cores && needs_host(exe)) place = NULL;
-    STRATA_TRY(strata_collectives_prepare(place, &exe->graph, exe->outputs, exe->n_outputs, new_updates, n_updates, err));
-    STRATA_TRY(strata_segments_prepare(&exe->graph, exe->outputs, exe->n_outputs, new_updates, n_updates, err));
+    STRATA_TRY(strata_collectives_prepare(place, &exe->graph, exe->outputs, n_outputs, new_updates, n_updates, err));
+    STRATA_TRY(strata_segments_prepare(&exe->graph, exe->outputs, n_outputs, new_updates, n_updates, err));
     /* Once more for the copies that the passes added. */
-    STRATA_TRY(strata_decompose(exe->graph, exe->outputs, exe->n_outputs, new_updates, n_updates, &query, &decomposed,
-                                exe->outputs, new_updates, err));
+    STRATA_TRY(strata_decompose(exe->graph, exe->outputs, n_outputs, new_updates, n_updates, &query, &decomposed, exe->outputs,
+                                new_updates, err));
     if (decomposed) {
         strata_graph_destroy(exe->graph);
         exe->graph = decomposed;
@@ -157,7 +163,7 @@ static strata_status plan(strata_executable *exe, strata_tensor *const *outputs,
     uint64_t limit = info->max_range_bytes < info->max_allocation_bytes ? info->max_range_bytes : info->max_allocation_bytes;
     if (!limit || limit > INT64_MAX) limit = INT64_MAX;
     STRATA_TRY(
-        strata_plan_create(exe->graph, exe->outputs, exe->n_outputs, new_updates, n_updates, (int64_t)limit, &exe->plan, err));
+        strata_plan_create(exe->graph, exe->outputs, n_outputs, new_updates, n_updates, (int64_t)limit, &exe->plan, err));
     STRATA_TRY(strata_plan_check(&exe->plan, err));
     return check_variables(exe, err);
 }
@@ -175,19 +181,28 @@ static strata_status create_planned(strata_device *device, strata_tensor *const 
                                     bool alone, const strata_core_place *place, strata_executable **out_executable,
                                     strata_error *err) {
     const int n_slots = opts && opts->n_slots ? opts->n_slots : DEFAULT_SLOTS;
+    strata_prints prints;
+    STRATA_TRY(strata_prints_find(device, outputs, n_outputs, updates, n_updates, &prints, err));
+    const size_t n_all = (size_t)n_outputs + (size_t)prints.n;
     strata_executable *exe = calloc(1, sizeof *exe);
     strata_tensor **new_updates = calloc((size_t)n_updates + 1, sizeof *new_updates);
-    if (exe) exe->outputs = calloc((size_t)n_outputs + 1, sizeof(*exe->outputs));
+    strata_tensor **wanted = calloc(n_all + 1, sizeof *wanted);
+    if (exe) exe->outputs = calloc(n_all + 1, sizeof(*exe->outputs));
     if (exe) exe->slots = calloc((size_t)n_slots, sizeof *exe->slots);
     strata_status status;
-    if (exe && new_updates && exe->outputs && exe->slots) {
+    if (exe && new_updates && wanted && exe->outputs && exe->slots) {
+        for (int i = 0; i < n_outputs; i++) wanted[i] = outputs[i];
+        for (int i = 0; i < prints.n; i++) wanted[n_outputs + i] = prints.nodes[i];
         exe->device = device;
         exe->n_outputs = n_outputs;
         exe->n_slots = n_slots;
-        status = plan(exe, outputs, updates, n_updates, opts && opts->no_fusion, alone, place, new_updates, err);
+        exe->prints = prints;
+        status = plan(exe, wanted, updates, n_updates, opts && opts->no_fusion, alone, place, new_updates, err);
     } else {
+        if (!exe) strata_prints_finish(&prints);
         status = strata_fail(err, STRATA_OUT_OF_MEMORY, "executable: no host memory");
     }
+    free(wanted);
     free(new_updates);
     if (status)
         strata_executable_destroy(exe);
@@ -320,6 +335,7 @@ void strata_executable_destroy(strata_executable *exe) {
     }
     strata_plan_finish(&exe->plan);
     strata_graph_destroy(exe->graph);
+    strata_prints_finish(&exe->prints);
     free(exe->outputs);
     free(exe->slots);
     free(exe);
@@ -347,13 +363,42 @@ int strata_executable_input_index(const strata_executable *exe, const char *name
 
 /* ---- running ---- */
 
+/* Host memory of a tensor that the host writes or reads. */
+static char *host_memory(const strata_executable *exe, int slot_index, const strata_tensor *tensor, bool written) {
+    const strata_device_api *api = exe->device->api;
+    strata_program *program = exe->programs[exe->plan.segment_of[tensor->id]];
+    char *base = written ? api->program_input(program, slot_index) : (char *)api->program_output(program, slot_index);
+    return base ? base + exe->plan.places[tensor->id].offset : NULL;
+}
+
+/* Shows what the runs up to `last` printed, the oldest first: the caller may wait for slots in another order. */
+static void show_runs(strata_executable *exe, uint64_t last) {
+    for (;;) {
+        int oldest = -1;
+        for (int i = 0; i < exe->n_slots; i++)
+            if (exe->slots[i].shows && exe->slots[i].run <= last && (oldest < 0 || exe->slots[i].run < exe->slots[oldest].run))
+                oldest = i;
+        if (oldest < 0) return;
+        exe->slots[oldest].shows = false;
+        for (int i = 0; i < exe->prints.n; i++)
+            strata_print_show(exe->device, exe->prints.nodes[i], exe->slots[oldest].run,
+                              host_memory(exe, oldest, exe->outputs[exe->n_outputs + i], false));
+    }
+}
+
+void strata_executable_show_nothing(strata_executable *exe, int slot_index) {
+    exe->slots[slot_index].shows = false;
+}
+
 strata_status strata_executable_wait(strata_executable *exe, int slot_index, strata_error *err) {
     if (slot_index < 0 || slot_index >= exe->n_slots)
         return strata_fail(err, STRATA_INVALID, "executable: slot is %d; there are %d", slot_index, exe->n_slots);
     slot *s = &exe->slots[slot_index];
     if (!s->running) return STRATA_OK;
     s->running = false;
-    return exe->device->api->wait(exe->device, s->ticket, err);
+    STRATA_TRY(exe->device->api->wait(exe->device, s->ticket, err));
+    if (exe->prints.n) show_runs(exe, s->run);
+    return STRATA_OK;
 }
 
 strata_status strata_executable_acquire(strata_executable *exe, int *out_slot, strata_error *err) {
@@ -361,14 +406,6 @@ strata_status strata_executable_acquire(strata_executable *exe, int *out_slot, s
     *out_slot = exe->next_slot;
     exe->next_slot = (exe->next_slot + 1) % exe->n_slots;
     return STRATA_OK;
-}
-
-/* Host memory of a tensor that the host writes or reads. */
-static char *host_memory(const strata_executable *exe, int slot_index, const strata_tensor *tensor, bool written) {
-    const strata_device_api *api = exe->device->api;
-    strata_program *program = exe->programs[exe->plan.segment_of[tensor->id]];
-    char *base = written ? api->program_input(program, slot_index) : (char *)api->program_output(program, slot_index);
-    return base ? base + exe->plan.places[tensor->id].offset : NULL;
 }
 
 void *strata_executable_input(strata_executable *exe, int slot_index, int index) {
@@ -416,6 +453,7 @@ strata_status strata_executable_submit_segment(strata_executable *exe, int slot_
     slot *s = &exe->slots[slot_index];
     STRATA_TRY(exe->device->api->run(exe->programs[segment], slot_index, &s->ticket, err));
     exe->tickets[slot_index * exe->plan.n_segments + segment] = s->ticket;
+    if (!s->running) s->run = exe->n_runs++, s->shows = exe->prints.n > 0;
     s->running = true;
     return STRATA_OK;
 }
@@ -432,7 +470,7 @@ strata_status strata_executable_submit_many(strata_executable *exe, int first, i
                      : api->run(exe->programs[0], first, &ticket, err));
     for (int i = 0; i < n; i++) {
         const int s = (first + i) % exe->n_slots;
-        exe->slots[s] = (slot){.ticket = ticket, .running = true};
+        exe->slots[s] = (slot){.ticket = ticket, .run = exe->n_runs++, .running = true, .shows = exe->prints.n > 0};
         exe->tickets[s] = ticket;
     }
     return STRATA_OK;

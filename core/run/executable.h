@@ -65,6 +65,9 @@ STRATA_MUST_USE strata_status strata_executable_submit_many(strata_executable *e
 STRATA_MUST_USE strata_status strata_executable_wait_segment(strata_executable *executable, int slot, int segment,
                                                              strata_error *err);
 
+/* The slot's run shows nothing of what it prints: it has no examples. Between its submission and the wait for it. */
+void strata_executable_show_nothing(strata_executable *executable, int slot);
+
 typedef struct strata_executable_communication {
     /* Dtype, shape and what to do; borrowed. */
     const strata_tensor *node;

@@ -681,6 +681,8 @@ strata_status strata_group_finish(strata_group *group, int slot, const bool *con
         STRATA_TRY(strata_exchange_is_due(node_of(group, e), group->step) ? carry_out(group, e, slot, contributes, err)
                                                                           : keep_own(group, e, slot, err));
     }
+    for (int r = 0; r < group->n_replicas && contributes; r++)
+        if (!contributes[r]) strata_executable_show_nothing(group->members[r].executable, slot);
     group->counters.steps++;
     return STRATA_OK;
 }

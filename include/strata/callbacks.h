@@ -52,21 +52,25 @@ typedef strata_status (*strata_event_callback)(strata_event event, const strata_
 typedef struct strata_callback {
     /* Stands in messages, and is borrowed; NULL: "callback". */
     const char *name;
+    /* NULL: there is state alone, which the caller changes. */
     strata_event_callback on_event;
     void *user;
     /* Frees `user` when the model is destroyed or its callbacks are removed; NULL: nothing is freed. */
     void (*destroy)(void *user);
     /* Memory that decides what the callback does later, as how long it has waited: checkpoints have a copy of it, and a
      * checkpoint that is loaded fills it, if the model's callbacks have as many bytes of state as they had. No pointers. 0
-     * bytes: there is none. */
+     * bytes: there is none.
+     * Several workers: checkpoints of a fit (strata_checkpoint_options) have each worker's own. Where as many workers go on,
+     * each gets its own back; other numbers, and those that strata_model_save_checkpoint wrote, all get rank 0's. Under
+     * parameter_server it is the chief's callbacks that are called. */
     void *state;
     size_t state_bytes;
 } strata_callback;
 
 enum { STRATA_MAX_CALLBACKS = 16 };
 /* Callbacks are called in the order in which they were added. The model takes the callback, even on failure. Not in a callback.
- * Fails: INVALID without on_event, which a ready-made callback has not got where its options are wrong or memory ran out; and
- * for one more than STRATA_MAX_CALLBACKS. */
+ * Fails: INVALID without on_event and state, which a ready-made callback has not got where its options are wrong or memory ran
+ * out; and for one more than STRATA_MAX_CALLBACKS. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_add_callback(strata_model *model, strata_callback callback,
                                                                    strata_error *err);
 /* Removes all of them. Not in a callback. */

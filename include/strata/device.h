@@ -92,6 +92,30 @@ typedef void (*strata_compile_callback)(const strata_compile_progress *progress,
 /* Called in the thread that compiles or trains, with what went wrong but ends nothing. message: borrowed during the call. */
 typedef void (*strata_warning_callback)(const char *message, void *user);
 
+/* A value that a node of the op print shows (strata/ops.h). All of it is borrowed during the call. */
+typedef struct strata_printed {
+    /* The node's name, and the device's id. */
+    const char *name, *device;
+    /* Which of a strategy's replicas or workers the device is: "worker 1", "replica 0", "worker 1, replica 3"; "" where it is
+     * the only one. */
+    const char *place;
+    /* Which run of its program it is, from 0. */
+    uint64_t run;
+    strata_dtype dtype;
+    strata_shape shape;
+    /* The elements. */
+    const void *data;
+    /* Of the elements that are numbers and finite; 0 where none is. */
+    double least, mean, largest;
+    int64_t n_nan, n_infinite;
+    /* All of it in a line: `logits (64,10) f32 [0.12, -3, 1.5, ...] -8.1..7.9, mean 0.05`, behind the place, if there is one,
+     * and the numbers of NaNs and infinities, if there are some. */
+    const char *text;
+} strata_printed;
+/* Called in the thread that waits for the run. Values of a run come in the order of their nodes, runs of a program one after
+ * the other. */
+typedef void (*strata_print_callback)(const strata_printed *printed, void *user);
+
 typedef struct strata_device_options {
     /* Allow choices that change last bits (CLBlast, split-K by time); default: deterministic. */
     bool fast;
@@ -131,7 +155,9 @@ typedef struct strata_device_options {
      * Nothing stops a driver's compiler: behind INTERRUPTED or TIMEOUT a thread stays in it, the device compiles nothing more,
      * closing it frees nothing of the driver's, and the process should end by _exit, as drivers may crash in exit. */
     bool (*is_interrupted)(void *user);
-    /* For on_compile, on_warning and is_interrupted. */
+    /* Takes what nodes of the op print show. NULL: nothing is shown, and they cost nothing. */
+    strata_print_callback on_print;
+    /* For on_compile, on_warning, is_interrupted and on_print. */
     void *user;
 } strata_device_options;
 

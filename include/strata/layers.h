@@ -13,6 +13,7 @@
 #define STRATA_LAYERS_H
 
 #include "strata/numbers.h"
+#include "strata/ops.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -494,6 +495,10 @@ typedef struct strata_weights_options {
     const char *name;
 } strata_weights_options;
 STRATA_API void strata_model_add_weights(strata_model *model, strata_weights_options opts);
+
+/* y = x, of any shape, and x is shown as strata_print (strata/ops.h) shows it, under the layer's name. Training, evaluation and
+ * prediction show it, each replica its own part of a batch; `every` counts the steps of one kind and batch size. */
+STRATA_API void strata_model_add_print(strata_model *model, strata_print_options opts);
 
 /* A layer of one's own (strata/registry.h), by the name that it is registered by. name: of the layer, NULL as for others.
  * options: its options struct; NULL: zeros. */

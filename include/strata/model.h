@@ -260,7 +260,8 @@ typedef struct strata_checkpoint_options {
 typedef struct strata_fit_options {
     /* How many epochs; 0: 1. */
     int epochs;
-    /* How many of these were done before, by another fit: the rest is run, and the history has the rest only. */
+    /* How many of these were done before, by another fit: the rest is run, and the history has the rest only. Where patience
+     * had ended that fit there is no rest: no epoch is run, and restore_best is followed. */
     int first_epoch;
     /* How many steps of the next epoch were done before too: strata_model_epoch_steps, or 0 for none. The epoch's metrics are
      * those of all its steps. Fails with INVALID for another number. */

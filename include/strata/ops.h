@@ -424,6 +424,22 @@ STRATA_API strata_tensor *strata_all_reduce(strata_tensor *x, strata_reduction r
  * operations per element, so its time measures the device's multiply-add units (strata bench). No gradient. */
 STRATA_API strata_tensor *strata_fma_chain(strata_tensor *x, int64_t steps);
 
+/* ---- looking ---- */
+enum { STRATA_MAX_PRINTED = 64 };
+typedef struct strata_print_options {
+    /* x is shown in runs 0, every, 2 every, ... of the program that it is part of; at least 0; 0: 1, in each run. */
+    int64_t every;
+    /* How many of its first elements are listed: 0 to STRATA_MAX_PRINTED; 0: 3. */
+    int64_t first;
+    /* What it is called where it is shown; copied. NULL: as x. */
+    const char *name;
+} strata_print_options;
+/* Any: y = x, which is shown to strata_device_options.on_print when the run has been waited for: shape, first elements, least,
+ * mean and largest value, numbers of NaNs and infinities. It is shown if something that the program computes needs y, or if y
+ * is one of the program's `updates`. x is then copied to the host in each run; without on_print the node costs nothing. opts
+ * may be NULL. The gradient passes. */
+STRATA_API strata_tensor *strata_print(strata_tensor *x, const strata_print_options *opts);
+
 #ifdef __cplusplus
 }
 #endif

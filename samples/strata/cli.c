@@ -286,6 +286,12 @@ static void print_warning(const char *message, void *user) {
     fprintf(stderr, "%sstrata: warning: %s\n", terminal_draws(STDERR_FILENO) ? "\r\033[K" : "", message);
 }
 
+/* On stderr, as tf.print does, so that results on stdout can be read by other programs. */
+static void print_printed(const strata_printed *printed, void *user) {
+    (void)user;
+    fprintf(stderr, "%s%s\n", terminal_draws(STDERR_FILENO) ? "\r\033[K" : "", printed->text);
+}
+
 int read_device_flags(const device_flags *flags, strata_device_options *out_options) {
     *out_options = (strata_device_options){.fast = flags->fast,
                                            .direct = flags->direct,
@@ -297,6 +303,7 @@ int read_device_flags(const device_flags *flags, strata_device_options *out_opti
                                            .on_compile = flags->on_compile,
                                            .is_interrupted = flags->is_interrupted,
                                            .on_warning = print_warning,
+                                           .on_print = print_printed,
                                            .user = flags->user};
     if (!flags->allow_fallback || !strcmp(flags->allow_fallback, "host")) return EXIT_OK;
     return usage_error("--allow-fallback %s: it is host; no other device runs what one cannot", flags->allow_fallback);

@@ -50,6 +50,9 @@ void trace_print(const trace_summary *summary, const trace_peaks *peaks, int mos
     printf("%lld steps in %.3f ms, %.1f us each; %d worker%s, %d device%s\n", (long long)summary->n_steps, summary->us / 1e3,
            summary->n_steps ? summary->us / (double)summary->n_steps : 0, summary->n_workers,
            summary->n_workers == 1 ? "" : "s", summary->n_devices, summary->n_devices == 1 ? "" : "s");
+    if (summary->n_compiling)
+        printf("left out: %lld step%s of %.3f ms, in which programs were compiled\n", (long long)summary->n_compiling,
+               summary->n_compiling == 1 ? "" : "s", summary->compiling_us / 1e3);
     if (peaks)
         printf("measured on the device: %.1f GFLOP/s of multiply-adds, %.1f GB/s of copies that no cache holds\n",
                peaks->gflops, peaks->gbytes);
@@ -66,6 +69,7 @@ void trace_print_json(const trace_summary *summary, const char *event, const tra
     if (event) printf("\"event\":\"%s\",", event);
     printf("\"steps\":%lld,\"us\":%.3f,\"workers\":%d,\"devices\":%d", (long long)summary->n_steps, summary->us,
            summary->n_workers, summary->n_devices);
+    printf(",\"compiling_steps\":%lld,\"compiling_us\":%.3f", (long long)summary->n_compiling, summary->compiling_us);
     if (peaks) printf(",\"peak_gflops\":%.3f,\"peak_gbytes\":%.3f", peaks->gflops, peaks->gbytes);
     printf(",\"input\":%.5f,\"upload\":%.5f,\"submit\":%.5f,\"wait\":%.5f,\"exchange\":%.5f,\"tracks\":[",
            trace_host_share(summary, TRACE_INPUT), trace_host_share(summary, TRACE_UPLOAD),

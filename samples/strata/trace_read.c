@@ -15,7 +15,21 @@ typedef struct slice {
     int track, row;
     int64_t step;
     double began, ended;
+    /* Of a step in which a program was compiled. */
+    bool compiling;
 } slice;
+
+/* A step in which a program was compiled, and from when until when: to the end of its last slice of a device. */
+typedef struct compiled_step {
+    int64_t step;
+    double began, ended;
+} compiled_step;
+
+/* [n] By step. */
+typedef struct compiling {
+    compiled_step *steps;
+    int n;
+} compiling;
 
 /* Exchanges are numbered: "exchange 3: all_reduce (100)" is a row "all_reduce" beside those of the same kind. */
 static void name_row(const char *name, const char *op, bool device, char *out, size_t room) {
@@ -37,15 +51,65 @@ static int row_of(trace_track *track, const char *name) {
     return i;
 }
 
-static slice add_slice(trace_summary *summary, const strata_trace_file_slice *s) {
+static int by_number(const void *a, const void *b) {
+    const int64_t x = ((const compiled_step *)a)->step, y = ((const compiled_step *)b)->step;
+    return (x > y) - (x < y);
+}
+
+static compiled_step *find_step(const compiling *c, int64_t step) {
+    const compiled_step wanted = {.step = step};
+    return c->n ? bsearch(&wanted, c->steps, (size_t)c->n, sizeof wanted, by_number) : NULL;
+}
+
+static bool is_of_device(const strata_trace_file *trace, int64_t i) {
+    return trace->tracks[trace->slices[i].track].device;
+}
+
+/* None where no step would be left. */
+static strata_status find_compiling(const strata_trace_file *trace, compiling *out, strata_error *err) {
+    bool others = false;
+    int n = 0;
+    *out = (compiling){.steps = calloc((size_t)trace->n_slices + 1, sizeof *out->steps)};
+    if (!out->steps) return strata_fail(err, STRATA_OUT_OF_MEMORY, "trace: no host memory");
+    for (int64_t i = 0; i < trace->n_slices; i++) {
+        const strata_trace_file_slice *s = &trace->slices[i];
+        if (!is_of_device(trace, i) && !strcmp(s->name, "compile"))
+            out->steps[n++] = (compiled_step){s->step, s->began, s->began + s->took};
+    }
+    qsort(out->steps, (size_t)n, sizeof *out->steps, by_number);
+    for (int i = 0; i < n; i++) { /* of several workers the first to begin counts */
+        if (!out->n || out->steps[out->n - 1].step != out->steps[i].step) out->steps[out->n++] = out->steps[i];
+        if (out->steps[i].began < out->steps[out->n - 1].began) out->steps[out->n - 1].began = out->steps[i].began;
+    }
+    for (int64_t i = 0; i < trace->n_slices; i++) {
+        const strata_trace_file_slice *s = &trace->slices[i];
+        compiled_step *own = is_of_device(trace, i) ? find_step(out, s->step) : NULL;
+        others |= is_of_device(trace, i) && !own;
+        if (own && s->began + s->took > own->ended) own->ended = s->began + s->took;
+    }
+    if (!others) out->n = 0;
+    return STRATA_OK;
+}
+
+/* What the host does while such a step runs belongs to it: it waits, for the most part. The slice of an epoch contains steps of
+ * all kinds. */
+static bool is_left_out(const compiling *c, const strata_trace_file_slice *s, bool device) {
+    if (device || !strncmp(s->name, "epoch ", 6)) return device && find_step(c, s->step);
+    bool inside = find_step(c, s->step) != NULL;
+    for (int i = 0; i < c->n && !inside; i++) inside = s->began >= c->steps[i].began && s->began < c->steps[i].ended;
+    return inside;
+}
+
+static slice add_slice(trace_summary *summary, const strata_trace_file_slice *s, const compiling *left_out) {
     trace_track *track = &summary->tracks[s->track];
+    if (is_left_out(left_out, s, track->device)) return (slice){s->track, 0, s->step, s->began, s->began + s->took, true};
     char row[sizeof track->rows[0].name];
     name_row(s->name, s->op, track->device, row, sizeof row);
     trace_row *found = &track->rows[row_of(track, row)];
     found->count++;
     if (s->gflops > 0) found->flops += s->gflops * 1e3 * s->took, found->flops_us += s->took;
     if (s->gbytes > 0) found->bytes += s->gbytes * 1e3 * s->took, found->bytes_us += s->took;
-    return (slice){s->track, (int)(found - track->rows), s->step, s->began, s->began + s->took};
+    return (slice){s->track, (int)(found - track->rows), s->step, s->began, s->began + s->took, false};
 }
 
 static strata_status take_tracks(const strata_trace_file *trace, trace_summary *summary, strata_error *err) {
@@ -79,16 +143,18 @@ static void add_times(trace_summary *summary, const slice *slices, int64_t n) {
         const slice *s = &slices[i];
         trace_track *track = &summary->tracks[s->track];
         const double took = s->ended - s->began;
-        if (s->track != last) depth = 0, track->began = s->began;
+        if (s->track != last) depth = 0;
         last = s->track;
         while (depth && open[depth - 1]->ended <= s->began) depth--;
-        if (depth)
-            track->rows[open[depth - 1]->row].us -= took;
-        else
-            track->busy += took;
-        track->rows[s->row].us += took;
-        track->n_slices++;
-        if (s->ended > track->ended) track->ended = s->ended;
+        const bool inside = depth && !open[depth - 1]->compiling;
+        if (inside) track->rows[open[depth - 1]->row].us -= took;
+        if (s->compiling) {
+            if (inside) track->busy -= took;
+        } else {
+            if (!depth) track->busy += took;
+            track->rows[s->row].us += took;
+            track->n_slices++;
+        }
         if (depth < MOST_DEPTH) open[depth++] = s;
     }
 }
@@ -103,26 +169,52 @@ static int by_step(const void *a, const void *b) {
     return x->step < y->step ? -1 : x->step > y->step;
 }
 
-static void finish_summary(trace_summary *summary, slice *slices, int64_t n) {
+static int by_begin(const void *a, const void *b) {
+    const slice *x = a, *y = b;
+    return x->began < y->began ? -1 : x->began > y->began;
+}
+
+/* The time of the devices: of each run of slices without one between them that is left out. And what those take. */
+static void add_spans(trace_summary *summary, slice *slices, int64_t n) {
     double began = 0, ended = 0;
+    bool runs = false;
+    qsort(slices, (size_t)n, sizeof *slices, by_begin);
+    for (int64_t i = 0; i < n; i++) {
+        const slice *s = &slices[i];
+        if (!summary->tracks[s->track].device) continue;
+        if (s->compiling) {
+            if (runs) summary->us += ended - began;
+            runs = false;
+            continue;
+        }
+        if (!runs) began = s->began > ended ? s->began : ended;
+        runs = true;
+        if (s->ended > ended) ended = s->ended;
+    }
+    if (runs) summary->us += ended - began;
+}
+
+static void count_steps(trace_summary *summary, slice *slices, int64_t n) {
+    int64_t newest = -1;
+    qsort(slices, (size_t)n, sizeof *slices, by_step);
+    for (int64_t i = 0; i < n; i++)
+        if (summary->tracks[slices[i].track].device && !slices[i].compiling && slices[i].step != newest) {
+            newest = slices[i].step;
+            summary->n_steps++;
+        }
+}
+
+static void finish_summary(trace_summary *summary, slice *slices, int64_t n) {
     for (int i = 0; i < summary->n_tracks; i++) {
         trace_track *track = &summary->tracks[i];
         qsort(track->rows, (size_t)track->n_rows, sizeof *track->rows, by_time);
         bool first = true;
         for (int k = 0; k < i; k++) first = first && summary->tracks[k].process != track->process;
         summary->n_workers += first;
-        if (!track->device || !track->n_slices) continue;
-        if (!summary->n_devices++ || track->began < began) began = track->began;
-        if (track->ended > ended) ended = track->ended;
+        summary->n_devices += track->device && track->n_slices;
     }
-    summary->us = ended - began;
-    qsort(slices, (size_t)n, sizeof *slices, by_step);
-    int64_t newest = -1;
-    for (int64_t i = 0; i < n; i++)
-        if (summary->tracks[slices[i].track].device && slices[i].step != newest) {
-            newest = slices[i].step;
-            summary->n_steps++;
-        }
+    add_spans(summary, slices, n);
+    count_steps(summary, slices, n);
 }
 
 strata_status trace_read(const char *path, trace_summary *out_summary, strata_error *err) {
@@ -130,10 +222,15 @@ strata_status trace_read(const char *path, trace_summary *out_summary, strata_er
     *out_summary = (trace_summary){0};
     STRATA_TRY(strata_trace_file_read(path, &trace, err));
     const int64_t n = trace.n_slices;
+    compiling left_out = {0};
     slice *slices = calloc((size_t)n + 1, sizeof *slices);
     strata_status status =
         slices ? take_tracks(&trace, out_summary, err) : strata_fail(err, STRATA_OUT_OF_MEMORY, "trace: no host memory");
-    for (int64_t i = 0; i < n && !status; i++) slices[i] = add_slice(out_summary, &trace.slices[i]);
+    if (!status) status = find_compiling(&trace, &left_out, err);
+    for (int64_t i = 0; i < n && !status; i++) slices[i] = add_slice(out_summary, &trace.slices[i], &left_out);
+    for (int i = 0; i < left_out.n; i++) out_summary->compiling_us += left_out.steps[i].ended - left_out.steps[i].began;
+    out_summary->n_compiling = left_out.n;
+    free(left_out.steps);
     strata_trace_file_finish(&trace);
     if (!status && n) {
         qsort(slices, (size_t)n, sizeof *slices, in_order);

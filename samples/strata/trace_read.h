@@ -26,8 +26,8 @@ typedef struct trace_track {
     /* The largest time first. */
     trace_row rows[MOST_TRACE_ROWS];
     int n_rows;
-    /* Microseconds: when its first slice began and its last one ended, and those in which a slice ran. */
-    double began, ended, busy;
+    /* Microseconds in which a slice ran. */
+    double busy;
     /* Of a device: how many slices it has. */
     int64_t n_slices;
 } trace_track;
@@ -37,8 +37,13 @@ typedef struct trace_summary {
     int n_tracks, n_devices, n_workers;
     /* Different steps on device tracks. */
     int64_t n_steps;
-    /* Microseconds from the first slice of a device to the last one's end. */
+    /* Microseconds from the first slice of a device to the last one's end, but for what is left out. */
     double us;
+    /* Steps that are left out of all of that, as a program was compiled in them: some drivers compile on while it runs for the
+     * first time. Microseconds from the beginning of compiling to the end of the step. 0: there is none, or each step is one,
+     * and all count. */
+    int64_t n_compiling;
+    double compiling_us;
 } trace_summary;
 
 /* What a device reaches at most, as measured on it; zeros: not measured. */

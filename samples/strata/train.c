@@ -250,9 +250,10 @@ static int go_on(training *t, int *out_epochs) {
 /* Of the last epoch as it was measured; of the best one anew, as it may have been before a restart. */
 static strata_status measure_validation(training *t, strata_error *err) {
     if (!t->history.validation) return STRATA_OK;
-    t->val_metrics = t->history.validation[t->history.n_epochs - 1];
-    return t->options.restore_best ? strata_model_evaluate(t->model, t->validation.dataset, t->batch, &t->val_metrics, err)
-                                   : STRATA_OK;
+    if (t->history.n_epochs) t->val_metrics = t->history.validation[t->history.n_epochs - 1];
+    return t->options.restore_best || !t->history.n_epochs
+               ? strata_model_evaluate(t->model, t->validation.dataset, t->batch, &t->val_metrics, err)
+               : STRATA_OK;
 }
 
 void name_beside(const char *file, const char *what, char *out, size_t room) {

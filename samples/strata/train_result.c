@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a training says at its beginning and at its end. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,9 +41,10 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Median of the epochs after the first, which compiles kernels; of a single epoch, its own time. */
+/* Median of the epochs after the first, which compiles kernels; of a single epoch, its own time; 0: none was run. */
 static double median_epoch(const strata_history *h) {
     int first = h->n_epochs > 1 ? 1 : 0, n = h->n_epochs - first;
+    if (!n) return 0;
     double *sorted = malloc((size_t)n * sizeof *sorted);
     if (!sorted) return h->epoch_seconds[first];
     memcpy(sorted, h->epoch_seconds + first, (size_t)n * sizeof *sorted);
@@ -147,16 +149,18 @@ static void print_validation_json(const training *t) {
 
 void print_result(const training *t) {
     const strata_history *h = &t->history;
-    /* Not those of the data: --steps-per-epoch may leave some out. */
-    const double examples = (double)h->epochs[h->n_epochs - 1].examples;
-    double epoch_s = median_epoch(h), rate = examples / epoch_s;
+    /* Patience may have ended the training before it was interrupted: then no epoch was left to be run. */
+    const strata_metrics none = {.loss = NAN}, *trained = h->n_epochs ? &h->epochs[h->n_epochs - 1] : &none;
+    /* Examples are not those of the data: --steps-per-epoch may leave some out. */
+    const double epoch_s = median_epoch(h), rate = h->n_epochs ? (double)trained->examples / epoch_s : 0;
     if (!t->options.json) {
         print_best(t);
         line whole;
         FILE *to = line_begin(&whole);
         print_metrics(to, t->model, &t->test_metrics);
         print_more(to, &t->test_metrics, "");
-        fprintf(to, ", %.0f samples/s on", rate);
+        if (h->n_epochs) fprintf(to, ", %.0f samples/s", rate);
+        fprintf(to, " on");
         for (int r = 0; r < strata_strategy_num_local_replicas(t->strategy); r++)
             fprintf(to, "%s %s", r ? "," : "", strata_device_get_info(strata_strategy_device(t->strategy, r))->id);
         print_workers(to, t);
@@ -180,8 +184,12 @@ void print_result(const training *t) {
     printf(",\"precision\":\"%s\",\"steps_skipped\":%lld", precision_of(t->model), (long long)h->n_skipped);
     printf(",\"first_step_s\":%.4f,\"epoch_s\":%.6f,\"samples_per_s\":%.1f,\"losses\":[", h->first_step_seconds, epoch_s, rate);
     for (int i = 0; i < h->n_losses; i++) printf("%s%.9g", i ? "," : "", (double)h->losses[i]);
-    const strata_metrics *trained = &h->epochs[h->n_epochs - 1], *tested = &t->test_metrics;
-    printf("],\"loss\":%.9g,\"train_loss\":%.9g,\"train_accuracy\":%.6f", trained->loss, trained->loss, trained->accuracy);
+    const strata_metrics *tested = &t->test_metrics;
+    printf("],\"loss\":");
+    print_json_number(trained->loss, "%.9g");
+    printf(",\"train_loss\":");
+    print_json_number(trained->loss, "%.9g");
+    printf(",\"train_accuracy\":%.6f", trained->accuracy);
     printf(",\"accuracy\":%.6f,\"test_accuracy\":%.6f,\"test_examples\":%lld,\"test_loss\":", tested->accuracy,
            tested->accuracy, (long long)tested->examples);
     print_json_number(tested->loss, "%.9g");

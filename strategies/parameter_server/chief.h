@@ -87,6 +87,11 @@ typedef struct strata_ps_loop {
     strata_ps_chief *c;
     strata_progress progress;
     bool stop, stop_now;
+    /* Steps that were finished, and the first of which the callback has not been told. */
+    strata_ps_finished_step *steps;
+    int n_steps, next_step;
+    /* The callback failed for one of them while a checkpoint was made; the fit ends behind that. */
+    strata_error failure;
     /* Until the callback returns nothing new is given. */
     bool paused;
     /* Where the model of the chief stands within the epoch: at the steps that were done before, or at those that it got for a
@@ -133,6 +138,8 @@ STRATA_MUST_USE strata_status strata_ps_chief_handle(void *user, const strata_rp
 
 /* Why the training cannot go on while units are waited for. With the lock. */
 STRATA_MUST_USE strata_status strata_ps_chief_check(strata_ps_chief *c, bool ended, strata_error *err);
+/* In a call of the callback: calls it for the steps that were finished since. A failure is returned by the outer call. */
+void strata_ps_chief_tell_rest(strata_ps_loop *l);
 /* The model gets what the servers have. */
 STRATA_MUST_USE strata_status strata_ps_chief_fetch(strata_ps_chief *c, strata_error *err);
 /* All epochs of the fit. */

@@ -30,7 +30,8 @@ static strata_status tell(strata_ps_loop *l, strata_error *err) {
     /* Workers may be at the next synchronous step already. At their own pace a rate is that of later batches. */
     model->rate.locked = strata_ps_chief_synchronous(l->c) && !l->progress.epoch_end && !opts->wait_each_step;
     l->c->task->loop = l;
-    const strata_status status = opts->on_progress(&l->progress, opts->user, err);
+    strata_status status = opts->on_progress(&l->progress, opts->user, err);
+    if (!status && l->failure.status) status = strata_fail(err, l->failure.status, "%s", l->failure.message);
     l->c->task->loop = NULL;
     model->rate.locked = false;
     go_on(l);
@@ -40,41 +41,73 @@ static strata_status tell(strata_ps_loop *l, strata_error *err) {
     return status;
 }
 
-/* Calls the callback for each step that was finished since the last call. The lock is not held while it runs. */
-static strata_status tell_finished(strata_ps_loop *l, strata_error *err) {
+/* Takes over the steps that were finished since the last call. */
+static void take_finished(strata_ps_loop *l) {
     strata_ps_chief *c = l->c;
-    strata_history *h = c->fit->history;
-    const int64_t together = c->fit->opts->steps_per_execution;
     pthread_mutex_lock(&c->lock);
-    const int n = c->n_finished;
-    strata_ps_finished_step *steps = n ? c->finished : NULL;
-    if (n) c->finished = NULL, c->n_finished = c->room = 0;
-    c->telling = n > 0;
+    l->next_step = 0;
+    l->n_steps = c->n_finished;
+    l->steps = l->n_steps ? c->finished : NULL;
+    if (l->n_steps) c->finished = NULL, c->n_finished = c->room = 0;
+    c->telling |= l->n_steps > 0;
     if (c->fit->opts->metrics_seconds > 0) {
         memcpy(c->fit->model->metrics.sums, c->sums, (size_t)c->n_sums * sizeof *c->sums);
         l->progress.metrics = strata_model_metrics(c->fit->model, c->examples ? c->examples : 1);
         if (!c->examples) l->progress.metrics.examples = 0;
     }
     pthread_mutex_unlock(&c->lock);
+}
+
+/* The next step's numbers. Returns whether the callback is called behind it. */
+static bool follow_step(strata_ps_loop *l) {
+    strata_ps_chief *c = l->c;
+    strata_history *h = c->fit->history;
+    const strata_ps_finished_step *step = &l->steps[l->next_step++];
+    const int64_t together = c->fit->opts->steps_per_execution;
+    if (h->n_losses < (int)(sizeof h->losses / sizeof *h->losses)) h->losses[h->n_losses++] = (float)step->loss;
+    if (h->n_steps++ == 0) h->first_step_seconds = strata_ps_seconds() - l->began;
+    l->progress.loss = step->loss;
+    l->progress.learning_rate = step->rate;
+    l->progress.gradient_norm = step->norm;
+    l->progress.step++;
+    l->progress.total_step = h->n_steps;
+    c->fit->model->optimizer_steps = c->t + l->progress.step;
+    return together <= 1 || l->progress.step % together == 0;
+}
+
+static void forget_steps(strata_ps_loop *l) {
+    free(l->steps);
+    l->steps = NULL;
+    l->n_steps = l->next_step = 0;
+}
+
+/* Calls the callback for each step that was finished since the last call. The lock is not held while it runs. */
+static strata_status tell_finished(strata_ps_loop *l, strata_error *err) {
+    strata_ps_chief *c = l->c;
     strata_status status = STRATA_OK;
-    for (int i = 0; i < n && !status; i++) {
-        if (h->n_losses < (int)(sizeof h->losses / sizeof *h->losses)) h->losses[h->n_losses++] = (float)steps[i].loss;
-        if (h->n_steps++ == 0) h->first_step_seconds = strata_ps_seconds() - l->began;
-        l->progress.loss = steps[i].loss;
-        l->progress.learning_rate = steps[i].rate;
-        l->progress.gradient_norm = steps[i].norm;
-        l->progress.step++;
-        l->progress.total_step = h->n_steps;
-        c->fit->model->optimizer_steps = c->t + l->progress.step;
-        if (together > 1 && l->progress.step % together) continue;
-        status = tell(l, err);
-    }
-    free(steps);
+    take_finished(l);
+    while (l->next_step < l->n_steps && !status)
+        if (follow_step(l)) status = tell(l, err);
+    forget_steps(l);
     pthread_mutex_lock(&c->lock);
     c->telling = false;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     return status;
+}
+
+void strata_ps_chief_tell_rest(strata_ps_loop *l) {
+    const strata_fit_options *opts = l->c->fit->opts;
+    do {
+        while (l->next_step < l->n_steps && !l->failure.status) {
+            if (!follow_step(l)) continue;
+            l->progress.epoch_seconds = strata_ps_seconds() - l->epoch_began;
+            const strata_status status = opts->on_progress(&l->progress, opts->user, &l->failure);
+            l->failure.status = status;
+        }
+        forget_steps(l);
+        take_finished(l);
+    } while (l->n_steps && !l->failure.status);
 }
 
 strata_status strata_ps_chief_check(strata_ps_chief *c, bool ended, strata_error *err) {
@@ -353,6 +386,7 @@ strata_status strata_ps_chief_run_epochs(strata_ps_chief *c, strata_error *err) 
     strata_ps_loop l = {.c = c, .began = strata_ps_seconds()};
     l.progress = (strata_progress){.model = c->fit->model, .epochs = opts->epochs, .stop = &l.stop, .stop_now = &l.stop_now};
     int64_t first = opts->first_step;
+    l.stop = strata_validation_is_over(c->fit->model, opts);
     for (l.progress.epoch = opts->first_epoch; l.progress.epoch < opts->epochs && !l.stop; l.progress.epoch++, first = 0) {
         l.epoch_began = strata_ps_seconds();
         STRATA_TRY(run_epoch(&l, first, err));

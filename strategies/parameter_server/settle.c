@@ -7,8 +7,9 @@
 #include "strategies/parameter_server/chief.h"
 
 /* Waits until all that was given is finished; nothing new is given before the callback returns. Batches are given in their
- * order, so what is finished then are the epoch's first steps. At the end of an epoch that is so anyway. */
-static strata_status pause_training(strata_ps_loop *l, strata_error *err) {
+ * order, so what is finished then are the epoch's first steps. At the end of an epoch that is so anyway. tells: the callback,
+ * in which this is called, is called for these steps, too, so that what callbacks keep is of the same step as the model. */
+static strata_status pause_training(strata_ps_loop *l, bool tells, strata_error *err) {
     const double patience = 0.5;
     strata_ps_chief *c = l->c;
     double looked = strata_ps_seconds();
@@ -34,6 +35,7 @@ static strata_status pause_training(strata_ps_loop *l, strata_error *err) {
         STRATA_TRY(strata_ps_watch_look(&c->watch, err));
         looked = strata_ps_seconds();
     }
+    if (tells) strata_ps_chief_tell_rest(l);
     strata_model *model = c->fit->model;
     pthread_mutex_lock(&c->lock);
     model->position = (strata_model_position){.steps = strata_ps_pace_steps(c->pace), .examples = c->examples};
@@ -46,7 +48,7 @@ static strata_status pause_training(strata_ps_loop *l, strata_error *err) {
 strata_status strata_ps_settle(strata_model *model, bool values, strata_error *err) {
     strata_ps_loop *l = strata_ps_task_of(model)->loop;
     if (!l || l->progress.epoch_end || l->stands) return STRATA_OK;
-    STRATA_TRY(pause_training(l, err));
+    STRATA_TRY(pause_training(l, !values, err));
     if (!values) return STRATA_OK;
     STRATA_TRY(strata_ps_chief_fetch(l->c, err));
     l->base.step = model->position.steps;

@@ -79,6 +79,30 @@ json "r['tracks'][1]['rows'][0]['gflops'] == 15 and r['tracks'][1]['rows'][0]['g
 json "[(o['name'], o['us']) for o in r['tracks'][0]['rows']] == [('between steps', 60), ('next batch', 40)]"
 expect 0 "" trace "$work/trace.json" --json --peaks --device host
 json "0 < r['tracks'][1]['rows'][0]['of_peak'] and r['peak_gflops'] > 0 and r['peak_gbytes'] > 0"
+# A step in which a program is compiled, which its driver goes on with in the first run, says nothing of the others.
+cat >"$work/cold.json" <<'END'
+[{"name": "process_name", "ph": "M", "pid": 1, "tid": 100, "args": {"name": "worker 0"}},
+{"name": "thread_name", "ph": "M", "pid": 1, "tid": 100, "args": {"name": "host thread"}},
+{"name": "thread_name", "ph": "M", "pid": 1, "tid": 101, "args": {"name": "replica 0"}},
+{"name": "epoch 1", "cat": "host", "ph": "X", "ts": 0, "dur": 10000, "pid": 1, "tid": 100, "args": {"step": 0}},
+{"name": "compile", "cat": "host", "ph": "X", "ts": 100, "dur": 900, "pid": 1, "tid": 100, "args": {"step": 9}},
+{"name": "wait for device", "cat": "host", "ph": "X", "ts": 1500, "dur": 8300, "pid": 1, "tid": 100, "args": {"step": 11}},
+{"name": "wait for device", "cat": "host", "ph": "X", "ts": 9850, "dur": 50, "pid": 1, "tid": 100, "args": {"step": 12}},
+{"name": "a", "cat": "device", "ph": "X", "ts": 2000, "dur": 10, "pid": 1, "tid": 101, "args": {"step": 9, "op": "a"}},
+{"name": "a", "cat": "device", "ph": "X", "ts": 9700, "dur": 100, "pid": 1, "tid": 101, "args": {"step": 9, "op": "a"}},
+{"name": "a", "cat": "device", "ph": "X", "ts": 9800, "dur": 100, "pid": 1, "tid": 101, "args": {"step": 10, "op": "a"}},
+{"name": "a", "cat": "device", "ph": "X", "ts": 9900, "dur": 100, "pid": 1, "tid": 101, "args": {"step": 11, "op": "a"}}]
+END
+expect 0 "2 steps in 0.200 ms, 100.0 us each; 1 worker, 1 device" trace "$work/cold.json"
+stdout "left out: 1 step of 9.700 ms, in which programs were compiled"
+stdout "busy for 100.0 % of the time"
+expect 0 "" trace "$work/cold.json" --json
+json "r['compiling_steps'] == 1 and r['compiling_us'] == 9700 and r['steps'] == 2 and r['us'] == 200"
+json "[(o['name'], o['count'], o['us']) for o in r['tracks'][1]['rows']] == [('a', 2, 200)]"
+json "[(o['name'], o['us']) for o in r['tracks'][0]['rows'] if o['us']] == [('between steps', 750), ('wait for device', 50)]"
+# Where each step is one, all count.
+sed '/"step": 1[01], "op"/d; /"step": 9, "op"/ { /9700/ s/,$/]/; }' "$work/cold.json" >"$work/all.json"
+expect 0 "1 steps in 7.800 ms" trace "$work/all.json"
 # Two devices, one of which works three times as long.
 cat >"$work/two.json" <<'END'
 [{"name": "process_name", "ph": "M", "pid": 1, "tid": 101, "args": {"name": "worker 0"}},
@@ -107,12 +131,12 @@ sed -n 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/p' "$work/out" | tail -1 >"$wo
 check "there is a hash to compare with" [ -s "$work/plain" ]
 expect 0 "" train mnist --device host --data "$work/data" --epochs 2 --batch 4 --seed 3 --json --profile 3:6 \
     --trace "$work/p.json"
-json "r['event'] == 'profile' and r['steps'] == 4 and r['peak_gflops'] > 0 and r['hints']"
+json "r['event'] == 'profile' and r['steps'] == 3 and r['compiling_steps'] == 1 and r['peak_gflops'] > 0 and r['hints']"
 checks=$((checks + 1))
 sed -n 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/p' "$work/out" | tail -1 | cmp -s - "$work/plain" ||
     bad "what is trained has other bits with --profile"
-expect 0 "4 steps in" trace "$work/p.json"
-expect 0 "2 steps in" train mnist --device host --data "$work/data" --epochs 1 --batch 4 --profile 1:2
+expect 0 "3 steps in" trace "$work/p.json"
+expect 0 "1 steps in" train mnist --device host --data "$work/data" --epochs 1 --batch 4 --profile 1:2
 stdout "matmul"
 expect 0 "were there so many steps?" train mnist --device host --data "$work/data" --epochs 1 --profile 100000:100001
 expect 2 "it is the first and the last step, as 10:20" train mnist --data "$work/data" --profile 3

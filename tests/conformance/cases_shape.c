@@ -13,6 +13,10 @@ BUILD(reshape) {
     UNUSED;
     return strata_reshape(x[0], STRATA_SHAPE(-1));
 }
+BUILD(print) {
+    UNUSED;
+    return strata_print(x[0], NULL);
+}
 BUILD(transpose) {
     int axes[STRATA_MAX_RANK];
     UNUSED;
@@ -178,6 +182,7 @@ static const case_instance packs[] = {
 
 static const op_row shape[] = {
     ROW(reshape, STRATA_ANY_DTYPE, reshapes, ANY_VALUE),
+    ROW(print, STRATA_ANY_DTYPE, reshapes, ANY_VALUE),
     ROW(transpose, STRATA_ANY_DTYPE, transposes, ANY_VALUE),
     ROW(broadcast_to, STRATA_ANY_DTYPE, broadcasts, ANY_VALUE),
     ROW(concat, STRATA_ANY_DTYPE, concats, ANY_VALUE, ANY_VALUE, ANY_VALUE),

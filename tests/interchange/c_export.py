@@ -174,6 +174,7 @@ def check_every_layer():
         {"layer": "reshape", "shape": [3, 1]},
         {"layer": "flatten"},
         {"layer": "dropout", "rate": 0.5},
+        {"layer": "print", "every": 3},
         {"layer": "dense", "units": 2, "activation": "softplus"},
     ]
     for loss in ("mse", "categorical_crossentropy"):

@@ -164,6 +164,7 @@ def check_every_layer_is_exported():
         {"layer": "reshape", "shape": [3, 1]},
         {"layer": "flatten"},
         {"layer": "dropout", "rate": 0.5},
+        {"layer": "print", "every": 3},
         {"layer": "dense", "units": 2, "activation": "softplus"},
     ]
     for name, shape, layers in (("images", [8, 8, 3], images), ("steps", [6, 5], steps)):

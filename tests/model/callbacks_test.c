@@ -155,6 +155,55 @@ TEST_ON_HOST(callbacks, reduce_the_rate_on_a_plateau_also_of_a_training_that_wen
     }
 }
 
+/* State without a function: the caller changes it, and a checkpoint fills it again. */
+TEST_ON_HOST(callbacks, of_state_alone_are_kept_in_checkpoints) {
+    strata_error err = {0};
+    strata_model *model = begin(device);
+    int epochs, states[] = {7, 9};
+    const strata_callback alone = {.name = "alone", .state = states, .state_bytes = sizeof states};
+    FAILS(strata_model_add_callback(model, (strata_callback){.name = "nothing"}, &err), STRATA_INVALID, "nothing has no");
+    OK(strata_model_add_callback(model, alone, &err));
+    OK(strata_model_fit(model, data, &opts, NULL, &err));
+    OK(strata_model_save_checkpoint(model, 2, test_path("c"), &err));
+    states[0] = states[1] = 0;
+    OK(strata_model_load_checkpoint(model, test_path("c"), &epochs, &err));
+    cr_assert(states[0] == 7 && states[1] == 9);
+    strata_model *other = case_model(device, strata_adam_optimizer(0.01), 4);
+    OK(strata_model_add_callback(other, (strata_callback){.state = states, .state_bytes = sizeof *states}, &err));
+    states[0] = 3;
+    OK(strata_model_load_checkpoint(other, test_path("c"), &epochs, &err));
+    cr_assert_eq(states[0], 3, "a state of another size stays");
+    strata_model_destroy(other);
+    end(model);
+}
+
+/* A training that patience has ended, and that was killed before its end was told: there is nothing left to train. */
+TEST_ON_HOST(callbacks, a_fit_that_patience_had_ended_goes_no_further) {
+    strata_error err = {0};
+    const strata_checkpoint_options checkpoint = {.folder = test_path("over")};
+    strata_model *model = begin(device), *again = case_model(device, strata_adam_optimizer(0.01), 4);
+    strata_history history;
+    seen s = {0};
+    opts.epochs = 20;
+    opts.validation = data;
+    opts.patience = 2;
+    opts.min_delta = 1000; /* the first epoch stays the best */
+    opts.restore_best = true;
+    opts.checkpoint = &checkpoint;
+    OK(strata_model_fit(model, data, &opts, &history, &err));
+    cr_assert(history.n_epochs == 3 && history.best_epoch == 0);
+    strata_history_finish(&history);
+    OK(strata_model_add_callback(again, (strata_callback){.on_event = see, .user = &s}, &err));
+    OK(strata_model_load_checkpoint(again, checkpoint.folder, &opts.first_epoch, &err));
+    OK(strata_model_fit(again, data, &opts, &history, &err));
+    cr_assert(history.n_epochs == 0 && history.best_epoch == 0 && !history.stopped);
+    cr_assert_str_eq(s.text, "");
+    cr_assert_str_eq(case_sha(again), case_sha(model));
+    strata_history_finish(&history);
+    strata_model_destroy(again);
+    end(model);
+}
+
 TEST_ON_HOST(callbacks, save_the_best_and_each_epoch) {
     strata_error err = {0};
     strata_model *model = begin(device), *loaded = NULL;

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the Python package promises: the numbers of the command, arrays without copies, errors as exceptions."""
+import contextlib
 import copy
 import csv
 import ctypes
 import glob
+import io
 import json
 import os
 import pathlib
@@ -446,6 +448,55 @@ class Models(unittest.TestCase):
             second.fit(X, Y, epochs=3, initial_epoch=second.load_checkpoint(folder + "/c"), verbose=0)
         self.assertEqual(second.sha256, whole.sha256)
 
+    def test_callbacks_go_on_from_a_checkpoint(self):
+        class Ends(callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                self.state["epochs"] = self.state.get("epochs", 0) + 1
+                if self.file:
+                    self.model.save_checkpoint(self.file, epoch + 1)
+                if epoch == self.epoch:
+                    raise RuntimeError("ends here")
+
+        def train(ends_at, path, folder=None, file=None, strategy=None):
+            where = {"strategy": strata.Strategy("mirrored", ["host", "host"])} if strategy else {"device": "host"}
+            ends, model = Ends(), strata.Sequential([layers.dense(8, activation="tanh"), layers.dense(2)], 8).compile(**where)
+            ends.epoch, ends.file = ends_at, file
+            watch = [callbacks.EarlyStopping("loss", 10, 6), callbacks.ReduceLROnPlateau("loss", 0.5, 2, min_delta=10), ends]
+            done = model.load_checkpoint(path)
+            model.fit(X, Y, epochs=20, initial_epoch=done, callbacks=watch, verbose=0,
+                      checkpoint=folder and {"folder": folder, "keep": 2})
+            return done, [one.state for one in watch], model.learning_rate, model.sha256
+        with tempfile.TemporaryDirectory() as work:
+            whole = train(-1, work + "/none")
+            self.assertEqual(whole[1][2], {"epochs": 7})
+            for name, given in (("folder", {"folder": work + "/f"}), ("file", {"file": work + "/g"}),
+                                ("folder", {"folder": work + "/h", "strategy": True})):
+                path = given.get("file") or given["folder"]
+                with self.assertRaisesRegex(RuntimeError, "ends here"):
+                    train(4, path, **given)
+                again = train(-1, path, **given)
+                self.assertEqual(again[0], 4 if name == "folder" else 5)
+                self.assertEqual(again[1:3], whole[1:3])
+                if "strategy" not in given:
+                    self.assertEqual(again[3], whole[3])
+
+    def test_a_checkpoint_of_a_step_goes_on_there(self):
+        def begin():
+            return strata.Sequential([layers.dense(8, activation="tanh"), layers.dense(2)], 8).compile(device="host")
+        with tempfile.TemporaryDirectory() as folder:
+            whole, first, second = begin(), begin(), begin()
+            whole.fit(X, Y, epochs=2, verbose=0)
+            steps = first.steps(X, Y, epochs=2, wait_each_step=True, checkpoint={"folder": folder, "every_steps": 4})
+            for number, _ in zip(range(7), steps):
+                pass
+            steps.close()
+            done = second.load_checkpoint(folder)
+            history = second.fit(X, Y, epochs=2, initial_epoch=done, verbose=0)
+        self.assertEqual((done, history.steps), (0, 20 - 7))
+        self.assertEqual(second.sha256, whole.sha256)
+        history = second.fit(X, Y, epochs=1, verbose=0)
+        self.assertEqual(history.steps, 10)
+
     def test_keras_names_are_the_library_s_layers(self):
         pairs = [
             (layers.Conv2D(8, 3, strides=2, padding="same"), layers.conv2d(8, 3, stride=2, padding="same")),
@@ -462,6 +513,21 @@ class Models(unittest.TestCase):
         model = strata.Sequential([layers.Conv2D(4, 3), block, layers.GlobalAveragePooling2D(), layers.Dense(2)], (6, 6, 1))
         model.compile(device="host")
         self.assertEqual(model.predict(rng.random((3, 6, 6, 1))).shape, (3, 2))
+
+    def test_layers_print(self):
+        shown, text = [], io.StringIO()
+        with contextlib.redirect_stdout(text):
+            for where in ({"device": strata.Device("host")},
+                          {"device": strata.Device("host", on_print=lambda p: shown.append(p.run))},
+                          {"device": strata.Device("host", on_print=None)},
+                          {"strategy": strata.Strategy("mirrored", ["host", "host"])}):
+                model = strata.Sequential([layers.print(name="seen", every=2), layers.dense(2)]).compile(**where)
+                model.fit(X[:128], Y[:128], batch_size=32, shuffle=False, verbose=0)
+        lines = text.getvalue().splitlines()
+        self.assertEqual([line.split(" f32")[0] for line in lines],
+                         ["seen (32,8)"] * 2 + ["replica 0: seen (16,8)", "replica 1: seen (16,8)"] * 2)
+        self.assertIn(f"[{X[0, 0]:.6g}, {X[0, 1]:.6g}, {X[0, 2]:.6g}, ...]", lines[0])
+        self.assertEqual(shown, [0, 2])
 
     def test_devices_are_listed(self):
         host = next(d for d in strata.devices() if d.id == "host")
@@ -510,6 +576,26 @@ class Calls(unittest.TestCase):
             self.assertEqual(list(found), ["total", "kind"])
             for name, array in found.items():
                 numpy.testing.assert_array_equal(array, predictions[name])
+            lists, dicts = ([X[:, :4], X[:, 4:]], [total, Y]), ({"left": X[:, :4], "right": X[:, 4:]},
+                                                                {"kind": Y, "total": total})
+            numpy.testing.assert_array_equal(again.predict(lists[0])["kind"], predictions["kind"])
+            self.assertEqual(again.evaluate(*lists), scores)
+            self.assertEqual(again.evaluate(dicts[0], lists[1]), scores)
+            for given in (lists, dicts):
+                history = again.fit(*given, epochs=2, verbose=0, validation_split=0.1, sample_weight=numpy.ones(300)).history
+                self.assertEqual(len(history["val_total/loss"]), 2)
+            with self.assertRaisesRegex(strata.InvalidError, "3 arrays are given for the inputs left, right"):
+                again.predict([X, X, X])
+
+    def test_a_loaded_model_of_one_input_and_two_outputs(self):
+        x = strata.Input(8)
+        model = strata.Model(inputs=x, outputs=[layers.dense(1, name="a")(x), layers.dense(2, name="b")(x)])
+        model.compile("adam", {"a": "mse", "b": "sparse_categorical_crossentropy"}, device="host")
+        model.fit(X, [X.sum(1, keepdims=True), Y], verbose=0)
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(folder + "/m.strata")
+            loaded = strata.load(folder + "/m.strata").compile(device="host")
+        self.assertEqual(loaded.evaluate(X, [X.sum(1, keepdims=True), Y]), model.evaluate(X, [X.sum(1, keepdims=True), Y]))
 
     def test_tokens(self):
         tokens = rng.integers(0, 20, (50, 6)).astype(numpy.int32)

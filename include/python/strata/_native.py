@@ -240,6 +240,8 @@ def _member(kind, value, keep):
     if hasattr(value, "_as_parameter_") and not isinstance(value, ctypes._SimpleCData):
         keep.append(value)
         return value._as_parameter_
+    if isinstance(value, dict) and isinstance(kind, str):
+        value = struct(kind.rstrip("*").replace("strata_", "", 1), **value)
     if isinstance(value, ctypes.Structure):
         keep.append(value)
         return ctypes.pointer(value) if isinstance(kind, str) and kind.endswith("*") else value
@@ -253,7 +255,7 @@ def struct(name, /, **fields):
     """A struct of the library, strata_<name>, zeros but for the given fields. It owns what its fields point to."""
     kinds = {f: (t, d) for t, f, d in _table["structs"][f"strata_{name}"]}
     value = ctype(f"strata_{name}")()
-    value.keep = []
+    value._kept = []
     for field, given in fields.items():
         if field not in kinds:
             raise InvalidError(f"{name} has no option {field!r}: there are {', '.join(kinds)}")
@@ -264,7 +266,7 @@ def struct(name, /, **fields):
             if declared:
                 setattr(value, field, ctype(kind, declared)(*given))
             else:
-                setattr(value, field, _member(kind, given, value.keep))
+                setattr(value, field, _member(kind, given, value._kept))
         except TypeError:
             raise InvalidError(f"{field} of {name} cannot be {given!r}") from None
     return value

@@ -13,8 +13,10 @@ from ._native import Handle, ctype, lib
 
 
 class Callback:
-    """Override what is wanted. `model` is set before training; model.stop_training = True ends it after the epoch."""
-    model = None
+    """Override what is wanted. `model` is set before training; model.stop_training = True ends it after the epoch. `state` is
+    for numbers and texts by name that decide what the callback does later: checkpoints have it, fit empties it before a
+    training begins, and fills it where one goes on from a checkpoint with as many callbacks."""
+    model, state = None, None
 
     def on_train_begin(self, logs=None): ...
     def on_train_end(self, logs=None): ...
@@ -47,37 +49,45 @@ class LambdaCallback(Callback):
     def __init__(self, **functions): ...
 
 
-def _better(monitor, mode):
-    if mode == "auto":
-        mode = "max" if any(word in monitor for word in ("acc", "auc", "precision", "recall")) else "min"
-    sign = 1 if mode == "max" else -1
-    return lambda new, best, delta=0.0: sign * new > sign * best + delta
+class _Monitor(Callback):
+    """Watches a number. What it remembers is in `state`, so that a training that goes on from a checkpoint knows it."""
+
+    def _watch(self, monitor, mode, min_delta=0.0):
+        more = any(word in monitor for word in ("acc", "auc", "precision", "recall")) if mode == "auto" else mode == "max"
+        self.monitor, self.sign, self.min_delta = monitor, 1 if more else -1, abs(min_delta)
+
+    def _improves(self, logs):
+        if self.monitor not in logs:
+            raise ValueError(f"{self.monitor!r} is not measured: there are {', '.join(logs)}; val_ needs validation data")
+        value, best = logs[self.monitor], self.state.get("best")
+        if best is not None and not self.sign * value > self.sign * best + self.min_delta:
+            return False
+        self.state["best"] = value
+        return True
+
+    @property
+    def best(self):
+        return self.state.get("best")
 
 
-def _value(logs, monitor):
-    if monitor not in logs:
-        raise ValueError(f"{monitor!r} is not measured: there are {', '.join(logs)}; val_ needs validation data")
-    return logs[monitor]
-
-
-class EarlyStopping(Callback):
-    """Ends training when `monitor` has not improved for `patience` epochs."""
+class EarlyStopping(_Monitor):
+    """Ends training when `monitor` has not improved for `patience` epochs. A training that goes on from a checkpoint does not
+    have the best weights of before: fit(patience=, restore_best=True) keeps those in the checkpoint."""
 
     def __init__(self, monitor="val_loss", min_delta=0.0, patience=0, mode="auto", restore_best_weights=False):
-        self.monitor, self.min_delta, self.patience, self.restore = monitor, abs(min_delta), patience, restore_best_weights
-        self.better = _better(monitor, mode)
+        self._watch(monitor, mode, min_delta)
+        self.patience, self.restore = patience, restore_best_weights
 
     def on_train_begin(self, logs=None):
-        self.best, self.waited, self.stopped_epoch, self.weights = None, 0, None, None
+        self.stopped_epoch, self.weights = None, None
 
     def on_epoch_end(self, epoch, logs=None):
-        value = _value(logs, self.monitor)
-        if self.best is None or self.better(value, self.best, self.min_delta):
-            self.best, self.waited = value, 0
+        if self._improves(logs):
+            self.state["waited"] = 0
             self.weights = self.model.get_weights() if self.restore else None
         else:
-            self.waited += 1
-            if self.waited >= self.patience:
+            self.state["waited"] += 1
+            if self.state["waited"] >= self.patience:
                 self.stopped_epoch, self.model.stop_training = epoch, True
 
     def on_train_end(self, logs=None):
@@ -85,23 +95,16 @@ class EarlyStopping(Callback):
             self.model.set_weights(self.weights)
 
 
-class ModelCheckpoint(Callback):
+class ModelCheckpoint(_Monitor):
     """Writes the model's file after each epoch, or when `monitor` is best. The path may have {epoch} and {val_loss:.3f}."""
 
     def __init__(self, filepath, monitor="val_loss", save_best_only=False, mode="auto"):
-        self.filepath, self.monitor, self.best_only = str(filepath), monitor, save_best_only
-        self.better = _better(monitor, mode)
-
-    def on_train_begin(self, logs=None):
-        self.best = None
+        self.filepath, self.best_only = str(filepath), save_best_only
+        self._watch(monitor, mode)
 
     def on_epoch_end(self, epoch, logs=None):
-        if self.best_only:
-            value = _value(logs, self.monitor)
-            if self.best is not None and not self.better(value, self.best):
-                return
-            self.best = value
-        self.model.save(self.filepath.format(epoch=epoch + 1, **logs))
+        if not self.best_only or self._improves(logs):
+            self.model.save(self.filepath.format(epoch=epoch + 1, **logs))
 
 
 class CSVLogger(Callback):
@@ -132,17 +135,10 @@ class Events(Handle):
     def __init__(self, folder):
         super().__init__(lib.events_create(folder))
 
-    def scalar(self, tag, step, value):
-        lib.events_scalar(self, tag, step, value)
-
-    def histogram(self, tag, step, values):
-        lib.events_histogram(self, tag, step, values)
-
-    def image(self, tag, step, picture):
-        lib.events_image(self, tag, step, picture)
-
-    def text(self, tag, step, text):
-        lib.events_text(self, tag, step, text)
+    def scalar(self, tag, step, value): lib.events_scalar(self, tag, step, value)
+    def histogram(self, tag, step, values): lib.events_histogram(self, tag, step, values)
+    def image(self, tag, step, picture): lib.events_image(self, tag, step, picture)
+    def text(self, tag, step, text): lib.events_text(self, tag, step, text)
 
     def hyperparameters(self, parameters: dict, metrics=()):
         """Texts and numbers by name, and the tags of the scalars that the run is judged by."""
@@ -206,26 +202,23 @@ class LearningRateScheduler(Callback):
         self.model.learning_rate = float(self.schedule(epoch, self.model.learning_rate))
 
 
-class ReduceLROnPlateau(Callback):
+class ReduceLROnPlateau(_Monitor):
     """Multiplies the learning rate by `factor` when `monitor` has not improved for `patience` epochs."""
 
     def __init__(self, monitor="val_loss", factor=0.1, patience=10, mode="auto", min_delta=1e-4, cooldown=0, min_lr=0.0):
-        self.monitor, self.factor, self.patience, self.min_delta = monitor, factor, patience, min_delta
-        self.cooldown, self.min_lr, self.better = cooldown, min_lr, _better(monitor, mode)
-
-    def on_train_begin(self, logs=None):
-        self.best, self.waited, self.resting = None, 0, 0
+        self._watch(monitor, mode, min_delta)
+        self.factor, self.patience, self.cooldown, self.min_lr = factor, patience, cooldown, min_lr
 
     def on_epoch_end(self, epoch, logs=None):
-        value = _value(logs, self.monitor)
-        self.resting = max(0, self.resting - 1)
-        if self.best is None or self.better(value, self.best, self.min_delta):
-            self.best, self.waited = value, 0
-        elif not self.resting:
-            self.waited += 1
-            if self.waited >= self.patience and self.model.learning_rate > self.min_lr:
+        state = self.state
+        state["resting"] = max(0, state.get("resting", 0) - 1)
+        if self._improves(logs):
+            state["waited"] = 0
+        elif not state["resting"]:
+            state["waited"] += 1
+            if state["waited"] >= self.patience and self.model.learning_rate > self.min_lr:
                 self.model.learning_rate = max(self.min_lr, self.model.learning_rate * self.factor)
-                self.waited, self.resting = 0, self.cooldown
+                state["waited"], state["resting"] = 0, self.cooldown
 
 
 class TerminateOnNaN(Callback):

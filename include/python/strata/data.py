@@ -63,8 +63,7 @@ class Dataset(Handle):
         return cls(lib.dataset_mnist(path, split, seed))
 
     @classmethod
-    def cifar10(cls, path, split: str = "train") -> "Dataset":
-        return cls(lib.dataset_cifar10(path, split))
+    def cifar10(cls, path, split: str = "train") -> "Dataset": return cls(lib.dataset_cifar10(path, split))
 
     @classmethod
     def from_generator(cls, make, size: "int | None" = None) -> "Dataset":
@@ -99,23 +98,12 @@ class Dataset(Handle):
     def batch(self, n: int, drop_remainder: bool = False) -> "Dataset":
         return self._stage("dataset_batch", n, drop_remainder)
 
-    def repeat(self, count: int = 0) -> "Dataset":
-        return self._stage("dataset_repeat", count)
-
-    def take(self, n: int) -> "Dataset":
-        return self._stage("dataset_take", n)
-
-    def skip(self, n: int) -> "Dataset":
-        return self._stage("dataset_skip", n)
-
-    def shard(self, n: int, index: int) -> "Dataset":
-        return self._stage("dataset_shard", n, index)
-
-    def cache(self) -> "Dataset":
-        return self._stage("dataset_cache")
-
-    def prefetch(self, n: int = 2) -> "Dataset":
-        return self._stage("dataset_prefetch", n)
+    def repeat(self, count: int = 0) -> "Dataset": return self._stage("dataset_repeat", count)
+    def take(self, n: int) -> "Dataset": return self._stage("dataset_take", n)
+    def skip(self, n: int) -> "Dataset": return self._stage("dataset_skip", n)
+    def shard(self, n: int, index: int) -> "Dataset": return self._stage("dataset_shard", n, index)
+    def cache(self) -> "Dataset": return self._stage("dataset_cache")
+    def prefetch(self, n: int = 2) -> "Dataset": return self._stage("dataset_prefetch", n)
 
     def map(self, function, threads: int = 0) -> "Dataset":
         """function(x, y) returns what becomes of an example: x, or (x, y). Shapes and types may change."""
@@ -156,25 +144,11 @@ class Dataset(Handle):
             lib.element_finish(element)
             yield parts
 
-    @property
-    def element_shape(self) -> tuple:
-        return _native.dims(lib.dataset_element_shape(self))
-
-    @property
-    def element_dtype(self) -> numpy.dtype:
-        return _native.dtype_of(lib.dataset_feature_dtype(self))
-
-    @property
-    def n_classes(self) -> int:
-        return lib.dataset_n_classes(self)
-
-    @property
-    def class_names(self) -> list:
-        return [lib.dataset_class_name(self, i) for i in range(self.n_classes)]
-
-    @property
-    def source(self) -> str:
-        return lib.dataset_source(self)
+    element_shape = property(lambda self: _native.dims(lib.dataset_element_shape(self)))
+    element_dtype = property(lambda self: _native.dtype_of(lib.dataset_feature_dtype(self)))
+    n_classes = property(lambda self: lib.dataset_n_classes(self))
+    class_names = property(lambda self: [lib.dataset_class_name(self, i) for i in range(self.n_classes)])
+    source = property(lambda self: lib.dataset_source(self))
 
 
 class _Iterator(Handle):

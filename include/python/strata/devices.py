@@ -8,21 +8,16 @@ from . import _native
 from ._native import Handle, lib, struct
 
 
-class DeviceInfo(typing.NamedTuple):
+_TEXTS = ("id", "backend", "name", "vendor", "driver", "skipped")
+
+
+class DeviceInfo(typing.NamedTuple("DeviceInfo", [*((text, str) for text in (*_TEXTS, "device_class")), ("memory_bytes", int),
+                                                  ("compute_units", int)])):
     """A device as the list shows it; `skipped` says why it cannot be opened, and is empty where it can."""
-    id: str
-    backend: str
-    name: str
-    vendor: str
-    driver: str
-    device_class: str
-    memory_bytes: int
-    compute_units: int
-    skipped: str
 
     @classmethod
     def of(cls, info):
-        text = {f: getattr(info, f).decode(errors="replace") for f in ("id", "backend", "name", "vendor", "driver", "skipped")}
+        text = {f: getattr(info, f).decode(errors="replace") for f in _TEXTS}
         return cls(device_class=lib.device_class_name(info.device_class), memory_bytes=info.memory_bytes,
                    compute_units=info.compute_units, **text)
 
@@ -40,12 +35,19 @@ def load_plugin(text: str) -> None:
     lib.plugin_load(text)
 
 
+def device_options(on_print=lambda printed: print(printed.text.decode()), **options):
+    """strata_device_options. on_print takes what layers `print` show, a strata_printed; None: they show nothing."""
+    take = on_print and _native.ctype("strata_print_callback")(lambda printed, user: on_print(printed[0]))
+    return struct("device_options", on_print=take, **options)
+
+
 class Device(Handle):
-    """An open device: Device("opencl:0"), Device("radeon"), Device() for the best one. Options: strata_device_options."""
+    """An open device: Device("opencl:0"), Device("radeon"), Device() for the best one. Options: those of device_options."""
     _destroy = "device_close"
 
     def __init__(self, which: "str | None" = None, **options):
-        super().__init__(lib.device_open(which, struct("device_options", **options)))
+        given = device_options(**options)
+        super().__init__(lib.device_open(which, given), given)
 
     @property
     def info(self) -> DeviceInfo:

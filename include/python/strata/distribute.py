@@ -25,6 +25,7 @@ import numpy
 from . import _native, optimizers
 from ._native import Handle, InvalidError, callback, constants, ctype, lib, struct
 from .data import Dataset
+from .devices import device_options as _device_options
 
 _local = threading.local()
 
@@ -133,12 +134,14 @@ class PerReplica(list):
 
 
 class Strategy(Handle):
-    """Strategy("mirrored", ["opencl:0", "host"]); names: strategy_names(). Options: the fields of strata_strategy_options."""
+    """Strategy("mirrored", ["opencl:0", "host"]); names: strategy_names(). Options: the fields of strata_strategy_options;
+    device_options is a dict of what devices.device_options takes."""
     _destroy = "strategy_destroy"
 
-    def __init__(self, name: str = "default", devices=None, **options):
-        options = struct("strategy_options", devices=devices, n_devices=len(devices or ()), **options)
-        super().__init__(lib.strategy_create(name, options))
+    def __init__(self, name: str = "default", devices=None, device_options=None, **options):
+        device = _device_options(**(device_options or {}))
+        options = struct("strategy_options", devices=devices, n_devices=len(devices or ()), device_options=device, **options)
+        super().__init__(lib.strategy_create(name, options), device)
 
     num_replicas_in_sync = property(lambda self: lib.strategy_num_replicas_in_sync(self))
     name = property(lambda self: lib.strategy_name(self))

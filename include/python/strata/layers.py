@@ -104,38 +104,25 @@ def residual(layers, shortcut=None, activation=None, name=None):
     return Layer("residual", layers=list(layers), shortcut=shortcut, activation=activation, name=name)
 
 
-# Keras' name: ours, the arguments that may be given by position, and arguments of other names
+# Keras' name: ours, and the arguments that may be given by position
 _KERAS = {
-    "Dense": ("dense", "units activation", {}),
-    "Activation": ("activation", "function", {"activation": "function"}),
-    "Dropout": ("dropout", "rate", {}),
-    "Flatten": ("flatten", "", {}),
-    "Reshape": ("reshape", "shape", {"target_shape": "shape"}),
-    "Embedding": ("embedding", "vocabulary units", {"input_dim": "vocabulary", "output_dim": "units",
-                                                    "embeddings_initializer": "initializer"}),
-    "BatchNormalization": ("batch_norm", "", {}),
-    "LayerNormalization": ("layer_norm", "", {}),
-    "GroupNormalization": ("group_norm", "groups", {}),
-    "Conv1D": ("conv1d", "filters kernel_size stride", {"strides": "stride", "dilation_rate": "dilation"}),
-    "Conv2D": ("conv2d", "filters kernel_size stride", {"strides": "stride", "dilation_rate": "dilation"}),
-    "Conv2DTranspose": ("conv2d_transpose", "filters kernel_size stride", {"strides": "stride", "dilation_rate": "dilation"}),
-    "DepthwiseConv2D": ("depthwise_conv2d", "kernel_size stride", {"strides": "stride", "dilation_rate": "dilation"}),
-    "SeparableConv2D": ("separable_conv2d", "filters kernel_size stride", {"strides": "stride", "dilation_rate": "dilation"}),
-    "MaxPooling1D": ("max_pool1d", "size stride", {"pool_size": "size", "strides": "stride"}),
-    "MaxPooling2D": ("max_pool2d", "size stride", {"pool_size": "size", "strides": "stride"}),
-    "AveragePooling1D": ("avg_pool1d", "size stride", {"pool_size": "size", "strides": "stride"}),
-    "AveragePooling2D": ("avg_pool2d", "size stride", {"pool_size": "size", "strides": "stride"}),
-    "GlobalAveragePooling1D": ("global_average_pool", "", {}),
-    "GlobalAveragePooling2D": ("global_average_pool", "", {}),
-    "GlobalMaxPooling1D": ("global_max_pool", "", {}),
-    "GlobalMaxPooling2D": ("global_max_pool", "", {}),
-    "MultiHeadAttention": ("multi_head_attention", "heads key_dim", {"num_heads": "heads"}),
-    "Add": ("add", "", {}),
-    "Multiply": ("multiply", "", {}),
-    "Concatenate": ("concat", "axis", {}),
-    "LSTM": ("lstm", "units", {}),
-    "GRU": ("gru", "units", {}),
-}
+    "Dense": "dense units activation", "Activation": "activation function", "Dropout": "dropout rate", "Flatten": "flatten",
+    "Reshape": "reshape shape", "Embedding": "embedding vocabulary units", "BatchNormalization": "batch_norm",
+    "LayerNormalization": "layer_norm", "GroupNormalization": "group_norm groups", "Add": "add", "Multiply": "multiply",
+    "Conv1D": "conv1d filters kernel_size stride", "Conv2D": "conv2d filters kernel_size stride",
+    "Conv2DTranspose": "conv2d_transpose filters kernel_size stride", "DepthwiseConv2D": "depthwise_conv2d kernel_size stride",
+    "SeparableConv2D": "separable_conv2d filters kernel_size stride", "MaxPooling1D": "max_pool1d size stride",
+    "MaxPooling2D": "max_pool2d size stride", "AveragePooling1D": "avg_pool1d size stride",
+    "AveragePooling2D": "avg_pool2d size stride", "GlobalAveragePooling1D": "global_average_pool",
+    "GlobalAveragePooling2D": "global_average_pool", "GlobalMaxPooling1D": "global_max_pool",
+    "GlobalMaxPooling2D": "global_max_pool", "MultiHeadAttention": "multi_head_attention heads key_dim",
+    "Concatenate": "concat axis", "LSTM": "lstm units", "GRU": "gru units"}
+
+
+# Keras' names of arguments that layers here have by another name
+_RENAMED = {"activation": "function", "target_shape": "shape", "input_dim": "vocabulary", "output_dim": "units",
+            "embeddings_initializer": "initializer", "strides": "stride", "dilation_rate": "dilation", "pool_size": "size",
+            "num_heads": "heads"}
 
 
 # Keras' flags that are true by default, which have their negation's name here
@@ -143,22 +130,24 @@ _NEGATED = {"use_bias": "no_bias", "unit_forget_bias": "no_unit_forget_bias", "r
             "center": "no_center", "scale": "no_scale"}
 
 
-def _keras(name, kind, names, renamed):
+def _keras(name, kind, *names):
+    own = _kinds[kind].__signature__.parameters
+
     def make(*values, **options):
-        options = {**dict(zip(names, values)), **{renamed.get(k, k): v for k, v in options.items()}}
-        for given, own in _NEGATED.items():
+        options = {k if k in own else _RENAMED.get(k, k): v for k, v in {**dict(zip(names, values)), **options}.items()}
+        for given, negated in _NEGATED.items():
             if not options.pop(given, True):
-                options[own] = True
+                options[negated] = True
         if kind == "multi_head_attention":
             options.pop("dropout", None)
         if options.get("activation") == "linear":
             del options["activation"]
         return _kinds[kind](**options)
     make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"Keras' {name}: {kind}(), with use_bias" + (f" and {', '.join(renamed)}." if renamed else ".")
+    make.__doc__ = f"Keras' {name}: {kind}(), with Keras' names of arguments."
     return make
 
 
-for _name, (_kind, _names, _renamed) in _KERAS.items():
-    if _kind in _kinds:
-        globals()[_name] = _keras(_name, _kind, _names.split(), _renamed)
+for _name, _row in _KERAS.items():
+    if _row.split()[0] in _kinds:
+        globals()[_name] = _keras(_name, *_row.split())

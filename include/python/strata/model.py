@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models: compile, fit, evaluate, predict, save, with the words of Keras where they mean the same."""
+import ctypes
+import itertools
 import json
 import os
 import tempfile
@@ -12,6 +14,9 @@ from . import _native, callbacks as _callbacks, layers as _layers, optimizers
 from ._native import Handle, InvalidError, callback, lib, struct
 from .data import Dataset, dataset
 from .devices import device as _device
+
+
+_STATE_BYTES = 4096
 
 
 class History:
@@ -47,7 +52,8 @@ class Model(Handle):
     Layers give logits to the losses sparse_categorical_crossentropy, categorical_crossentropy and binary_crossentropy; predict
     returns probabilities."""
     _destroy = "model_destroy"
-    _one_accuracy = None  # not known before the model is compiled
+    _one_accuracy = _run = None  # not known before the model is compiled; the newest fit
+    _first_step = 0  # where the next fit goes on within its epoch
 
     def __init__(self, layers=None, input_shape=None, input_dtype=None, name: str = "", *, inputs=None, outputs=None):
         self._inputs = self._outputs = None
@@ -124,6 +130,8 @@ class Model(Handle):
             raise InvalidError("compile: this model is compiled already; load or make another one")
         where, options = self._settings
         lib.model_compile(self, where, options)
+        self._state = ctypes.create_string_buffer(_STATE_BYTES)  # of Python's callbacks, as JSON
+        lib.model_add_callback(self, struct("callback", state=ctypes.addressof(self._state), state_bytes=_STATE_BYTES))
         self._compiled, self._keep = True, (*self._keep, where, options)
         self._finalizer.detach()  # from now on the device, or the strategy, must outlive it
         Handle.__init__(self, self._as_parameter_, where, options)
@@ -143,7 +151,8 @@ class Model(Handle):
             validation_split: float = 0.0, validation_data=None, shuffle: bool = True, class_weight=None, sample_weight=None,
             initial_epoch: int = 0, seed: int = 0, **options) -> History:
         """Trains on arrays, a Dataset or a loader of batches. validation_split takes the last examples, as Keras does.
-        verbose: 0 nothing, 1 a bar, 2 a line an epoch. options: further fields of strata_fit_options, as patience=3."""
+        verbose: 0 nothing, 1 a bar, 2 a line an epoch. options: further fields of strata_fit_options, as patience=3, or
+        checkpoint={"folder": "ck", "every_steps": 500, "keep": 2}."""
         run, data, given = self._prepare(x, y, batch_size=batch_size, epochs=epochs, verbose=verbose, callbacks=callbacks,
                                          validation_split=validation_split, validation_data=validation_data,
                                          shuffle=shuffle, class_weight=class_weight, sample_weight=sample_weight,
@@ -194,7 +203,8 @@ class Model(Handle):
             n = max(n, data.n_classes)
             weights = [float(class_weight.get(i, 1)) for i in range(n)] if isinstance(class_weight, dict) else \
                 [float(w) for w in class_weight]
-        run = _Run(self, list(callbacks), verbose, epochs)
+        first, self._first_step = options.setdefault("first_step", self._first_step), 0
+        run = _Run(self, list(callbacks), verbose, epochs, initial_epoch or first)
         given = struct("fit_options", epochs=epochs, first_epoch=initial_epoch, batch=batch_size or 0, seed=seed,
                        no_shuffle=not shuffle, class_weights=weights, n_class_weights=len(weights or ()),
                        validation=validation_data, on_progress=callback("strata_progress_callback", run.progress),
@@ -216,7 +226,7 @@ class Model(Handle):
         data = self._data(x)
         self._ready(data)
         _each(callbacks, "on_predict_begin")
-        outputs = [lib.model_output_port(self, i).name.decode() for i in range(lib.model_n_outputs(self))]
+        outputs = self._ports[1]
         if len(outputs) > 1:
             predictions = dict(zip(outputs, _native.predict_all(self, data, batch_size, len(outputs))))
         else:
@@ -226,11 +236,18 @@ class Model(Handle):
 
     def _data(self, x, y=None, sample_weight=None):
         """Lists of arrays are those of the inputs and outputs in their order."""
-        if self._inputs is not None and len(self._inputs) + len(self._outputs) > 2 and not isinstance(x, (dict, Dataset)):
-            x = dict(zip(self._inputs, _list(x)))
-        if isinstance(x, dict) and y is not None and not isinstance(y, dict):
-            y = dict(zip(self._outputs, _list(y)))
+        inputs, outputs = self._ports
+        if (isinstance(x, dict) or len(inputs) + len(outputs) > 2) and not isinstance(x, Dataset):
+            x, y = _by_name("inputs", inputs, x), _by_name("outputs", outputs, y)
         return dataset(x, y, sample_weight)
+
+    @property
+    def _ports(self):
+        """The names of inputs and outputs; none of a sequential model without a shape."""
+        if self._as_parameter_ is None:
+            return self._inputs or [], self._outputs or []
+        return tuple([port(self, i).name.decode() for i in range(n(self))] for n, port in (
+            (lib.model_n_inputs, lib.model_input_port), (lib.model_n_outputs, lib.model_output_port)))
 
     @property
     def learning_rate(self) -> float:
@@ -303,12 +320,16 @@ class Model(Handle):
 
     def save_checkpoint(self, path, epochs: int) -> None:
         """A model file with the optimizer's memory, from which load_checkpoint goes on."""
+        if self._run:
+            self._run.keep_states()
         lib.model_save_checkpoint(self, epochs, path)
 
     def load_checkpoint(self, path) -> int:
-        """Returns how many epochs are done; 0 where there is no such file. Go on with fit(initial_epoch=...)."""
+        """Of a file, or of the folder that fit(checkpoint={"folder": ...}) writes in: returns how many epochs are done; 0 where
+        there is none. fit(initial_epoch=...) goes on there, within the epoch where the checkpoint is of a step."""
         self._ready()
-        return lib.model_load_checkpoint(self, path)
+        epochs, self._first_step = lib.model_load_checkpoint(self, path), lib.model_epoch_steps(self)
+        return epochs
 
     def __reduce__(self):
         """Pickled as its file, and the device that it is on."""
@@ -371,6 +392,16 @@ def _list(values):
     return list(values) if isinstance(values, (list, tuple)) else [values]
 
 
+def _by_name(what, names, values):
+    """Arrays in the order of the model's inputs or outputs, by name; a dict, or nothing, as it is."""
+    if values is None or isinstance(values, dict):
+        return values
+    values = _list(values)
+    if len(values) != len(names):
+        raise InvalidError(f"{len(values)} arrays are given for the {what} {', '.join(names)}")
+    return dict(zip(names, values))
+
+
 def _unpickled(content, device):
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "model"), "wb") as file:
@@ -382,9 +413,20 @@ def _hold_back(x, y, sample_weight, fraction):
     """The last examples apart, as Keras does."""
     if isinstance(x, Dataset) or y is None:
         raise InvalidError("validation_split divides arrays; Dataset.split divides a dataset")
-    n = int(len(x) * (1 - fraction))
-    weights = (None, None) if sample_weight is None else (sample_weight[:n], sample_weight[n:])
-    return x[:n], y[:n], weights[0], dataset(x[n:], y[n:], weights[1])
+    first = x
+    while isinstance(first, (dict, list, tuple)):  # of several inputs
+        first = next(iter(first.values() if isinstance(first, dict) else first))
+    n = int(len(first) * (1 - fraction))
+    given = x, y, sample_weight
+    return (*(_cut(v, slice(n)) for v in given), tuple(_cut(v, slice(n, None)) for v in given))
+
+
+def _cut(values, part):
+    if isinstance(values, dict):
+        return {name: array[part] for name, array in values.items()}
+    if isinstance(values, (list, tuple)) and isinstance(values[0], numpy.ndarray):
+        return [array[part] for array in values]
+    return None if values is None else values[part]
 
 
 def _each(callbacks, method, *arguments):
@@ -395,16 +437,23 @@ def _each(callbacks, method, *arguments):
 class _Run:
     """One fit: what the library reports, on its way to callbacks and the line of progress."""
 
-    def __init__(self, model, callbacks, verbose, epochs):
-        self.model, self.callbacks, self.epochs, self.history = model, callbacks, epochs, History()
+    def __init__(self, model, callbacks, verbose, epochs, goes_on):
+        self.model, self.callbacks, self.epochs, self.history, model._run = model, callbacks, epochs, History(), self
         self.bar = _callbacks.Progress(verbose) if verbose not in (0, False) else None
         self.batches = [c for c in callbacks if _callbacks.wants_batches(c)]
         # A call of Python costs a small step some percent: one in 16 steps is enough where nobody wants each of them.
         self.steps_per_call = 0 if self.batches else 16
         self.metrics_seconds = 0.0 if not (self.batches or (self.bar and self.bar.bar)) else _callbacks.Progress.seconds
         self.started = None
-        for one in callbacks:
-            one.model = model
+        states = json.loads(model._state.value or "[]") if goes_on else []
+        for one, state in itertools.zip_longest(callbacks, states if len(states) == len(callbacks) else []):
+            one.model, one.state = model, state or {}
+
+    def keep_states(self):
+        text = json.dumps([one.state for one in self.callbacks]).encode()
+        if len(text) >= _STATE_BYTES:
+            raise InvalidError(f"the callbacks' states are {len(text)} bytes of JSON; a checkpoint keeps {_STATE_BYTES - 1}")
+        self.model._state.value = text
 
     def begin(self, epoch):
         _each(self.callbacks, "on_train_begin")
@@ -439,6 +488,7 @@ class _Run:
                 self.bar.draw(p.epoch, self.epochs, p.step, p.steps, logs, p.epoch_seconds, False)
         else:
             self.end_epoch(p)
+        self.keep_states()
         if self.model.stop_training:
             p.stop[0] = True
 

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/run/print.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/base/text.h"
+#include "core/compile/walk.h"
+#include "core/op/ops.h"
+
+strata_status strata_prints_find(const strata_device *device, strata_tensor *const *outputs, int n_outputs,
+                                 strata_tensor *const *updates, int n_updates, strata_prints *out_prints, strata_error *err) {
+    *out_prints = (strata_prints){0};
+    const strata_tensor *root = n_outputs ? outputs[0] : n_updates ? updates[0] : NULL;
+    if (!device->on_print || !root || strata_tensor_is_poison(root)) return STRATA_OK;
+    for (int i = 0; i < n_outputs; i++)
+        if (!outputs[i] || outputs[i]->graph != root->graph) return STRATA_OK;
+    for (int i = 0; i < n_updates; i++)
+        if (!updates[i] || updates[i]->graph != root->graph) return STRATA_OK;
+    const strata_graph *graph = root->graph;
+    int n = 0;
+    for (int id = 0; id < graph->n_nodes; id++) n += graph->nodes[id]->op == &strata_op_print;
+    if (!n) return STRATA_OK;
+    bool *live = calloc((size_t)graph->n_nodes, sizeof *live);
+    out_prints->nodes = calloc((size_t)n, sizeof(*out_prints->nodes));
+    if (!live || !out_prints->nodes) {
+        free(live);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "executable: no host memory for %d values to show", n);
+    }
+    strata_mark_live(graph, outputs, n_outputs, updates, n_updates, live, NULL);
+    for (int id = 0; id < graph->n_nodes; id++)
+        if (live[id] && graph->nodes[id]->op == &strata_op_print) out_prints->nodes[out_prints->n++] = graph->nodes[id];
+    free(live);
+    return STRATA_OK;
+}
+
+void strata_prints_finish(strata_prints *prints) {
+    free(prints->nodes);
+    *prints = (strata_prints){0};
+}
+
+/* ---- showing ---- */
+
+static void measure(strata_printed *p) {
+    const int64_t n = strata_shape_elements(p->shape);
+    double sum = 0;
+    int64_t n_finite = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double v = strata_element_get(p->dtype, p->data, i);
+        p->n_nan += isnan(v) != 0;
+        p->n_infinite += isinf(v) != 0;
+        if (!isfinite(v)) continue;
+        if (!n_finite || v < p->least) p->least = v;
+        if (!n_finite || v > p->largest) p->largest = v;
+        sum += v;
+        n_finite++;
+    }
+    if (n_finite) p->mean = sum / (double)n_finite;
+}
+
+static void write_text(const strata_printed *p, int64_t first, strata_text *text) {
+    const int64_t n = strata_shape_elements(p->shape);
+    strata_text_add(text, "%s%s%s %s %s [", p->place, p->place[0] ? ": " : "", p->name, strata_shape_text(p->shape).text,
+                    strata_dtype_name(p->dtype));
+    for (int64_t i = 0; i < n && i < first; i++)
+        strata_text_add(text, "%s%.6g", i ? ", " : "", strata_element_get(p->dtype, p->data, i));
+    strata_text_add(text, n > first ? ", ...]" : "]");
+    if (n > p->n_nan + p->n_infinite) strata_text_add(text, " %.6g..%.6g, mean %.6g", p->least, p->largest, p->mean);
+    if (p->n_nan) strata_text_add(text, ", %lld NaN", (long long)p->n_nan);
+    if (p->n_infinite) strata_text_add(text, ", %lld infinite", (long long)p->n_infinite);
+}
+
+void strata_print_show(const strata_device *device, const strata_tensor *node, uint64_t run, const void *data) {
+    const strata_print_attrs *attrs = node->attrs;
+    strata_text text = {0};
+    if (run % (uint64_t)attrs->every || (!data && strata_shape_elements(node->shape))) return;
+    strata_printed printed = {.name = attrs->label,
+                              .device = device->info.id,
+                              .place = device->place,
+                              .run = run,
+                              .dtype = node->dtype,
+                              .shape = node->shape,
+                              .data = data};
+    measure(&printed);
+    write_text(&printed, attrs->first, &text);
+    printed.text = text.bytes ? text.bytes : "";
+    device->on_print(&printed, device->on_compile_user);
+    strata_text_finish(&text);
+}
