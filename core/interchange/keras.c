@@ -1,60 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keras 3's .keras files: a zip with config.json, which says the layers, and model.weights.h5. The layers are written as the
- * JSON of a Strata model, which is then read as any other; keras_classes.c says what each class becomes and where its weights
- * lie. What metadata.json has under "strata" was written by keras_export.c: label, loss and notes. */
-#include "core/interchange/keras.h"
-
+ * The layers of Keras' config.json. They are written as the JSON of a Strata model, which is then read as any other;
+ * keras_classes.c says what each class becomes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
-#include "core/base/json.h"
-#include "core/data/format/zip.h"
-#include "core/interchange/hdf5.h"
-#include "core/interchange/keras_classes.h"
-#include "core/model/model.h"
-#include "strata/interchange.h"
+#include "core/interchange/keras_read.h"
 
-enum {
-    MOST_CONFIG_BYTES = 16 << 20,
-    MOST_LAYERS = 2000,
-    NAME_BYTES = STRATA_KERAS_NAME_BYTES,
-    WORD_BYTES = STRATA_KERAS_WORD_BYTES
-};
+enum { MOST_LAYERS = 2000, NAME_BYTES = STRATA_KERAS_NAME_BYTES, WORD_BYTES = STRATA_KERAS_WORD_BYTES };
 
-typedef struct keras_layer {
-    strata_keras_class row;
-    /* It is an input of the model, and has no row. */
-    bool input;
-    /* The layer around that of `row` is Bidirectional. */
-    bool both;
-    /* What it does is done by something else here (predict, the preprocessing); its value is then that of what it takes, whose
-     * name is `alias`. */
-    bool dropped;
-    /* It makes the mask of an embedding with mask_zero, which the layers here make themselves. */
-    bool makes_mask;
-    /* The mask behind it, as strata_keras_common_mask takes it. */
-    int mask;
-    char name[NAME_BYTES], group[NAME_BYTES], alias[NAME_BYTES];
-    /* How many of its calls were written. */
-    int calls;
-} keras_layer;
+/* The name of the input of a sequential model, where a layer needs one. */
+#define SEQUENTIAL_INPUT "input x"
 
-typedef struct reader {
-    const char *path;
-    strata_json root, metadata;
-    bool sequential;
-    /* The loss that metadata.json names, and the one that the end of the model shows; NULL: none. */
-    const char *named_loss, *loss;
-    /* metadata.json has a preprocessing, which standardises. */
-    bool standardizes;
-    keras_layer *layers;
-    int n_layers;
-    strata_json_writer w;
-    strata_error *err;
-} reader;
+typedef strata_keras_read_layer keras_layer;
+typedef strata_keras_reader reader;
 
 /* ---- what the layers are ---- */
 
@@ -63,10 +23,8 @@ static strata_status class_of(const strata_json *layer, const char **out, strata
     return strata_json_get_string(layer, "class_name", STRATA_JSON_REQUIRED, out, err);
 }
 
-/* The layer's config, and of a Bidirectional that of the layer inside. Values borrow their parents, so *inner and *config must
- * live as long as they are used. */
-static strata_status config_of(const strata_json *layer, const keras_layer *own, strata_json *config, strata_json *inner,
-                               strata_json *inner_config, const strata_json **out, strata_error *err) {
+strata_status strata_keras_config_of(const strata_json *layer, const keras_layer *own, strata_json *config, strata_json *inner,
+                                     strata_json *inner_config, const strata_json **out, strata_error *err) {
     STRATA_TRY(strata_json_get(layer, "config", config, err));
     STRATA_TRY(strata_json_expect(config, STRATA_JSON_OBJECT, err));
     *out = config;
@@ -110,6 +68,9 @@ static strata_status read_classes(reader *r, const strata_json *layers) {
             if (status) break;
         }
         own->input = !strcmp(class, "InputLayer");
+        if (!strcmp(class, "ReLU") && strata_json_find(&config, "max_value", &inner) &&
+            strata_json_kind_of(&inner) != STRATA_JSON_NULL)
+            class = STRATA_KERAS_LIMITED_RELU;
         own->makes_mask = !strcmp(class, "NotEqual") || !strcmp(class, "LogicalOr");
         own->dropped = r->standardizes && (!strcmp(name, STRATA_KERAS_STANDARDIZE) || !strcmp(name, STRATA_KERAS_RESTORE));
         if (!own->input && !own->dropped && !own->makes_mask &&
@@ -164,8 +125,7 @@ static bool is_zero(const strata_json *value) {
     return true;
 }
 
-/* "axis" is 3 where the layer's input, or each of its inputs, has four axes: the last, as -1. */
-static bool is_last_axis(const strata_json *layer, const strata_json *value) {
+bool strata_keras_is_last_axis(const strata_json *layer, const strata_json *value) {
     strata_json build, all, first, shape, item = *value;
     int64_t axis = 0;
     if (strata_json_kind_of(value) == STRATA_JSON_ARRAY && (strata_json_length(value) != 1 || !strata_json_first(value, &item)))
@@ -201,11 +161,12 @@ static strata_status write_field(reader *r, const strata_json *layer, const kera
     }
     if (!strata_json_find(config, f->key, &value)) return STRATA_OK;
     if (f->way == STRATA_KERAS_REQUIRED)
-        return is_as(&value, f->to, r->err) || (!strcmp(f->key, "axis") && is_last_axis(layer, &value))
+        return is_as(&value, f->to, r->err) || (!strcmp(f->key, "axis") && strata_keras_is_last_axis(layer, &value))
                    ? STRATA_OK
                    : wrong(&value, f, r->err);
     if (strata_json_kind_of(&value) == STRATA_JSON_NULL) return STRATA_OK;
-    if (f->way == STRATA_KERAS_AXIS && (is_as(&value, "-1", r->err) || is_last_axis(layer, &value))) return STRATA_OK;
+    if (f->way == STRATA_KERAS_AXIS && (is_as(&value, "-1", r->err) || strata_keras_is_last_axis(layer, &value)))
+        return STRATA_OK;
     if (f->way == STRATA_KERAS_PENALTY) return write_penalty(r, &value, f);
     if (f->way == STRATA_KERAS_ACTIVATION) {
         STRATA_TRY(strata_json_to_string(&value, &name, r->err));
@@ -232,13 +193,14 @@ static strata_status write_layer(reader *r, const strata_json *layer, const kera
     const strata_json *options;
     strata_keras_field field;
     const char *merge = "concat";
-    STRATA_TRY(config_of(layer, own, &config, &inner, &inner_config, &options, r->err));
+    STRATA_TRY(strata_keras_config_of(layer, own, &config, &inner, &inner_config, &options, r->err));
     strata_json_key(&r->w, "layer");
     strata_json_write_string(&r->w, own->row.kind);
     strata_json_key(&r->w, "name");
     strata_json_write_string(&r->w, own->name);
     for (const char *at = own->row.fields; strata_keras_next_field(&at, &field);)
         STRATA_TRY(write_field(r, layer, own, options, &field, drop_activation));
+    STRATA_TRY(strata_keras_write_numbers(r, own, &config));
     if (!own->both) return STRATA_OK;
     STRATA_TRY(strata_json_get_string(&config, "merge_mode", STRATA_JSON_REQUIRED, &merge, r->err));
     strata_json_key(&r->w, "bidirectional");
@@ -254,7 +216,7 @@ static strata_status follow_mask(const reader *r, const strata_json *layer, kera
     if (own->input) return STRATA_OK;
     own->mask = mask;
     if (own->dropped) return STRATA_OK;
-    STRATA_TRY(config_of(layer, own, &config, &inner, &inner_config, &options, r->err));
+    STRATA_TRY(strata_keras_config_of(layer, own, &config, &inner, &inner_config, &options, r->err));
     STRATA_TRY(strata_json_get_bool(options, "mask_zero", STRATA_JSON_OPTIONAL, &begins, r->err));
     STRATA_TRY(strata_json_get_bool(options, "return_sequences", STRATA_JSON_OPTIONAL, &sequences, r->err));
     STRATA_TRY(strata_json_get_bool(options, "go_backwards", STRATA_JSON_OPTIONAL, &backwards, r->err));
@@ -322,37 +284,6 @@ static void find_loss(reader *r, const strata_json *layer, keras_layer *own, boo
 static void write_loss(reader *r) {
     strata_json_key(&r->w, "loss");
     strata_json_write_string(&r->w, r->loss ? r->loss : "mse");
-}
-
-static strata_status write_sequential(reader *r, const strata_json *config, const strata_json *layers) {
-    strata_json item, input;
-    bool found = false, linear = false;
-    (void)config;
-    int last = r->n_layers - 1, i = 0;
-    while (last > 0 && r->layers[last].dropped) last--;
-    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
-        if (r->layers[i].input && !found) {
-            input = item;
-            found = true;
-        }
-        if (i == last) find_loss(r, &item, &r->layers[i], &linear);
-    }
-    if (!found)
-        return strata_fail(r->err, STRATA_UNSUPPORTED, "%s: the model was not built, so its input has no shape", r->path);
-    STRATA_TRY(write_input(r, &input, "input", "input_dtype"));
-    strata_json_key(&r->w, "layers");
-    strata_json_begin_array(&r->w);
-    i = 0;
-    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
-        STRATA_TRY(follow_mask(r, &item, &r->layers[i], i ? r->layers[i - 1].mask : 0));
-        if (r->layers[i].input || r->layers[i].dropped) continue;
-        strata_json_begin_object(&r->w);
-        STRATA_TRY(write_layer(r, &item, &r->layers[i], linear && i == last));
-        strata_json_end_object(&r->w);
-    }
-    strata_json_end_array(&r->w);
-    write_loss(r);
-    return STRATA_OK;
 }
 
 static keras_layer *find_layer(const reader *r, const char *name) {
@@ -431,6 +362,91 @@ static void write_names(reader *r, const taken *inputs) {
     strata_json_end_array(&r->w);
 }
 
+/* Begins the object of a layer; of one that scales, behind what stands in front of it, which is its input then. */
+static strata_status begin_with_scale(reader *r, const strata_json *layer, const keras_layer *own, taken *inputs) {
+    if (strata_keras_scales(own) && inputs->n == 1) {
+        STRATA_TRY(strata_keras_write_scale(r, layer, own, inputs->names[0], inputs->names[0], inputs->names[1]));
+        inputs->n = 2;
+    }
+    strata_json_begin_object(&r->w);
+    return STRATA_OK;
+}
+
+static void begin_list(reader *r, const char *key) {
+    strata_json_key(&r->w, key);
+    strata_json_begin_array(&r->w);
+}
+
+static strata_status write_named_input(reader *r, const strata_json *layer, const char *name) {
+    strata_json_begin_object(&r->w);
+    strata_json_key(&r->w, "name");
+    strata_json_write_string(&r->w, name);
+    STRATA_TRY(write_input(r, layer, "shape", "dtype"));
+    strata_json_end_object(&r->w);
+    return STRATA_OK;
+}
+
+static void write_output(reader *r, const char *name) {
+    strata_json_begin_object(&r->w);
+    strata_json_key(&r->w, "name");
+    strata_json_write_string(&r->w, name);
+    write_loss(r);
+    strata_json_end_object(&r->w);
+}
+
+static strata_status write_sequential(reader *r, const strata_json *config, const strata_json *layers) {
+    strata_json item, input;
+    bool found = false, linear = false, scaled = false;
+    const char *before = SEQUENTIAL_INPUT;
+    (void)config;
+    int last = r->n_layers - 1, i = 0;
+    while (last > 0 && r->layers[last].dropped) last--;
+    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
+        if (r->layers[i].input && !found) {
+            input = item;
+            found = true;
+        }
+        if (i == last) find_loss(r, &item, &r->layers[i], &linear);
+    }
+    if (!found)
+        return strata_fail(r->err, STRATA_UNSUPPORTED, "%s: the model was not built, so its input has no shape", r->path);
+    for (int k = 0; k < r->n_layers; k++) scaled |= strata_keras_scales(&r->layers[k]);
+    if (scaled) {
+        begin_list(r, "inputs");
+        STRATA_TRY(write_named_input(r, &input, before));
+        strata_json_end_array(&r->w);
+    } else {
+        STRATA_TRY(write_input(r, &input, "input", "input_dtype"));
+    }
+    begin_list(r, "layers");
+    taken *inputs = calloc(1, sizeof *inputs);
+    strata_status status = inputs ? STRATA_OK : strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
+    i = 0;
+    for (bool more = strata_json_first(layers, &item); more && !status; more = strata_json_next(&item), i++) {
+        keras_layer *own = &r->layers[i];
+        status = follow_mask(r, &item, own, i ? r->layers[i - 1].mask : 0);
+        if (status || own->input || own->dropped) continue;
+        inputs->n = 1;
+        snprintf(inputs->names[0], NAME_BYTES, "%s", before);
+        status = begin_with_scale(r, &item, own, inputs);
+        if (!status) status = write_layer(r, &item, own, linear && i == last);
+        if (scaled) write_names(r, inputs);
+        strata_json_end_object(&r->w);
+        before = own->name;
+    }
+    free(inputs);
+    STRATA_TRY(status);
+    strata_json_end_array(&r->w);
+    if (!scaled) {
+        write_loss(r);
+        return STRATA_OK;
+    }
+    begin_list(r, "outputs");
+    write_output(r, before);
+    strata_json_end_array(&r->w);
+    return STRATA_OK;
+}
+
 /* A call of MultiHeadAttention with use_causal_mask. */
 static bool is_causal(const strata_json *node) {
     strata_json arguments;
@@ -483,8 +499,10 @@ static strata_status write_calls(reader *r, const strata_json *layer, keras_laye
         if (own->dropped) {
             snprintf(own->alias, sizeof own->alias, "%s", inputs->n ? inputs->names[0] : "");
         } else {
-            strata_json_begin_object(&r->w);
-            if (!k) {
+            if (k && strata_keras_scales(own))
+                status = strata_json_fail(&node, r->err, STRATA_UNSUPPORTED, "is shared; a layer that scales is called once");
+            if (!status) status = begin_with_scale(r, layer, own, inputs);
+            if (!status && !k) {
                 status = write_layer(r, layer, own, drop_activation);
                 if (attention && is_causal(&node)) {
                     strata_json_key(&r->w, "causal");
@@ -549,19 +567,11 @@ static strata_status write_functional(reader *r, const strata_json *config, cons
     strata_status status = strata_json_get(config, "output_layers", &outputs, r->err);
     if (!status) status = find_end(r, layers, &outputs, ends, &linear);
     if (status) goto cleanup;
-    strata_json_key(&r->w, "inputs");
-    strata_json_begin_array(&r->w);
-    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
-        if (!r->layers[i].input) continue;
-        strata_json_begin_object(&r->w);
-        strata_json_key(&r->w, "name");
-        strata_json_write_string(&r->w, r->layers[i].name);
-        STRATA_TRY_GOTO(write_input(r, &item, "shape", "dtype"));
-        strata_json_end_object(&r->w);
-    }
+    begin_list(r, "inputs");
+    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++)
+        if (r->layers[i].input) STRATA_TRY_GOTO(write_named_input(r, &item, r->layers[i].name));
     strata_json_end_array(&r->w);
-    strata_json_key(&r->w, "layers");
-    strata_json_begin_array(&r->w);
+    begin_list(r, "layers");
     while (progress) { /* layers are listed before what they take where they are shared */
         progress = false;
         i = 0;
@@ -573,22 +583,15 @@ static strata_status write_functional(reader *r, const strata_json *config, cons
     strata_json_end_array(&r->w);
     ends->n = 0;
     STRATA_TRY_GOTO(take_outputs(r, &outputs, ends)); /* again: dropped layers have the names of what they take now */
-    strata_json_key(&r->w, "outputs");
-    strata_json_begin_array(&r->w);
-    for (int k = 0; k < ends->n; k++) {
-        strata_json_begin_object(&r->w);
-        strata_json_key(&r->w, "name");
-        strata_json_write_string(&r->w, ends->names[k]);
-        write_loss(r);
-        strata_json_end_object(&r->w);
-    }
+    begin_list(r, "outputs");
+    for (int k = 0; k < ends->n; k++) write_output(r, ends->names[k]);
     strata_json_end_array(&r->w);
 cleanup:
     free(ends);
     return status;
 }
 
-static strata_status make_model(reader *r, strata_model **out) {
+strata_status strata_keras_make_model(reader *r, strata_model **out) {
     const char *class = NULL;
     strata_json config, layers;
     char *text = NULL;
@@ -613,160 +616,5 @@ static strata_status make_model(reader *r, strata_model **out) {
     STRATA_TRY(strata_json_take(&r->w, &text, &bytes, r->err));
     const strata_status status = strata_model_from_json(text, bytes, r->path, out, r->err);
     free(text);
-    return status;
-}
-
-/* ---- weights ---- */
-
-/* Where weights come from: HDF5, or a safetensors file with the same names. */
-typedef struct source {
-    strata_hdf5 *hdf5;
-    strata_safetensors *tensors;
-} source;
-
-static strata_status read_weight(const source *from, const char *path, strata_shape shape, float *out, strata_error *err) {
-    const int64_t n = strata_shape_elements(shape);
-    if (from->hdf5) return strata_hdf5_read(from->hdf5, path, n, out, err);
-    const strata_safetensor *tensor = strata_safetensors_find(from->tensors, path);
-    return strata_safetensors_copy(from->tensors, path, STRATA_DTYPE_F32,
-                                   tensor && strata_shape_elements(tensor->shape) == n ? tensor->shape : shape, out, err);
-}
-
-/* Keras' shapes are Strata's, but for heads, which are an axis of their own there with the same order of elements. */
-static strata_status read_layer_weights(const reader *r, strata_model *model, const keras_layer *layer, const source *from) {
-    const size_t n = strlen(layer->name);
-    for (int i = 0; i < model->parameters.n; i++) {
-        const strata_parameter_spec *p = &model->parameters.items[i];
-        char path[2 * NAME_BYTES], below[NAME_BYTES];
-        if (strncmp(p->name, layer->name, n) || p->name[n] != '/') continue;
-        if (!strata_keras_weight_path(&layer->row, layer->both, p->name + n + 1, below, sizeof below))
-            return strata_fail(r->err, STRATA_INTERNAL, "%s: no weights are known for %s", r->path, p->name);
-        snprintf(path, sizeof path, "%s%s", layer->group, below);
-        STRATA_TRY(read_weight(from, path, p->shape, model->loaded + strata_model_place(model, p), r->err));
-    }
-    return STRATA_OK;
-}
-
-static strata_status read_weights(const reader *r, strata_model *model, const source *from) {
-    model->loaded = calloc((size_t)strata_model_all_size(model) + 1, sizeof *model->loaded);
-    if (!model->loaded) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory for its weights", r->path);
-    for (int i = 0; i < r->n_layers; i++)
-        if (*r->layers[i].row.kind && !r->layers[i].dropped) STRATA_TRY(read_layer_weights(r, model, &r->layers[i], from));
-    return STRATA_OK;
-}
-
-/* "model.safetensors" for "model.keras", where there is one. */
-static strata_status open_tensors(const reader *r, strata_safetensors *out, bool *found) {
-    const size_t n = strlen(r->path), cut = n > 6 && !strcmp(r->path + n - 6, ".keras") ? n - 6 : n;
-    char *path = malloc(cut + sizeof ".safetensors");
-    if (!path) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
-    memcpy(path, r->path, cut);
-    strcpy(path + cut, ".safetensors");
-    FILE *file = fopen(path, "rb");
-    *found = file != NULL;
-    strata_status status = STRATA_OK;
-    if (file) {
-        fclose(file);
-        status = strata_safetensors_read(path, out, r->err);
-        out->name = r->path;
-    }
-    free(path);
-    return status;
-}
-
-static strata_status take_weights(const reader *r, const strata_zip *zip, strata_model *model) {
-    const strata_zip_member *member = strata_zip_find(zip, "model.weights.h5");
-    const unsigned char *bytes = NULL;
-    unsigned char *expanded = NULL;
-    strata_safetensors tensors = {0};
-    source from = {0};
-    bool beside = false;
-    STRATA_TRY(open_tensors(r, &tensors, &beside));
-    if (beside) {
-        from.tensors = &tensors;
-        const strata_status read = read_weights(r, model, &from);
-        strata_safetensors_finish(&tensors);
-        return read;
-    }
-    if (!member) return strata_fail(r->err, STRATA_DATA, "%s: it has no model.weights.h5", r->path);
-    strata_status status = strata_zip_unpack(zip, member, &bytes, &expanded);
-    if (!status) status = strata_hdf5_open(r->path, bytes, member->size, &from.hdf5, r->err);
-    if (!status) status = read_weights(r, model, &from);
-    strata_hdf5_close(from.hdf5);
-    free(expanded);
-    return status;
-}
-
-/* A member of the archive that is JSON. *out stays as it is where there is none of this name. */
-static strata_status read_json(const reader *r, const strata_zip *zip, const char *name, strata_json *out) {
-    const strata_zip_member *member = strata_zip_find(zip, name);
-    const unsigned char *bytes = NULL;
-    unsigned char *expanded = NULL;
-    if (!member) return STRATA_OK;
-    strata_status status = strata_zip_unpack(zip, member, &bytes, &expanded);
-    if (!status) status = strata_json_parse(r->path, bytes, member->size, MOST_CONFIG_BYTES, out, r->err);
-    free(expanded);
-    return status;
-}
-
-/* Label and notes of a file that Strata wrote, and before that what they mean for the layers. */
-static strata_status open_metadata(reader *r, const strata_json *own) {
-    strata_json notes, ignored;
-    STRATA_TRY(strata_json_expect(own, STRATA_JSON_OBJECT, r->err));
-    STRATA_TRY(strata_json_get_string(own, "loss", STRATA_JSON_OPTIONAL, &r->named_loss, r->err));
-    r->standardizes = strata_json_find(own, "notes", &notes) && strata_json_find(&notes, "preprocessing", &ignored);
-    return STRATA_OK;
-}
-
-static strata_status take_metadata(const reader *r, const strata_json *own, strata_model *model) {
-    strata_json notes, item;
-    const char *text = "";
-    STRATA_TRY(strata_json_get_string(own, "label", STRATA_JSON_OPTIONAL, &text, r->err));
-    STRATA_TRY(strata_model_set_label(model, text, r->err));
-    if (!strata_json_find(own, "notes", &notes)) return STRATA_OK;
-    for (bool more = strata_json_first(&notes, &item); more; more = strata_json_next(&item)) {
-        STRATA_TRY(strata_json_to_string(&item, &text, r->err));
-        STRATA_TRY(strata_model_set_note(model, item.name, text, r->err));
-    }
-    return STRATA_OK;
-}
-
-static strata_status parse(reader *r, const strata_zip *zip, bool weights, strata_model **out) {
-    strata_json own;
-    STRATA_TRY(read_json(r, zip, "config.json", &r->root));
-    if (!r->root.node) return strata_fail(r->err, STRATA_DATA, "%s: it has no config.json, so it is no .keras file", r->path);
-    STRATA_TRY(read_json(r, zip, "metadata.json", &r->metadata));
-    const bool ours = strata_json_find(&r->metadata, STRATA_KERAS_METADATA, &own);
-    if (ours) STRATA_TRY(open_metadata(r, &own));
-    STRATA_TRY(make_model(r, out));
-    if (ours) STRATA_TRY(take_metadata(r, &own, *out));
-    return weights ? take_weights(r, zip, *out) : STRATA_OK;
-}
-
-strata_status strata_keras_parse(const char *path, const void *bytes, size_t n_bytes, bool weights, strata_model **out_model,
-                                 strata_error *err) {
-    reader r = {.path = path, .err = err};
-    strata_zip zip;
-    strata_model *model = NULL;
-    STRATA_TRY(strata_zip_open(path, bytes, n_bytes, &zip, err));
-    const strata_status status = parse(&r, &zip, weights, &model);
-    strata_json_finish(&r.root);
-    strata_json_finish(&r.metadata);
-    strata_text_finish(&r.w.text);
-    free(r.layers);
-    strata_zip_finish(&zip);
-    if (status)
-        strata_model_destroy(model);
-    else
-        *out_model = model;
-    return status;
-}
-
-strata_status strata_model_load_keras(const char *path, strata_model **out_model, strata_error *err) {
-    unsigned char *bytes;
-    size_t n_bytes;
-    STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(32), &bytes, &n_bytes, err));
-    const strata_status status = strata_keras_parse(path, bytes, n_bytes, true, out_model, err);
-    free(bytes);
     return status;
 }

@@ -55,12 +55,18 @@ static const char *const rows[] = {
     "GlobalMaxPooling2D global_max_pool" GLOBAL_POOL,
     "GlobalMaxPooling1D global_max_pool" GLOBAL_POOL,
     "Activation activation @activation=function",
-    "ReLU activation +function=relu ?max_value= ?negative_slope=0 ?threshold=0",
+    "ReLU activation +function=relu ?negative_slope=0 ?threshold=0",
+    STRATA_KERAS_LIMITED_RELU " op +op=clip ?negative_slope=0 ?threshold=0",
+    "LeakyReLU op +op=leaky_relu",
+    "ZeroPadding1D op +op=pad" CHANNELS_LAST,
+    "ZeroPadding2D op +op=pad" CHANNELS_LAST,
     "Softmax activation +function=softmax ?axis=-1",
     "ELU activation +function=elu ?alpha=1",
     "Add add",
     "Multiply multiply",
     "Concatenate concat #axis",
+    "Normalization op +op=div ?invert=false",
+    "Rescaling op +op=add",
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
@@ -93,7 +99,7 @@ bool strata_keras_find_kind(const char *kind, int rank, strata_keras_class *out)
     for (int i = 0; i < N_ROWS; i++) {
         open_row(rows[i], out);
         const char *axes = strstr(out->name, "Global") ? strpbrk(out->name, "12") : NULL;
-        if (!strcmp(out->kind, kind) && (!axes || *axes - '0' + 2 == rank)) return true;
+        if (!strcmp(out->kind, kind) && strcmp(kind, "op") && (!axes || *axes - '0' + 2 == rank)) return true;
     }
     return false;
 }

@@ -14,6 +14,9 @@ enum { STRATA_KERAS_NAME_BYTES = 128, STRATA_KERAS_WORD_BYTES = 40 };
 #define STRATA_KERAS_STANDARDIZE "standardize"
 #define STRATA_KERAS_RESTORE     "restore"
 
+/* The row of a ReLU with max_value. */
+#define STRATA_KERAS_LIMITED_RELU "ReLU(max_value)"
+
 /* How an option of Keras becomes one of Strata. The sign stands in front of the option in the table. */
 typedef enum strata_keras_way {
     STRATA_KERAS_COPY = 0,         /* a number, a flag, a text, or a list of numbers */
@@ -41,7 +44,8 @@ typedef struct strata_keras_class {
 
 /* False: there is no such class. */
 bool strata_keras_find_class(const char *name, strata_keras_class *out);
-/* The class that a layer of this kind is written as, for inputs (N, ...) of `rank` axes. False: there is none. */
+/* The class that a layer of this kind is written as, for inputs (N, ...) of `rank` axes. False: there is none, as for
+ * layers `op`. */
 bool strata_keras_find_kind(const char *kind, int rank, strata_keras_class *out);
 /* The fields in their order, for (const char *at = row->fields; strata_keras_next_field(&at, &field);) */
 bool strata_keras_next_field(const char **at, strata_keras_field *out);

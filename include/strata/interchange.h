@@ -60,7 +60,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_save_c(strata_model *model
  * libhdf5 at run time; a file of the same name that ends in .safetensors is read instead where there is one.
  * Fails: DATA; UNSUPPORTED for layers that there are none for (all of them), or where there is no libhdf5. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_load_keras(const char *path, strata_model **out_model, strata_error *err);
-/* Writes what predict computes as a .keras file that Keras 3 loads: as strata_model_save, by a temporary file. A chain of
+/* Writes what predict computes as a .keras file for Keras 3.6 and later: as strata_model_save, by a temporary file. A chain of
  * layers becomes a Sequential model, any other a Functional one; a softmax or sigmoid that predict computes is its last
  * activation. Numbers that are standardised in front of the model (a table of numbers, arrays) are standardised by the Keras
  * model, which takes them as they are; texts are given as tokens, pictures as pixels from 0 to 1. The optimizer is left out.

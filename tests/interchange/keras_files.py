@@ -418,8 +418,6 @@ def check_read_what_keras_saved():
     assert len(paths) > 40, paths
     for path in paths:
         name = path.name[: -len(".saved.keras")]
-        if name.startswith(("table", "arrays")):
-            continue
         y = numpy.load(FOLDER / f"{name}.y.npz")
         model = compiled(strata.load(convert(path, FOLDER / f"{name}.saved.strata")))
         inputs = numpy.load(FOLDER / f"{name}.x.npz")
