@@ -5,9 +5,13 @@
 #include "core/interchange/hdf5.h"
 
 #include <dlfcn.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 typedef int64_t id;
+
+/* H5F_ACC_TRUNC */
+enum { TRUNCATE = 2 };
 
 struct strata_hdf5 {
     const char *name;
@@ -28,7 +32,15 @@ struct strata_hdf5 {
     long long (*elements)(id space);
     int (*read)(id data, id type, id memory, id space, id list, void *out);
     int (*exists)(id file, const char *path, id list);
-    id *file_access, *native_float;
+    id (*create_file)(const char *name, unsigned flags, id create, id access);
+    int (*make_groups)(id list, unsigned make);
+    int (*keep_times)(id list, bool keep);
+    id (*create_space)(int rank, const uint64_t *dims, const uint64_t *most);
+    id (*create_data)(id file, const char *path, id type, id space, id links, id create, id access);
+    int (*write)(id data, id type, id memory, id space, id list, const void *in);
+    int (*flush)(id file, int scope);
+    ptrdiff_t (*image)(id file, void *out, size_t n_bytes);
+    id *file_access, *native_float, *link_create, *data_create;
 };
 
 /* Debian and Ubuntu, other distributions, macOS has none of these names. */
@@ -39,9 +51,10 @@ static strata_status load(strata_hdf5 *h, strata_error *err) {
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries && !h->library; i++)
         h->library = dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL);
     if (!h->library)
-        return strata_fail(err, STRATA_UNSUPPORTED,
-                           "%s: its weights are HDF5, and there is no libhdf5 here (Debian: libhdf5-103-1, or libhdf5-dev)",
-                           h->name);
+        return strata_fail(
+            err, STRATA_UNSUPPORTED,
+            "%s: the weights of .keras files are HDF5, and there is no libhdf5 here (Debian: libhdf5-103-1, or libhdf5-dev)",
+            h->name);
     const struct {
         void *place;
         const char *symbol;
@@ -60,6 +73,16 @@ static strata_status load(strata_hdf5 *h, strata_error *err) {
                    {&h->elements, "H5Sget_simple_extent_npoints"},
                    {&h->read, "H5Dread"},
                    {&h->exists, "H5Lexists"},
+                   {&h->create_file, "H5Fcreate"},
+                   {&h->make_groups, "H5Pset_create_intermediate_group"},
+                   {&h->keep_times, "H5Pset_obj_track_times"},
+                   {&h->create_space, "H5Screate_simple"},
+                   {&h->create_data, "H5Dcreate2"},
+                   {&h->write, "H5Dwrite"},
+                   {&h->flush, "H5Fflush"},
+                   {&h->image, "H5Fget_file_image"},
+                   {&h->link_create, "H5P_CLS_LINK_CREATE_ID_g"},
+                   {&h->data_create, "H5P_CLS_DATASET_CREATE_ID_g"},
                    {&h->file_access, "H5P_CLS_FILE_ACCESS_ID_g"},
                    {&h->native_float, "H5T_NATIVE_FLOAT_g"}};
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
@@ -72,18 +95,21 @@ static strata_status load(strata_hdf5 *h, strata_error *err) {
     return STRATA_OK;
 }
 
+/* A file in memory: an image that is read, or, bytes NULL, a new one. */
 static strata_status open_image(strata_hdf5 *h, const void *bytes, size_t n_bytes, strata_error *err) {
     STRATA_TRY(load(h, err));
     h->open();
     h->quiet(0, NULL, NULL); /* it prints its errors otherwise */
     const id list = h->create_list(*h->file_access);
-    if (list >= 0 && h->use_memory(list, 1 << 16, 0) >= 0 && h->set_image(list, (void *)bytes, n_bytes) >= 0)
-        h->file = h->open_file("weights.h5", 0, list);
+    if (list >= 0 && h->use_memory(list, 1 << 16, 0) >= 0 && (!bytes || h->set_image(list, (void *)bytes, n_bytes) >= 0))
+        h->file = bytes ? h->open_file("weights.h5", 0, list) : h->create_file("weights.h5", TRUNCATE, 0, list);
     if (list >= 0) h->close_list(list);
-    return h->file >= 0 ? STRATA_OK : strata_fail(err, STRATA_DATA, "%s: its weights are no HDF5 file", h->name);
+    if (h->file >= 0) return STRATA_OK;
+    return bytes ? strata_fail(err, STRATA_DATA, "%s: its weights are no HDF5 file", h->name)
+                 : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: libhdf5 makes no file in memory", h->name);
 }
 
-strata_status strata_hdf5_open(const char *name, const void *bytes, size_t n_bytes, strata_hdf5 **out, strata_error *err) {
+static strata_status open_or_create(const char *name, const void *bytes, size_t n_bytes, strata_hdf5 **out, strata_error *err) {
     strata_hdf5 *h = calloc(1, sizeof *h);
     if (!h) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
     h->name = name;
@@ -94,6 +120,14 @@ strata_status strata_hdf5_open(const char *name, const void *bytes, size_t n_byt
     else
         *out = h;
     return status;
+}
+
+strata_status strata_hdf5_open(const char *name, const void *bytes, size_t n_bytes, strata_hdf5 **out, strata_error *err) {
+    return open_or_create(name, bytes, n_bytes, out, err);
+}
+
+strata_status strata_hdf5_create(const char *name, strata_hdf5 **out, strata_error *err) {
+    return open_or_create(name, NULL, 0, out, err);
 }
 
 /* The library stays loaded: it has handlers that run at the end of the program. */
@@ -132,4 +166,30 @@ strata_status strata_hdf5_read(strata_hdf5 *h, const char *path, int64_t n, floa
     if (space >= 0) h->close_space(space);
     h->close_data(data);
     return status;
+}
+
+strata_status strata_hdf5_write(strata_hdf5 *h, const char *path, strata_shape shape, const float *data, strata_error *err) {
+    uint64_t dims[STRATA_MAX_RANK];
+    for (int d = 0; d < shape.rank; d++) dims[d] = (uint64_t)shape.dims[d];
+    const id links = h->create_list(*h->link_create), create = h->create_list(*h->data_create);
+    const id space = h->create_space(shape.rank, dims, NULL);
+    id set = -1;
+    /* Times would make files of the same weights differ. */
+    if (links >= 0 && create >= 0 && space >= 0 && h->make_groups(links, 1) >= 0 && h->keep_times(create, false) >= 0)
+        set = h->create_data(h->file, path, *h->native_float, space, links, create, 0);
+    const bool written = set >= 0 && h->write(set, *h->native_float, 0, 0, 0, data) >= 0;
+    if (set >= 0) h->close_data(set);
+    if (space >= 0) h->close_space(space);
+    if (create >= 0) h->close_list(create);
+    if (links >= 0) h->close_list(links);
+    return written ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: libhdf5 does not write \"%s\"", h->name, path);
+}
+
+strata_status strata_hdf5_take(strata_hdf5 *h, void **out_bytes, size_t *out_n_bytes, strata_error *err) {
+    const ptrdiff_t n = h->flush(h->file, 0) >= 0 ? h->image(h->file, NULL, 0) : -1;
+    *out_bytes = n > 0 ? malloc((size_t)n) : NULL;
+    if (!*out_bytes || h->image(h->file, *out_bytes, (size_t)n) != n)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for its weights", h->name);
+    *out_n_bytes = (size_t)n;
+    return STRATA_OK;
 }

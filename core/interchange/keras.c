@@ -1,241 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keras 3's .keras files: a zip with config.json, which says the layers, and model.weights.h5. The layers are written as the
- * JSON of a Strata model, which is then read as any other; the table says what each class becomes and where its weights lie. */
-#include "core/interchange/keras.h"
-
+ * The layers of Keras' config.json. They are written as the JSON of a Strata model, which is then read as any other;
+ * keras_classes.c says what each class becomes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
-#include "core/base/json.h"
-#include "core/data/format/zip.h"
-#include "core/interchange/hdf5.h"
-#include "core/model/model.h"
-#include "strata/interchange.h"
+#include "core/interchange/keras_read.h"
 
-enum { MOST_CONFIG_BYTES = 16 << 20, MOST_LAYERS = 2000, MOST_FIELDS = 12, MOST_WEIGHTS = 8, NAME_BYTES = 128 };
+enum { MOST_LAYERS = 2000, NAME_BYTES = STRATA_KERAS_NAME_BYTES, WORD_BYTES = STRATA_KERAS_WORD_BYTES };
 
-/* How an option of Keras becomes one of Strata. */
-typedef enum field_kind {
-    COPY,       /* a number, a text, or a list of numbers */
-    FIRST,      /* a list of one number, which becomes the number */
-    NEGATED,    /* a flag that is named by its negation */
-    ACTIVATION, /* the name of a function; "linear" is none */
-    NOT_ZERO,   /* as COPY, but zeros, which are no default, are refused */
-    REQUIRED_AS /* must have the value `to`, or be missing or null */
-} field_kind;
-typedef struct field {
-    const char *key, *to;
-    field_kind kind;
-} field;
+/* The name of the input of a sequential model, where a layer needs one. */
+#define SEQUENTIAL_INPUT "input x"
 
-typedef struct weight_row {
-    /* Below the layer's group: "vars/0". */
-    const char *path;
-    const char *parameter;
-} weight_row;
-
-typedef struct class_row {
-    const char *class;
-    /* The name of its group of weights, with a number from the second layer of the class on. */
-    const char *group;
-    const char *kind;
-    /* What stands in the JSON besides: "\"op\":\"pad\"". NULL: nothing. */
-    const char *fixed;
-    field fields[MOST_FIELDS];
-    weight_row weights[MOST_WEIGHTS];
-} class_row;
-
-#define CHANNELS_LAST \
-    { "data_format", "channels_last", REQUIRED_AS }
-#define ACTIVATED \
-    { "activation", "activation", ACTIVATION }
-#define BIASED \
-    { "use_bias", "no_bias", NEGATED }
-#define WINDOW(copy)                                                            \
-    {"strides", "stride", copy}, {"padding", "padding", COPY}, CHANNELS_LAST, { \
-        "dilation_rate", "dilation", copy                                       \
-    }
-#define POOL(copy) \
-    { {"pool_size", "size", copy}, {"strides", "stride", copy}, {"padding", "padding", COPY}, CHANNELS_LAST }
-#define KERNEL_AND_BIAS         \
-    {                           \
-        {"vars/0", "kernel"}, { \
-            "vars/1", "bias"    \
-        }                       \
-    }
-#define RECURRENT                                                                                                  \
-    {                                                                                                              \
-        {"units", "units", COPY}, ACTIVATED, {"recurrent_activation", "recurrent_activation", ACTIVATION}, BIASED, \
-            {"return_sequences", "return_sequences", COPY}, {"go_backwards", "go_backwards", COPY},                \
-            {"dropout", "dropout", COPY}, {"recurrent_dropout", "recurrent_dropout", COPY}, {                      \
-            "reset_after", "no_reset_after", NEGATED                                                               \
-        }                                                                                                          \
-    }
-#define RECURRENT_WEIGHTS                                                 \
-    {                                                                     \
-        {"cell/vars/0", "kernel"}, {"cell/vars/1", "recurrent_kernel"}, { \
-            "cell/vars/2", "bias"                                         \
-        }                                                                 \
-    }
-
-static const class_row classes[] = {
-    {"Dense", "dense", "dense", NULL, {{"units", "units", COPY}, ACTIVATED, BIASED}, KERNEL_AND_BIAS},
-    {"Conv2D",
-     "conv2d",
-     "conv2d",
-     NULL,
-     {{"filters", "filters", COPY}, {"kernel_size", "kernel_size", COPY}, WINDOW(COPY), ACTIVATED, BIASED},
-     KERNEL_AND_BIAS},
-    {"Conv1D",
-     "conv1d",
-     "conv1d",
-     NULL,
-     {{"filters", "filters", COPY}, {"kernel_size", "kernel_size", FIRST}, WINDOW(FIRST), ACTIVATED, BIASED},
-     KERNEL_AND_BIAS},
-    {"Conv2DTranspose",
-     "conv2d_transpose",
-     "conv2d_transpose",
-     NULL,
-     {{"filters", "filters", COPY},
-      {"kernel_size", "kernel_size", COPY},
-      WINDOW(COPY),
-      {"output_padding", "output_padding", NOT_ZERO},
-      ACTIVATED,
-      BIASED},
-     KERNEL_AND_BIAS},
-    {"DepthwiseConv2D",
-     "depthwise_conv2d",
-     "depthwise_conv2d",
-     NULL,
-     {{"depth_multiplier", "depth_multiplier", COPY}, {"kernel_size", "kernel_size", COPY}, WINDOW(COPY), ACTIVATED, BIASED},
-     KERNEL_AND_BIAS},
-    {"SeparableConv2D",
-     "separable_conv2d",
-     "separable_conv2d",
-     NULL,
-     {{"filters", "filters", COPY}, {"kernel_size", "kernel_size", COPY}, WINDOW(COPY), ACTIVATED, BIASED},
-     {{"vars/0", "depthwise_kernel"}, {"vars/1", "pointwise_kernel"}, {"vars/2", "bias"}}},
-    {"BatchNormalization",
-     "batch_normalization",
-     "batch_norm",
-     NULL,
-     {{"momentum", "momentum", COPY},
-      {"epsilon", "epsilon", COPY},
-      {"center", "true", REQUIRED_AS},
-      {"scale", "true", REQUIRED_AS},
-      {"axis", "-1", REQUIRED_AS}},
-     {{"vars/0", "gamma"}, {"vars/1", "beta"}, {"vars/2", "moving_mean"}, {"vars/3", "moving_variance"}}},
-    {"LayerNormalization",
-     "layer_normalization",
-     "layer_norm",
-     NULL,
-     {{"epsilon", "epsilon", COPY},
-      {"center", "true", REQUIRED_AS},
-      {"scale", "true", REQUIRED_AS},
-      {"axis", "-1", REQUIRED_AS}},
-     {{"vars/0", "gamma"}, {"vars/1", "beta"}}},
-    {"GroupNormalization",
-     "group_normalization",
-     "group_norm",
-     NULL,
-     {{"groups", "groups", COPY},
-      {"epsilon", "epsilon", COPY},
-      {"center", "true", REQUIRED_AS},
-      {"scale", "true", REQUIRED_AS},
-      {"axis", "-1", REQUIRED_AS}},
-     {{"vars/0", "gamma"}, {"vars/1", "beta"}}},
-    {"RMSNormalization",
-     "rms_normalization",
-     "rms_norm",
-     NULL,
-     {{"epsilon", "epsilon", COPY}, {"axis", "-1", REQUIRED_AS}},
-     {{"vars/0", "gamma"}}},
-    {"Embedding",
-     "embedding",
-     "embedding",
-     NULL,
-     {{"input_dim", "vocabulary", COPY}, {"output_dim", "units", COPY}, {"mask_zero", "mask_zero", COPY}},
-     {{"vars/0", "embeddings"}}},
-    {"LSTM", "lstm", "lstm", NULL, RECURRENT, RECURRENT_WEIGHTS},
-    {"GRU", "gru", "gru", NULL, RECURRENT, RECURRENT_WEIGHTS},
-    {"MultiHeadAttention",
-     "multi_head_attention",
-     "multi_head_attention",
-     NULL,
-     {{"num_heads", "heads", COPY}, {"key_dim", "key_dim", COPY}, BIASED, {"output_shape", "", REQUIRED_AS}},
-     {{"query_dense/vars/0", "query_kernel"},
-      {"query_dense/vars/1", "query_bias"},
-      {"key_dense/vars/0", "key_kernel"},
-      {"key_dense/vars/1", "key_bias"},
-      {"value_dense/vars/0", "value_kernel"},
-      {"value_dense/vars/1", "value_bias"},
-      {"output_dense/vars/0", "output_kernel"},
-      {"output_dense/vars/1", "output_bias"}}},
-    {"Dropout", "dropout", "dropout", NULL, {{"rate", "rate", COPY}}, {{0}}},
-    {"Flatten", "flatten", "flatten", NULL, {CHANNELS_LAST}, {{0}}},
-    {"Reshape", "reshape", "reshape", NULL, {{"target_shape", "shape", COPY}}, {{0}}},
-    {"MaxPooling2D", "", "max_pool2d", NULL, POOL(COPY), {{0}}},
-    {"AveragePooling2D", "", "avg_pool2d", NULL, POOL(COPY), {{0}}},
-    {"MaxPooling1D", "", "max_pool1d", NULL, POOL(FIRST), {{0}}},
-    {"AveragePooling1D", "", "avg_pool1d", NULL, POOL(FIRST), {{0}}},
-    {"GlobalAveragePooling2D", "", "global_average_pool", NULL, {CHANNELS_LAST, {"keepdims", "false", REQUIRED_AS}}, {{0}}},
-    {"GlobalAveragePooling1D", "", "global_average_pool", NULL, {CHANNELS_LAST, {"keepdims", "false", REQUIRED_AS}}, {{0}}},
-    {"GlobalMaxPooling2D", "", "global_max_pool", NULL, {CHANNELS_LAST, {"keepdims", "false", REQUIRED_AS}}, {{0}}},
-    {"GlobalMaxPooling1D", "", "global_max_pool", NULL, {CHANNELS_LAST, {"keepdims", "false", REQUIRED_AS}}, {{0}}},
-    {"Activation", "", "activation", NULL, {{"activation", "function", ACTIVATION}}, {{0}}},
-    {"ReLU",
-     "",
-     "activation",
-     "\"function\":\"relu\"",
-     {{"max_value", "", REQUIRED_AS}, {"negative_slope", "0", REQUIRED_AS}, {"threshold", "0", REQUIRED_AS}},
-     {{0}}},
-    {"Softmax", "", "activation", "\"function\":\"softmax\"", {{"axis", "-1", REQUIRED_AS}}, {{0}}},
-    {"ELU", "", "activation", "\"function\":\"elu\"", {{"alpha", "1", REQUIRED_AS}}, {{0}}},
-    {"Add", "", "add", NULL, {{0}}, {{0}}},
-    {"Multiply", "", "multiply", NULL, {{0}}, {{0}}},
-    {"Concatenate", "", "concat", NULL, {{"axis", "-1", REQUIRED_AS}}, {{0}}},
-};
-enum { N_CLASSES = sizeof classes / sizeof *classes };
-
-typedef struct keras_layer {
-    const class_row *row;
-    /* The layer around `row` is Bidirectional. */
-    bool both;
-    char name[NAME_BYTES], group[NAME_BYTES];
-    /* How many of its calls were written. */
-    int calls;
-} keras_layer;
-
-typedef struct reader {
-    const char *path;
-    strata_json root;
-    bool sequential;
-    keras_layer *layers;
-    int n_layers;
-    strata_json_writer w;
-    strata_error *err;
-} reader;
+typedef strata_keras_read_layer keras_layer;
+typedef strata_keras_reader reader;
 
 /* ---- what the layers are ---- */
-
-static const class_row *find_class(const char *name) {
-    for (int i = 0; i < N_CLASSES; i++)
-        if (!strcmp(classes[i].class, name)) return &classes[i];
-    return NULL;
-}
 
 static strata_status class_of(const strata_json *layer, const char **out, strata_error *err) {
     STRATA_TRY(strata_json_expect(layer, STRATA_JSON_OBJECT, err));
     return strata_json_get_string(layer, "class_name", STRATA_JSON_REQUIRED, out, err);
 }
 
-/* The layer's config, and of a Bidirectional that of the layer inside. Values borrow their parents, so *inner and *config must
- * live as long as they are used. */
-static strata_status config_of(const strata_json *layer, const keras_layer *own, strata_json *config, strata_json *inner,
-                               strata_json *inner_config, const strata_json **out, strata_error *err) {
+strata_status strata_keras_config_of(const strata_json *layer, const keras_layer *own, strata_json *config, strata_json *inner,
+                                     strata_json *inner_config, const strata_json **out, strata_error *err) {
     STRATA_TRY(strata_json_get(layer, "config", config, err));
     STRATA_TRY(strata_json_expect(config, STRATA_JSON_OBJECT, err));
     *out = config;
@@ -249,15 +38,16 @@ static strata_status config_of(const strata_json *layer, const keras_layer *own,
 
 /* The name of the group of a layer's weights: its class's, with a number for the second and later ones. */
 static void name_group(reader *r, keras_layer *layer) {
-    const char *base = layer->both ? "bidirectional" : layer->row->group;
+    char base[WORD_BYTES];
     int n = 0;
+    strata_keras_group(layer->both ? "Bidirectional" : layer->row.name, base, sizeof base);
     for (int i = 0; i < r->n_layers; i++)
-        n += r->layers[i].row && r->layers[i].both == layer->both &&
-             (layer->both || !strcmp(r->layers[i].row->group, layer->row->group));
+        n += !r->layers[i].input && r->layers[i].both == layer->both &&
+             (layer->both || !strcmp(r->layers[i].row.name, layer->row.name));
     snprintf(layer->group, sizeof layer->group, n ? "layers/%s_%d" : "layers/%s", base, n);
 }
 
-/* Fills r->layers; classes that there are none for are listed in one message. Inputs have no row. */
+/* Fills r->layers; classes that there are none for are listed in one message. */
 static strata_status read_classes(reader *r, const strata_json *layers) {
     strata_json item;
     strata_text unknown = {0};
@@ -277,11 +67,16 @@ static strata_status read_classes(reader *r, const strata_json *layers) {
             if (!status) status = class_of(&inner, &class, r->err);
             if (status) break;
         }
-        own->row = find_class(class);
-        const bool known =
-            own->row ? !own->both || !strcmp(class, "LSTM") || !strcmp(class, "GRU") : !strcmp(class, "InputLayer");
-        if (!known) strata_text_add(&unknown, "%s%.60s (%.60s)", unknown.n_bytes ? ", " : "", class, name);
-        if (own->row) name_group(r, own);
+        own->input = !strcmp(class, "InputLayer");
+        if (!strcmp(class, "ReLU") && strata_json_find(&config, "max_value", &inner) &&
+            strata_json_kind_of(&inner) != STRATA_JSON_NULL)
+            class = STRATA_KERAS_LIMITED_RELU;
+        own->makes_mask = !strcmp(class, "NotEqual") || !strcmp(class, "LogicalOr");
+        own->dropped = r->standardizes && (!strcmp(name, STRATA_KERAS_STANDARDIZE) || !strcmp(name, STRATA_KERAS_RESTORE));
+        if (!own->input && !own->dropped && !own->makes_mask &&
+            (!strata_keras_find_class(class, &own->row) || (own->both && !strata_keras_is_recurrent(&own->row))))
+            strata_text_add(&unknown, "%s%.60s (%.60s)", unknown.n_bytes ? ", " : "", class, name);
+        name_group(r, own);
         r->n_layers++;
     }
     if (!status && unknown.failed) status = strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
@@ -293,7 +88,7 @@ static strata_status read_classes(reader *r, const strata_json *layers) {
 
 /* ---- options ---- */
 
-static strata_status wrong(const strata_json *value, const field *f, strata_error *err) {
+static strata_status wrong(const strata_json *value, const strata_keras_field *f, strata_error *err) {
     return strata_json_fail(value, err, STRATA_UNSUPPORTED, "is not what a layer here has%s%s", *f->to ? ": " : "", f->to);
 }
 
@@ -319,35 +114,6 @@ static bool is_as(const strata_json *value, const char *text, strata_error *err)
     }
 }
 
-static strata_status write_value(reader *r, const strata_json *value) {
-    const char *string = NULL;
-    double number = 0;
-    bool flag = false;
-    strata_json item;
-    switch (strata_json_kind_of(value)) {
-        case STRATA_JSON_STRING:
-            STRATA_TRY(strata_json_to_string(value, &string, r->err));
-            strata_json_write_string(&r->w, string);
-            return STRATA_OK;
-        case STRATA_JSON_NUMBER:
-            STRATA_TRY(strata_json_to_number(value, -1e15, 1e15, &number, r->err));
-            strata_json_write_double(&r->w, number);
-            return STRATA_OK;
-        case STRATA_JSON_BOOL:
-            STRATA_TRY(strata_json_to_bool(value, &flag, r->err));
-            strata_json_write_bool(&r->w, flag);
-            return STRATA_OK;
-        case STRATA_JSON_ARRAY:
-            strata_json_begin_array(&r->w);
-            for (bool more = strata_json_first(value, &item); more; more = strata_json_next(&item))
-                STRATA_TRY(write_value(r, &item));
-            strata_json_end_array(&r->w);
-            return STRATA_OK;
-        default:
-            return strata_json_fail(value, r->err, STRATA_UNSUPPORTED, "is an object; a layer here has a number or a name");
-    }
-}
-
 /* Whether it is 0, or a list of zeros. */
 static bool is_zero(const strata_json *value) {
     strata_json item;
@@ -359,52 +125,108 @@ static bool is_zero(const strata_json *value) {
     return true;
 }
 
-static strata_status write_field(reader *r, const strata_json *config, const field *f, bool drop_activation) {
+bool strata_keras_is_last_axis(const strata_json *layer, const strata_json *value) {
+    strata_json build, all, first, shape, item = *value;
+    int64_t axis = 0;
+    if (strata_json_kind_of(value) == STRATA_JSON_ARRAY && (strata_json_length(value) != 1 || !strata_json_first(value, &item)))
+        return false;
+    if (!strata_json_find(layer, "build_config", &build) || !strata_json_find(&build, "input_shape", &all)) return false;
+    shape = strata_json_first(&all, &first) && strata_json_kind_of(&first) == STRATA_JSON_ARRAY ? first : all;
+    return !strata_json_to_int(&item, 1, 64, &axis, NULL) && axis == strata_json_length(&shape) - 1;
+}
+
+/* {"class_name": "L1L2", "config": {"l1": .., "l2": ..}} -> kernel_l1, kernel_l2 */
+static strata_status write_penalty(reader *r, const strata_json *value, const strata_keras_field *f) {
+    strata_json config, number;
+    if (strata_json_kind_of(value) != STRATA_JSON_OBJECT || !strata_json_find(value, "config", &config)) return STRATA_OK;
+    for (int i = 1; i <= 2; i++) {
+        char key[WORD_BYTES + 2];
+        if (!strata_json_find(&config, i == 1 ? "l1" : "l2", &number) || is_zero(&number)) continue;
+        snprintf(key, sizeof key, "%s%d", f->to, i);
+        strata_json_key(&r->w, key);
+        STRATA_TRY(strata_keras_copy_value(&number, &r->w, r->err));
+    }
+    return STRATA_OK;
+}
+
+static strata_status write_field(reader *r, const strata_json *layer, const keras_layer *own, const strata_json *config,
+                                 const strata_keras_field *f, bool drop_activation) {
     strata_json value, first;
     const char *name = NULL;
     bool flag = false;
+    if (f->way == STRATA_KERAS_FIXED) {
+        strata_json_key(&r->w, f->key);
+        strata_json_write_string(&r->w, f->to);
+        return STRATA_OK;
+    }
     if (!strata_json_find(config, f->key, &value)) return STRATA_OK;
-    if (f->kind == REQUIRED_AS) return is_as(&value, f->to, r->err) ? STRATA_OK : wrong(&value, f, r->err);
+    if (f->way == STRATA_KERAS_REQUIRED)
+        return is_as(&value, f->to, r->err) || (!strcmp(f->key, "axis") && strata_keras_is_last_axis(layer, &value))
+                   ? STRATA_OK
+                   : wrong(&value, f, r->err);
     if (strata_json_kind_of(&value) == STRATA_JSON_NULL) return STRATA_OK;
-    if (f->kind == ACTIVATION) {
+    if (f->way == STRATA_KERAS_AXIS && (is_as(&value, "-1", r->err) || strata_keras_is_last_axis(layer, &value)))
+        return STRATA_OK;
+    if (f->way == STRATA_KERAS_PENALTY) return write_penalty(r, &value, f);
+    if (f->way == STRATA_KERAS_ACTIVATION) {
         STRATA_TRY(strata_json_to_string(&value, &name, r->err));
-        const bool function = !strcmp(f->to, "function");
-        if (drop_activation || (!strcmp(name, "linear") && (!function && strcmp(f->to, "recurrent_activation"))))
+        if (drop_activation || (!strcmp(name, "linear") && strcmp(f->to, "function") && !strata_keras_is_recurrent(&own->row)))
             return STRATA_OK;
     }
-    if (f->kind == NOT_ZERO && is_zero(&value)) return wrong(&value, f, r->err);
+    if (f->way == STRATA_KERAS_NOT_ZERO && is_zero(&value)) return wrong(&value, f, r->err);
     strata_json_key(&r->w, f->to);
-    if (f->kind == NEGATED) {
+    if (f->way == STRATA_KERAS_NEGATED) {
         STRATA_TRY(strata_json_to_bool(&value, &flag, r->err));
         strata_json_write_bool(&r->w, !flag);
         return STRATA_OK;
     }
-    if (f->kind == FIRST && strata_json_kind_of(&value) == STRATA_JSON_ARRAY) {
+    if (f->way == STRATA_KERAS_FIRST && strata_json_kind_of(&value) == STRATA_JSON_ARRAY) {
         if (strata_json_length(&value) != 1 || !strata_json_first(&value, &first)) return wrong(&value, f, r->err);
-        return write_value(r, &first);
+        return strata_keras_copy_value(&first, &r->w, r->err);
     }
-    return write_value(r, &value);
+    return strata_keras_copy_value(&value, &r->w, r->err);
 }
 
 /* The layer's kind, name and options; what it takes is written by the caller. */
 static strata_status write_layer(reader *r, const strata_json *layer, const keras_layer *own, bool drop_activation) {
     strata_json config, inner, inner_config;
     const strata_json *options;
+    strata_keras_field field;
     const char *merge = "concat";
-    STRATA_TRY(config_of(layer, own, &config, &inner, &inner_config, &options, r->err));
+    STRATA_TRY(strata_keras_config_of(layer, own, &config, &inner, &inner_config, &options, r->err));
     strata_json_key(&r->w, "layer");
-    strata_json_write_string(&r->w, own->row->kind);
+    strata_json_write_string(&r->w, own->row.kind);
     strata_json_key(&r->w, "name");
     strata_json_write_string(&r->w, own->name);
-    if (own->row->fixed) { /* the text of some members */
-        strata_text_add(&r->w.text, ",%s", own->row->fixed);
-    }
-    for (int i = 0; i < MOST_FIELDS && own->row->fields[i].key; i++)
-        STRATA_TRY(write_field(r, options, &own->row->fields[i], drop_activation));
+    for (const char *at = own->row.fields; strata_keras_next_field(&at, &field);)
+        STRATA_TRY(write_field(r, layer, own, options, &field, drop_activation));
+    STRATA_TRY(strata_keras_write_numbers(r, own, &config));
     if (!own->both) return STRATA_OK;
     STRATA_TRY(strata_json_get_string(&config, "merge_mode", STRATA_JSON_REQUIRED, &merge, r->err));
     strata_json_key(&r->w, "bidirectional");
     strata_json_write_string(&r->w, merge);
+    return STRATA_OK;
+}
+
+/* The mask behind a layer, of which the inputs have `mask`. */
+static strata_status follow_mask(const reader *r, const strata_json *layer, keras_layer *own, int mask) {
+    strata_json config, inner, inner_config;
+    const strata_json *options;
+    bool begins = false, sequences = false, backwards = false;
+    if (own->input) return STRATA_OK;
+    own->mask = mask;
+    if (own->dropped) return STRATA_OK;
+    STRATA_TRY(strata_keras_config_of(layer, own, &config, &inner, &inner_config, &options, r->err));
+    STRATA_TRY(strata_json_get_bool(options, "mask_zero", STRATA_JSON_OPTIONAL, &begins, r->err));
+    STRATA_TRY(strata_json_get_bool(options, "return_sequences", STRATA_JSON_OPTIONAL, &sequences, r->err));
+    STRATA_TRY(strata_json_get_bool(options, "go_backwards", STRATA_JSON_OPTIONAL, &backwards, r->err));
+    const strata_keras_mask behind = strata_keras_mask_behind(own->row.kind, sequences, backwards);
+    if (mask && (mask < 0 || behind == STRATA_KERAS_MASK_DIFFERS))
+        return strata_json_fail(
+            layer, r->err, STRATA_UNSUPPORTED,
+            "is a %s behind an Embedding with mask_zero; there it does not compute what the layer here does", own->row.name);
+    if (behind != STRATA_KERAS_MASK_GOES_ON) own->mask = 0;
+    if (begins) own->mask = (int)(own - r->layers) + 1;
     return STRATA_OK;
 }
 
@@ -436,46 +258,32 @@ static strata_status write_input(reader *r, const strata_json *layer, const char
 
 /* ---- the model ---- */
 
-/* A softmax or sigmoid of the last layer is what predict does for a loss of logits: NULL, or that loss. */
-static const char *loss_of(const strata_json *layer, const keras_layer *own) {
-    strata_json config;
-    const char *activation = "";
-    if (!own->row || strcmp(own->row->kind, "dense") || strata_json_get(layer, "config", &config, NULL) ||
-        strata_json_get_string(&config, "activation", STRATA_JSON_OPTIONAL, &activation, NULL))
-        return NULL;
-    if (!strcmp(activation, "softmax")) return "sparse_categorical_crossentropy";
-    return !strcmp(activation, "sigmoid") ? "binary_crossentropy" : NULL;
+static bool is_kind(const keras_layer *own, const char *kind) {
+    return !own->input && !own->dropped && !strcmp(own->row.kind, kind);
 }
 
-static strata_status write_sequential(reader *r, const strata_json *config, const strata_json *layers) {
-    strata_json item, input;
-    bool found = false;
-    const char *loss = NULL;
-    (void)config;
-    int last = r->n_layers - 1, i = 0;
-    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
-        if (!r->layers[i].row && !found) {
-            input = item;
-            found = true;
-        }
-        if (i == last) loss = loss_of(&item, &r->layers[i]);
-    }
-    if (!found)
-        return strata_fail(r->err, STRATA_UNSUPPORTED, "%s: the model was not built, so its input has no shape", r->path);
-    STRATA_TRY(write_input(r, &input, "input", "input_dtype"));
-    strata_json_key(&r->w, "layers");
-    strata_json_begin_array(&r->w);
-    i = 0;
-    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
-        if (!r->layers[i].row) continue;
-        strata_json_begin_object(&r->w);
-        STRATA_TRY(write_layer(r, &item, &r->layers[i], loss && i == last));
-        strata_json_end_object(&r->w);
-    }
-    strata_json_end_array(&r->w);
+/* A softmax or sigmoid of the last layer is what predict does for a loss of logits: sets r->loss, and drops it. *out_linear:
+ * the layer does more, and only its activation is dropped. */
+static void find_loss(reader *r, const strata_json *layer, keras_layer *own, bool *out_linear) {
+    strata_json config;
+    const bool dense = is_kind(own, "dense");
+    const char *activation = is_kind(own, "activation") && !strcmp(own->row.name, "Softmax") ? "softmax" : "";
+    r->loss = r->named_loss;
+    if ((!dense && !is_kind(own, "activation")) || strata_json_get(layer, "config", &config, NULL) ||
+        strata_json_get_string(&config, "activation", STRATA_JSON_OPTIONAL, &activation, NULL))
+        return;
+    const bool softmax = !strcmp(activation, "softmax"), sigmoid = !strcmp(activation, "sigmoid");
+    const char *shown = softmax ? "sparse_categorical_crossentropy" : "binary_crossentropy";
+    if (!softmax && !sigmoid) return;
+    if (!r->loss) r->loss = shown;
+    if (strcmp(r->loss, shown) && (!softmax || strcmp(r->loss, "categorical_crossentropy"))) return;
+    *out_linear = dense;
+    own->dropped = !dense;
+}
+
+static void write_loss(reader *r) {
     strata_json_key(&r->w, "loss");
-    strata_json_write_string(&r->w, loss ? loss : "mse");
-    return STRATA_OK;
+    strata_json_write_string(&r->w, r->loss ? r->loss : "mse");
 }
 
 static keras_layer *find_layer(const reader *r, const char *name) {
@@ -486,7 +294,10 @@ static keras_layer *find_layer(const reader *r, const char *name) {
 
 /* The name of what call `node` of a layer gives. */
 static void value_name(const keras_layer *layer, int64_t node, char *out, size_t bytes) {
-    snprintf(out, bytes, node ? "%.100s_call_%lld" : "%.100s", layer->name, (long long)node);
+    if (layer->dropped)
+        snprintf(out, bytes, "%s", layer->alias);
+    else
+        snprintf(out, bytes, node ? "%.100s_call_%lld" : "%.100s", layer->name, (long long)node);
 }
 
 enum { MOST_TAKEN = 64 };
@@ -495,6 +306,9 @@ typedef struct taken {
     int n;
     /* All of them are written already. */
     bool ready;
+    /* The mask that they have in common, and whether the call is given one. */
+    int mask;
+    bool given_mask;
 } taken;
 
 /* ["layer", node, tensor] */
@@ -510,12 +324,16 @@ static strata_status take_history(const reader *r, const strata_json *history, t
     const keras_layer *layer = find_layer(r, name);
     if (!layer) return strata_json_fail(history, r->err, STRATA_DATA, "there is no layer \"%.60s\"", name);
     if (out->n == MOST_TAKEN) return strata_json_fail(history, r->err, STRATA_UNSUPPORTED, "more than %d inputs", MOST_TAKEN);
+    if (layer->makes_mask)
+        return strata_json_fail(history, r->err, STRATA_UNSUPPORTED,
+                                "takes what %.60s gives, which here is a mask and no value", name);
+    out->mask = out->n ? strata_keras_common_mask(out->mask, layer->mask) : layer->mask;
     value_name(layer, node, out->names[out->n++], NAME_BYTES);
-    out->ready = out->ready && (!layer->row || layer->calls > node);
+    out->ready = out->ready && (layer->input || layer->calls > node);
     return STRATA_OK;
 }
 
-/* Tensors anywhere in the arguments of a call, in their order. */
+/* Tensors anywhere in the arguments of a call, in their order; but for the masks that embeddings make. */
 static strata_status take_tensors(const reader *r, const strata_json *arguments, taken *out) {
     strata_json item, config, history;
     const char *class = "";
@@ -528,8 +346,12 @@ static strata_status take_tensors(const reader *r, const strata_json *arguments,
     }
     const strata_json_kind kind = strata_json_kind_of(arguments);
     if (kind != STRATA_JSON_ARRAY && kind != STRATA_JSON_OBJECT) return STRATA_OK;
-    for (bool more = strata_json_first(arguments, &item); more; more = strata_json_next(&item))
-        STRATA_TRY(take_tensors(r, &item, out));
+    for (bool more = strata_json_first(arguments, &item); more; more = strata_json_next(&item)) {
+        const size_t n = kind == STRATA_JSON_OBJECT ? strlen(item.name) : 0;
+        const bool mask = n >= 4 && !strcmp(item.name + n - 4, "mask") && strcmp(item.name, "attention_mask");
+        out->given_mask |= mask && strata_json_kind_of(&item) == STRATA_JSON_OBJECT;
+        if (!mask) STRATA_TRY(take_tensors(r, &item, out));
+    }
     return STRATA_OK;
 }
 
@@ -538,6 +360,113 @@ static void write_names(reader *r, const taken *inputs) {
     strata_json_begin_array(&r->w);
     for (int i = 0; i < inputs->n; i++) strata_json_write_string(&r->w, inputs->names[i]);
     strata_json_end_array(&r->w);
+}
+
+/* Begins the object of a layer; of one that scales, behind what stands in front of it, which is its input then. */
+static strata_status begin_with_scale(reader *r, const strata_json *layer, const keras_layer *own, taken *inputs) {
+    if (strata_keras_scales(own) && inputs->n == 1) {
+        STRATA_TRY(strata_keras_write_scale(r, layer, own, inputs->names[0], inputs->names[0], inputs->names[1]));
+        inputs->n = 2;
+    }
+    strata_json_begin_object(&r->w);
+    return STRATA_OK;
+}
+
+static void begin_list(reader *r, const char *key) {
+    strata_json_key(&r->w, key);
+    strata_json_begin_array(&r->w);
+}
+
+static strata_status write_named_input(reader *r, const strata_json *layer, const char *name) {
+    strata_json_begin_object(&r->w);
+    strata_json_key(&r->w, "name");
+    strata_json_write_string(&r->w, name);
+    STRATA_TRY(write_input(r, layer, "shape", "dtype"));
+    strata_json_end_object(&r->w);
+    return STRATA_OK;
+}
+
+static void write_output(reader *r, const char *name) {
+    strata_json_begin_object(&r->w);
+    strata_json_key(&r->w, "name");
+    strata_json_write_string(&r->w, name);
+    write_loss(r);
+    strata_json_end_object(&r->w);
+}
+
+static strata_status write_sequential(reader *r, const strata_json *config, const strata_json *layers) {
+    strata_json item, input;
+    bool found = false, linear = false, scaled = false;
+    const char *before = SEQUENTIAL_INPUT;
+    (void)config;
+    int last = r->n_layers - 1, i = 0;
+    while (last > 0 && r->layers[last].dropped) last--;
+    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
+        if (r->layers[i].input && !found) {
+            input = item;
+            found = true;
+        }
+        if (i == last) find_loss(r, &item, &r->layers[i], &linear);
+    }
+    if (!found)
+        return strata_fail(r->err, STRATA_UNSUPPORTED, "%s: the model was not built, so its input has no shape", r->path);
+    for (int k = 0; k < r->n_layers; k++) scaled |= strata_keras_scales(&r->layers[k]);
+    if (scaled) {
+        begin_list(r, "inputs");
+        STRATA_TRY(write_named_input(r, &input, before));
+        strata_json_end_array(&r->w);
+    } else {
+        STRATA_TRY(write_input(r, &input, "input", "input_dtype"));
+    }
+    begin_list(r, "layers");
+    taken *inputs = calloc(1, sizeof *inputs);
+    strata_status status = inputs ? STRATA_OK : strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
+    i = 0;
+    for (bool more = strata_json_first(layers, &item); more && !status; more = strata_json_next(&item), i++) {
+        keras_layer *own = &r->layers[i];
+        status = follow_mask(r, &item, own, i ? r->layers[i - 1].mask : 0);
+        if (status || own->input || own->dropped) continue;
+        inputs->n = 1;
+        snprintf(inputs->names[0], NAME_BYTES, "%s", before);
+        status = begin_with_scale(r, &item, own, inputs);
+        if (!status) status = write_layer(r, &item, own, linear && i == last);
+        if (scaled) write_names(r, inputs);
+        strata_json_end_object(&r->w);
+        before = own->name;
+    }
+    free(inputs);
+    STRATA_TRY(status);
+    strata_json_end_array(&r->w);
+    if (!scaled) {
+        write_loss(r);
+        return STRATA_OK;
+    }
+    begin_list(r, "outputs");
+    write_output(r, before);
+    strata_json_end_array(&r->w);
+    return STRATA_OK;
+}
+
+/* A call of MultiHeadAttention with use_causal_mask. */
+static bool is_causal(const strata_json *node) {
+    strata_json arguments;
+    bool causal = false;
+    return strata_json_find(node, "kwargs", &arguments) &&
+           !strata_json_get_bool(&arguments, "use_causal_mask", STRATA_JSON_OPTIONAL, &causal, NULL) && causal;
+}
+
+/* Whether another layer takes what `own` gives. */
+static strata_status find_use(const reader *r, const strata_json *layers, const keras_layer *own, taken *room, bool *out_used) {
+    strata_json item, nodes;
+    int i = 0;
+    room->n = 0;
+    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++, room->n = 0) {
+        if (r->layers[i].makes_mask) continue;
+        STRATA_TRY(strata_json_get(&item, "inbound_nodes", &nodes, r->err));
+        STRATA_TRY(take_tensors(r, &nodes, room));
+        for (int k = 0; k < room->n; k++) *out_used |= !strcmp(room->names[k], own->name);
+    }
+    return STRATA_OK;
 }
 
 /* The calls of a layer whose inputs are written, in their order. */
@@ -551,11 +480,15 @@ static strata_status write_calls(reader *r, const strata_json *layer, keras_laye
         if (!inputs) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
         inputs->ready = true;
         strata_status status = k < own->calls ? STRATA_OK : take_tensors(r, &node, inputs);
-        const bool attention = !strcmp(own->row->kind, "multi_head_attention");
+        const bool attention = is_kind(own, "multi_head_attention");
         for (int i = 1; i < inputs->n && attention && !status; i++)
             if (strcmp(inputs->names[i], inputs->names[0]))
                 status = strata_json_fail(&node, r->err, STRATA_UNSUPPORTED, "attention here is of a sequence with itself");
         if (attention && inputs->n) inputs->n = 1;
+        if (!status && inputs->ready && k >= own->calls) status = follow_mask(r, layer, own, inputs->mask);
+        if (!status && inputs->ready && inputs->given_mask && !inputs->mask)
+            status =
+                strata_json_fail(&node, r->err, STRATA_UNSUPPORTED, "has a mask that is not of an Embedding with mask_zero");
         if (k < own->calls || status || !inputs->ready) {
             const bool stop = status || (k >= own->calls && !inputs->ready);
             free(inputs);
@@ -563,18 +496,28 @@ static strata_status write_calls(reader *r, const strata_json *layer, keras_laye
             if (stop) return STRATA_OK;
             continue;
         }
-        strata_json_begin_object(&r->w);
-        if (!k) {
-            status = write_layer(r, layer, own, drop_activation);
+        if (own->dropped) {
+            snprintf(own->alias, sizeof own->alias, "%s", inputs->n ? inputs->names[0] : "");
         } else {
-            strata_json_key(&r->w, "call");
-            strata_json_write_string(&r->w, own->name);
-            strata_json_key(&r->w, "name");
-            value_name(own, k, name, sizeof name);
-            strata_json_write_string(&r->w, name);
+            if (k && strata_keras_scales(own))
+                status = strata_json_fail(&node, r->err, STRATA_UNSUPPORTED, "is shared; a layer that scales is called once");
+            if (!status) status = begin_with_scale(r, layer, own, inputs);
+            if (!status && !k) {
+                status = write_layer(r, layer, own, drop_activation);
+                if (attention && is_causal(&node)) {
+                    strata_json_key(&r->w, "causal");
+                    strata_json_write_bool(&r->w, true);
+                }
+            } else {
+                strata_json_key(&r->w, "call");
+                strata_json_write_string(&r->w, own->name);
+                strata_json_key(&r->w, "name");
+                value_name(own, k, name, sizeof name);
+                strata_json_write_string(&r->w, name);
+            }
+            write_names(r, inputs);
+            strata_json_end_object(&r->w);
         }
-        write_names(r, inputs);
-        strata_json_end_object(&r->w);
         free(inputs);
         STRATA_TRY(status);
         own->calls++;
@@ -594,58 +537,61 @@ static strata_status take_outputs(const reader *r, const strata_json *outputs, t
     return STRATA_OK;
 }
 
+/* The loss of the layer that is the only output, unless another layer takes what it gives. */
+static strata_status find_end(reader *r, const strata_json *layers, const strata_json *outputs, taken *ends,
+                              const keras_layer **out_linear) {
+    strata_json item;
+    bool used = false, linear = false;
+    int i = 0;
+    STRATA_TRY(take_outputs(r, outputs, ends));
+    if (ends->n != 1) return STRATA_OK;
+    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
+        keras_layer *own = &r->layers[i];
+        if (strcmp(own->name, ends->names[0])) continue;
+        STRATA_TRY(find_use(r, layers, own, ends, &used));
+        r->loss = r->named_loss;
+        if (!used) find_loss(r, &item, own, &linear);
+        if (linear) *out_linear = own;
+        return STRATA_OK;
+    }
+    return STRATA_OK;
+}
+
 static strata_status write_functional(reader *r, const strata_json *config, const strata_json *layers) {
     strata_json item, outputs;
     int i = 0;
     bool progress = true;
-    const char *loss = NULL;
+    const keras_layer *linear = NULL;
     taken *ends = calloc(1, sizeof *ends);
     if (!ends) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
     strata_status status = strata_json_get(config, "output_layers", &outputs, r->err);
-    if (!status) status = take_outputs(r, &outputs, ends);
+    if (!status) status = find_end(r, layers, &outputs, ends, &linear);
     if (status) goto cleanup;
-    strata_json_key(&r->w, "inputs");
-    strata_json_begin_array(&r->w);
-    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
-        if (r->layers[i].row) continue;
-        strata_json_begin_object(&r->w);
-        strata_json_key(&r->w, "name");
-        strata_json_write_string(&r->w, r->layers[i].name);
-        STRATA_TRY_GOTO(write_input(r, &item, "shape", "dtype"));
-        strata_json_end_object(&r->w);
-    }
+    begin_list(r, "inputs");
+    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++)
+        if (r->layers[i].input) STRATA_TRY_GOTO(write_named_input(r, &item, r->layers[i].name));
     strata_json_end_array(&r->w);
-    strata_json_key(&r->w, "layers");
-    strata_json_begin_array(&r->w);
+    begin_list(r, "layers");
     while (progress) { /* layers are listed before what they take where they are shared */
         progress = false;
         i = 0;
         for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
             keras_layer *own = &r->layers[i];
-            const bool last = ends->n == 1 && !strcmp(ends->names[0], own->name);
-            if (!own->row) continue;
-            if (last) loss = loss_of(&item, own);
-            STRATA_TRY_GOTO(write_calls(r, &item, own, last && loss, &progress));
+            if (!own->input && !own->makes_mask) STRATA_TRY_GOTO(write_calls(r, &item, own, own == linear, &progress));
         }
     }
     strata_json_end_array(&r->w);
-    strata_json_key(&r->w, "outputs");
-    strata_json_begin_array(&r->w);
-    for (int k = 0; k < ends->n; k++) {
-        strata_json_begin_object(&r->w);
-        strata_json_key(&r->w, "name");
-        strata_json_write_string(&r->w, ends->names[k]);
-        strata_json_key(&r->w, "loss");
-        strata_json_write_string(&r->w, loss ? loss : "mse");
-        strata_json_end_object(&r->w);
-    }
+    ends->n = 0;
+    STRATA_TRY_GOTO(take_outputs(r, &outputs, ends)); /* again: dropped layers have the names of what they take now */
+    begin_list(r, "outputs");
+    for (int k = 0; k < ends->n; k++) write_output(r, ends->names[k]);
     strata_json_end_array(&r->w);
 cleanup:
     free(ends);
     return status;
 }
 
-static strata_status make_model(reader *r, strata_model **out) {
+strata_status strata_keras_make_model(reader *r, strata_model **out) {
     const char *class = NULL;
     strata_json config, layers;
     char *text = NULL;
@@ -670,134 +616,5 @@ static strata_status make_model(reader *r, strata_model **out) {
     STRATA_TRY(strata_json_take(&r->w, &text, &bytes, r->err));
     const strata_status status = strata_model_from_json(text, bytes, r->path, out, r->err);
     free(text);
-    return status;
-}
-
-/* ---- weights ---- */
-
-/* Where weights come from: HDF5, or a safetensors file with the same names. */
-typedef struct source {
-    strata_hdf5 *hdf5;
-    strata_safetensors *tensors;
-} source;
-
-static strata_status read_weight(const source *from, const char *path, strata_shape shape, float *out, strata_error *err) {
-    const int64_t n = strata_shape_elements(shape);
-    if (from->hdf5) return strata_hdf5_read(from->hdf5, path, n, out, err);
-    const strata_safetensor *tensor = strata_safetensors_find(from->tensors, path);
-    return strata_safetensors_copy(from->tensors, path, STRATA_DTYPE_F32,
-                                   tensor && strata_shape_elements(tensor->shape) == n ? tensor->shape : shape, out, err);
-}
-
-/* Keras' shapes are Strata's, but for heads, which are an axis of their own there with the same order of elements. */
-static strata_status read_layer_weights(const reader *r, strata_model *model, const keras_layer *layer, const source *from) {
-    const size_t n = strlen(layer->name);
-    for (int i = 0; i < model->parameters.n; i++) {
-        const strata_parameter_spec *p = &model->parameters.items[i];
-        if (strncmp(p->name, layer->name, n) || p->name[n] != '/') continue;
-        const char *own = p->name + n + 1, *way = "";
-        char path[2 * NAME_BYTES];
-        const weight_row *row = layer->row->weights;
-        if (layer->both) {
-            const bool second = !strncmp(own, "backward_", 9);
-            way = second ? "backward_layer/" : "forward_layer/";
-            own += second ? 9 : 0;
-        }
-        while (row < layer->row->weights + MOST_WEIGHTS && row->path && strcmp(row->parameter, own)) row++;
-        if (row == layer->row->weights + MOST_WEIGHTS || !row->path)
-            return strata_fail(r->err, STRATA_INTERNAL, "%s: no weights are known for %s", r->path, p->name);
-        snprintf(path, sizeof path, "%s/%s%s", layer->group, way, row->path);
-        STRATA_TRY(read_weight(from, path, p->shape, model->loaded + strata_model_place(model, p), r->err));
-    }
-    return STRATA_OK;
-}
-
-static strata_status read_weights(const reader *r, strata_model *model, const source *from) {
-    model->loaded = calloc((size_t)strata_model_all_size(model) + 1, sizeof *model->loaded);
-    if (!model->loaded) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory for its weights", r->path);
-    for (int i = 0; i < r->n_layers; i++)
-        if (r->layers[i].row) STRATA_TRY(read_layer_weights(r, model, &r->layers[i], from));
-    return STRATA_OK;
-}
-
-/* "model.safetensors" for "model.keras", where there is one. */
-static strata_status open_tensors(const reader *r, strata_safetensors *out, bool *found) {
-    const size_t n = strlen(r->path), cut = n > 6 && !strcmp(r->path + n - 6, ".keras") ? n - 6 : n;
-    char *path = malloc(cut + sizeof ".safetensors");
-    if (!path) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
-    memcpy(path, r->path, cut);
-    strcpy(path + cut, ".safetensors");
-    FILE *file = fopen(path, "rb");
-    *found = file != NULL;
-    strata_status status = STRATA_OK;
-    if (file) {
-        fclose(file);
-        status = strata_safetensors_read(path, out, r->err);
-        out->name = r->path;
-    }
-    free(path);
-    return status;
-}
-
-static strata_status take_weights(const reader *r, const strata_zip *zip, strata_model *model) {
-    const strata_zip_member *member = strata_zip_find(zip, "model.weights.h5");
-    const unsigned char *bytes = NULL;
-    unsigned char *expanded = NULL;
-    strata_safetensors tensors = {0};
-    source from = {0};
-    bool beside = false;
-    STRATA_TRY(open_tensors(r, &tensors, &beside));
-    if (beside) {
-        from.tensors = &tensors;
-        const strata_status read = read_weights(r, model, &from);
-        strata_safetensors_finish(&tensors);
-        return read;
-    }
-    if (!member) return strata_fail(r->err, STRATA_DATA, "%s: it has no model.weights.h5", r->path);
-    strata_status status = strata_zip_unpack(zip, member, &bytes, &expanded);
-    if (!status) status = strata_hdf5_open(r->path, bytes, member->size, &from.hdf5, r->err);
-    if (!status) status = read_weights(r, model, &from);
-    strata_hdf5_close(from.hdf5);
-    free(expanded);
-    return status;
-}
-
-static strata_status parse(reader *r, const strata_zip *zip, bool weights, strata_model **out) {
-    const strata_zip_member *member = strata_zip_find(zip, "config.json");
-    const unsigned char *bytes = NULL;
-    unsigned char *expanded = NULL;
-    if (!member) return strata_fail(r->err, STRATA_DATA, "%s: it has no config.json, so it is no .keras file", r->path);
-    strata_status status = strata_zip_unpack(zip, member, &bytes, &expanded);
-    if (!status) status = strata_json_parse(r->path, bytes, member->size, MOST_CONFIG_BYTES, &r->root, r->err);
-    free(expanded);
-    if (!status) status = make_model(r, out);
-    if (!status && weights) status = take_weights(r, zip, *out);
-    return status;
-}
-
-strata_status strata_keras_parse(const char *path, const void *bytes, size_t n_bytes, bool weights, strata_model **out_model,
-                                 strata_error *err) {
-    reader r = {.path = path, .err = err};
-    strata_zip zip;
-    strata_model *model = NULL;
-    STRATA_TRY(strata_zip_open(path, bytes, n_bytes, &zip, err));
-    const strata_status status = parse(&r, &zip, weights, &model);
-    strata_json_finish(&r.root);
-    strata_text_finish(&r.w.text);
-    free(r.layers);
-    strata_zip_finish(&zip);
-    if (status)
-        strata_model_destroy(model);
-    else
-        *out_model = model;
-    return status;
-}
-
-strata_status strata_model_load_keras(const char *path, strata_model **out_model, strata_error *err) {
-    unsigned char *bytes;
-    size_t n_bytes;
-    STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(32), &bytes, &n_bytes, err));
-    const strata_status status = strata_keras_parse(path, bytes, n_bytes, true, out_model, err);
-    free(bytes);
     return status;
 }

@@ -85,9 +85,9 @@ static strata_status write_inputs(strata_onnx_export *ex, strata_onnx_val *value
 
 /* What predict makes of an output: softmax or sigmoid of the logits, by its loss. */
 static const char *predicted(strata_onnx_export *ex, const strata_output_spec *output, const char *x) {
-    const char *loss = output->loss ? output->loss->name : "";
-    const bool classes = !strcmp(loss, "sparse_categorical_crossentropy") || !strcmp(loss, "categorical_crossentropy");
-    if (!classes && (strcmp(loss, "binary_crossentropy") || output->loss_options.from_probabilities)) return x;
+    const char *function = strata_output_activation(output);
+    const bool classes = function && !strcmp(function, "softmax");
+    if (!function) return x;
     const char *y = strata_onnx_emit(ex, "predict", classes ? "Softmax" : "Sigmoid", x, NULL, NULL);
     if (classes) strata_onnx_set_int(ex, strata_onnx_last_node(ex), "axis", -1);
     return y;

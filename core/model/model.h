@@ -401,6 +401,8 @@ void strata_model_free_parameters(strata_model *model);
 STRATA_MUST_USE strata_status strata_model_connect(strata_model *model, strata_error *err);
 void strata_model_free_values(strata_model *model);
 const char *strata_output_name(const strata_model *model, int output);
+/* What predict makes of it, by its loss: "softmax", "sigmoid", or NULL, the output as it is. */
+const char *strata_output_activation(const strata_output_spec *output);
 /* The value of this name; -1: there is none. */
 int strata_model_find_value(const strata_model *model, const char *name);
 /* A call of the layer with this index, of which the model keeps the first error. name NULL: one is made. */

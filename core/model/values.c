@@ -310,6 +310,12 @@ int strata_model_n_inputs(const strata_model *model) {
     return model->n_inputs;
 }
 
+const char *strata_output_activation(const strata_output_spec *output) {
+    const char *loss = output->loss ? output->loss->name : "";
+    if (!strcmp(loss, "sparse_categorical_crossentropy") || !strcmp(loss, "categorical_crossentropy")) return "softmax";
+    return strcmp(loss, "binary_crossentropy") || output->loss_options.from_probabilities ? NULL : "sigmoid";
+}
+
 strata_model_port strata_model_input_port(const strata_model *model, int index) {
     const strata_input_spec *input = &model->inputs[index];
     return (strata_model_port){model->functional ? model->values[input->value]->name : "x", input->shape, input->dtype};

@@ -60,6 +60,15 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_save_c(strata_model *model
  * libhdf5 at run time; a file of the same name that ends in .safetensors is read instead where there is one.
  * Fails: DATA; UNSUPPORTED for layers that there are none for (all of them), or where there is no libhdf5. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_load_keras(const char *path, strata_model **out_model, strata_error *err);
+/* Writes what predict computes as a .keras file for Keras 3.6 and later: as strata_model_save, by a temporary file. A chain of
+ * layers becomes a Sequential model, any other a Functional one; a softmax or sigmoid that predict computes is its last
+ * activation. Numbers that are standardised in front of the model (a table of numbers, arrays) are standardised by the Keras
+ * model, which takes them as they are; texts are given as tokens, pictures as pixels from 0 to 1. The optimizer is left out.
+ * Label, loss and notes are in metadata.json, so that a file that comes back is complete. Needs libhdf5 at run time. The model
+ * is compiled, built or loaded.
+ * Fails: UNSUPPORTED for layers, options and columns that Keras has no counterpart of (all of them), and where there is no
+ * libhdf5; OUT_OF_DISK; UNAVAILABLE. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_save_keras(strata_model *model, const char *path, strata_error *err);
 
 /* Sets the model's parameters from a safetensors file, as PyTorch's state dicts are saved to, by a map of names. Each line of
  * the map is "THEIR.NAME OUR/NAME", and may have a third word that says how their axes lie: "linear" (out, in), "conv1d" (out,

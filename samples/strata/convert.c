@@ -53,6 +53,11 @@ static strata_status save_onnx(strata_model *model, const char *path, const conv
     return strata_model_save_onnx(model, path, err);
 }
 
+static strata_status save_keras(strata_model *model, const char *path, const convert_options *options, strata_error *err) {
+    (void)options;
+    return strata_model_save_keras(model, path, err);
+}
+
 static strata_status save_state_dict(strata_model *model, const char *path, const convert_options *options, strata_error *err) {
     if (!options->map)
         return strata_fail(err, STRATA_INVALID, "%s: --map says under which names the weights are written", path);
@@ -66,7 +71,7 @@ static const struct {
     strata_status (*save)(strata_model *model, const char *path, const convert_options *options, strata_error *err);
 } formats[] = {{".strata", load_strata, save_strata},
                {".onnx", load_onnx, save_onnx},
-               {".keras", load_keras, NULL},
+               {".keras", load_keras, save_keras},
                {".safetensors", load_state_dict, save_state_dict},
                {".json", load_json, NULL}};
 enum { N_FORMATS = sizeof formats / sizeof *formats, JSON_FORMAT = N_FORMATS - 1 };
@@ -109,7 +114,7 @@ static int run_convert(const command *command, int argc, char **argv) {
     const int from = format_of(files[0]), to = format_of(files[1]);
     if (from < 0 || from == JSON_FORMAT)
         return usage_error("%s: it must end in .strata, .onnx, .keras or .safetensors", files[0]);
-    if (to < 0 || !formats[to].save) return usage_error("%s: it must end in .strata, .onnx or .safetensors", files[1]);
+    if (to < 0 || !formats[to].save) return usage_error("%s: it must end in .strata, .onnx, .keras or .safetensors", files[1]);
     strata_status status = formats[from].load(files[0], &options, &model, &err);
     if (!status) status = formats[to].save(model, files[1], &options, &err);
     if (!status) printf("%s: %d parameters, from %s\n", files[1], strata_model_n_parameters(model), files[0]);
@@ -122,8 +127,8 @@ const command command_convert = {
     .arguments = "FROM TO",
     .summary = "make a model file of another program's, or one for it: ONNX, Keras, PyTorch's weights",
     .details =
-        "The endings of the names say what is made of what: .strata, .onnx and .safetensors (weights alone, by --map) are\n"
-        "read and written, .keras is read. A model that was read is trained on as any other one.\n",
+        "The endings of the names say what is made of what: .strata, .onnx, .keras and .safetensors (weights alone, by --map)\n"
+        "are read and written. A model that was read is trained on as any other one.\n",
     .options = rows,
     .least_arguments = 2,
     .most_arguments = 2,

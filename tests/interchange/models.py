@@ -435,7 +435,7 @@ def check_wrong_files_are_refused():
         (FOLDER / "cut.onnx").write_bytes(whole[:n])
         convert(FOLDER / "cut.onnx", target, fails="cut.onnx")
     convert(FOLDER / "nothing.onnx", target, fails="nothing.onnx")
-    convert(FOLDER / "cut.onnx", FOLDER / "refused.txt", fails="it must end in .strata, .onnx or .safetensors")
+    convert(FOLDER / "cut.onnx", FOLDER / "refused.txt", fails="it must end in .strata, .onnx, .keras or .safetensors")
 
 
 def check_absurd_sizes_are_refused():

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Zip archives in memory, whose members are stored or deflated. Format: PKWARE's APPNOTE, without encryption, several disks, or
- * archives beyond 4 GiB. */
+ * Zip archives: read from memory, with members that are stored or deflated, and written with stored ones. Format: PKWARE's
+ * APPNOTE, without encryption, several disks, or archives beyond 4 GiB. */
 #ifndef STRATA_CORE_DATA_ZIP_H
 #define STRATA_CORE_DATA_ZIP_H
 
@@ -41,5 +41,19 @@ const strata_zip_member *strata_zip_find(const strata_zip *zip, const char *name
  * frees, on failure too. Fails: DATA for damage; UNSUPPORTED for other ways of compression. */
 STRATA_MUST_USE strata_status strata_zip_unpack(const strata_zip *zip, const strata_zip_member *member,
                                                 const unsigned char **out_bytes, unsigned char **out_expanded);
+
+/* ---- writing (zip_write.c) ---- */
+
+enum { STRATA_ZIP_MOST_CONTENTS = 8 };
+
+/* A member that is written. Borrowed. */
+typedef struct strata_zip_content {
+    const char *name;
+    const void *bytes;
+    size_t n_bytes;
+} strata_zip_content;
+/* Writes n members, at most STRATA_ZIP_MOST_CONTENTS, stored as they are, by way of a temporary file (core/base/file.h). The
+ * same members give the same bytes. Fails: UNSUPPORTED beyond 4 GiB; as core/base/file.h. */
+STRATA_MUST_USE strata_status strata_zip_write(const char *path, const strata_zip_content *members, int n, strata_error *err);
 
 #endif

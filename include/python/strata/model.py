@@ -314,9 +314,10 @@ class Model(Handle):
             lib.model_set_parameter(self, index, value)
 
     def save(self, path) -> None:
-        """A safetensors file, with the model's JSON inside."""
+        """A safetensors file, with the model's JSON inside; .onnx and .keras files by their endings."""
         self._ready()
-        lib.model_save(self, path)
+        ending = os.path.splitext(path)[1]
+        {".onnx": lib.model_save_onnx, ".keras": lib.model_save_keras}.get(ending, lib.model_save)(self, path)
 
     def save_checkpoint(self, path, epochs: int) -> None:
         """A model file with the optimizer's memory, from which load_checkpoint goes on."""
@@ -384,8 +385,12 @@ Sequential = Model
 
 
 def load(path) -> Model:
-    """The model of a file that save, or the command, wrote; it is compiled as it was by the first call that needs it."""
-    return Model._of(lib.model_load(path))
+    """The model of a file that save, or the command, wrote, or of another program's .onnx or .keras file; it is compiled as it
+    was by the first call that needs it."""
+    ending = os.path.splitext(path)[1]
+    if ending == ".onnx":
+        return Model._of(lib.model_load_onnx(path, _native.struct("onnx_options")))
+    return Model._of((lib.model_load_keras if ending == ".keras" else lib.model_load)(path))
 
 
 def _list(values):
