@@ -71,7 +71,7 @@ static strata_status read_classes(reader *r, const strata_json *layers) {
         if (!strcmp(class, "ReLU") && strata_json_find(&config, "max_value", &inner) &&
             strata_json_kind_of(&inner) != STRATA_JSON_NULL)
             class = STRATA_KERAS_LIMITED_RELU;
-        own->makes_mask = !strcmp(class, "NotEqual") || !strcmp(class, "LogicalOr");
+        own->makes_mask = !r->sequential && (!strcmp(class, "NotEqual") || !strcmp(class, "LogicalOr"));
         own->dropped = r->standardizes && (!strcmp(name, STRATA_KERAS_STANDARDIZE) || !strcmp(name, STRATA_KERAS_RESTORE));
         if (!own->input && !own->dropped && !own->makes_mask &&
             (!strata_keras_find_class(class, &own->row) || (own->both && !strata_keras_is_recurrent(&own->row))))

@@ -152,7 +152,7 @@ bool strata_keras_is_recurrent(const strata_keras_class *row) {
 /* Whether the list has the word, which has a space on both sides there. */
 static bool has_word(const char *list, const char *word) {
     const size_t n = strlen(word);
-    for (const char *at = list; (at = strstr(at, word)); at += n)
+    for (const char *at = list; n && (at = strstr(at, word)); at += n)
         if (at > list && at[-1] == ' ' && at[n] == ' ') return true;
     return false;
 }

@@ -128,13 +128,15 @@ strata_status strata_keras_fill_scale(const strata_keras_reader *r, strata_model
                 STRATA_TRY(take_numbers(&value, n, out, r->err));
             else
                 STRATA_TRY(strata_keras_read_weight(from, path, p->shape, out, r->err));
-            for (int64_t e = 0; e < n && *scale->keys[i] == 'v'; e++) out[e] = fmaxf(sqrtf(out[e]), 1e-7f); /* as Keras does */
+            const bool variance = *scale->keys[i] == 'v';
+            /* As Keras does. */
+            for (int64_t e = 0; e < n && variance; e++) out[e] = fmaxf(sqrtf(out[e]), 1e-7f);
         }
     }
     return STRATA_OK;
 }
 
-/* [[top, bottom], [left, right]], or [before, after], or one number -> the padding of each axis, the batch's and channels' 0. */
+/* [[top, bottom], [left, right]], or [before, after] -> the padding of each axis; the batch's and the channels' is 0. */
 static strata_status read_padding(const strata_json *config, int axes, double *numbers, int *out_n, strata_error *err) {
     strata_json padding, pair, side;
     STRATA_TRY(strata_json_get(config, "padding", &padding, err));

@@ -71,7 +71,7 @@ static bool has_field(const strata_keras_layer *own, const char *key) {
 
 static void refuse_option(strata_keras_export *ex, const strata_keras_layer *own, const char *what, const char *value) {
     char why[STRATA_KERAS_NAME_BYTES];
-    snprintf(why, sizeof why, ": %.40s %.60s", what, value);
+    snprintf(why, sizeof why, ": %.40s%s%.60s", what, *value ? " " : "", value);
     strata_keras_refuse(ex, own->layer->kind->name, own->layer->name, why);
 }
 
@@ -123,7 +123,7 @@ static strata_status write_fields(strata_keras_export *ex, const strata_keras_la
     strata_keras_field f;
     strata_json item, found;
     for (const char *at = own->row.fields; strata_keras_next_field(&at, &f);) STRATA_TRY(write_field(ex, own, options, &f, w));
-    if (own->part) return STRATA_OK;
+    if (own->part || !*own->row.kind) return STRATA_OK; /* the latter was refused */
     for (bool more = strata_json_first(options, &item); more; more = strata_json_next(&item))
         if (!has_field(own, item.name)) refuse_option(ex, own, item.name, "");
     if (!strcmp(own->row.kind, "multi_head_attention") && !strata_json_find(options, "key_dim", &found)) {
