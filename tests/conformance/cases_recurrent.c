@@ -59,9 +59,9 @@ BUILD(masked_grad) {
     { .shapes = {GATED(4, n, t, u), {3, {n, t, u}}}, .p = {0, __VA_ARGS__}, .terms = 256 }
 #define GRU(n, t, u, ...) \
     { .shapes = {GATED(3, n, t, u), {3, {n, t, u}}}, .p = {1, __VA_ARGS__}, .terms = 256 }
-/* One of all; odd; more examples than a work-item has, whole vectors of 16 and a rest; other functions; no examples, steps.
- * Those without steps differ in units: one output would be a copy of the other, and Oclgrind calls what it copies uninitialised,
- * although the right numbers arrive where the memory was filled with others before. */
+/* One of all; odd; more examples than a work-item has, whole vectors of 16 and a rest; other functions; no examples, no
+ * steps. Those without steps differ in units: one output would be a copy of the other, and Oclgrind calls what it copies
+ * uninitialised, although the right numbers arrive where the memory was filled with others before. */
 static const case_instance instances[] = {
     LSTM(1, 1, 1, 0),
     LSTM(3, 5, 7, 0),
