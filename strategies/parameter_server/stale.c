@@ -5,10 +5,11 @@
  *
  * The learning rate of an update becomes rate / (1 + s) (Zhang and others, Staleness-aware async-SGD, 2016).
  *
- * A pull gives parameters that lie ahead (Kosson and others, Pipelined Backpropagation at Scale, 2021, linear weight prediction):
+ * A pull gives parameters that lie ahead (linear weight prediction: Kosson and others, Pipelined Backpropagation at Scale,
+ * 2021):
  *     w + (w - w') (beta + beta^2 + ... + beta^s)
- * w' are the parameters before the last update, beta is the optimizer's momentum (Adam's beta1), s the mean staleness of the last
- * pushes. This is where momentum alone will have brought the parameters when the gradient comes. Why both: with a delay an
+ * w' are the parameters before the last update, beta is the optimizer's momentum (Adam's beta1), s the mean staleness of the
+ * last pushes. This is where momentum alone will have brought the parameters when the gradient comes. Why both: with a delay an
  * optimizer with momentum stays stable only at much lower curvatures. For a quadratic with Adam's beta1 of 0.9 the bound on
  * rate * curvature is 38 without delay, 1.0 with s = 1 and 0.27 with s = 4; looking ahead makes it 2.5 and 0.49.
  *
