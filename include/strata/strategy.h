@@ -38,6 +38,16 @@ typedef enum strata_pace {
     STRATA_PACE_SYNCHRONOUS
 } strata_pace;
 
+/* What a server does about gradients that are old, since others were applied between the worker's pull and its push. */
+typedef enum strata_old_gradients {
+    /* Nothing. */
+    STRATA_OLD_GRADIENTS_PLAIN,
+    /* A push that s updates came before counts with the learning rate / (1 + s) (Zhang and others 2016). Workers pull just
+     * before they compute, and get parameters that the momentum of s updates has moved on (Kosson and others 2021). A push
+     * with s = 0 has the bits of PLAIN. */
+    STRATA_OLD_GRADIENTS_CORRECTED
+} strata_old_gradients;
+
 /* Of the strategy parameter_server. Zeros are the defaults; texts are borrowed during create. */
 typedef struct strata_parameter_server_options {
     /* The cluster and this task of it, as strata_cluster_options takes them (strata/cluster_spec.h); NULL: what the environment
@@ -52,6 +62,8 @@ typedef struct strata_parameter_server_options {
     /* 1: each server's shards are also on the next server, and a push counts when both have it, so a server may be lost; needs
      * two servers. 0: there are no copies. */
     int replicas;
+    /* For ASYNCHRONOUS and BOUNDED. */
+    strata_old_gradients old_gradients;
     /* How parameters are cut into shards, along their first axis: "fixed:2" (so many shards), "min_size:256K" (as many as have
      * at least 256 KiB each, at most one a server), "max_size:4M" (as few as have at most 4 MiB each); NULL: they stay whole.
      * Shards go to the servers by their bytes. */

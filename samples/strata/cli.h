@@ -194,7 +194,7 @@ typedef struct strategy_flags {
     const char *name, *devices, *parameter_device, *split, *cluster, *task, *tls_cert, *tls_key, *tls_ca, *tls_name;
     const char *cross_device_ops;
     const char *compress, *engine, *transport, *interface, *shard_optimizer, *tpu_address;
-    const char *role, *partitioner, *staleness;
+    const char *role, *partitioner, *staleness, *old_gradients;
     double wait_s, heartbeat_s, stall_s;
     bool insecure, sync;
     int64_t backup, ps_replicas;

@@ -136,7 +136,7 @@ static int read_task(const strategy_flags *flags, char *room, size_t bytes, cons
     return EXIT_OK;
 }
 
-/* --staleness, --sync, --backup and --ps-replicas. */
+/* --staleness, --sync, --backup, --ps-replicas and --old-gradients. */
 static int read_pace(const strategy_flags *flags, strata_parameter_server_options *servers) {
     servers->pace = flags->sync ? STRATA_PACE_SYNCHRONOUS : STRATA_PACE_ASYNCHRONOUS;
     servers->backup = (int)flags->backup;
@@ -154,6 +154,10 @@ static int read_pace(const strategy_flags *flags, strata_parameter_server_option
     }
     if (flags->backup && servers->pace != STRATA_PACE_SYNCHRONOUS)
         return usage_error("--backup %lld is for synchronous training; give --sync", (long long)flags->backup);
+    if (!flags->old_gradients) return EXIT_OK;
+    if (strcmp(flags->old_gradients, "corrected") != 0 && strcmp(flags->old_gradients, "plain") != 0)
+        return usage_error("--old-gradients %s: it is plain or corrected", flags->old_gradients);
+    if (!strcmp(flags->old_gradients, "corrected")) servers->old_gradients = STRATA_OLD_GRADIENTS_CORRECTED;
     return EXIT_OK;
 }
 
@@ -192,7 +196,7 @@ static int set_up_servers(const strategy_flags *flags, server_setup *setup, open
 }
 
 static bool names_servers(const strategy_flags *f) {
-    return f->role || f->staleness || f->sync || f->backup || f->ps_replicas || f->partitioner;
+    return f->role || f->staleness || f->sync || f->backup || f->ps_replicas || f->old_gradients || f->partitioner;
 }
 
 /* A job whose workers do not know of each other is rarely meant. */
@@ -260,7 +264,8 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
     const bool tpu = !strcmp(name, "tpu"), has_servers = flags->name && !strcmp(flags->name, "parameter_server");
     if (!has_servers && names_servers(flags))
         return usage_error(
-            "--cluster-role, --staleness, --sync, --backup, --ps-replicas and --partitioner are for --strategy "
+            "--cluster-role, --staleness, --sync, --backup, --ps-replicas, --old-gradients and --partitioner are for "
+            "--strategy "
             "parameter_server");
     const bool has_workers = tpu || !strcmp(name, "multi_worker_mirrored");
     if (has_servers) {

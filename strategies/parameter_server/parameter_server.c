@@ -50,6 +50,13 @@ strata_status strata_parameter_server_check(const strata_strategy_options *opts,
                            own->backup);
     if (own->replicas < 0 || own->replicas > 1)
         return strata_fail(err, STRATA_INVALID, "strategy parameter_server: replicas is %d; it is 0 or 1", own->replicas);
+    if ((unsigned)own->old_gradients > STRATA_OLD_GRADIENTS_CORRECTED)
+        return strata_fail(err, STRATA_INVALID, "strategy parameter_server: old_gradients is %d; it is PLAIN or CORRECTED",
+                           (int)own->old_gradients);
+    if (own->old_gradients && own->pace == STRATA_PACE_SYNCHRONOUS)
+        return strata_fail(
+            err, STRATA_INVALID,
+            "strategy parameter_server: old_gradients is CORRECTED, and with the pace SYNCHRONOUS no gradient is old");
     strata_partitioner ignored;
     return strata_partitioner_parse(own->partitioner, &ignored, err);
 }
@@ -160,6 +167,7 @@ strata_status strata_parameter_server_join(strata_strategy *strategy, const stra
     task->incarnation = strata_rpc_incarnation();
     task->wire = opts->compress;
     task->replicas = own->replicas;
+    task->corrects = own->old_gradients == STRATA_OLD_GRADIENTS_CORRECTED && own->pace != STRATA_PACE_SYNCHRONOUS;
     task->pace = (strata_ps_pace_options){.pace = own->pace,
                                           .staleness = own->staleness,
                                           .n_shares = together ? workers : 0,
@@ -244,8 +252,10 @@ static strata_status add_terms(strata_ps_fit *fit, strata_error *err) {
     strata_text text = {0};
     char *own = NULL;
     STRATA_TRY(strata_model_terms(fit->model, fit->dataset, fit->opts, &own, err));
-    strata_text_add(&text, "%space\t%s\nstaleness\t%lld\nnumber of backup workers\t%d\npartitioner\t%s\n", own,
-                    paces[task->pace.pace], (long long)task->pace.staleness, task->pace.backup, task->partitioner_text);
+    strata_text_add(&text,
+                    "%space\t%s\nstaleness\t%lld\nnumber of backup workers\t%d\nway with old gradients\t%s\npartitioner\t%s\n",
+                    own, paces[task->pace.pace], (long long)task->pace.staleness, task->pace.backup,
+                    task->corrects ? "corrected" : "plain", task->partitioner_text);
     strata_text_add(
         &text,
         "type on the wire\t%s\nnumber of workers\t%d\nnumber of servers\t%d\nnumber of replicas\t%d\nnumber of steps an "

@@ -43,7 +43,7 @@ static strata_status prepare_pull(strata_ps_worker *w, strata_ps_job *j, int ser
     const strata_ps_plan *plan = &w->fit->plan;
     const struct strata_ps_sizes *sizes = &plan->sizes[server];
     const strata_ps_shard *tables = plan->shards + plan->begins[server] + sizes->n_dense;
-    const strata_ps_pull_ask ask = {.has_close = j->has_close, .group = server, .close = j->close};
+    const strata_ps_pull_ask ask = {.has_close = j->has_close, .group = server, .ahead = j->ahead, .close = j->close};
     strata_ps_pull *p = &j->pulls[server];
     int64_t most = 0;
     for (int k = 0; k < sizes->n_tables; k++) most += j->rows[strata_ps_sparse_index(w, tables[k].parameter)].n;

@@ -296,8 +296,10 @@ static strata_status close_before(server *s, const strata_rpc_call *call, holdin
 
 static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     const strata_dtype wire = s->fit->task->wire;
+    strata_ps_pull_ask ask;
     holding *h = NULL;
     STRATA_TRY(close_before(s, call, &h, err));
+    memcpy(&ask, call->head, sizeof ask);
     strata_ps_rows *tables = calloc((size_t)h->sizes->n_tables + 1, sizeof *tables);
     strata_ps_snapshot *snapshot = NULL;
     int64_t version = 0, n_rows = 0;
@@ -318,7 +320,7 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
     }
     if (!status) {
         pthread_mutex_lock(&s->device); /* a pull of the other store reads from it, too */
-        status = strata_ps_store_pull(h->store, tables, room, &snapshot, &version, err);
+        status = strata_ps_store_pull(h->store, tables, ask.ahead && s->fit->task->corrects, room, &snapshot, &version, err);
         pthread_mutex_unlock(&s->device);
     }
     if (!status) {
@@ -651,7 +653,8 @@ static strata_status serve(server *s, strata_rpc_server *rpc, strata_error *err)
 
 static strata_status add_holding(server *s, int group, strata_error *err) {
     const strata_ps_plan *plan = &s->fit->plan;
-    const strata_ps_store_options opts = {.n_shares = s->fit->task->pace.n_shares, .wire = s->fit->task->wire};
+    const strata_ps_store_options opts = {
+        .n_shares = s->fit->task->pace.n_shares, .wire = s->fit->task->wire, .corrects = s->fit->task->corrects};
     holding *h = &s->holdings[s->n_holdings++];
     *h = (holding){.group = group,
                    .is_copy = group != s->fit->task->spec.task_index,

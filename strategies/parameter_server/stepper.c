@@ -83,6 +83,7 @@ static strata_status compute_once(strata_ps_worker *w, strata_ps_job *j, strata_
     strata_model_program *program = NULL;
     int slot = 0;
     STRATA_TRY(strata_ps_find_rows(w, j, err));
+    j->ahead = w->task->corrects;
     const strata_status started = strata_ps_start_pull(w, j, err);
     const strata_status pulled = strata_ps_finish_pull(w, j, started ? NULL : err); /* also what was started before it failed */
     if (started || pulled) return started ? started : pulled;

@@ -125,6 +125,7 @@ void strata_ps_store_destroy(strata_ps_store *store) {
     free(store->applied);
     free(store->tables);
     free(store->states);
+    free(store->before);
     free(store->dense.places);
     free(store->dense.ends);
     free(store->dense.owner);
@@ -171,7 +172,10 @@ strata_status strata_ps_store_set(strata_ps_store *store, const float *values, i
         const strata_ps_table *t = &store->tables[k];
         if (t->copies) status = strata_ps_store_read_range(t->parameters, 0, t->values, t->shard->n, err);
     }
-    store->t = t;
+    store->t = store->version = t;
+    free(store->before);
+    store->before = NULL;
+    store->staleness = 0;
     store->epoch = epoch - 1; /* an epoch's first push or close begins it */
     store->least_epoch = epoch;
     store->step = 0;
@@ -247,8 +251,12 @@ static strata_status apply_rows(strata_ps_store *store, int k, const strata_ps_r
     return status;
 }
 
-static strata_status apply(strata_ps_store *store, const strata_ps_gradients *g, strata_error *err) {
+static strata_status apply(strata_ps_store *store, const strata_ps_gradients *g, int64_t staleness, strata_error *err) {
     strata_ps_store_begin_update(store, g->rate);
+    if (store->opts.corrects) {
+        strata_ps_store_follow_staleness(store, staleness);
+        STRATA_TRY(strata_ps_store_keep_before(store, err));
+    }
     if (store->n_dense) {
         const unsigned char *from = g->dense;
         float *gradients = NULL;
@@ -274,10 +282,10 @@ static strata_status push_now(strata_ps_store *store, const strata_ps_gradients 
     STRATA_TRY(grow_marks(store, index, err));
     strata_ps_store_start_epoch(store, g->unit.epoch);
     if (store->applied[index / 8] >> (index % 8) & 1) return STRATA_OK;
-    const int64_t staleness = store->version - g->version;
-    STRATA_TRY(apply(store, g, err));
+    const int64_t behind = store->version - g->version, staleness = behind > 0 ? behind : 0;
+    STRATA_TRY(apply(store, g, staleness, err));
     store->applied[index / 8] |= (uint8_t)(1 << (index % 8));
-    *out_staleness = staleness > 0 ? staleness : 0;
+    *out_staleness = staleness;
     return STRATA_OK;
 }
 
@@ -305,8 +313,8 @@ void strata_ps_snapshot_release(void *snapshot) {
     if (own && atomic_fetch_sub(&own->references, 1) == 1) free(own);
 }
 
-/* The dense shards, in the type `wire`, and behind them the states. */
-static strata_status write_values(strata_ps_store *store, unsigned char *to, strata_error *err) {
+/* The dense shards, in the type `wire`, and behind them the states. ahead: as in strata_ps_store_pull. */
+static strata_status write_values(strata_ps_store *store, bool ahead, unsigned char *to, strata_error *err) {
     const size_t dense = strata_ps_wire_bytes(store->opts.wire, store->n_dense_elements);
     const bool narrow = store->opts.wire != STRATA_DTYPE_F32;
     float *wide = narrow ? malloc((size_t)(store->n_dense_elements + 1) * sizeof *wide) : (float *)(void *)to;
@@ -314,25 +322,28 @@ static strata_status write_values(strata_ps_store *store, unsigned char *to, str
     for (int i = 0; i < store->n_dense && !status; i++)
         status = strata_ps_store_read_range(store->dense.parameters, store->dense.places[i], wide + store->shards[i].before,
                                             store->shards[i].n, err);
+    if (!status && ahead) strata_ps_store_look_ahead(store, wide);
     if (!status && narrow) strata_ps_narrow(store->opts.wire, wide, store->n_dense_elements, to);
     if (!status) memcpy(to + dense, store->states, (size_t)store->n_states * sizeof(float));
     if (narrow) free(wide);
     return status;
 }
 
-static strata_status take_snapshot(strata_ps_store *store, strata_error *err) {
+static strata_status take_snapshot(strata_ps_store *store, bool ahead, strata_error *err) {
     const size_t dense = strata_ps_wire_bytes(store->opts.wire, store->n_dense_elements);
     const size_t bytes = dense + (size_t)store->n_states * sizeof(float);
     strata_ps_snapshot *made = aligned_alloc(64, (sizeof *made + bytes + 63) / 64 * 64);
     if (!made) return strata_ps_store_no_memory(store, err);
-    const strata_status status = write_values(store, made->data, err);
+    const strata_status status = write_values(store, ahead, made->data, err);
     if (status) {
         free(made);
         return status;
     }
     made->bytes = bytes;
     atomic_init(&made->references, 1);
+    strata_ps_snapshot_release(store->snapshot);
     store->snapshot = made;
+    store->snapshot_ahead = ahead;
     return STRATA_OK;
 }
 
@@ -345,15 +356,15 @@ static void copy_rows(const strata_ps_store *store, int k, const strata_ps_rows 
     }
 }
 
-strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, void *room,
+strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, bool ahead, void *room,
                                    strata_ps_snapshot **out_snapshot, int64_t *out_version, strata_error *err) {
     STRATA_TRY(check_rows(store, tables, err));
     pthread_mutex_lock(&store->lock);
     strata_status status = strata_ps_store_check_filled(store, err);
     if (!status && room)
-        status = write_values(store, room, err);
-    else if (!status && !store->snapshot)
-        status = take_snapshot(store, err);
+        status = write_values(store, ahead, room, err);
+    else if (!status && (!store->snapshot || store->snapshot_ahead != ahead))
+        status = take_snapshot(store, ahead, err);
     if (!status) {
         *out_snapshot = room ? NULL : store->snapshot;
         if (!room) atomic_fetch_add(&store->snapshot->references, 1);

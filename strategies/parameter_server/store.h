@@ -22,6 +22,8 @@ typedef struct strata_ps_store_options {
     int n_shares;
     /* The type in which parameters are pulled and gradients pushed: F32 or BF16. States are always f32. */
     strata_dtype wire;
+    /* Where each push is an update: old gradients are corrected for (stale.c). */
+    bool corrects;
 } strata_ps_store_options;
 
 /* The server's variables are on `device`, which is borrowed, as model and plan are during create. Values are zeros. Fails:
@@ -31,7 +33,8 @@ STRATA_MUST_USE strata_status strata_ps_store_create(const strata_model *model, 
                                                      strata_ps_store **out_store, strata_error *err);
 void strata_ps_store_destroy(strata_ps_store *store); /* NULL is fine */
 
-/* All values, as strata_ps_plan_value says: (elements). t: the optimizer's count of updates. set forgets what was pushed and
+/* All values, as strata_ps_plan_value says: (elements). t: the optimizer's count of updates, from which versions go on, so that
+ * an owner and its copy have the same ones. set forgets what was pushed and
  * which units were applied; units of an epoch before `epoch` are ignored from then on. Before it the functions below fail with
  * PEER_LOST, as the server that had the values is gone. Threads: any; so of all functions below. */
 STRATA_MUST_USE strata_status strata_ps_store_set(strata_ps_store *store, const float *values, int64_t t, int64_t epoch,
@@ -101,8 +104,9 @@ size_t strata_ps_snapshot_bytes(const strata_ps_snapshot *snapshot);
 void strata_ps_snapshot_release(void *snapshot);
 
 /* tables: [tables of this server] whose `values` are the rooms for the rows, in the type `wire`. room: memory that gets what a
- * snapshot has; NULL: the caller gets a snapshot, which it releases. Fails: INVALID for a row that the table has not. */
-STRATA_MUST_USE strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, void *room,
+ * snapshot has; NULL: the caller gets a snapshot, which it releases. ahead: with `corrects`, the dense shards are those that
+ * are expected when the gradients computed with them are pushed. Fails: INVALID for a row that the table has not. */
+STRATA_MUST_USE strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, bool ahead, void *room,
                                                    strata_ps_snapshot **out_snapshot, int64_t *out_version, strata_error *err);
 
 /* Bytes of a tight run of n elements in this type, padded to a multiple of 4. */

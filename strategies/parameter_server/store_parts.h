@@ -59,7 +59,13 @@ struct strata_ps_store {
     float *states;
     /* Updates that were made here, and the optimizer's count, which goes on over starts. */
     int64_t version, t;
+    /* snapshot_ahead: it has the values that are expected. */
     strata_ps_snapshot *snapshot;
+    bool snapshot_ahead;
+    /* With `corrects`: the dense shards before the last update, end to end (NULL: none was made since the values were set), and
+     * the mean staleness of the last pushes. */
+    float *before;
+    double staleness;
     /* The values were set. */
     bool filled;
     /* The epoch whose units are counted, and which of them were applied. */
@@ -118,6 +124,15 @@ STRATA_MUST_USE strata_status strata_ps_store_update_rows(strata_ps_store *store
                                                           const strata_ps_rows *rows, strata_error *err);
 /* Computes the numbers of the next update; rate as in strata_ps_gradients. */
 void strata_ps_store_begin_update(strata_ps_store *store, double rate);
+
+/* ---- stale.c ---- */
+
+/* Before the dense shards are updated: keeps what they are. */
+STRATA_MUST_USE strata_status strata_ps_store_keep_before(strata_ps_store *store, strata_error *err);
+/* The numbers of the update that was begun become those of a gradient with this staleness. */
+void strata_ps_store_follow_staleness(strata_ps_store *store, int64_t staleness);
+/* values: (n_dense_elements) The dense shards, which become those that are expected when the next push comes. */
+void strata_ps_store_look_ahead(const strata_ps_store *store, float *values);
 
 /* ---- shares.c ---- */
 

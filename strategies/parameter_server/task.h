@@ -56,6 +56,8 @@ typedef struct strata_ps_task {
     strata_partitioner partitioner;
     char partitioner_text[64];
     strata_dtype wire;
+    /* Old gradients are corrected for (stale.c). */
+    bool corrects;
     /* Copies of each server's shards on another server: 0 or 1. */
     int replicas;
     /* Of the chief. */
@@ -314,6 +316,8 @@ typedef struct strata_ps_set_ask {
 typedef struct strata_ps_pull_ask {
     int32_t has_close;
     int32_t group;
+    /* Of a pull: as in strata_ps_store_pull. */
+    int64_t ahead;
     strata_ps_close close;
 } strata_ps_pull_ask;
 

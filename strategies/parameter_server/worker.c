@@ -49,12 +49,14 @@ static strata_status ask_chief(strata_ps_worker *w, bool waits, strata_ps_job *j
     j->t = reply.t;
     j->rate = reply.rate;
     j->evaluates = reply.evaluates;
+    j->ahead = w->task->corrects;
     j->has_close = reply.has_close;
     j->close = reply.close;
     if (j->evaluates) return STRATA_OK;
     STRATA_TRY(strata_ps_read_unit(w, j, err));
     STRATA_TRY(strata_ps_find_rows(w, j, err));
-    return of_server(w, strata_ps_start_pull(w, j, err));
+    /* The later a pull is, the younger is the gradient: it waits for the push of the unit before. */
+    return w->task->corrects ? STRATA_OK : of_server(w, strata_ps_start_pull(w, j, err));
 }
 
 /* Computes the unit's gradients. While the device is at its first batch, `ahead` may become the next unit. */
@@ -91,6 +93,7 @@ static strata_status take_all(strata_ps_worker *w, strata_ps_job *j, strata_erro
         strata_ps_row_set_clear(&j->rows[k]);
         for (int32_t row = 0; row < j->rows[k].n_rows; row++) strata_ps_row_set_add(&j->rows[k], row);
     }
+    j->ahead = false;
     const strata_status started = strata_ps_start_pull(w, j, err);
     const strata_status pulled = strata_ps_finish_pull(w, j, started ? NULL : err); /* also what was started before it failed */
     if (started || pulled) return of_server(w, started ? started : pulled);
@@ -116,6 +119,7 @@ static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
     const double began = strata_ps_seconds();
     *out_grant = STRATA_PS_WAIT;
     if (j->evaluates) return visit(w, j, err);
+    if (!j->pulling) STRATA_TRY(of_server(w, strata_ps_start_pull(w, j, err)));
     STRATA_TRY(of_server(w, strata_ps_finish_pull(w, j, err)));
     STRATA_TRY(compute(w, j, ahead, out_grant, err));
     const char *wrong = strata_ps_first_not_finite(w);

@@ -43,6 +43,8 @@ typedef struct strata_ps_job {
     double rate;
     /* The unit is a batch of the validation data. */
     bool evaluates;
+    /* Parameters are pulled ahead of what the server has, as in strata_ps_store_pull. */
+    bool ahead;
     bool has_close;
     strata_ps_close close;
     /* [accumulate] */

@@ -40,6 +40,12 @@ json "r['steps'] == 40 and r['test_accuracy'] > 0.9 and r['staleness_mean'] >= 0
 weights="--class-weights 1,2,1,1,3,1,1,1,1,0.5"
 expect 0 "" launch --workers 3 --ps 2 -- "$strata" $train $servers --staleness 2 --accumulate 2 $weights
 json "r['steps'] == 10 and r['train_loss'] < 2"
+expect 0 "" launch --workers 3 --ps 2 -- "$strata" $train $servers --epochs 4 --ps-replicas 1 --old-gradients corrected
+json "r['steps'] == 40 and r['test_accuracy'] > 0.85"
+expect 0 "" $train
+alone=$(tail -n 1 "$work/out" | sed 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/')
+expect 0 "" launch --workers 1 --ps 1 -- "$strata" $train $servers --old-gradients corrected
+json "r['weights_sha256'] == '$alone' and r['staleness_max'] == 0"
 spoken="train mnist --data $work/data --epochs 1 --steps-per-epoch 3 --device host"
 expect 0 "versions old" launch --workers 2 --ps 1 -- "$strata" $spoken $servers
 expect 0 "" launch --workers 2 --ps 1 -- "$strata" $train $servers --precision f16 --validation-split 0.2 --restore-best
@@ -164,6 +170,8 @@ expect 2 "0 ps" launch -n 2 -- "$strata" $train $servers
 expect 2 "go together" launch --workers 2 -- "$strata" $train $servers
 expect 2 "--staleness -1" $train $servers --staleness -1
 expect 2 "give --sync" $train $servers --backup 1
+expect 2 "it is plain or corrected" $train $servers --old-gradients new
+expect 2 "no gradient is old" launch --workers 1 --ps 1 -- "$strata" $train $servers --sync --old-gradients corrected
 expect 2 "partitioner \"thirds\"" launch --workers 1 --ps 1 -- "$strata" $train $servers --partitioner thirds
 expect 2 "are for --strategy parameter_server" $train --sync
 expect 2 "backup is 2 with 2 workers" launch --workers 2 --ps 1 -- "$strata" $train $servers --sync --backup 2

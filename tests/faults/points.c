@@ -274,10 +274,10 @@ strata_status __wrap_strata_ps_store_close(strata_ps_store *store, const strata_
     return status;
 }
 
-strata_status __wrap_strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, void *room,
+strata_status __wrap_strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, bool ahead, void *room,
                                           strata_ps_snapshot **out_snapshot, int64_t *out_version, strata_error *err) {
     pass(FIRST_PULL);
-    const strata_status status = __real_strata_ps_store_pull(store, tables, room, out_snapshot, out_version, err);
+    const strata_status status = __real_strata_ps_store_pull(store, tables, ahead, room, out_snapshot, out_version, err);
     if (!status) pass(AFTER_PULL);
     return status;
 }

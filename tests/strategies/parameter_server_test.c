@@ -212,15 +212,15 @@ typedef struct servers {
     float *values;
 } servers;
 
-static servers make_servers(strata_optimizer optimizer, bool sparse, const char *partitioner, int n, int n_shares) {
+static servers make_servers_with(const strata_ps_store_options *opts, strata_optimizer optimizer, bool sparse,
+                                 const char *partitioner, int n) {
     servers s = {.model = make_model(optimizer, sparse)};
     s.plan = make_plan(s.model, partitioner, n);
     s.values = calloc((size_t)strata_model_all_size(s.model), sizeof *s.values);
     OK(strata_model_read_all(s.model, s.values, &err));
     for (int i = 0; i < n; i++) {
-        const strata_ps_store_options opts = {.n_shares = n_shares};
         float *own = calloc((size_t)strata_ps_plan_elements(&s.plan, i), sizeof *own);
-        OK(strata_ps_store_create(s.model, &s.plan, i, device, &opts, &s.stores[i], &err));
+        OK(strata_ps_store_create(s.model, &s.plan, i, device, opts, &s.stores[i], &err));
         for (int k = s.plan.begins[i]; k < s.plan.begins[i + 1]; k++)
             memcpy(own + strata_ps_plan_value(&s.plan, &s.plan.shards[k], 0), s.values + s.plan.shards[k].first,
                    (size_t)s.plan.shards[k].n * sizeof *own);
@@ -228,6 +228,10 @@ static servers make_servers(strata_optimizer optimizer, bool sparse, const char 
         free(own);
     }
     return s;
+}
+
+static servers make_servers(strata_optimizer optimizer, bool sparse, const char *partitioner, int n, int n_shares) {
+    return make_servers_with(&(strata_ps_store_options){.n_shares = n_shares}, optimizer, sparse, partitioner, n);
 }
 
 static void destroy_servers(servers *s) {
@@ -430,12 +434,12 @@ Test(ps_store, a_pull_is_of_one_version) {
     const strata_ps_rows ask = {2, ids, rows};
     strata_ps_snapshot *before = NULL, *after = NULL;
     int64_t version = -1;
-    OK(strata_ps_store_pull(s.stores[0], &ask, NULL, &before, &version, &err));
+    OK(strata_ps_store_pull(s.stores[0], &ask, false, NULL, &before, &version, &err));
     cr_assert_eq(version, 0);
     cr_assert_arr_eq(rows[0], s.values + table->first + 9 * 4, sizeof rows[0]);
     cr_assert_arr_eq(strata_ps_snapshot_data(before), s.values + s.plan.shards[0].first, sizeof(float));
     push(&s, 0, (strata_ps_unit){0, 0, 0}, 0, 0);
-    OK(strata_ps_store_pull(s.stores[0], &ask, NULL, &after, &version, &err));
+    OK(strata_ps_store_pull(s.stores[0], &ask, false, NULL, &after, &version, &err));
     cr_assert_eq(version, 1);
     cr_assert_arr_eq(strata_ps_snapshot_data(before), s.values + s.plan.shards[0].first, sizeof(float),
                      "it changed after the pull");
@@ -447,10 +451,107 @@ Test(ps_store, a_pull_is_of_one_version) {
     }
     const int32_t wrong = WORDS;
     const strata_ps_rows bad = {1, &wrong, rows};
-    cr_assert_eq(strata_ps_store_pull(s.stores[0], &bad, NULL, &after, &version, &err), STRATA_INVALID);
+    cr_assert_eq(strata_ps_store_pull(s.stores[0], &bad, false, NULL, &after, &version, &err), STRATA_INVALID);
     strata_ps_snapshot_release(before);
     strata_ps_snapshot_release(after);
     destroy_servers(&s);
+}
+
+/* ---- old gradients ---- */
+
+static const strata_ps_store_options corrects = {.corrects = true};
+
+Test(ps_store, without_staleness_a_correction_changes_no_bit) {
+    const strata_optimizer optimizers[] = {strata_sgd_optimizer(0.1, 0.9, true), strata_adam_optimizer(0.01)};
+    for (int o = 0; o < 2; o++) {
+        servers plain = make_servers(optimizers[o], true, NULL, 1, 0);
+        servers corrected = make_servers_with(&corrects, optimizers[o], true, NULL, 1);
+        for (int k = 0; k < 4; k++) {
+            strata_ps_snapshot *of_plain = NULL, *of_corrected = NULL;
+            const strata_ps_rows none = {0};
+            int64_t version = -1;
+            push(&plain, 0, (strata_ps_unit){0, k, 0}, k, k);
+            cr_assert_eq(push(&corrected, 0, (strata_ps_unit){0, k, 0}, k, k), 0);
+            OK(strata_ps_store_pull(plain.stores[0], &none, false, NULL, &of_plain, &version, &err));
+            OK(strata_ps_store_pull(corrected.stores[0], &none, true, NULL, &of_corrected, &version, &err));
+            cr_assert_arr_eq(strata_ps_snapshot_data(of_plain), strata_ps_snapshot_data(of_corrected),
+                             strata_ps_snapshot_bytes(of_plain));
+            strata_ps_snapshot_release(of_plain);
+            strata_ps_snapshot_release(of_corrected);
+        }
+        assert_same_bits(&plain, &corrected);
+        destroy_servers(&plain);
+        destroy_servers(&corrected);
+    }
+}
+
+Test(ps_store, an_old_gradient_counts_with_a_smaller_rate) {
+    servers s = make_servers_with(&corrects, strata_sgd_optimizer(0.1, 0, false), true, NULL, 1);
+    const int64_t n = strata_model_all_size(s.model), n_pushes = 4;
+    for (int k = 0; k < n_pushes; k++) cr_assert_eq(push(&s, 0, (strata_ps_unit){0, k, 0}, k, 0), k);
+    float *now = fetch(&s);
+    for (int i = 0; i < s.plan.n_shards; i++) {
+        const strata_ps_shard *shard = &s.plan.shards[i];
+        const bool table = i >= s.plan.sizes[0].n_dense;
+        for (int64_t e = 0; e < shard->n; e++) {
+            const int64_t row = table ? e / 4 : used_rows[0];
+            double expected = (double)s.values[shard->first + e];
+            for (int k = 0; k < n_pushes && (row == used_rows[0] || row == used_rows[1] || row == used_rows[2]); k++)
+                expected -= 0.1 / (1 + k) * (double)gradient(shard->first + e, k);
+            cr_assert_float_eq(now[shard->first + e], expected, 1e-6, "element %lld of %lld", (long long)e, (long long)n);
+        }
+    }
+    free(now);
+    destroy_servers(&s);
+}
+
+/* What a pull returns of the dense shards is the servers' values, moved on by `by` times the last update. */
+static void assert_ahead(servers *s, const float *before, double by) {
+    const strata_ps_rows none = {0};
+    strata_ps_snapshot *ahead = NULL, *plain = NULL;
+    int64_t version = -1;
+    OK(strata_ps_store_pull(s->stores[0], &none, true, NULL, &ahead, &version, &err));
+    OK(strata_ps_store_pull(s->stores[0], &none, false, NULL, &plain, &version, &err));
+    const float *expected = strata_ps_snapshot_data(ahead), *now = strata_ps_snapshot_data(plain);
+    for (int i = 0; i < s->plan.n_shards; i++)
+        for (int64_t e = 0; e < s->plan.shards[i].n; e++) {
+            const double value = (double)now[s->plan.shards[i].before + e];
+            const double moved = value - (double)before[s->plan.shards[i].first + e];
+            cr_assert_float_eq(expected[s->plan.shards[i].before + e], value + by * moved, 1e-6);
+        }
+    strata_ps_snapshot_release(ahead);
+    strata_ps_snapshot_release(plain);
+}
+
+Test(ps_store, a_pull_looks_ahead_by_the_momentum_of_the_mean_staleness) {
+    servers s = make_servers_with(&corrects, strata_sgd_optimizer(0.1, 0.9, false), false, NULL, 1);
+    double mean = 0;
+    for (int k = 0; k < 5; k++) {
+        float *before = fetch(&s);
+        push(&s, 0, (strata_ps_unit){0, k, 0}, k, 0);
+        mean += 0.05 * (k - mean);
+        assert_ahead(&s, before, 0.9 * (1 - pow(0.9, mean)) / (1 - 0.9));
+        free(before);
+    }
+    destroy_servers(&s);
+}
+
+Test(ps_store, an_owner_and_its_copy_have_the_same_versions) {
+    servers s = make_servers_with(&corrects, strata_adam_optimizer(0.01), false, NULL, 1);
+    float *values = calloc((size_t)strata_ps_plan_elements(&s.plan, 0), sizeof *values);
+    int64_t t = -1;
+    push(&s, 0, (strata_ps_unit){0, 0, 0}, 0, 0);
+    OK(strata_ps_store_get(s.stores[0], values, &t, &err));
+    servers copy = make_servers_with(&corrects, strata_adam_optimizer(0.01), false, NULL, 1);
+    OK(strata_ps_store_set(copy.stores[0], values, t, 1, &err));
+    for (int k = 0; k < 3; k++) {
+        cr_assert_eq(push(&s, 0, (strata_ps_unit){1, k, 0}, k, 1), k);
+        cr_assert_eq(push(&copy, 0, (strata_ps_unit){1, k, 0}, k, 1), k);
+    }
+    assert_same_bits(&s, &copy);
+    free(values);
+    destroy_servers(&s);
+    destroy_servers(&copy);
 }
 
 /* ---- pace ---- */
@@ -601,6 +702,13 @@ Test(parameter_server, options_that_do_not_fit_are_refused) {
     assert_refused(
         (strata_parameter_server_options){.cluster = cluster, .task = "ps:0", .pace = STRATA_PACE_SYNCHRONOUS, .backup = 2},
         none, "backup is 2 with 2 workers");
+    assert_refused((strata_parameter_server_options){.cluster = cluster, .task = "ps:0", .old_gradients = 2}, none,
+                   "old_gradients is 2");
+    assert_refused((strata_parameter_server_options){.cluster = cluster,
+                                                     .task = "ps:0",
+                                                     .pace = STRATA_PACE_SYNCHRONOUS,
+                                                     .old_gradients = STRATA_OLD_GRADIENTS_CORRECTED},
+                   none, "no gradient is old");
     assert_refused((strata_parameter_server_options){.cluster = cluster, .task = "ps:0", .partitioner = "halves"}, none,
                    "partitioner \"halves\"");
     assert_refused((strata_parameter_server_options){.cluster = cluster, .task = "ps:0"},
