@@ -165,7 +165,7 @@ bool strata_trial_shrink(const strata_kernel_limits *limits, strata_trial *t) {
 }
 
 void strata_trial_finish(strata_trial *t) {
-    for (int i = 0; t->data && i <= t->real->n_inputs; i++)
+    for (int i = 0; t->data && t->pointers && i <= t->real->n_inputs; i++)
         if (i == t->real->n_inputs || t->pointers[i] == &t->inputs[i]) free(t->data[i]);
     free(t->data);
     free(t->inputs);

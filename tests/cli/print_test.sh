@@ -5,7 +5,8 @@
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 model() { # LAYER: a model for digits with this layer in it
-    echo "{\"label\": \"mnist\", \"input\": [28, 28], \"layers\": [{\"layer\": \"flatten\"}, {\"layer\": \"dense\", \"units\": 8},
+    echo "{\"label\": \"mnist\", \"input\": [28, 28],
+           \"layers\": [{\"layer\": \"flatten\"}, {\"layer\": \"dense\", \"units\": 8},
         $1 {\"layer\": \"dense\", \"units\": 10}]}"
 }
 model '' >"$work/plain.json"
@@ -19,7 +20,8 @@ json "r['event'] == 'result'"
 grep -o '"weights_sha256":"[0-9a-f]*"' "$work/out" >"$work/plain"
 expect 0 "weights_sha256" train "$work/m.json" $train --save "$work/m.strata"
 check "the bits are the same" grep -qf "$work/plain" "$work/out"
-check "two of ten steps are shown, and one of four evaluations" test "$(grep -c '^hidden ([16]00*,8) f32 \[[^,]*, [^,]*, ...\] ' "$work/err")" = 3
+check "two of ten steps are shown, and one of four evaluations" \
+    test "$(grep -c '^hidden ([16]00*,8) f32 \[[^,]*, [^,]*, ...\] ' "$work/err")" = 3
 stderr "hidden (60,8) f32 ["
 expect 0 "" evaluate "$work/m.strata" --data "$work/data" --device host --json
 json "r['accuracy'] >= 0"
