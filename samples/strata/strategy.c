@@ -265,8 +265,7 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
     if (!has_servers && names_servers(flags))
         return usage_error(
             "--cluster-role, --staleness, --sync, --backup, --ps-replicas, --old-gradients and --partitioner are for "
-            "--strategy "
-            "parameter_server");
+            "--strategy parameter_server");
     const bool has_workers = tpu || !strcmp(name, "multi_worker_mirrored");
     if (has_servers) {
         const int code = set_up_servers(flags, &servers, opened);
