@@ -264,11 +264,13 @@ static bool is_among(const strata_op *op, const strata_op *const *ops, size_t n)
 
 /* A new op gets a lowering, or a composition of ops that have one, or stands here. */
 Test(strata_pjrt_lower, every_op_is_lowered_or_composed_or_listed_as_missing) {
-    /* A program never has them. Leaves are its operands, and the core cuts a program where replicas exchange values and
-     * exchanges them itself (core/compile/segments.h); all_reduce is lowered for programs of several replicas. */
-    static const strata_op *const outside[] = {
-        &strata_op_input,     &strata_op_constant,   &strata_op_read,           &strata_op_reduce_to, &strata_op_merge,
-        &strata_op_broadcast, &strata_op_all_gather, &strata_op_reduce_scatter, &strata_op_send,      &strata_op_recv};
+    /* A program never has them. Leaves are its operands, the passes put its operand in a print node's place, and the core cuts
+     * a program where replicas exchange values and exchanges them itself (core/compile/segments.h); all_reduce is lowered for
+     * programs of several replicas. */
+    static const strata_op *const outside[] = {&strata_op_input,      &strata_op_constant,       &strata_op_read,
+                                               &strata_op_reduce_to,  &strata_op_merge,          &strata_op_broadcast,
+                                               &strata_op_all_gather, &strata_op_reduce_scatter, &strata_op_send,
+                                               &strata_op_recv,       &strata_op_print};
     /* backends/pjrt/README.md names these under "What it cannot do". */
     static const strata_op *const missing[] = {&strata_op_top_k, &strata_op_fma_chain};
     for (int i = 0; i < strata_n_ops; i++) {
