@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What profiling costs: the same training in turn with no step profiled and with every step, as samples a second.
 
-    python3 tests/bench/record.py profile python3 tests/bench/profile.py [--strata build/release] [--rounds 5] [--device D]
+    python3 tests/bench/record.py profile python3 tests/bench/profile.py [--strata build/release] [--data ../shared/data]
+        [--rounds 5] [--device D]
 
 Each run takes the best epoch of five; a ratio is that of the medians of all rounds, and its spread that of the rounds. The
 training without a profile runs twice a round: how far these two are apart is what a ratio cannot tell. Both must learn the
@@ -21,6 +22,7 @@ SAMPLES = [("mnist", 64), ("mnist", 1024), ("cifar10", 64)]
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--strata", default=str(ROOT / "build/release"), help="the folder of a build")
+    parser.add_argument("--data", default=str(ROOT.parent / "shared/data"), help="a folder with mnist/ and cifar10/")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device", default="")
     parser.add_argument("--only", default="", help="a row, as mnist:64")
@@ -29,7 +31,8 @@ def main():
 
     def run(sample, batch, profiled, folder):
         """Samples a second, and the hash of what was learned."""
-        command = [f"{opts.strata}/strata", "train", sample, "--epochs", "5", "--batch", str(batch), "--seed", "1", "--json"]
+        command = [f"{opts.strata}/strata", "train", sample, "--epochs", "5", "--batch", str(batch), "--seed", "1", "--json",
+                   "--data", f"{opts.data}/{sample}"]
         command += ["--device", opts.device] if opts.device else []
         command += ["--steps-per-epoch", str(opts.steps)] if opts.steps else []
         command += ["--trace", f"{folder}/trace.json"] if profiled else []
