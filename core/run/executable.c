@@ -189,6 +189,10 @@ static strata_status create_planned(strata_device *device, strata_tensor *const 
     strata_tensor **wanted = calloc(n_all + 1, sizeof *wanted);
     if (exe) exe->outputs = calloc(n_all + 1, sizeof(*exe->outputs));
     if (exe) exe->slots = calloc((size_t)n_slots, sizeof *exe->slots);
+    if (exe)
+        exe->prints = prints;
+    else
+        strata_prints_finish(&prints);
     strata_status status;
     if (exe && new_updates && wanted && exe->outputs && exe->slots) {
         for (int i = 0; i < n_outputs; i++) wanted[i] = outputs[i];
@@ -196,10 +200,8 @@ static strata_status create_planned(strata_device *device, strata_tensor *const 
         exe->device = device;
         exe->n_outputs = n_outputs;
         exe->n_slots = n_slots;
-        exe->prints = prints;
         status = plan(exe, wanted, updates, n_updates, opts && opts->no_fusion, alone, place, new_updates, err);
     } else {
-        if (!exe) strata_prints_finish(&prints);
         status = strata_fail(err, STRATA_OUT_OF_MEMORY, "executable: no host memory");
     }
     free(wanted);

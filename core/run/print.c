@@ -18,6 +18,7 @@ strata_status strata_prints_find(const strata_device *device, strata_tensor *con
     for (int i = 0; i < n_updates; i++)
         if (!updates[i] || updates[i]->graph != root->graph) return STRATA_OK;
     const strata_graph *graph = root->graph;
+    if (graph->status) return STRATA_OK; /* a node could not be made; the passes say which */
     int n = 0;
     for (int id = 0; id < graph->n_nodes; id++) n += graph->nodes[id]->op == &strata_op_print;
     if (!n) return STRATA_OK;
@@ -25,6 +26,7 @@ strata_status strata_prints_find(const strata_device *device, strata_tensor *con
     out_prints->nodes = calloc((size_t)n, sizeof(*out_prints->nodes));
     if (!live || !out_prints->nodes) {
         free(live);
+        strata_prints_finish(out_prints);
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "executable: no host memory for %d values to show", n);
     }
     strata_mark_live(graph, outputs, n_outputs, updates, n_updates, live, NULL);

@@ -52,7 +52,7 @@ static void tell(const char *name, story story, int64_t first, int64_t step, int
 static void build_net(strata_graph *graph, strata_tensor *w, strata_tensor **out_loss, strata_tensor **out_gradients) {
     strata_tensor *x = strata_input(graph, "x", f32, STRATA_SHAPE(3, 4));
     strata_tensor *b = strata_tensor_set_name(strata_scalar(graph, f32, 0.5), "bias");
-    strata_tensor *y = strata_tanh(strata_add(strata_matmul(x, w, false, false), b));
+    strata_tensor *y = strata_print(strata_tanh(strata_add(strata_matmul(x, w, false, false), b)), NULL);
     strata_tensor *parts[] = {strata_slice(y, (int64_t[]){0, 0}, (int64_t[]){3, 1}), y};
     *out_loss = strata_reduce_mean(strata_concat(parts, 2, 1), NULL, 0, false);
     strata_gradients(*out_loss, NULL, (strata_tensor *[]){x, w, b}, 3, out_gradients);
@@ -93,11 +93,15 @@ static strata_status run_on(strata_device *device, strata_graph *graph, strata_v
     return status;
 }
 
+static void take_printed(const strata_printed *printed, void *user) {
+    (void)printed, (void)user;
+}
+
 static strata_status device_story(const char *which, strata_error *err) {
     strata_device *device = NULL;
     strata_variable *w = NULL;
     strata_graph *graph = NULL;
-    strata_device_options opts = {.no_cache = true, .no_tune = true};
+    strata_device_options opts = {.no_cache = true, .no_tune = true, .on_print = take_printed};
     STRATA_TRY(strata_device_open(which, &opts, &device, err));
     strata_status status = strata_variable_create(device, "w", f32, STRATA_SHAPE(4, 2), &w, err);
     if (!status) status = strata_graph_create(&graph, err);

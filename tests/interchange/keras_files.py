@@ -12,7 +12,6 @@ import resource
 import signal
 import subprocess
 import sys
-import traceback
 import zipfile
 
 import numpy
@@ -20,6 +19,7 @@ import numpy
 SOURCE = pathlib.Path(os.environ["STRATA_SOURCE_DIR"])
 COMMAND = os.path.join(os.environ["STRATA_BUILD_DIR"], "strata")
 sys.path.insert(0, str(SOURCE / "include" / "python"))
+import checks  # noqa: E402
 import strata  # noqa: E402
 
 FOLDER = pathlib.Path(sys.argv[1])
@@ -429,19 +429,8 @@ def check_read_what_keras_saved():
 
 
 def main():
-    wanted = "check_read" if sys.argv[2] == "read" else "check_"
-    failed = 0
-    for name, check in list(globals().items()):
-        if not name.startswith(wanted) or (sys.argv[2] == "write") == name.startswith("check_read"):
-            continue
-        try:
-            check()
-            print("passed", name)
-        except Exception:  # noqa: BLE001  each check is shown, whatever ended it
-            failed += 1
-            print("FAILED", name)
-            traceback.print_exc(limit=-3)
-    sys.exit(1 if failed else 0)
+    reads = sys.argv[2] == "read"
+    checks.run({n: check for n, check in globals().items() if n.startswith("check_") and n.startswith("check_read") == reads})
 
 
 if __name__ == "__main__":

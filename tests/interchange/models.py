@@ -12,7 +12,6 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import traceback
 
 import numpy
 import onnx
@@ -22,6 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 SOURCE = pathlib.Path(os.environ["STRATA_SOURCE_DIR"])
 COMMAND = os.path.join(os.environ["STRATA_BUILD_DIR"], "strata")
 sys.path.insert(0, str(SOURCE / "include" / "python"))
+import checks  # noqa: E402
 import strata  # noqa: E402
 
 FOLDER = pathlib.Path(sys.argv[1])
@@ -610,17 +610,7 @@ def check_weights_of_pytorch_are_taken_by_a_map():
 
 
 def main():
-    checks = {name: check for name, check in globals().items() if name.startswith("check_") and "".join(sys.argv[2:]) in name}
-    failed = 0
-    for name, check in checks.items():
-        try:
-            check()
-            print("passed", name)
-        except Exception:  # noqa: BLE001  each check is shown, whatever ended it
-            failed += 1
-            print("FAILED", name)
-            traceback.print_exc(limit=-3)
-    sys.exit(1 if failed else 0)
+    checks.run({n: check for n, check in globals().items() if n.startswith("check_") and "".join(sys.argv[2:]) in n})
 
 
 if __name__ == "__main__":

@@ -165,3 +165,13 @@ Test(run_print, a_device_with_the_hosts_help_shows_them_too) {
     cr_assert_eq(n, 1);
     strata_executable_destroy(exe);
 }
+
+Test(run_print, a_graph_with_a_mistake_is_refused_with_its_message) {
+    strata_tensor *shown_value = strata_print(x, NULL);
+    strata_tensor *wrong = strata_add(shown_value, strata_input(graph, "y", f32, STRATA_SHAPE(4)));
+    strata_executable *exe = NULL;
+    strata_error err = {0};
+    cr_assert_eq(strata_executable_create(device, (strata_tensor *[]){shown_value, wrong}, 2, NULL, 0, NULL, &exe, &err),
+                 STRATA_INVALID);
+    cr_assert(strstr(err.message, "(4)"), "%s", err.message);
+}
