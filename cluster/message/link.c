@@ -311,18 +311,13 @@ void strata_links_drop_ended(strata_loop *loop) {
 
 /* ---- receiving ---- */
 
-/* The message under way will not come whole, or came damaged. The roster's lock is held. */
-static void drop_arrival(receiver *r) {
-    if (r->arrival) strata_arrival_drop(r->arrival);
-    r->arrival = NULL;
-}
-
 static void close_receiver(strata_loop *loop, receiver *r, const char *text) {
     strata_loop_forget(loop, r->stream.fd);
     strata_stream_close(&r->stream);
     lock_roster(loop);
-    drop_arrival(r);
+    if (r->arrival) strata_arrival_drop(r->arrival);
     unlock_roster(loop);
+    r->arrival = NULL;
     strata_roster_rank_gone(loop->member.roster, r->job_rank, text);
     pthread_cond_broadcast(&loop->changed);
 }
@@ -408,10 +403,7 @@ static void read_all(strata_loop *loop, receiver *r, int most_reads) {
             break;
         }
     }
-    if (end && *end) {
-        snprintf(text, sizeof text, "no more messages come from rank %d: %s", r->job_rank, end);
-        drop_arrival(r); /* before the lock is given back: a receive would take a damaged message whose bytes have all come */
-    }
+    if (end && *end) snprintf(text, sizeof text, "no more messages come from rank %d: %s", r->job_rank, end);
     unlock_roster(loop);
     if (end && *end)
         close_receiver(loop, r, text);

@@ -106,7 +106,7 @@ static void take(strata_seat *seat, strata_arrival *arrival, strata_transfer *tr
     arrival->data = transfer->data;
     arrival->taker = transfer;
     transfer->message = arrival->message;
-    if (arrival->n_came < arrival->message.bytes) return; /* the rest comes to where it belongs */
+    if (!arrival->finished) return; /* the rest comes into the receive's memory */
     remove_arrival(seat, arrival);
     free(arrival);
     strata_transfer_end(transfer, STRATA_OK, "");
@@ -172,6 +172,7 @@ strata_arrival *strata_seat_begin_arrival(strata_seat *seat, int peer, int64_t t
 
 void strata_arrival_finish(strata_arrival *arrival) {
     strata_seat *seat = arrival->seat;
+    arrival->finished = true;
     if (seat && arrival->data && !arrival->taker) return; /* it stays until it is received */
     if (seat) remove_arrival(seat, arrival);
     if (arrival->taker) strata_transfer_end(arrival->taker, STRATA_OK, "");
@@ -226,11 +227,10 @@ void strata_seat_rank_gone(strata_seat *seat, int rank) {
 void strata_seat_drop_messages(strata_seat *seat) {
     for (strata_arrival *a = seat->arrivals, *next; a; a = next) {
         next = a->next;
-        const bool comes = a->n_came < a->message.bytes;
         if (!a->taker && a->data) free_kept(a);
         a->seat = NULL;
         forget_taker(a);
-        if (!comes) free(a); /* else whoever reads it frees it */
+        if (a->finished) free(a); /* else the reader of the connection frees it */
     }
     seat->arrivals = seat->last_arrival = NULL;
 }

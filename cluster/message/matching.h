@@ -36,6 +36,9 @@ typedef struct strata_arrival {
     strata_message message;
     /* How many of its bytes have come. */
     size_t n_came;
+    /* All of them have come and are known to be right (strata_arrival_finish). Until then the reader of the connection holds a
+     * pointer to this, and only the reader frees it; a receive that takes the message is not done. */
+    bool finished;
     /* Where it lies: memory of the taker's, or its own. NULL: it is forgotten. */
     char *data;
     /* The receive that gets it. NULL: none yet. */

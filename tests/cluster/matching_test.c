@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which receive gets which message, with one thread: the moments of a message that comes which threads meet only by luck. */
+#include "cluster/message/matching.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+enum { TAG = 5, BYTES = 8 };
+static const char right[BYTES] = "1234567", damaged[BYTES] = "1294567";
+
+/* A job of ranks 0 and 1; rank 0 receives. Nobody else uses the roster, so its lock is not taken. */
+typedef struct fixture {
+    strata_roster roster;
+    strata_seat *seat;
+    char room[BYTES];
+    strata_transfer receive;
+} fixture;
+
+static void begin(fixture *f) {
+    strata_error err = {0};
+    *f = (fixture){0};
+    cr_assert_eq(strata_roster_init(&f->roster, 2, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_seat_create(&f->roster, 0, 0, 2, NULL, &f->seat, &err), STRATA_OK, "%s", err.message);
+    f->receive = (strata_transfer){.seat = f->seat, .peer = 1, .tag = TAG, .data = f->room, .bytes = BYTES};
+}
+
+static void end(fixture *f) {
+    strata_seat_destroy(f->seat);
+    cr_expect_eq(f->roster.kept[1], 0, "%zu bytes of rank 1 are still counted as kept", f->roster.kept[1]);
+    strata_roster_finish(&f->roster);
+}
+
+/* A message of rank 1 whose bytes have all come, before its checksum is compared. */
+static strata_arrival *come(fixture *f, const char *bytes) {
+    strata_arrival *arrival = strata_seat_begin_arrival(f->seat, 1, TAG, BYTES);
+    cr_assert_not_null(arrival);
+    memcpy(arrival->data, bytes, BYTES);
+    arrival->n_came = BYTES;
+    return arrival;
+}
+
+Test(matching, a_message_with_a_wrong_checksum_is_given_to_no_receive) {
+    fixture f;
+    begin(&f);
+    strata_arrival *bad = come(&f, damaged);
+    strata_seat_receive(f.seat, &f.receive);
+    cr_expect_not(f.receive.done, "a receive was given a message that is not known to be right");
+    strata_arrival_drop(bad);
+    cr_expect_not(f.receive.done);
+    strata_arrival_finish(come(&f, right)); /* the receive waits again, and gets the next one */
+    cr_expect(f.receive.done && !f.receive.error.status && !memcmp(f.room, right, BYTES));
+    end(&f);
+}
+
+Test(matching, a_receive_that_starts_before_the_checksum_is_compared_ends_after_it) {
+    fixture f;
+    begin(&f);
+    strata_arrival *arrival = come(&f, right);
+    strata_seat_receive(f.seat, &f.receive);
+    cr_expect_not(f.receive.done);
+    strata_arrival_finish(arrival);
+    cr_expect(f.receive.done && !f.receive.error.status && !memcmp(f.room, right, BYTES));
+    cr_expect_eq(f.receive.message.bytes, BYTES);
+    end(&f);
+}
+
+Test(matching, a_finished_message_waits_for_its_receive) {
+    fixture f;
+    begin(&f);
+    strata_arrival_finish(come(&f, right));
+    cr_expect_eq(f.roster.kept[1], BYTES);
+    strata_seat_receive(f.seat, &f.receive);
+    cr_expect(f.receive.done && !f.receive.error.status && !memcmp(f.room, right, BYTES));
+    end(&f);
+}
+
+Test(matching, a_seat_that_ends_leaves_the_message_under_way_to_its_reader) {
+    fixture f;
+    begin(&f);
+    strata_arrival *arrival = come(&f, right);
+    strata_seat_destroy(f.seat);
+    cr_expect_null(arrival->seat);
+    cr_expect_null(arrival->data);
+    strata_arrival_drop(arrival); /* frees it: once, or AddressSanitizer tells */
+    cr_expect_eq(f.roster.kept[1], 0);
+    strata_roster_finish(&f.roster);
+}
