@@ -3,6 +3,7 @@
  * Numbers of a training on their way to TensorBoard. */
 #include "board.h"
 
+#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,12 +37,16 @@ static strata_status open_part(const board *b, const char *part, strata_events *
     return status;
 }
 
-/* As Markdown: a block of code. */
+/* As Markdown: a block of code, a line for each value. */
 static strata_status add_model(const board *b, const strata_model *model, strata_error *err) {
     strata_text text = {0};
     char *json = NULL, *block = NULL;
     STRATA_TRY(strata_model_to_json(model, &json, err));
-    strata_text_add(&text, "```json\n%s\n```", json);
+    cJSON *tree = cJSON_Parse(json);
+    char *lines = cJSON_Print(tree);
+    strata_text_add(&text, "```json\n%s\n```", lines ? lines : json);
+    cJSON_free(lines);
+    cJSON_Delete(tree);
     free(json);
     STRATA_TRY(strata_text_take(&text, &block, NULL, err));
     const strata_status status = strata_events_text(b->train, "model", 0, block, err);
@@ -91,6 +96,79 @@ static strata_status add_graph(const board *b, strata_model *model, strata_error
     return status;
 }
 
+/* ---- the first examples as one picture ---- */
+
+enum {
+    SIDE = 5,
+    GAP = 2,
+    LEAST_PIXELS = 8,
+    MOST_PIXELS = 256
+}; /* SIDE x SIDE examples, with lines of GAP pixels between them */
+
+static bool is_side(int64_t pixels) {
+    return pixels >= LEAST_PIXELS && pixels <= MOST_PIXELS;
+}
+
+/* Whether the data's inputs are pictures, (rows, columns) or (rows, columns, channels), which one grid can show. */
+static bool has_pictures(const strata_dataset *dataset, strata_shape *out_shape) {
+    const strata_element_spec spec = strata_dataset_element_spec(dataset);
+    const strata_shape whole = spec.parts[0].shape;
+    const int from = spec.is_batch ? 1 : 0, rank = whole.rank - from;
+    const strata_dtype dtype = spec.parts[0].dtype;
+    if ((rank != 2 && rank != 3) || (dtype != STRATA_DTYPE_F32 && dtype != STRATA_DTYPE_U8)) return false;
+    const int64_t *dims = &whole.dims[from];
+    *out_shape = STRATA_SHAPE(dims[0], dims[1], rank == 3 ? dims[2] : 1);
+    return is_side(dims[0]) && is_side(dims[1]) && (out_shape->dims[2] == 1 || out_shape->dims[2] == 3);
+}
+
+/* Puts one example at its place in the grid, whose pixels are f32. */
+static void put_picture(strata_array *grid, strata_shape one, int place, const strata_array *from, int64_t first) {
+    const int64_t row = one.dims[1] * one.dims[2], n = one.dims[0] * row;
+    const int64_t top = place / SIDE * (one.dims[0] + GAP), left = place % SIDE * (one.dims[1] + GAP);
+    for (int64_t i = 0; i < n; i++) {
+        float *to = (float *)grid->data + (top + i / row) * grid->shape.dims[1] * one.dims[2] + left * one.dims[2] + i % row;
+        *to = from->dtype == STRATA_DTYPE_U8 ? (float)((const unsigned char *)from->data)[first * n + i] / 255
+                                             : ((const float *)from->data)[first * n + i];
+    }
+}
+
+/* Pixels that a stage moved away from 0..1 are scaled into it. */
+static void scale_pixels(strata_array *grid) {
+    float *pixels = grid->data, least = 0, most = 1;
+    const int64_t n = strata_shape_elements(grid->shape);
+    for (int64_t i = 0; i < n; i++) {
+        if (pixels[i] < least) least = pixels[i];
+        if (pixels[i] > most) most = pixels[i];
+    }
+    for (int64_t i = 0; i < n; i++) pixels[i] = (pixels[i] - least) / (most - least);
+}
+
+/* The first examples of an epoch, as the model sees them: shuffled and augmented where the data are. */
+static strata_status add_pictures(const board *b, strata_error *err) {
+    strata_iterator *iterator = NULL;
+    strata_array grid = {0};
+    strata_shape one;
+    if (!has_pictures(b->dataset, &one)) return STRATA_OK;
+    STRATA_TRY(strata_array_create(
+        STRATA_DTYPE_F32, STRATA_SHAPE(SIDE * (one.dims[0] + GAP) - GAP, SIDE * (one.dims[1] + GAP) - GAP, one.dims[2]), &grid,
+        err));
+    strata_status status = strata_iterator_create(b->dataset, 0, 0, 0, &iterator, err);
+    bool more = true;
+    for (int n = 0; !status && more && n < SIDE * SIDE;) {
+        strata_element element = {0};
+        status = strata_iterator_next(iterator, &element, &more, err);
+        const int64_t picture = strata_shape_elements(one);
+        const int64_t there = !status && more ? strata_shape_elements(element.parts[0].shape) / picture : 0;
+        for (int64_t i = 0; i < there && n < SIDE * SIDE; i++) put_picture(&grid, one, n++, &element.parts[0], i);
+        strata_element_finish(&element);
+    }
+    strata_iterator_destroy(iterator);
+    scale_pixels(&grid);
+    if (!status) status = strata_events_image(b->train, "examples", 0, &grid, err);
+    strata_array_finish(&grid);
+    return status;
+}
+
 int board_open(board *b, const char *folder, strata_model *model, const strata_optimizer *optimizer,
                const strata_dataset *dataset, int64_t batch, bool classifies) {
     strata_error err = {0};
@@ -99,6 +177,7 @@ int board_open(board *b, const char *folder, strata_model *model, const strata_o
     strata_status status = open_part(b, "train", &b->train, &err);
     if (!status) status = add_model(b, model, &err);
     if (!status) status = add_graph(b, model, &err);
+    if (!status) status = add_pictures(b, &err);
     const double rate =
         optimizer->learning_rate > 0 ? optimizer->learning_rate : strata_optimizer_default_rate(optimizer->name);
     const strata_hyperparameter parameters[] = {{.name = "optimizer", .text = optimizer->name},

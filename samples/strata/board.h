@@ -15,8 +15,8 @@ typedef struct board {
     int64_t batch;
 } board;
 
-/* Opens the files, and writes the model and its settings as texts and hyper-parameters. Returns an exit code, after a
- * message. */
+/* Opens the files, and writes the model as text and graph, its settings as hyper-parameters and, where the inputs are pictures,
+ * the first 25 of them as one picture. Returns an exit code, after a message. */
 int board_open(board *b, const char *folder, strata_model *model, const strata_optimizer *optimizer,
                const strata_dataset *dataset, int64_t batch, bool classifies);
 /* Loss and learning rate of a step; at an epoch's end its numbers, and histograms of the weights and of

@@ -291,6 +291,12 @@ class TensorBoard(unittest.TestCase):
                              [("input", "input", []), ("flatten", "flatten", ["input"]), ("dense", "dense", ["flatten"]),
                               ("dense_1", "dense", ["dense"])])
             self.assertEqual([d.size for d in nodes["dense"].attr["_output_shapes"].list.shape[0].dim], [1000, 128])
+            image = train.Images("examples")[0]  # 5 x 5 digits of 28 x 28, 2 pixels apart
+            self.assertEqual((image.step, image.width, image.height), (0, 148, 148))
+            pixels = png_pixels(image.encoded_image_string, 1).reshape(148, 148)
+            first = numpy.ascontiguousarray(pixels[:28, 30:58])  # the second example
+            self.assertGreater(first.max(), 200)
+            self.assertEqual(pixels[28:30].max(), 0)
         with tempfile.TemporaryDirectory() as folder:
             board = callbacks.TensorBoard(folder, histogram_freq=1, update_freq=2)
             model = small()
