@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A communicator inside: who is in it, its links, and what runs on it. The user's side is strata/cluster.h. */
+ * Internals of a communicator: its ranks, its links and its queue of requests. The public header is strata/cluster.h. */
 #ifndef STRATA_CLUSTER_COMMUNICATOR_H
 #define STRATA_CLUSTER_COMMUNICATOR_H
 
@@ -10,35 +10,35 @@
 #include "cluster/transport.h"
 #include "strata/cluster.h"
 
-/* What a rank sends the others about itself when they connect. */
+/* What each rank publishes about itself when the communicator is created. */
 typedef struct strata_peer {
     int job_rank;
     int32_t pid;
-    /* Its name, for messages. */
+    /* The host's name, for error messages. */
     char host[STRATA_HOST_BYTES];
-    /* Equal where ranks can share memory. */
+    /* A name of the machine that is equal for ranks that can share memory. */
     char machine[STRATA_HOST_BYTES];
-    /* Where it takes links, "" for none. */
+    /* The address at which the rank accepts links; "": none. */
     char address[STRATA_ADDRESS_BYTES];
 } strata_peer;
 
 struct strata_communicator {
     int rank, world;
-    /* In the job; the world's is 0. */
+    /* The number of the communicator in the job; the one of all ranks has 0. */
     uint32_t id;
     strata_member *member;
-    /* Its place in the roster of this process, with the verdict and the messages. */
+    /* The membership of this rank (store/roster.h): the verdict, and the queues of messages. */
     strata_seat *seat;
     /* [world]. */
     strata_peer *peers;
-    /* Not all of them are of one machine. */
+    /* The ranks are on more than one machine. */
     bool several_hosts;
     const strata_transport *transport;
     /* The transport's own data. */
     void *link;
-    /* The bytes of the largest message that the transport takes. */
+    /* The largest message of the transport, in bytes. */
     size_t segment_bytes;
-    /* Forced, or -1. */
+    /* The index of the algorithm that the options name; -1: chosen for each call. */
     int algorithm;
     /* rank 0's measured choices; NULL: none. */
     struct strata_algorithm_table *table;
@@ -48,11 +48,13 @@ struct strata_communicator {
     atomic_uint_fast64_t bytes_sent;
 
     struct {
-        /* Begins its keys in the store: "0", "0/3.1" is color 1 of its split 3. */
+        /* The prefix of the communicator's keys in the store. "0/3.1" is the communicator of color 1 from split number 3 of the
+         * communicator "0". */
         char own[80];
         int splits;
-        /* Shrinking counts on from one communicator to the next, so that survivors meet whichever of them they shrink: the name
-         * of the first of them, and how often. */
+        /* The name of the first communicator of a series of shrinks, and the number of shrinks since. They are inherited by the
+         * new communicator, so that the remaining ranks use the same keys even if they shrink different communicators of the
+         * series. */
         char base[80];
         int shrinks;
     } names;
@@ -65,12 +67,12 @@ struct strata_communicator {
         strata_receive *receives;
         void *memory;
         size_t bytes;
-        /* What is sent instead of f32. */
+        /* Values rounded to f16 or bf16, which are sent instead of f32. */
         void *narrow;
         size_t narrow_bytes;
     } scratch;
 
-    /* Requests run in a thread, which is made at the first one, in their order. `lock` guards all of it. */
+    /* The queue of requests. One thread, which the first request creates, runs them in order. `lock` guards these fields. */
     struct {
         pthread_mutex_t lock;
         pthread_cond_t changed;
@@ -95,25 +97,25 @@ typedef struct strata_operation {
     size_t element_bytes;
 } strata_operation;
 
-/* One without peers and links; the member is retained. job_ranks: [world] of a communicator that has no id yet; NULL: it is
- * that of the whole job. */
+/* Allocates a communicator without peers and links, and retains the member. job_ranks: [world], for a communicator that has no
+ * id yet; NULL: the communicator of the whole job. */
 STRATA_MUST_USE strata_status strata_communicator_allocate(int rank, int world, const int *job_ranks, strata_member *member,
                                                            strata_communicator **out_comm, strata_error *err);
-/* Those of links: algorithm, seconds. */
+/* Sets the options that every communicator has: algorithm and time limits. */
 STRATA_MUST_USE strata_status strata_communicator_set_options(strata_communicator *comm,
                                                               const strata_communicator_options *opts, strata_error *err);
-/* How many of its ranks share this machine; how many cores this process may use. */
+/* How many of the communicator's ranks are on this machine, and how many cores this process may use. */
 int strata_communicator_ranks_here(const strata_communicator *comm);
 int strata_cores(void);
 
 /* Runs it now, on this thread. Arguments are checked before anything is sent. */
 STRATA_MUST_USE strata_status strata_operation_run(strata_communicator *comm, const strata_collective *what, strata_error *err);
 
-/* What strata_request_wait and its kin wait for. */
+/* A collective or a message that was started and not waited for yet. */
 struct strata_request {
     strata_communicator *comm;
     strata_request *next;
-    /* A message, and where to say what came; else `what`. */
+    /* For a message: `receives`, `transfer`, and out_message, which gets sender, tag and size. For a collective: `what`. */
     bool is_message, receives;
     strata_transfer transfer;
     strata_message *out_message;
@@ -126,14 +128,14 @@ struct strata_request {
 /* message/message.c: strata_request_wait_for of a message. seconds below 0: stall_seconds, after which it is TIMEOUT. */
 strata_status strata_message_wait(strata_request *request, double seconds, bool *out_done, strata_error *err);
 
-/* Tells all ranks that this one failed and why, "all_reduce 12 of 1000 f32 (sum): " before it; returns the verdict. `call` may
- * be NULL. */
+/* Reports to all ranks that this one failed, with a message that begins with the call, "all_reduce 12 of 1000 f32 (sum): ".
+ * Returns the verdict. `call` may be NULL. */
 strata_status strata_communicator_fail(strata_communicator *comm, const strata_call *call, strata_status status,
                                        strata_error *err, const char *format, ...) STRATA_PRINTF(5, 6);
 /* For a rank that could not connect. Unless there is a verdict already, it sends one to the other ranks, which would wait for
  * it otherwise. Returns the verdict. */
 strata_status strata_communicator_give_up(strata_communicator *comm, strata_status status, strata_error *err);
-/* The verdict that both sides of a link call different things. */
+/* Reports that the two ranks of a link called different collectives. Returns the verdict. */
 strata_status strata_communicator_mismatch(strata_communicator *comm, const strata_call *mine, int peer,
                                            const strata_call *theirs, strata_error *err);
 
@@ -147,15 +149,16 @@ typedef struct strata_call_string {
 } strata_call_string;
 strata_call_string strata_call_text(const strata_call *call);
 
-/* At least so many bytes, kept by the communicator until the next call of this. NULL (with err): no memory. */
+/* At least n_bytes of memory, owned by the communicator and valid until the next call of this function. NULL (with err): no
+ * memory. */
 void *strata_communicator_scratch(strata_communicator *comm, size_t n_bytes, strata_error *err);
-/* Another such range, for what a collective runs on instead of the caller's memory. */
+/* The same for a second range, which has the rounded values of a collective that sends f16 or bf16. */
 void *strata_communicator_narrow(strata_communicator *comm, size_t n_bytes, strata_error *err);
 
 /* Keys below the communicator's name: "0/3.1/address/2". */
 STRATA_MUST_USE strata_status strata_communicator_set_own(strata_communicator *comm, const char *what, int rank,
                                                           const void *value, size_t n_bytes, strata_error *err);
-/* Fails, TIMEOUT, naming the rank that did not come, after connect_seconds; the value has to have n_bytes. */
+/* Waits for the value that a rank set, which must have n_bytes. Fails: TIMEOUT after connect_seconds, with the rank. */
 STRATA_MUST_USE strata_status strata_communicator_get_of(strata_communicator *comm, const char *what, int rank, void *out_value,
                                                          size_t n_bytes, strata_error *err);
 

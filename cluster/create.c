@@ -166,7 +166,7 @@ strata_status strata_communicator_create(const strata_communicator_options *opts
     status = strata_communicator_set_options(comm, &o, &why);
     if (!status) status = tell_about_self(comm, address, &why);
     if (!status) status = meet(comm, &why);
-    if (!status && comm->rank) strata_member_name_first(comm->member, strata_peer_text(comm, 0).text);
+    if (!status && comm->rank) strata_member_set_rank0_name(comm->member, strata_peer_text(comm, 0).text);
     if (!status) status = open_links(comm, o.engine && !strcmp(o.engine, "mpi") ? "mpi" : o.transport, o.table, &why);
     if (!status) return STRATA_OK;
     status = strata_communicator_give_up(comm, status, &why);

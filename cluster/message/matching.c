@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool fits(const strata_message *message, int peer, int64_t tag) {
-    const bool fits_tag = tag == STRATA_ANY ? message->tag < STRATA_RESERVED_TAGS : tag == message->tag;
-    return fits_tag && (peer == STRATA_ANY || peer == message->peer);
+static bool matches(const strata_message *message, int peer, int64_t tag) {
+    const bool tag_matches = tag == STRATA_ANY ? message->tag < STRATA_RESERVED_TAGS : tag == message->tag;
+    return tag_matches && (peer == STRATA_ANY || peer == message->peer);
 }
 
 void strata_transfer_end(strata_transfer *transfer, strata_status status, const char *text) {
@@ -45,32 +45,33 @@ static void remove_arrival(strata_seat *seat, strata_arrival *arrival) {
     if (seat->last_arrival == arrival) seat->last_arrival = before;
 }
 
-static size_t *kept_of(const strata_arrival *arrival) {
+static size_t *stored_bytes_of(const strata_arrival *arrival) {
     const strata_seat *seat = arrival->seat;
     return &seat->roster->kept[seat->job_ranks[arrival->message.peer]];
 }
 
-/* Where the bytes of a message that nobody takes are kept; one of 0 bytes has a place too. */
-static bool keep(strata_arrival *arrival) {
+/* Allocates memory for a message that no receive was matched with, also for one of 0 bytes, so that `data` is not NULL. Copies
+ * the bytes that have arrived. */
+static bool store_unclaimed(strata_arrival *arrival) {
     char *own = malloc(arrival->message.bytes + 1);
     if (!own) return false;
-    *kept_of(arrival) += arrival->message.bytes;
+    *stored_bytes_of(arrival) += arrival->message.bytes;
     if (arrival->n_came) memcpy(own, arrival->data, arrival->n_came);
     arrival->data = own;
-    arrival->taker = NULL;
+    arrival->receive = NULL;
     return true;
 }
 
-/* Frees the memory of a message that was kept. */
-static void free_kept(strata_arrival *arrival) {
-    *kept_of(arrival) -= arrival->message.bytes;
+/* Frees the memory of a message that was stored without a receive. */
+static void free_stored(strata_arrival *arrival) {
+    *stored_bytes_of(arrival) -= arrival->message.bytes;
     free(arrival->data);
     arrival->data = NULL;
 }
 
 /* ---- receives ---- */
 
-static bool has_room(strata_transfer *transfer, const strata_message *message) {
+static bool fits_or_fail(strata_transfer *transfer, const strata_message *message) {
     char text[160];
     if (message->bytes <= transfer->bytes) return true;
     snprintf(text, sizeof text, "a message of rank %d with tag %lld has %zu bytes; the receive has room for %zu", message->peer,
@@ -79,7 +80,7 @@ static bool has_room(strata_transfer *transfer, const strata_message *message) {
     return false;
 }
 
-const char *strata_seat_vain(const strata_seat *seat, int peer) {
+const char *strata_seat_unreachable(const strata_seat *seat, int peer) {
     if (seat->ended) return seat->verdict.message;
     if (peer != STRATA_ANY) return seat->roster->gone[seat->job_ranks[peer]];
     const char *why = NULL;
@@ -92,61 +93,62 @@ const char *strata_seat_vain(const strata_seat *seat, int peer) {
     return why;
 }
 
-/* Fails a receive that would wait in vain. */
-static bool fail_vain(strata_transfer *transfer) {
-    const char *why = strata_seat_vain(transfer->seat, transfer->peer);
+/* Fails a receive for which no message can arrive any more. Returns whether it did. */
+static bool fail_if_unreachable(strata_transfer *transfer) {
+    const char *why = strata_seat_unreachable(transfer->seat, transfer->peer);
     if (!why) return false;
     strata_transfer_end(transfer, transfer->seat->ended ? transfer->seat->verdict.status : STRATA_PEER_LOST, why);
     return true;
 }
 
-static void take(strata_seat *seat, strata_arrival *arrival, strata_transfer *transfer) {
+static void claim(strata_seat *seat, strata_arrival *arrival, strata_transfer *transfer) {
     if (arrival->n_came) memcpy(transfer->data, arrival->data, arrival->n_came);
-    free_kept(arrival);
+    free_stored(arrival);
     arrival->data = transfer->data;
-    arrival->taker = transfer;
+    arrival->receive = transfer;
     transfer->message = arrival->message;
-    if (!arrival->finished) return; /* the rest comes into the receive's memory */
+    if (!arrival->finished) return; /* the rest is read directly into the receive's buffer */
     remove_arrival(seat, arrival);
     free(arrival);
     strata_transfer_end(transfer, STRATA_OK, "");
 }
 
-static strata_arrival *find(const strata_seat *seat, int peer, int64_t tag) {
+static strata_arrival *find_arrival(const strata_seat *seat, int peer, int64_t tag) {
     for (strata_arrival *a = seat->arrivals; a; a = a->next)
-        if (!a->taker && a->data && fits(&a->message, peer, tag)) return a;
+        if (!a->receive && a->data && matches(&a->message, peer, tag)) return a;
     return NULL;
 }
 
 void strata_seat_receive(strata_seat *seat, strata_transfer *transfer) {
-    strata_arrival *arrival = find(seat, transfer->peer, transfer->tag);
-    if (arrival && !has_room(transfer, &arrival->message)) return;
+    strata_arrival *arrival = find_arrival(seat, transfer->peer, transfer->tag);
+    if (arrival && !fits_or_fail(transfer, &arrival->message)) return;
     if (arrival)
-        take(seat, arrival, transfer);
-    else if (!fail_vain(transfer))
+        claim(seat, arrival, transfer);
+    else if (!fail_if_unreachable(transfer))
         append_waiting(seat, transfer);
 }
 
 bool strata_seat_withdraw_receive(strata_transfer *transfer) {
     if (remove_waiting(transfer->seat, transfer)) return true;
     for (strata_arrival *a = transfer->seat->arrivals; a; a = a->next)
-        if (a->taker == transfer) return keep(a);
+        if (a->receive == transfer) return store_unclaimed(a);
     return true;
 }
 
 const strata_arrival *strata_seat_find_arrival(const strata_seat *seat, int peer, int64_t tag) {
-    return find(seat, peer, tag);
+    return find_arrival(seat, peer, tag);
 }
 
 /* ---- arrivals ---- */
 
-/* The first receive that waits for the message and has room for it. */
-static strata_transfer *find_taker(strata_seat *seat, const strata_message *message) {
+/* The first queued receive that matches the message and whose buffer is large enough. Receives before it whose buffers are too
+ * small fail. */
+static strata_transfer *find_receive(strata_seat *seat, const strata_message *message) {
     for (strata_transfer *t = seat->waiting, *next; t; t = next) {
         next = t->next;
-        if (!fits(message, t->peer, t->tag)) continue;
+        if (!matches(message, t->peer, t->tag)) continue;
         remove_waiting(seat, t);
-        if (has_room(t, message)) return t;
+        if (fits_or_fail(t, message)) return t;
     }
     return NULL;
 }
@@ -156,54 +158,54 @@ strata_arrival *strata_seat_begin_arrival(strata_seat *seat, int peer, int64_t t
     if (!arrival) return NULL;
     arrival->seat = seat;
     arrival->message = (strata_message){.peer = peer, .tag = tag, .bytes = bytes};
-    arrival->taker = find_taker(seat, &arrival->message);
-    if (arrival->taker) {
-        arrival->data = arrival->taker->data;
-        arrival->taker->message = arrival->message;
-    } else if (!keep(arrival)) {
+    arrival->receive = find_receive(seat, &arrival->message);
+    if (arrival->receive) {
+        arrival->data = arrival->receive->data;
+        arrival->receive->message = arrival->message;
+    } else if (!store_unclaimed(arrival)) {
         free(arrival);
         return NULL;
     }
     *(seat->last_arrival ? &seat->last_arrival->next : &seat->arrivals) = arrival;
     seat->last_arrival = arrival;
-    if (!arrival->taker) pthread_cond_broadcast(&seat->changed); /* a probe may wait for it */
+    if (!arrival->receive) pthread_cond_broadcast(&seat->changed); /* a probe may be waiting for it */
     return arrival;
 }
 
 void strata_arrival_finish(strata_arrival *arrival) {
     strata_seat *seat = arrival->seat;
     arrival->finished = true;
-    if (seat && arrival->data && !arrival->taker) return; /* it stays until it is received */
+    if (seat && arrival->data && !arrival->receive) return; /* it stays in the list until a receive gets it */
     if (seat) remove_arrival(seat, arrival);
-    if (arrival->taker) strata_transfer_end(arrival->taker, STRATA_OK, "");
+    if (arrival->receive) strata_transfer_end(arrival->receive, STRATA_OK, "");
     free(arrival);
 }
 
 void strata_arrival_drop(strata_arrival *arrival) {
     strata_seat *seat = arrival->seat;
-    strata_transfer *taker = arrival->taker;
+    strata_transfer *receive = arrival->receive;
     if (seat) remove_arrival(seat, arrival);
-    if (taker && !fail_vain(taker)) { /* before those that began to wait later */
-        taker->next = seat->waiting;
-        seat->waiting = taker;
+    if (receive && !fail_if_unreachable(receive)) { /* first in the queue, since it started before the others */
+        receive->next = seat->waiting;
+        seat->waiting = receive;
     }
-    if (seat && !taker && arrival->data) free_kept(arrival);
+    if (seat && !receive && arrival->data) free_stored(arrival);
     free(arrival);
 }
 
 /* ---- ends ---- */
 
-/* The taker's memory is its owner's again. */
-static void forget_taker(strata_arrival *arrival) {
-    arrival->taker = NULL;
+/* The buffer of the matched receive belongs to its caller again, so no more bytes may be written to it. */
+static void unlink_receive(strata_arrival *arrival) {
+    arrival->receive = NULL;
     arrival->data = NULL;
 }
 
 void strata_seat_end_messages(strata_seat *seat, const strata_error *why) {
     for (strata_arrival *a = seat->arrivals; a; a = a->next) {
-        if (!a->taker) continue;
-        strata_transfer_end(a->taker, why->status, why->message);
-        forget_taker(a);
+        if (!a->receive) continue;
+        strata_transfer_end(a->receive, why->status, why->message);
+        unlink_receive(a);
     }
     while (seat->waiting) {
         strata_transfer *t = seat->waiting;
@@ -216,9 +218,9 @@ void strata_seat_end_messages(strata_seat *seat, const strata_error *why) {
 void strata_seat_rank_gone(strata_seat *seat, int rank) {
     for (strata_transfer *t = seat->waiting, *next; t; t = next) {
         next = t->next;
-        if ((t->peer == STRATA_ANY || t->peer == rank) && strata_seat_vain(seat, t->peer)) {
+        if ((t->peer == STRATA_ANY || t->peer == rank) && strata_seat_unreachable(seat, t->peer)) {
             remove_waiting(seat, t);
-            fail_vain(t);
+            fail_if_unreachable(t);
         }
     }
     pthread_cond_broadcast(&seat->changed);
@@ -227,10 +229,10 @@ void strata_seat_rank_gone(strata_seat *seat, int rank) {
 void strata_seat_drop_messages(strata_seat *seat) {
     for (strata_arrival *a = seat->arrivals, *next; a; a = next) {
         next = a->next;
-        if (!a->taker && a->data) free_kept(a);
+        if (!a->receive && a->data) free_stored(a);
         a->seat = NULL;
-        forget_taker(a);
-        if (a->finished) free(a); /* else the reader of the connection frees it */
+        unlink_receive(a);
+        if (a->finished) free(a); /* else the thread that reads the connection frees it */
     }
     seat->arrivals = seat->last_arrival = NULL;
 }

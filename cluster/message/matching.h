@@ -1,70 +1,75 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages at the receiver: which receive gets which message. Messages of one sender keep their order. A receive takes the
- * first message that has come and fits its peer and tag; a message goes to the first receive that waits for it. Its bytes then
- * come straight into the receiver's memory; a message that nobody waits for yet is kept in memory of its own.
+ * Message matching at the receiver: which receive gets which message. Messages of one sender stay in order. A receive gets the
+ * first arrived message that matches its peer and tag; otherwise it is queued. A message that arrives goes to the first queued
+ * receive that matches, and its bytes are read directly into that receive's buffer. If no receive matches, the message is
+ * stored in memory of its own until one does (an unexpected message).
  *
- * Every function is called with the roster's lock. */
+ * Every function must be called with the roster's lock held. */
 #ifndef STRATA_CLUSTER_MESSAGE_MATCHING_H
 #define STRATA_CLUSTER_MESSAGE_MATCHING_H
 
 #include "cluster/store/roster.h"
 #include "strata/cluster.h"
 
-/* A send or a receive while it runs. */
+/* A send or a receive that has not ended. */
 typedef struct strata_transfer {
     struct strata_transfer *next;
     strata_seat *seat;
-    /* A rank of the communicator; of a receive also STRATA_ANY. */
+    /* The other rank, in the communicator; for a receive also STRATA_ANY. */
     int peer;
     int64_t tag;
-    /* What is sent, or room for what is received; borrowed until it is done. */
+    /* The bytes to send, or the buffer of a receive; borrowed until `done`. */
     void *data;
     size_t bytes;
-    /* Set with the lock, then seat->changed is signalled. error.status is its status. */
+    /* Set while the lock is held; seat->changed is signalled afterwards. error.status is then the status of the transfer. */
     bool done;
     strata_error error;
-    /* Of a receive: what came. */
+    /* For a receive: sender, tag and size of the received message. */
     strata_message message;
 } strata_transfer;
 
-/* A message that comes, or came. */
+/* A message that is arriving, or that has arrived and was not received yet. */
 typedef struct strata_arrival {
     struct strata_arrival *next;
-    /* NULL: the communicator was destroyed; the rest of the message is read and forgotten. */
+    /* NULL: the communicator was destroyed, and the rest of the message is read and discarded. */
     strata_seat *seat;
     strata_message message;
-    /* How many of its bytes have come. */
+    /* How many of its bytes have arrived. */
     size_t n_came;
-    /* All of them have come and are known to be right (strata_arrival_finish). Until then the reader of the connection holds a
-     * pointer to this, and only the reader frees it; a receive that takes the message is not done. */
+    /* All bytes have arrived and are known to be right: set by strata_arrival_finish. Until then the thread that reads the
+     * connection holds a pointer to the arrival, and only that thread frees it; a receive that was matched is not done. */
     bool finished;
-    /* Where it lies: memory of the taker's, or its own. NULL: it is forgotten. */
+    /* Where its bytes are written: the buffer of `receive`, or, where that is NULL, allocated memory. NULL: they are discarded.
+     * */
     char *data;
-    /* The receive that gets it. NULL: none yet. */
-    strata_transfer *taker;
+    /* The receive that was matched with the message. NULL: none yet. */
+    strata_transfer *receive;
 } strata_arrival;
 
-/* A receive starts: it takes a message that is there, fails, or waits. */
+/* Starts a receive: it gets a stored message, fails, or is added to the queue. */
 void strata_seat_receive(strata_seat *seat, strata_transfer *transfer);
-/* Stops a receive that is not done. A message that it had begun to take is kept for another one. Returns false when there is no
- * memory for that: it goes on. */
+/* Cancels a receive that is not done. A message that was being read into its buffer is moved to allocated memory, for another
+ * receive. Returns false if there is no memory for this; the receive then continues. */
 bool strata_seat_withdraw_receive(strata_transfer *transfer);
-/* The first message for such a receive that has begun to come; NULL: none. */
+/* The first message that has begun to arrive and matches such a receive; NULL: none. */
 const strata_arrival *strata_seat_find_arrival(const strata_seat *seat, int peer, int64_t tag);
-/* Why a receive from this peer, which no message waits for, would wait in vain; NULL: it would not. */
-const char *strata_seat_vain(const strata_seat *seat, int peer);
+/* Why no further message can arrive from this peer (STRATA_ANY: from any rank): the communicator ended, or the peer was lost or
+ * left. NULL: one can. */
+const char *strata_seat_unreachable(const strata_seat *seat, int peer);
 
-/* A message begins to come: put its bytes at data, count them in n_came, then finish or drop it. NULL: no memory. */
+/* A message begins to arrive. The caller writes its bytes to `data`, counts them in n_came, and then calls finish or drop.
+ * NULL: no memory. */
 strata_arrival *strata_seat_begin_arrival(strata_seat *seat, int peer, int64_t tag, size_t bytes);
 void strata_arrival_finish(strata_arrival *arrival);
-/* The rest of it will not come. A receive that had begun to take it waits again. */
+/* The rest of the message will not arrive. A receive that was matched with it is queued again. */
 void strata_arrival_drop(strata_arrival *arrival);
 
-/* Ends a transfer, and tells who waits for it. */
+/* Ends a transfer and wakes the threads that wait for it. */
 void strata_transfer_end(strata_transfer *transfer, strata_status status, const char *text);
 
-/* For the roster: the communicator ended; a rank of it is gone; the seat is. */
+/* Called by the roster: when the communicator has ended; when no message can arrive from a rank any more; when the seat is
+ * destroyed. */
 void strata_seat_end_messages(strata_seat *seat, const strata_error *why);
 void strata_seat_rank_gone(strata_seat *seat, int rank);
 void strata_seat_drop_messages(strata_seat *seat);

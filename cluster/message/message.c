@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The user's calls for messages. A blocking call is a request that is waited for and, at its deadline, withdrawn. */
+ * The public functions for messages. A blocking call starts a request, waits for it, and cancels it at its deadline. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "cluster/clock.h"
 #include "cluster/communicator.h"
 
-static const double LOOK_SECONDS = 0.1; /* between tries to withdraw, for which there is no memory */
+static const double WITHDRAW_RETRY_SECONDS = 0.1; /* between attempts to cancel a request while there is no memory for it */
 
 static void lock(const strata_communicator *comm) {
     pthread_mutex_lock(&comm->seat->roster->lock);
@@ -19,8 +19,8 @@ static void unlock(const strata_communicator *comm) {
 
 /* ---- arguments ---- */
 
-static strata_status check(const strata_communicator *comm, bool receives, size_t bytes, int peer, int64_t tag,
-                           strata_error *err) {
+static strata_status check_arguments(const strata_communicator *comm, bool receives, size_t bytes, int peer, int64_t tag,
+                                     strata_error *err) {
     const char *name = receives ? "receive a message" : "send a message";
     const int least = receives ? STRATA_ANY : 0;
     if (peer < least || peer >= comm->world)
@@ -36,7 +36,7 @@ static strata_status check(const strata_communicator *comm, bool receives, size_
 static strata_status create(strata_communicator *comm, bool receives, const void *data, size_t bytes, int peer, int64_t tag,
                             strata_request **out_request, strata_error *err) {
     *out_request = NULL;
-    STRATA_TRY(check(comm, receives, bytes, peer, tag, err));
+    STRATA_TRY(check_arguments(comm, receives, bytes, peer, tag, err));
     strata_request *request = calloc(1, sizeof *request);
     if (!request) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a request");
     request->comm = comm;
@@ -55,7 +55,7 @@ static strata_status start_send(strata_communicator *comm, const void *data, siz
     strata_request *request;
     STRATA_TRY(create(comm, false, data, bytes, peer, tag, &request, err));
     lock(comm);
-    const char *why = strata_seat_vain(comm->seat, peer);
+    const char *why = strata_seat_unreachable(comm->seat, peer);
     strata_status status =
         why ? strata_fail(err, comm->seat->ended ? comm->seat->verdict.status : STRATA_PEER_LOST, "%s", why) : STRATA_OK;
     unlock(comm);
@@ -69,7 +69,7 @@ static strata_status start_send(strata_communicator *comm, const void *data, siz
     return STRATA_OK;
 }
 
-/* A message to the rank itself. */
+/* A message of the rank to itself: it is copied at once. */
 static strata_status start_to_self(strata_communicator *comm, const void *data, size_t bytes, int64_t tag,
                                    strata_request **out_request, strata_error *err) {
     STRATA_TRY(create(comm, false, data, bytes, comm->rank, tag, out_request, err));
@@ -110,10 +110,10 @@ strata_status strata_message_start_receive(strata_communicator *comm, void *data
 
 static bool wait_until_done(strata_request *request, double seconds) {
     const struct timespec deadline = strata_clock_after(seconds);
-    int late = 0;
+    int wait_error = 0;
     lock(request->comm);
-    while (!request->transfer.done && late != ETIMEDOUT)
-        late = pthread_cond_timedwait(&request->comm->seat->changed, &request->comm->seat->roster->lock, &deadline);
+    while (!request->transfer.done && wait_error != ETIMEDOUT)
+        wait_error = pthread_cond_timedwait(&request->comm->seat->changed, &request->comm->seat->roster->lock, &deadline);
     const bool done = request->transfer.done;
     unlock(request->comm);
     return done;
@@ -127,7 +127,7 @@ static strata_status finish(strata_request *request, strata_error *err) {
     return status;
 }
 
-/* Whether the request ended by being withdrawn; else it is done, or goes on. */
+/* Returns true if the request was cancelled; else it is done, or it continues. */
 static bool withdraw(strata_request *request) {
     strata_communicator *comm = request->comm;
     strata_transfer *transfer = &request->transfer;
@@ -147,12 +147,12 @@ bool strata_request_cancel(strata_request *request) {
     return true;
 }
 
-static strata_status end_late(strata_request *request, double seconds, strata_error *err) {
+static strata_status end_after_deadline(strata_request *request, double seconds, strata_error *err) {
     const strata_communicator *comm = request->comm;
     const int peer = request->transfer.peer;
     const bool receives = request->receives, any = peer == STRATA_ANY;
     bool done = false;
-    while (!done && !withdraw(request)) done = wait_until_done(request, LOOK_SECONDS);
+    while (!done && !withdraw(request)) done = wait_until_done(request, WITHDRAW_RETRY_SECONDS);
     if (done) return finish(request, err);
     free(request);
     return strata_fail(err, STRATA_TIMEOUT, "no message %s %s within %g s", receives ? "came from" : "was taken by",
@@ -165,14 +165,14 @@ strata_status strata_message_wait(strata_request *request, double seconds, bool 
     if (*out_done) return finish(request, err);
     if (seconds >= 0) return STRATA_OK;
     *out_done = true;
-    return end_late(request, most, err);
+    return end_after_deadline(request, most, err);
 }
 
 /* ---- blocking calls ---- */
 
-/* Of `seconds`, which messages name, `left` are left. */
+/* Waits for at most `left` of the call's `seconds`, which the error message names. */
 static strata_status wait_at_most(strata_request *request, double seconds, double left, strata_error *err) {
-    return wait_until_done(request, left > 0 ? left : 0) ? finish(request, err) : end_late(request, seconds, err);
+    return wait_until_done(request, left > 0 ? left : 0) ? finish(request, err) : end_after_deadline(request, seconds, err);
 }
 
 strata_status strata_message_send(strata_communicator *comm, const void *data, size_t bytes, int peer, int64_t tag,
@@ -193,15 +193,15 @@ strata_status strata_message_receive(strata_communicator *comm, void *data, size
 
 strata_status strata_message_probe(strata_communicator *comm, int peer, int64_t tag, double seconds,
                                    strata_message *out_message, strata_error *err) {
-    STRATA_TRY(check(comm, true, 0, peer, tag, err));
+    STRATA_TRY(check_arguments(comm, true, 0, peer, tag, err));
     const struct timespec deadline = strata_clock_after(seconds > 0 ? seconds : 0);
     const strata_arrival *arrival;
     const char *why = NULL;
-    int late = 0;
+    int wait_error = 0;
     lock(comm);
-    while (!(arrival = strata_seat_find_arrival(comm->seat, peer, tag)) && !(why = strata_seat_vain(comm->seat, peer)) &&
-           late != ETIMEDOUT)
-        late = pthread_cond_timedwait(&comm->seat->changed, &comm->seat->roster->lock, &deadline);
+    while (!(arrival = strata_seat_find_arrival(comm->seat, peer, tag)) && !(why = strata_seat_unreachable(comm->seat, peer)) &&
+           wait_error != ETIMEDOUT)
+        wait_error = pthread_cond_timedwait(&comm->seat->changed, &comm->seat->roster->lock, &deadline);
     if (arrival) *out_message = arrival->message;
     strata_status status = STRATA_OK;
     if (!arrival && why)

@@ -28,8 +28,8 @@ static void drop(strata_loop *loop, strata_pending *pending, bool close_it) {
     free(pending);
 }
 
-/* What fits an empty buffer: all or nothing. */
-static bool say(strata_stream *stream, const unsigned char *bytes, size_t n) {
+/* Sends a few bytes on a new connection, whose send buffer is empty. Returns false unless all of them were sent. */
+static bool send_all(strata_stream *stream, const unsigned char *bytes, size_t n) {
     const struct iovec all = {(void *)(uintptr_t)bytes, n};
     return strata_stream_send(stream, &all, 1) == (ssize_t)n;
 }
@@ -57,13 +57,13 @@ strata_refused_text strata_member_refused(strata_member *member) {
     return out;
 }
 
-/* The handshake failed at what came last. */
+/* Refuses a peer whose last message failed the handshake. */
 static void refuse(strata_loop *loop, strata_pending *p, const strata_error *why) {
     if (why->status != STRATA_DATA) {
         strata_loop_count_refused(loop, p->from, why->message);
     } else if (!p->stream.tls && p->in[0] == TLS_HANDSHAKE) {
         strata_loop_count_refused(loop, p->from, "it uses TLS and rank 0 does not: all ranks must");
-        say(&p->stream, strata_tls_alert, STRATA_TLS_ALERT_BYTES);
+        send_all(&p->stream, strata_tls_alert, STRATA_TLS_ALERT_BYTES);
     } else {
         loop->refused.n_strangers++;
     }
@@ -72,7 +72,7 @@ static void refuse(strata_loop *loop, strata_pending *p, const strata_error *why
 
 /* ---- handshakes ---- */
 
-static void hand_over(strata_loop *loop, strata_pending *pending) {
+static void accept_authenticated(strata_loop *loop, strata_pending *pending) {
     const strata_hello hello = pending->handshake.hello;
     strata_stream stream = pending->stream;
     strata_loop_forget(loop, stream.fd);
@@ -92,7 +92,7 @@ static void hand_over(strata_loop *loop, strata_pending *pending) {
     }
 }
 
-static void shake(strata_loop *loop, strata_source *source) {
+static void continue_handshake(strata_loop *loop, strata_source *source) {
     strata_pending *p = (strata_pending *)source;
     for (;;) {
         const struct iovec rest = {p->in + p->n_in, p->handshake.wanted - p->n_in};
@@ -116,19 +116,20 @@ static void shake(strata_loop *loop, strata_source *source) {
             refuse(loop, p, &why);
             return;
         }
-        if (!say(&p->stream, out, n_out)) {
+        if (!send_all(&p->stream, out, n_out)) {
             drop(loop, p, true);
             return;
         }
         if (p->handshake.done) {
-            hand_over(loop, p);
+            accept_authenticated(loop, p);
             return;
         }
     }
 }
 
-/* An honest peer greets at once and takes milliseconds: the oldest that has not greeted goes, or the oldest. */
-static void make_room(strata_loop *loop) {
+/* Makes room for another handshake. A real rank finishes within milliseconds, so the oldest connection that has sent nothing is
+ * closed, or, if all have sent something, the oldest. */
+static void drop_oldest(strata_loop *loop) {
     strata_pending *oldest = loop->pending, *silent = NULL;
     for (strata_pending *p = loop->pending; p; p = p->next) {
         oldest = p;
@@ -141,7 +142,7 @@ static void begin(strata_loop *loop, int fd) {
     strata_pending *p = calloc(1, sizeof *p);
     unsigned char out[STRATA_HANDSHAKE_BYTES];
     size_t n_out;
-    if (loop->n_pending == STRATA_MOST_PENDING) make_room(loop);
+    if (loop->n_pending == STRATA_MOST_PENDING) drop_oldest(loop);
     const strata_credentials *own = &loop->credentials;
     strata_stream stream = {.fd = fd};
     if (!p || (own->tls && strata_tls_begin(own->tls, &stream, NULL, NULL)) ||
@@ -151,14 +152,14 @@ static void begin(strata_loop *loop, int fd) {
         strata_stream_close(&stream);
         return;
     }
-    p->source.ready = shake;
-    strata_socket_peer(fd, p->from); /* later it may be gone */
+    p->source.ready = continue_handshake;
+    strata_socket_peer(fd, p->from); /* after a disconnection the address is not known any more */
     p->stream = stream;
     p->deadline = strata_clock_seconds() + HANDSHAKE_SECONDS;
     p->next = loop->pending;
     loop->pending = p;
     loop->n_pending++;
-    shake(loop, &p->source); /* what it said may be there already */
+    continue_handshake(loop, &p->source); /* its first message may have arrived already */
 }
 
 void strata_loop_accept(strata_loop *loop, strata_source *listener) {
@@ -187,7 +188,7 @@ void strata_loop_finish_accepting(strata_loop *loop) {
     if (loop->listener >= 0) close(loop->listener);
 }
 
-/* Takes the link out of the list; one of -1 when it has not come. */
+/* Removes and returns the connection of that rank; its fd is -1 if the rank has not connected yet. */
 static strata_stream find_link(strata_loop *loop, uint32_t communicator, int rank) {
     for (strata_accepted **at = &loop->accepted; *at; at = &(*at)->next) {
         strata_accepted *a = *at;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Entries are a list: a job has a handful of keys for each rank. */
+ * The entries are a linked list, which is fast enough because a job has only a few keys for each rank. */
 #include "cluster/store/board.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The board: keys with their values, in memory, under the lock of a roster, which is part of it. Who may reach it is not its
- * business. */
+ * The board: an in-memory table of keys and values. It contains a roster, whose lock guards the table too. Access over the
+ * network is in serve.c. */
 #ifndef STRATA_CLUSTER_STORE_BOARD_H
 #define STRATA_CLUSTER_STORE_BOARD_H
 
@@ -10,7 +10,7 @@
 enum {
     STRATA_STORE_KEY_BYTES = 200,
     STRATA_STORE_VALUE_BYTES = 64 << 10,
-    STRATA_STORE_KEYS = 1 << 16, /* of a board */
+    STRATA_STORE_KEYS = 1 << 16, /* at most so many keys in a board */
 };
 
 typedef enum strata_store_op {
@@ -24,21 +24,21 @@ typedef enum strata_store_op {
 typedef struct strata_store_request {
     strata_store_op op;
     const char *key;
-    /* SET, SWAP. */
+    /* For SET and SWAP: the new value. */
     const void *value;
     size_t n_value;
-    /* SWAP. */
+    /* For SWAP: the value that the key must have; n_expected 0: the key must not exist. */
     const void *expected;
     size_t n_expected;
-    /* ADD. */
+    /* For ADD. */
     int64_t amount;
 } strata_store_request;
 
 typedef struct strata_store_reply {
-    /* GET: a copy, with a NUL behind it; the caller frees. */
+    /* For GET: a copy of the value, followed by a NUL; the caller frees it. */
     void *value;
     size_t n_value;
-    /* ADD: the sum; SWAP: 1 when swapped. */
+    /* For ADD: the sum. For SWAP: 1 if the value was set, else 0. */
     int64_t number;
 } strata_store_reply;
 
@@ -48,12 +48,12 @@ STRATA_MUST_USE strata_status strata_board_create(int world, strata_board **out_
 void strata_board_destroy(strata_board *board); /* NULL is fine */
 strata_roster *strata_board_roster(strata_board *board);
 
-/* Threads: any. Fails: INVALID for a request out of bounds, TIMEOUT when the key of a GET isn't there (now),
- * OUT_OF_MEMORY. */
+/* Applies a request without waiting. Threads: any. Fails: INVALID for a key or value of a wrong size, TIMEOUT when the key of a
+ * GET does not exist, OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_board_apply(strata_board *board, const strata_store_request *request,
                                                  strata_store_reply *out_reply, strata_error *err);
-/* As apply, but a GET waits for its key at most `seconds`, and no longer than the seat (NULL: none) has no verdict, with
- * which it fails then. */
+/* Like apply, but a GET waits at most `seconds` for its key. If the seat (may be NULL) gets a verdict meanwhile, the GET fails
+ * with the verdict. */
 STRATA_MUST_USE strata_status strata_board_wait(strata_board *board, const strata_seat *seat,
                                                 const strata_store_request *request, double seconds,
                                                 strata_store_reply *out_reply, strata_error *err);

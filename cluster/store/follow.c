@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The other ranks: requests to rank 0's board, signs of life both ways, and the verdict, which comes from rank 0 or, when rank
- * 0 itself is lost, from what each rank sees of it. */
+ * The connection of the other ranks to rank 0: requests to its board, heartbeats in both directions, and events. When rank 0
+ * itself is lost, each rank detects this by itself. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,57 +10,59 @@
 #include "cluster/store/loop.h"
 #include "cluster/wire/socket.h"
 
-static const double VERDICT_SECONDS = 3, /* for rank 0 to say what it decided */
-    SLACK_SECONDS = 10;                  /* for an answer to a request, beyond its own time */
+static const double VERDICT_SECONDS = 3, /* how long to wait for rank 0's verdict */
+    SLACK_SECONDS = 10;                  /* how much longer than the request's own time to wait for a reply */
 
-/* Rank 0 is gone. Each rank says so by itself, in the same words: so without the collective, in which they may differ. */
-static void lose_store(strata_loop *loop, const char *how) {
+/* Adds the event that rank 0 was lost. Each rank writes this message itself, and all should be equal, so it does not name the
+ * collective, in which the ranks may differ. */
+static void mark_store_lost(strata_loop *loop, const char *how) {
     char text[STRATA_ERROR_MESSAGE_BYTES];
-    strata_loop_forget(loop, loop->first.connection.stream.fd);
-    strata_connection_finish(&loop->first.connection);
-    snprintf(text, sizeof text, "%s was lost%s: %.800s", loop->first.name, strata_member_step(&loop->member).text, how);
+    strata_loop_forget(loop, loop->rank0.connection.stream.fd);
+    strata_connection_finish(&loop->rank0.connection);
+    snprintf(text, sizeof text, "%s was lost%s: %.800s", loop->rank0.name, strata_member_step(&loop->member).text, how);
     strata_loop_take_event(loop, STRATA_EVENT_STORE_LOST, 0, STRATA_PEER_LOST, text);
 }
 
 static void send_control(strata_loop *loop, strata_frame_type type, uint64_t sequence, const void *payload, size_t n) {
-    if (loop->first.connection.stream.fd < 0) return;
-    if (strata_connection_send(&loop->first.connection, type, sequence, payload, n, NULL)) {
-        lose_store(loop, "its connection closed");
+    if (loop->rank0.connection.stream.fd < 0) return;
+    if (strata_connection_send(&loop->rank0.connection, type, sequence, payload, n, NULL)) {
+        mark_store_lost(loop, "its connection closed");
         return;
     }
-    strata_loop_want_output(loop, loop->first.connection.stream.fd, &loop->first.source,
-                            strata_connection_has_output(&loop->first.connection));
+    strata_loop_want_output(loop, loop->rank0.connection.stream.fd, &loop->rank0.source,
+                            strata_connection_has_output(&loop->rank0.connection));
 }
 
-/* A sign of life, which says when the next will come, and whether this process still needs rank 0. */
-static void beat(strata_loop *loop, double now) {
+/* Sends a heartbeat, which contains the interval until the next one and whether this process still needs the store. */
+static void send_heartbeat(strata_loop *loop, double now) {
     unsigned char heartbeat[STRATA_BEAT_BYTES];
-    strata_beat_encode(loop->heartbeat, strata_roster_goes_on(strata_loop_roster(loop)), heartbeat);
-    loop->first.said = now;
+    strata_beat_encode(loop->heartbeat, strata_roster_has_active_seat(strata_loop_roster(loop)), heartbeat);
+    loop->rank0.last_sent = now;
     send_control(loop, STRATA_FRAME_BEAT, atomic_load(&loop->member.collective), heartbeat, sizeof heartbeat);
 }
 
-/* An event that rank 0 saw. */
+/* Applies an event that rank 0 sent. */
 static strata_status take_event(strata_loop *loop, strata_event_kind kind, const strata_frame *frame,
                                 const unsigned char *payload, strata_error *err) {
-    strata_error told = {0};
-    STRATA_TRY(strata_answer_decode(payload, frame->bytes, &told, NULL, err));
+    strata_error reported = {0};
+    STRATA_TRY(strata_answer_decode(payload, frame->bytes, &reported, NULL, err));
     if (frame->call.sequence > UINT32_MAX ||
-        (kind != STRATA_EVENT_FAILED && frame->call.sequence >= (uint64_t)loop->member.world) || !told.status)
-        return strata_fail(err, STRATA_DATA, "it told of something that cannot be");
-    strata_loop_take_event(loop, kind, (uint32_t)frame->call.sequence, told.status, told.message);
-    if (kind != STRATA_EVENT_LEFT) beat(loop, strata_clock_seconds());
+        (kind != STRATA_EVENT_FAILED && frame->call.sequence >= (uint64_t)loop->member.world) || !reported.status)
+        return strata_fail(err, STRATA_DATA, "it reported of something that cannot be");
+    strata_loop_take_event(loop, kind, (uint32_t)frame->call.sequence, reported.status, reported.message);
+    if (kind != STRATA_EVENT_LEFT) send_heartbeat(loop, strata_clock_seconds());
     return STRATA_OK;
 }
 
 static strata_status take_frame(void *user, const strata_frame *frame, const unsigned char *payload, strata_error *err) {
     strata_loop *loop = user;
-    loop->first.heard = strata_clock_seconds();
+    loop->rank0.last_received = strata_clock_seconds();
     switch (frame->type) {
         case STRATA_FRAME_REPLY:
-            if (!loop->asked.in_flight || loop->asked.answered || frame->call.sequence != loop->asked.number) return STRATA_OK;
-            STRATA_TRY(strata_answer_decode(payload, frame->bytes, &loop->asked.error, &loop->asked.reply, err));
-            loop->asked.answered = true;
+            if (!loop->request.in_flight || loop->request.answered || frame->call.sequence != loop->request.number)
+                return STRATA_OK;
+            STRATA_TRY(strata_answer_decode(payload, frame->bytes, &loop->request.error, &loop->request.reply, err));
+            loop->request.answered = true;
             break;
         case STRATA_FRAME_VERDICT:
             return take_event(loop, STRATA_EVENT_FAILED, frame, payload, err);
@@ -71,7 +73,7 @@ static strata_status take_frame(void *user, const strata_frame *frame, const uns
         case STRATA_FRAME_BEAT:
             return STRATA_OK;
         case STRATA_FRAME_LEAVE:
-            loop->first.store_left = true;
+            loop->rank0.store_left = true;
             return STRATA_OK;
         default:
             return strata_fail(err, STRATA_DATA, "it sent a frame of type %u", frame->type);
@@ -83,20 +85,20 @@ static strata_status take_frame(void *user, const strata_frame *frame, const uns
 static void control_ready(strata_loop *loop, strata_source *source) {
     strata_error err = {0};
     (void)source;
-    if (loop->first.connection.stream.fd < 0) return; /* another thread was quicker */
-    strata_status status = strata_connection_flush(&loop->first.connection, &err);
-    if (!status) status = strata_connection_read(&loop->first.connection, take_frame, loop, &err);
-    if (loop->first.connection.stream.fd < 0) return;
+    if (loop->rank0.connection.stream.fd < 0) return; /* another thread closed the connection meanwhile */
+    strata_status status = strata_connection_flush(&loop->rank0.connection, &err);
+    if (!status) status = strata_connection_read(&loop->rank0.connection, take_frame, loop, &err);
+    if (loop->rank0.connection.stream.fd < 0) return;
     if (status == STRATA_UNAVAILABLE)
-        lose_store(loop, loop->first.store_left ? "it left while others still needed it" : "its connection closed");
+        mark_store_lost(loop, loop->rank0.store_left ? "it left while others still needed it" : "its connection closed");
     else if (status)
-        lose_store(loop, err.message);
+        mark_store_lost(loop, err.message);
     else
-        strata_loop_want_output(loop, loop->first.connection.stream.fd, &loop->first.source,
-                                strata_connection_has_output(&loop->first.connection));
+        strata_loop_want_output(loop, loop->rank0.connection.stream.fd, &loop->rank0.source,
+                                strata_connection_has_output(&loop->rank0.connection));
 }
 
-strata_status strata_loop_follow(strata_loop *loop, const strata_communicator_options *opts, strata_error *err) {
+strata_status strata_loop_connect_rank0(strata_loop *loop, const strata_communicator_options *opts, strata_error *err) {
     const strata_hello hello = {STRATA_FOR_STORE, 0, (uint32_t)opts->rank, (uint32_t)opts->world};
     const double deadline = strata_clock_seconds() + opts->connect_seconds;
     strata_stream stream;
@@ -105,17 +107,17 @@ strata_status strata_loop_follow(strata_loop *loop, const strata_communicator_op
         return strata_fail_in(err, status, "rank %d of %d waited %g s for rank 0", opts->rank, opts->world,
                               opts->connect_seconds);
     if (status) return strata_fail_in(err, status, "rank %d of %d cannot join rank 0", opts->rank, opts->world);
-    strata_connection_init(&loop->first.connection, stream);
-    snprintf(loop->first.name, sizeof loop->first.name, "rank 0 (the store at %s)", opts->store);
-    loop->first.source.ready = control_ready;
-    loop->first.heard = strata_clock_seconds();
-    return strata_loop_watch(loop, stream.fd, &loop->first.source, err);
+    strata_connection_init(&loop->rank0.connection, stream);
+    snprintf(loop->rank0.name, sizeof loop->rank0.name, "rank 0 (the store at %s)", opts->store);
+    loop->rank0.source.ready = control_ready;
+    loop->rank0.last_received = strata_clock_seconds();
+    return strata_loop_watch(loop, stream.fd, &loop->rank0.source, err);
 }
 
-void strata_member_name_first(strata_member *member, const char *name) {
+void strata_member_set_rank0_name(strata_member *member, const char *name) {
     strata_loop *loop = (strata_loop *)member;
     pthread_mutex_lock(&loop->lock);
-    snprintf(loop->first.name, sizeof loop->first.name, "%s", name);
+    snprintf(loop->rank0.name, sizeof loop->rank0.name, "%s", name);
     pthread_mutex_unlock(&loop->lock);
 }
 
@@ -123,12 +125,12 @@ void strata_member_name_first(strata_member *member, const char *name) {
 static void wait_for(strata_loop *loop, const strata_seat *seat, const bool *done, double seconds) {
     const struct timespec deadline = strata_clock_after(seconds);
     int late = 0;
-    while (!*done && !late && !(seat && strata_seat_failed(seat)) && loop->first.connection.stream.fd >= 0)
+    while (!*done && !late && !(seat && strata_seat_failed(seat)) && loop->rank0.connection.stream.fd >= 0)
         late = pthread_cond_timedwait(&loop->changed, &loop->lock, &deadline);
 }
 
-strata_status strata_loop_ask(strata_member *member, const strata_seat *seat, const strata_store_request *request,
-                              double seconds, strata_store_reply *out_reply, strata_error *err) {
+strata_status strata_loop_send_request(strata_member *member, const strata_seat *seat, const strata_store_request *request,
+                                       double seconds, strata_store_reply *out_reply, strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
     *out_reply = (strata_store_reply){0};
     const size_t n_key = strlen(request->key);
@@ -140,39 +142,39 @@ strata_status strata_loop_ask(strata_member *member, const strata_seat *seat, co
     if (!bytes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a request to the store");
     const size_t n = strata_request_encode(request, seconds, bytes);
     pthread_mutex_lock(&loop->lock);
-    while (loop->asked.in_flight) pthread_cond_wait(&loop->changed, &loop->lock);
-    loop->asked.in_flight = true;
-    loop->asked.answered = false;
-    loop->asked.number++;
-    send_control(loop, STRATA_FRAME_REQUEST, loop->asked.number, bytes, n);
-    wait_for(loop, seat, &loop->asked.answered, seconds + SLACK_SECONDS);
-    if (loop->asked.answered && !loop->first.said)
-        beat(loop, strata_clock_seconds()); /* rank 0 took this one in, and is to know its heartbeat early */
+    while (loop->request.in_flight) pthread_cond_wait(&loop->changed, &loop->lock);
+    loop->request.in_flight = true;
+    loop->request.answered = false;
+    loop->request.number++;
+    send_control(loop, STRATA_FRAME_REQUEST, loop->request.number, bytes, n);
+    wait_for(loop, seat, &loop->request.answered, seconds + SLACK_SECONDS);
+    /* Rank 0 accepted this rank: send the first heartbeat now, so that rank 0 knows its interval. */
+    if (loop->request.answered && !loop->rank0.last_sent) send_heartbeat(loop, strata_clock_seconds());
     strata_status status = STRATA_OK;
-    const bool ok = loop->asked.answered && !loop->asked.error.status, has_value = ok && request->op == STRATA_STORE_GET;
-    if (loop->asked.answered && !has_value) {
-        free(loop->asked.reply.value);
-        loop->asked.reply.value = NULL;
+    const bool ok = loop->request.answered && !loop->request.error.status, has_value = ok && request->op == STRATA_STORE_GET;
+    if (loop->request.answered && !has_value) {
+        free(loop->request.reply.value);
+        loop->request.reply.value = NULL;
     }
     if (ok)
-        *out_reply = loop->asked.reply;
-    else if (loop->asked.answered)
-        status = strata_fail(err, loop->asked.error.status, "%s", loop->asked.error.message);
+        *out_reply = loop->request.reply;
+    else if (loop->request.answered)
+        status = strata_fail(err, loop->request.error.status, "%s", loop->request.error.message);
     else if (seat && strata_seat_failed(seat))
         status = strata_seat_verdict(seat, err);
-    else if (loop->first.connection.stream.fd < 0)
-        status = strata_fail(err, STRATA_PEER_LOST, "%s, which keeps the store, is gone", loop->first.name);
+    else if (loop->rank0.connection.stream.fd < 0)
+        status = strata_fail(err, STRATA_PEER_LOST, "%s, which keeps the store, is gone", loop->rank0.name);
     else
         status = strata_fail(err, STRATA_TIMEOUT, "the store did not answer within %g s", seconds + SLACK_SECONDS);
-    loop->asked.in_flight = false;
+    loop->request.in_flight = false;
     pthread_cond_broadcast(&loop->changed);
     pthread_mutex_unlock(&loop->lock);
     free(bytes);
     return status;
 }
 
-strata_status strata_loop_tell(strata_member *member, strata_seat *seat, strata_status status, const char *text,
-                               strata_error *err) {
+strata_status strata_loop_report_failure(strata_member *member, strata_seat *seat, strata_status status, const char *text,
+                                         strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
     unsigned char bytes[STRATA_ERROR_MESSAGE_BYTES + 64];
     const bool never = false;
@@ -181,7 +183,7 @@ strata_status strata_loop_tell(strata_member *member, strata_seat *seat, strata_
         send_control(loop, STRATA_FRAME_REPORT, seat->communicator, bytes, strata_answer_encode(status, text, NULL, bytes));
         wait_for(loop, seat, &never, VERDICT_SECONDS);
     }
-    if (!strata_seat_failed(seat)) /* rank 0 said nothing */
+    if (!strata_seat_failed(seat)) /* no verdict arrived */
         strata_loop_take_event(loop, STRATA_EVENT_FAILED, seat->communicator, status, text);
     pthread_mutex_unlock(&loop->lock);
     return strata_seat_verdict(seat, err);
@@ -190,17 +192,17 @@ strata_status strata_loop_tell(strata_member *member, strata_seat *seat, strata_
 void strata_loop_check_control(strata_loop *loop, double now) {
     const double silence = STRATA_MISSED_BEATS * loop->heartbeat;
     char how[160];
-    if (loop->first.connection.stream.fd < 0) return;
-    if (now - loop->last_tick > 2 * loop->heartbeat) loop->first.heard = now; /* this process was stopped */
-    if (now - loop->first.heard > silence) {
+    if (loop->rank0.connection.stream.fd < 0) return;
+    if (now - loop->last_tick > 2 * loop->heartbeat) loop->rank0.last_received = now; /* this process itself was stopped */
+    if (now - loop->rank0.last_received > silence) {
         snprintf(how, sizeof how, "it gave no sign of life for %g s; it is stopped, or its link is cut", silence);
-        lose_store(loop, how);
-    } else if (now - loop->first.said >= loop->heartbeat) {
-        beat(loop, now);
+        mark_store_lost(loop, how);
+    } else if (now - loop->rank0.last_sent >= loop->heartbeat) {
+        send_heartbeat(loop, now);
     }
 }
 
 void strata_loop_finish_following(strata_loop *loop) {
     send_control(loop, STRATA_FRAME_LEAVE, 0, NULL, 0);
-    strata_connection_finish(&loop->first.connection);
+    strata_connection_finish(&loop->rank0.connection);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Members that are threads of one process: all use one board directly. */
+ * Members for ranks that are threads of one process. All of them access the same board directly. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static strata_status report(strata_member *member, strata_seat *seat, strata_sta
     return strata_seat_verdict(seat, err);
 }
 
-/* Copies the message to where its receiver looks for it. */
+/* Copies the message to the receiver's seat, so the send is done when this returns. */
 static strata_status send_message(strata_member *member, strata_transfer *transfer, const char *address, double seconds,
                                   strata_error *err) {
     const strata_seat *from = transfer->seat;

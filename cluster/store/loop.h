@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loop of a process inside, shared by its parts: accepting (accept.c), serving the board (serve.c, rank 0), the connection
- * to rank 0 (follow.c), the thread and the member (remote.c). All of it is guarded by one lock. */
+ * Internals of the loop of a process, which its source files share: accept.c accepts connections, serve.c answers requests to
+ * the board (rank 0), follow.c has the connection to rank 0 (other ranks), remote.c has the thread and the member. One lock,
+ * `lock`, guards all fields. */
 #ifndef STRATA_CLUSTER_STORE_LOOP_H
 #define STRATA_CLUSTER_STORE_LOOP_H
 
@@ -18,12 +19,13 @@ enum { STRATA_MOST_PENDING = 64, STRATA_MISSED_BEATS = 5 };
 
 typedef struct strata_loop strata_loop;
 
-/* What epoll wakes the loop for: the first member of each thing that has a descriptor. */
+/* An object with a descriptor that epoll watches. It is the first field of each such struct; `ready` is called when the
+ * descriptor is ready. */
 typedef struct strata_source {
     void (*ready)(strata_loop *loop, struct strata_source *source);
 } strata_source;
 
-/* A connection that has not proved anything yet. */
+/* A connection whose handshake is not finished: the peer has not proved yet that it knows the secret. */
 typedef struct strata_pending {
     strata_source source;
     struct strata_pending *next;
@@ -35,28 +37,28 @@ typedef struct strata_pending {
     unsigned char in[STRATA_HANDSHAKE_BYTES];
 } strata_pending;
 
-/* One that was made for a link, until it is asked for. */
+/* An authenticated connection for a link of a communicator, until strata_loop_accept_link returns it. */
 typedef struct strata_accepted {
     struct strata_accepted *next;
     strata_stream stream;
     strata_hello hello;
 } strata_accepted;
 
-/* Rank 0's side of another rank. */
+/* Rank 0's connection to another rank. */
 typedef struct strata_session {
     strata_source source;
     int rank;
-    bool came, connected, left;
-    bool broken; /* sending failed: its end is about to be read */
+    bool ever_connected, connected, left;
+    bool broken; /* sending failed; the connection is closed when reading from it fails too */
     strata_connection connection;
-    /* Its own, as it says. */
-    double heard, heartbeat;
-    /* A communicator of it does, as it says. */
-    bool goes_on;
-    /* How many of the job's events were sent to it. */
-    int n_told;
+    /* When the last frame of the rank was received, and the rank's own heartbeat interval, in seconds. */
+    double last_received, heartbeat;
+    /* According to its last heartbeat, the rank has a communicator without a verdict, so it still needs the store. */
+    bool needs_store;
+    /* How many of the job's events were sent to the rank. */
+    int n_events_sent;
     uint64_t collective;
-    /* It waits for a key of the board. */
+    /* The rank waits for the value of `key`, until `deadline`; `request` is the number of its request. */
     bool waiting;
     double deadline;
     uint64_t request;
@@ -71,25 +73,25 @@ struct strata_loop {
     bool has_thread, leaving;
     int epoll, wake, listener;
     strata_source wake_source, listener_source;
-    /* rank 0's is the job's; the others use its roster only. */
+    /* Rank 0 stores the job's keys in it. The other ranks use only its roster. */
     strata_board *board;
     struct strata_links *links;
-    /* A connection with messages is not read, as too much lies unreceived. */
+    /* Some connection with messages is not read at the moment, because too many bytes of its messages are stored unreceived. */
     atomic_bool paused;
     char *secret;
     strata_tls *tls;
-    /* These two, on loan. */
+    /* Borrows `secret` and `tls`. */
     strata_credentials credentials;
     double heartbeat, last_tick;
-    /* The connections that have proved nothing yet, the newest first. */
+    /* The connections whose handshake is not finished, the newest first. */
     strata_pending *pending;
     int n_pending;
     strata_accepted *accepted;
     /* Connections that were refused. */
     struct {
-        /* Of ranks, as it seems, and of others. */
+        /* n_ranks: peers that spoke Strata's protocol; n_strangers: others. */
         uint64_t n_ranks, n_strangers;
-        /* The last one of a rank: who, and why. */
+        /* The address of the last peer that n_ranks counts, and why it was refused. */
         char last[256];
     } refused;
 
@@ -98,24 +100,25 @@ struct strata_loop {
 
     /* The other ranks: their connection to rank 0. */
     struct {
-        /* Rank 0, for messages: where it listens, later its host and process too. */
+        /* The name of rank 0 in error messages: the address of the store, later also its host and process. */
         char name[STRATA_ADDRESS_BYTES + 64];
         strata_connection connection;
         strata_source source;
-        /* When it was last heard, and when something was last sent to it. */
-        double heard, said;
+        /* When the last frame of rank 0 was received, and when the last heartbeat was sent to it (seconds, monotonic). */
+        double last_received, last_sent;
         bool store_left;
-    } first;
-    /* The request to rank 0 that is in flight; replies to earlier ones are dropped. */
+    } rank0;
+    /* The current request to rank 0. Replies with the number of an earlier request are ignored. */
     struct {
         uint64_t number;
         bool in_flight, answered;
         strata_error error;
         strata_store_reply reply;
-    } asked;
+    } request;
 };
 
-/* Watches the descriptor for input, and for room to send where `output`. */
+/* watch: adds the descriptor to epoll, for input. forget: removes it. want_output: chooses whether to watch it for output too.
+ * */
 strata_status strata_loop_watch(strata_loop *loop, int fd, strata_source *source, strata_error *err);
 void strata_loop_forget(strata_loop *loop, int fd);
 void strata_loop_want_output(strata_loop *loop, int fd, strata_source *source, bool output);
@@ -132,7 +135,7 @@ static inline strata_roster *strata_loop_roster(strata_loop *loop) {
 void strata_loop_accept(strata_loop *loop, strata_source *listener);
 void strata_loop_drop_late(strata_loop *loop, double now);
 void strata_loop_finish_accepting(strata_loop *loop);
-void strata_loop_count_refused(strata_loop *loop, const char *from, const char *why); /* a rank's connection, from a host */
+void strata_loop_count_refused(strata_loop *loop, const char *from, const char *why); /* counts a refused rank */
 strata_status strata_loop_accept_link(strata_member *member, const strata_seat *seat, int job_rank, double seconds,
                                       strata_stream *out_stream, strata_error *err);
 
@@ -140,18 +143,18 @@ strata_status strata_loop_accept_link(strata_member *member, const strata_seat *
 void strata_loop_new_session(strata_loop *loop, strata_stream stream, const strata_hello *hello); /* takes the stream */
 strata_status strata_loop_serve(strata_member *member, const strata_seat *seat, const strata_store_request *request,
                                 double seconds, strata_store_reply *out_reply, strata_error *err);
-strata_status strata_loop_judge(strata_member *member, strata_seat *seat, strata_status status, const char *text,
-                                strata_error *err);
+strata_status strata_loop_decide_failure(strata_member *member, strata_seat *seat, strata_status status, const char *text,
+                                         strata_error *err);
 void strata_loop_check_sessions(strata_loop *loop, double now);
-/* Waits for the others to leave, tells those who stay. */
+/* Waits until no other rank needs the store, and tells the connected ranks that rank 0 leaves. */
 void strata_loop_finish_serving(strata_loop *loop);
 
 /* follow.c */
-strata_status strata_loop_follow(strata_loop *loop, const strata_communicator_options *opts, strata_error *err);
-strata_status strata_loop_ask(strata_member *member, const strata_seat *seat, const strata_store_request *request,
-                              double seconds, strata_store_reply *out_reply, strata_error *err);
-strata_status strata_loop_tell(strata_member *member, strata_seat *seat, strata_status status, const char *text,
-                               strata_error *err);
+strata_status strata_loop_connect_rank0(strata_loop *loop, const strata_communicator_options *opts, strata_error *err);
+strata_status strata_loop_send_request(strata_member *member, const strata_seat *seat, const strata_store_request *request,
+                                       double seconds, strata_store_reply *out_reply, strata_error *err);
+strata_status strata_loop_report_failure(strata_member *member, strata_seat *seat, strata_status status, const char *text,
+                                         strata_error *err);
 void strata_loop_check_control(strata_loop *loop, double now);
 void strata_loop_finish_following(strata_loop *loop);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A member: one rank's place in a job. Through it the rank reaches the store, tells the ranks of a communicator that it failed,
- * and sends messages. Two kinds: threads around one board (local.c), and processes connected to the board of rank 0
- * (remote.c). */
+ * A member is the connection of one rank to its job: with it the rank sends requests to the store, reports failures of
+ * communicators, and sends messages. There are two implementations: ranks that are threads of one process and share a board
+ * (local.c), and ranks that are processes and connect to the board of rank 0 (remote.c). */
 #ifndef STRATA_CLUSTER_STORE_MEMBER_H
 #define STRATA_CLUSTER_STORE_MEMBER_H
 
@@ -20,36 +20,37 @@ struct strata_member {
     atomic_int references;
     /* The rank in the job, and how many ranks the job has. */
     int rank, world;
-    /* The newest that this rank began, for messages. */
+    /* The number of the last collective that this rank began; error messages show it. */
     atomic_uint_fast64_t collective;
-    /* Of the caller's own work, 0: none; for messages too. */
+    /* The number of the caller's current step, for error messages; 0: none. */
     atomic_int_fast64_t step;
-    /* What this process knows of the others. */
+    /* The state of the job as this process knows it. */
     strata_roster *roster;
 
-    /* One request; GET waits at most `seconds`, and no longer than the seat (NULL: none) has no verdict. Fails: TIMEOUT; the
-     * verdict. */
+    /* Sends one request to the store. GET waits at most `seconds` for its key. Fails: TIMEOUT; the verdict of the seat (may be
+     * NULL), if it gets one meanwhile. */
     strata_status (*store)(strata_member *member, const strata_seat *seat, const strata_store_request *request, double seconds,
                            strata_store_reply *out_reply, strata_error *err);
-    /* Tells the seat's communicator that it failed, and returns the verdict, which may be an earlier one, or this where no
-     * other comes in time. */
+    /* Reports to all ranks of the seat's communicator that it failed, and returns the verdict. That may be an earlier failure;
+     * it is this one if no verdict arrives in time. */
     strata_status (*report)(strata_member *member, strata_seat *seat, strata_status status, const char *text,
                             strata_error *err);
-    /* Hands over an authenticated connection of a rank of the job for the seat's communicator, waiting at most `seconds`; NULL:
-     * local. */
+    /* Waits at most `seconds` for the authenticated connection that a rank of the job opens to this one for the seat's
+     * communicator, and returns it. NULL in local members. */
     strata_status (*accept_link)(strata_member *member, const strata_seat *seat, int job_rank, double seconds,
                                  strata_stream *out_stream, strata_error *err);
-    /* Makes one, to a rank's address. */
+    /* Opens such a connection to a rank's address. */
     strata_status (*connect_link)(strata_member *member, uint32_t communicator, const char *address, double seconds,
                                   strata_stream *out_stream, strata_error *err);
-    /* Begins to send a message to another rank, whose address is given. The first one to a rank connects to it, for at most
-     * `seconds`. Once it returned OK the transfer ends by itself. Fails: TIMEOUT, PEER_LOST, OUT_OF_MEMORY. */
+    /* Starts to send a message to another rank with the given address. The first message to a rank connects to it, for at most
+     * `seconds`. After OK, the transfer is ended by the loop's thread. Fails: TIMEOUT, PEER_LOST, OUT_OF_MEMORY. */
     strata_status (*send_message)(strata_member *member, strata_transfer *transfer, const char *address, double seconds,
                                   strata_error *err);
-    /* Takes a transfer that is not done from its sender's queue; where sending it has begun, the rest is sent from a copy.
-     * False: there is no memory for that. */
+    /* Removes a transfer that is not done from the send queue. If some of its bytes were sent already, the rest is sent from a
+     * copy. False: there is no memory for the copy. */
     bool (*withdraw_message)(strata_member *member, strata_transfer *transfer);
-    /* A receive began, which may have taken a message that was kept. NULL: nothing to do. */
+    /* Called after a receive was started: it may have freed memory of stored messages, so that more can be read. NULL: nothing
+     * to do. */
     void (*received)(strata_member *member);
     void (*destroy)(strata_member *member);
 };
@@ -71,7 +72,7 @@ static inline strata_step_text strata_member_step(strata_member *member) {
 static inline void strata_member_release(strata_member *member) { /* NULL is fine */
     if (member && atomic_fetch_sub(&member->references, 1) == 1) member->destroy(member);
 }
-/* Members of one board, out_members[0 .. world). */
+/* Creates the members of all ranks as threads of this process, out_members[0 .. world), with one board. */
 STRATA_MUST_USE strata_status strata_member_create_local(int world, strata_member **out_members, strata_error *err);
 
 #endif

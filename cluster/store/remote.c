@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loop's thread, and the member that is made of it. */
+ * The loop's thread, and the member that uses it. */
 #include "cluster/store/remote.h"
 
 #include <stdio.h>
@@ -34,7 +34,7 @@ void strata_loop_want_output(strata_loop *loop, int fd, strata_source *source, b
 
 /* ---- the thread ---- */
 
-static void woken(strata_loop *loop, strata_source *source) {
+static void on_wake(strata_loop *loop, strata_source *source) {
     uint64_t count;
     (void)source;
     if (read(loop->wake, &count, sizeof count) < 0) return;
@@ -85,10 +85,10 @@ bool strata_loop_take_event(strata_loop *loop, strata_event_kind kind, uint32_t 
 
 static void wake(strata_loop *loop) {
     const uint64_t one = 1;
-    if (write(loop->wake, &one, sizeof one) < 0) return; /* it is full, and so the loop wakes */
+    if (write(loop->wake, &one, sizeof one) < 0) return; /* the counter is at its maximum, so the loop wakes anyway */
 }
 
-/* A receive may have taken a message: where there was no room for more of them there may be some now. */
+/* A receive may have freed memory of stored messages: wakes the loop to read paused connections again. */
 static void received(strata_member *member) {
     strata_loop *loop = (strata_loop *)member;
     if (atomic_load(&loop->paused)) wake(loop);
@@ -109,9 +109,8 @@ static void destroy(strata_member *member) {
     if (loop->sessions && loop->has_thread) strata_loop_finish_serving(loop);
     if (!loop->sessions && loop->has_thread)
         strata_loop_finish_following(loop);
-    else
-        strata_connection_finish(
-            &loop->first.connection); /* it came, but cannot stay: rank 0 sees it as lost, and does not wait for it */
+    else /* creating the member failed after it connected: rank 0 must see it as lost, not wait for it */
+        strata_connection_finish(&loop->rank0.connection);
     loop->leaving = true;
     pthread_mutex_unlock(&loop->lock);
     if (loop->has_thread) {
@@ -148,7 +147,7 @@ static strata_loop *allocate(const strata_communicator_options *opts, strata_err
     if (opts->secret_bytes) memcpy(loop->secret, opts->secret, opts->secret_bytes);
     loop->credentials = (strata_credentials){loop->secret, opts->secret_bytes, NULL};
     loop->heartbeat = opts->heartbeat_seconds > 0 ? opts->heartbeat_seconds : HEARTBEAT_SECONDS;
-    loop->epoll = loop->wake = loop->listener = loop->first.connection.stream.fd = -1;
+    loop->epoll = loop->wake = loop->listener = loop->rank0.connection.stream.fd = -1;
     for (int r = 0; r < opts->world && is_first; r++) loop->sessions[r].connection.stream.fd = -1;
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -160,8 +159,8 @@ static strata_loop *allocate(const strata_communicator_options *opts, strata_err
                                    .rank = opts->rank,
                                    .world = opts->world,
                                    .roster = strata_board_roster(loop->board),
-                                   .store = is_first ? strata_loop_serve : strata_loop_ask,
-                                   .report = is_first ? strata_loop_judge : strata_loop_tell,
+                                   .store = is_first ? strata_loop_serve : strata_loop_send_request,
+                                   .report = is_first ? strata_loop_decide_failure : strata_loop_report_failure,
                                    .accept_link = strata_loop_accept_link,
                                    .connect_link = connect_link,
                                    .send_message = strata_links_send,
@@ -171,7 +170,8 @@ static strata_loop *allocate(const strata_communicator_options *opts, strata_err
     return loop;
 }
 
-/* Rank 0 at the store's address; another at that of the interface, or of its connection to the store. */
+/* Listens for links: rank 0 at the store's address, another rank at the address of its interface or, without one, at the local
+ * address of its connection to the store. */
 static strata_status listen_for_links(strata_loop *loop, const strata_communicator_options *opts,
                                       char out_address[STRATA_ADDRESS_BYTES], strata_error *err) {
     char host[256], port[8];
@@ -179,7 +179,7 @@ static strata_status listen_for_links(strata_loop *loop, const strata_communicat
     STRATA_TRY(strata_address_split(opts->store, host, port, err));
     if (opts->rank) {
         char own[STRATA_ADDRESS_BYTES];
-        strata_socket_address(loop->first.connection.stream.fd, false, own);
+        strata_socket_address(loop->rank0.connection.stream.fd, false, own);
         strcpy(host, own);
         strcpy(port, "0");
         if (opts->interface) STRATA_TRY(strata_interface_address(opts->interface, host, err));
@@ -208,14 +208,14 @@ strata_status strata_member_create_remote(const strata_communicator_options *opt
     strata_status status = STRATA_OK;
     loop->epoll = epoll_create1(EPOLL_CLOEXEC);
     loop->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    loop->wake_source.ready = woken;
+    loop->wake_source.ready = on_wake;
     if (loop->epoll < 0 || loop->wake < 0)
         status = strata_fail(err, STRATA_UNAVAILABLE, "the process has no descriptors left (ulimit -n)");
     if (!status) status = strata_loop_watch(loop, loop->wake, &loop->wake_source, err);
     if (!status) status = strata_links_create(loop, err);
     if (!status) status = strata_tls_create(opts, &loop->tls, err);
     loop->credentials.tls = loop->tls;
-    if (!status && opts->rank) status = strata_loop_follow(loop, opts, err);
+    if (!status && opts->rank) status = strata_loop_connect_rank0(loop, opts, err);
     if (!status) status = listen_for_links(loop, opts, out_address, err);
     if (!status) {
         loop->has_thread = !pthread_create(&loop->thread, NULL, run, loop);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Members that are processes. Rank 0 holds the board and serves the others; each process has one thread, the *loop*, that
- * accepts connections, gives signs of life, and learns of lost ranks, whatever the program does meanwhile. */
+ * Members for ranks that are processes. Rank 0 has the board and answers the requests of the others. Each process has one
+ * thread, the *loop*, which accepts connections, sends heartbeats and detects lost ranks while the program computes. */
 #ifndef STRATA_CLUSTER_STORE_REMOTE_H
 #define STRATA_CLUSTER_STORE_REMOTE_H
 
@@ -9,15 +9,16 @@
 #include "cluster/transport.h"
 
 /* Rank 0 listens at opts->store, the others connect to it; all listen for links. opts->store and the numbers were checked.
- * *out_address: where this process takes links; of rank 0 the store's own address. */
+ * *out_address: the address at which this process accepts links; for rank 0 the address of the store. */
 STRATA_MUST_USE strata_status strata_member_create_remote(const strata_communicator_options *opts, strata_member **out_member,
                                                           char out_address[STRATA_ADDRESS_BYTES], strata_error *err);
 
-/* How this process, not rank 0, is to name rank 0 where it is lost. The member is one of the above. */
-void strata_member_name_first(strata_member *member, const char *name);
+/* Sets the name of rank 0 for the error message when it is lost. For a member of strata_member_create_remote that is not rank
+ * 0. */
+void strata_member_set_rank0_name(strata_member *member, const char *name);
 
-/* What follows "rank 2 did not come" in the message of a process that waited: how many connections it refused, and why the last
- * one; or nothing. */
+/* A text that is appended to the message "rank 2 did not come": how many connections this process refused, and why it refused
+ * the last one; "" if none. */
 typedef struct strata_refused_text {
     char text[320];
 } strata_refused_text;

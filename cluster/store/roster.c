@@ -61,7 +61,7 @@ static void apply(strata_seat *seat, const strata_event *event) {
         seat->verdict = event->error;
         atomic_store_explicit(&seat->failed, true, memory_order_release);
     }
-    /* A collective that reports a closed link is the loss of a rank too, seen before rank 0 saw it. */
+    /* A collective that failed because a link closed means that a rank was lost too; rank 0 may detect the loss only later. */
     const bool rank_lost =
         event->kind == STRATA_EVENT_LOST || (event->kind == STRATA_EVENT_FAILED && event->error.status == STRATA_PEER_LOST);
     if (!rank_lost && !seat->ended) {
@@ -76,7 +76,8 @@ static bool is_known(const strata_roster *roster, strata_event_kind kind, uint32
     return false;
 }
 
-/* Room for one more event. Without memory the event still ends the seats that are there, but is not kept for later ones. */
+/* Appends an event. NULL: no memory; the event is then still applied to existing seats, but not to seats that are created
+ * later. */
 static strata_event *new_event(strata_roster *roster) {
     if (roster->n_events == roster->most_events) {
         const int most = roster->most_events ? 2 * roster->most_events : 8;
@@ -95,8 +96,8 @@ bool strata_roster_add(strata_roster *roster, strata_event_kind kind, uint32_t s
     pthread_mutex_lock(&roster->lock);
     const bool first = !is_known(roster, kind, subject);
     if (first) {
-        strata_event *kept = new_event(roster);
-        if (kept) *kept = event;
+        strata_event *stored = new_event(roster);
+        if (stored) *stored = event;
         for (strata_seat *seat = roster->seats; seat; seat = seat->next) apply(seat, &event);
         pthread_cond_broadcast(&roster->changed);
     }
@@ -125,12 +126,12 @@ void strata_roster_rank_gone(strata_roster *roster, int job_rank, const char *te
     pthread_mutex_unlock(&roster->lock);
 }
 
-bool strata_roster_goes_on(strata_roster *roster) {
-    bool goes_on = false;
+bool strata_roster_has_active_seat(strata_roster *roster) {
+    bool has_active = false;
     pthread_mutex_lock(&roster->lock);
-    for (const strata_seat *seat = roster->seats; seat; seat = seat->next) goes_on |= !seat->failed;
+    for (const strata_seat *seat = roster->seats; seat; seat = seat->next) has_active |= !seat->failed;
     pthread_mutex_unlock(&roster->lock);
-    return goes_on;
+    return has_active;
 }
 
 /* ---- seats ---- */

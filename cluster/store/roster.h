@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The roster: which ranks of the job are gone and which communicators have failed, as this process knows it, and the *seats*,
- * the places that this process has in communicators.
+ * The roster is the state of the job as this process knows it: which ranks are *gone* (no message can arrive from them any
+ * more), which events happened, and this process's *seats*. A seat is the membership of a local rank in one communicator: its
+ * number there, the error with which the communicator failed, and the queues of its messages.
  *
- * What happens to the job comes as *events*, in the order in which rank 0 saw them, and so in the same order on every process.
- * The first event that ends a communicator is its verdict: all of its ranks fail with the same words, and communicators that
- * the event does not concern go on. */
+ * Failures and departures are *events*. Rank 0 orders them and sends them to every process, so every process handles them in
+ * the same order. The first event that makes a communicator fail is the communicator's *verdict*: all of its ranks fail with
+ * the same status and message. Communicators that the event does not concern continue. */
 #ifndef STRATA_CLUSTER_STORE_ROSTER_H
 #define STRATA_CLUSTER_STORE_ROSTER_H
 
@@ -16,14 +17,15 @@
 #include "strata/status.h"
 
 typedef enum strata_event_kind {
-    /* A communicator failed: its ranks called different things, one gave up, or no progress was made. subject: its id. */
+    /* A communicator failed: its ranks called different collectives, one aborted, or there was no progress. subject: its id. */
     STRATA_EVENT_FAILED,
-    /* A rank died, stopped or cannot be reached. subject: the rank of the job. Ends every communicator that has it. */
+    /* A process died, was stopped or cannot be reached. subject: its rank in the job. Every communicator with this rank fails.
+     * */
     STRATA_EVENT_LOST,
-    /* A rank left in order. subject: the rank of the job. Ends no communicator, as others may not need it any more; nobody
-     * receives a message from it any more. */
+    /* A rank left regularly. subject: its rank in the job. No communicator fails, since the others may not need the rank any
+     * more; no message can arrive from it any more. */
     STRATA_EVENT_LEFT,
-    /* Rank 0 is gone, and the store with it. Ends every communicator. */
+    /* Rank 0 was lost, and with it the store. Every communicator fails. */
     STRATA_EVENT_STORE_LOST,
 } strata_event_kind;
 
@@ -40,33 +42,34 @@ struct strata_transfer;
 struct strata_arrival;
 struct strata_roster;
 
-/* A rank's place in a communicator. `lock` of the roster guards all of it but `failed`. */
+/* The membership of a local rank in a communicator. The roster's lock guards every field except `failed`. */
 typedef struct strata_seat {
     struct strata_seat *next;
     struct strata_roster *roster;
     uint32_t communicator;
     int rank, world;
-    /* [world] The ranks of the job that are in it; owned. */
+    /* [world] The rank in the job of each rank of the communicator; owned. */
     int *job_ranks;
-    /* The verdict is there; it is written before and never changes. */
+    /* True once `verdict` is set. The verdict is written before and never changes after. */
     atomic_bool failed;
     strata_error verdict;
-    /* Messages fail too: the verdict is not the loss of a rank alone. */
+    /* Messages fail too. The loss of a rank makes only the collectives fail; every other verdict ends messages as well. */
     bool ended;
-    /* Messages (message/matching.h): a transfer ended, or a message came. */
+    /* Signalled when a transfer ended or a message arrived. */
     pthread_cond_t changed;
+    /* Queued receives, and messages that are arriving or have no receive yet (message/matching.h), both in order. */
     struct strata_transfer *waiting;
     struct strata_arrival *arrivals, *last_arrival;
 } strata_seat;
 
 typedef struct strata_roster {
     pthread_mutex_t lock;
-    /* An event came, or a key of the board. */
+    /* Signalled when an event was added, or a key of the board was set. */
     pthread_cond_t changed;
     int world;
-    /* [world] Why no message comes from the rank any more; NULL: it is there. */
+    /* [world] Why no message can arrive from the rank any more; NULL: messages can arrive. Owned texts. */
     char **gone;
-    /* [world] Bytes of the rank's messages that are kept until they are received. */
+    /* [world] How many bytes of the rank's messages are stored because no receive matched them yet. */
     size_t *kept;
     strata_event *events;
     int n_events, most_events;
@@ -76,33 +79,35 @@ typedef struct strata_roster {
 STRATA_MUST_USE strata_status strata_roster_init(strata_roster *roster, int world, strata_error *err);
 void strata_roster_finish(strata_roster *roster);
 
-/* Takes an event in. Returns false when it is not the first of its kind and subject, and changes nothing. A rank that left or
- * was lost is not gone yet: strata_roster_rank_gone says so, once all that it had sent is there. Threads: any. */
+/* Adds an event. Returns false and changes nothing if there was an event of this kind and subject before. A rank that left or
+ * was lost is not marked as gone by this: its last messages may still be read, and strata_roster_rank_gone is called after
+ * that. Threads: any. */
 bool strata_roster_add(strata_roster *roster, strata_event_kind kind, uint32_t subject, strata_status status, const char *text);
-/* Copies event i, in the order in which they came; false: there are not so many. Threads: any. */
+/* Copies event i; events are numbered from 0 in the order in which they were added. False: there are fewer. Threads: any. */
 bool strata_roster_event(strata_roster *roster, int i, strata_event *out_event);
-/* No message comes from this rank of the job any more. The first text stays. Threads: any. */
+/* Records that no message can arrive from this rank of the job any more, and why; a reason that was recorded before stays.
+ * Threads: any. */
 void strata_roster_rank_gone(strata_roster *roster, int job_rank, const char *text);
 
-/* A seat; job_ranks NULL: 0 to world - 1. Events that came before count. */
+/* Creates a seat; job_ranks NULL: 0 to world - 1. Events that were added before are applied to it. */
 STRATA_MUST_USE strata_status strata_seat_create(strata_roster *roster, uint32_t communicator, int rank, int world,
                                                  const int *job_ranks, strata_seat **out_seat, strata_error *err);
-/* Names the communicator, once. */
+/* Sets the id of a communicator that had none; called once. */
 void strata_seat_set_communicator(strata_seat *seat, uint32_t communicator);
-/* NULL is fine. Messages that nobody received are dropped. */
+/* NULL is fine. Messages that were not received are discarded. */
 void strata_seat_destroy(strata_seat *seat);
-/* The place of a rank of the job in the communicator, or -1. */
+/* The rank in the communicator of a rank of the job, or -1. */
 int strata_seat_find(const strata_seat *seat, int job_rank);
-/* The seat of that communicator and rank of it (-1: any) in this process; NULL: there is none. The lock is held. */
+/* The seat of this process in that communicator, as that rank (-1: any); NULL: there is none. The lock must be held. */
 strata_seat *strata_roster_find_seat(strata_roster *roster, uint32_t communicator, int rank);
-/* Whether a seat has no verdict. Threads: any. */
-bool strata_roster_goes_on(strata_roster *roster);
+/* Whether any seat has no verdict, that is whether this process still uses a communicator. Threads: any. */
+bool strata_roster_has_active_seat(strata_roster *roster);
 
-/* Whether there is a verdict: cheap, for loops that wait. */
+/* Whether there is a verdict. Cheap, so that waiting loops can call it. */
 static inline bool strata_seat_failed(const strata_seat *seat) {
     return atomic_load_explicit(&((strata_seat *)seat)->failed, memory_order_acquire);
 }
-/* Fails with the verdict; OK where there is none. */
+/* Returns the verdict as an error; OK where there is none. */
 static inline strata_status strata_seat_verdict(const strata_seat *seat, strata_error *err) {
     return strata_seat_failed(seat) ? strata_fail(err, seat->verdict.status, "%s", seat->verdict.message) : STRATA_OK;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rank 0: the other ranks' requests to the board, and the verdict. A rank whose connection closes without a message was
- * killed. A rank that sends no heartbeat was stopped, or its link is cut. The first failure that rank 0 observes or receives is
- * sent to all ranks. */
+ * Rank 0: answers the other ranks' requests to the board, detects lost ranks, and orders the events of the job. A rank whose
+ * connection closes without a message was killed. A rank that sends no heartbeat was stopped, or its link is cut. The first
+ * failure that rank 0 observes or receives is sent to all ranks. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "cluster/communicator.h"
 #include "cluster/store/loop.h"
 
-static void spread_events(strata_loop *loop);
+static void send_new_events(strata_loop *loop);
 
 /* "rank 2 (host b, process 17)", as far as it is known. */
 static void describe(strata_loop *loop, int rank, char *out, size_t room) {
@@ -29,8 +29,8 @@ static void describe(strata_loop *loop, int rank, char *out, size_t room) {
     free(reply.value);
 }
 
-/* The session's rank is lost: `how` it was seen. */
-static void lose(strata_loop *loop, strata_session *s, const char *how) {
+/* Adds the event that the session's rank was lost. how: how the loss was detected. */
+static void mark_session_lost(strata_loop *loop, strata_session *s, const char *how) {
     char who[160], text[STRATA_ERROR_MESSAGE_BYTES];
     describe(loop, s->rank, who, sizeof who);
     const strata_step_text step = strata_member_step(&loop->member);
@@ -40,14 +40,15 @@ static void lose(strata_loop *loop, strata_session *s, const char *how) {
     strata_connection_finish(&s->connection);
     s->connected = s->waiting = false;
     strata_loop_take_event(loop, STRATA_EVENT_LOST, (uint32_t)s->rank, STRATA_PEER_LOST, text);
-    spread_events(loop);
+    send_new_events(loop);
     pthread_cond_broadcast(&loop->changed);
 }
 
 static void send_to(strata_loop *loop, strata_session *s, strata_frame_type type, uint64_t sequence, const void *payload,
                     size_t n) {
     if (!s->connected || s->broken) return;
-    /* A rank that cannot be reached may have left a moment ago: what it said last is read first (session_ready). */
+    /* A rank to which sending fails may have left a moment ago, so its last frames are read before it counts as lost
+     * (session_ready). */
     if (strata_connection_send(&s->connection, type, sequence, payload, n, NULL)) {
         s->broken = true;
         return;
@@ -55,8 +56,8 @@ static void send_to(strata_loop *loop, strata_session *s, strata_frame_type type
     strata_loop_want_output(loop, s->connection.stream.fd, &s->source, strata_connection_has_output(&s->connection));
 }
 
-/* Tells every rank the events that it has not been told, in the order in which they came. */
-static void spread_events(strata_loop *loop) {
+/* Sends every rank the events that were not sent to it yet, in order. */
+static void send_new_events(strata_loop *loop) {
     static const strata_frame_type types[] = {[STRATA_EVENT_FAILED] = STRATA_FRAME_VERDICT,
                                               [STRATA_EVENT_LOST] = STRATA_FRAME_LOST,
                                               [STRATA_EVENT_LEFT] = STRATA_FRAME_LEFT};
@@ -64,8 +65,8 @@ static void spread_events(strata_loop *loop) {
     strata_event event;
     for (int r = 1; r < loop->member.world; r++) {
         strata_session *s = &loop->sessions[r];
-        while (s->connected && strata_roster_event(strata_loop_roster(loop), s->n_told, &event)) {
-            s->n_told++; /* before sending, which may find that this rank is lost, and come here again */
+        while (s->connected && strata_roster_event(strata_loop_roster(loop), s->n_events_sent, &event)) {
+            s->n_events_sent++; /* before sending, which may detect that this rank is lost and call this function again */
             const size_t n = strata_answer_encode(event.error.status, event.error.message, NULL, text);
             send_to(loop, s, types[event.kind], event.subject, text, n);
         }
@@ -74,8 +75,8 @@ static void spread_events(strata_loop *loop) {
 
 /* ---- requests ---- */
 
-static void answer(strata_loop *loop, strata_session *s, uint64_t id, strata_status status, const char *text,
-                   const strata_store_reply *reply) {
+static void send_reply(strata_loop *loop, strata_session *s, uint64_t id, strata_status status, const char *text,
+                       const strata_store_reply *reply) {
     unsigned char *bytes = malloc(STRATA_MESSAGE_BYTES + STRATA_ERROR_MESSAGE_BYTES);
     if (!bytes) return; /* the rank's request ends by its deadline */
     const size_t n = strata_answer_encode(status, text, reply, bytes);
@@ -83,7 +84,7 @@ static void answer(strata_loop *loop, strata_session *s, uint64_t id, strata_sta
     free(bytes);
 }
 
-/* GETs whose key has come, or whose time is over. */
+/* Answers GETs whose key exists now or whose time is over. */
 static void serve_waiting(strata_loop *loop, double now) {
     for (int r = 1; r < loop->member.world; r++) {
         strata_session *s = &loop->sessions[r];
@@ -94,7 +95,7 @@ static void serve_waiting(strata_loop *loop, double now) {
         const strata_status status = strata_board_apply(loop->board, &request, &reply, &err);
         if (status == STRATA_TIMEOUT && now < s->deadline) continue;
         s->waiting = false;
-        answer(loop, s, s->request, status, err.message, &reply);
+        send_reply(loop, s, s->request, status, err.message, &reply);
         free(reply.value);
     }
 }
@@ -110,7 +111,7 @@ static strata_status take_request(strata_loop *loop, strata_session *s, const st
     s->waiting = status == STRATA_TIMEOUT && seconds > 0;
     s->request = frame->call.sequence;
     s->deadline = strata_clock_seconds() + seconds;
-    if (!s->waiting) answer(loop, s, s->request, status, why.message, &reply);
+    if (!s->waiting) send_reply(loop, s, s->request, status, why.message, &reply);
     free(reply.value);
     serve_waiting(loop, strata_clock_seconds());
     return STRATA_OK;
@@ -119,20 +120,21 @@ static strata_status take_request(strata_loop *loop, strata_session *s, const st
 static strata_status take_frame(void *user, const strata_frame *frame, const unsigned char *payload, strata_error *err) {
     strata_session *s = *(strata_session **)user;
     strata_loop *loop = ((strata_loop **)user)[1];
-    strata_error told = {0};
-    s->heard = strata_clock_seconds();
+    strata_error reported = {0};
+    s->last_received = strata_clock_seconds();
     switch (frame->type) {
         case STRATA_FRAME_REQUEST:
             return take_request(loop, s, frame, payload, err);
         case STRATA_FRAME_REPORT:
-            STRATA_TRY(strata_answer_decode(payload, frame->bytes, &told, NULL, err));
-            if (frame->call.sequence > UINT32_MAX || !told.status)
+            STRATA_TRY(strata_answer_decode(payload, frame->bytes, &reported, NULL, err));
+            if (frame->call.sequence > UINT32_MAX || !reported.status)
                 return strata_fail(err, STRATA_DATA, "a report of a failure that cannot be came to the store");
-            strata_loop_take_event(loop, STRATA_EVENT_FAILED, (uint32_t)frame->call.sequence, told.status, told.message);
-            spread_events(loop);
+            strata_loop_take_event(loop, STRATA_EVENT_FAILED, (uint32_t)frame->call.sequence, reported.status,
+                                   reported.message);
+            send_new_events(loop);
             return STRATA_OK;
         case STRATA_FRAME_BEAT:
-            STRATA_TRY(strata_beat_decode(payload, frame->bytes, &s->heartbeat, &s->goes_on, err));
+            STRATA_TRY(strata_beat_decode(payload, frame->bytes, &s->heartbeat, &s->needs_store, err));
             s->collective = frame->call.sequence;
             pthread_cond_broadcast(&loop->changed);
             send_to(loop, s, STRATA_FRAME_BEAT, atomic_load(&loop->member.collective), NULL, 0);
@@ -145,7 +147,7 @@ static strata_status take_frame(void *user, const strata_frame *frame, const uns
     }
 }
 
-static void leave(strata_loop *loop, strata_session *s) {
+static void mark_session_left(strata_loop *loop, strata_session *s) {
     char who[160], text[176];
     describe(loop, s->rank, who, sizeof who);
     snprintf(text, sizeof text, "%s left", who);
@@ -153,28 +155,28 @@ static void leave(strata_loop *loop, strata_session *s) {
     strata_connection_finish(&s->connection);
     s->connected = s->waiting = false;
     strata_loop_take_event(loop, STRATA_EVENT_LEFT, (uint32_t)s->rank, STRATA_PEER_LOST, text);
-    spread_events(loop);
+    send_new_events(loop);
 }
 
 static void session_ready(strata_loop *loop, strata_source *source) {
     strata_session *s = (strata_session *)source;
     strata_error err = {0};
     void *user[2] = {s, loop};
-    if (!s->connected) return; /* another thread was quicker */
+    if (!s->connected) return; /* another thread closed the connection meanwhile */
     strata_status status = strata_connection_read(&s->connection, take_frame, user, &err);
     if (!s->connected) return;
     if (s->left) {
-        leave(loop, s);
+        mark_session_left(loop, s);
         return;
     }
     if (!status && !s->broken) status = strata_connection_flush(&s->connection, &err);
     if (status)
-        lose(loop, s, err.message);
+        mark_session_lost(loop, s, err.message);
     else
         strata_loop_want_output(loop, s->connection.stream.fd, &s->source, strata_connection_has_output(&s->connection));
 }
 
-/* Tells a rank that is not wanted why, on its own connection. */
+/* Sends a peer that is not accepted the reason and closes its connection. */
 static void refuse(strata_loop *loop, strata_stream stream, const char *text) {
     strata_connection c;
     unsigned char bytes[STRATA_ERROR_MESSAGE_BYTES + 64];
@@ -204,13 +206,13 @@ void strata_loop_new_session(strata_loop *loop, strata_stream stream, const stra
     }
     *s = (strata_session){.source = {session_ready},
                           .rank = (int)hello->rank,
-                          .came = true,
+                          .ever_connected = true,
                           .connected = true,
-                          .goes_on = true,
-                          .heard = strata_clock_seconds()};
+                          .needs_store = true,
+                          .last_received = strata_clock_seconds()};
     strata_connection_init(&s->connection, stream);
-    if (strata_loop_watch(loop, stream.fd, &s->source, NULL)) lose(loop, s, "no memory to watch its connection");
-    spread_events(loop); /* those that came before it */
+    if (strata_loop_watch(loop, stream.fd, &s->source, NULL)) mark_session_lost(loop, s, "no memory to watch its connection");
+    send_new_events(loop); /* the events before it connected */
 }
 
 /* ---- rank 0's own calls ---- */
@@ -226,43 +228,44 @@ strata_status strata_loop_serve(strata_member *member, const strata_seat *seat, 
     return STRATA_OK;
 }
 
-strata_status strata_loop_judge(strata_member *member, strata_seat *seat, strata_status status, const char *text,
-                                strata_error *err) {
+strata_status strata_loop_decide_failure(strata_member *member, strata_seat *seat, strata_status status, const char *text,
+                                         strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
     pthread_mutex_lock(&loop->lock);
     strata_loop_take_event(loop, STRATA_EVENT_FAILED, seat->communicator, status, text);
-    spread_events(loop);
+    send_new_events(loop);
     pthread_mutex_unlock(&loop->lock);
     return strata_seat_verdict(seat, err);
 }
 
 void strata_loop_check_sessions(strata_loop *loop, double now) {
-    /* A loop that did not run itself, because the machine or the process was stopped, has no right to call others silent. */
+    /* If this loop itself did not run for a while (the machine or the process was stopped), missing heartbeats are no sign that
+     * another rank is lost. */
     const bool was_away = now - loop->last_tick > 2 * loop->heartbeat;
     for (int r = 1; r < loop->member.world; r++) {
         strata_session *s = &loop->sessions[r];
         const double silence = STRATA_MISSED_BEATS * (s->heartbeat > loop->heartbeat ? s->heartbeat : loop->heartbeat);
         char how[160];
-        if (was_away) s->heard = now;
-        if (!s->connected || now - s->heard <= silence) continue;
+        if (was_away) s->last_received = now;
+        if (!s->connected || now - s->last_received <= silence) continue;
         snprintf(how, sizeof how, "it gave no sign of life for %g s; it is stopped, or its link is cut", silence);
-        lose(loop, s, how);
+        mark_session_lost(loop, s, how);
     }
     serve_waiting(loop, now);
 }
 
-/* Ranks that still need the store: those of which a communicator goes on. */
-static int n_going_on(const strata_loop *loop) {
+/* How many ranks still need the store, because they have a communicator without a verdict. */
+static int n_ranks_needing_store(const strata_loop *loop) {
     int n = 0;
-    for (int r = 1; r < loop->member.world; r++) n += loop->sessions[r].connected && loop->sessions[r].goes_on;
+    for (int r = 1; r < loop->member.world; r++) n += loop->sessions[r].connected && loop->sessions[r].needs_store;
     return n;
 }
 
 /* How many ranks a failure must still be sent to: those that are connected and have not left, and those that did not connect
  * yet. */
-static int n_to_be_told(const strata_loop *loop) {
+static int n_ranks_to_notify(const strata_loop *loop) {
     int n = 0;
-    for (int r = 1; r < loop->member.world; r++) n += loop->sessions[r].connected || !loop->sessions[r].came;
+    for (int r = 1; r < loop->member.world; r++) n += loop->sessions[r].connected || !loop->sessions[r].ever_connected;
     return n;
 }
 
@@ -275,10 +278,10 @@ static bool has_failures(strata_loop *loop) {
 
 void strata_loop_finish_serving(strata_loop *loop) {
     const struct timespec limit = strata_clock_after(1),
-                          never = strata_clock_after(3600 * 24); /* silent ranks are lost before */
+                          never = strata_clock_after(3600 * 24); /* ranks without heartbeats are lost before that */
     int late = 0;
-    while (n_going_on(loop)) pthread_cond_timedwait(&loop->changed, &loop->lock, &never);
-    while (has_failures(loop) && n_to_be_told(loop) && !late)
+    while (n_ranks_needing_store(loop)) pthread_cond_timedwait(&loop->changed, &loop->lock, &never);
+    while (has_failures(loop) && n_ranks_to_notify(loop) && !late)
         late = pthread_cond_timedwait(&loop->changed, &loop->lock, &limit);
     for (int r = 1; r < loop->member.world; r++) {
         send_to(loop, &loop->sessions[r], STRATA_FRAME_LEAVE, 0, NULL, 0);

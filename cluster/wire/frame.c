@@ -80,16 +80,16 @@ static uint32_t milliseconds(double seconds) {
     return ms < 0 ? 0 : ms > 4e9 ? 4000000000u : (uint32_t)ms;
 }
 
-void strata_beat_encode(double heartbeat, bool goes_on, unsigned char out[STRATA_BEAT_BYTES]) {
-    put(put(out, milliseconds(heartbeat), 4), goes_on, 1);
+void strata_beat_encode(double heartbeat, bool needs_store, unsigned char out[STRATA_BEAT_BYTES]) {
+    put(put(out, milliseconds(heartbeat), 4), needs_store, 1);
 }
 
-strata_status strata_beat_decode(const unsigned char *in, size_t n_bytes, double *out_heartbeat, bool *out_goes_on,
+strata_status strata_beat_decode(const unsigned char *in, size_t n_bytes, double *out_heartbeat, bool *out_needs_store,
                                  strata_error *err) {
     if (n_bytes != STRATA_BEAT_BYTES)
         return strata_fail(err, STRATA_DATA, "a sign of life of %zu bytes came, not of %d", n_bytes, STRATA_BEAT_BYTES);
     *out_heartbeat = (double)get(&in, 4) / 1000;
-    *out_goes_on = get(&in, 1) != 0;
+    *out_needs_store = get(&in, 1) != 0;
     return STRATA_OK;
 }
 

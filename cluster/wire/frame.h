@@ -56,11 +56,12 @@ size_t strata_request_encode(const strata_store_request *request, double seconds
 STRATA_MUST_USE strata_status strata_request_decode(const unsigned char *in, size_t n_bytes,
                                                     char out_key[STRATA_STORE_KEY_BYTES + 1], strata_store_request *out_request,
                                                     double *out_seconds, strata_error *err);
-/* A beat: the seconds between the sender's beats, and whether a communicator of it goes on. */
+/* A heartbeat: the seconds between the sender's heartbeats, and whether the sender has a communicator without a verdict, so
+ * that it needs the store. */
 enum { STRATA_BEAT_BYTES = 5 };
-void strata_beat_encode(double heartbeat, bool goes_on, unsigned char out[STRATA_BEAT_BYTES]);
+void strata_beat_encode(double heartbeat, bool needs_store, unsigned char out[STRATA_BEAT_BYTES]);
 STRATA_MUST_USE strata_status strata_beat_decode(const unsigned char *in, size_t n_bytes, double *out_heartbeat,
-                                                 bool *out_goes_on, strata_error *err);
+                                                 bool *out_needs_store, strata_error *err);
 /* A status, its text, and of a reply (NULL: none) the number and the value. */
 size_t strata_answer_encode(strata_status status, const char *text, const strata_store_reply *reply, unsigned char *out);
 /* *out_error gets the status and the text; *out_reply (NULL: not wanted) a value that the caller frees. */

@@ -9,11 +9,11 @@
  *     spec.rank, spec.world_size, spec.is_chief, spec.rendezvous
  *     strata_cluster_spec_finish(&spec);
  *
- * A *task* is one process; tasks of one *type* are a *job*. Chief and workers train together: they are the *world*, the
- * chief (where there is one) is rank 0 and worker i comes after it. Parameter servers and the evaluator have no rank in it.
- * All tasks of the cluster have a place in one row: the world first, then the parameter servers, then the evaluator. A
- * program that needs them all makes its communicator by these places (strata_communicator_options: rank = all_rank, world =
- * all_size) and splits it by type; the world's part of it has the ranks that it has without them. Nothing here opens a
+ * A *task* is one process; tasks of one *type* are a *job*. Chief and workers train together: they are the *world*, the chief
+ * (where there is one) is rank 0 and worker i comes after it. Parameter servers and the evaluator have no rank in the world.
+ * Besides, all tasks of the cluster are numbered from 0 to all_size - 1, their *all_rank*: first the world in the order of its
+ * ranks, then the parameter servers, then the evaluator. A program that needs all tasks creates its communicator with these
+ * numbers (strata_communicator_options: rank = all_rank, world = all_size) and splits it by type. Nothing here opens a
  * connection. */
 #ifndef STRATA_CLUSTER_SPEC_H
 #define STRATA_CLUSTER_SPEC_H
@@ -57,12 +57,12 @@ typedef struct strata_cluster_spec {
     int rank;
     /* Chief and workers, at least 1. */
     int world_size;
-    /* The place among all tasks of the cluster, in [0, all_size): chief, workers, ps, evaluator; that of the world is its rank.
-     * -1 for an evaluator that the cluster does not list. */
+    /* The number among all tasks of the cluster, in [0, all_size), in the order chief, workers, ps, evaluator. For chief and
+     * workers it equals rank. -1 for an evaluator that the cluster does not list. */
     int all_rank, all_size;
-    /* This process among the tasks of this host: which of its devices are this process's. */
+    /* The index of this process among the local_size tasks of its host. Tasks of a host divide its devices by it. */
     int local_rank, local_size;
-    /* It writes files: the chief, else worker 0; an evaluator is its own chief. */
+    /* This task writes files: the chief, or worker 0 where there is no chief; also the evaluator. */
     bool is_chief;
     /* "host:port" where rank 0 listens; NULL in a world of one that named none. */
     char *rendezvous;
@@ -75,7 +75,7 @@ typedef struct strata_environment {
 } strata_environment;
 
 typedef struct strata_cluster_options {
-    /* The cluster said by hand, before all that the environment says (NULL: STRATA_CLUSTER, else the environment):
+    /* The cluster as text, which has precedence over the environment. NULL: STRATA_CLUSTER, else what a launcher set:
      *   "a:2222,b:2222"                          two workers
      *   "chief=a:2222;worker=b:2222,c:2222"      jobs; chief, worker, ps, evaluator
      *   "@FILE"                                  the same in a file, a newline like ";", comments from # to the end of the
@@ -88,20 +88,20 @@ typedef struct strata_cluster_options {
     strata_environment environment;
 } strata_cluster_options;
 
-/* Asks the resolvers in this order, and the first that recognises something decides: `cluster`, TF_CONFIG, torchrun (RANK,
- * WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_*), MPICH and its kin (MPI_LOCALRANKID, PMI_*), Slurm (a step's SLURM_*), the hosts of
- * a TPU (TPU_WORKER_HOSTNAMES), Kubernetes indexed jobs (JOB_COMPLETION_INDEX); else it is a world of one.
- * cluster/resolver/README.md has the variables of each.   opts may be NULL.
- * STRATA_ROLES=chief=1,worker=3,ps=2,evaluator=1 gives types to the tasks of launchers that only count them (all but `cluster`
- * and TF_CONFIG), in this order; without "worker" the tasks that remain are workers. The counts must add up to the launcher's.
+/* Finds the cluster. The first of these sources that is there determines it: `cluster`, TF_CONFIG, torchrun (RANK, WORLD_SIZE),
+ * Open MPI (OMPI_COMM_WORLD_*), MPICH and libraries derived from it (MPI_LOCALRANKID, PMI_*), Slurm (a step's SLURM_*), the
+ * hosts of a TPU (TPU_WORKER_HOSTNAMES), Kubernetes indexed jobs (JOB_COMPLETION_INDEX); else it is a world of one.
+ * cluster/resolver/README.md has the variables of each.   opts may be NULL. STRATA_ROLES=chief=1,worker=3,ps=2,evaluator=1
+ * gives types to the tasks of launchers that only count them (all but `cluster` and TF_CONFIG), in this order; without "worker"
+ * the tasks that remain are workers. The counts must add up to the launcher's.
  * Fails: INVALID for a wrong task or rendezvous, DATA for a wrong cluster, variable or file (what, where, what was expected),
  * UNAVAILABLE for a file that is not there; *out_spec is zeroed then. */
 STRATA_API STRATA_MUST_USE strata_status strata_cluster_spec_resolve(const strata_cluster_options *opts,
                                                                      strata_cluster_spec *out_spec, strata_error *err);
 STRATA_API void strata_cluster_spec_finish(strata_cluster_spec *spec); /* a zeroed spec is fine */
 
-/* The type of the task at a place among all tasks, and its index within its job (NULL: not wanted). Returns
- * STRATA_TASK_TYPES for a place that none has. */
+/* The type of the task with this all_rank, and its index within its job (out_index may be NULL). Returns STRATA_TASK_TYPES
+ * where there is no such task. */
 STRATA_API strata_task_type strata_cluster_spec_task(const strata_cluster_spec *spec, int all_rank, int *out_index);
 /* "host:port" of a rank, borrowed; NULL where it is not known. */
 STRATA_API const char *strata_cluster_spec_address(const strata_cluster_spec *spec, int rank);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A coordinator that schedules functions on workers, with the words of tf.distribute's ClusterCoordinator. All tasks run the
- * same program; functions are known by name on all of them, and no code travels:
+ * A coordinator schedules functions on workers, as ClusterCoordinator of tf.distribute does. All tasks run the same program and
+ * have the same table of functions; a function is called by its name, and no code is sent:
  *
  *     static const strata_remote_function functions[] = {{.name = "step", .run = step, .n_results = 1, .user = &state},
  *                                                        {.name = "data", .make = open_data, .unmake = close_data}};
@@ -17,18 +17,18 @@
  * A *closure* is one scheduled call of a function with its arguments. Any worker may run it, each worker runs one at a time,
  * and its results travel to the coordinator as soon as it ended.
  *
- * Lost workers. When a worker dies, or cannot be reached for 2 s, its closure runs again on another one, before those that
- * were scheduled later; so a closure may have had effects more than once, and strata_remote_call.attempt counts. A worker that
- * is started again with the same name is used again, after its per-worker values were built anew. A cut link that is made again
- * is no loss: a closure runs once over it.
+ * Lost workers. When a worker dies, or cannot be reached for 2 s, its closure runs again on another one, before those that were
+ * scheduled later; so a closure may have had effects more than once, and strata_remote_call.attempt counts. A worker that is
+ * started again with the same name is used again, after its per-worker values were built anew. A cut link that is made again is
+ * no loss: a closure runs once over it.
  *
- * Errors. The first error of a closure is kept, and closures that wait in the queue are cancelled. Closures that run then
- * are waited for, since C functions cannot be stopped. The error is raised once, by the next call of schedule, join or done,
- * when nothing runs any more; after that the coordinator is as new. Fetching a value reports the error of its own closure, as
- * often as it is called.
+ * Errors. The first error of a closure is kept, and closures that wait in the queue are cancelled. Closures that run then are
+ * waited for, since C functions cannot be stopped. The error is raised once, by the next call of schedule, join or done, when
+ * nothing runs any more; after that the coordinator is as new. Fetching a value reports the error of its own closure, as often
+ * as it is called.
  *
- * Threads. Every function with a coordinator or a value may be called by several threads at a time, but for destroy. While
- * a thread is in join, schedule blocks in others. */
+ * Threads. Every function with a coordinator or a value may be called by several threads at a time, but for destroy. While a
+ * thread is in join, schedule blocks in others. */
 #ifndef STRATA_COORDINATOR_H
 #define STRATA_COORDINATOR_H
 
@@ -57,14 +57,15 @@ typedef struct strata_remote_input {
     void *object;
 } strata_remote_input;
 
-/* What a function on a worker is told, borrowed while it runs. */
+/* The arguments of a function on a worker, borrowed while it runs. */
 typedef struct strata_remote_call {
     /* "worker:1", and 1. */
     const char *task;
     int worker;
-    /* Of the worker's options. */
+    /* How many workers there are, as in the worker's options. */
     int n_workers;
-    /* A number of the closure, from 1, which stays when it runs again; and how often it was begun before. 0 for `make`. */
+    /* The number of the closure, from 1, which does not change when the closure runs again, and how often it was begun before.
+     * Both are 0 for `make`. */
     uint64_t closure;
     int attempt;
     const strata_remote_input *inputs;
@@ -75,8 +76,8 @@ typedef struct strata_remote_call {
     const void *state;
 } strata_remote_call;
 
-/* Whether nobody waits for the results any more, as the connection to the coordinator ended. A long function may check it, and
- * once it was true returns with any error; should the coordinator connect again, the closure runs again. */
+/* Whether the connection to the coordinator ended, so that the results cannot be sent. A long function may check this, and
+ * return any error if it is true. If the coordinator connects again, the closure runs again. */
 STRATA_API bool strata_remote_cancelled(const strata_remote_call *call);
 
 /* Computes out_results[0 .. n_results), zeroed before: arrays that the function creates and the library finishes. Runs in the

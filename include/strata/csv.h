@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tables of text with a header (RFC 4180: commas, "quoted" cells that may hold commas, line breaks and doubled quotes), read
- * whole. Datasets of numbers
- * from them: strata_dataset_csv and strata_dataset_from_csv in dataset.h; documents: strata_texts_csv and strata_texts_from_csv
- * in tokenizer.h. */
+ * CSV tables (RFC 4180: commas, "quoted" cells that may contain commas, line breaks and doubled quotes) with a header, which
+ * are read into memory as a whole. strata_dataset_csv and strata_dataset_from_csv in dataset.h make datasets of their numbers;
+ * strata_texts_csv and strata_texts_from_csv in tokenizer.h make documents of their texts. */
 #ifndef STRATA_CSV_H
 #define STRATA_CSV_H
 
@@ -15,15 +14,15 @@ extern "C" {
 
 typedef struct strata_csv strata_csv;
 
-/* Reads a file, plain, .gz or .xz (told apart by its first bytes). The first record names the columns; empty lines are skipped;
- * a byte-order mark too.
+/* Reads a file, plain, .gz or .xz (told apart by its first bytes). The first record names the columns. Empty lines and a
+ * byte-order mark are skipped.
  *   separator  0: ','
  * Fails: DATA with line and column for a record with another number of cells than the header, a quote inside a bare cell, text
  * behind a closing quote, an open quote, a NUL, bytes that are not UTF-8, a column named twice; UNAVAILABLE when the file can't
  * be read. */
 STRATA_API STRATA_MUST_USE strata_status strata_csv_read(const char *path, char separator, strata_csv **out_csv,
                                                          strata_error *err);
-/* The same from memory; `name` stands in messages. */
+/* The same from memory; messages show `name` as the file's name. */
 STRATA_API STRATA_MUST_USE strata_status strata_csv_parse(const char *name, const void *bytes, size_t n_bytes, char separator,
                                                           strata_csv **out_csv, strata_error *err);
 /* The same of rows without a header: `columns`, which are copied, name the cells of each; NULL: as strata_csv_parse. Fails
@@ -33,7 +32,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_csv_parse_rows(const char *name,
                                                                strata_csv **out_csv, strata_error *err);
 STRATA_API void strata_csv_destroy(strata_csv *csv); /* NULL is fine */
 
-STRATA_API int64_t strata_csv_n_rows(const strata_csv *csv); /* the header is none */
+STRATA_API int64_t strata_csv_n_rows(const strata_csv *csv); /* without the header */
 STRATA_API int strata_csv_n_columns(const strata_csv *csv);
 STRATA_API const char *strata_csv_column(const strata_csv *csv, int column); /* its name */
 STRATA_API const char *strata_csv_name(const strata_csv *csv);               /* the file, for messages */

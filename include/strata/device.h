@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Devices: what the machine has, and opening one. The table that a backend fills is core/run/device.h. */
+ * Devices: listing those of the machine, and opening one. The table of functions that a backend fills in is in
+ * core/run/device.h. */
 #ifndef STRATA_DEVICE_H
 #define STRATA_DEVICE_H
 
@@ -10,10 +11,10 @@
 extern "C" {
 #endif
 
-/* In ascending order of what training prefers, where memory and drivers allow. */
+/* In ascending order of preference: without a name, strata_device_open takes a device of the last class that there is. */
 typedef enum strata_device_class {
     STRATA_DEVICE_HOST = 0,       /* built in, always there */
-    STRATA_DEVICE_SOFTWARE_GPU,   /* a GPU that a CPU plays (lavapipe): for correctness */
+    STRATA_DEVICE_SOFTWARE_GPU,   /* a driver that emulates a GPU on the CPU (lavapipe), for tests */
     STRATA_DEVICE_CPU,            /* a CPU behind a driver (PoCL, Intel) */
     STRATA_DEVICE_INTEGRATED_GPU, /* shares the host's memory */
     STRATA_DEVICE_DISCRETE_GPU,
@@ -32,19 +33,19 @@ typedef struct strata_device_info {
     uint64_t memory_bytes;
     /* The bytes of the largest buffer. */
     uint64_t max_allocation_bytes;
-    /* The bytes of the largest range that a kernel can bind. */
+    /* The bytes of the largest part of a buffer that a kernel can bind. */
     uint64_t max_range_bytes;
-    /* Cores, SMs; 0 when the driver does not say. */
+    /* Cores of a CPU, SMs or compute units of a GPU; 0 when the driver does not report them. */
     uint32_t compute_units;
-    /* Work-items in a work-group; 1 on the host. */
+    /* The most work-items in a work-group; 1 on the host. */
     uint32_t max_workgroup;
-    /* work-group (shared) memory. */
+    /* Bytes of memory that the work-items of a work-group share. */
     uint64_t local_bytes;
-    /* Preferred f32 lanes of a CPU; 1 elsewhere. */
+    /* Of a CPU: how many f32 elements its preferred vectors have. 1 for other devices. */
     uint32_t vector_width;
-    /* The host's memory is the device's. */
+    /* The device uses the host's memory. */
     bool unified_memory;
-    /* Bit (1 << strata_dtype): storage that kernels can use. */
+    /* Bit (1 << dtype) is set for each strata_dtype that kernels can load and store. */
     uint32_t dtypes;
     /* Why the device cannot be opened; "" when it can. */
     char skipped[256];
@@ -52,124 +53,131 @@ typedef struct strata_device_info {
 
 STRATA_API const char *strata_device_class_name(strata_device_class device_class); /* "cpu", "discrete-gpu", ... */
 
-/* Loads a vendor's plugin (strata/plugin.h) into this process, for its life; from then on its devices are listed and opened as
- * all others, as NAME:0, NAME:1, ...
- *   text   FILE[,key=value[,key=value ...]]; which options there are is the plugin's
- * A file that is loaded already is not loaded again. Plugins that STRATA_PLUGINS names (several texts, separated by colons) and
- * those of the folders $XDG_DATA_HOME/strata/plugins and PREFIX/lib/strata/plugins need no call; one that cannot be used is a
- * row with the reason.
- * Fails, with the file's name: UNAVAILABLE where it is not there; INVALID where it is no plugin, every user may write the file
- * or its folder, or an option is wrong; UNSUPPORTED where it was built for another version (both are named); INTERNAL where it
- * breaks a rule of plugin.h; and as the plugin itself says. Thread: any. */
+/* Loads a vendor's plugin (strata/plugin.h). It stays loaded until the process ends. Its devices are then listed and opened
+ * like all others, under the ids NAME:0, NAME:1, ...
+ *   text   FILE[,key=value[,key=value ...]]; the plugin defines which keys there are
+ * A file that is loaded already is not loaded again. The library loads by itself the plugins that the variable STRATA_PLUGINS
+ * names (several texts, separated by colons) and those in the folders $XDG_DATA_HOME/strata/plugins and
+ * PREFIX/lib/strata/plugins. If one of them cannot be used, strata_devices_list has a row with the reason.
+ * Fails, with the file's name: UNAVAILABLE where there is no such file; INVALID where the file is no plugin, every user may
+ * write the file or its folder, or an option is wrong; UNSUPPORTED where the plugin was built for another version (the message
+ * has both); INTERNAL where the plugin breaks a rule of plugin.h; and with the plugin's own errors. Thread: any. */
 STRATA_API STRATA_MUST_USE strata_status strata_plugin_load(const char *text, strata_error *err);
 
-/* Takes the messages of all plugins of the process, from any thread. NULL, as at the start: they are dropped. */
+/* Sets the function that receives the log messages of all plugins of the process. It is called from any thread. NULL, the
+ * initial value: the messages are dropped. */
 typedef void strata_plugin_log(const char *message);
 STRATA_API void strata_plugin_set_log(strata_plugin_log *take);
 
-/* Every device of every backend, those that cannot be opened too (`skipped` says why: OpenCL's and Vulkan's devices are opened
- * and closed again to know); a backend without loader or driver is one row with id "opencl" or "vulkan" and a reason. The host
- * is always there; the device "null", which computes nothing, can be opened and is never listed. Caller frees with
- * strata_devices_free.
- * Thread: one at a time in a process, with strata_device_open: drivers start up in here, and not all can do it twice at
- * once. */
+/* Lists every device of every backend. A device that cannot be opened is listed too, and `skipped` has the reason; to find it,
+ * the devices of OpenCL and Vulkan are opened and closed again. A backend whose loader or driver is missing is one row with the
+ * id "opencl" or "vulkan" and the reason. The host is always listed. The device "null", which computes nothing, can be opened
+ * but is never listed. The caller frees the list with strata_devices_free.
+ * Thread: only one thread of the process at a time may be in this function or in strata_device_open, since not all drivers can
+ * be initialized by two threads at once. */
 STRATA_API STRATA_MUST_USE strata_status strata_devices_list(strata_device_info **out_devices, int *out_n, strata_error *err);
 STRATA_API void strata_devices_free(strata_device_info *devices);
 
-/* What a device is doing while it gets its kernels: when a model's step is compiled. */
+/* How far the compilation of kernels is, for example while a model's step is compiled. */
 typedef struct strata_compile_progress {
     /* The device's id. */
     const char *device;
-    /* False: `done` of `total` kernels are compiled. Drivers that compile all at once go from 0 to `total`, and some compile on
-     * in the first step. True: of the ways to compute a node, `done` of `total` were timed, as no file says yet which one is
-     * fastest. */
+    /* False: `done` of `total` kernels are compiled. With drivers that compile all kernels in one call, `done` goes from 0
+     * directly to `total`; some drivers finish compiling in the first step. True: `done` of `total` alternative kernels were
+     * timed, to find the fastest for each node. The results are saved in a file, so this is done once for each device and
+     * driver. */
     bool tuning;
     int done, total;
 } strata_compile_progress;
 /* Called in the thread that compiles. progress: borrowed during the call. */
 typedef void (*strata_compile_callback)(const strata_compile_progress *progress, void *user);
 
-/* Called in the thread that compiles or trains, with what went wrong but ends nothing. message: borrowed during the call. */
+/* Called in the thread that compiles or trains, with a warning: a problem after which the program goes on. message: borrowed
+ * during the call. */
 typedef void (*strata_warning_callback)(const char *message, void *user);
 
-/* A value that a node of the op print shows (strata/ops.h). All of it is borrowed during the call. */
+/* A value that a node of the op print reports (strata/ops.h). All pointers are borrowed during the call. */
 typedef struct strata_printed {
     /* The node's name, and the device's id. */
     const char *name, *device;
-    /* Which of a strategy's replicas or workers the device is: "worker 1", "replica 0", "worker 1, replica 3"; "" where it is
-     * the only one. */
+    /* The replica or worker of a strategy to which the device belongs: "worker 1", "replica 0", "worker 1, replica 3"; "" where
+     * there is only one. */
     const char *place;
-    /* Which run of its program it is, from 0. */
+    /* The number of the program's run, from 0. */
     uint64_t run;
     strata_dtype dtype;
     strata_shape shape;
     /* The elements. */
     const void *data;
-    /* Of the elements that are numbers and finite; 0 where none is. */
+    /* The smallest element, the mean and the largest element, of those that are finite; 0 where none is. */
     double least, mean, largest;
     int64_t n_nan, n_infinite;
-    /* All of it in a line: `logits (64,10) f32 [0.12, -3, 1.5, ...] -8.1..7.9, mean 0.05`, behind the place, if there is one,
-     * and the numbers of NaNs and infinities, if there are some. */
+    /* The value as one line: `logits (64,10) f32 [0.12, -3, 1.5, ...] -8.1..7.9, mean 0.05`. The line begins with the place,
+     * unless that is "", and ends with the numbers of NaNs and infinities, if there are any. */
     const char *text;
 } strata_printed;
-/* Called in the thread that waits for the run. Values of a run come in the order of their nodes, runs of a program one after
- * the other. */
+/* Called in the thread that waits for the run. The values of a run are reported in the order of their nodes, and the runs of a
+ * program in the order in which they were submitted. */
 typedef void (*strata_print_callback)(const strata_printed *printed, void *user);
 
 typedef struct strata_device_options {
-    /* Allow choices that change last bits (CLBlast, split-K by time); default: deterministic. */
+    /* Allow kernels whose results may differ in the last bits from run to run: CLBlast, and matrix products whose sums are
+     * split as was measured to be fastest. Default: results are deterministic. */
     bool fast;
     /* Sum the products of convolutions directly. Default: on CPUs behind OpenCL those of 3 x 3 filters with stride 1 are
      * computed by Winograd's F(4x4, 3x3), with a quarter of the multiplications and about 2.4 times the rounding error (root
      * mean square against double; shaders/README.md has the bound). */
     bool direct;
-    /* Take the default kernels, read and write no tuning file. */
+    /* Use the default kernels; do not time alternatives, and neither read nor write the tuning file. */
     bool no_tune;
-    /* Keep no compiled kernels on disk. */
+    /* Do not store compiled kernels on disk. */
     bool no_cache;
     /* NULL: $XDG_CACHE_HOME/strata, else ~/.cache/strata; borrowed during the call. */
     const char *cache_dir;
-    /* A wait fails with TIMEOUT, and the device counts as lost, when nothing that was submitted has ended for so many seconds:
-     * 0.001..1e9; 0 means 600, or what a plugin says. One submission is a whole program, a training step for instance. Vulkan
-     * and plugins only: OpenCL has no wait with a limit, and the host runs programs in the caller. */
+    /* If no submitted program ends for so many seconds, a wait fails with TIMEOUT and the device counts as lost: 0.001..1e9; 0
+     * means 600, or the plugin's own default. One program is, for example, a training step. Used by Vulkan and plugins only:
+     * OpenCL has no wait with a time limit, and the host runs programs in the calling thread. */
     double stall_seconds;
-    /* What the device cannot run, the host runs for it: values that both need are copied to and fro in each run, which waits
-     * for the copies (strata_device_counters has how many). Default: a node that the device cannot run is an error, which lists
-     * all of them. */
+    /* The host runs the nodes that the device cannot run. In each run, values that both sides need are copied between them, and
+     * the run waits for these copies (strata_device_counters counts them). Default: a node that the device cannot run is an
+     * error, which lists all such nodes. */
     bool fallback_to_host;
-    /* Called before kernels are compiled and after, which may take seconds once; the library itself prints nothing. NULL:
+    /* Called before and after kernels are compiled, since compiling may take seconds. The library itself prints nothing. NULL:
      * none. */
     strata_compile_callback on_compile;
-    /* Kernels of OpenCL's and Vulkan's drivers are compared with the reference on first use, and what was found is kept beside
-     * the compiled kernels. One that computes wrongly is replaced by another, and the node by other ops or by the host
-     * (fallback_to_host); where nothing is right, compiling fails with UNSUPPORTED. Set to take the driver's word instead. */
+    /* Skip the check of kernels. By default, each kernel that an OpenCL or Vulkan driver compiled is compared with the op's
+     * reference on first use, and the result of the check is stored beside the compiled kernels. A kernel that computes wrongly
+     * is replaced by another kernel, by other ops, or by the host (fallback_to_host). If nothing computes correctly, compiling
+     * fails with UNSUPPORTED. */
     bool trust;
-    /* A kernel was replaced as it computes wrongly, a device that was right before computes wrongly now, or a kernel compiles
-     * for longer than compile_notice_seconds. NULL: none. */
+    /* Called when a kernel was replaced because it computes wrongly, when a device that computed correctly before computes
+     * wrongly now, and when a kernel has been compiling for longer than compile_notice_seconds. NULL: none. */
     strata_warning_callback on_warning;
-    /* OpenCL and Vulkan: how long a driver may compile one program before a warning names it, and before compiling fails with
-     * TIMEOUT: 0.01..1e9 seconds; 0 means 120 for the second, and 20 or a sixth of the second, whatever is less, for the first.
-     * A program of n kernels has n times the second, but at most 5 times. */
+    /* OpenCL and Vulkan, 0.01..1e9 seconds: after compile_notice_seconds of compiling one program a warning names it (0: 20 or
+     * compile_seconds / 6, whichever is less), and after compile_seconds compiling fails with TIMEOUT (0: 120). For a program
+     * of n kernels the latter limit is multiplied by n, but at most by 5. */
     double compile_notice_seconds, compile_seconds;
-    /* Asked about 20 times a second while a driver compiles; if it returns true, compiling fails with INTERRUPTED. NULL: never.
-     * Nothing stops a driver's compiler: behind INTERRUPTED or TIMEOUT a thread stays in it, the device compiles nothing more,
-     * closing it frees nothing of the driver's, and the process should end by _exit, as drivers may crash in exit. */
+    /* Called about 20 times a second while a driver compiles. If it returns true, compiling fails with INTERRUPTED. NULL:
+     * compiling is never interrupted. A driver's compiler itself cannot be stopped: after INTERRUPTED or TIMEOUT a thread is
+     * still running in it, the device compiles nothing more, closing the device frees no objects of the driver, and the process
+     * should end by _exit, since drivers may crash in exit. */
     bool (*is_interrupted)(void *user);
-    /* Takes what nodes of the op print show. NULL: nothing is shown, and they cost nothing. */
+    /* Receives the values that nodes of the op print report. NULL: these nodes are removed from programs and cost nothing. */
     strata_print_callback on_print;
-    /* For on_compile, on_warning, is_interrupted and on_print. */
+    /* Passed to on_compile, on_warning, is_interrupted and on_print. */
     void *user;
 } strata_device_options;
 
-/* Opens the device that `which` names: an id ("opencl:0", "host"), a backend and part of a name ("opencl:intel"), part of a
- * name ("radeon"), or NULL for the best one that opens (highest class, then most memory). opts may be NULL. Fails: UNAVAILABLE
- * with the list of devices there are. Thread: a device and all made on it belong to one thread at a time. */
+/* Opens the device that `which` names: an id ("opencl:0", "host"), a backend and part of a name ("opencl:intel"), or part of a
+ * name ("radeon"). NULL: the best device that can be opened, that is the highest class, then the most memory. opts may be NULL.
+ * Fails: UNAVAILABLE, with a list of the devices of the machine. Thread: one at a time for a device and all objects that were
+ * made on it. */
 STRATA_API STRATA_MUST_USE strata_status strata_device_open(const char *which, const strata_device_options *opts,
                                                             strata_device **out_device, strata_error *err);
-STRATA_API void strata_device_close(strata_device *device); /* after all made on it is destroyed; NULL is fine */
+STRATA_API void strata_device_close(strata_device *device); /* after all objects on it were destroyed; NULL is fine */
 STRATA_API const strata_device_info *strata_device_get_info(const strata_device *device);
 
-/* The place of a device among the cores of a system (a TPU board, a pod's host) that have an interconnect of their own. */
+/* The position of a device among the cores of a system, for example a TPU board, whose cores are connected with each other. */
 typedef struct strata_topology {
     /* Cores of one system have the same text: "board 0". */
     char system[64];
@@ -187,45 +195,48 @@ typedef struct strata_memory_space {
     /* "HBM", "on-chip". */
     char name[32];
     uint64_t bytes;
-    /* Variables lie in it; else the device uses it inside of programs. */
+    /* True: variables are stored in it. False: only programs use it, while they run. */
     bool buffers;
-    /* What the device reads or writes at best; 0: not known. */
+    /* The highest rate at which the device reads or writes it; 0: not known. */
     double bytes_per_second;
 } strata_memory_space;
 
-/* What an open device can do that not every device can. */
+/* Optional features of an open device. */
 typedef struct strata_device_features {
-    /* Training steps that one call of the device takes; 1: each is a call of its own; INT_MAX: any number. */
+    /* How many training steps the device can run in one call; INT_MAX: any number. */
     int steps_per_call;
-    /* The cores of its system exchange values inside of programs; of which dtypes they add up, bit (1 << strata_dtype). */
+    /* collectives: the cores of the device's system exchange values inside of programs. sum_dtypes: bit (1 << dtype) is set for
+     * each strata_dtype that they can add up. */
     bool collectives;
     uint32_t sum_dtypes;
-    /* Copies that return before they are done; copies from other devices of its plugin that do not pass through the host. */
+    /* transfers: copies return before they are done. device_copies: copies from another device of the same plugin do not pass
+     * through the host. */
     bool transfers, device_copies;
-    /* 0: the device does not say. */
+    /* How many of `spaces` are set; 0: the device does not report its memories. */
     int n_spaces;
     strata_memory_space spaces[8];
 } strata_device_features;
 STRATA_API strata_device_features strata_device_get_features(strata_device *device);
 
-/* What the device has been asked for since it was opened; a step that replays adds to launches and waits only. */
+/* Counts of what the device has done since it was opened. Once its programs are compiled, a training step increases launches,
+ * submissions, waits and the bytes of copies only: it allocates and compiles nothing. */
 typedef struct strata_device_counters {
-    /* device buffers made. */
+    /* How many buffers were allocated. */
     uint64_t allocations;
-    /* Bytes that buffers have now. */
+    /* Bytes of the buffers that are allocated now. */
     uint64_t allocated_bytes;
-    /* Kernels, pipelines, programs built. */
+    /* How many kernels, pipelines and programs were compiled. */
     uint64_t compilations;
-    /* Kernels or nodes submitted. */
+    /* How many kernels or nodes were submitted. */
     uint64_t launches;
     /* How many programs were run. */
     uint64_t submissions;
-    /* Times the host blocked on the device. */
+    /* How often the host waited for the device. */
     uint64_t waits;
     uint64_t upload_bytes, download_bytes;
-    /* Bytes that came from other devices of the same plugin, past the host. */
+    /* Bytes that were copied from other devices of the same plugin without passing through the host. */
     uint64_t device_copy_bytes;
-    /* Nodes that the host ran for the device (fallback_to_host), and the copies between both for them. */
+    /* Nodes that the host ran for the device (fallback_to_host), and the copies between host and device for these nodes. */
     uint64_t host_nodes, copies, copy_bytes;
 } strata_device_counters;
 STRATA_API strata_device_counters strata_device_get_counters(const strata_device *device);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Custom training loops under a strategy, with the words of tf.distribute. samples/custom_loop.c is the whole of one:
+ * Custom training loops under a strategy, with the names of tf.distribute. samples/custom_loop.c is a complete program:
  *
  *     strata_strategy_enter(strategy, &err);                                     with strategy.scope():
  *     strata_distributed_create("w", f32, STRATA_SHAPE(8, 1), &opts, &w, &err);      w = tf.Variable(...)
@@ -12,12 +12,13 @@
  *     strata_strategy_reduce(strategy, outputs, STRATA_REDUCE_SUM, STRATA_NO_AXIS, ..);
  *                                                                                strategy.reduce("SUM", outputs, axis=None)
  *
- * Ownership. What is made here with a strategy, and a model that is compiled or built with it, is destroyed with the strategy
- * where that has not been done before, the newest first. A handle is of no use after that.
+ * Ownership. Destroying a strategy also destroys all objects that were made with it and still exist, models that were compiled
+ * or built with it too, the newest first. Handles to them are then invalid.
  *
  * Contexts. A thread is in the cross-replica context of the strategy whose scope it entered; while a function is being traced
- * it is in a replica's context, and while a merge function runs in the cross-replica context again. Each call that belongs in
- * one context fails with INVALID in the other, and says which it needs. Contexts are a thread's own. */
+ * it is in the context of a replica, and while a merge function runs it is in the cross-replica context again. A call that
+ * needs one context fails with INVALID in the other, and the message names the context that it needs. Each thread has its own
+ * context. */
 #ifndef STRATA_DISTRIBUTE_H
 #define STRATA_DISTRIBUTE_H
 
@@ -32,21 +33,22 @@ extern "C" {
 
 /* ---- scope ---- */
 
-/* Entering the same strategy again is fine; another one, inside of a scope, is INVALID. Each enter needs its exit. */
+/* Enter and leave the scope of a strategy. A thread may enter the same strategy several times, with one exit for each enter.
+ * Entering another strategy inside of a scope is INVALID. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_enter(strata_strategy *strategy, strata_error *err);
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_exit(strata_strategy *strategy, strata_error *err);
 STRATA_API strata_strategy *strata_strategy_current(void); /* of this thread's scope; NULL: none */
 STRATA_API bool strata_in_cross_replica_context(void);     /* false while a replica's function is traced */
 
-/* ---- values, one a replica ---- */
+/* ---- values: one for each replica ---- */
 
-/* Replica r's value is arrays[r]; with n 1 all replicas share arrays[0]. */
+/* arrays[r] is the value of replica r; if n is 1, all replicas share arrays[0]. */
 typedef struct strata_per_replica {
     int n;
     /* [n]. */
     strata_array *arrays;
-    /* Of a batch that strata_distributed_batches_next has divided: examples of the global batch, and the first one of this
-     * worker's replicas in it. 0: they are not known. */
+    /* For a batch that strata_distributed_batches_next divided: the number of examples in the global batch, and the index of
+     * this worker's first example in it. 0: not known. */
     int64_t n_rows, first_row;
 } strata_per_replica;
 /* n zeroed arrays, which the caller fills. */
@@ -65,21 +67,22 @@ STRATA_API STRATA_MUST_USE strata_status strata_strategy_distribute_values(strat
                                                                            strata_per_replica *out_values, strata_error *err);
 
 /* With several workers all of them make the calls below, and strata_distributed_set and _get, in the same order. `values` are
- * those of the calling worker's replicas. Every worker sends them to all others, and every worker receives the same result,
- * which has the bits that one worker with all replicas would compute. */
+ * those of the calling worker's replicas. Every worker gets the same result, with the bits that one worker with all replicas
+ * would compute. */
 enum { STRATA_NO_AXIS = STRATA_MAX_RANK + 1 };
-/* The replicas' values as one, in replica order. axis STRATA_NO_AXIS: element by element, all of one shape; MEAN divides by the
- * replicas. Else the axis (negative: from the end) is summed over too; MEAN divides by the elements that there are along it in
- * all replicas, which may differ. f32, i32 and i64; MEAN: f32. Cross-replica. The caller finishes *out. */
+/* Reduces the replicas' values to one, in replica order. axis STRATA_NO_AXIS: the values have one shape and are added element
+ * by element; MEAN divides by the number of replicas. Another axis (negative: from the end) is summed over too; its size may
+ * differ between replicas, and MEAN divides by the sum of these sizes. f32, i32 and i64; MEAN: f32. Cross-replica. The caller
+ * finishes *out. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_reduce(strata_strategy *strategy, const strata_per_replica *values,
                                                                 strata_reduction reduction, int axis, strata_array *out,
                                                                 strata_error *err);
-/* The same of values that have one element each (losses, counts), as a number. */
+/* The same for values of one element each (losses, counts); the result is a number. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_reduce_scalar(strata_strategy *strategy,
                                                                        const strata_per_replica *values,
                                                                        strata_reduction reduction, double *out_value,
                                                                        strata_error *err);
-/* The values end to end along the axis; they may differ in that axis alone. Cross-replica. The caller finishes *out. */
+/* Concatenates the values along the axis; their other dimensions must be equal. Cross-replica. The caller finishes *out. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_gather(strata_strategy *strategy, const strata_per_replica *values,
                                                                 int axis, strata_array *out, strata_error *err);
 /* The values of this worker's replicas. */
@@ -90,8 +93,9 @@ static inline const strata_array *strata_strategy_local_results(const strata_per
 
 /* ---- variables ---- */
 
-/* ON_WRITE: copies are always equal, what replicas write is aggregated first. ON_READ: replicas write their own copies, which
- * are aggregated when the cross-replica context reads (a metric's sums). */
+/* ON_WRITE: the values that replicas assign are aggregated, and all copies get the result, so the copies are always equal.
+ * ON_READ: each replica assigns to its own copy, and the copies are aggregated when the variable is read in the cross-replica
+ * context; used for the sums of metrics. */
 typedef enum strata_synchronization { STRATA_ON_WRITE = 0, STRATA_ON_READ } strata_synchronization;
 typedef enum strata_aggregation {
     /* ON_WRITE: replicas must not write. ON_READ with several replicas: the cross-replica context must not read. */
@@ -105,46 +109,49 @@ typedef struct strata_distributed_variable strata_distributed_variable;
 typedef struct strata_distributed_options {
     strata_synchronization synchronization;
     strata_aggregation aggregation;
-    /* Each copy is made on the device of this variable's copy, for that variable's strategy. NULL: for the scope's strategy. */
+    /* Create the copies on the same devices as those of this variable, for its strategy. NULL: for the strategy of the scope.
+     * */
     const strata_distributed_variable *colocate_with;
 } strata_distributed_options;
 
-/* A copy on each replica's device, zeros, for the strategy in whose scope the thread is, or of the variable that it is
- * colocated with (in no scope, or in that strategy's). opts may be NULL. Cross-replica. */
+/* A variable with a copy on each replica's device, whose elements are 0. It belongs to the strategy of the thread's scope, or
+ * to the strategy of the variable that it is colocated with (the thread must then be in no scope or in that strategy's). opts
+ * may be NULL. Cross-replica. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_create(const char *name, strata_dtype dtype, strata_shape shape,
                                                                    const strata_distributed_options *opts,
                                                                    strata_distributed_variable **out_variable,
                                                                    strata_error *err);
 STRATA_API void strata_distributed_destroy(strata_distributed_variable *variable); /* after its functions; NULL is fine */
-/* Cross-replica. Every copy becomes the value; with several workers the chief's, as initial values do (ON_READ with SUM: its
- * share of it, so that reading gives the value back). */
+/* Sets every copy to the value; with several workers to the chief's value. For ON_READ with SUM, each copy gets the share of
+ * the value that makes the sum of all copies the value. Cross-replica. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_set(strata_distributed_variable *variable,
                                                                 const strata_array *value, strata_error *err);
-/* Cross-replica. ON_READ: aggregated (f32 only). */
+/* Reads the variable. For ON_READ (f32 only), the result is the aggregate of the copies. Cross-replica. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_get(strata_distributed_variable *variable, strata_array *value,
                                                                 strata_error *err);
-/* A replica's copy: borrowed. Equal for all replicas of an ON_WRITE variable. NULL for a replica that is not there. */
+/* The copy of a replica; borrowed. NULL where there is no such replica. */
 STRATA_API strata_variable *strata_distributed_copy(const strata_distributed_variable *variable, int replica);
 
 /* ---- a replica's function ---- */
 
 typedef struct strata_replica_context strata_replica_context;
 
-/* Builds one replica's step into its graph: traced once for each replica and set of input shapes, then replayed. inputs[i]: the
- * replica's part of what strata_strategy_run is given. Every replica must make the same calls of the functions below in the
- * same order. */
+/* Builds the step of one replica as nodes of its graph. It is called (traced) once for each replica and set of input shapes;
+ * the graph is then run any number of times. inputs[i]: the replica's part of input i of strata_strategy_run. All replicas must
+ * call the functions below in the same order. */
 typedef strata_status (*strata_replica_function)(strata_replica_context *replica, strata_tensor *const *inputs, void *user,
                                                  strata_error *err);
 
-STRATA_API int strata_replica_id(const strata_replica_context *replica); /* in the sync group, from 0 */
+STRATA_API int strata_replica_id(const strata_replica_context *replica); /* from 0 to strata_replica_num_in_sync - 1 */
 STRATA_API int strata_replica_num_in_sync(const strata_replica_context *replica);
 STRATA_API strata_graph *strata_replica_graph(strata_replica_context *replica);
 
-/* Calls below in another context poison the graph of `replica`; the run then fails and says so. */
+/* Calling a function below in another context poisons the graph of `replica`, and the run fails with that error. */
 
-/* The replica's copy as it is at this point of the step. */
+/* The value of the replica's copy at this point of the step. */
 STRATA_API strata_tensor *strata_replica_read(strata_replica_context *replica, strata_distributed_variable *variable);
-/* The copy becomes the value: ON_READ the replica's own, ON_WRITE what the replicas' values aggregate to. */
+/* Assigns to the variable. ON_READ: the replica's copy becomes `value`. ON_WRITE: all copies become the aggregate of the
+ * replicas' values. */
 STRATA_API void strata_replica_assign(strata_replica_context *replica, strata_distributed_variable *variable,
                                       strata_tensor *value);
 /* An optimizer's node (strata_sgd, strata_adam ...) on variables read with strata_replica_read, with gradients that are equal
@@ -156,12 +163,12 @@ STRATA_API void strata_replica_update(strata_replica_context *replica, strata_di
  * of the gradient. */
 STRATA_API strata_tensor *strata_replica_all_reduce(strata_replica_context *replica, strata_tensor *x,
                                                     strata_reduction reduction);
-/* The replicas' values end to end along the axis (>= 0), in which alone they may differ. f32, i32 or i64. Gradient: the
- * replica's part of the sum of gradients. */
+/* The replicas' values, concatenated along the axis (>= 0); their other dimensions must be equal. f32, i32 or i64. Gradient:
+ * the replica's part of the sum of gradients. */
 STRATA_API strata_tensor *strata_replica_all_gather(strata_replica_context *replica, strata_tensor *x, int axis);
-/* The sum over the replicas of sparse gradients, dense: (n_rows, ...), of rows `values` (m, ...) f32 at `indices` (m) i32; m
- * may differ by replica and be 0, an index may come more than once. The rows travel, not what they are added to; added in
- * replica order, each one's in theirs. */
+/* Sums sparse gradients over the replicas. Each replica has rows `values` (m, ...) f32 at `indices` (m) i32; m may differ
+ * between replicas and may be 0, and an index may occur several times. The result is dense: (n_rows, ...). Only the rows and
+ * indices are exchanged. They are added in the order of the replicas, and within a replica in the order of its rows. */
 STRATA_API strata_tensor *strata_replica_all_reduce_rows(strata_replica_context *replica, strata_tensor *values,
                                                          strata_tensor *indices, int64_t n_rows);
 
@@ -172,19 +179,19 @@ STRATA_API strata_tensor *strata_replica_all_reduce_rows(strata_replica_context 
  *     gradients = strata_replica_gradients(replica, loss, variables);                  tape.gradient(loss, variables)
  *     strata_optimizer_apply(replica, optimizer, gradients, variables);                optimizer.apply_gradients(...)
  *
- * With the model's seed, the same batches and the same optimizer this is fit's step: the parameters get the same bits. */
+ * With the same seed, batches and optimizer this computes the same step as fit: the parameters get the same bits. */
 
 typedef struct strata_variables {
     /* [n] borrowed. */
     strata_distributed_variable *const *items;
     int n;
 } strata_variables;
-/* The trained parameters of a model that was built or compiled with the strategy: flat ranges f32 that the model owns, one
- * where the devices can bind all parameters in one piece. Empty for another model. */
+/* The trained parameters of a model that was built or compiled with the strategy: contiguous f32 variables that the model owns;
+ * a single one where the devices can bind all parameters as one buffer range. n is 0 for any other model. */
 STRATA_API strata_variables strata_model_variables(strata_model *model);
 
-/* The model's outputs (n, output...) for x (n, input...), in x's graph; x has the model's dtype, and may be flatter than its
- * input.
+/* The model's outputs (n, output...) for x (n, input...), in x's graph; x has the dtype of the model's input, and may have its
+ * shape with some axes merged.
  *   replica   the context of the function that is being traced, whose strategy is the model's. NULL: in any other graph, of
  *             which the executable is for the first device of the model's strategy; training must be false then
  *   training  dropout drops, with the model's seed and a count of its runs; batch norm uses the batch's own statistics, and
@@ -195,14 +202,15 @@ STRATA_API strata_tensor *strata_model_apply(strata_model *model, strata_replica
 /* The same for a model with several inputs or outputs: inputs [strata_model_n_inputs], out_outputs [strata_model_n_outputs]. */
 STRATA_API void strata_model_apply_all(strata_model *model, strata_replica_context *replica, strata_tensor *const *inputs,
                                        strata_tensor **out_outputs, bool training);
-/* losses (n) of this replica's examples, added up and divided by the examples of the global batch: the sum over replicas is
- * the mean. The run's first input says how many these are (strata_per_replica). */
+/* The sum of the losses (n) of this replica's examples, divided by the number of examples in the global batch, which the first
+ * input of the run has (strata_per_replica.n_rows). The sum over the replicas is the mean loss. */
 STRATA_API strata_tensor *strata_replica_average_loss(strata_replica_context *replica, strata_tensor *losses);
-/* What the layers of a model that was applied before add to the loss (kernel_l1, kernel_l2), times the replica's share of the
- * global batch, so that the sum over replicas is the whole. A scalar; 0 where no layer adds any. */
+/* The penalties (kernel_l1, kernel_l2) of a model that was applied before, times the replica's share of the global batch, so
+ * that the sum over the replicas is the whole penalty. A scalar; 0 where no layer has a penalty. */
 STRATA_API strata_tensor *strata_replica_penalty(strata_replica_context *replica, const strata_model *model);
-/* The gradients of a scalar by variables that the function has read (strata_replica_read, strata_model_apply): [n], in the
- * shape of each variable; memory of the trace. Of the replica's own examples: strata_optimizer_apply adds them up. */
+/* The gradients of a scalar with respect to variables that the function has read (strata_replica_read, strata_model_apply): [n]
+ * tensors with the variables' shapes; the array is valid while the function is traced. They are gradients for the replica's own
+ * examples; strata_optimizer_apply adds them up. */
 STRATA_API strata_tensor *const *strata_replica_gradients(strata_replica_context *replica, strata_tensor *loss,
                                                           strata_variables variables);
 
@@ -226,12 +234,13 @@ STRATA_API void strata_optimizer_apply(strata_replica_context *replica, strata_d
 STRATA_API void strata_optimizer_minimize(strata_replica_context *replica, strata_distributed_optimizer *optimizer,
                                           strata_tensor *loss, strata_variables variables);
 
-/* What the function returns for this replica, in the order of the calls. */
+/* Adds an output of the function for this replica. Outputs are in the order of the calls. */
 STRATA_API void strata_replica_return(strata_replica_context *replica, strata_tensor *value);
 
-/* Called once a step, in the cross-replica context, when all replicas have come here: values[r] is replica r's x, results[r]
- * (same shape) what it goes on with. With several workers each calls it, with the values of all replicas of all workers: what
- * it makes of them must depend on nothing else. A failure ends the run. */
+/* Called once in each step, in the cross-replica context, when the values of all replicas are computed: values[r] is x of
+ * replica r, and the function writes results[r], of the same shape, with which replica r continues. With several workers each
+ * of them calls it, with the values of all replicas of all workers, so the results must depend on these values only. A failure
+ * ends the run. */
 typedef strata_status (*strata_merge_function)(strata_strategy *strategy, const strata_per_replica *values,
                                                strata_per_replica *results, void *user, strata_error *err);
 STRATA_API strata_tensor *strata_replica_merge_call(strata_replica_context *replica, strata_merge_function merge, void *user,
@@ -244,17 +253,18 @@ typedef struct strata_function strata_function;
 STRATA_API STRATA_MUST_USE strata_status strata_function_create(strata_strategy *strategy, strata_replica_function function,
                                                                 void *user, strata_function **out_function, strata_error *err);
 STRATA_API void strata_function_destroy(strata_function *function); /* NULL is fine */
-/* Of all its runs so far. */
+/* Totals of all runs of the function so far. */
 STRATA_API strata_communication_totals strata_function_communication(const strata_function *function);
-/* One step of all replicas, waited for. inputs[i].n is 1 (shared) or the number of replicas. outputs[i], zeroed at first,
- * receives what replicas return as their i-th value and is used again when it is given again. Cross-replica. Fails: what
- * tracing or compiling fails with, naming the replica; a device's failure, after which the function is of no use. */
+/* Runs one step of all replicas and waits for its end. inputs[i].n is 1 (shared) or the number of replicas. outputs[i] receives
+ * the replicas' i-th outputs; the caller zeroes it before the first run, and later runs reuse its memory. Cross-replica.
+ * Fails: errors of tracing and compiling, with the replica's number; a device's failure, after which the function can only be
+ * destroyed. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_run(strata_function *function, const strata_per_replica *inputs,
                                                              int n_inputs, strata_per_replica *outputs, int n_outputs,
                                                              strata_error *err);
 
-/* strata_strategy_run, and what the replicas return as their first value, a number each, as one: run and
- * strata_strategy_reduce_scalar. */
+/* strata_strategy_run, followed by strata_strategy_reduce_scalar of the first output, which must be one number for each
+ * replica. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_run_scalar(strata_function *function, const strata_per_replica *inputs,
                                                                     int n_inputs, strata_reduction reduction, double *out_value,
                                                                     strata_error *err);
@@ -263,59 +273,57 @@ STRATA_API STRATA_MUST_USE strata_status strata_strategy_run_scalar(strata_funct
 
 typedef struct strata_distributed_batches strata_distributed_batches;
 typedef struct strata_distributed_batches_options {
-    /* Examples of all replicas together; a dataset that ends in a batch stage has its own; 0: 32. */
+    /* Examples of all replicas together; 0: 32. Ignored for a dataset whose last stage is a batch stage. */
     int64_t global_batch;
-    /* arrays; a pipeline has its own stages for that. */
+    /* Shuffle a dataset of arrays. A pipeline has stages for this. */
     bool shuffle;
     uint64_t seed, epoch;
-    /* Several workers: what each reads (strata/pipeline.h). */
+    /* With several workers: which examples each of them reads (strata/pipeline.h). */
     strata_auto_shard auto_shard;
 } strata_distributed_batches_options;
-/* Epochs of the dataset, each batch divided among the replicas (strata_strategy_share): features f32 or i32, labels where it
- * has some. Borrows strategy and dataset. With several workers all make theirs, and take their batches in step.
- * Cross-replica. */
+/* The batches of a dataset, epoch after epoch, each divided among the replicas (strata_strategy_share): features f32 or i32,
+ * and labels if the dataset has them. Borrows strategy and dataset. With several workers all of them create it and call _next
+ * equally often. Cross-replica. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_create(strata_strategy *strategy,
                                                                            const strata_dataset *dataset,
                                                                            const strata_distributed_batches_options *opts,
                                                                            strata_distributed_batches **out_batches,
                                                                            strata_error *err);
-/* Goes to the beginning of an epoch, for a loop that does not take one after the other. Its number decides how the dataset is
- * shuffled. With several workers all call it.
- * Cross-replica. */
+/* Continues at the beginning of the given epoch, whose number determines how the dataset is shuffled. With several workers all
+ * call it. Cross-replica. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_set_epoch(strata_distributed_batches *batches,
                                                                               uint64_t epoch, strata_error *err);
 /* The replicas' parts of the next batch: values[0] features, values[1] labels, borrowed until the next call. A part may have no
- * examples. *out_n: examples of the whole batch, of all workers; 0 at the end of the epoch, to which all workers come together.
- * The call after that gives the first batch of the next epoch. */
+ * examples. *out_n: the number of examples in the global batch; 0 at the end of the epoch, which is the same call on all
+ * workers. The call after that returns the first batch of the next epoch. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_next(strata_distributed_batches *batches,
                                                                          strata_per_replica values[2], int64_t *out_n,
                                                                          strata_error *err);
-/* Steps per execution: runs the function on the next n_steps batches, as so many calls of strata_distributed_batches_next and
- * strata_strategy_run. Devices that take several runs in one call (cores of a TPU) get all those whose inputs have the same
- * shapes at once, so that the host has nothing to do between them. The bits are the same. outputs: [n_steps * n_outputs], those
- * of one step after the other, each as strata_strategy_run has them. *out_n_steps: steps that were run, fewer where the epoch
- * ended. Cross-replica. */
+/* Runs the function on the next n_steps batches, with the results of as many calls of strata_distributed_batches_next and
+ * strata_strategy_run ("steps per execution"). Devices that can run several steps in one call (cores of a TPU) get all steps
+ * whose inputs have the same shapes at once, so that they do not wait for the host in between. outputs: [n_steps * n_outputs],
+ * first those of the first step, each as for strata_strategy_run. *out_n_steps: how many steps were run; fewer than n_steps if
+ * the epoch ended. Cross-replica. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_run_batches(strata_function *function,
                                                                      strata_distributed_batches *batches, int n_steps,
                                                                      strata_per_replica *outputs, int n_outputs,
                                                                      int *out_n_steps, strata_error *err);
 STRATA_API void strata_distributed_batches_destroy(strata_distributed_batches *batches); /* NULL is fine */
 
-/* What a function that makes each worker's input is told (strategy.distribute_datasets_from_function). */
+/* The argument of a function that creates the dataset of a worker (strategy.distribute_datasets_from_function). */
 typedef struct strata_input_context {
-    /* Workers; this one. */
+    /* The number of workers, and the number of this one, from 0. */
     int num_input_pipelines, input_pipeline_id;
     int num_replicas_in_sync;
 } strata_input_context;
-/* A replica's part of a global batch; INVALID where it does not divide. */
+/* *out_batch = global_batch / num_replicas_in_sync; INVALID where this is not a whole number. */
 STRATA_API STRATA_MUST_USE strata_status strata_input_context_per_replica_batch(const strata_input_context *context,
                                                                                 int64_t global_batch, int64_t *out_batch,
                                                                                 strata_error *err);
 typedef strata_status (*strata_dataset_function)(const strata_input_context *context, void *user, strata_dataset **out_dataset,
                                                  strata_error *err);
-/* The function is called once on each worker, with its number; its dataset ends in a batch stage, whose batches go to the
- * replicas one after the other: each step takes one for each. The last step of an epoch may leave replicas without one. Takes
- * the dataset. */
+/* Calls the function once on each worker. The last stage of its dataset must be a batch stage. In each step every replica of
+ * the worker gets one of these batches; in the last step of an epoch some replicas may get none. Takes the dataset. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_from_function(strata_strategy *strategy,
                                                                                   strata_dataset_function function, void *user,
                                                                                   uint64_t seed, uint64_t epoch,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Losses by name. Outputs are (B, ...) of the model; a loss is one number for each example, the mean over what is left of its
- * outputs. Formulas: core/loss/<name>.c.
+ * Losses by name. The model's outputs have the shape (B, ...), with B examples. A loss is one number for each example: the mean
+ * over the example's outputs. The formulas are in core/loss/<name>.c.
  *
  *   name                              outputs          labels
  *   mse, mae, huber                   (B, ...)         numbers like the outputs; (B) where there is one output an example
@@ -18,18 +18,20 @@ extern "C" {
 #endif
 
 typedef struct strata_loss_options {
-    /* Huber: from this error on it is linear; 0: 1. */
+    /* huber: the absolute error above which the loss is linear; 0: 1. */
     double delta;
-    /* The crossentropies: labels become y (1 - s) + s / classes (two for the binary one); 0 <= s < 1. */
+    /* The three crossentropies: with s = label_smoothing, 0 <= s < 1, a label y becomes y (1 - s) + s / C, where C is the
+     * number of classes, 2 for binary_crossentropy. */
     double label_smoothing;
     /* binary_crossentropy: outputs are probabilities, not logits. */
     bool from_probabilities;
-    /* What a loss of one's own makes of it (strata/registry.h). */
+    /* Options of your own losses (strata/registry.h), which give them their meaning. */
     double own[4];
 } strata_loss_options;
 
-/* The loss `name` of each example, f32 (B), of outputs and labels as above; labels that are classes are i32 (B). opts: NULL for
- * the defaults. Differentiable by the outputs. Errors, an unknown name among them, poison the graph. */
+/* Computes the loss `name` of each example, f32 (B). outputs and labels: as in the table above; labels that are classes are i32
+ * (B). opts: NULL for the defaults. The loss is differentiable with respect to the outputs. Errors, such as an unknown name,
+ * poison the graph. */
 STRATA_API strata_tensor *strata_example_losses(const char *name, const strata_loss_options *opts, strata_tensor *outputs,
                                                 strata_tensor *labels);
 

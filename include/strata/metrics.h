@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Metrics in graphs of one's own. A metric is a sum over examples, which a graph computes for a batch and which adds up over
- * batches, replicas and workers, and a value, which the host makes of the sum:
+ * Metrics in your own graphs. A metric consists of sums and a value. A graph computes the sums over the examples of a batch;
+ * the program adds them up over batches, replicas and workers; the host computes the metric's value from the totals:
  *
  *     const strata_metric auc = {.name = "auc", .loss = "binary_crossentropy"};
  *     strata_replica_return(replica, strata_metric_sums(&auc, outputs, labels));          in a replica's function, or any graph
@@ -22,18 +22,18 @@ typedef struct strata_metric {
     /* "accuracy", "top_5_accuracy" (or another number), "precision", "recall", "auc", "mae" or "confusion_matrix"; the formulas
      * are in core/metric/<name>.c. */
     const char *name;
-    /* The name of the loss that says what outputs and labels are (strata/losses.h), and its settings. */
+    /* The name and the options of the model's loss, which determine the meaning of outputs and labels (strata/losses.h). */
     const char *loss;
     strata_loss_options loss_options;
 } strata_metric;
 
 /* The metric's sums over the examples of a batch, f32 (n), of outputs (B, output...) and labels as the loss takes them. n
- * depends on the metric and the outputs' shape alone. Errors poison the graph: INVALID for an unknown name, or a metric that
- * makes no sense for the loss. */
+ * depends only on the metric and on the shape of the outputs. Errors poison the graph: INVALID for an unknown name, or for a
+ * metric that is not defined for the loss. */
 STRATA_API strata_tensor *strata_metric_sums(const strata_metric *metric, strata_tensor *outputs, strata_tensor *labels);
-/* The value of sums that were added up over n_examples examples. output: the shape of one example's outputs. Fails: INVALID as
- * above, for no examples, and for confusion_matrix, whose sums are the value: the counts (classes, classes), row the label and
- * column the answer. */
+/* Computes the value from sums over n_examples examples. output: the shape of one example's outputs.
+ * Fails: INVALID as above, for 0 examples, and for confusion_matrix, whose sums are already the result: counts (classes,
+ * classes), where row l, column p is the number of examples with label l and prediction p. */
 STRATA_API STRATA_MUST_USE strata_status strata_metric_value(const strata_metric *metric, strata_shape output,
                                                              const double *sums, int64_t n_examples, double *out_value,
                                                              strata_error *err);

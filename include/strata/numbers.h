@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A short list of numbers, as options have it. */
+ * A short list of numbers, the type of several options. */
 #ifndef STRATA_NUMBERS_H
 #define STRATA_NUMBERS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options by table: which fields a plain struct has, so that they can be read from JSON, written to it, and checked. Zero,
- * false and NULL mean that the option is not given. */
+ * A table of options describes the fields of a plain struct, so that the library can read the struct from JSON, write it to
+ * JSON, and check it. A field that is 0, false or NULL is an option that is not given. */
 #ifndef STRATA_OPTION_H
 #define STRATA_OPTION_H
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Status and error: how every call of Strata that can fail says so.
+ * Status and error: how every call of Strata that can fail reports a failure.
  *
- * A fallible call returns a strata_status (0 = OK; must be looked at) and takes a last argument `strata_error *err`, the
- * caller's memory, which may be NULL. On failure the error holds the same status and one sentence: what was wrong, the values
- * involved, and what to do next. On success the error is left as it was. The library never prints and never exits. */
+ * A call that can fail returns a strata_status (0 = OK), which the caller must check. Its last argument is `strata_error *err`,
+ * memory of the caller, which may be NULL. On failure the call writes the same status and one sentence to it: what was wrong,
+ * the values involved, and what to do next. On success the call does not change it. The library never prints and never exits.
+ * */
 #ifndef STRATA_STATUS_H
 #define STRATA_STATUS_H
 
@@ -29,13 +30,13 @@ extern "C" {
 /* Each status says what the caller can do about it. */
 typedef enum strata_status {
     STRATA_OK = 0,
-    STRATA_INVALID,       /* the call is wrong: fix the arguments                              */
+    STRATA_INVALID,       /* the arguments of the call are wrong: fix them                     */
     STRATA_DATA,          /* a file or a batch is wrong: fix the data                          */
-    STRATA_UNAVAILABLE,   /* not there now (driver, file, network): retry or go without        */
+    STRATA_UNAVAILABLE,   /* a driver, file or network is missing: retry, or do without it     */
     STRATA_UNSUPPORTED,   /* this device or build cannot do it: choose another                 */
-    STRATA_OUT_OF_MEMORY, /* host or device memory: make it smaller                            */
-    STRATA_OUT_OF_DISK,   /* no space left while writing: what was there before is still there */
-    STRATA_DEVICE_LOST,   /* the device or its driver died: a restart may cure it              */
+    STRATA_OUT_OF_MEMORY, /* host or device memory is full: make the model or batch smaller    */
+    STRATA_OUT_OF_DISK,   /* no space left for a new file: the old file is unchanged           */
+    STRATA_DEVICE_LOST,   /* the device or its driver failed: a restart may help               */
     STRATA_PEER_LOST,     /* another worker died: rebuild the group                            */
     STRATA_TIMEOUT,       /* no progress until the deadline                                    */
     STRATA_INTERRUPTED,   /* the caller asked to stop (a callback, a signal)                   */
@@ -58,18 +59,19 @@ STRATA_API const char *strata_status_name(strata_status status);
 STRATA_API strata_status strata_fail(strata_error *err, strata_status status, const char *format, ...) STRATA_PRINTF(3, 4);
 STRATA_API strata_status strata_fail_v(strata_error *err, strata_status status, const char *format, va_list arguments);
 
-/* Puts "prefix: " before the message of err, to say where it happened while the error travels up. Returns err's status
- * (or `status` where err is NULL). */
+/* Puts "prefix: " before the message of err. Callers use it to add where the failure happened, while they return the error to
+ * their own callers. Returns err's status, or `status` where err is NULL. */
 STRATA_API strata_status strata_fail_in(strata_error *err, strata_status status, const char *format, ...) STRATA_PRINTF(3, 4);
 
-/* Returns early when `call` fails. Where there is something to undo use STRATA_TRY_GOTO and one label `cleanup:`. */
+/* Returns the status of `call` if it fails. A function that has something to undo uses STRATA_TRY_GOTO and one label
+ * `cleanup:`. */
 #define STRATA_TRY(call)                                 \
     do {                                                 \
         strata_status strata_try_status = (call);        \
         if (strata_try_status) return strata_try_status; \
     } while (0)
 
-/* As STRATA_TRY with a local `strata_status status` and a label `cleanup:`. */
+/* Assigns the status of `call` to the local variable `strata_status status`, and jumps to the label `cleanup:` if it fails. */
 #define STRATA_TRY_GOTO(call)     \
     do {                          \
         status = (call);          \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strategies: on which devices a program trains, with the words of tf.distribute:
+ * Strategies: how training is divided among devices and processes. The names are those of tf.distribute.
  *
  *     strata_strategy_create("mirrored", &(strata_strategy_options){.devices = ids, .n_devices = 2}, &strategy, &err);
  *     strata_strategy_device(strategy, replica)      for each of strata_strategy_num_replicas_in_sync(strategy)
@@ -28,19 +28,20 @@ typedef enum strata_shard_optimizer {
     STRATA_SHARD_OPTIMIZER_NO
 } strata_shard_optimizer;
 
-/* How far the workers of parameter_server may be apart. */
+/* How the workers of parameter_server are synchronized. */
 typedef enum strata_pace {
-    /* Each worker at its own pace: a gradient is applied when it comes. */
+    /* Workers do not wait for each other: a server applies a gradient when it arrives. */
     STRATA_PACE_ASYNCHRONOUS,
-    /* As that, but no worker is more than `staleness` steps ahead of the slowest one (Ho et al. 2013, stale synchronous). */
+    /* Like ASYNCHRONOUS, but no worker is more than `staleness` steps ahead of the slowest one (Ho et al. 2013, stale
+     * synchronous). */
     STRATA_PACE_BOUNDED,
     /* A step is one update with the gradients of all workers, each of a share of the global batch. */
     STRATA_PACE_SYNCHRONOUS
 } strata_pace;
 
-/* What a server does about gradients that are old, since others were applied between the worker's pull and its push. */
+/* How a server applies an old gradient, that is one whose worker pulled the parameters before other gradients were applied. */
 typedef enum strata_old_gradients {
-    /* Nothing. */
+    /* Like any other gradient. */
     STRATA_OLD_GRADIENTS_PLAIN,
     /* A push that s updates came before counts with the learning rate / (1 + s) (Zhang and others 2016). Workers pull just
      * before they compute, and get parameters that the momentum of s updates has moved on (Kosson and others 2021). A push
@@ -48,10 +49,10 @@ typedef enum strata_old_gradients {
     STRATA_OLD_GRADIENTS_CORRECTED
 } strata_old_gradients;
 
-/* Of the strategy parameter_server. Zeros are the defaults; texts are borrowed during create. */
+/* Options of the strategy parameter_server. Zeros are the defaults; texts are borrowed during create. */
 typedef struct strata_parameter_server_options {
-    /* The cluster and this task of it, as strata_cluster_options takes them (strata/cluster_spec.h); NULL: what the environment
-     * says. It has a chief, workers and parameter servers (ps). */
+    /* The cluster and this task of it, as in strata_cluster_options (strata/cluster_spec.h); NULL: they are read from the
+     * environment. The cluster has a chief, workers and parameter servers (ps). */
     const char *cluster, *task;
     strata_pace pace;
     /* For BOUNDED, at least 1. */
@@ -73,10 +74,10 @@ typedef struct strata_parameter_server_options {
     const strata_communicator_options *communication;
 } strata_parameter_server_options;
 
-/* How many updates' staleness is counted apart: 0, 1, 2 and 3 updates, 4 to 7, 8 to 15, 16 to 31, and 32 or more. */
+/* The bins of the staleness histogram: 0, 1, 2, 3, 4 to 7, 8 to 15, 16 to 31, and 32 or more updates. */
 enum { STRATA_STALENESS_BINS = 8 };
 
-/* How far apart the tasks of parameter_server were in some time. */
+/* Staleness and load of parameter_server in some period. */
 typedef struct strata_parameter_server_load {
     /* Pushes of gradients to servers. The *staleness* of one is how many updates the server had made between the worker's pull
      * and its push; in synchronous training it is 0. */
@@ -86,18 +87,18 @@ typedef struct strata_parameter_server_load {
     int64_t staleness_histogram[STRATA_STALENESS_BINS];
     /* The share of pushes with a staleness above 0. */
     double stale_share;
-    /* Batches (or shares of one) that workers had and had not finished, whenever one asked for the next. */
+    /* How many batches (or shares of a batch) workers were computing, measured whenever a worker requested the next one. */
     double leases_mean;
     int leases_max;
-    /* The most pulls and pushes that one server had at a time, those that wait for another one's end among them. */
+    /* The most pulls and pushes that one server had at a time, including those that waited. */
     int server_pulls_max, server_pushes_max;
 } strata_parameter_server_load;
 
-/* What the chief of parameter_server knows of the training. */
+/* Statistics that the chief of parameter_server has of the training. */
 typedef struct strata_parameter_server_totals {
-    /* Workers and servers of the cluster; workers that are there now. */
+    /* Workers and servers of the cluster; workers that are connected now. */
     int workers, servers, present;
-    /* How often a worker was lost, and joined after the training had begun. */
+    /* How often a worker was lost, and how often one joined after the training had begun. */
     int64_t lost, joined;
     /* Of the whole training, and of the epoch that runs or has just ended. */
     strata_parameter_server_load training, epoch;
@@ -119,9 +120,9 @@ typedef struct strata_parameter_server_totals {
     double bytes_per_step;
 } strata_parameter_server_totals;
 
-/* What the chief knows of one worker. */
+/* Statistics that the chief has of one worker. */
 typedef struct strata_parameter_server_worker {
-    /* It is there now. */
+    /* It is connected now. */
     bool present;
     /* Batches (or shares of one) that it finished and that count, and their examples: since the training began, and in the
      * epoch that runs or has just ended. */
@@ -131,16 +132,16 @@ typedef struct strata_parameter_server_worker {
 } strata_parameter_server_worker;
 
 typedef struct strata_strategy_options {
-    /* Names as strata_device_open takes them; NULL: the strategy chooses. */
+    /* [n_devices] Names for strata_device_open; NULL: the strategy chooses. */
     const char *const *devices;
     int n_devices;
     /* NULL: the defaults. */
     const strata_device_options *device_options;
     /* central_storage and parameter_server: the device that stores and updates the parameters; NULL: "host". */
     const char *parameter_device;
-    /* tpu: which system of cores: "local" (the first of this machine; of several workers on it each its own), or the name of a
-     * system, of its plugin, or of the TPU in the variable TPU_NAME, which is the local one. NULL: as TPU_NAME says, else
-     * "local". */
+    /* tpu: which system of cores to use. "local": the first system of this machine; several workers on the machine use one
+     * each. Otherwise the name of a system or of its plugin, or the value of the environment variable TPU_NAME, which means the
+     * local system. NULL: the value of TPU_NAME, else "local". */
     const char *tpu_address;
     /* [n_split] Weights of the replicas' shares of a batch, one for each replica, 1..1000000; NULL: equal shares. */
     const int64_t *split;
@@ -148,19 +149,20 @@ typedef struct strata_strategy_options {
     /* multi_worker_mirrored and tpu: connects the workers. Borrowed; it must outlive the strategy. NULL: the strategy
      * connects those that the environment names (strata/cluster_spec.h), with the secret in STRATA_SECRET. */
     strata_communicator *communicator;
-    /* Shares follow the replicas' speeds, which are measured now and then while a model trains. */
+    /* The shares of a batch are adapted to the replicas' speeds, which are measured from time to time while a model trains. */
     bool auto_split;
-    /* multi_worker_mirrored and tpu: gradients travel between workers as F16 or BF16, rounded, and are added up in f32.
-     * parameter_server: gradients and parameters travel as BF16. F32 (0): as they are. */
+    /* multi_worker_mirrored and tpu: gradients are rounded to F16 or BF16 before they are sent to other workers, and are added
+     * up in f32. parameter_server: gradients and parameters are sent as BF16. F32 (0): nothing is rounded. */
     strata_dtype compress;
-    /* multi_worker_mirrored: the place of this worker among those of its machine. They divide the accelerators where no devices
-     * are named. local_size 0: this worker is alone on its machine. */
+    /* multi_worker_mirrored: the index of this worker among the local_size workers of its machine, which divide the
+     * accelerators among themselves where no devices are named. local_size 0: it is the only worker of its machine. */
     int local_rank, local_size;
-    /* Gradients travel in packs of about this size, the last layers' first, while the device computes the others. 0: 256 KiB;
-     * all at once where devices are the host's own cores, without other workers or with more workers on the machine than
-     * cores. parameter_server: workers push in such packs; 0: 1 MiB, and as above. */
+    /* Gradients are exchanged in packs of about this size (buckets), those of the last layers first, while the device still
+     * computes the gradients of earlier layers. 0: 256 KiB, or one pack for all gradients where the devices are the CPU's own
+     * cores and there are either no other workers or more workers on the machine than cores. parameter_server: workers push
+     * such packs; 0: 1 MiB, with the same exception. */
     int64_t bytes_per_pack;
-    /* How the values of a worker's replicas are added up; NULL: "host". */
+    /* How the values of a worker's replicas are added up, one of strata_cross_device_names; NULL: "host". */
     const char *cross_device_ops;
     /* For mirrored and multi_worker_mirrored: with YES replica r of R receives the sum of the gradients of its shard only
      * (reduce_scatter), owns the optimizer's slots of that shard only, updates it, and sends the new parameters to the
@@ -178,7 +180,7 @@ typedef struct strata_strategy_options {
  *     "tree"      on the host, in pairs: (r0 + r1) + (r2 + r3); the error grows with the logarithm of the replicas' number
  *     "device"    by the first replica's device, in replica order
  *
- * The f32 sums that a device adds have the host's bits where that device keeps denormal numbers. */
+ * f32 sums that a device adds have the same bits as the host's, unless the device flushes denormal numbers to 0. */
 extern STRATA_API const char *const strata_cross_device_names[];
 
 /* Opens the devices of a strategy. `name` is one of strata_strategy_names; opts may be NULL.
@@ -192,24 +194,24 @@ extern STRATA_API const char *const strata_cross_device_names[];
  *     "parameter_server"         a replica on the device of each worker; servers own the parameters and update them
  *     "auto"                     mirrored where there are several accelerators, else one_device
  *
- * mirrored takes devices of any APIs and vendors together. Without names it takes every accelerator (a GPU or plugin; one
- * that several APIs show counts once), or the best CPU where there is none. "host" may be named several times, and each is a
- * replica. Devices of one kind each make the same update. In a mixed group, whose arithmetic may differ in the last bit, the
- * first device makes the update and sends the new parameters to the others.
+ * mirrored can use devices of different APIs and vendors together. Without names it uses every accelerator (GPUs and plugins; a
+ * GPU that several APIs list is used once), or the best CPU where there is none. "host" may be named several times, and each is
+ * a replica. If all devices are of the same kind, each makes the same update. Devices of different kinds may differ in the last
+ * bit, so the first device makes the update and sends the new parameters to the others.
  *
- * central_storage chooses its replicas as mirrored does. The parameter device has the optimizer's slots, makes the update,
- * and sends the new parameters to the replicas.
+ * central_storage chooses its replicas as mirrored does. The parameter device has the optimizer's slots, makes the update, and
+ * sends the new parameters to the replicas.
  *
- * multi_worker_mirrored divides the machine's accelerators among the workers of that machine. Every worker creates the
- * strategy at about the same time, trains the same model on the same data in the same order, and takes its share of each
- * batch. All workers begin with the initial parameters of the chief, rank 0.
+ * multi_worker_mirrored divides the machine's accelerators among the workers of that machine. Every worker creates the strategy
+ * at about the same time, trains the same model on the same data in the same order, and takes its share of each batch. All
+ * workers begin with the initial parameters of the chief, rank 0.
  *
  * tpu takes all cores of one system, or those that are named, in the order of their numbers in the system. It trains as
- * mirrored does, and as multi_worker_mirrored does where there are several workers, each with a system of its own. Cores
- * whose driver offers it add up by themselves, inside of their programs, and take several steps in one call
+ * mirrored does, and as multi_worker_mirrored does where there are several workers, each with a system of its own. Cores whose
+ * driver offers it add up by themselves, inside of their programs, and take several steps in one call
  * (strata_fit_options.steps_per_execution, strata_strategy_run_batches); so do those of a mirrored strategy. Creating the
- * strategy initializes the system (each core's memory is new), destroying it shuts it down. strata_device_get_topology has
- * each core's place.
+ * strategy initializes the system (each core's memory is new), destroying it shuts it down. strata_device_get_topology has each
+ * core's place.
  *
  * parameter_server: all tasks of the cluster run the same program. strata_model_fit trains on the workers, serves on the
  * servers until the training is over, and coordinates on the chief, which has the callbacks, the evaluation and the model at
@@ -223,54 +225,56 @@ extern STRATA_API const char *const strata_cross_device_names[];
  * that is named twice, or a wrong number of devices; else what opening a device fails with. Threads: as strata_device_open. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_create(const char *name, const strata_strategy_options *opts,
                                                                 strata_strategy **out_strategy, strata_error *err);
-/* A mirrored strategy over devices that the caller opened, which it takes, even on failure. The same hardware may be there
- * several times, for tests. */
+/* A mirrored strategy over devices that the caller opened. The strategy takes them, even on failure. For tests, several of them
+ * may be the same hardware. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_from_devices(strata_device *const *devices, int n_devices,
                                                                       strata_strategy **out_strategy, strata_error *err);
-/* Destroys what was made with the strategy (strata/distribute.h), and closes the devices. NULL is fine. */
+/* Destroys all objects that were made with the strategy (models, and those of strata/distribute.h), and closes the devices.
+ * NULL is fine. */
 STRATA_API void strata_strategy_destroy(strata_strategy *strategy);
 
 /* NULL-terminated. */
 extern STRATA_API const char *const strata_strategy_names[];
 
-/* The kind's name; of "auto" the kind that it chose. */
+/* The name of the strategy; for "auto" the name of the one that it chose. */
 STRATA_API const char *strata_strategy_name(const strata_strategy *strategy);
 /* One line that says which devices were chosen, and why. */
 STRATA_API const char *strata_strategy_choice(const strata_strategy *strategy);
-/* The replicas of all workers; those of this worker, which have the numbers from 0; the workers. */
+/* How many replicas all workers have together, how many this worker has (their numbers begin at 0), and how many workers there
+ * are. */
 STRATA_API int strata_strategy_num_replicas_in_sync(const strata_strategy *strategy);
 STRATA_API int strata_strategy_num_local_replicas(const strata_strategy *strategy);
 STRATA_API int strata_strategy_num_workers(const strata_strategy *strategy);
 /* Whether this is the only worker or rank 0: the one that prints and saves. */
 STRATA_API bool strata_strategy_is_chief(const strata_strategy *strategy);
-/* Of parameter_server, on its chief, from any thread or callback; zeros elsewhere. */
+/* Statistics of parameter_server, on its chief; zeros on other tasks and strategies. Threads: any, also in callbacks. */
 STRATA_API strata_parameter_server_totals strata_strategy_parameter_server_totals(const strata_strategy *strategy);
-/* Of worker:`worker`, likewise; zeros for a number that none has. */
+/* The same for the worker with this number; zeros where there is no such worker. */
 STRATA_API strata_parameter_server_worker strata_strategy_parameter_server_worker(const strata_strategy *strategy, int worker);
-/* What happened to tasks, as sentences: "worker:1 was lost ...". The newest 32 are kept. */
+/* A sentence about an event of a task: "worker:1 was lost ...". The newest 32 are stored. */
 typedef struct strata_parameter_server_notice {
     char text[400];
 } strata_parameter_server_notice;
-/* Notice `number`, from 0; "" where there is none, or not any more. Threads: any. */
+/* Notice `number`, counted from 0; "" where there is none, or where it is older than the newest 32. Threads: any. */
 STRATA_API strata_parameter_server_notice strata_strategy_parameter_server_notice(const strata_strategy *strategy,
                                                                                   int64_t number);
 STRATA_API strata_device *strata_strategy_device(const strata_strategy *strategy, int replica); /* borrowed */
 
-/* The examples [*out_first, *out_first + *out_n) of a global batch are the replica's. Each replica has floor or ceil of global
- * / replicas, the first ones the larger share; 0 where there are fewer examples than replicas. With a split each has the floor
- * of its exact share, and those with the largest remainders one more. */
+/* The replica computes the examples *out_first .. *out_first + *out_n - 1 of a global batch. Each replica has
+ * floor(global_batch / replicas) examples or, the first ones, one more; where there are fewer examples than replicas, some have
+ * none. With a split, each has the floor of its exact share, and those with the largest remainders have one more. */
 STRATA_API void strata_strategy_share(const strata_strategy *strategy, int64_t global_batch, int replica, int64_t *out_first,
                                       int64_t *out_n);
 
-/* What exchanges between the replicas have cost; zeros (imbalance 1) with one replica. */
+/* The cost of the exchanges between replicas; zeros (and imbalance 1) with one replica. */
 typedef struct strata_communication_totals {
     /* Seconds that the host spent on adding up and copying values. */
     double seconds;
     /* The share of these seconds in which devices had further work of the same step. */
     double hidden;
-    /* Bytes that were read and written, of all replicas. */
+    /* Bytes of the replicas' values that were read and written in a step. */
     double bytes_per_step;
-    /* Bytes that this worker sent to others; 0 with one worker. */
+    /* Bytes that this worker sent to other workers in a step; 0 with one worker. */
     double wire_bytes_per_step;
     /* The slowest replica's time for its share of a step, divided by the mean of all. */
     double imbalance;

@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* Element types. Floats narrower than f32 are storage only: arithmetic on them is done in f32.
- * f16 is IEEE binary16, bf16 the upper half of an f32; both round to nearest even. bool is one byte, 0 or 1. */
+/* Element types. f16 and bf16 are storage types only: arithmetic on them is done in f32. f16 is IEEE binary16, bf16 the upper
+ * half of an f32; both round to nearest even. bool is one byte, 0 or 1. */
 typedef enum strata_dtype {
     STRATA_DTYPE_F32 = 0,
     STRATA_DTYPE_F16,
@@ -52,13 +52,14 @@ STRATA_API bool strata_shape_equal(strata_shape a, strata_shape b);
 /* INVALID when the rank is out of range, a dimension negative, or the elements times 16 bytes exceed 2^62. */
 STRATA_API STRATA_MUST_USE strata_status strata_shape_check(strata_shape shape, strata_error *err);
 
-/* Text as "(64,784)"; a scalar is "()". By value, so that it can stand in a printf: strata_shape_text(s).text */
+/* The shape as text: "(64,784)"; "()" for a scalar. The text is returned by value, so that printf can take it:
+ * strata_shape_text(s).text */
 typedef struct strata_shape_string {
     char text[STRATA_MAX_RANK * 21 + 4];
 } strata_shape_string;
 STRATA_API strata_shape_string strata_shape_text(strata_shape shape);
 
-/* An array in host memory: dtype, shape and row-major elements. Two ways to have one:
+/* An array in host memory: dtype, shape and row-major elements. There are two ways to make one:
  *   strata_array_create   the array owns `data` (64-byte aligned); strata_array_finish frees it
  *   strata_array_view     `data` is borrowed and must outlive the view; finish does nothing to it */
 typedef struct strata_array {
@@ -75,11 +76,12 @@ STRATA_API strata_array strata_array_view(strata_dtype dtype, strata_shape shape
 STRATA_API void strata_array_finish(strata_array *array); /* NULL and a zeroed array are fine; leaves it zeroed */
 STRATA_API size_t strata_array_bytes(const strata_array *array);
 
-/* One element as a double, whatever the dtype, and back (floats round to nearest even; integers truncate and saturate). */
+/* Reads one element of any dtype as a double, and writes one. Writing rounds floats to nearest even; for integers it truncates
+ * and saturates. */
 STRATA_API double strata_element_get(strata_dtype dtype, const void *data, int64_t index);
 STRATA_API void strata_element_set(strata_dtype dtype, void *data, int64_t index, double value);
 
-/* f16 and bf16 as bits, to and from f32: round to nearest even, NaN stays NaN. */
+/* Convert between f32 and the bits of f16 or bf16. They round to nearest even, and NaN stays NaN. */
 STRATA_API uint16_t strata_f16_from_f32(float value);
 STRATA_API float strata_f16_to_f32(uint16_t bits);
 STRATA_API uint16_t strata_bf16_from_f32(float value);

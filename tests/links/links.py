@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fails when a room of the library links to, or includes a header of, a room above it.
+"""Fails when a folder of the library links to, or includes a header of, a folder on its own level or a higher one.
 
 usage: links.py SOURCE_DIR OBJECTS_DIR...
 
 SOURCE_DIR is the project's folder, OBJECTS_DIR are the folders with the object files of the library's targets. `nm` lists which
-symbols an object defines and which it needs; the table FLOORS below says which room is above which.
+symbols an object defines and which it needs; the table LEVELS below has the level of each folder.
 """
 
 import pathlib
@@ -13,9 +13,9 @@ import re
 import subprocess
 import sys
 
-# The rooms of the library from the ground up: a room may use those in the lines above its own, and no other room of its own
-# line.
-FLOORS = [
+# The folders of the library, one line for each level, the lowest level first: a folder may use the folders in the lines before
+# its own, and no other folder of its own line.
+LEVELS = [
     ["include"],
     ["core/base"],
     ["core/graph", "cluster", "shaders"],
@@ -31,24 +31,24 @@ FLOORS = [
     ["core/interchange"],
     ["strategies"],
 ]
-FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+LEVEL_OF = {folder: level for level, folders in enumerate(LEVELS) for folder in folders}
 
 
-def room_of(path):
-    """The room of a file such as core/op/softmax.c; None: it is in none."""
-    if path in FLOOR_OF:
+def folder_of(path):
+    """The folder in LEVELS that contains a file such as core/op/softmax.c; None: there is none."""
+    if path in LEVEL_OF:
         return path
     parts = path.split("/")
     for n in (2, 1):
-        room = "/".join(parts[:n])
-        if room in FLOOR_OF and len(parts) > n:
-            return room
+        folder = "/".join(parts[:n])
+        if folder in LEVEL_OF and len(parts) > n:
+            return folder
     return None
 
 
 def goes_up(source, target):
-    above, below = room_of(source), room_of(target)
-    return above != below and (above is None or below is None or FLOOR_OF[below] >= FLOOR_OF[above])
+    above, below = folder_of(source), folder_of(target)
+    return above != below and (above is None or below is None or LEVEL_OF[below] >= LEVEL_OF[above])
 
 
 def symbols(folders):
@@ -78,8 +78,8 @@ def main():
         sys.exit(f"there are object files of only {len(needed)} sources in {' '.join(sys.argv[2:])}")
     wrong = []
     for name, wanted in sorted(needed.items()):
-        if room_of(name) is None:
-            wrong.append(f"{name}: its folder has no row in FLOORS")
+        if folder_of(name) is None:
+            wrong.append(f"{name}: its folder has no row in LEVELS")
             continue
         for symbol in sorted(wanted):
             target = defined.get(symbol)
@@ -90,7 +90,7 @@ def main():
         name = str(path.relative_to(source))
         n_headers += 1
         for target in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
-            if room_of(target) and goes_up(name, target):
+            if folder_of(target) and goes_up(name, target):
                 wrong.append(f"{name} includes {target}, which is not below it")
     for path in sorted((source / "samples").rglob("*.[ch]")):
         name = str(path.relative_to(source))

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# No room of the library links to, or includes, one above it: links.py has the table of floors.
+# No folder of the library links to, or includes, one on its own level or a higher one: links.py has the table of levels.
 set -u
 build=$STRATA_BUILD_DIR/CMakeFiles
 [ -d "$build/strata_objects.dir" ] || { echo "skipped: $build/strata_objects.dir is not there"; exit 77; }
