@@ -27,7 +27,7 @@ static void begin(fixture *f) {
 
 static void end(fixture *f) {
     strata_seat_destroy(f->seat);
-    cr_expect_eq(f->roster.kept[1], 0, "%zu bytes of rank 1 are still counted as kept", f->roster.kept[1]);
+    cr_expect_eq(f->roster.kept[1], 0, "%zu bytes of rank 1 are still counted as stored", f->roster.kept[1]);
     strata_roster_finish(&f->roster);
 }
 
