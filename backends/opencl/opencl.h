@@ -10,6 +10,7 @@
  *     source.c   several kernels' sources as one
  *     sequence.c a whole piece as one kernel, on CPUs
  *     times.c    when each kernel ran, for a trace
+ *     sequence_times.c  the same for the launches within a sequence
  *     clblast.c  CLBlast's matrix product, where it is installed and options.fast allows it */
 #ifndef STRATA_BACKENDS_OPENCL_H
 #define STRATA_BACKENDS_OPENCL_H
@@ -183,7 +184,7 @@ STRATA_MUST_USE strata_status strata_opencl_source_add(strata_text *text, const 
 
 /* ---- sequence.c ---- */
 typedef struct opencl_sequence {
-    /* NULL: the list doesn't fit after all. Its kernel: strata_sequence(n_launches, table, sync, arenas...). */
+    /* NULL: the list doesn't fit after all. Its kernel: strata_sequence(n_launches, table, sync, counts, arenas...). */
     char *source;
     uint32_t *table;
     size_t table_words;
@@ -202,6 +203,26 @@ void strata_opencl_sequence_finish(opencl_sequence *sequence); /* a zeroed one i
 /* Words of a launch's row at the beginning of the table. The first one is its number of tasks; 0: the launch is left out. */
 size_t strata_opencl_sequence_row(void);
 
+/* ---- sequence_times.c ---- */
+/* When each worker of a sequence was at each launch, in one slot's newest run. */
+typedef struct opencl_counts opencl_counts;
+/* The processor's counter and the host's clock (strata_trace_now), read together. */
+typedef struct opencl_moment {
+    uint64_t count;
+    double seconds;
+} opencl_moment;
+/* Whether host and kernels can read such a counter, which is so on x86-64. */
+bool strata_opencl_has_counter(void);
+uint64_t strata_opencl_read_counter(void);
+strata_status strata_opencl_counts_create(opencl_device *device, uint32_t n_workers, int n_launches, opencl_counts **out_counts,
+                                          strata_error *err);
+void strata_opencl_counts_destroy(opencl_device *device, opencl_counts *counts); /* NULL is fine */
+/* What the kernel gets as `counts`. */
+cl_mem strata_opencl_counts_memory(const opencl_counts *counts);
+/* Adds a slice for each launch of the run that was queued then, and is over now. labels: [launches]. */
+void strata_opencl_counts_add(opencl_counts *counts, strata_trace *trace, int track, const strata_trace_label *const *labels,
+                              int64_t step, opencl_moment queued, opencl_moment over);
+
 /* ---- times.c ---- */
 /* The commands of one run, while there is a trace. */
 typedef struct opencl_timed opencl_timed;
@@ -209,6 +230,9 @@ typedef struct opencl_timed opencl_timed;
 strata_status strata_opencl_set_trace(strata_device *device, strata_trace *trace, int track, strata_error *err);
 /* Room for the events of a run's n commands: NULL where the device has no trace, or there is no memory. */
 opencl_timed *strata_opencl_time_begin(opencl_device *device, int n);
+/* The same for a run of a sequence, whose workers write into these counts. labels: of its launches; both outlive the run. */
+opencl_timed *strata_opencl_time_begin_sequence(opencl_device *device, opencl_counts *counts,
+                                                const strata_trace_label *const *labels);
 /* Where to put the next command's event, with its label; NULL for a NULL run. */
 cl_event *strata_opencl_time_next(opencl_timed *timed, const strata_trace_label *label);
 /* The run has this ticket; NULL is fine. */

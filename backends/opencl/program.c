@@ -25,6 +25,8 @@ typedef struct opencl_port {
 
 typedef struct opencl_slot {
     opencl_port input, output;
+    /* Of a sequence, while there is a trace; else NULL. */
+    opencl_counts *counts;
 } opencl_slot;
 
 /* What is enqueued on one slot for one launch, or for the whole sequence. */
@@ -44,6 +46,8 @@ struct strata_program {
     opencl_slot *slots;
     strata_buffer *scratch;      /* NULL: none */
     strata_buffer *table, *sync; /* of the sequence; NULL: none */
+    /* The ticket of its newest run. */
+    uint64_t newest;
     /* While there is a trace: how each launch is called in it, and then the copies of inputs and outputs. NULL: none. */
     const strata_trace_label **labels;
 };
@@ -175,14 +179,18 @@ static strata_status make_sequence_call(strata_program *program, const strata_pi
     opencl_device *device = program->device;
     opencl_call *call = &program->calls[slot];
     const cl_uint n_launches = (cl_uint)program->list.n_launches;
+    opencl_counts **counts = &program->slots[slot].counts;
     cl_int code;
+    if (device->base.trace) STRATA_TRY(strata_opencl_counts_create(device, sequence->n_workers, (int)n_launches, counts, err));
+    const cl_mem written = *counts ? strata_opencl_counts_memory(*counts) : NULL;
     call->kernel = device->cl.CreateKernel(built, "strata_sequence", &code);
     if (code == CL_SUCCESS) code = device->cl.SetKernelArg(call->kernel, 0, sizeof n_launches, &n_launches);
     if (code == CL_SUCCESS) code = device->cl.SetKernelArg(call->kernel, 1, sizeof(cl_mem), &program->table->memory);
     if (code == CL_SUCCESS) code = device->cl.SetKernelArg(call->kernel, 2, sizeof(cl_mem), &program->sync->memory);
+    if (code == CL_SUCCESS) code = device->cl.SetKernelArg(call->kernel, 3, sizeof written, *counts ? &written : NULL);
     for (int i = 0; i < sequence->n_arenas && code == CL_SUCCESS; i++) {
         cl_mem memory = arena_memory(program, piece, sequence->arenas[i], slot);
-        code = device->cl.SetKernelArg(call->kernel, (cl_uint)i + 3, sizeof memory, &memory);
+        code = device->cl.SetKernelArg(call->kernel, (cl_uint)i + 4, sizeof memory, &memory);
     }
     call->global[0] = sequence->n_workers;
     call->global[1] = call->local[0] = call->local[1] = 1;
@@ -209,8 +217,8 @@ static strata_status build_sequence(strata_program *program, opencl_sequence *ou
     opencl_device *device = program->device;
     *out = (opencl_sequence){0};
     *out_built = NULL;
-    if (strata_tuner_is_trying(device->tuner) || device->base.trace || !strata_opencl_sequence_fits(device, &program->list))
-        return STRATA_OK;
+    if (strata_tuner_is_trying(device->tuner) || !strata_opencl_sequence_fits(device, &program->list)) return STRATA_OK;
+    if (device->base.trace && !strata_opencl_has_counter()) return STRATA_OK;
     STRATA_TRY(strata_opencl_sequence_write(device, &program->list, out, err));
     if (!out->source) return STRATA_OK;
     strata_status status =
@@ -314,6 +322,7 @@ void strata_opencl_program_destroy(strata_program *program) {
     if (!program) return;
     opencl_device *device = program->device;
     int n = program->n_calls;
+    strata_opencl_time_collect(device, program->newest); /* while its counts and labels are there */
     for (int slot = 0; program->calls && slot < program->n_slots; slot++) {
         for (int l = 0; l < n; l++) {
             cl_kernel kernel = program->calls[(size_t)slot * (size_t)n + (size_t)l].kernel;
@@ -323,6 +332,7 @@ void strata_opencl_program_destroy(strata_program *program) {
     for (int slot = 0; program->slots && slot < program->n_slots; slot++) {
         port_close(device, &program->slots[slot].input);
         port_close(device, &program->slots[slot].output);
+        strata_opencl_counts_destroy(device, program->slots[slot].counts);
     }
     device->base.api->buffer_destroy(&device->base, program->scratch);
     device->base.api->buffer_destroy(&device->base, program->table);
@@ -359,10 +369,13 @@ static strata_status run(strata_program *program, int slot, const bool *wanted, 
     const opencl_call *calls = program->calls + (size_t)slot * (size_t)n;
 
     /* The run's event is its last command's, which is the last kernel where outputs need no copy; else a marker's. */
-    opencl_timed *timed = program->labels ? strata_opencl_time_begin(device, n + 2) : NULL;
-    const strata_trace_label *const *labels = timed ? program->labels : NULL;
-    const strata_trace_label *in = timed ? labels[n] : NULL, *out = timed ? labels[n + 1] : NULL;
-    bool kernel_is_last = device->host_memory == OPENCL_HOST_SHARED && !timed;
+    const int n_launches = program->list.n_launches;
+    const strata_trace_label *const *labels = program->labels;
+    opencl_timed *timed = !labels         ? NULL
+                          : ports->counts ? strata_opencl_time_begin_sequence(device, ports->counts, labels)
+                                          : strata_opencl_time_begin(device, n_launches + 2);
+    const strata_trace_label *in = timed ? labels[n_launches] : NULL, *out = timed ? labels[n_launches + 1] : NULL;
+    bool kernel_is_last = device->host_memory == OPENCL_HOST_SHARED && (!timed || ports->counts);
     cl_event event = NULL;
     cl_int code = port_give(device, &ports->input, true, timed, in);
     if (code == CL_SUCCESS) code = port_give(device, &ports->output, false, timed, out);
@@ -370,7 +383,7 @@ static strata_status run(strata_program *program, int slot, const bool *wanted, 
     for (int c = 0; c < n && code == CL_SUCCESS; c++) {
         const opencl_call *call = &calls[c];
         if (!is_wanted(program, c, wanted)) continue;
-        cl_event *times = strata_opencl_time_next(timed, labels ? labels[c] : NULL);
+        cl_event *times = strata_opencl_time_next(timed, timed ? labels[c] : NULL);
         if (!call->kernel) { /* a sequence has none of these, so calls are launches */
             status = strata_opencl_clblast_run(device, &program->list.launches[c], call->memory, times, err);
             if (status) break;
@@ -391,7 +404,7 @@ static strata_status run(strata_program *program, int slot, const bool *wanted, 
     }
     device->base.counters.launches += (uint64_t)program->list.n_launches;
     device->base.counters.submissions++;
-    *out_ticket = strata_opencl_ticket(device, event);
+    *out_ticket = program->newest = strata_opencl_ticket(device, event);
     return STRATA_OK;
 }
 

@@ -15,6 +15,9 @@
  * a running worker holds, and those of the earliest unfinished launch wait for nothing. The last worker to leave sets the
  * counters back to 0.
  *
+ * While there is a trace, each worker writes down when it began and ended its tasks of each launch (sequence_times.c). Without
+ * one that costs a branch that is always predicted, so both are one program, which is compiled once.
+ *
  * The kernels are the same texts: with one work-item a group they need no barrier, and their group's number and the number of
  * groups become parameters. So bits are those of separate launches. */
 #include <stdio.h>
@@ -117,7 +120,18 @@ static const char yield[] =
     "#endif\n"
     "}\n";
 
-/* sync: a line for each worker's home of each launch (tasks drawn), a line a launch (tasks finished), a line (workers gone). */
+/* The counter that strata_opencl_read_counter reads. Intel's runtime compiles for __SPIR__ first, whatever the processor is. */
+static const char counter[] =
+    "static ulong strata_count(void) {\n"
+    "#if defined(__x86_64__) || defined(__SPIR__)\n"
+    "    return __builtin_readcyclecounter();\n"
+    "#else\n"
+    "    return 0ul;\n"
+    "#endif\n"
+    "}\n";
+
+/* sync: a line for each worker's home of each launch (tasks drawn), a line a launch (tasks finished), a line (workers gone).
+ * counts: NULL, or of each worker and each launch its begin and end, 0 where it had no task. */
 static const char walk[] =
     "    const uint me = get_group_id(0), workers = get_num_groups(0);\n"
     "    __global volatile int *drawn = sync, *finished = sync + n_launches * workers * LINE;\n"
@@ -126,6 +140,7 @@ static const char walk[] =
     "        __global const uint *row = table + l * ROW;\n"
     "        const uint tasks = row[0];\n"
     "        int mine = 0;\n"
+    "        ulong began = 0ul;\n"
     "        for (uint h = 0u; h < workers; h++) {\n"
     "            const uint home = me + h < workers ? me + h : me + h - workers;\n"
     "            const uint begin = home * tasks / workers, count = (home + 1u) * tasks / workers - begin;\n"
@@ -137,9 +152,15 @@ static const char walk[] =
     "                    for (uint turns = 0u; finished[*after * LINE] < (int)table[*after * ROW]; turns++)\n"
     "                        if (turns > 20000u) strata_yield();\n"
     "                mem_fence(CLK_GLOBAL_MEM_FENCE);\n"
+    "                if (counts != 0 && mine == 0) began = strata_count();\n"
     "                strata_call(row[1], begin + task, tasks, table + row[2] ARENAS);\n"
     "                mine++;\n"
     "            }\n"
+    "        }\n"
+    "        if (counts != 0) {\n"
+    "            __global ulong *own = counts + 2u * (me * n_launches + l);\n"
+    "            own[0] = began;\n"
+    "            own[1] = mine > 0 ? strata_count() : 0ul;\n"
     "        }\n"
     "        mem_fence(CLK_GLOBAL_MEM_FENCE);\n"
     "        if (mine > 0) atomic_add(finished + l * LINE, mine);\n"
@@ -181,7 +202,7 @@ static strata_status write_source(sequence_writer *writer, strata_error *err) {
         STRATA_TRY(strata_opencl_source_add(text, &writer->list->kernels[kernel], suffix,
                                             "uint strata_task, uint strata_tasks, ", entries[s], err));
     }
-    strata_text_add(text, "%s%s#define ROW %du\n#define LINE %du\n", between, yield, ROW, LINE);
+    strata_text_add(text, "%s%s%s#define ROW %du\n#define LINE %du\n", between, yield, counter, ROW, LINE);
     strata_text_add(text, "static void strata_call(uint site, uint task, uint tasks, __global const uint *w");
     for (int i = 0; i < writer->out->n_arenas; i++) strata_text_add(text, ", __global uchar *a%d", i);
     strata_text_add(text, ") {\n    switch (site) {\n");
@@ -190,7 +211,7 @@ static strata_status write_source(sequence_writer *writer, strata_error *err) {
     for (int i = 0; i < writer->out->n_arenas; i++) strata_text_add(text, ", a%d", i);
     strata_text_add(text,
                     "\n__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void strata_sequence(uint n_launches, "
-                    "__global const uint *table, __global volatile int *sync");
+                    "__global const uint *table, __global volatile int *sync, __global ulong *counts");
     for (int i = 0; i < writer->out->n_arenas; i++) strata_text_add(text, ", __global uchar *a%d", i);
     strata_text_add(text, ") {\n%s", walk);
     return STRATA_OK;

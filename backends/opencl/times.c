@@ -4,7 +4,9 @@
  * as there is a trace. A run's events are kept until somebody waits for the run.
  *
  * The device's clock is not the host's. An event also says when it was queued, and the host knows when it queued the first one
- * of a run; so every run tells anew how far the clocks are apart, and they may drift. */
+ * of a run; so every run tells anew how far the clocks are apart, and they may drift.
+ *
+ * A sequence has no events: its workers count by themselves (sequence_times.c). */
 #include <stdlib.h>
 
 #include "backends/opencl/opencl.h"
@@ -13,15 +15,22 @@ struct opencl_timed {
     opencl_timed *next;
     uint64_t ticket;
     int64_t step;
-    /* Seconds, of the host's clock. */
-    double queued;
+    opencl_moment queued;
+    /* A sequence's: NULL for launches one by one, which have n events. */
+    opencl_counts *counts;
+    const strata_trace_label *const *launch_labels;
     int n, most;
     cl_event *events;
     const strata_trace_label **labels; /* in the same memory as the events and this struct */
 };
 
+static opencl_moment moment_now(void) {
+    const uint64_t count = strata_opencl_read_counter();
+    return (opencl_moment){.count = count, .seconds = strata_trace_now()};
+}
+
 opencl_timed *strata_opencl_time_begin(opencl_device *device, int n) {
-    if (!device->base.trace || n < 1) return NULL;
+    if (!device->base.trace) return NULL;
     const size_t each = sizeof(cl_event) + sizeof(strata_trace_label *);
     opencl_timed *timed = calloc(1, sizeof *timed + (size_t)n * each);
     if (!timed) return NULL;
@@ -29,7 +38,16 @@ opencl_timed *strata_opencl_time_begin(opencl_device *device, int n) {
     timed->labels = (const strata_trace_label **)(timed->events + n);
     timed->most = n;
     timed->step = device->base.trace_step;
-    timed->queued = strata_trace_now();
+    timed->queued = moment_now();
+    return timed;
+}
+
+opencl_timed *strata_opencl_time_begin_sequence(opencl_device *device, opencl_counts *counts,
+                                                const strata_trace_label *const *labels) {
+    opencl_timed *timed = strata_opencl_time_begin(device, 0);
+    if (!timed) return NULL;
+    timed->counts = counts;
+    timed->launch_labels = labels;
     return timed;
 }
 
@@ -59,7 +77,7 @@ static void add_run(opencl_device *device, const opencl_timed *timed) {
     for (int i = 0; i < timed->n; i++) {
         const cl_event event = timed->events[i];
         if (queued == 0 && !time_of(device, event, CL_PROFILING_COMMAND_QUEUED, &queued)) continue;
-        const double apart = timed->queued - queued;
+        const double apart = timed->queued.seconds - queued;
         if (time_of(device, event, CL_PROFILING_COMMAND_START, &began) &&
             time_of(device, event, CL_PROFILING_COMMAND_END, &ended))
             strata_trace_add(device->base.trace, device->base.trace_track, timed->labels[i], timed->step, began + apart,
@@ -71,7 +89,11 @@ void strata_opencl_time_collect(opencl_device *device, uint64_t ticket) {
     while (device->timed && device->timed->ticket <= ticket) {
         opencl_timed *timed = device->timed;
         device->timed = timed->next;
-        if (device->base.trace) add_run(device, timed);
+        if (device->base.trace && timed->counts)
+            strata_opencl_counts_add(timed->counts, device->base.trace, device->base.trace_track, timed->launch_labels,
+                                     timed->step, timed->queued, moment_now());
+        else if (device->base.trace)
+            add_run(device, timed);
         for (int i = 0; i < timed->n; i++)
             if (timed->events[i]) device->cl.ReleaseEvent(timed->events[i]);
         free(timed);
