@@ -1,22 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What profiling costs: the same training in turn with no step profiled and with every step, as samples a second.
+"""What profiling costs: epochs of one training whose steps are profiled, beside those before and after, as samples a second.
 
     python3 tests/bench/record.py profile python3 tests/bench/profile.py [--strata build/release] [--data ../shared/data]
         [--rounds 5] [--device D]
 
-Each run takes the best epoch of five; a ratio is that of the medians of all rounds, and its spread that of the rounds. The
-training without a profile runs twice a round: how far these two are apart is what a ratio cannot tell. Both must learn the
+A training has nine epochs of as many steps, and a profile of epochs 4 to 6. Of these the middle one counts, and so do epochs 2
+and 8, as programs change at the borders. A ratio is of two epochs of one process, since where a process's memory lies changes
+its speed by some per cent. "off again" is epoch 8 beside epoch 2, without a profile either: what a ratio cannot tell. A table's
+number is the median of the rounds; behind it are their lower and upper quartile. A training without a profile must learn the
 same bits."""
 import argparse
 import json
 import pathlib
 import statistics
 import subprocess
-import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SAMPLES = [("mnist", 64), ("mnist", 1024), ("cifar10", 64)]
+# With the steps of an epoch.
+SAMPLES = [("mnist", 64, 300), ("mnist", 1024, 50), ("cifar10", 64, 60)]
+EPOCHS, PROFILED = 9, (4, 6)
 
 
 def main():
@@ -26,39 +29,41 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device", default="")
     parser.add_argument("--only", default="", help="a row, as mnist:64")
-    parser.add_argument("--steps", type=int, default=0, help="steps an epoch has at most")
+    parser.add_argument("--steps", type=int, default=0, help="steps of an epoch, else the sample's")
     opts = parser.parse_args()
 
-    def run(sample, batch, profiled, folder):
-        """Samples a second, and the hash of what was learned."""
-        command = [f"{opts.strata}/strata", "train", sample, "--epochs", "5", "--batch", str(batch), "--seed", "1", "--json",
-                   "--data", f"{opts.data}/{sample}"]
+    def run(sample, batch, steps, profiled):
+        """Samples a second of each epoch, and the hash of what was learned."""
+        command = [f"{opts.strata}/strata", "train", sample, "--epochs", str(EPOCHS), "--batch", str(batch), "--seed", "1",
+                   "--json", "--data", f"{opts.data}/{sample}", "--steps-per-epoch", str(steps)]
         command += ["--device", opts.device] if opts.device else []
-        command += ["--steps-per-epoch", str(opts.steps)] if opts.steps else []
-        command += ["--trace", f"{folder}/trace.json"] if profiled else []
+        command += ["--profile", f"{(PROFILED[0] - 1) * steps + 1}:{PROFILED[1] * steps}"] if profiled else []
         lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
         events = [json.loads(line) for line in lines]
-        return (max(e["samples_per_s"] for e in events if e["event"] == "epoch"),
+        return ([e["samples_per_s"] for e in events if e["event"] == "epoch"],
                 next(e["weights_sha256"] for e in events if e["event"] == "result"))
 
-    print("| sample, batch | off, samples/s | off again / off | on, samples/s | on / off | rounds |\n|---|---|---|---|---|---|")
-    for sample, batch in SAMPLES:
+    print("| sample, batch | off, samples/s | off again / off | quartiles | on / off | quartiles |\n|---|---|---|---|---|---|")
+    for sample, batch, steps in SAMPLES:
         if opts.only not in ("", f"{sample}:{batch}"):
             continue
-        rounds = []
-        with tempfile.TemporaryDirectory() as folder:
-            for number in range(opts.rounds):
-                order = [False, True, False] if number % 2 else [False, False, True]
-                runs = [run(sample, batch, profiled, folder) for profiled in order]
-                if len({learned for _, learned in runs}) != 1:
-                    raise SystemExit(f"{sample}: what was learned with a profile has other bits")
-                off = [speed for (speed, _), profiled in zip(runs, order) if not profiled]
-                rounds.append((*off, runs[order.index(True)][0]))
-        first, again, on = (statistics.median(r[i] for r in rounds) for i in range(3))
-        ratios = sorted(r[2] / statistics.mean(r[:2]) for r in rounds)
-        off = statistics.mean((first, again))
-        print(f"| {sample}, {batch} | {off:,.0f} | {again / first:.3f} | {on:,.0f} | {on / off:.3f} | {ratios[0]:.3f} to "
-              f"{ratios[-1]:.3f} |", flush=True)
+        steps = opts.steps or steps
+        _, learned = run(sample, batch, steps, False)
+        speeds, again, on = [], [], []
+        for _ in range(opts.rounds):
+            epochs, same = run(sample, batch, steps, True)
+            if same != learned:
+                raise SystemExit(f"{sample}: what was learned with a profile has other bits")
+            before, during, after = epochs[1], epochs[4], epochs[7]
+            speeds.append(before)
+            again.append(after / before)
+            on.append(during / statistics.mean((before, after)))
+
+        def spread(ratios):
+            low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+            return f"{middle:.3f} | {low:.3f} to {high:.3f}"
+
+        print(f"| {sample}, {batch} | {statistics.median(speeds):,.0f} | {spread(again)} | {spread(on)} |", flush=True)
 
 
 if __name__ == "__main__":
