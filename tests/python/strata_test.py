@@ -486,6 +486,36 @@ class Models(unittest.TestCase):
                 if "strategy" not in given:
                     self.assertEqual(again[3], whole[3])
 
+    def test_early_stopping_keeps_the_best_weights_of_before_a_checkpoint(self):
+        class Ends(callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                if epoch == self.epoch:
+                    raise RuntimeError("ends here")
+        noise = numpy.random.default_rng(5).integers(0, 2, 40)
+
+        def train(ends_at, folder):
+            model, ends = strata.Sequential([layers.dense(8, activation="tanh"), layers.dense(2)], 8), Ends()
+            model.compile(strata.optimizers.Adam(0.01), device="host")
+            ends.epoch = ends_at
+            stop = callbacks.EarlyStopping(patience=5, restore_best_weights=True)
+            done = model.load_checkpoint(folder)
+            try:
+                history = model.fit(X[:40], noise, epochs=300, validation_data=(X[40:80], noise), verbose=0, initial_epoch=done,
+                                    callbacks=[stop, ends], checkpoint={"folder": folder})
+            except RuntimeError:
+                history = None
+            return done, history, stop.best, model.sha256
+        with tempfile.TemporaryDirectory() as work:
+            _, whole, least, sha = train(-1, work + "/whole")
+            losses = whole.history["val_loss"]
+            best = losses.index(min(losses))
+            self.assertLess(best + 3, len(losses))
+            self.assertIsNone(train(best + 3, work + "/part")[1])
+            done, rest, *again = train(-1, work + "/part")
+            self.assertGreater(done, best + 1)  # the best epoch is not run again
+            self.assertEqual(len(rest.history["val_loss"]), len(losses) - done)
+            self.assertEqual(again, [least, sha])
+
     def test_a_checkpoint_of_a_step_goes_on_there(self):
         def begin():
             return strata.Sequential([layers.dense(8, activation="tanh"), layers.dense(2)], 8).compile(device="host")

@@ -71,12 +71,19 @@ class _Monitor(Callback):
 
 
 class EarlyStopping(_Monitor):
-    """Ends training when `monitor` has not improved for `patience` epochs. A training that goes on from a checkpoint does not
-    have the best weights of before: fit(patience=, restore_best=True) keeps those in the checkpoint."""
+    """Ends training when `monitor` has not improved for `patience` epochs. Where that is the least val_loss, checkpoints have
+    the best weights, and a training that goes on from one restores them; weights that were best by another number are
+    those of the epochs since then."""
+    fit_keeps = False  # the best weights, as the library's restore_best
 
     def __init__(self, monitor="val_loss", min_delta=0.0, patience=0, mode="auto", restore_best_weights=False):
         self._watch(monitor, mode, min_delta)
         self.patience, self.restore = patience, restore_best_weights
+
+    def asks_fit(self):
+        """What fit is asked for, so that checkpoints have the best weights."""
+        asks = self.restore and self.monitor == "val_loss" and self.sign < 0
+        return {"restore_best": True, "min_delta": self.min_delta} if asks else {}
 
     def on_train_begin(self, logs=None):
         self.stopped_epoch, self.weights = None, None
@@ -84,7 +91,7 @@ class EarlyStopping(_Monitor):
     def on_epoch_end(self, epoch, logs=None):
         if self._improves(logs):
             self.state["waited"] = 0
-            self.weights = self.model.get_weights() if self.restore else None
+            self.weights = self.model.get_weights() if self.restore and not self.fit_keeps else None
         else:
             self.state["waited"] += 1
             if self.state["waited"] >= self.patience:

@@ -203,8 +203,14 @@ class Model(Handle):
             n = max(n, data.n_classes)
             weights = [float(class_weight.get(i, 1)) for i in range(n)] if isinstance(class_weight, dict) else \
                 [float(w) for w in class_weight]
+        callbacks = list(callbacks)
+        for one in callbacks:
+            if isinstance(one, _callbacks.EarlyStopping):
+                asks = one.asks_fit() if validation_data is not None else {}
+                one.fit_keeps = bool(asks) and not {"restore_best", "patience", "min_delta"} & set(options)
+                options.update(asks if one.fit_keeps else {})
         first, self._first_step = options.setdefault("first_step", self._first_step), 0
-        run = _Run(self, list(callbacks), verbose, epochs, initial_epoch or first)
+        run = _Run(self, callbacks, verbose, epochs, initial_epoch or first)
         given = struct("fit_options", epochs=epochs, first_epoch=initial_epoch, batch=batch_size or 0, seed=seed,
                        no_shuffle=not shuffle, class_weights=weights, n_class_weights=len(weights or ()),
                        validation=validation_data, on_progress=callback("strata_progress_callback", run.progress),
