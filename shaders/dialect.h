@@ -113,6 +113,12 @@
  * a loop that sums floats: Intel's compiler for CPUs would make 16 partial sums of it. */
 /* Every row of n once; the work-items of a group share a row, so barriers are allowed in the body. */
 #define FOR_EACH_GROUP(row, n) for (uint row = GROUP_ID(0); row < (n); row += GROUPS(0))
+/* Every i of n once, for groups of one work-item where i is more than an element: each takes a range of neighbours, and ranges
+ * differ by one at the most. */
+#define FOR_EACH_SHARE(i, n)                                                                                 \
+    const uint i##_each = (n) / GROUPS(0), i##_more = (n)-i##_each * GROUPS(0), i##_next = GROUP_ID(0) + 1u; \
+    const uint i##_end = i##_next * i##_each + i##_next * i##_more / GROUPS(0);                              \
+    for (uint i = GROUP_ID(0) * i##_each + GROUP_ID(0) * i##_more / GROUPS(0); i < i##_end; i++)
 /* WIDE(i) + k for k = 0, 1 .. are neighbours to a CPU's compiler, where i + k of 32 bits might wrap and keep it from
  * vectorizing. */
 #define MIN_U32(a, b) ((a) < (b) ? (a) : (b))

@@ -33,16 +33,12 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
     return 1;
 }
 
-static int64_t ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
 static strata_status lower(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
                            strata_lowering *lowering, strata_error *err) {
     const strata_adam_product_attrs *attrs = node->attrs;
     const strata_adam_product_sizes s = strata_adam_product_sizes_of(node);
-    const int64_t rows = candidate->values[ROWS], tiles = ceil_div(s.m, rows);
-    const int64_t block_m = ceil_div(tiles, BLOCKS_A_CORE * (int64_t)limits->compute_units) * rows;
+    const int64_t tiles = (s.m + candidate->values[ROWS] - 1) / candidate->values[ROWS];
+    const int64_t most = BLOCKS_A_CORE * (int64_t)limits->compute_units, blocks = tiles < most ? tiles : most;
     const int64_t end = attrs->offset + s.m * s.n,
                   n = strata_shape_elements(node->inputs[STRATA_ADAM_PRODUCT_GRADIENTS]->shape);
     strata_launch launch = {
@@ -57,14 +53,14 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
         .words = {{(uint32_t)s.m},
                   {(uint32_t)s.n},
                   {(uint32_t)s.k},
-                  {(uint32_t)block_m},
+                  {(uint32_t)blocks},
                   {.f32 = (float)(1 - attrs->adam.beta1)},
                   {.f32 = (float)(1 - attrs->adam.beta2)},
                   {.f32 = (float)attrs->adam.epsilon},
                   {.f32 = (float)attrs->adam.decay}},
         .n_constants = 3,
         .constants = {{"ROWS", candidate->values[ROWS]}, {"COLS", candidate->values[COLS]}, {"DECAY", attrs->adam.decay != 0}},
-        .global = {ceil_div(s.m, block_m), 0},
+        .global = {blocks, 0},
         .local = {1, 0}};
     for (int i = 0; i < 3; i++) {
         launch.offsets[i] = attrs->offset;

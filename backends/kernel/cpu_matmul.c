@@ -23,7 +23,7 @@ enum { FEW = 3 };
 static const tile_shape few_rows[FEW] = {{1, 8}, {2, 4}, {3, 3}};
 
 /* candidate->values */
-enum { ROWS, COLS, PACK, BLOCK_M, BLOCK_N, BLOCK_K };
+enum { ROWS, COLS, PACK, BLOCKS_M, BLOCK_N, BLOCK_K };
 enum {
     MOST_CACHE = 2 << 20, /* bytes of the second-level cache: more is no cache of one core */
     PART_OF_K = 1536,     /* the most of k in one part, as storing and loading c costs more than longer panels ... */
@@ -84,7 +84,7 @@ typedef struct plan {
     tile_shape tile;
     bool pack, by_columns;
     int64_t tiles_m, tiles_n;                     /* of one matrix */
-    int64_t block_m, block_n;                     /* tiles of a block */
+    int64_t blocks_m, block_n;                    /* ranges of rows; tiles of a block in a row */
     double tile_cost, panel_cost, row_cost, cost; /* a tile, packing or first reading a panel, reading a tile's rows of a */
     double row_of_a, column_of_b;                 /* reading a tile's rows of a, a tile's columns of b, from another core */
 } plan;
@@ -102,22 +102,22 @@ static int64_t least_of(int64_t a, int64_t b) {
 
 /* Cuts the matrix into blocks_m x blocks_n blocks where that is better than what the plan has. */
 static void try_blocks(plan *p, int64_t units, int64_t n_batch, int64_t blocks_m, int64_t blocks_n) {
-    const int64_t block_m = ceil_div(p->tiles_m, blocks_m), block_n = ceil_div(p->tiles_n, blocks_n);
-    blocks_m = ceil_div(p->tiles_m, block_m), blocks_n = ceil_div(p->tiles_n, block_n);
+    const int64_t block_n = ceil_div(p->tiles_n, blocks_n);
+    const double block_m = (double)p->tiles_m / (double)blocks_m; /* tiles; ranges of rows differ by one at the most */
+    blocks_n = ceil_div(p->tiles_n, block_n);
     /* A core's blocks are whole lines, or a part of one. */
     const int64_t of_core = ceil_div(blocks_m * blocks_n * n_batch, units), across = p->by_columns ? blocks_m : blocks_n;
     const int64_t lines = ceil_div(of_core, across), along = least_of(of_core, across);
-    const int64_t core_m = least_of((p->by_columns ? along : lines) * block_m, p->tiles_m);
+    const int64_t core_m = least_of(ceil_div((p->by_columns ? along : lines) * p->tiles_m, blocks_m), p->tiles_m);
     const int64_t core_n = least_of((p->by_columns ? lines : along) * block_n, p->tiles_n);
-    const double full = (double)(of_core * block_m * block_n); /* tiles; the last blocks may have less */
+    const double full = (double)(of_core * block_n) * block_m; /* tiles; the last blocks may have less */
     const double tiles = n_batch == 1 && of_core == lines * along ? (double)(core_m * core_n) : full;
-    const double block_cost =
-        200 + (double)block_m * p->row_cost + (double)block_n * (p->panel_cost + (double)block_m * p->tile_cost);
+    const double block_cost = 200 + block_m * p->row_cost + (double)block_n * (p->panel_cost + block_m * p->tile_cost);
     const double cost =
         (double)of_core * block_cost * tiles / full + (double)core_m * p->row_of_a + (double)core_n * p->column_of_b;
     if (p->cost > 0 && cost >= p->cost) return;
     p->cost = cost;
-    p->block_m = block_m;
+    p->blocks_m = blocks_m;
     p->block_n = block_n;
 }
 
@@ -182,9 +182,9 @@ static strata_candidate candidate_of(const strata_kernel_limits *limits, const s
     int64_t part = attrs->transpose_a ? PART_OF_K_TA : PART_OF_K;
     if (part > panels_of(limits) / columns) part = panels_of(limits) / columns;
     const int64_t block_k = p->pack ? ceil_div(k, ceil_div(k, part)) : k; /* parts of k alike */
-    strata_candidate candidate = {.exact = true,
-                                  .values = {p->tile.rows, p->tile.cols, p->pack, (int)(p->block_m * p->tile.rows),
-                                             (int)(p->block_n * columns), (int)block_k}};
+    strata_candidate candidate = {
+        .exact = true,
+        .values = {p->tile.rows, p->tile.cols, p->pack, (int)p->blocks_m, (int)(p->block_n * columns), (int)block_k}};
     snprintf(candidate.name, sizeof candidate.name, "tile=%dx%d", p->tile.rows, p->tile.cols);
     return candidate;
 }
@@ -217,7 +217,7 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     const strata_matmul_attrs *attrs = node->attrs;
     const int *v = candidate->values;
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
-    int64_t blocks = ceil_div(s.m, v[BLOCK_M]) * ceil_div(s.n, v[BLOCK_N]) * s.n_batch;
+    int64_t blocks = v[BLOCKS_M] * ceil_div(s.n, v[BLOCK_N]) * s.n_batch;
     if (!s.m || !s.n || !s.n_batch) return STRATA_OK;
     const int panels = panels_of(limits);
     int group_n = v[BLOCK_N]; /* the columns whose panels local memory holds */
@@ -240,7 +240,7 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
                   {(uint32_t)s.a_batch},
                   {(uint32_t)s.b_batch},
                   {(uint32_t)attrs->transpose_b},
-                  {(uint32_t)v[BLOCK_M]},
+                  {(uint32_t)v[BLOCKS_M]},
                   {(uint32_t)v[BLOCK_N]},
                   {(uint32_t)v[BLOCK_K]},
                   {(uint32_t)group_n},

@@ -26,7 +26,9 @@ typedef struct bench {
     strata_executable *chain;
     double chain_flops; /* of a run */
     double peak;        /* best GFLOP/s of fma_chain up to now */
-    double rate;        /* GFLOP/s of the last product; 0: none yet */
+    /* Operations and seconds of fma_chain up to now: their quotient is the mean rate, other work on the machine included. */
+    double all_chain_flops, all_chain_seconds;
+    double rate; /* GFLOP/s of the last product; 0: none yet */
 } bench;
 
 /* What was measured of one thing: GFLOP/s as the median and the largest of the repeats, and the median of the repeats' ratios

@@ -23,7 +23,7 @@ SPEED = {
     "cifar10-1024": ("cifar10", 1024, 2, 2, 1.6),
     "imdb-64": ("imdb", 64, 5, 4, 3.5),
 }
-# row: what the whole step must reach of the device's multiply-adds
+# row: what the whole step must reach of the device's multiply-adds in the seconds beside it
 PEAK = {"mnist-64": 0.65, "cifar10-64": 0.85}
 HALVES = "opencl:0.0,opencl:0.1"
 HOST, MIRRORED, EIGHT, DDP = 0.7, 0.85, 0.60, 6.0  # asked of ratios
@@ -54,9 +54,9 @@ class Bench:
         git = ["git", "-C", HERE, "rev-parse", "--short=9", "HEAD"]
         self.commit = subprocess.run(git, stdout=subprocess.PIPE, text=True).stdout.strip()
 
-    def row(self, name, what, ours, other, peer, asked, less=False, notes=""):
-        """Keeps a row; `asked` is of ours / other, or of ours itself where `other` is None."""
-        value = ours / other if other else ours
+    def row(self, name, what, ours, other, peer, asked, less=False, notes="", ratio=None):
+        """Keeps a row; `asked` is of `ratio`, else of ours / other, or of ours itself where `other` is None."""
+        value = ratio or (ours / other if other else ours)
         reached = value <= asked if less else value >= asked
         self.rows[name] = {"what": what, "ours": ours, "other": other, "peer": peer, "value": value, "asked": asked,
                            "less": less, "reached": reached, "notes": notes, "commit": self.commit}
@@ -100,14 +100,19 @@ class Bench:
         wanted = self.o.peer_names.split(",")
         return {n: c for n, c in every.items() if n in wanted}
 
-    def in_turn(self, programs):
-        """Results by name; each program runs once a round. A peer that is far behind in the first round runs in no other."""
+    def in_turn(self, programs, with_peak=False):
+        """Results by name; each program runs once a round. A peer that is far behind in the first round runs in no other.
+        with_peak: the results of "strata" have the peak of the seconds before and after them, "peak_gflops"."""
         results = {name: [] for name in programs}
         for round_number in range(self.o.rounds):
             for name, (command, env) in programs.items():
                 if round_number and name != "strata" and name not in self.near(results):
                     continue
+                with_own = with_peak and name == "strata"
+                before = self.peak() if with_own else None
                 result = run(command, env)
+                if result and with_own:
+                    result["peak_gflops"] = (before + self.peak()) / 2
                 if result:
                     results[name].append(result)
         return {name: r for name, r in results.items() if r}
@@ -123,13 +128,15 @@ class Bench:
         return {n: statistics.median(r["samples_per_s"] for r in rs) for n, rs in results.items()}
 
     def peak(self):
-        """GFLOP/s of multiply-adds alone, the device's most."""
-        command = [self.o.strata, "bench", "matmul", "--device", self.o.device, "--sizes", "64", "--seconds", "0.5", "--json"]
-        return run(command)["peak_gflops"]
+        """GFLOP/s of multiply-adds alone, the mean of a second. A training's rate is a mean over an epoch: like this one it
+        falls when the clock does or when other programs take a part of the cores; the best of many short runs does not."""
+        command = [self.o.strata, "bench", "matmul", "--device", self.o.device, "--sizes", "64", "--seconds", "1", "--json"]
+        return run(command)["mean_peak_gflops"]
 
     def speed(self, name):
         task, batch, epochs, peer_epochs, asked = SPEED[name]
-        results = self.in_turn({"strata": (self.strata(task, batch, epochs), {}), **self.peers(task, batch, peer_epochs)})
+        programs = {"strata": (self.strata(task, batch, epochs), {}), **self.peers(task, batch, peer_epochs)}
+        results = self.in_turn(programs, name in PEAK)
         rates = self.rates(results)
         ours = rates.pop("strata")
         best = max(rates, key=rates.get)
@@ -142,8 +149,10 @@ class Bench:
         self.row(name, f"{task}, batch {batch}, samples/s", ours, rates[best], best, asked, notes=learned)
         if name in PEAK:
             flops = run([self.o.strata, "summary", task, "--json", "--batch", str(batch)])["step_flops"]
-            what, rate = f"{task}, batch {batch}, GFLOP/s of a step", ours / batch * flops / 1e9
-            self.row(name + ",peak", what, rate, self.peak(), "multiply-adds alone", PEAK[name])
+            what, gflops = f"{task}, batch {batch}, GFLOP/s of a step", flops / batch / 1e9
+            peak = statistics.median(r["peak_gflops"] for r in results["strata"])
+            share = statistics.median(r["samples_per_s"] * gflops / r["peak_gflops"] for r in results["strata"])
+            self.row(name + ",peak", what, ours * gflops, peak, "multiply-adds alone", PEAK[name], ratio=share)
 
     def host(self, name):
         programs = {"strata": (self.strata("mnist", 64, 5, "--device", "host"), {}),
