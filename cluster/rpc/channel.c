@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include "cluster/clock.h"
 #include "cluster/rpc/rpc.h"
@@ -16,6 +19,7 @@ enum {
     MOST_PARTS = 64,        /* of a segment that is sent or received in one call */
     READ_AHEAD = 4 << 10,   /* bytes read behind a message's end, which may be the next one's */
     LEAST_SHARED = 1 << 10, /* bytes of a message that pay for a block */
+    LARGE_BODY = 32 << 20,  /* bytes of a body that no cache keeps until it is used */
     YIELDS = 4000,          /* while a ring is full of a message's own segments */
 };
 
@@ -118,6 +122,26 @@ static void advance(strata_rpc_channel *c, size_t n) {
     }
 }
 
+/* As memcpy, and past the cache: a body that is larger than it would be read into the cache only to be written over. */
+static void copy_past_cache(unsigned char *to, const unsigned char *from, size_t n) {
+#if defined(__SSE2__)
+    const size_t line = 64, before = (line - (uintptr_t)to % line) % line;
+    if (n < 4 * line) {
+        memcpy(to, from, n);
+        return;
+    }
+    memcpy(to, from, before);
+    size_t i = before;
+    for (; i + line <= n; i += line)
+        for (size_t k = 0; k < line; k += sizeof(__m128i))
+            _mm_stream_si128((__m128i *)(void *)(to + i + k), _mm_loadu_si128((const __m128i *)(const void *)(from + i + k)));
+    _mm_sfence();
+    memcpy(to + i, from + i, n - i);
+#else
+    memcpy(to, from, n);
+#endif
+}
+
 /* The frame's next n bytes, which lie at `from`, to their rooms. */
 static void pour_from(strata_rpc_channel *c, const unsigned char *from, size_t n) {
     struct iovec parts[MOST_PARTS];
@@ -126,7 +150,10 @@ static void pour_from(strata_rpc_channel *c, const unsigned char *from, size_t n
         const int n_parts = rooms(c, n - done, parts, MOST_PARTS);
         size_t now = 0;
         for (int i = 0; i < n_parts; i++) {
-            memcpy(parts[i].iov_base, from + done + now, parts[i].iov_len);
+            if (c->message.body_bytes < LARGE_BODY)
+                memcpy(parts[i].iov_base, from + done + now, parts[i].iov_len);
+            else
+                copy_past_cache(parts[i].iov_base, from + done + now, parts[i].iov_len);
             now += parts[i].iov_len;
         }
         if (!n_parts) now = n - done; /* dropped */

@@ -17,110 +17,36 @@
 #include <unistd.h>
 
 #include "cluster/clock.h"
-#include "cluster/rpc/channel.h"
-#include "cluster/rpc/rpc.h"
-#include "cluster/wire/socket.h"
+#include "cluster/rpc/client_parts.h"
 
-enum {
-    MISSED_BEATS = 5,
-    BUSY_TICK_MS = 2,
-    WATCH_TICK_MS = 20,
-    WAIT_TICK_MS = 100,
-    FIRST_PAUSE_MS = 10,
-    MOST_PAUSE_MS = 1000,
-    WHAT_BYTES = 96
-};
-static const double HEARTBEAT_SECONDS = 1, CONNECT_SECONDS = 60, RECONNECT_SECONDS = 10, TRY_SECONDS = 0.5, HELLO_SECONDS = 5;
-
-struct strata_rpc_request {
-    strata_rpc_client *client;
-    /* Of those without a reply, by sequence number. */
-    strata_rpc_request *next;
-    uint64_t sequence;
-    uint32_t method;
-    size_t head_bytes, body_bytes;
-    char what[WHAT_BYTES];
-    double seconds, began, deadline;
-    /* NULL: no content is wanted. */
-    strata_rpc_answer *answer;
-    /* It was sent, at least in part, to a server of this incarnation. */
-    bool was_sent;
-    uint64_t sent_to;
-    bool done;
-    strata_error error;
-    /* Where the reply goes: head, then body; of an error the text. */
-    struct iovec *rooms;
-    int n_parts, n_rooms;
-    /* The reply does not fit. */
-    bool too_large;
-    /* The reply is used where it lies. */
-    bool lends;
-    char text[STRATA_ERROR_MESSAGE_BYTES];
-    /* What is sent: head, then body; the rooms follow. */
-    struct iovec parts[];
-};
-
-struct strata_rpc_client {
-    char task[STRATA_RPC_TASK_BYTES], server[STRATA_RPC_TASK_BYTES], address[STRATA_ADDRESS_BYTES + 256];
-    uint64_t incarnation;
-    double heartbeat, reconnect_seconds;
-    size_t shared_bytes;
-    char *secret;
-    strata_tls *tls;
-    strata_credentials credentials;
-    pthread_t keeper;
-    int wake;
-
-    /* Guards all below. */
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool closing;
-    /* connected: the channel can be used; else the keeper is about to close it, if it is open, and to connect. */
-    bool open, connected;
-    strata_rpc_channel channel;
-    double server_heartbeat;
-    uint64_t server_incarnation;
-    /* Since when it is not connected, and why. */
-    double broke_at;
-    char why[300];
-    /* The server refuses this task for good. */
-    bool refused;
-    bool has_sender, has_receiver;
-    int n_waiters;
-    /* The keeper sleeps for long and has to be woken to receive. */
-    bool keeper_sleeps;
-    uint64_t next_sequence;
-    strata_rpc_request *first, *last;
-    /* The request whose reply comes, the one that is being sent, and the one at whose end the receiver returns. */
-    strata_rpc_request *receiving, *sending;
-    const strata_rpc_request *awaited;
-};
+enum { MISSED_BEATS = 5, BUSY_TICK_MS = 2, WATCH_TICK_MS = 20 };
+static const double HEARTBEAT_SECONDS = 1, CONNECT_SECONDS = 60, RECONNECT_SECONDS = 10;
 
 /* ---- small things ---- */
 
-static void wake_keeper(strata_rpc_client *c) {
+void strata_rpc_client_wake_keeper(strata_rpc_client *c) {
     const uint64_t one = 1;
     if (write(c->wake, &one, sizeof one) < 0) return;
 }
 
-static void wait_changed(strata_rpc_client *c, double until) {
+void strata_rpc_client_wait_changed(strata_rpc_client *c, double until) {
     const struct timespec at = strata_clock_after(until - strata_clock_seconds() > 0 ? until - strata_clock_seconds() : 0);
     pthread_cond_timedwait(&c->changed, &c->lock, &at);
 }
 
 /* The connection is of no use any more, for the first reason that is given. The lock is held. */
-static void break_link(strata_rpc_client *c, const char *why) {
+void strata_rpc_client_break_link(strata_rpc_client *c, const char *why) {
     if (!c->connected) return;
     c->connected = false;
     c->broke_at = strata_clock_seconds();
     snprintf(c->why, sizeof c->why, "%.299s", why);
     strata_rpc_channel_shut(&c->channel);
     pthread_cond_broadcast(&c->changed);
-    wake_keeper(c);
+    strata_rpc_client_wake_keeper(c);
 }
 
 /* The request is over; the lock is held. */
-static void unlink_request(strata_rpc_client *c, strata_rpc_request *r) {
+void strata_rpc_client_unlink_request(strata_rpc_client *c, strata_rpc_request *r) {
     strata_rpc_request *before = NULL;
     for (strata_rpc_request *at = c->first; at && at != r; at = at->next) before = at;
     *(before ? &before->next : &c->first) = r->next;
@@ -128,385 +54,37 @@ static void unlink_request(strata_rpc_client *c, strata_rpc_request *r) {
     r->done = true;
 }
 
-static void fail_request(strata_rpc_client *c, strata_rpc_request *r, strata_status status, const char *why) {
+void strata_rpc_client_fail_request(strata_rpc_client *c, strata_rpc_request *r, strata_status status, const char *why) {
     strata_fail(&r->error, status, "%s at %s: %s failed: %s", c->server, c->address, r->what, why);
-    unlink_request(c, r);
+    strata_rpc_client_unlink_request(c, r);
     pthread_cond_broadcast(&c->changed);
 }
 
 /* Breaks the connection of a server that gives no sign of life. The lock is held. */
-static void check_silence(strata_rpc_client *c) {
+void strata_rpc_client_check_silence(strata_rpc_client *c) {
     const double limit = MISSED_BEATS * (c->heartbeat > c->server_heartbeat ? c->heartbeat : c->server_heartbeat);
     char why[96];
     if (!c->connected || strata_clock_seconds() - atomic_load(&c->channel.received) <= limit) return;
     snprintf(why, sizeof why, "no sign of life for %.3g s", limit);
-    break_link(c, why);
-}
-
-/* When a request that has no connection fails. */
-static double give_up_at(const strata_rpc_client *c, const strata_rpc_request *r) {
-    return (r->began > c->broke_at ? r->began : c->broke_at) + c->reconnect_seconds;
-}
-
-/* ---- receiving: by the thread that has the role ---- */
-
-static strata_rpc_request *find(strata_rpc_client *c, uint64_t sequence) {
-    strata_rpc_request *r = c->first;
-    while (r && r->sequence != sequence) r = r->next;
-    return r;
-}
-
-/* Says where the reply to a request goes. */
-static strata_status place(strata_rpc_request *r, const strata_rpc_message *m, strata_error *err) {
-    strata_rpc_answer *a = r->answer;
-    size_t room = 0;
-    r->n_rooms = 0;
-    r->too_large = r->lends = false;
-    if (m->status) {
-        if (m->body_bytes || m->head_bytes >= sizeof r->text)
-            return strata_fail(err, STRATA_DATA, "an error came with %zu and %zu bytes", m->head_bytes, m->body_bytes);
-        r->rooms[r->n_rooms++] = (struct iovec){r->text, m->head_bytes};
-        return STRATA_OK;
-    }
-    if (!a) return STRATA_OK;
-    for (int i = 0; i < a->n_body && a->body; i++) room += a->body[i].iov_len;
-    r->too_large = m->head_bytes > a->head_bytes || (a->body && m->body_bytes > room);
-    if (r->too_large) return STRATA_OK;
-    if (a->may_lend && m->view && m->body_bytes) {
-        memcpy(a->head, m->view - m->head_bytes, m->head_bytes);
-        r->lends = true;
-        return STRATA_OK;
-    }
-    r->rooms[r->n_rooms++] = (struct iovec){a->head, m->head_bytes};
-    if (a->body) {
-        for (int i = 0; i < a->n_body; i++) r->rooms[r->n_rooms++] = a->body[i];
-    } else if (m->body_bytes) {
-        free(a->allocated);
-        a->allocated = malloc(m->body_bytes);
-        if (!a->allocated) r->n_rooms = 0; /* it is dropped, and end_message says so */
-        if (a->allocated) r->rooms[r->n_rooms++] = (struct iovec){a->allocated, m->body_bytes};
-    }
-    return STRATA_OK;
-}
-
-static strata_status begin_message(void *user, const strata_rpc_message *m, const struct iovec **out_parts, int *out_n_parts,
-                                   strata_error *err) {
-    strata_rpc_client *c = user;
-    strata_status status = STRATA_OK;
-    if (m->type == STRATA_FRAME_BEAT) return STRATA_OK;
-    if (m->type != STRATA_FRAME_ANSWER) return strata_fail(err, STRATA_DATA, "a message of type %d came unexpectedly", m->type);
-    pthread_mutex_lock(&c->lock);
-    strata_rpc_request *r = find(c, m->sequence);
-    if (r) status = place(r, m, err);
-    if (r && !status) {
-        c->receiving = r;
-        *out_parts = r->rooms;
-        *out_n_parts = r->n_rooms;
-    }
-    pthread_mutex_unlock(&c->lock);
-    return status;
-}
-
-/* The reply is whole. */
-static void finish_request(strata_rpc_client *c, strata_rpc_request *r, const strata_rpc_message *m) {
-    strata_rpc_answer *a = r->answer;
-    if (m->status) {
-        strata_fail(&r->error, m->status, "%s at %s: %s: %.*s", c->server, c->address, r->what, (int)m->head_bytes, r->text);
-    } else if (r->too_large) {
-        size_t room = 0;
-        for (int i = 0; i < a->n_body; i++) room += a->body[i].iov_len;
-        strata_fail(&r->error, STRATA_INVALID,
-                    "%s at %s: the reply to %s has %zu bytes of head and %zu of body; there is room for %zu and %zu", c->server,
-                    c->address, r->what, m->head_bytes, m->body_bytes, a->head_bytes, room);
-    } else if (a && !a->body && m->body_bytes && !a->allocated) {
-        strata_fail(&r->error, STRATA_OUT_OF_MEMORY, "no memory for %zu bytes from %s", m->body_bytes, c->server);
-    }
-    if (a) {
-        a->body_bytes = m->body_bytes;
-        if (!r->too_large && !m->status) a->head_bytes = m->head_bytes;
-    }
-    unlink_request(c, r);
-}
-
-static strata_status end_message(void *user, const strata_rpc_message *m, strata_error *err) {
-    strata_rpc_client *c = user;
-    (void)err;
-    if (m->type == STRATA_FRAME_BEAT) return STRATA_OK;
-    pthread_mutex_lock(&c->lock);
-    strata_rpc_request *r = c->receiving;
-    c->receiving = NULL;
-    if (r && r->lends) {
-        r->answer->lent = m->view;
-        r->answer->lender = strata_rpc_area_hold(c->channel.area);
-        r->answer->lent_head = m->head_bytes;
-        c->channel.kept = true;
-    }
-    if (r) finish_request(c, r, m);
-    if (r && r == c->awaited)
-        c->channel.stop = true;
-    else
-        pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
-    return STRATA_OK;
-}
-
-/* Receives what is there, with the role and without the lock, which it takes at the end. */
-static void receive(strata_rpc_client *c) {
-    const strata_rpc_receiver receiver = {begin_message, end_message, c};
-    strata_error why = {0};
-    const strata_status status = strata_rpc_channel_receive(&c->channel, &receiver, &why);
-    pthread_mutex_lock(&c->lock);
-    if (status) break_link(c, why.message);
-}
-
-static void take_receiver(strata_rpc_client *c, const strata_rpc_request *awaited) {
-    c->has_receiver = true;
-    c->awaited = awaited;
-}
-
-static void leave_receiver(strata_rpc_client *c) {
-    c->has_receiver = false;
-    c->awaited = NULL;
-    if (c->n_waiters || !c->connected) pthread_cond_broadcast(&c->changed);
-}
-
-/* ---- sending: by the thread that has the role ---- */
-
-typedef struct sending {
-    strata_rpc_client *client;
-    /* Until when this sender goes on; the keeper has no limit of its own. */
-    double deadline;
-} sending;
-
-/* The socket is full. The server may not read on before its replies are read, so this does it where nobody does. */
-static strata_status wait_ready(void *user, short events, strata_error *err) {
-    const sending *s = user;
-    strata_rpc_client *c = s->client;
-    struct pollfd fd = {.fd = c->channel.stream.fd, .events = (short)(events | POLLIN)};
-    pthread_mutex_lock(&c->lock);
-    if (c->has_receiver) fd.events = events;
-    pthread_mutex_unlock(&c->lock);
-    poll(&fd, 1, WAIT_TICK_MS);
-    pthread_mutex_lock(&c->lock);
-    if ((fd.revents & POLLIN) && c->connected && !c->has_receiver) {
-        take_receiver(c, NULL);
-        pthread_mutex_unlock(&c->lock);
-        receive(c);
-        leave_receiver(c);
-    }
-    strata_status status = STRATA_OK;
-    if (!c->has_receiver) check_silence(c); /* what lies unread may be a sign */
-    if (!c->connected || c->closing)
-        status = strata_fail(err, STRATA_UNAVAILABLE, "%s", c->connected ? "the client was destroyed" : c->why);
-    else if (strata_clock_seconds() > s->deadline)
-        status = strata_fail(err, STRATA_TIMEOUT, "a request could not be sent in its time");
-    pthread_mutex_unlock(&c->lock);
-    return status;
-}
-
-/* Sends a request, with the role and with the lock, which is released meanwhile. */
-static void send_request(strata_rpc_client *c, strata_rpc_request *r, double deadline) {
-    sending s = {c, deadline};
-    const strata_rpc_message m = {.type = STRATA_FRAME_ASK,
-                                  .method = r->method,
-                                  .sequence = r->sequence,
-                                  .n_unanswered = (uint32_t)(r->sequence - c->first->sequence),
-                                  .head_bytes = r->head_bytes,
-                                  .body_bytes = r->body_bytes};
-    strata_error why = {0};
-    r->was_sent = true;
-    r->sent_to = c->server_incarnation;
-    c->sending = r;
-    pthread_mutex_unlock(&c->lock);
-    const strata_status status = strata_rpc_channel_send(&c->channel, &m, r->parts, r->n_parts, wait_ready, &s, &why);
-    pthread_mutex_lock(&c->lock);
-    c->sending = NULL;
-    if (r->done) pthread_cond_broadcast(&c->changed); /* its reply came, but its memory was in use */
-    if (status) break_link(c, why.message);
-}
-
-static void leave_sender(strata_rpc_client *c) {
-    c->has_sender = false;
-    pthread_cond_broadcast(&c->changed);
-}
-
-/* ---- connecting: by the keeper ---- */
-
-typedef struct greeting {
-    strata_rpc_client *client;
-    strata_rpc_channel *channel;
-    struct iovec room;
-    unsigned char bytes[STRATA_ERROR_MESSAGE_BYTES];
-    bool done, refused;
-    char area[STRATA_RPC_AREA_NAME];
-    uint64_t incarnation;
-    double heartbeat, deadline;
-} greeting;
-
-static strata_status begin_greeting(void *user, const strata_rpc_message *m, const struct iovec **out_parts, int *out_n_parts,
-                                    strata_error *err) {
-    greeting *g = user;
-    if (m->type == STRATA_FRAME_BEAT) return STRATA_OK;
-    if (m->type != STRATA_FRAME_HELLO || m->head_bytes >= sizeof g->bytes || m->body_bytes)
-        return strata_fail(err, STRATA_DATA, "a message of type %d came, not a greeting", m->type);
-    g->room = (struct iovec){g->bytes, m->head_bytes};
-    *out_parts = &g->room;
-    *out_n_parts = 1;
-    return STRATA_OK;
-}
-
-static strata_status end_greeting(void *user, const strata_rpc_message *m, strata_error *err) {
-    greeting *g = user;
-    char task[STRATA_RPC_TASK_BYTES];
-    if (m->type == STRATA_FRAME_BEAT) return STRATA_OK;
-    g->channel->stop = true;
-    if (m->status) {
-        g->refused = m->status == STRATA_INVALID;
-        return strata_fail(err, m->status, "%.*s", (int)m->head_bytes, (const char *)g->bytes);
-    }
-    STRATA_TRY(
-        strata_rpc_hello_decode(g->bytes, m->head_bytes, task, sizeof task, &g->incarnation, &g->heartbeat, g->area, err));
-    g->refused = strcmp(task, g->client->server) != 0;
-    if (g->refused) return strata_fail(err, STRATA_INVALID, "%s listens there, not %s", task, g->client->server);
-    g->done = true;
-    return STRATA_OK;
-}
-
-static strata_status wait_greeting(void *user, short events, strata_error *err) {
-    const greeting *g = user;
-    struct pollfd fd = {.fd = g->channel->stream.fd, .events = events};
-    /* Where an earlier connection's handler runs the server greets late, but gives signs of life. */
-    if (strata_clock_seconds() - atomic_load(&g->channel->received) > HELLO_SECONDS || strata_clock_seconds() > g->deadline)
-        return strata_fail(err, STRATA_TIMEOUT, "it does not greet: does a request of an earlier connection still run?");
-    poll(&fd, 1, WAIT_TICK_MS);
-    pthread_mutex_lock(&g->client->lock);
-    const bool closing = g->client->closing;
-    pthread_mutex_unlock(&g->client->lock);
-    return closing ? strata_fail(err, STRATA_INTERRUPTED, "the client was destroyed") : STRATA_OK;
-}
-
-/* Connects until the deadline and greets, without the lock. On success *out_channel is open. */
-static strata_status connect_once(strata_rpc_client *c, double deadline, strata_rpc_channel *out_channel,
-                                  greeting *out_greeting, strata_error *err) {
-    const strata_hello hello = {.purpose = STRATA_FOR_RPC, .rank = (uint32_t)(c->incarnation % 50)};
-    strata_stream stream;
-    unsigned char own[STRATA_RPC_HELLO_BYTES];
-    STRATA_TRY(strata_socket_connect(c->address, &hello, &c->credentials, deadline, &stream, err));
-    STRATA_TRY(strata_rpc_channel_init(out_channel, stream, err));
-    *out_greeting = (greeting){.client = c, .channel = out_channel, .deadline = deadline + HELLO_SECONDS};
-    const bool shares = c->shared_bytes && !stream.tls && strata_rpc_area_is_near(stream.fd);
-    strata_rpc_area *area = shares ? strata_rpc_area_make(c->shared_bytes) : NULL;
-    const strata_rpc_receiver receiver = {begin_greeting, end_greeting, out_greeting};
-    const strata_rpc_message m = {
-        .type = STRATA_FRAME_HELLO,
-        .head_bytes = strata_rpc_hello_encode(c->task, c->incarnation, c->heartbeat, area ? area->name : NULL, own)};
-    const struct iovec part = {own, m.head_bytes};
-    strata_status status = strata_rpc_channel_send(out_channel, &m, &part, 1, wait_greeting, out_greeting, err);
-    while (!status && !out_greeting->done) {
-        status = strata_rpc_channel_receive(out_channel, &receiver, err);
-        if (!status && !out_greeting->done)
-            status = wait_greeting(out_greeting, strata_rpc_channel_events(out_channel, POLLIN), err);
-    }
-    if (!status && area && !strcmp(out_greeting->area, area->name))
-        strata_rpc_channel_share(out_channel, strata_rpc_area_hold(area), true);
-    if (area) strata_rpc_area_hide(area);
-    strata_rpc_area_release(area);
-    if (status) strata_rpc_channel_finish(out_channel);
-    return status;
-}
-
-/* The channel is moved: its mutex is made anew, as nobody uses it yet. */
-static void use_channel(strata_rpc_client *c, strata_rpc_channel *channel, const greeting *g) {
-    pthread_mutex_destroy(&channel->tls);
-    c->channel = *channel;
-    pthread_mutex_init(&c->channel.tls, NULL);
-    c->open = c->connected = true;
-    c->server_incarnation = g->incarnation;
-    c->server_heartbeat = g->heartbeat;
-}
-
-/* Requests that an earlier start of the server may have executed fail. */
-static void fail_forgotten(strata_rpc_client *c) {
-    for (strata_rpc_request *r = c->first, *next; r; r = next) {
-        next = r->next;
-        if (r->was_sent && r->sent_to != c->server_incarnation)
-            fail_request(c, r, STRATA_PEER_LOST,
-                         "the server was started again, and does not know whether it had executed the request");
-    }
-}
-
-/* Sends all requests without a reply, with the lock, as the sender. */
-static void send_again(strata_rpc_client *c) {
-    uint64_t sequence = 0;
-    for (strata_rpc_request *r = c->first; r && c->connected;) {
-        sequence = r->sequence;
-        send_request(c, r, 1e300);
-        /* The list may have changed meanwhile. */
-        for (r = c->first; r && r->sequence <= sequence;) r = r->next;
-    }
-}
-
-/* The lock is held. Returns how long to pause before the next try, in ms; 0: it is connected. */
-static int reconnect(strata_rpc_client *c, int pause_ms, uint64_t *random) {
-    strata_rpc_channel channel;
-    greeting g = {0};
-    strata_error why = {0};
-    while (c->has_receiver || c->has_sender) wait_changed(c, strata_clock_seconds() + 1);
-    if (c->open) strata_rpc_channel_finish(&c->channel);
-    c->open = false;
-    c->receiving = NULL;
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
-    const strata_status status = connect_once(c, strata_clock_seconds() + TRY_SECONDS, &channel, &g, &why);
-    pthread_mutex_lock(&c->lock);
-    if (!status) {
-        use_channel(c, &channel, &g);
-        fail_forgotten(c);
-        c->has_sender = true;
-        pthread_cond_broadcast(&c->changed);
-        send_again(c);
-        leave_sender(c);
-        return 0;
-    }
-    snprintf(c->why, sizeof c->why, "%.299s", why.message);
-    c->refused = g.refused;
-    while (c->refused && c->first) fail_request(c, c->first, status, why.message);
-    /* Twice as long each time, plus up to half of that, so that clients do not come at the same time. */
-    *random = *random * 6364136223846793005u + 1442695040888963407u;
-    const int next = pause_ms ? (2 * pause_ms < MOST_PAUSE_MS ? 2 * pause_ms : MOST_PAUSE_MS) : FIRST_PAUSE_MS;
-    return next + (int)((*random >> 33) % (uint64_t)(next / 2 + 1));
+    strata_rpc_client_break_link(c, why);
 }
 
 /* ---- the keeper ---- */
 
-/* A sign of life, where nothing else was sent. The lock is held. */
-static void send_beat(strata_rpc_client *c) {
-    const uint64_t next = c->next_sequence;
-    const strata_rpc_message beat = {
-        .type = STRATA_FRAME_BEAT, .sequence = next, .n_unanswered = (uint32_t)(c->first ? next - c->first->sequence : 0)};
-    sending s = {c, strata_clock_seconds() + c->heartbeat};
-    strata_error why = {0};
-    c->has_sender = true;
-    pthread_mutex_unlock(&c->lock);
-    const strata_status status = strata_rpc_channel_send(&c->channel, &beat, NULL, 0, wait_ready, &s, &why);
-    pthread_mutex_lock(&c->lock);
-    if (status) break_link(c, why.message);
-    leave_sender(c);
-}
-
 static void watch(strata_rpc_client *c) {
-    check_silence(c);
-    if (c->connected && !c->has_sender && strata_clock_seconds() - atomic_load(&c->channel.sent) > c->heartbeat) send_beat(c);
+    strata_rpc_client_check_silence(c);
+    if (c->connected && !c->has_sender && strata_clock_seconds() - atomic_load(&c->channel.sent) > c->heartbeat)
+        strata_rpc_client_send_beat(c);
 }
 
 /* The connection is good: receives where nobody does, and waits for something to do. The lock is held. */
 static void keep(strata_rpc_client *c) {
     uint64_t count;
     if (!c->has_receiver) {
-        take_receiver(c, NULL);
+        strata_rpc_client_take_receiver(c, NULL);
         pthread_mutex_unlock(&c->lock);
-        receive(c);
-        leave_receiver(c);
+        strata_rpc_client_receive(c);
+        strata_rpc_client_leave_receiver(c);
     }
     if (c->connected) watch(c);
     if (!c->connected) return;
@@ -534,12 +112,12 @@ static void *run_keeper(void *user) {
             pause_ms = 0;
             keep(c);
         } else if (c->refused) {
-            while (c->first) fail_request(c, c->first, STRATA_INVALID, c->why);
-            wait_changed(c, strata_clock_seconds() + 1);
+            while (c->first) strata_rpc_client_fail_request(c, c->first, STRATA_INVALID, c->why);
+            strata_rpc_client_wait_changed(c, strata_clock_seconds() + 1);
         } else {
-            pause_ms = reconnect(c, pause_ms, &random);
+            pause_ms = strata_rpc_client_reconnect(c, pause_ms, &random);
             const double until = strata_clock_seconds() + pause_ms / 1000.0;
-            while (pause_ms && !c->closing && strata_clock_seconds() < until) wait_changed(c, until);
+            while (pause_ms && !c->closing && strata_clock_seconds() < until) strata_rpc_client_wait_changed(c, until);
         }
     }
     pthread_mutex_unlock(&c->lock);
@@ -606,17 +184,17 @@ strata_status strata_rpc_client_create(const strata_rpc_client_options *opts, st
 
     const double seconds = cluster->connect_seconds > 0 ? cluster->connect_seconds : CONNECT_SECONDS;
     strata_rpc_channel channel;
-    greeting g = {0};
+    strata_rpc_greeting g = {0};
     strata_status status = STRATA_OK;
     if (c->wake < 0) status = strata_fail(err, STRATA_UNAVAILABLE, "no descriptor for a client: %s", strerror(errno));
     if (!status) status = strata_tls_create(cluster, &c->tls, err);
     c->credentials.tls = c->tls;
     if (!status) {
-        status = connect_once(c, strata_clock_seconds() + seconds, &channel, &g, err);
+        status = strata_rpc_client_connect_once(c, strata_clock_seconds() + seconds, &channel, &g, err);
         if (status) strata_fail_in(err, status, "%s at %s", c->server, c->address);
     }
     if (!status) {
-        use_channel(c, &channel, &g);
+        strata_rpc_client_use_channel(c, &channel, &g);
         if (pthread_create(&c->keeper, NULL, run_keeper, c))
             status = strata_fail(err, STRATA_UNAVAILABLE, "no thread could be made for a client");
     }
@@ -639,7 +217,7 @@ void strata_rpc_client_destroy(strata_rpc_client *c) {
     c->closing = true;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
-    wake_keeper(c);
+    strata_rpc_client_wake_keeper(c);
     pthread_join(c->keeper, NULL);
     /* Where the server does not take it, it sees that the connection closes. */
     if (c->connected && strata_rpc_channel_send(&c->channel, &leave, NULL, 0, refuse_to_wait, NULL, NULL)) c->connected = false;
@@ -658,187 +236,4 @@ bool strata_rpc_client_connected(strata_rpc_client *c) {
     const bool connected = c->connected;
     pthread_mutex_unlock(&c->lock);
     return connected;
-}
-
-/* ---- requests ---- */
-
-static strata_status make_request(strata_rpc_client *c, const strata_rpc_ask *ask, strata_rpc_answer *answer, double seconds,
-                                  strata_rpc_request **out, strata_error *err) {
-    if (!(seconds > 0))
-        return strata_fail(err, STRATA_INVALID, "a request has %g s for its reply; it needs more than 0", seconds);
-    if (ask->head_bytes > STRATA_RPC_HEAD_BYTES)
-        return strata_fail(err, STRATA_INVALID, "a request has a head of %zu bytes; at most %d are possible", ask->head_bytes,
-                           STRATA_RPC_HEAD_BYTES);
-    if (ask->n_body < 0 || (answer && answer->n_body < 0))
-        return strata_fail(err, STRATA_INVALID, "a request has %d pieces; it must have at least 0", ask->n_body);
-    const size_t n_parts = (size_t)ask->n_body + 1, n_rooms = (answer ? (size_t)answer->n_body : 0) + 2;
-    strata_rpc_request *r = calloc(1, sizeof *r + (n_parts + n_rooms) * sizeof(struct iovec));
-    if (!r) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a request of %d pieces", ask->n_body);
-    r->client = c;
-    r->method = ask->method;
-    r->head_bytes = ask->head_bytes;
-    r->n_parts = (int)n_parts;
-    r->rooms = r->parts + n_parts;
-    r->parts[0] = (struct iovec){(void *)(uintptr_t)ask->head, ask->head_bytes};
-    for (int i = 0; i < ask->n_body; i++) {
-        r->parts[i + 1] = ask->body[i];
-        r->body_bytes += ask->body[i].iov_len;
-    }
-    if (ask->what)
-        snprintf(r->what, sizeof r->what, "%s", ask->what);
-    else
-        snprintf(r->what, sizeof r->what, "method %u", ask->method);
-    r->answer = answer;
-    if (answer) {
-        answer->body_bytes = 0;
-        answer->allocated = NULL;
-        answer->lent = NULL;
-    }
-    r->seconds = seconds;
-    r->began = strata_clock_seconds();
-    r->deadline = r->began + seconds;
-    *out = r;
-    return STRATA_OK;
-}
-
-/* Whether another request may be added; the lock is held. */
-static bool has_room(const strata_rpc_client *c) {
-    const bool in_window = !c->first || c->next_sequence - c->first->sequence < STRATA_RPC_WINDOW;
-    return in_window && !(c->connected && c->has_sender);
-}
-
-/* Adds the request and sends it; the lock is held. Fails at its deadline. */
-static strata_status submit(strata_rpc_client *c, strata_rpc_request *r, strata_error *err) {
-    while (!c->refused && !has_room(c)) {
-        const double now = strata_clock_seconds();
-        if (now >= r->deadline)
-            return strata_fail(err, STRATA_TIMEOUT,
-                               "%s at %s: %s could not be sent within %g s: earlier requests are in its way", c->server,
-                               c->address, r->what, r->seconds);
-        wait_changed(c, r->deadline < now + 1 ? r->deadline : now + 1);
-    }
-    if (c->refused) return strata_fail(err, STRATA_INVALID, "%s at %s: %s", c->server, c->address, c->why);
-    r->sequence = c->next_sequence++;
-    *(c->last ? &c->last->next : &c->first) = r;
-    c->last = r;
-    if (!c->connected) return STRATA_OK; /* the keeper sends it when it has connected */
-    c->has_sender = true;
-    send_request(c, r, r->deadline);
-    leave_sender(c);
-    return STRATA_OK;
-}
-
-/* Nobody waits for the request any more, and nobody may touch its memory. The lock is held. */
-static void abandon(strata_rpc_client *c, strata_rpc_request *r) {
-    while (c->receiving == r || c->sending == r) {
-        break_link(c, "a request was given up");
-        wait_changed(c, strata_clock_seconds() + 1);
-    }
-    if (!r->done) unlink_request(c, r);
-    pthread_cond_broadcast(&c->changed); /* the window may have room */
-}
-
-/* Receives until the request is done, with the role. The lock is held. */
-static void receive_until_done(strata_rpc_client *c, const strata_rpc_request *r) {
-    take_receiver(c, r);
-    for (;;) {
-        pthread_mutex_unlock(&c->lock);
-        receive(c);
-        const double left = r->deadline - strata_clock_seconds();
-        if (r->done || !c->connected || left <= 0) break;
-        struct pollfd fd = {.fd = c->channel.stream.fd};
-        pthread_mutex_unlock(&c->lock);
-        fd.events = strata_rpc_channel_events(&c->channel, POLLIN);
-        poll(&fd, 1, left * 1000 < WAIT_TICK_MS ? (int)(left * 1000) + 1 : WAIT_TICK_MS);
-        pthread_mutex_lock(&c->lock);
-    }
-    leave_receiver(c);
-}
-
-static strata_status finish(strata_rpc_client *c, strata_rpc_request *r, strata_error *err) {
-    while (!r->done) {
-        const double now = strata_clock_seconds();
-        if (now >= r->deadline) {
-            strata_fail(&r->error, STRATA_TIMEOUT, "%s at %s: no reply to %s within %g s%s%.200s", c->server, c->address,
-                        r->what, r->seconds, c->connected ? "" : "; the connection was lost: ", c->connected ? "" : c->why);
-            abandon(c, r);
-        } else if (c->connected && !c->has_receiver) {
-            receive_until_done(c, r);
-        } else if (!c->connected && now >= give_up_at(c, r)) {
-            strata_fail(&r->error, STRATA_PEER_LOST, "%s at %s was lost for %g s, and %s has no reply: %s", c->server,
-                        c->address, now - c->broke_at, r->what, c->why);
-            abandon(c, r);
-        } else {
-            const double limit = c->connected || give_up_at(c, r) > r->deadline ? r->deadline : give_up_at(c, r);
-            c->n_waiters++;
-            wait_changed(c, limit < now + 1 ? limit : now + 1);
-            c->n_waiters--;
-        }
-    }
-    /* The keeper may be sending it again while the reply to its first sending comes. */
-    while (c->sending == r) wait_changed(c, strata_clock_seconds() + 1);
-    return r->error.status ? strata_fail(err, r->error.status, "%s", r->error.message) : STRATA_OK;
-}
-
-void strata_rpc_answer_release(strata_rpc_answer *answer) {
-    if (!answer->lent) return;
-    strata_rpc_block_return((unsigned char *)(uintptr_t)answer->lent, answer->lent_head);
-    strata_rpc_area_release(answer->lender);
-    answer->lent = NULL;
-}
-
-/* What an answer had received before the request failed. */
-static void clear_answer(strata_rpc_answer *answer) {
-    if (!answer) return;
-    strata_rpc_answer_release(answer);
-    free(answer->allocated);
-    answer->allocated = NULL;
-    answer->body_bytes = 0;
-}
-
-static strata_status start(strata_rpc_client *c, const strata_rpc_ask *ask, strata_rpc_answer *answer, double seconds,
-                           bool in_background, strata_rpc_request **out_request, strata_error *err) {
-    strata_rpc_request *r = NULL;
-    *out_request = NULL;
-    STRATA_TRY(make_request(c, ask, answer, seconds, &r, err));
-    pthread_mutex_lock(&c->lock);
-    const strata_status status = submit(c, r, err);
-    const bool wake = in_background && c->keeper_sleeps;
-    pthread_mutex_unlock(&c->lock);
-    if (status) {
-        free(r);
-        return status;
-    }
-    if (wake) wake_keeper(c);
-    *out_request = r;
-    return STRATA_OK;
-}
-
-strata_status strata_rpc_client_start(strata_rpc_client *c, const strata_rpc_ask *ask, strata_rpc_answer *answer,
-                                      double seconds, strata_rpc_request **out_request, strata_error *err) {
-    return start(c, ask, answer, seconds, true, out_request, err);
-}
-
-bool strata_rpc_request_done(strata_rpc_request *r) {
-    pthread_mutex_lock(&r->client->lock);
-    const bool done = r->done;
-    pthread_mutex_unlock(&r->client->lock);
-    return done;
-}
-
-strata_status strata_rpc_request_wait(strata_rpc_request *r, strata_error *err) {
-    strata_rpc_client *c = r->client;
-    pthread_mutex_lock(&c->lock);
-    const strata_status status = finish(c, r, err);
-    pthread_mutex_unlock(&c->lock);
-    if (status) clear_answer(r->answer);
-    free(r);
-    return status;
-}
-
-strata_status strata_rpc_client_call(strata_rpc_client *c, const strata_rpc_ask *ask, strata_rpc_answer *answer, double seconds,
-                                     strata_error *err) {
-    strata_rpc_request *r = NULL;
-    STRATA_TRY(start(c, ask, answer, seconds, false, &r, err));
-    return strata_rpc_request_wait(r, err);
 }

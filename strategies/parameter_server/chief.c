@@ -28,7 +28,8 @@ void strata_ps_chief_notice(strata_ps_chief *c, const char *format, ...) {
 static double step_seconds(const strata_ps_chief *c, int w) {
     const struct worker *own = &c->workers[w];
     const bool computes = strata_ps_pace_started(c->pace, w) > strata_ps_pace_clock(c->pace, w);
-    const double since = computes && own->seconds > 0 ? strata_ps_seconds() - own->answered : 0;
+    const double since =
+        computes && own->seconds > 0 ? (strata_ps_seconds() - own->answered) / (own->n_given ? own->n_given : 1) : 0;
     return since > own->seconds ? since : own->seconds;
 }
 

@@ -38,6 +38,8 @@ typedef struct strata_ps_chief {
         double seconds;
         /* When its last call was answered: since then it has been at its step. */
         double answered;
+        /* How many units that answer gave. */
+        int n_given;
         /* When its connection broke last; 0: it is there, or ended in order. */
         double lost_at;
     } * workers;

@@ -164,6 +164,20 @@ bool strata_ps_chief_last_close(const strata_ps_chief *c, strata_ps_close *out_c
     return closed;
 }
 
+/* Further units for a worker with a pace of its own. It computes them without asking again, so that quick steps do not cost the
+ * chief a request each. They are few enough that the others do not wait for them at the end of an epoch. */
+static void give_more(strata_ps_chief *c, int w, strata_ps_next_reply *reply) {
+    const double seconds_of_units = 0.004;
+    const double own = c->workers[w].seconds;
+    const int64_t share = strata_ps_pace_left(c->pace) / (2 * (int64_t)strata_ps_chief_n_there(c));
+    if (c->task->pace.pace != STRATA_PACE_ASYNCHRONOUS || c->fit->opts->wait_each_step) return;
+    if (!(own > 0) || reply->grant != STRATA_PS_GRANTED) return;
+    while (reply->n_more < STRATA_PS_MOST_UNITS - 1 && reply->n_more < share && (reply->n_more + 2) * own < seconds_of_units) {
+        if (strata_ps_pace_ask(c->pace, w, &reply->more[reply->n_more]) != STRATA_PS_GRANTED) break;
+        reply->n_more++;
+    }
+}
+
 /* What the worker may do now; ahead: it computes another unit. With the lock. */
 static void give(strata_ps_chief *c, int w, bool ahead, strata_ps_next_reply *reply) {
     const bool told = !c->fit->opts->wait_each_step || c->settling || (!c->n_finished && !c->telling && !ahead);
@@ -171,13 +185,14 @@ static void give(strata_ps_chief *c, int w, bool ahead, strata_ps_next_reply *re
     if (c->over) return;
     reply->epoch = c->epoch;
     reply->has_close = strata_ps_chief_last_close(c, &reply->close);
+    reply->grant = STRATA_PS_WAIT;
     if (c->evaluating) {
         reply->evaluates = true;
         reply->grant = (int32_t)strata_ps_pace_ask(c->visits, w, &reply->unit);
-        return;
+    } else if (c->begun && !c->recovering && told) {
+        reply->grant = (int32_t)strata_ps_pace_ask(c->pace, w, &reply->unit);
+        give_more(c, w, reply);
     }
-    reply->grant =
-        c->begun && !c->recovering && told ? (int32_t)strata_ps_pace_ask(c->pace, w, &reply->unit) : (int32_t)STRATA_PS_WAIT;
 }
 
 /* A batch of the validation data. Who is second with it does not count. */
@@ -188,40 +203,50 @@ static void take_visit(strata_ps_chief *c, int w, const strata_ps_next_ask *ask,
     c->visit_examples[index] = ask->examples;
 }
 
+static strata_status check_report(const strata_ps_chief *c, const strata_rpc_call *call, strata_ps_next_ask *report,
+                                  strata_error *err) {
+    report->what[sizeof report->what - 1] = '\0';
+    if (report->unit.index < 0 || report->evaluates || !strata_ps_chief_synchronous(c)) return STRATA_OK;
+    if (report->unit.share >= 0 && report->unit.share < c->n_workers) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "parameter_server: %s reports share %d", call->task, (int)report->unit.share);
+}
+
 static strata_status next(strata_ps_chief *c, const strata_rpc_call *call, int w, strata_rpc_reply *reply, strata_error *err) {
     const double patience = 1; /* then the worker asks again, and so learns that the chief lives */
-    strata_ps_next_ask ask;
+    const size_t n = call->head_bytes / sizeof(strata_ps_next_ask);
+    strata_ps_next_ask reports[STRATA_PS_MOST_REPORTS];
     strata_ps_next_reply answer;
-    if (call->head_bytes != sizeof ask || call->body_bytes != (size_t)c->n_sums * sizeof(float))
+    if (!n || n > STRATA_PS_MOST_REPORTS || call->head_bytes % sizeof *reports ||
+        call->body_bytes != n * (size_t)c->n_sums * sizeof(float))
         return strata_fail(err, STRATA_INVALID, "parameter_server: %s sent a report of another size", call->task);
-    memcpy(&ask, call->head, sizeof ask);
-    if (ask.unit.index >= 0 && !ask.evaluates && strata_ps_chief_synchronous(c) &&
-        (ask.unit.share < 0 || ask.unit.share >= c->n_workers))
-        return strata_fail(err, STRATA_INVALID, "parameter_server: %s reports share %d", call->task, (int)ask.unit.share);
-    ask.what[sizeof ask.what - 1] = '\0';
+    memcpy(reports, call->head, call->head_bytes);
+    const strata_ps_next_ask *ask = &reports[n - 1];
+    for (size_t i = 0; i < n; i++) STRATA_TRY(check_report(c, call, &reports[i], err));
     pthread_mutex_lock(&c->lock);
     join(c, w); /* a worker whose link was cut comes back with this call */
-    if (ask.gives_back) {
+    if (ask->gives_back) {
         strata_ps_pace_join(c->pace, w);
         strata_ps_pace_join(c->visits, w);
         c->doubted = true;
-        if (!c->recovering && !c->over) strata_ps_chief_notice(c, "worker:%d gave its batches back: %.200s", w, ask.what);
+        if (!c->recovering && !c->over) strata_ps_chief_notice(c, "worker:%d gave its batches back: %.200s", w, ask->what);
         pthread_cond_broadcast(&c->changed);
     }
-    if (ask.unit.index >= 0) {
-        (ask.evaluates ? take_visit : take_report)(c, w, &ask, call->body);
+    for (size_t i = 0; i < n; i++) {
+        if (reports[i].unit.index < 0) continue;
+        (reports[i].evaluates ? take_visit : take_report)(c, w, &reports[i], (const float *)call->body + i * (size_t)c->n_sums);
         pthread_cond_broadcast(&c->changed);
     }
     const struct timespec deadline = strata_ps_deadline(patience);
     int waited = 0;
     for (;;) {
         if (c->status) break;
-        give(c, w, !ask.waits, &answer);
+        give(c, w, !ask->waits, &answer);
         if (answer.grant == STRATA_PS_GRANTED || answer.grant == STRATA_PS_TRAINING_OVER) break;
-        if (!ask.waits || waited || strata_rpc_call_ended(call)) break;
+        if (!ask->waits || waited || strata_rpc_call_ended(call)) break;
         waited = pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
     }
     c->workers[w].answered = strata_ps_seconds();
+    c->workers[w].n_given = answer.grant == STRATA_PS_GRANTED ? 1 + answer.n_more : 1;
     strata_ps_chief_update_totals(c);
     strata_ps_chief_note_leases(c);
     const strata_status status = c->status ? strata_fail(err, c->status, "%s", c->message) : STRATA_OK;

@@ -12,7 +12,7 @@ typedef struct lease {
     int worker;
 } lease;
 
-enum { MOST_OF_WORKER = 4 };
+enum { MOST_OF_WORKER = 12 };
 
 typedef struct worker {
     bool there;
@@ -225,6 +225,10 @@ int64_t strata_ps_pace_steps(const strata_ps_pace *pace) {
 bool strata_ps_pace_closed(const strata_ps_pace *pace, strata_ps_close *out_close) {
     *out_close = pace->closed;
     return pace->has_closed;
+}
+
+int64_t strata_ps_pace_left(const strata_ps_pace *pace) {
+    return pace->next < pace->n_steps ? pace->n_steps - pace->next : 0;
 }
 
 int strata_ps_pace_running(const strata_ps_pace *pace) {

@@ -70,6 +70,8 @@ bool strata_ps_pace_ended(const strata_ps_pace *pace);
 int64_t strata_ps_pace_steps(const strata_ps_pace *pace);
 /* Of SYNCHRONOUS: which shares of the step that ended last count; false: no step has ended in this epoch. */
 bool strata_ps_pace_closed(const strata_ps_pace *pace, strata_ps_close *out_close);
+/* How many steps of the epoch were not leased so far. */
+int64_t strata_ps_pace_left(const strata_ps_pace *pace);
 /* Leases that are not finished; leases of lost workers that wait for another; the largest difference of two workers' clocks. */
 int strata_ps_pace_running(const strata_ps_pace *pace);
 int strata_ps_pace_returned(const strata_ps_pace *pace);

@@ -6,21 +6,11 @@
 
 #include "strategies/parameter_server/worker.h"
 
-typedef struct push {
-    strata_rpc_request *request;
-    strata_rpc_answer answer;
-    int64_t staleness;
-    unsigned char *head;
-    struct iovec *pieces;
-    int32_t *ids;
-    unsigned char *narrow;
-} push;
-
-static void push_finish(push *p) {
-    free(p->head);
-    free(p->pieces);
-    free(p->ids);
-    free(p->narrow);
+/* Memory of a push, kept from one to the next. */
+static bool reserve(void **memory, size_t bytes) {
+    void *grown = realloc(*memory, bytes + 4);
+    if (grown) *memory = grown;
+    return grown != NULL;
 }
 
 /* Whether a table has all rows of its parameter, so that the values of a set are those of the table. */
@@ -42,8 +32,8 @@ static unsigned char *narrow_rows(strata_dtype wire, const struct strata_ps_row_
 }
 
 /* The gradients of a server's shards: f32 from where they are, bf16 from memory of their own. */
-static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, int server, push *p, size_t *out_head_bytes,
-                                  int *out_n, strata_error *err) {
+static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, int server, strata_ps_push *p,
+                                  size_t *out_head_bytes, int *out_n, strata_error *err) {
     const strata_ps_plan *plan = &w->fit->plan;
     const struct strata_ps_sizes *sizes = &plan->sizes[server];
     const strata_ps_shard *shards = plan->shards + plan->begins[server], *tables = shards + sizes->n_dense;
@@ -65,11 +55,11 @@ static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, i
                                     .rate = j->rate,
                                     .attempt = parted ? w->attempt : 0};
     *out_head_bytes = sizeof ask + (size_t)sizes->n_tables * sizeof(int64_t);
-    p->head = calloc(1, *out_head_bytes);
-    p->pieces = calloc((size_t)n_shards + (size_t)sizes->n_tables + 4, sizeof *p->pieces);
-    p->ids = malloc((size_t)(most + 1) * sizeof *p->ids);
-    p->narrow = malloc(narrow + (size_t)elements * each + 4);
-    if (!p->head || !p->pieces || !p->ids || !p->narrow) return strata_ps_worker_no_memory(err);
+    if (!p->pieces) p->pieces = calloc((size_t)n_shards + (size_t)sizes->n_tables + 4, sizeof *p->pieces);
+    if (!p->pieces || !reserve((void **)&p->head, *out_head_bytes) ||
+        !reserve((void **)&p->ids, (size_t)most * sizeof *p->ids) ||
+        !reserve((void **)&p->narrow, narrow + (size_t)elements * each))
+        return strata_ps_worker_no_memory(err);
     memcpy(p->head, &ask, sizeof ask);
     int n = 0;
     unsigned char *at = p->narrow;
@@ -109,45 +99,59 @@ static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, i
     return STRATA_OK;
 }
 
-strata_status strata_ps_push_all(strata_ps_worker *w, const strata_ps_job *j, strata_error *err) {
-    const double began = strata_trace_now();
-    push *pushes = calloc((size_t)w->n_servers, sizeof *pushes);
-    if (!pushes) return strata_ps_worker_no_memory(err);
-    strata_status status = w->part_status ? strata_fail(err, w->part_status, "%s", w->part_error.message) : STRATA_OK;
-    for (int s = 0; s < w->n_servers && !status; s++) {
-        push *p = &pushes[s];
+strata_status strata_ps_start_push(strata_ps_worker *w, const strata_ps_job *j, strata_error *err) {
+    w->pushing = true;
+    w->push_began = strata_trace_now();
+    w->pushed = j->unit.index;
+    STRATA_TRY(w->part_status ? strata_fail(err, w->part_status, "%s", w->part_error.message) : STRATA_OK);
+    for (int s = 0; s < w->n_servers; s++) {
+        strata_ps_push *p = &w->pushes[s];
+        strata_rpc_client *client = NULL;
         size_t head_bytes = 0;
         int n = 0;
-        status = prepare_push(w, j, s, p, &head_bytes, &n, err);
+        STRATA_TRY(prepare_push(w, j, s, p, &head_bytes, &n, err));
         const strata_rpc_ask ask = {.method = STRATA_PS_PUSH,
                                     .head = p->head,
                                     .head_bytes = head_bytes,
                                     .body = p->pieces,
                                     .n_body = n,
                                     .what = "a push of gradients"};
-        for (int i = 0; i < n && !status; i++) w->report.bytes += (int64_t)p->pieces[i].iov_len;
+        for (int i = 0; i < n; i++) w->report.bytes += (int64_t)p->pieces[i].iov_len;
         p->answer = (strata_rpc_answer){.head = &p->staleness, .head_bytes = sizeof p->staleness};
-        strata_rpc_client *client = NULL;
-        if (!status) status = strata_ps_reach(w, s, &client, err);
-        if (!status) status = strata_rpc_client_start(client, &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err);
+        STRATA_TRY(strata_ps_reach(w, s, &client, err));
+        STRATA_TRY(strata_rpc_client_start(client, &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err));
     }
-    const strata_status parts = strata_ps_finish_parts(w, status ? NULL : err);
-    if (!status) status = parts;
+    return STRATA_OK;
+}
+
+strata_status strata_ps_finish_push(strata_ps_worker *w, strata_ps_next_ask *report, strata_error *err) {
+    if (!w->pushing) return STRATA_OK;
+    const double waited = strata_trace_now();
+    strata_status status = strata_ps_finish_parts(w, err);
+    w->pushing = false;
     for (int s = 0; s < w->n_servers; s++) {
-        push *p = &pushes[s];
+        strata_ps_push *p = &w->pushes[s];
         const strata_status one = p->request ? strata_rpc_request_wait(p->request, status ? NULL : err) : STRATA_OK;
+        p->request = NULL;
         if (!status) status = one;
-        if (!status && p->staleness >= 0) {
-            w->report.staleness_bins[strata_ps_staleness_bin(p->staleness)]++;
-            w->report.n_staleness++;
-            w->report.staleness_sum += p->staleness;
-            if (p->staleness > w->report.staleness_max) w->report.staleness_max = p->staleness;
-        }
-        push_finish(p);
+        if (status || p->staleness < 0) continue;
+        report->staleness_bins[strata_ps_staleness_bin(p->staleness)]++;
+        report->n_staleness++;
+        report->staleness_sum += p->staleness;
+        if (p->staleness > report->staleness_max) report->staleness_max = p->staleness;
     }
-    free(pushes);
-    strata_ps_trace_slice(w, "push", j, began);
-    if (!status && w->report.n_staleness)
-        strata_trace_add_counter(w->fit->trace, "staleness", (double)w->report.staleness_max, strata_trace_now());
+    strata_trace *trace = w->fit->trace;
+    if (!trace) return status;
+    strata_trace_add_named(trace, STRATA_TRACE_HOST, "wait for push", w->pushed, waited, strata_trace_now());
+    strata_trace_add_named(trace, strata_trace_thread_track(trace, "pushes under way"), "push", w->pushed, w->push_began,
+                           strata_trace_now());
+    if (!status && report->n_staleness)
+        strata_trace_add_counter(trace, "staleness", (double)report->staleness_max, strata_trace_now());
     return status;
+}
+
+strata_status strata_ps_push_all(strata_ps_worker *w, const strata_ps_job *j, strata_ps_next_ask *report, strata_error *err) {
+    const strata_status started = strata_ps_start_push(w, j, err);
+    const strata_status finished = strata_ps_finish_push(w, report, started ? NULL : err); /* also what was started */
+    return started ? started : finished;
 }

@@ -108,7 +108,7 @@ static strata_status make_step(strata_ps_worker *w, strata_ps_job *j, int64_t nu
                            strata_ps_name_wrong_data(w, j, of_data, sizeof of_data) ? of_data : wrong, (long long)number);
     }
     strata_ps_clip_all(w);
-    return strata_ps_push_all(w, j, err);
+    return strata_ps_push_all(w, j, &w->report, err);
 }
 
 strata_status strata_ps_stepper_step(strata_ps_stepper *s, int64_t number, const strata_array *x, const strata_array *y,

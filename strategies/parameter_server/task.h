@@ -230,7 +230,8 @@ enum { STRATA_PS_MAGIC = 0x53505332, STRATA_PS_CALL_SECONDS = 600 };
 typedef enum strata_ps_method {
     /* head: uint32_t STRATA_PS_MAGIC; body: terms. Reply: strata_ps_hello_reply. */
     STRATA_PS_HELLO = 1,
-    /* To the chief: head strata_ps_next_ask, body: the unit's sums, f32; reply strata_ps_next_reply. */
+    /* To the chief: head strata_ps_next_ask [n], n from 1 to STRATA_PS_MOST_REPORTS, of which the last one also says what is
+     * asked for; body: the units' sums, f32 (n, n_sums). Reply: strata_ps_next_reply. */
     STRATA_PS_NEXT,
     /* To the chief, from a worker that ends: body: why, text. */
     STRATA_PS_FAIL,
@@ -260,6 +261,9 @@ typedef enum strata_ps_method {
      * Reply: strata_ps_save_reply. */
     STRATA_PS_SAVE,
 } strata_ps_method;
+
+/* The most units that one reply of the chief gives, and that one request reports: those of a reply, and the one before. */
+enum { STRATA_PS_MOST_UNITS = 8, STRATA_PS_MOST_REPORTS = STRATA_PS_MOST_UNITS + 1 };
 
 typedef struct strata_ps_next_ask {
     /* A unit that is finished; index -1: none. */
@@ -291,7 +295,9 @@ typedef struct strata_ps_next_reply {
     int32_t has_close;
     /* The unit is a batch of the validation data, to be evaluated with the parameters that the servers have now. */
     int32_t evaluates;
-    strata_ps_unit unit;
+    /* Units behind the first one, which the worker computes before it asks again; only where each worker has its own pace. */
+    int32_t n_more;
+    strata_ps_unit unit, more[STRATA_PS_MOST_UNITS - 1];
     /* The epoch of the data. The unit's own epoch counts the times that an epoch was begun, as one begins again when a server
      * was lost. */
     int64_t epoch;

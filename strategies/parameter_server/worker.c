@@ -20,43 +20,89 @@ static strata_status of_server(strata_ps_worker *w, strata_status status) {
     return status;
 }
 
-/* Reports the unit that was finished last, if any, and asks for another. Examples and rows of a unit that is granted are read,
- * and its pull is started. */
-static strata_status ask_chief(strata_ps_worker *w, bool waits, strata_ps_job *j, int32_t *out_grant, strata_error *err) {
-    strata_ps_next_reply reply = {0};
-    const struct iovec body = {w->unit_sums, (size_t)w->model->metrics.n_sums * sizeof *w->unit_sums};
-    w->report.waits = waits;
-    const strata_rpc_ask ask = {.method = STRATA_PS_NEXT,
-                                .head = &w->report,
-                                .head_bytes = sizeof w->report,
-                                .body = &body,
-                                .n_body = 1,
-                                .what = "the next batch"};
-    strata_rpc_answer answer = {.head = &reply, .head_bytes = sizeof reply};
-    const double began = strata_trace_now();
-    const strata_status status = strata_rpc_client_call(w->chief, &ask, &answer, STRATA_PS_CALL_SECONDS, err);
-    strata_ps_trace_slice(w, waits ? "wait for a batch" : "ask for the next batch", j, began);
-    w->lost_chief = status == STRATA_PEER_LOST;
-    if (status) return status;
-    w->report = (strata_ps_next_ask){.unit.index = -1};
-    *out_grant = reply.grant;
-    w->fit->route = reply.route;
-    /* Besides the batch that it computes the worker has the next one, or none. */
-    strata_trace_add_counter(w->fit->trace, "queue depth", !waits + (reply.grant == STRATA_PS_GRANTED), strata_trace_now());
-    if (reply.grant != STRATA_PS_GRANTED) return STRATA_OK;
-    j->unit = reply.unit;
-    j->epoch = reply.epoch;
-    j->t = reply.t;
-    j->rate = reply.rate;
-    j->evaluates = reply.evaluates;
+/* The unit that the worker computes next: its examples and rows are read, and its pull is started. */
+static strata_status begin_unit(strata_ps_worker *w, const strata_ps_unit *unit, strata_ps_job *j, strata_error *err) {
+    const strata_ps_next_reply *given = &w->given;
+    j->unit = *unit;
+    j->epoch = given->epoch;
+    j->t = given->t;
+    j->rate = given->rate;
+    j->evaluates = given->evaluates;
     j->ahead = w->task->corrects;
-    j->has_close = reply.has_close;
-    j->close = reply.close;
+    j->has_close = given->has_close;
+    j->close = given->close;
     if (j->evaluates) return STRATA_OK;
     STRATA_TRY(strata_ps_read_unit(w, j, err));
     STRATA_TRY(strata_ps_find_rows(w, j, err));
     /* The later a pull is, the younger is the gradient: it waits for the push of the unit before. */
     return w->task->corrects ? STRATA_OK : of_server(w, strata_ps_start_pull(w, j, err));
+}
+
+/* The unit that was computed is finished: its report waits for the next request to the chief. */
+static void keep_report(strata_ps_worker *w) {
+    const int64_t n_sums = w->model->metrics.n_sums;
+    memcpy(w->report_sums + w->n_reports * n_sums, w->unit_sums, (size_t)n_sums * sizeof *w->unit_sums);
+    w->reports[w->n_reports++] = w->report;
+    w->report = (strata_ps_next_ask){.unit.index = -1};
+}
+
+/* Nothing that was given or finished counts any more. */
+static void forget_units(strata_ps_worker *w) {
+    w->n_reports = w->n_begun = w->given.n_more = 0;
+    w->report = (strata_ps_next_ask){.unit.index = -1};
+}
+
+/* Reports the units that were finished, if any, and asks for more. The last one is not finished while its push is under way. */
+static strata_status ask_chief(strata_ps_worker *w, bool waits, strata_error *err) {
+    const int n_finished = w->n_reports - w->pushing, n = n_finished ? n_finished : 1;
+    const size_t sums_bytes = (size_t)w->model->metrics.n_sums * sizeof *w->report_sums;
+    strata_ps_next_ask none = {.unit.index = -1, .gives_back = w->report.gives_back},
+                       *reports = n_finished ? w->reports : &none;
+    memcpy(none.what, w->report.what, sizeof none.what);
+    reports[n - 1].waits = waits;
+    const struct iovec body = {w->report_sums, (size_t)n * sums_bytes};
+    const strata_rpc_ask ask = {.method = STRATA_PS_NEXT,
+                                .head = reports,
+                                .head_bytes = (size_t)n * sizeof *reports,
+                                .body = &body,
+                                .n_body = 1,
+                                .what = "the next batch"};
+    strata_rpc_answer answer = {.head = &w->given, .head_bytes = sizeof w->given};
+    w->given = (strata_ps_next_reply){0};
+    w->n_begun = 0;
+    const strata_status status = strata_rpc_client_call(w->chief, &ask, &answer, STRATA_PS_CALL_SECONDS, err);
+    w->lost_chief = status == STRATA_PEER_LOST;
+    if (status) return status;
+    w->n_reports -= n_finished;
+    if (n_finished && w->n_reports) {
+        w->reports[0] = w->reports[n_finished];
+        memcpy(w->report_sums, (char *)w->report_sums + (size_t)n_finished * sums_bytes, sums_bytes);
+    }
+    w->report.gives_back = false;
+    w->fit->route = w->given.route;
+    return STRATA_OK;
+}
+
+/* Waits for the push that is under way, if any, whose unit is finished then. */
+static strata_status finish_push(strata_ps_worker *w, strata_error *err) {
+    return w->pushing ? of_server(w, strata_ps_finish_push(w, &w->reports[w->n_reports - 1], err)) : STRATA_OK;
+}
+
+/* The next unit: one that the chief has given already, else it is asked. */
+static strata_status next_unit(strata_ps_worker *w, bool waits, strata_ps_job *j, int32_t *out_grant, strata_error *err) {
+    const strata_ps_unit *unit = &w->given.unit;
+    if (w->n_begun < w->given.n_more) {
+        unit = &w->given.more[w->n_begun++];
+    } else {
+        const double began = strata_trace_now();
+        STRATA_TRY(ask_chief(w, waits, err));
+        strata_ps_trace_slice(w, waits ? "wait for a batch" : "ask for the next batch", j, began);
+    }
+    const bool granted = w->given.grant == STRATA_PS_GRANTED;
+    *out_grant = w->given.grant;
+    strata_trace_add_counter(w->fit->trace, "queue depth", !waits + (granted ? 1 + w->given.n_more - w->n_begun : 0),
+                             strata_trace_now());
+    return granted ? begin_unit(w, unit, j, err) : STRATA_OK;
 }
 
 /* Computes the unit's gradients. While the device is at its first batch, `ahead` may become the next unit. */
@@ -72,18 +118,28 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
         strata_status status = STRATA_OK;
         if (!j->batches[i].own) continue;
         STRATA_TRY(strata_ps_submit(w, j, i, &program, &slot, err));
+        w->n_slots = strata_group_n_slots(program->group);
         if (!asked) {
-            status = ask_chief(w, false, ahead, out_grant, err);
+            status = next_unit(w, false, ahead, out_grant, err);
             asked = true;
         }
         const strata_status computed = strata_ps_finish_batch(program, slot, status ? NULL : err);
         if (status || computed) return status ? status : computed;
-        if (!cleared) strata_ps_clear_sums(w, j); /* the report of the unit before is sent by now */
+        STRATA_TRY(finish_push(w, err)); /* what it pushes is written over below */
+        if (!cleared) strata_ps_clear_sums(w, j);
         cleared = true;
         STRATA_TRY(strata_ps_take_outputs(w, j, program, slot, err));
     }
+    STRATA_TRY(finish_push(w, err));
     if (!cleared) strata_ps_clear_sums(w, j);
     return STRATA_OK;
+}
+
+/* Whether the answers to a push may come while the next unit is computed. Its gradients stay where the device wrote them, and
+ * the next unit's are written to another slot. Elsewhere each unit is finished before the next one begins. */
+static bool may_overlap(const strata_ps_worker *w, int32_t grant) {
+    const bool own_pace = w->task->pace.pace == STRATA_PACE_ASYNCHRONOUS && !w->task->corrects;
+    return own_pace && grant == STRATA_PS_GRANTED && !w->given.evaluates && !w->n_parts && w->n_slots > 1;
 }
 
 /* The model gets all that the servers have. */
@@ -111,6 +167,7 @@ static strata_status visit(strata_ps_worker *w, strata_ps_job *j, strata_error *
     w->report.unit = j->unit;
     w->report.evaluates = true;
     w->report.examples = n;
+    keep_report(w);
     return STRATA_OK;
 }
 
@@ -127,7 +184,7 @@ static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
     strata_ps_follow_scale(w, !wrong);
     for (int64_t i = 0; i < w->model->parameters.state_size && j->n_batches > 1; i++) w->states[i] /= (float)j->n_batches;
     if (!wrong) strata_ps_clip_all(w);
-    if (!wrong && j->examples) STRATA_TRY(of_server(w, strata_ps_push_all(w, j, err)));
+    if (!wrong && j->examples) STRATA_TRY(of_server(w, strata_ps_start_push(w, j, err)));
     w->report.unit = j->unit;
     w->report.rate = w->rate;
     w->report.examples = j->examples;
@@ -137,16 +194,26 @@ static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
     if (!w->report.refused || !strata_ps_name_wrong_data(w, j, w->report.what, sizeof w->report.what))
         snprintf(w->report.what, sizeof w->report.what, "%s", wrong ? wrong : "");
     w->report.seconds = strata_ps_seconds() - began;
-    return STRATA_OK;
+    keep_report(w);
+    return may_overlap(w, *out_grant) ? STRATA_OK : finish_push(w, err);
+}
+
+/* Waits for what is under way, whatever becomes of it. */
+static void drop_requests(strata_ps_worker *w) {
+    strata_ps_next_ask none = {0};
+    const strata_status ignored = strata_ps_finish_push(w, &none, NULL);
+    (void)ignored;
+    strata_ps_drop_pulls(w, &w->jobs[0]);
+    strata_ps_drop_pulls(w, &w->jobs[1]);
 }
 
 /* Gives back what this worker has leased, as a server could not be reached: the chief finds out what has become of it. */
 static void give_back(strata_ps_worker *w, const char *why) {
     const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
-    strata_ps_drop_pulls(w, &w->jobs[0]);
-    strata_ps_drop_pulls(w, &w->jobs[1]);
+    drop_requests(w);
     w->lost_server = false;
-    w->report = (strata_ps_next_ask){.unit.index = -1, .gives_back = true};
+    forget_units(w);
+    w->report.gives_back = true;
     snprintf(w->report.what, sizeof w->report.what, "%.*s", (int)sizeof w->report.what - 1, why);
     nanosleep(&pause, NULL);
 }
@@ -161,10 +228,9 @@ static strata_status greet_chief(strata_ps_worker *w, strata_error *err) {
 
 /* After the chief was lost: a chief that has started again begins an epoch anew, so nothing that was leased counts. */
 static strata_status greet_again(strata_ps_worker *w, strata_error *err) {
-    strata_ps_drop_pulls(w, &w->jobs[0]);
-    strata_ps_drop_pulls(w, &w->jobs[1]);
+    drop_requests(w);
     w->lost_chief = w->lost_server = false;
-    w->report = (strata_ps_next_ask){.unit.index = -1};
+    forget_units(w);
     return greet_chief(w, err);
 }
 
@@ -176,7 +242,7 @@ static strata_status train(strata_ps_worker *w, strata_error *err) {
         strata_error own = {0};
         strata_status status = STRATA_OK;
         while (grant != STRATA_PS_GRANTED && !status) {
-            status = ask_chief(w, true, j, &grant, &own);
+            status = next_unit(w, true, j, &grant, &own);
             if (grant == STRATA_PS_TRAINING_OVER) return STRATA_OK;
         }
         if (!status) status = do_unit(w, j, ahead, &grant, &own);
@@ -217,11 +283,14 @@ strata_status strata_ps_worker_make(strata_ps_worker *w, strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
     w->attempt = (int64_t)w->task->incarnation; /* a task that starts again counts on behind it */
     w->servers = calloc((size_t)w->n_servers, sizeof(*w->servers));
+    w->pushes = calloc((size_t)w->n_servers, sizeof *w->pushes);
     w->sparse = calloc((size_t)set->n + 1, sizeof *w->sparse);
     w->sums_of_dense = calloc((size_t)set->dense_size + 1, sizeof *w->sums_of_dense);
     w->states = calloc((size_t)set->state_size + 1, sizeof *w->states);
     w->unit_sums = calloc((size_t)w->model->metrics.n_sums + 1, sizeof *w->unit_sums);
-    if (!w->servers || !w->sparse || !w->sums_of_dense || !w->states || !w->unit_sums) return strata_ps_worker_no_memory(err);
+    w->report_sums = calloc((size_t)(w->model->metrics.n_sums + 1) * STRATA_PS_MOST_REPORTS, sizeof *w->report_sums);
+    if (!w->servers || !w->pushes || !w->sparse || !w->sums_of_dense || !w->states || !w->unit_sums || !w->report_sums)
+        return strata_ps_worker_no_memory(err);
     for (int i = 0; i < set->n; i++)
         if (set->items[i].sparse) w->sparse[w->n_sparse++] = i;
     w->sums = calloc((size_t)w->n_sparse + 1, sizeof *w->sums);
@@ -260,11 +329,19 @@ static void finish_job(const strata_ps_worker *w, strata_ps_job *j) {
 }
 
 void strata_ps_worker_finish(strata_ps_worker *w) {
-    const strata_status ignored = strata_ps_finish_parts(w, NULL);
-    (void)ignored;
+    strata_ps_next_ask none = {0};
+    const strata_status pushed = strata_ps_finish_push(w, &none, NULL), parts = strata_ps_finish_parts(w, NULL);
+    (void)pushed, (void)parts;
     w->task->sink.worker = NULL;
     finish_job(w, &w->jobs[0]);
     finish_job(w, &w->jobs[1]);
+    for (int s = 0; s < w->n_servers && w->pushes; s++) {
+        free(w->pushes[s].head);
+        free(w->pushes[s].pieces);
+        free(w->pushes[s].ids);
+        free(w->pushes[s].narrow);
+    }
+    free(w->pushes);
     for (int s = 0; s < w->n_servers && w->servers; s++) strata_rpc_client_destroy(w->servers[s]);
     strata_rpc_client_destroy(w->chief);
     for (int k = 0; k < w->n_sparse && w->sums; k++) strata_ps_row_set_finish(&w->sums[k]);
@@ -281,6 +358,7 @@ void strata_ps_worker_finish(strata_ps_worker *w) {
     free(w->states);
     free(w->sums);
     free(w->unit_sums);
+    free(w->report_sums);
 }
 
 strata_status strata_ps_meet_servers(strata_ps_worker *w, strata_error *err) {

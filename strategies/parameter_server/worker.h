@@ -35,6 +35,19 @@ typedef struct strata_ps_pull {
     unsigned char *narrow, *rows;
 } strata_ps_pull;
 
+/* A server's part of a push. */
+typedef struct strata_ps_push {
+    /* NULL: none is under way. */
+    strata_rpc_request *request;
+    strata_rpc_answer answer;
+    int64_t staleness;
+    /* What the request borrows, besides the gradients. */
+    unsigned char *head;
+    struct iovec *pieces;
+    int32_t *ids;
+    unsigned char *narrow;
+} strata_ps_push;
+
 typedef struct strata_ps_job {
     strata_ps_unit unit;
     /* Of the data. */
@@ -87,6 +100,13 @@ typedef struct strata_ps_worker {
     /* Of the validation data, and the batch that `next` would give; the evaluation for which the model got its parameters. */
     strata_batches *visits;
     int64_t visits_next, visits_epoch;
+    /* [n_servers] A push is under way: of batch `pushed`, since when. */
+    strata_ps_push *pushes;
+    bool pushing;
+    /* Of the program that computed the gradients. */
+    int n_slots;
+    int64_t pushed;
+    double push_began;
     strata_ps_job jobs[2];
     /* (dense_size) The unit's gradients: `sums_of_dense` where batches are added up, else where the device wrote them. */
     const float *gradients;
@@ -101,7 +121,15 @@ typedef struct strata_ps_worker {
         const float *values;
     } * row_gradients;
     float *unit_sums; /* (n_sums) */
+    /* Of the unit that is computed. */
     strata_ps_next_ask report;
+    /* The units that were finished since the chief was asked, and their sums (STRATA_PS_MOST_REPORTS, n_sums). */
+    strata_ps_next_ask reports[STRATA_PS_MOST_REPORTS];
+    float *report_sums;
+    int n_reports;
+    /* The chief's last reply, and how many of its further units were begun. */
+    strata_ps_next_reply given;
+    int n_begun;
     /* The learning rate of the unit that is computed. */
     double rate;
     /* Of the batch that is computed: its program's layout (NULL: none is). Nothing of the unit is in sums_of_dense
@@ -196,8 +224,13 @@ bool strata_ps_all_finite(const float *values, int64_t n);
 
 /* ---- pushes.c ---- */
 
-/* Pushes the unit's gradients to all servers, and waits for their answers. */
-STRATA_MUST_USE strata_status strata_ps_push_all(strata_ps_worker *w, const strata_ps_job *j, strata_error *err);
+/* Sends the unit's gradients to all servers. They stay where they are until finish, which is called also after a failure. */
+STRATA_MUST_USE strata_status strata_ps_start_push(strata_ps_worker *w, const strata_ps_job *j, strata_error *err);
+/* Waits for the servers' answers, if a push is under way; the report gets how stale the gradients were. */
+STRATA_MUST_USE strata_status strata_ps_finish_push(strata_ps_worker *w, strata_ps_next_ask *report, strata_error *err);
+/* Both. */
+STRATA_MUST_USE strata_status strata_ps_push_all(strata_ps_worker *w, const strata_ps_job *j, strata_ps_next_ask *report,
+                                                 strata_error *err);
 
 /* ---- worker.c ---- */
 

@@ -29,7 +29,7 @@ for e in epochs + [r]:
     assert bottom[last] <= e["staleness_max"] <= top[last], e
     assert len(e["worker_steps"]) == len(e["worker_samples_per_s"]) == W, e
     assert 1 <= e["server_pulls_max"] <= W and 1 <= e["server_pushes_max"] <= W, e
-    assert 0 < e["leases_mean"] <= e["leases_max"] <= 2 * W, e
+    assert 0 < e["leases_mean"] <= e["leases_max"] <= 10 * W, e
     # Who is slow is known of those that have done several steps: the epochs are short, and a worker may come late.
     assert -1 <= e["slowest_worker"] < W and (W > 1 or e["slowest_worker"] == -1), e
     assert W == 1 or min(e["worker_steps"]) < 3 or e["slowest_worker"] >= 0, e
@@ -55,7 +55,7 @@ reports() { check "the reports fulfil: $1" python3 "$work/reports.py" "$work" "$
 expect 0 "" launch --workers 1 --ps 1 -- "$strata" $train --json --log "$work/log.jsonl"
 reports "r['staleness_histogram'] == [2, 18] + 6 * [0] and near(r['staleness_mean'], 0.9) and r['worker_steps'] == [20]"
 reports "all(e['staleness_histogram'] == [1, 9] + 6 * [0] and e['staleness_max'] == 1 for e in epochs)"
-reports "r['leases_max'] == 2 and r['server_pulls_max'] == 1 and r['stragglers'] == 0 and log[1]['worker_steps'] == [10]"
+reports "2 <= r['leases_max'] <= 10 and r['server_pulls_max'] == 1 and r['stragglers'] == 0 and log[1]['worker_steps'] == [10]"
 rm "$work/log.jsonl"
 expect 0 "" launch --workers 1 --ps 1 -- "$strata" $train --json --log "$work/log.csv"
 check "a CSV has the numbers" python3 - "$work/log.csv" <<'END'
@@ -137,7 +137,7 @@ TERM=xterm python3 "$here/screen.py" --interrupt queue "$work/drawn" 160 \
     "$strata" $train --epochs 4000 --cluster "$tasks" --task chief >"$work/out" 2>"$work/err"
 check "it is interrupted" test $? = 130
 wait
-check "the line has the load" grep -qaE "stale (0|1)\.[0-9] leases [0-2] queue [0-9]" "$work/drawn"
+check "the line has the load" grep -qaE "stale (0|1)\.[0-9] leases [0-9]+ queue [0-9]" "$work/drawn"
 
 # ---- traces: a file for each task, whose numbers are those of the result ----
 expect 0 "" launch --workers 2 --ps 2 -- "$strata" $train --json --trace "$work/t.json"
@@ -164,13 +164,14 @@ assert abs(statistics.mean(chief[2]("staleness")) - r["staleness_mean"]) < 1e-3 
 assert max(chief[2]("queue depth")) == r["leases_max"] and len(chief[1]("steps of an epoch")) == 2
 for w, (_, slices, counter, _) in enumerate(workers):
     steps = r["worker_steps"][w]
-    assert len(slices("push")) == len(counter("staleness")) == steps and len(slices("wait for pull")) == steps + 1, steps
-    assert len(slices("pull", "pulls under way")) == steps + 1 and max(counter("queue depth")) <= 2
+    assert len(slices("push", "pushes under way")) == len(counter("staleness")) == steps, steps
+    assert len(slices("wait for pull")) == steps + 1, steps
+    assert len(slices("pull", "pulls under way")) == steps + 1 and 2 <= max(counter("queue depth")) <= 10
     for pull, wait in zip(slices("pull"), slices("wait for pull")):
         assert pull["ts"] <= wait["ts"] + 1 and abs(pull["ts"] + pull["dur"] - wait["ts"] - wait["dur"]) < 1e3, (pull, wait)
     for s in servers:
         assert len(s[1]("push", f"worker:{w}")) == steps and len(s[1]("pull", f"worker:{w}")) == steps + 1
-    assert len(chief[1]("wait for a batch", f"worker:{w}")) >= steps
+    assert 1 <= len(chief[1]("wait for a batch", f"worker:{w}")) <= steps + 4
 for s in servers:
     depth = s[2]("queue depth")
     assert min(depth) == 0 and 1 <= max(depth) <= 2 and len(s[1]("send values", "chief:0")) == 2

@@ -106,6 +106,7 @@ typedef struct board {
     strata_pace pace;
     int64_t staleness, bucket;
     int replicas;
+    strata_old_gradients old_gradients;
     char addresses[TASKS][32], cluster[256], checkpoint[256];
     pid_t pids[TASKS];
     /* What happened. */

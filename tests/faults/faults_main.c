@@ -46,11 +46,16 @@ typedef struct way {
     int replicas;
     /* Bytes of the buckets in which gradients are pushed; 0: the model is so small that there is one. */
     int64_t bucket;
+    strata_old_gradients old_gradients;
 } way;
-static const way ways[] = {{"synchronous with copies", STRATA_PACE_SYNCHRONOUS, 0, 1, 4},
-                           {"asynchronous", STRATA_PACE_ASYNCHRONOUS, 0, 0, 4},
-                           {"bounded with copies", STRATA_PACE_BOUNDED, STALENESS, 1, 0},
-                           {"synchronous", STRATA_PACE_SYNCHRONOUS, 0, 0, 0}};
+static const way ways[] = {
+    {"synchronous with copies", STRATA_PACE_SYNCHRONOUS, 0, 1, 4, STRATA_OLD_GRADIENTS_PLAIN},
+    {"asynchronous", STRATA_PACE_ASYNCHRONOUS, 0, 0, 4, STRATA_OLD_GRADIENTS_PLAIN},
+    {"bounded with copies", STRATA_PACE_BOUNDED, STALENESS, 1, 0, STRATA_OLD_GRADIENTS_PLAIN},
+    {"corrected with copies", STRATA_PACE_ASYNCHRONOUS, 0, 1, 4, STRATA_OLD_GRADIENTS_CORRECTED},
+    {"asynchronous with copies", STRATA_PACE_ASYNCHRONOUS, 0, 1, 0, STRATA_OLD_GRADIENTS_PLAIN},
+    {"synchronous", STRATA_PACE_SYNCHRONOUS, 0, 0, 0, STRATA_OLD_GRADIENTS_PLAIN},
+};
 enum { ROUNDS = sizeof ways / sizeof *ways };
 
 /* How often a cell is run: each time at another passing of its point. */
@@ -70,49 +75,49 @@ static const row rows[POINTS] = {
     [JOINING] = {.name = "joining",
                  .where = {"before a hello to the chief or a server", "before it answers a hello", "before it answers a hello"},
                  .least = {3, 3, 2},
-                 .passings = {{0, 1, 1, 0}, {1, 0, 2, 1}, {2, 2, 0, 2}}},
+                 .passings = {{0, 1, 1, 0, 0, 0}, {1, 0, 2, 2, 1, 1}, {2, 2, 0, 1, 2, 2}}},
     [FIRST_PULL] = {.name = "before the first pull",
                     .where = {"before it asks", "before it answers", "before the servers get their first values"}},
     [AFTER_PULL] = {.name = "after a pull",
                     .where = {"it has the values", "before they are sent"},
                     .least = {14, 14},
-                    .passings = {{1, 8, 13, 4}, {9, 3, 2, 12}, {6, 0, 7, 9}}},
+                    .passings = {{1, 8, 13, 3, 2, 4}, {9, 3, 2, 0, 7, 12}, {6, 0, 7, 8, 13, 9}}},
     [LEASE] = {.name = "lease",
                .where = {"it has a batch", NULL, "before a batch that is leased is told"},
                .least = {12, 0, 36},
-               .passings = {{1, 5, 9, 4}, {6, 2, 4, 11}, {10, 3, 1, 8}}},
+               .passings = {{1, 5, 9, 2, 4, 4}, {6, 2, 4, 3, 1, 11}, {10, 3, 1, 5, 9, 8}}},
     [BETWEEN_PUSHES] = {.name = "between two pushes",
                         .where = {"ps:0 is sent the push, ps:1 not yet"},
                         .least = {12},
-                        .passings = {{0, 5, 9, 4}, {6, 2, 4, 11}, {10, 3, 1, 8}}},
+                        .passings = {{0, 5, 9, 2, 4, 4}, {6, 2, 4, 3, 1, 11}, {10, 3, 1, 5, 9, 8}}},
     [NOT_ACKNOWLEDGED] = {.name = "push not acknowledged",
                           .where = {"all pushes are sent", "the push is applied, and no answer is sent"},
                           .least = {12, 12},
-                          .passings = {{0, 5, 9, 4}, {6, 2, 4, 11}, {10, 3, 1, 8}}},
+                          .passings = {{0, 5, 9, 2, 4, 4}, {6, 2, 4, 3, 1, 11}, {10, 3, 1, 5, 9, 8}}},
     [HALF_UPDATE] = {.name = "half an update",
                      .where = {NULL, "parameters are changed, and it is not noted that the batch was applied"},
                      .least = {0, 12},
-                     .passings = {{0, 5, 9, 4}, {6, 2, 4, 11}, {10, 3, 1, 8}}},
+                     .passings = {{0, 5, 9, 2, 4, 4}, {6, 2, 4, 3, 1, 11}, {10, 3, 1, 5, 9, 8}}},
     [BEFORE_COPY] = {.name = "before the copy",
                      .where = {NULL, "the push is applied, and not sent on"},
                      .least = {0, 12},
-                     .passings = {{0, 5, 9, 4}, {6, 2, 4, 11}, {10, 3, 1, 8}}},
+                     .passings = {{0, 5, 9, 2, 4, 4}, {6, 2, 4, 3, 1, 11}, {10, 3, 1, 5, 9, 8}}},
     [EPOCH_END] = {.name = "end of an epoch",
                    .where = {"before it reports one of the last batches", "before it answers with its values",
                              "before it asks for values"},
                    .least = {2, 3, 3},
-                   .passings = {{0, 0, 0, 1}, {1, 1, 1, 0}, {2, 2, 2, 2}}},
+                   .passings = {{0, 0, 0, 1, 1, 1}, {1, 1, 1, 2, 2, 0}, {2, 2, 2, 0, 0, 2}}},
     [CHECKPOINT] = {.name = "checkpoint",
                     .where = {"the chief writes one", "the chief writes one", "it writes one"},
                     .of_chief = true,
                     .least = {2, 2, 2},
-                    .passings = {{0, 1, 0, 1}, {1, 0, 1, 0}}},
+                    .passings = {{0, 1, 0, 0, 1, 1}, {1, 0, 1, 1, 0, 0}}},
     [EVALUATING] = {.name = "evaluating",
                     .where = {"before or after the chief takes the result", "likewise", "before or after it takes the result"},
                     .of_chief = true,
                     /* Nobody says that a worker was lost behind the last ones. */
                     .least = {4, 6, 6},
-                    .passings = {{0, 3, 2, 1}, {3, 0, 5, 4}, {5, 2, 1, 5}}},
+                    .passings = {{0, 3, 2, 0, 1, 1}, {3, 0, 5, 2, 5, 4}, {5, 2, 1, 3, 2, 5}}},
     [SHUTDOWN] = {.name = "shutdown", .where = {"it hears that the training is over", "likewise", "all epochs are done"}},
 };
 
@@ -174,6 +179,7 @@ static strata_status make_model(const char *task, strata_strategy **out_strategy
                                                      .pace = shared->pace,
                                                      .staleness = shared->staleness,
                                                      .replicas = shared->replicas,
+                                                     .old_gradients = shared->old_gradients,
                                                      .partitioner = "fixed:2",
                                                      .communication = &security};
     const strata_strategy_options opts = {
@@ -439,6 +445,7 @@ static void prepare(const cell *c) {
     shared->pace = w->pace;
     shared->staleness = w->staleness;
     shared->replicas = w->replicas;
+    shared->old_gradients = w->old_gradients;
     shared->bucket = w->bucket;
     shared->passing = -1;
     shared->victim = -1;

@@ -181,7 +181,8 @@ strata_status __wrap_strata_rpc_request_wait(strata_rpc_request *request, strata
 strata_status __wrap_strata_rpc_client_call(strata_rpc_client *client, const strata_rpc_ask *ask, strata_rpc_answer *answer,
                                             double seconds, strata_error *err) {
     const bool reports = own_role == WORKER && ask->method == STRATA_PS_NEXT;
-    if (reports && ((const strata_ps_next_ask *)ask->head)->unit.index >= STEPS - WORKERS) pass(EPOCH_END);
+    const size_t n_reports = reports ? ask->head_bytes / sizeof(strata_ps_next_ask) : 0; /* the last unit's is the last */
+    if (reports && ((const strata_ps_next_ask *)ask->head)[n_reports - 1].unit.index >= STEPS - WORKERS) pass(EPOCH_END);
     const strata_status status = __real_strata_rpc_client_call(client, ask, answer, seconds, err);
     if (!reports || status) return status;
     const int32_t grant = ((const strata_ps_next_reply *)answer->head)->grant;

@@ -11,7 +11,7 @@
 #include "tests/support/ports.h"
 #include "tests/threads/proxy.h"
 
-enum { PUT = 1, ECHO, SUM, FAIL, BLOCK, LARGE, LOG = 1 << 16, BIG = 1 << 20 };
+enum { PUT = 1, ECHO, SUM, FAIL, BLOCK, LARGE, LOG = 1 << 16, BIG = 1 << 20, VAST = (32 << 20) + 4711 };
 static const char secret[] = "only for tasks";
 static const double SECONDS = 30;
 static int failures;
@@ -187,14 +187,14 @@ static bool wait_until(world *w, const int *number, int n) {
 /* ---- what works ---- */
 
 static void echo_sizes(strata_rpc_client *client) {
-    static const size_t sizes[] = {0, 1, 8137, 32768, 262143, 262145, BIG};
-    unsigned char *data = malloc(BIG), *room = malloc(BIG);
+    static const size_t sizes[] = {0, 1, 8137, 32768, 262143, 262145, BIG, VAST};
+    unsigned char *data = malloc(VAST), *room = malloc(VAST);
     strata_error err = {0};
-    for (int i = 0; i < BIG; i++) data[i] = (unsigned char)(i * 31 + i / 251);
+    for (int i = 0; i < VAST; i++) data[i] = (unsigned char)(i * 31 + i / 251);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         const size_t n = sizes[s], a = n / 3, b = n / 2 - a;
         char head[16] = "";
-        memset(room, 0, BIG);
+        memset(room, 0, n);
         const struct iovec out[3] = {{data, a}, {data + a, b}, {data + a + b, n - a - b}},
                            in[3] = {{room, b}, {NULL, 0}, {room + b, n - b}};
         const strata_rpc_ask ask = {.method = ECHO, .head = "a head", .head_bytes = 6, .body = out, .n_body = 3};

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A connection's thread: it shakes hands, and then receives messages until the connection ends. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/clock.h"
+#include "cluster/rpc/server_parts.h"
+#include "cluster/wire/handshake.h"
+#include "cluster/wire/socket.h"
+
+enum {
+    ALIGNMENT = 64,
+    MOST_IDLE_BODY = 1 << 20, /* bytes of a body's memory that stay when it was not needed for MOST_IDLE requests */
+    MOST_IDLE = 256,
+    TLS_HANDSHAKE = 0x16, /* the first byte of a side that begins TLS */
+};
+
+static strata_status begin_message(void *user, const strata_rpc_message *m, const struct iovec **out_parts, int *out_n_parts,
+                                   strata_error *err) {
+    strata_rpc_connection *c = user;
+    const bool known = c->session != NULL;
+    if (m->type == STRATA_FRAME_BEAT || m->type == STRATA_FRAME_LEAVE) return STRATA_OK;
+    if (m->type != (known ? STRATA_FRAME_ASK : STRATA_FRAME_HELLO))
+        return strata_fail(err, STRATA_DATA, "a message of type %d came unexpectedly", m->type);
+    if (m->body_bytes > (known ? c->server->most_body_bytes : 0))
+        return strata_fail(err, STRATA_DATA, "a request of %zu bytes came; at most %llu are taken", m->body_bytes,
+                           (unsigned long long)c->server->most_body_bytes);
+    if (m->view) { /* the head is looked at again and again, so it is copied from where the client could change it */
+        memcpy(c->head, m->view - m->head_bytes, m->head_bytes);
+        return STRATA_OK;
+    }
+    if (m->body_bytes > c->body_room) {
+        free(c->body);
+        c->body_room = (m->body_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        c->body = aligned_alloc(ALIGNMENT, c->body_room);
+        if (!c->body) {
+            c->body_room = 0;
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a request of %zu bytes", m->body_bytes);
+        }
+    }
+    c->parts[0] = (struct iovec){c->head, m->head_bytes};
+    c->parts[1] = (struct iovec){c->body, m->body_bytes};
+    *out_parts = c->parts;
+    *out_n_parts = 2;
+    return STRATA_OK;
+}
+
+static strata_status end_message(void *user, const strata_rpc_message *m, strata_error *err) {
+    strata_rpc_connection *c = user;
+    strata_status status = STRATA_OK;
+    if (m->type == STRATA_FRAME_LEAVE) {
+        atomic_store(&c->left, true);
+        return strata_fail(err, STRATA_UNAVAILABLE, "it left");
+    }
+    if (m->type == STRATA_FRAME_BEAT && c->session) strata_rpc_session_forget(c->session, m);
+    if (m->type == STRATA_FRAME_HELLO) status = strata_rpc_connection_greet(c, m, err);
+    if (m->type == STRATA_FRAME_ASK) status = strata_rpc_connection_answer(c, m, err);
+    if (m->type != STRATA_FRAME_BEAT) {
+        c->idle = m->view || m->body_bytes < c->body_room / 16 ? c->idle + 1 : 0;
+        if (c->body_room > MOST_IDLE_BODY && c->idle > MOST_IDLE) {
+            free(c->body);
+            c->body = NULL;
+            c->body_room = 0;
+        }
+        atomic_store(&c->channel.received, strata_clock_seconds()); /* the peer was watched while the handler ran */
+        atomic_store(&c->activity, c->session ? STRATA_RPC_RECEIVING : STRATA_RPC_GREETING);
+    }
+    if (!status && atomic_load(&c->ended)) return strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why);
+    return status;
+}
+
+/* Waits for bytes of the peer, or until the connection is shut. */
+static bool wait_for_bytes(strata_rpc_connection *c, bool out) {
+    struct pollfd fd = {.fd = c->channel.stream.fd, .events = strata_rpc_channel_events(&c->channel, out ? POLLOUT : POLLIN)};
+    poll(&fd, 1, -1);
+    return !atomic_load(&c->ended);
+}
+
+/* n bytes of the handshake, in or out. */
+static bool move(strata_rpc_connection *c, unsigned char *bytes, size_t n, bool out, strata_error *why) {
+    for (size_t done = 0; done < n;) {
+        const struct iovec rest = {bytes + done, n - done};
+        const ssize_t moved =
+            out ? strata_stream_send(&c->channel.stream, &rest, 1) : strata_stream_recv(&c->channel.stream, &rest, 1);
+        if (moved > 0) {
+            done += (size_t)moved;
+        } else if (moved < 0 && (errno == EAGAIN || errno == EINTR)) {
+            if (!wait_for_bytes(c, out)) return false;
+        } else {
+            if (moved < 0 && errno == EPROTO)
+                strata_fail(why, STRATA_UNAVAILABLE, "%s", strata_stream_problem(&c->channel.stream, EPROTO));
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The server's side of the handshake; nothing else is read before. */
+static bool shake_hands(strata_rpc_connection *c, strata_error *why) {
+    const strata_credentials *own = &c->server->credentials;
+    unsigned char in[STRATA_HANDSHAKE_BYTES], out[STRATA_HANDSHAKE_BYTES];
+    strata_handshake h;
+    size_t n_out = 0;
+    if (own->tls && strata_tls_begin(own->tls, &c->channel.stream, NULL, why)) return false;
+    if (strata_handshake_begin(&h, NULL, own->secret, own->secret_bytes, out, &n_out, why)) return false;
+    while (!h.done) {
+        if (!move(c, in, h.wanted, false, why)) return false;
+        if (strata_handshake_step(&h, in, out, &n_out, why)) {
+            if (!own->tls && in[0] == TLS_HANDSHAKE) {
+                strata_fail(why, STRATA_UNAVAILABLE, "it uses TLS and %s does not: all tasks must", c->server->task);
+                memcpy(out, strata_tls_alert, STRATA_TLS_ALERT_BYTES);
+                move(c, out, STRATA_TLS_ALERT_BYTES, true, NULL);
+            }
+            return false;
+        }
+        if (!move(c, out, n_out, true, why)) return false;
+    }
+    if (h.hello.purpose == STRATA_FOR_RPC) return true;
+    strata_fail(why, STRATA_UNAVAILABLE, "it takes %s for the store of a job", c->server->task);
+    return false;
+}
+
+void *strata_rpc_connection_run(void *user) {
+    strata_rpc_connection *c = user;
+    const strata_rpc_receiver receiver = {begin_message, end_message, c};
+    strata_error why = {0};
+    strata_status status = STRATA_OK;
+    if (!shake_hands(c, &why)) {
+        if (why.status != STRATA_DATA)
+            strata_rpc_server_count_refused(c->server, c->from,
+                                            *why.message ? why.message : "it did not complete the handshake");
+        status = STRATA_UNAVAILABLE;
+    } else {
+        strata_socket_prepare(c->channel.stream.fd);
+    }
+    while (!status) {
+        status = strata_rpc_channel_receive(&c->channel, &receiver, &why);
+        if (!status && !wait_for_bytes(c, false)) status = STRATA_UNAVAILABLE;
+    }
+    strata_rpc_connection_end(c, why.message);
+    strata_rpc_connection_report_end(c);
+    if (atomic_load(&c->left)) { /* a client that is made later begins anew */
+        strata_rpc_session_drop_replies(c->session);
+        c->session->next_sequence = c->session->unkept = 0;
+    }
+    if (c->session) strata_rpc_connection_leave_session(c);
+    atomic_store(&c->activity, STRATA_RPC_FINISHED);
+    strata_rpc_server_wake_monitor(c->server);
+    return NULL;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who a connection's peer is: its greeting, and the session of its task, which one connection at a time owns. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/clock.h"
+#include "cluster/rpc/server_parts.h"
+
+static strata_rpc_session *find_session(strata_rpc_server *s, const char *task) {
+    strata_rpc_session *at = s->sessions;
+    while (at && strcmp(at->task, task) != 0) at = at->next;
+    return at;
+}
+
+/* Makes the connection the owner of the task's session, waiting until an earlier connection of it is over. Fails where the
+ * task cannot be taken. */
+static strata_status take_session(strata_rpc_connection *c, const char *task, uint64_t incarnation, strata_error *err) {
+    strata_rpc_server *s = c->server;
+    strata_status status = STRATA_OK;
+    pthread_mutex_lock(&s->lock);
+    strata_rpc_session *own = find_session(s, task);
+    if (!own && s->n_sessions < s->most_peers) own = calloc(1, sizeof *own);
+    if (!own) {
+        status = strata_fail(err, STRATA_UNAVAILABLE, "%s has %d tasks, as many as it takes", s->task, s->n_sessions);
+    } else if (!*own->task) {
+        strcpy(own->task, task);
+        own->incarnation = incarnation;
+        own->next = s->sessions;
+        s->sessions = own;
+        s->n_sessions++;
+    }
+    if (!status && incarnation > own->incarnation) { /* from now on requests of the lower one are refused */
+        own->incarnation = incarnation;
+        own->replaced = true;
+    }
+    while (!status) {
+        if (atomic_load(&c->ended)) {
+            status = strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why);
+        } else if (incarnation < own->incarnation) {
+            status = strata_fail(err, STRATA_INVALID,
+                                 "%s was started again: incarnation %llu replaced %llu, whose requests are refused", task,
+                                 (unsigned long long)own->incarnation, (unsigned long long)incarnation);
+        } else if (own->owner) {
+            strata_rpc_connection_end_locked(own->owner, "it connected again");
+            pthread_cond_wait(&s->changed, &s->lock);
+        } else {
+            break;
+        }
+    }
+    const bool again = !status && own->replaced;
+    if (!status) {
+        own->owner = c;
+        own->replaced = false;
+        c->session = own;
+        c->incarnation = incarnation;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (again) {
+        strata_rpc_session_drop_replies(own);
+        own->next_sequence = own->unkept = 0;
+    }
+    return status;
+}
+
+void strata_rpc_connection_leave_session(strata_rpc_connection *c) {
+    pthread_mutex_lock(&c->server->lock);
+    c->session->owner = NULL;
+    pthread_cond_broadcast(&c->server->changed);
+    pthread_mutex_unlock(&c->server->lock);
+}
+
+/* The peer's first message: who it is. */
+strata_status strata_rpc_connection_greet(strata_rpc_connection *c, const strata_rpc_message *m, strata_error *err) {
+    strata_rpc_server *s = c->server;
+    char task[STRATA_RPC_TASK_BYTES];
+    uint64_t incarnation;
+    double heartbeat;
+    unsigned char own[STRATA_RPC_HELLO_BYTES];
+    char name[STRATA_RPC_AREA_NAME];
+    STRATA_TRY(strata_rpc_hello_decode(c->head, m->head_bytes, task, sizeof task, &incarnation, &heartbeat, name, err));
+    atomic_store(&c->heartbeat, heartbeat > s->heartbeat ? heartbeat : s->heartbeat);
+    atomic_store(&c->activity, STRATA_RPC_HANDLING);
+    strata_error why = {0};
+    const strata_status refused = take_session(c, task, incarnation, &why);
+    strata_rpc_area *area = refused || !*name || c->channel.stream.tls ? NULL : strata_rpc_area_open(name);
+    const size_t n = refused ? strnlen(why.message, sizeof why.message)
+                             : strata_rpc_hello_encode(s->task, s->incarnation, s->heartbeat, area ? name : NULL, own);
+    const strata_rpc_message reply = {.type = STRATA_FRAME_HELLO, .status = refused, .head_bytes = n};
+    const struct iovec part = {refused ? (void *)why.message : own, n};
+    if (!refused) {
+        if (s->on_peer) s->on_peer(s->user, STRATA_RPC_CONNECTED, task, incarnation, "");
+        pthread_mutex_lock(&s->lock);
+        c->known = true;
+        pthread_mutex_unlock(&s->lock);
+    }
+    const strata_status status = strata_rpc_connection_send(c, &reply, &part, 1, err);
+    if (area) strata_rpc_channel_share(&c->channel, area, false); /* from the next message on */
+    if (!refused) return status;
+    strata_rpc_server_count_refused(s, c->from, why.message);
+    return strata_fail(err, refused, "%s", why.message);
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A dispatcher: the coordinator's thread for one worker. It connects, greets, has per-worker values made, and takes closures
+ * from the queue, one at a time. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/clock.h"
+#include "strategies/coordinator/coordinator_parts.h"
+
+static const double TRY_SECONDS = 0.5, /* of one try to connect */
+    RECONNECT_SECONDS = 2,             /* for a link that was cut, before the closure runs elsewhere */
+    GREET_SECONDS = 5,                 /* which a worker cannot answer while it runs a closure that was given up */
+    MAKE_SECONDS = 600,                /* for a worker to make a value */
+    END_SECONDS = 3, TICK_SECONDS = 0.05;
+
+/* ---- dispatchers: requests to a worker ---- */
+
+/* Sends a request whose arguments are in w and pieces. */
+static strata_status ask(strata_dispatcher *d, strata_remote_method method, const unsigned char *head,
+                         const strata_remote_writer *w, const struct iovec *pieces, int n_pieces, const char *what,
+                         double seconds, unsigned char out_head[STRATA_RPC_HEAD_BYTES], strata_rpc_answer *answer,
+                         strata_error *err) {
+    if (w->full)
+        return strata_fail(err, STRATA_INVALID, "%s: its description has more than %d bytes", what, STRATA_RPC_HEAD_BYTES);
+    const strata_rpc_ask request = {
+        .method = method, .head = head, .head_bytes = (size_t)(w->at - head), .body = pieces, .n_body = n_pieces, .what = what};
+    *answer = (strata_rpc_answer){.head = out_head, .head_bytes = STRATA_RPC_HEAD_BYTES};
+    return strata_rpc_client_call(d->client, &request, answer, seconds, err);
+}
+
+/* The status that a user's function on the worker returned. DATA, as the call's own status, where none is there. */
+static strata_status get_result(const strata_dispatcher *d, strata_remote_reader *r, const char *what, strata_error *result,
+                                strata_error *err) {
+    char text[STRATA_ERROR_MESSAGE_BYTES] = "";
+    const strata_status status = (strata_status)strata_remote_get(r, 1);
+    if (status) strata_remote_get_text(r, text, sizeof text);
+    if (r->wrong || status > STRATA_INTERNAL) return strata_fail(err, STRATA_DATA, "the reply of %s is cut off", d->task);
+    *result = (strata_error){0};
+    if (status) strata_fail(result, status, "%s on %s: %.900s", what, d->task, text);
+    return STRATA_OK;
+}
+
+static strata_status greet(strata_dispatcher *d, unsigned char *head, unsigned char *reply, strata_error *err) {
+    const strata_coordinator *c = d->coordinator;
+    strata_remote_writer w = {head, head + STRATA_RPC_HEAD_BYTES, false};
+    strata_rpc_answer answer;
+    const uint64_t incarnation = strata_rpc_client_server_incarnation(d->client);
+    strata_remote_put(&w, (uint64_t)d->number, 4);
+    strata_remote_put(&w, (uint64_t)c->n_workers, 4);
+    strata_remote_put_functions(&w, c->functions, c->n_functions);
+    STRATA_TRY(
+        ask(d, STRATA_REMOTE_GREET, head, &w, NULL, 0, "the comparison of functions", GREET_SECONDS, reply, &answer, err));
+    free(answer.allocated);
+    d->greeted = incarnation;
+    d->n_made = 0;
+    return STRATA_OK;
+}
+
+/* Has this worker's object of the value made. *result: what its function returned. */
+static strata_status make_value(strata_dispatcher *d, const strata_per_worker *v, unsigned char *head, unsigned char *reply,
+                                strata_error *result, strata_error *err) {
+    strata_remote_writer w = {head, head + STRATA_RPC_HEAD_BYTES, false};
+    struct iovec pieces[STRATA_REMOTE_PIECES];
+    char what[96];
+    int n_pieces = 0;
+    strata_rpc_answer answer;
+    snprintf(what, sizeof what, "making \"%s\"", v->function->name);
+    strata_remote_put(&w, v->id, 8);
+    strata_remote_put_text(&w, v->function->name);
+    strata_remote_put(&w, (uint64_t)v->n_args, 1);
+    for (int i = 0; i < v->n_args; i++) {
+        strata_remote_put(&w, 0, 1);
+        strata_remote_put_array(&w, &v->args[i]);
+        n_pieces = strata_remote_add_piece(pieces, n_pieces, &v->args[i]);
+    }
+    STRATA_TRY(ask(d, STRATA_REMOTE_MAKE, head, &w, pieces, n_pieces, what, MAKE_SECONDS, reply, &answer, err));
+    free(answer.allocated);
+    strata_remote_reader r = {reply, reply + answer.head_bytes, false};
+    return get_result(d, &r, what, result, err);
+}
+
+static strata_status read_results(const strata_dispatcher *d, const strata_closure *k, strata_remote_reader *r,
+                                  strata_rpc_answer *answer, strata_array **out_results, strata_error *err) {
+    const int n = k->function->n_results;
+    strata_array *results = calloc((size_t)n + 1, sizeof *results);
+    strata_status status = results ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %d results", n);
+    size_t offset = 0;
+    for (int i = 0; i < n && !status; i++) {
+        const strata_array view = strata_remote_get_array(r, answer->allocated, answer->body_bytes, &offset);
+        if (r->wrong)
+            status = strata_fail(err, STRATA_DATA, "result %d of \"%s\" from %s is cut off", i, k->function->name, d->task);
+        else
+            status = strata_closure_copy_array(&view, &results[i], err);
+    }
+    for (int i = 0; i < n && status && results; i++) strata_array_finish(&results[i]);
+    if (status) free(results);
+    *out_results = status ? NULL : results;
+    return status;
+}
+
+/* Runs a closure. *result: what the function returned. Fails with what is wrong with the worker. */
+static strata_status run_closure(strata_dispatcher *d, const strata_closure *k, unsigned char *head, unsigned char *reply,
+                                 strata_array **out_results, strata_error *result, strata_error *err) {
+    const strata_coordinator *c = d->coordinator;
+    strata_remote_writer w = {head, head + STRATA_RPC_HEAD_BYTES, false};
+    struct iovec pieces[STRATA_REMOTE_PIECES];
+    char what[128];
+    int n_pieces = 0;
+    strata_rpc_answer answer;
+    snprintf(what, sizeof what, "closure %llu (%s)", (unsigned long long)k->id, k->function->name);
+    strata_remote_put(&w, k->id, 8);
+    strata_remote_put(&w, (uint64_t)k->attempt, 4);
+    strata_remote_put_text(&w, k->function->name);
+    strata_remote_put(&w, (uint64_t)k->n_args, 1);
+    for (int i = 0; i < k->n_args; i++) {
+        const strata_per_worker *v = k->args[i].per_worker;
+        strata_remote_put(&w, v != NULL, 1);
+        if (v) {
+            strata_remote_put(&w, v->id, 8);
+        } else {
+            strata_remote_put_array(&w, &k->args[i].array);
+            n_pieces = strata_remote_add_piece(pieces, n_pieces, &k->args[i].array);
+        }
+    }
+    STRATA_TRY(ask(d, STRATA_REMOTE_RUN, head, &w, pieces, n_pieces, what, c->closure_seconds, reply, &answer, err));
+    strata_remote_reader r = {reply, reply + answer.head_bytes, false};
+    strata_status status = get_result(d, &r, what, result, err);
+    if (!status && !result->status && read_results(d, k, &r, &answer, out_results, result))
+        strata_fail_in(result, result->status, "%s", what);
+    free(answer.allocated);
+    return status;
+}
+
+/* ---- dispatchers: a worker's life ---- */
+
+/* The worker is there, or is not; the lock is held. */
+static void set_there(strata_dispatcher *d, bool there, const strata_error *problem) {
+    strata_coordinator *c = d->coordinator;
+    if (problem) d->problem = *problem;
+    if (d->there == there) return;
+    d->there = there;
+    c->counts.workers += there ? 1 : -1;
+    c->counts.lost += !there && !c->closing;
+    c->alone_since = strata_clock_seconds();
+    pthread_cond_broadcast(&c->changed);
+}
+
+/* Connects once, at most for TRY_SECONDS or so, where there is no client. */
+static strata_status connect_worker(strata_dispatcher *d, strata_error *err) {
+    strata_coordinator *c = d->coordinator;
+    strata_communicator_options cluster = c->cluster;
+    cluster.connect_seconds = TRY_SECONDS;
+    const strata_rpc_client_options opts = {
+        .task = c->task, .server = d->task, .address = d->address, .cluster = &cluster, .reconnect_seconds = RECONNECT_SECONDS};
+    return d->client ? STRATA_OK : strata_rpc_client_create(&opts, &d->client, err);
+}
+
+/* Fails closures that wait when no worker has been there for long. The lock is held. */
+static void check_alone(strata_coordinator *c, const strata_dispatcher *d) {
+    strata_error error;
+    if (c->counts.workers || !c->first) return;
+    const double since = c->alone_since > c->first->since ? c->alone_since : c->first->since;
+    if (strata_clock_seconds() - since < c->worker_seconds) return;
+    strata_fail(&error, STRATA_PEER_LOST, "no worker was there for %g s; %s: %.600s", c->worker_seconds, d->task,
+                d->problem.message);
+    strata_closure_cancel_all(c, &error);
+    strata_closure_keep_error(c, &error);
+}
+
+/* Connects, greets and has values made, so that the worker can run closures. The lock is not held. */
+static strata_status prepare(strata_dispatcher *d, unsigned char *head, unsigned char *reply, strata_error *err) {
+    strata_coordinator *c = d->coordinator;
+    STRATA_TRY(connect_worker(d, err));
+    if (!strata_rpc_client_connected(d->client)) return strata_fail(err, STRATA_UNAVAILABLE, "%s is not connected", d->task);
+    if (d->greeted != strata_rpc_client_server_incarnation(d->client)) STRATA_TRY(greet(d, head, reply, err));
+    for (;;) {
+        strata_error result = {0};
+        pthread_mutex_lock(&c->lock);
+        strata_per_worker *v = c->values;
+        while (v && v->id <= d->n_made) v = v->next;
+        pthread_mutex_unlock(&c->lock);
+        if (!v) return STRATA_OK;
+        STRATA_TRY(make_value(d, v, head, reply, &result, err));
+        d->n_made = v->id;
+        if (!result.status) continue;
+        pthread_mutex_lock(&c->lock);
+        v->failure = result;
+        strata_closure_keep_error(c, &result);
+        pthread_mutex_unlock(&c->lock);
+    }
+}
+
+/* Whether an argument of the closure is a value that some worker could not make. The lock is held. */
+bool strata_closure_is_broken(const strata_closure *k, strata_error *out_why) {
+    for (int i = 0; i < k->n_args; i++) {
+        if (!k->args[i].per_worker || !k->args[i].per_worker->failure.status) continue;
+        *out_why = k->args[i].per_worker->failure;
+        return true;
+    }
+    return false;
+}
+
+/* What to do with a closure whose worker failed. */
+static void end_or_repeat(strata_dispatcher *d, strata_closure *k, strata_error *why) {
+    strata_coordinator *c = d->coordinator;
+    pthread_mutex_lock(&c->lock);
+    set_there(d, false, why);
+    pthread_mutex_unlock(&c->lock);
+    d->greeted = 0;
+    if (why->status == STRATA_PEER_LOST || why->status == STRATA_UNAVAILABLE) {
+        k->attempt++;
+        strata_closure_put_back(c, k);
+        return;
+    }
+    strata_rpc_client_destroy(d->client); /* what the worker still does is nobody's */
+    d->client = NULL;
+    strata_closure_end(c, k, NULL, why);
+}
+
+/* Takes a closure, when there is one. The lock is held. */
+static strata_closure *wait_closure(strata_coordinator *c, const strata_dispatcher *d) {
+    const uint64_t n_values = c->n_values;
+    while (!c->first && !c->closing && c->n_values == n_values) {
+        strata_coordinator_wait_changed(c, 1);
+        if (!strata_rpc_client_connected(d->client)) return NULL;
+    }
+    if (!c->first || c->n_values != n_values || !strata_rpc_client_connected(d->client)) return NULL;
+    strata_closure *k = strata_closure_take_first(c);
+    c->counts.running++;
+    pthread_cond_broadcast(&c->changed);
+    return k;
+}
+
+static void serve_closure(strata_dispatcher *d, strata_closure *k, unsigned char *head, unsigned char *reply) {
+    strata_coordinator *c = d->coordinator;
+    strata_array *results = NULL;
+    strata_error result = {0}, why = {0};
+    pthread_mutex_lock(&k->value->lock);
+    k->value->attempts = k->attempt + 1;
+    pthread_mutex_unlock(&k->value->lock);
+    pthread_mutex_lock(&c->lock);
+    const bool broken = strata_closure_is_broken(k, &result);
+    pthread_mutex_unlock(&c->lock);
+    if (broken)
+        strata_closure_end(c, k, NULL, &result);
+    else if (run_closure(d, k, head, reply, &results, &result, &why))
+        end_or_repeat(d, k, &why);
+    else
+        strata_closure_end(c, k, results, result.status ? &result : NULL);
+}
+
+/* Greets a worker that then is told why the coordinator ends; one of another program ends by the greeting. */
+static void tell_failure(strata_dispatcher *d, unsigned char *head, unsigned char *reply) {
+    strata_error ignored;
+    if (greet(d, head, reply, &ignored)) d->greeted = 0;
+}
+
+void *strata_dispatcher_run(void *user) {
+    strata_dispatcher *d = user;
+    strata_coordinator *c = d->coordinator;
+    unsigned char *head = malloc(2 * STRATA_RPC_HEAD_BYTES), *reply = head + STRATA_RPC_HEAD_BYTES;
+    pthread_mutex_lock(&c->lock);
+    while (!c->closing || (c->first && d->there)) {
+        strata_error why = {0};
+        strata_status status = STRATA_OUT_OF_MEMORY;
+        pthread_mutex_unlock(&c->lock);
+        if (head) status = prepare(d, head, reply, &why);
+        pthread_mutex_lock(&c->lock);
+        if (status) {
+            d->refused = status == STRATA_INVALID;
+            set_there(d, false, &why);
+            if (d->refused && d->came && !d->reported) strata_closure_keep_error(c, &why); /* it came back as another program */
+            d->reported |= d->refused;
+            pthread_cond_broadcast(&c->changed);
+            check_alone(c, d);
+            if (!c->closing) strata_coordinator_wait_changed(c, d->refused ? 1 : TICK_SECONDS);
+            continue;
+        }
+        d->refused = d->reported = false;
+        d->came = true;
+        set_there(d, true, NULL);
+        strata_closure *k = wait_closure(c, d);
+        if (!k) continue;
+        pthread_mutex_unlock(&c->lock);
+        serve_closure(d, k, head, reply);
+        pthread_mutex_lock(&c->lock);
+    }
+    pthread_mutex_unlock(&c->lock);
+    /* A worker that had not been greeted when create failed is to fail too. */
+    if (head && c->failure.status && !d->greeted && !connect_worker(d, NULL)) tell_failure(d, head, reply);
+    if (d->client && d->greeted && head) {
+        strata_remote_writer w = {head, head + STRATA_RPC_HEAD_BYTES, false};
+        strata_rpc_answer answer;
+        strata_remote_put(&w, c->failure.status, 1);
+        strata_remote_put_text(&w, c->failure.message);
+        if (!ask(d, STRATA_REMOTE_END, head, &w, NULL, 0, "the end", END_SECONDS, reply, &answer, NULL)) free(answer.allocated);
+    }
+    strata_rpc_client_destroy(d->client);
+    free(head);
+    return NULL;
+}
