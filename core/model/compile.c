@@ -126,7 +126,7 @@ static strata_status make_block(strata_model *model, int replica, int block, str
     if (!model->trains && !computes) return STRATA_OK; /* functions of one's own run on those that compute */
     STRATA_TRY(make_sums(device, "parameters", at->end - at->begin, &own->flat, err));
     if (strata_model_accumulates(model) > 1 && computes)
-        STRATA_TRY(make_sums(device, "held gradients", strata_model_gradient_size(model, block), &own->held, err));
+        STRATA_TRY(make_sums(device, "held gradients", strata_model_gradient_size(model, block), &own->accumulated, err));
     if (!model->trains || !strata_strategy_updates(model->strategy, replica)) return STRATA_OK;
     strata_shards_range(model, replica, block, &own->begin, &own->end);
     const strata_shape shape = STRATA_SHAPE(own->end - own->begin);
@@ -148,8 +148,8 @@ static strata_status make_replica(strata_model *model, int index, strata_error *
     if (!model->trains && index >= model->strategy->n_replicas) return STRATA_OK;
     STRATA_TRY(make_sums(device, "states", n_states, &own->state, err));
     if (strata_model_accumulates(model) > 1 && index < model->strategy->n_replicas) {
-        STRATA_TRY(make_sums(device, "held sums", model->metrics.n_sums, &own->held_sums, err));
-        STRATA_TRY(make_sums(device, "held states", n_states, &own->held_states, err));
+        STRATA_TRY(make_sums(device, "held sums", model->metrics.n_sums, &own->accumulated_sums, err));
+        STRATA_TRY(make_sums(device, "held states", n_states, &own->accumulated_states, err));
     }
     if (!model->trains || !strata_strategy_updates(model->strategy, index)) return STRATA_OK;
     return make_sums(device, "metrics", model->metrics.n_sums, &own->metrics, err);
@@ -242,7 +242,7 @@ static strata_status make_variables(strata_model *model, strata_error *err) {
 static void free_block(strata_model_block *own) {
     strata_variable_destroy(own->flat);
     strata_variable_destroy(own->shard);
-    strata_variable_destroy(own->held);
+    strata_variable_destroy(own->accumulated);
     strata_shards_free_segments(&own->segments);
     for (int i = 0; i < STRATA_MAX_OPTIMIZER_SLOTS; i++) strata_variable_destroy(own->slots[i]);
 }
@@ -254,8 +254,8 @@ void strata_model_free_variables(strata_model *model) {
         free(own->blocks);
         strata_variable_destroy(own->state);
         strata_variable_destroy(own->metrics);
-        strata_variable_destroy(own->held_sums);
-        strata_variable_destroy(own->held_states);
+        strata_variable_destroy(own->accumulated_sums);
+        strata_variable_destroy(own->accumulated_states);
     }
     free(model->replicas);
     model->replicas = NULL;

@@ -131,10 +131,10 @@ strata_status strata_model_reset_sums(strata_model *model, strata_error *err) {
         strata_model_replica *own = &model->replicas[r];
         STRATA_TRY(clear(own->metrics, model->metrics.n_sums, err));
         for (int k = 0; k < model->parameters.n_blocks; k++)
-            STRATA_TRY(clear(own->blocks[k].held, strata_model_gradient_size(model, k), err));
-        STRATA_TRY(clear(own->held_sums, model->metrics.n_sums, err));
-        STRATA_TRY(clear(own->held_states, model->parameters.state_size, err));
-        own->n_held = 0;
+            STRATA_TRY(clear(own->blocks[k].accumulated, strata_model_gradient_size(model, k), err));
+        STRATA_TRY(clear(own->accumulated_sums, model->metrics.n_sums, err));
+        STRATA_TRY(clear(own->accumulated_states, model->parameters.state_size, err));
+        own->n_accumulated = 0;
     }
     return STRATA_OK;
 }
