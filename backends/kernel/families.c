@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The families: kernels shaped for one class of devices, instead of an op's portable ones. One row each; the first that fits
- * wins. */
+ * The families: kernels for one class of devices, which replace an op's portable kernels. Each has a row; the first that fits
+ * is used. */
 #include "backends/kernel/lowering.h"
 
 extern const strata_family strata_family_cpu_matmul;

@@ -2,7 +2,8 @@
  *
  * Which launches must wait for those before: a launch needs a barrier when it reads bytes that were written since the last
  * barrier (read after write), writes bytes that were read (write after read) or written (write after write). Ranges are tracked
- * by arena and byte, so neighbours in one arena run side by side. One barrier waits for all: after it the slate is clean. */
+ * by arena and byte, so launches that use different parts of one arena can overlap. A barrier waits for all earlier launches,
+ * so all tracked ranges are removed. */
 #include <stdlib.h>
 
 #include "backends/kernel/lowering.h"

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the kernel devices (OpenCL, Vulkan) share: a piece of graph as a flat list of launches, resolved down to arenas, offsets
- * and work-group counts, so that a backend only makes kernel objects, records and submits.
+ * Code that the kernel devices (OpenCL, Vulkan) share. It converts a piece of a graph to a list of kernel launches with arenas,
+ * offsets and numbers of work-groups, so that a backend only creates kernel objects, records the list and submits it.
  *     strata_kernel_limits  what the device can do, filled in by the backend when it opens the device
  *     strata_kernel_list    the launches of one piece, in order, with the barriers that they need
  *     strata_cache_*        compiled kernels on disk (cache.c)
- *     strata_kernel_build   a driver's compiler, with limits (build.c)
- *     strata_tuner          which of several kernels is fastest here (tuner.c)
- *     strata_checks         which of them compute rightly (check.c, recheck.c)
- * No OpenCL or Vulkan word in here: who needs the API's handles keeps an array of its own beside the list. */
+ *     strata_kernel_build   calls of a driver's compiler, with time limits (build.c)
+ *     strata_tuner          finds the fastest of several kernels on this device (tuner.c)
+ *     strata_checks         finds kernels that compute wrongly on this device (check.c, recheck.c)
+ * Nothing here depends on OpenCL or Vulkan: a backend stores the API's handles in an array of its own, with the list's indices.
+ * */
 #ifndef STRATA_BACKENDS_KERNEL_H
 #define STRATA_BACKENDS_KERNEL_H
 
@@ -25,49 +26,48 @@ enum { STRATA_INTEL_ITEM_REGISTERS = 128 };
 
 typedef struct strata_kernel_limits {
     strata_device_class device_class;
-    /* Takes OpenCL C, so the families written in it (shaders/cpu/) too. */
+    /* The device compiles OpenCL C, so the families written in it (shaders/cpu/) can be used. */
     bool opencl_c;
-    /* Starting work on another core costs nothing (sequences of opencl/). */
+    /* Starting a work-group on another core costs nothing (see the sequences of opencl/). */
     bool cheap_groups;
     /* strata_device_options.fast: kernels that change last bits are allowed. */
     bool fast;
-    /* strata_device_options.direct: convolutions by their own products only, not by Winograd's. */
+    /* strata_device_options.direct: convolutions are summed directly, not by Winograd's algorithm. */
     bool direct;
-    /* Bit (1 << strata_dtype): storage that kernels can use. */
+    /* Bit (1 << dtype) is set for each strata_dtype that kernels can load and store. */
     uint32_t dtypes;
-    /* work-items in a work-group. */
+    /* The most work-items in a work-group, and along x and y. */
     uint32_t max_workgroup;
-    /* ... along x and along y. */
     uint32_t max_local[2];
-    /* work-groups of one launch along x and y; UINT32_MAX: no limit. */
+    /* The most work-groups of one launch along x and y; UINT32_MAX: no limit. */
     uint32_t max_groups[2];
-    /* work-group (shared) memory. */
+    /* Bytes of memory that the work-items of a work-group share. */
     uint64_t local_bytes;
-    /* A CPU core's own cache, the second level, as far as the driver tells. */
+    /* The bytes of the second-level cache of a CPU core, if the driver reports them. */
     uint64_t cache_bytes;
     /* At least 1. */
     uint32_t compute_units;
-    /* f32 lanes of a CPU; 1 elsewhere. */
+    /* Of a CPU: how many f32 elements its vectors have. 1 for other devices. */
     uint32_t vector_width;
     uint64_t max_range_bytes;
-    /* Values of 4 bytes that a work-item has at most in registers; 0: as many as a kernel needs. */
+    /* The most 4-byte values that a work-item can have in registers; 0: no limit. */
     uint32_t item_registers;
-    /* NULL: none. A kernel without source that the backend runs by a vendor's library (CLBlast). */
+    /* A kernel without source, for which the backend calls a library (CLBlast); NULL: none. */
     const strata_shader *library;
-    /* What is known of kernels that compute wrongly here; NULL: nothing, and nothing is looked for. */
+    /* The kernels that compute wrongly on this device; NULL: kernels are not checked. */
     strata_checks *checks;
 } strata_kernel_limits;
 
 /* ---- what is compiled ---- */
-/* One kernel object to build: an OpenCL program or a Vulkan pipeline. No two of a list are equal. */
+/* One kernel object to create: an OpenCL kernel or a Vulkan pipeline. The kernels of a list are different from each other. */
 typedef struct strata_kernel {
     const strata_shader *shader;
-    /* Value of shader->constants[i], defaults filled in. */
+    /* The value of shader->constants[i], with defaults. */
     uint32_t constants[STRATA_SHADER_MAX_CONSTANTS];
 } strata_kernel;
 
 /* ---- what is recorded ---- */
-/* Bytes of an arena that a launch may touch. */
+/* The bytes of an arena that a launch may read or write. */
 typedef struct strata_kernel_range {
     /* Index in piece->arenas; piece->n_arenas: the list's scratch buffer. */
     int arena;
@@ -77,24 +77,25 @@ typedef struct strata_kernel_range {
 typedef struct strata_kernel_launch {
     /* Index in list->kernels. */
     int kernel;
-    /* Names the launch in messages and traces. */
+    /* The node that the launch belongs to, for messages and traces. */
     const strata_tensor *node;
 
-    /* Bind whole arenas: the offsets are in the words. */
+    /* The buffers; offsets within them are arguments of the kernel, so whole arenas can be bound. */
     int n_buffers;
     strata_kernel_range buffers[STRATA_LAUNCH_BUFFERS];
-    /* Bit i: writes buffers[i], and may read it. */
+    /* Bit i is set if the launch writes buffers[i]; it may read it too. */
     unsigned writes;
 
-    /* The offsets (in elements of each buffer's dtype) first, then the kernel's own: 4 bytes each. */
+    /* The scalar arguments, 4 bytes each: first the offset of each buffer, in elements of its dtype, then the kernel's own. */
     int n_words;
     strata_word words[STRATA_LAUNCH_WORDS];
 
-    /* work-items in a group; equal to the constants LOCAL_X, LOCAL_Y. */
+    /* The number of work-items in a group, equal to the constants LOCAL_X and LOCAL_Y. */
     uint32_t local[2];
     /* Each at least 1 and at most limits.max_groups. */
     uint32_t groups[2];
-    /* Reads what a launch since the last barrier wrote, or writes what one read or wrote. */
+    /* A barrier is needed before the launch: it reads bytes that a launch since the last barrier wrote, or writes bytes that
+     * one read or wrote. */
     bool barrier_before;
 } strata_kernel_launch;
 
@@ -103,25 +104,26 @@ typedef struct strata_kernel_list {
     int n_kernels;
     strata_kernel_launch *launches;
     int n_launches;
-    /* Of the scratch buffer that the program owns; 0: none. Its arena index is piece->n_arenas. */
+    /* The size of the scratch buffer, which the program owns; 0: none. Its arena index is piece->n_arenas. */
     int64_t scratch_bytes;
 } strata_kernel_list;
 
-/* Lowers every node of the piece: by the family's row where one fits (families.c), else by op->lower. `tuner` chooses among a
- * family's candidates; NULL: the first. Copies onto themselves are left out. Fails: UNSUPPORTED naming the node and what is
- * missing; OUT_OF_MEMORY. The list borrows the piece's nodes. */
+/* Makes the launches of every node of the piece: by the first family that fits (families.c), else by op->lower. `tuner` chooses
+ * among a family's candidates; NULL: the first candidate is used. Copies whose source and destination are the same bytes are
+ * left out.
+ * Fails: UNSUPPORTED naming the node and what is missing; OUT_OF_MEMORY. The list borrows the piece's nodes. */
 strata_status strata_kernel_list_create(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_piece *piece,
                                         strata_kernel_list *out_list, strata_error *err);
 void strata_kernel_list_finish(strata_kernel_list *list); /* a zeroed list is fine; leaves it zeroed */
 
-/* How a launch of the list is called in a trace: its node, with the kernel. */
+/* The name of a launch in a trace: its node and its kernel. */
 const strata_trace_label *strata_kernel_trace_label(strata_trace *trace, const strata_kernel_list *list, int launch);
 
 /* strata_device_api.supports: whether there is a kernel for the node and its dtypes on a device of these limits. */
 strata_support strata_kernel_supports(const strata_kernel_limits *limits, const strata_tensor *node, const char **reason);
 
 /* ---- compiled kernels on disk ---- */
-/* A folder for one opened device, or nothing at all: when it cannot be made or written every call does nothing. */
+/* The cache folder of an opened device. If the folder cannot be created or written, all functions do nothing. */
 typedef struct strata_cache {
     /* "" when off. */
     char dir[512];
@@ -133,7 +135,8 @@ void strata_cache_open(strata_cache *cache, const strata_device_options *opts, c
 /* Reads what was stored under the key (any bytes; the whole identity of what was compiled: source, constants). NULL when there
  * is none, or it is of another version, device or driver, or damaged: it is then removed. Caller frees with free(). */
 void *strata_cache_load(const strata_cache *cache, const void *key, size_t key_bytes, size_t *out_bytes);
-/* By a temporary file and rename, so that a reader sees all or nothing. A failure is silent: the next start compiles again. */
+/* Writes a temporary file and renames it, so that readers see a complete file or none. Failures are ignored: the next start
+ * compiles again. */
 void strata_cache_store(const strata_cache *cache, const void *key, size_t key_bytes, const void *data, size_t bytes);
 
 /* ---- compiling ---- */
@@ -142,8 +145,9 @@ typedef struct strata_kernel_build {
     /* "kernel matmul f32", for messages; how many kernels it compiles. */
     const char *name;
     int n_kernels;
-    /* Makes the call, and writes its results into `call`: `call_bytes` bytes that are copied to and fro. It runs in a thread of
-     * its own and may outlive strata_kernel_build_run, so it touches nothing else but what the driver keeps. */
+    /* Calls the compiler and writes the results to `call`, a copy of the caller's struct of `call_bytes` bytes, which is copied
+     * back at the end. It runs in a separate thread and may outlive strata_kernel_build_run, so it must access only `call` and
+     * objects of the driver. */
     void (*run)(void *call);
     void *call;
     size_t call_bytes;

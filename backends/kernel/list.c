@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A piece to a list of launches: each node is lowered, each launch gets its arenas, element offsets, work-group size and number
- * of groups, equal kernels are shared, and barriers are put where hazards are. */
+ * Makes the list of launches of a piece: gets the launches of each node, sets their arenas, element offsets, work-group sizes
+ * and numbers of groups, shares equal kernels, and marks where barriers are needed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,18 +10,18 @@
 #include "core/run/trace_node.h"
 
 enum {
-    GPU_LOCAL = 256,              /* work-items in a group where a launch asks for nothing */
-    SOFTWARE_LOCAL = 64,          /* the same on a GPU that a CPU plays */
-    CPU_GROUPS = 4,               /* groups a core of a looping kernel: enough to even out, few enough to cost nothing */
-    CPU_GROUP_BYTES = 65536,      /* that a group of a looping kernel should touch on a CPU: waking a core takes ~10 us */
-    CPU_CHEAP_GROUP_BYTES = 1024, /* the same where nobody must be woken */
-    MOST_GROUPS = 65535,          /* that any kernel is made for (shaders/README.md) */
-    SOFTWARE_GROUPS = 16,         /* groups a core of a looping kernel on a GPU that a CPU plays: each costs 0.4 us */
-    MOST_TURNS = 60000,           /* that a work-item may make there (shaders/README.md) */
-    SCRATCH_BYTES = 4             /* of an element of the scratch buffer */
+    GPU_LOCAL = 256,     /* work-items in a group if the launch does not set them */
+    SOFTWARE_LOCAL = 64, /* the same on a GPU that is emulated on a CPU */
+    CPU_GROUPS = 4, /* groups for each core of a grid-stride kernel: enough to balance the cores, few enough to cost little */
+    CPU_GROUP_BYTES = 65536,      /* the least bytes for a group of a grid-stride kernel on a CPU: waking a core takes ~10 us */
+    CPU_CHEAP_GROUP_BYTES = 1024, /* the same where no core must be woken */
+    MOST_GROUPS = 65535,          /* the most groups that kernels support (shaders/README.md) */
+    SOFTWARE_GROUPS = 16, /* groups for each core of a grid-stride kernel on a GPU emulated on a CPU: each costs 0.4 us */
+    MOST_TURNS = 60000,   /* the most loop iterations of a work-item there (shaders/README.md) */
+    SCRATCH_BYTES = 4     /* the size of an element of the scratch buffer */
 };
 
-/* Everything while one list is being made. */
+/* The state of making a list. */
 typedef struct list_builder {
     const strata_kernel_limits *limits;
     const strata_piece *piece;
@@ -33,8 +33,8 @@ typedef struct list_builder {
 } list_builder;
 
 /* ---- work-groups ---- */
-/* The launch's wish, halved until the device can do it. Kernels that share a group's memory need powers of two, and get them.
- */
+/* The size of a work-group: the one that the launch requests, halved until the device supports it. Kernels with local memory
+ * request a power of two, and halving keeps it one. */
 static void choose_local(const strata_kernel_limits *limits, const strata_launch *launch, uint32_t local[2]) {
     bool cpu = limits->device_class == STRATA_DEVICE_CPU;
     uint32_t any = cpu ? 1 : limits->device_class == STRATA_DEVICE_SOFTWARE_GPU ? SOFTWARE_LOCAL : GPU_LOCAL;
@@ -50,9 +50,9 @@ static void choose_local(const strata_kernel_limits *limits, const strata_launch
     }
 }
 
-/* Groups of a looping kernel along x. A GPU takes one for each group of work-items, as far as it goes: it hides latency by
- * them. A CPU gets as few as keep its cores busy, each with enough to do; so does one that plays a GPU, where it is known that
- * no work-item makes too many turns of its loops then. */
+/* The number of groups of a grid-stride kernel along x. A GPU gets as many as there are work-items for, up to its limit, since
+ * it hides latency by switching between groups. A CPU gets only as many as keep its cores busy with enough work each. So does a
+ * GPU emulated on a CPU, if it is known that no work-item then makes too many loop iterations. */
 static int64_t enough_groups(const strata_kernel_limits *limits, const strata_launch *launch, uint32_t local, int64_t bytes) {
     int64_t units = limits->compute_units;
     if (limits->device_class == STRATA_DEVICE_SOFTWARE_GPU && launch->turns > 0 && launch->turns <= MOST_TURNS) {
@@ -137,7 +137,7 @@ static strata_status find_or_add_kernel(list_builder *builder, const strata_kern
 }
 
 /* ---- buffers ---- */
-/* Where buffer i of the launch lies, and its first element in its arena. */
+/* The arena range of buffer i of the launch, and the index of its first element in the arena. */
 static strata_status place_buffer(const list_builder *builder, const strata_launch *launch, int i,
                                   strata_kernel_range *out_range, uint32_t *out_first, strata_error *err) {
     const strata_tensor *tensor = launch->buffers[i];
@@ -159,8 +159,9 @@ static strata_status place_buffer(const list_builder *builder, const strata_laun
     return STRATA_OK;
 }
 
-/* Buffers that the launch's constants leave unused are NULL without scratch: any arena will do for them. One that the kernel
- * could write lies where the launch writes anyway, or it would seem to write what launches beside this one read. */
+/* Buffers that are unused because of the launch's constants are NULL, and can be bound to any arena. An unused buffer that the
+ * kernel declares as written is bound to a range that the launch writes anyway; otherwise it would seem to conflict with other
+ * launches that read the arena. */
 static void bind_unused(const list_builder *builder, const strata_launch *launch, strata_kernel_launch *out) {
     if (builder->scratch_bytes > 0) return;
     const strata_shader *shader = strata_shader_find(launch->kernel, launch->variant);
@@ -177,7 +178,7 @@ static void bind_unused(const list_builder *builder, const strata_launch *launch
     }
 }
 
-/* A copy of bytes onto themselves: an input of a pack that was computed in its place. */
+/* Whether the launch copies bytes to their own place: an operand of a pack that was computed at its place. */
 static bool copies_onto_itself(const strata_tensor *node, const strata_kernel_launch *launch) {
     return (node->op->flags & STRATA_OP_SLICES) && launch->n_buffers == 2 &&
            launch->buffers[0].arena == launch->buffers[1].arena && launch->buffers[0].begin == launch->buffers[1].begin &&

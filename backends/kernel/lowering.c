@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One node to its launches: the family that fits the device, else, on a CPU, the one that would fit the node in f32, else the
- * op's portable kernels; kernels that were found to compute wrongly here (check.c) are passed over. Where the tensors
- * lie is not known here (list.c). */
+ * The launches of one node: by the first family that fits the node and the device; else, on a CPU, by the family that fits the
+ * node in f32 (widen.c); else by the op's portable kernels. Kernels that were found to compute wrongly on this device (check.c)
+ * are not used. list.c assigns memory afterwards. */
 #include "backends/kernel/lowering.h"
 
 #include <string.h>
 
-/* Keeps the candidates that the device's options allow, in their order; the first always is. Returns how many. */
+/* Removes candidates that the device's options do not allow; the first is always allowed. Returns how many are left. */
 static int allowed(const strata_kernel_limits *limits, strata_candidate *candidates, int n) {
     int kept = 0;
     for (int i = 0; i < n; i++)
@@ -24,7 +24,7 @@ strata_status strata_way_lower(const strata_kernel_limits *limits, const strata_
     return strata_widened_lower(limits, &widened, way->family, &way->candidate, lowering, err);
 }
 
-/* Why the way must not be taken; NULL: it may. */
+/* Why this alternative must not be used; NULL: it may. */
 static const char *complaint_about(const strata_kernel_limits *limits, const strata_way *way, const strata_tensor *node) {
     strata_lowering lowering = {0};
     const char *complaint = way->family ? strata_check_complaint(limits->checks, strata_check_family_key(way->family)) : NULL;
@@ -34,8 +34,8 @@ static const char *complaint_about(const strata_kernel_limits *limits, const str
     return complaint;
 }
 
-/* The ways of one family; true when one was found that may be taken. `first`: it is the first family that fits, whose
- * candidates the tuner knows. */
+/* Chooses among the candidates of one family; true if one may be used. `first`: this is the first family that fits, whose
+ * candidates the tuner measures. */
 static bool choose_candidate(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_family *family, bool widen,
                              bool first, const strata_tensor *node, const strata_tensor *as, strata_way *out_way,
                              const char **out_complaint) {
@@ -43,7 +43,7 @@ static bool choose_candidate(const strata_kernel_limits *limits, strata_tuner *t
     const int n = allowed(limits, candidates, family->candidates(limits, as, candidates));
     const int best = first && n > 1 ? strata_tuner_choose(tuner, family, node, candidates, n) : 0;
     const bool any = !strata_checks_complain(limits->checks) || strata_tuner_is_trying(tuner);
-    for (int i = 0; i < n; i++) { /* the best one, then the others in their order */
+    for (int i = 0; i < n; i++) { /* the tuner's choice, then the others in order */
         *out_way = (strata_way){family, widen, candidates[i == 0 ? best : i <= best ? i - 1 : i]};
         const char *complaint = any ? NULL : complaint_about(limits, out_way, node);
         if (!complaint) return true;
@@ -87,7 +87,7 @@ static bool has_dtype(const strata_kernel_limits *limits, const strata_tensor *t
     return limits->dtypes >> tensor->dtype & 1u;
 }
 
-/* Asks the shaders of the node's launches too: an op may have kernels for some of its dtypes only. */
+/* Also checks that the kernels of the node's launches exist: an op may have kernels for some dtypes only. */
 strata_support strata_kernel_supports(const strata_kernel_limits *limits, const strata_tensor *node, const char **reason) {
     *reason = "its dtype is not one that kernels can store on this device";
     if (!has_dtype(limits, node)) return STRATA_SUPPORT_NO;
@@ -102,7 +102,7 @@ strata_support strata_kernel_supports(const strata_kernel_limits *limits, const 
         return STRATA_SUPPORT_NO;
     }
     strata_status status = strata_lowering_run(&lowering, limits, NULL, node, NULL);
-    bool supported = !status || status == STRATA_OUT_OF_MEMORY; /* that is for compile to say */
+    bool supported = !status || status == STRATA_OUT_OF_MEMORY; /* compile reports a lack of memory */
     for (int i = 0; !status && supported && i < lowering.n; i++)
         supported = strata_shader_find(lowering.launches[i].kernel, lowering.launches[i].variant) != NULL;
     strata_lowering_finish(&lowering);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of backends/kernel: the launches of one node before they are placed, the families that replace an op's portable
- * kernels on a class of devices, and the choice among a family's candidates. Backends see kernel.h only. */
+ * Internals of backends/kernel: the launches of one node before memory is assigned, the families that replace an op's portable
+ * kernels on a class of devices, and the choice among a family's candidates. Backends include kernel.h only. */
 #ifndef STRATA_BACKENDS_KERNEL_LOWERING_H
 #define STRATA_BACKENDS_KERNEL_LOWERING_H
 
@@ -13,10 +13,12 @@ strata_status strata_lowering_run(strata_lowering *lowering, const strata_kernel
                                   const strata_tensor *node, strata_error *err);
 
 /* ---- families ---- */
-/* One way to do an op. What the values mean is the family's own; the name says it in the tuning file ("rows=14,groups=2"). */
+/* An alternative implementation of an op. The family defines the meaning of the values; the name in the tuning file describes
+ * them ("rows=14,groups=2"). */
 typedef struct strata_candidate {
     char name[48];
-    /* Same bits as the first candidate, which always is; others only with strata_device_options.fast. */
+    /* It computes the same bits as the first candidate. Candidates that do not are used only with strata_device_options.fast.
+     * */
     bool exact;
     int values[6];
 } strata_candidate;
@@ -29,15 +31,15 @@ typedef struct strata_family {
     /* The name of the op that is lowered. */
     const char *op;
     bool (*fits)(const strata_kernel_limits *limits, const strata_tensor *node);
-    /* Writes 1 to STRATA_CANDIDATES candidates for the node, the one to take untuned first; returns how many. */
+    /* Writes 1 to STRATA_CANDIDATES candidates for the node and returns how many. The first is used without tuning. */
     int (*candidates)(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out);
     strata_status (*lower)(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
                            strata_lowering *lowering, strata_error *err);
 } strata_family;
 
-extern const strata_family *const strata_families[]; /* first fit wins; ends with NULL; families.c */
+extern const strata_family *const strata_families[]; /* the first that fits is used; ends with NULL; families.c */
 
-/* One way to compute a node: by a family's candidate, maybe in f32 for a node of 16 bits (widen.c), or by the op's portable
+/* How a node is computed: by a family's candidate, in f32 if the node is f16 or bf16 (widen.c), or by the op's portable
  * kernels. */
 typedef struct strata_way {
     /* NULL: the portable kernels. */
@@ -46,54 +48,54 @@ typedef struct strata_way {
     strata_candidate candidate;
 } strata_way;
 
-/* The first way whose kernels are not known to compute wrongly here: the one of the first family that fits that the tuner
- * prefers, its other candidates, those of the next families, the portable kernels. UNSUPPORTED with the kernel, its error and
- * the driver where all of them are wrong. */
+/* Chooses how a node is computed. In this order: the tuner's choice of the first family that fits, its other candidates, those
+ * of the next families, the portable kernels. Those with a kernel that is known to compute wrongly on this device are skipped.
+ * Fails: UNSUPPORTED, with the kernel, its error and the driver, if all are skipped. */
 strata_status strata_way_choose(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_tensor *node,
                                 strata_way *out_way, strata_error *err);
-/* Fills an empty lowering with the launches of the node by this way. */
+/* Adds the launches of the node, computed this way, to an empty lowering. */
 strata_status strata_way_lower(const strata_kernel_limits *limits, const strata_way *way, const strata_tensor *node,
                                strata_lowering *lowering, strata_error *err);
 
 /* ---- verdicts (check.c) ---- */
-/* Names the kernels of a node's launches with their constants; the op, too. Work-group sizes count as they were asked for. */
+/* A text that identifies the op and the kernels of a node's launches with their constants and requested work-group sizes. */
 uint64_t strata_check_key(const strata_tensor *node, const strata_lowering *lowering);
-/* The same of a family: where one of its kernels is wrong, none is used. */
+/* A text that identifies a family: if one of its kernels is wrong, none of them is used. */
 uint64_t strata_check_family_key(const strata_family *family);
-/* Why these kernels are not to be used, a text that lives as long as `checks`; NULL: nothing is known against them. */
+/* Why these kernels must not be used, a text that is valid as long as `checks`; NULL: they may be used. */
 const char *strata_check_complaint(const strata_checks *checks, uint64_t key);
-/* Whether some kernel is wrong: else there is no need to ask. */
+/* Whether any kernel is known to be wrong. */
 bool strata_checks_complain(const strata_checks *checks);
-/* The way that a check has chosen for this node of its piece; NULL: no check is going on. */
+/* How a check wants this node of its piece to be computed; NULL: there is no check at the moment. */
 const strata_way *strata_check_way(const strata_checks *checks, const strata_tensor *node);
 
-/* Index of the candidate to take: as remembered, or timed now (tuner.c). 0 without a tuner. */
+/* The index of the candidate to use, which the tuner remembers or measures now (tuner.c). 0 without a tuner. */
 int strata_tuner_choose(strata_tuner *tuner, const strata_family *family, const strata_tensor *node,
                         const strata_candidate *candidates, int n);
 
 /* ---- nodes of 16-bit storage by families of f32 (widen.c) ---- */
 enum { STRATA_WIDENED_INPUTS = 8 };
-/* A node as it were in f32, made of copies: node.inputs points into the struct, which must not be moved. */
+/* A copy of a node with f32 operands and result. node.inputs points into this struct, so it must not be moved. */
 typedef struct strata_widened {
     const strata_tensor *from;
     strata_tensor node, inputs[STRATA_WIDENED_INPUTS], *pointers[STRATA_WIDENED_INPUTS];
 } strata_widened;
 
-/* False where the node is not of f16 or bf16, or its operands in f32 are more than scratch can hold. */
+/* Returns false if the node is not f16 or bf16, or if its operands in f32 do not fit into scratch memory. */
 bool strata_widen(const strata_kernel_limits *limits, const strata_tensor *node, strata_widened *out);
-/* Conversions, the family's launches for the node in f32, the conversion of the result. */
+/* Adds launches that convert the operands, the family's launches for the node in f32, and the conversion of the result. */
 strata_status strata_widened_lower(const strata_kernel_limits *limits, const strata_widened *widened,
                                    const strata_family *family, const strata_candidate *candidate, strata_lowering *lowering,
                                    strata_error *err);
 
 /* ---- hazards (hazards.c) ---- */
-/* What launches have touched since the last barrier. */
+/* The byte ranges that launches have read and written since the last barrier. */
 typedef struct strata_hazards {
     strata_kernel_range *reads, *writes;
     int n_reads, n_writes, reads_capacity, writes_capacity;
 } strata_hazards;
 
-/* Adds a launch; *out_barrier: it must wait for what was added before (and the slate is clean but for this launch). */
+/* Adds a launch. *out_barrier: a barrier is needed before it; the ranges of all earlier launches are then removed. */
 strata_status strata_hazards_add(strata_hazards *hazards, const strata_kernel_range *ranges, int n, unsigned writes,
                                  bool *out_barrier, strata_error *err);
 void strata_hazards_finish(strata_hazards *hazards);

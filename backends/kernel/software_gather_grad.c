@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The family software/gather_grad: shaders/scatter_columns.kernel for GPUs that a CPU plays, where the portable kernel's many
- * ranges of rows would each go through all indices on a few cores. Zeros first, then runs of indices that a work-item's loop
- * can do. */
+ * The family software/gather_grad: shaders/scatter_columns.kernel for GPUs that are emulated on a CPU, where the portable
+ * kernel's many ranges of rows would each go through all indices on a few cores. Zeros first, then runs of indices that a
+ * work-item's loop can do. */
 #include <stdio.h>
 
 #include "backends/kernel/lowering.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The family software/matmul: shaders/matmul_registers.kernel for GPUs that a CPU plays. They run a SIMD vector of work-items
- * at a time and fetch each work-item's element one by one, wherever it lies, so local memory is no gain and large blocks
- * are. */
+ * The family software/matmul: shaders/matmul_registers.kernel for GPUs that are emulated on a CPU. They run a SIMD vector of
+ * work-items at a time and fetch each work-item's element one by one, wherever it lies, so local memory is no gain and large
+ * blocks are. */
 #include <stdio.h>
 
 #include "backends/kernel/lowering.h"

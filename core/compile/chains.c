@@ -3,9 +3,9 @@
  * Chains: connected element-wise nodes become one node (core/op/chain.c), so that values which only they read are never stored.
  *
  * Nouns. A *group* is the nodes that become one chain: a *root*, whose value is stored, and *members*, which it computes on the
- * way. Nodes are visited from the last to the first, so the groups of all readers of a node are known when its turn comes: it
- * joins them if it can, and is the root of a group of its own otherwise. A node that costs little may join several groups,
- * which then compute it once each. The chain stands where its root stood. */
+ * way. Nodes are visited from the last to the first, so the groups of all nodes that use a node are known when it is visited.
+ * The node joins these groups if it can; otherwise it is the root of a new group. A cheap node may join several groups, each of
+ * which then computes it. The chain takes the place of its root in the order of nodes. */
 #include <stdlib.h>
 
 #include "core/compile/passes.h"
@@ -15,7 +15,7 @@
 #include "core/op/slice.h"
 #include "core/op/update.h"
 
-/* Groups that one node may join. */
+/* The most groups that one node may join. */
 enum { MOST_SHARES = 4 };
 
 typedef struct group {
@@ -25,7 +25,7 @@ typedef struct group {
     int n_members, n_operands;
 } group;
 
-/* The groups of a node's readers. */
+/* The groups of the nodes that use a node. */
 typedef struct share {
     int groups[MOST_SHARES];
     int n;
@@ -42,7 +42,7 @@ typedef struct weaver {
     int n_groups;
 } weaver;
 
-/* Steps so cheap that doing them twice is less than storing and reading their result. */
+/* Ops that are so cheap that computing them twice takes less time than storing and loading the result. */
 static const strata_op *const cheap_ops[] = {
     &strata_op_neg,        &strata_op_abs,        &strata_op_sign,          &strata_op_square,    &strata_op_relu,
     &strata_op_add,        &strata_op_sub,        &strata_op_mul,           &strata_op_min,       &strata_op_max,
@@ -50,7 +50,8 @@ static const strata_op *const cheap_ops[] = {
     &strata_op_less_equal, &strata_op_greater,    &strata_op_greater_equal, &strata_op_where,
 };
 
-/* Whether the node may be computed in several groups: then at most one value of its size lives on in its place. */
+/* Whether the node may be computed in several groups. This must not make more than one operand of its size stay in memory
+ * instead of its result. */
 static bool is_cheap(const strata_tensor *node) {
     int large = 0;
     for (int i = 0; i < node->n_inputs; i++) large += strata_shape_equal(node->inputs[i]->shape, node->shape);
@@ -88,7 +89,7 @@ static bool contains(strata_tensor *const *list, int n, const strata_tensor *ten
     return false;
 }
 
-/* False where the group has as many as a chain may have. */
+/* Adds a step; false if the group already has as many as a chain may have. */
 static bool add_member(group *g, strata_tensor *node) {
     if (contains(g->members, g->n_members, node)) return true;
     if (g->n_members == STRATA_CHAIN_STEPS) return false;
@@ -110,7 +111,7 @@ static bool add_operands(group *g, const strata_tensor *node) {
     return true;
 }
 
-/* The group with the node in it, or false. */
+/* Adds the node to the group; false if that is not possible. */
 static bool joined(const group *g, strata_tensor *node, group *out) {
     strata_tensor *comparison = comparison_of(node);
     *out = *g;
@@ -121,13 +122,13 @@ static bool joined(const group *g, strata_tensor *node, group *out) {
            STRATA_CHAIN_AXES;
 }
 
-/* Whether the tensor lies in the memory of a variable. */
+/* Whether the tensor's memory is that of a variable. */
 static bool lies_in_variable(const strata_tensor *tensor) {
     while ((tensor->op->flags & STRATA_OP_VIEW) || tensor->op == &strata_op_slice) tensor = tensor->inputs[0];
     return strata_variable_behind(tensor) != NULL;
 }
 
-/* Whether the node reads, where the root stands, what it read in its own place: no update comes between. */
+/* Whether the node would read the same values at the place of the root: no update of its operands comes in between. */
 static bool may_move(const weaver *w, const strata_tensor *node, const strata_tensor *root) {
     if (w->updates[node->id] == w->updates[root->id]) return true;
     for (int i = 0; i < node->n_inputs; i++)
@@ -141,7 +142,7 @@ static bool may_join(const weaver *w, const group *g, strata_tensor *node, group
            (!comparison || may_move(w, comparison, g->root)) && joined(g, node, out);
 }
 
-/* The node joins the groups of all its readers, or none. */
+/* Adds the node to the groups of all nodes that use it, or to none. */
 static bool join(weaver *w, strata_tensor *node) {
     const share *share = &w->shares[node->id];
     group changed[MOST_SHARES];
@@ -152,7 +153,7 @@ static bool join(weaver *w, strata_tensor *node) {
     return true;
 }
 
-/* A group of its own, where the node can be a step. */
+/* Makes the node the root of a new group, if it can be a step of a chain. */
 static bool found(weaver *w, strata_tensor *node) {
     const group empty = {.root = node};
     if (!joined(&empty, node, &w->groups[w->n_groups])) return false;
@@ -160,7 +161,7 @@ static bool found(weaver *w, strata_tensor *node) {
     return true;
 }
 
-/* Tells the operands of a node which groups read them; no groups: they are stored. */
+/* Records for each operand of a node which groups use it; without groups the operand must be stored. */
 static void hand_on(weaver *w, const strata_tensor *node, const share *readers) {
     for (int i = 0; i < node->n_inputs; i++) {
         share *share = &w->shares[node->inputs[i]->id];
@@ -184,7 +185,7 @@ static void visit(weaver *w, strata_tensor *node) {
         if (comparison_of(node)) hand_on(w, comparison_of(node), &readers);
         return;
     }
-    /* A comparison whose readers are all `where` in groups is a member of these already. */
+    /* A comparison that only `where` nodes in groups use is already a member of these groups. */
     const share *share = &w->shares[node->id];
     const bool absorbed = node->dtype == STRATA_DTYPE_BOOL && !share->stored && strata_chain_code(node->op) >= 0;
     bool member = absorbed && share->n > 0;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that a device lacks, as compositions of ops that it has: softmax as exp, sums and divisions, say. The graph is copied
- * node by node, and a node that the device does not run is replaced by what its op's `compose` builds, whose nodes are looked
- * at in the same way. A composition counts only where the device runs all of it: half of one would leave more nodes without a
- * device than there were. Values of 16 bits are computed in f32, where the device can, and rounded once, as kernels do.
+ * Replaces ops that a device does not support by compositions of ops that it supports, for example softmax by exp, sums and
+ * divisions. The graph is copied node by node. A node that the device does not support is replaced by the nodes that its op's
+ * `compose` builds, to which the same rule is applied. A composition is used only if the device supports all of it; otherwise
+ * there would be more unsupported nodes than before. Compositions for f16 and bf16 compute in f32, if the device supports that,
+ * and round once, as kernels do.
  *
- * It comes before all other passes, so that these find equal parts of different compositions, drop dead ones, and keep values
- * of variables that are read after an update. */
+ * This pass runs before all others, so that they merge equal parts of different compositions, remove unused parts, and copy
+ * values of variables that are read after an update. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@
 #include "core/op/update.h"
 #include "strata/ops.h"
 
-/* Compositions of compositions; a deeper nesting is an op that is composed of itself. */
+/* The deepest nesting of compositions; a deeper one means that the compositions are cyclic. */
 enum { DEEPEST = 24 };
 
 typedef struct splitter {
@@ -28,13 +29,13 @@ typedef struct splitter {
     bool *live;             /* by old id */
     bool *changed;          /* by old id: an update changes it in place, so it stays what it is */
     strata_tensor **mapped; /* by old id */
-    /* The first op that the device lacks and that nothing replaces; NULL: none was met. */
+    /* The first op that is neither supported nor has a usable composition; NULL: none was found. */
     const strata_op *obstacle;
 } splitter;
 
 static strata_tensor *expressed(splitter *s, strata_tensor *node, int depth);
 
-/* What no device is asked about: it computes nothing, or the group of replicas does it. */
+/* Nodes that need no device: they compute nothing, or the group of replicas performs them. */
 static bool needs_no_device(const strata_tensor *node) {
     int64_t first = 0;
     return (node->op->flags & (STRATA_OP_LEAF | STRATA_OP_VIEW)) || strata_is_communication(node) ||
@@ -45,7 +46,8 @@ static bool is_narrow(const strata_tensor *x) {
     return x->dtype == STRATA_DTYPE_F16 || x->dtype == STRATA_DTYPE_BF16;
 }
 
-/* The tensor that a builder gave, or NULL: it could not be built. Lack of memory stays the graph's error. */
+/* Returns the tensor that a builder returned, or NULL if it is poisoned. The graph's error is cleared, unless it is a lack of
+ * memory. */
 static strata_tensor *built(strata_graph *graph, strata_tensor *tensor) {
     if (!graph->status) return tensor;
     if (graph->status == STRATA_OUT_OF_MEMORY) return NULL;
@@ -62,7 +64,7 @@ static strata_tensor *clone(strata_graph *to, const strata_tensor *node, strata_
     return strata_tensor_set_name(copy, node->name);
 }
 
-/* The node on f32 operands, its result rounded; NULL: nothing of it has 16 bits, or it is about the type itself. */
+/* Builds the node with f32 operands and rounds its result; NULL if no operand is f16 or bf16, and for casts and updates. */
 static strata_tensor *widened(const strata_tensor *node) {
     bool narrow = false;
     if (node->op == &strata_op_cast || (node->op->flags & STRATA_OP_UPDATE)) return NULL;
@@ -78,7 +80,8 @@ static strata_tensor *widened(const strata_tensor *node) {
     return wide->dtype == node->dtype ? wide : strata_cast(wide, node->dtype);
 }
 
-/* `result` and what it needs of the nodes from id `first` on, each as the device runs it; NULL: it does not run one of them. */
+/* Replaces the nodes from id `first` on that `result` depends on by supported nodes. Returns the replacement of `result`; NULL
+ * if one of the nodes cannot be replaced. */
 static strata_tensor *expressed_since(splitter *s, int first, strata_tensor *result, int depth) {
     if (result->id < first) return result;
     const size_t n = (size_t)(s->to->n_nodes - first);
@@ -116,8 +119,8 @@ static strata_tensor *expressed_since(splitter *s, int first, strata_tensor *res
     return whole ? result : NULL;
 }
 
-/* The node as a composition of what the device has, or NULL. Sums of 16-bit parts lose digits, so that these are taken only
- * where nobody runs the node itself. */
+/* The node as a composition of supported ops, or NULL. A composition with f16 or bf16 intermediate values is less accurate, so
+ * it is used only if the node itself is not supported. */
 static strata_tensor *composed(splitter *s, strata_tensor *node, strata_support support, int depth) {
     const int n_ways = is_narrow(node) && support != STRATA_SUPPORT_NO ? 1 : 2;
     if (depth == DEEPEST) {
@@ -142,7 +145,7 @@ static strata_tensor *composed(splitter *s, strata_tensor *node, strata_support 
     return NULL;
 }
 
-/* What stands for the node: itself where the device runs it, or its composition; NULL: the device has neither. */
+/* The replacement of the node: the node itself if the device supports it, or its composition; NULL if neither is supported. */
 static strata_tensor *expressed(splitter *s, strata_tensor *node, int depth) {
     if (needs_no_device(node)) return node;
     const strata_support support = s->query->supports(s->query->user, node);
@@ -153,12 +156,12 @@ static strata_tensor *expressed(splitter *s, strata_tensor *node, int depth) {
     return NULL;
 }
 
-/* Marks what the roots need; returns whether some of it is not run by the device as it is. */
+/* Marks the nodes that outputs and updates need; returns whether some of them must be replaced. */
 static bool find_work(splitter *s, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates, int n_updates) {
     bool found = false;
     for (int i = 0; i < n_outputs; i++) s->live[outputs[i]->id] = true;
     for (int i = 0; i < n_updates; i++) s->live[updates[i]->id] = true;
-    /* Cores run each collective together, also where one of them does not need its result. */
+    /* All cores must run a collective, also a core that does not need its result. */
     for (int id = 0; id < s->from->n_nodes; id++) s->live[id] = s->live[id] || strata_is_collective(s->from->nodes[id]);
     for (int id = s->from->n_nodes - 1; id >= 0; id--) {
         const strata_tensor *node = s->from->nodes[id];
@@ -225,7 +228,7 @@ strata_status strata_decompose(strata_graph *graph, strata_tensor *const *output
     return status;
 }
 
-/* A leaf in the place of an operand: a read of the variable that an update changes, else an input. */
+/* A leaf that replaces an operand: a read of the variable that an update changes, or else an input. */
 static strata_tensor *stand_in(strata_graph *graph, const strata_tensor *operand, int index) {
     const strata_variable *variable = strata_variable_behind(operand);
     char name[16];

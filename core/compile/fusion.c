@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fusion. Of epilogues: bias, activation, gradient masks and a residual folded into the product (matmul, convolution) that
- * feeds them. A node that can be folded is turned into the fused product where it stands, so the order of nodes is kept; the
- * plain product is dead then. Likewise relu's gradient into max-pool's, and the repeated rows of a gather's gradient are read
- * where they are one. */
+ * Fusion of epilogues: bias, activation, gradient masks and a residual are fused into the product (matmul, convolution) whose
+ * result they use. The last fused node is changed into the fused product, at its place in the order of nodes, and the original
+ * product becomes dead. Likewise relu's gradient is fused into that of max-pooling, and broadcast rows in a gather's gradient
+ * are read from the row before the broadcast. */
 #include <stdlib.h>
 
 #include "core/compile/passes.h"
@@ -14,7 +14,8 @@
 #include "core/op/ops.h"
 #include "core/op/pool2d.h"
 
-/* Unary ops that are activations, and binary gradient ops (dy, y) that are aux forms. */
+/* Unary ops that an epilogue can apply as activations, and binary gradient ops (dy, y) that it can apply with y as its
+ * auxiliary operand. */
 static const struct {
     const strata_op *op;
     strata_epilogue_activation activation;
@@ -28,7 +29,7 @@ static const struct {
     {&strata_op_sigmoid_grad, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_SIGMOID_GRAD},
 };
 
-/* A product that only `node` reads. */
+/* The operand of `node` that is a product and that only `node` uses; NULL: there is none. */
 static bool is_own_product(const strata_tensor *tensor, const int *uses) {
     return tensor->op->epilogue && uses[tensor->id] == 1;
 }
@@ -41,7 +42,7 @@ void strata_fusion_become(strata_tensor *node, const strata_tensor *fused, const
     node->n_inputs = fused->n_inputs;
 }
 
-/* add(product, other), either way round: a bias where its shape is (N), else a residual. */
+/* add(product, other) or add(other, product): `other` is a bias if its shape is (N), else a residual. */
 static void fold_add(strata_tensor *node, const int *uses, const strata_device_query *query) {
     for (int i = 0; i < 2; i++) {
         strata_tensor *product = node->inputs[i], *other = node->inputs[1 - i];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reverse-mode differentiation: one walk from y back to the leaves, asking each op for the gradients of its inputs. */
+ * Reverse-mode differentiation: one loop over the nodes from y back to the leaves, which calls the gradient function of each
+ * node's op. */
 #include <stdlib.h>
 
 #include "core/graph/graph.h"
@@ -37,7 +38,8 @@ static strata_tensor *zeros_like(strata_tensor *x) {
     return strata_broadcast_to(strata_scalar(x->graph, x->dtype, 0), x->shape);
 }
 
-/* The walk, with scratch memory given. Nodes that gradients add come after y, so ids up to y's stay what they are. */
+/* The loop; the caller provides scratch memory. Gradient functions add nodes after y, so the ids of nodes up to y do not
+ * change. */
 static void walk(strata_tensor *y, strata_tensor *dy, strata_tensor *const *x, int n_x, bool *needed, strata_tensor **grads,
                  strata_tensor **dx, strata_tensor **out_dx) {
     strata_graph *graph = y->graph;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dead code and common subexpressions: the live nodes are copied in order into a new graph, each looked up first among those
- * that are there already. Copies of values that the memory plan could not keep otherwise are added on the way. Before it
- * come compositions of what the device lacks (decompose.c), after it fusion (fusion.c, chains.c). */
+ * Removal of dead code and merging of common subexpressions: the needed nodes are copied in order to a new graph; a node that
+ * equals one in the new graph is replaced by that one. Nodes are added that copy values which would be overwritten too early.
+ * Before this pass unsupported nodes are replaced by compositions (decompose.c); after it nodes are fused (fusion.c, chains.c).
+ * */
 #include "core/compile/passes.h"
 
 #include <stdlib.h>
@@ -37,7 +38,7 @@ static bool is_dropped(const rewriter *r, const strata_tensor *node) {
            strata_shape_equal(node->shape, node->inputs[0]->shape);
 }
 
-/* Whether the planner may leave the node in its input's memory. */
+/* Whether the planner may give the node the memory of its input. */
 static bool lies_in_input(const rewriter *r, const strata_tensor *node) {
     return strata_is_view(node, NULL) || is_dropped(r, node);
 }
@@ -47,8 +48,8 @@ static bool is_written(const strata_tensor *node, int i) {
     return (node->op->flags & STRATA_OP_UPDATE) && (i == 0 || node->op->also_writes & (1u << i));
 }
 
-/* last_use of each value, and whether it is changed; a view or an update hands its own on to its input, whose memory it
- * shares. */
+/* Computes the last use of each value, and whether its memory is changed. Uses and changes of a view or an update count for its
+ * input too, since they share memory. */
 static void find_last_uses(rewriter *r) {
     for (int id = r->from->n_nodes - 1; id >= 0; id--) {
         const strata_tensor *node = r->from->nodes[id];
@@ -111,7 +112,7 @@ static size_t hash_node(const strata_tensor *node) {
     return hash ^ hash >> 17;
 }
 
-/* An earlier new node of the same value, or the node itself, which is then remembered. */
+/* Returns an earlier node of the new graph with the same value, or the node itself, which is then stored for later lookups. */
 static strata_tensor *deduplicate(rewriter *r, strata_tensor *node) {
     size_t slot = hash_node(node) % r->table_size;
     while (r->table[slot]) {
@@ -125,7 +126,7 @@ static strata_tensor *deduplicate(rewriter *r, strata_tensor *node) {
 
 /* ---- the copy ---- */
 
-/* Adds `node` with its inputs mapped. Nodes are cheap: a duplicate that deduplicate finds stays behind, dead. */
+/* Adds a copy of `node` whose inputs are nodes of the new graph. A duplicate stays in the new graph as a dead node. */
 static strata_tensor *clone(rewriter *r, const strata_tensor *node, strata_tensor **inputs) {
     for (int i = 0; i < node->n_inputs; i++) {
         int id = node->inputs[i]->id;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory plan. In order: mark what is live, schedule it, give every tensor its storage (views, packs and in-place updates
- * share one), find the storages' lives, and lay them out: inputs, outputs and constants side by side, temporaries by best fit
- * over their lives. */
+ * The memory plan. The steps: mark the needed nodes, schedule them, assign a storage to every tensor (views, packs and in-place
+ * updates share one), compute the storages' lives, and assign places: inputs, outputs and constants one after the other,
+ * temporaries by best fit over their lives. */
 #include "core/compile/plan.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 enum { NONE = -1 };
 
-/* Where a tensor's bytes start: a node whose output owns the storage, and how far in. */
+/* The memory of a tensor before places are assigned: the node that owns the storage, and the offset in it. */
 typedef struct owner {
     int id; /* the owning tensor's id; itself for most */
     int64_t offset;
@@ -56,7 +56,7 @@ static int64_t tensor_bytes(const strata_tensor *tensor) {
     return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
 }
 
-/* Views and updates lie in their input; everything else owns its bytes, for now. */
+/* Views and updates use the storage of their input; every other tensor owns a storage, at first. */
 static void find_owners(planner *p) {
     for (int id = 0; id < p->graph->n_nodes; id++) {
         const strata_tensor *node = p->graph->nodes[id];
@@ -75,8 +75,8 @@ static bool computed(const planner *p, int id) {
     return !(node->op->flags & STRATA_OP_LEAF) && !strata_is_communication(node) && !p->output[id];
 }
 
-/* Tensors that a pack lays end to end are computed straight into it, where nothing else claims them. A pack that the host reads
- * lies in its own segment's memory, which others do not reach. */
+/* The operands of a pack are computed directly at their places in it, unless they already share another storage. If the host
+ * reads the pack, it is in the memory of its own segment, where operands of other segments cannot be computed. */
 static void place_pack_slices(planner *p, const strata_tensor *pack) {
     const strata_pack_attrs *attrs = pack->attrs;
     for (int i = 0; i < pack->n_inputs; i++) {
@@ -91,7 +91,8 @@ static void place_pack_slices(planner *p, const strata_tensor *pack) {
     }
 }
 
-/* schedule[] and position[]: live nodes that compute, in program order, cut into segments at the communication nodes. */
+/* Computes schedule[] and position[]: the needed nodes that compute, in program order, divided into segments at the
+ * communication nodes. */
 static void make_schedule(planner *p) {
     strata_plan *plan = p->plan;
     strata_segment_counter counter = {0};
@@ -118,7 +119,7 @@ static void make_schedule(planner *p) {
     }
 }
 
-/* What the host writes lies in the first segment that reads it, maybe through views. */
+/* The segment of each value that the host writes: the first segment that reads it, directly or through views. */
 static void find_homes(planner *p) {
     strata_plan *plan = p->plan;
     for (int s = plan->n_schedule - 1; s >= 0; s--) /* the first use is written last */
@@ -161,7 +162,7 @@ static strata_status too_large(const planner *p, const strata_tensor *node, int6
                        (long long)p->max_arena_bytes);
 }
 
-/* Puts a constant at the end of the newest constant arena, or of a new one where that has no room. */
+/* Places a constant at the end of the last constant arena, or in a new arena if that has not enough space. */
 static strata_status place_constant(planner *p, const strata_tensor *node, strata_error *err) {
     int64_t bytes = align_up(tensor_bytes(node));
     int arena = NONE;
@@ -175,7 +176,7 @@ static strata_status place_constant(planner *p, const strata_tensor *node, strat
     return STRATA_OK;
 }
 
-/* Puts what the host writes or reads at the end of its segment's arena `index`. */
+/* Places a value that the host writes or reads at the end of the arena `index` of its segment. */
 static strata_status place_port(planner *p, const strata_tensor *node, int index, strata_error *err) {
     strata_segment *segment = &p->plan->segments[p->plan->segment_of[node->id]];
     int64_t *used = index == STRATA_ARENA_INDEX_INPUT ? &segment->input_bytes : &segment->output_bytes;
@@ -204,7 +205,7 @@ static strata_status place_variable(planner *p, const strata_tensor *node, strat
     return STRATA_OK;
 }
 
-/* Leaves and outputs: everything that does not share the work arenas. */
+/* Places leaves and outputs: all values outside of the work arenas. */
 static strata_status place_fixed(planner *p, strata_error *err) {
     for (int id = 0; id < p->graph->n_nodes; id++) {
         strata_tensor *node = p->graph->nodes[id];
@@ -225,8 +226,8 @@ static strata_status place_fixed(planner *p, strata_error *err) {
     return STRATA_OK;
 }
 
-/* A storage for each owner in the work arenas, with its life. A pack lives for the whole program, so that its gaps stay the
- * zeros that its memory began with. */
+/* Creates a storage in the work arenas for each owner, with its life. A pack lives for the whole program, so that the gaps
+ * between its parts keep the zeros of new memory. */
 static void find_lives(planner *p) {
     strata_plan *plan = p->plan;
     for (int id = 0; id < p->graph->n_nodes; id++) p->storage_of[id] = NONE;
@@ -277,7 +278,8 @@ static void give_back(free_list *list, int64_t offset, int64_t bytes) {
     }
 }
 
-/* Takes `bytes` from the smallest hole that holds them, else from the end (growing a hole that touches it); NONE: no room. */
+/* Allocates `bytes` from the smallest free range that is large enough, else at the end of the arena (enlarging a free range at
+ * the end). NONE: the arena would become too large. */
 static int64_t take(free_list *list, int64_t bytes, int64_t limit) {
     int best = NONE;
     for (int i = 0; i < list->n; i++)
@@ -301,7 +303,7 @@ static int64_t take(free_list *list, int64_t bytes, int64_t limit) {
     return offset;
 }
 
-/* Whether the node reads the storage only as the operand's own elements: another operand that lies in it elsewhere, or is
+/* Whether the node uses the storage only through this operand. Another operand at another place of the storage, or one that is
  * broadcast, would be overwritten while it is still needed. */
 static bool read_elementwise_only(const planner *p, const strata_tensor *node, int storage) {
     for (int i = 0; i < node->n_inputs; i++) {
@@ -313,7 +315,7 @@ static bool read_elementwise_only(const planner *p, const strata_tensor *node, i
     return true;
 }
 
-/* An element-wise node may write over an operand of its own shape and element size that nobody needs afterwards. */
+/* An element-wise node may overwrite an operand of its own shape and element size that no later node needs. */
 static int in_place_candidate(const planner *p, const strata_tensor *node, int s) {
     const strata_plan *plan = p->plan;
     if (!(node->op->flags & STRATA_OP_ELEMENTWISE) || p->owners[node->id].id != node->id) return NONE;
@@ -343,7 +345,7 @@ static strata_status lay_out(planner *p, int storage, strata_error *err) {
     }
     int arena;
     STRATA_TRY(add_arena(p, kind, 0, NULL, &arena, err));
-    /* A hole arises only where a storage was given back: there are never more holes than storages. */
+    /* A free range arises only when a storage is freed, so there are never more free ranges than storages. */
     p->lists[arena].holes = malloc((size_t)(p->plan->n_storages + 1) * sizeof(hole));
     if (!p->lists[arena].holes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "plan: no host memory for an arena's free list");
     own->arena = arena;
@@ -379,7 +381,7 @@ static strata_status place_work(planner *p, strata_error *err) {
     return STRATA_OK;
 }
 
-/* places[] from owners, storages and the fixed places. */
+/* Computes places[] from the owners, the storages and the places of leaves and outputs. */
 static void resolve_places(planner *p) {
     for (int id = 0; id < p->graph->n_nodes; id++) {
         const strata_tensor *node = p->graph->nodes[id];
@@ -402,7 +404,7 @@ static strata_status plan_all(planner *p, strata_tensor *const *outputs, int n_o
                               int n_updates, strata_error *err) {
     int index;
     strata_mark_live(p->graph, outputs, n_outputs, updates, n_updates, p->live, NULL);
-    /* Cores run each collective together, also where one of them does not need its result. */
+    /* All cores must run a collective, also a core that does not need its result. */
     for (int id = 0; id < p->graph->n_nodes; id++)
         if (strata_is_collective(p->graph->nodes[id]))
             strata_mark_live(p->graph, &p->graph->nodes[id], 1, NULL, 0, p->live, NULL);
@@ -488,7 +490,7 @@ int64_t strata_plan_bytes(const strata_plan *plan, strata_arena_kind kind) {
     return bytes;
 }
 
-/* Whether b took over a's bytes, directly or through others, at the node where a's life ended. */
+/* Whether b reuses a's bytes in place, directly or through other storages, at the node where a's life ends. */
 static bool took_over(const strata_plan *plan, int a, int b) {
     for (int from = plan->storages[b].in_place_of; from != NONE; from = plan->storages[from].in_place_of)
         if (from == a) return plan->storages[a].last <= plan->storages[b].first;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory plan: which nodes run, in which order, and where each value lies. Works on sizes alone: no device memory is
- * touched here.
+ * The memory plan: which nodes run, in which order, and at which place in memory each value is. It computes with sizes only and
+ * does not access a device.
  *
  * Nouns. A *storage* is a block of bytes that one or more tensors share: a node's output with the views of it, a pack with the
  * tensors computed into it, an in-place chain. Its *life* is the span of schedule positions from the first node that writes it
@@ -17,11 +17,11 @@ typedef struct strata_storage {
     /* Index in plan->arenas. */
     int arena;
     int64_t offset, bytes;
-    /* Life, in schedule positions; both ends included. */
+    /* The life: the first and the last schedule position at which it is used. */
     int first, last;
-    /* The storage whose bytes this one took over at its first node; -1: none. */
+    /* The storage whose bytes this one reuses in place, at its first node; -1: none. */
     int in_place_of;
-    /* Several segments use it: it lies in a CARRIED arena, else in a WORK arena. */
+    /* Several segments use it, so it is in a CARRIED arena instead of a WORK arena. */
     bool carried;
 } strata_storage;
 
@@ -41,43 +41,45 @@ typedef struct strata_communication {
 } strata_communication;
 
 typedef struct strata_plan {
-    /* By tensor id; in arenas INPUT and OUTPUT: of the tensor's segment. */
+    /* By tensor id. A place in an INPUT or OUTPUT arena refers to the arena of the tensor's segment. */
     strata_place *places;
     int n_places;
-    /* By tensor id: of what the host writes or reads. */
+    /* By tensor id, for values that the host writes or reads: their segment. */
     int *segment_of;
     strata_segment *segments;
     int n_segments;
-    /* The communication nodes, in the order in which they are carried out. */
+    /* The communication nodes, in the order in which they are performed. */
     strata_communication *communications;
     int n_communications;
     /* Nodes to execute, in order. */
     strata_tensor **schedule;
     int n_schedule;
-    /* Of the WORK and CARRIED arenas only: what the checker looks at. */
+    /* The storages in WORK and CARRIED arenas, which strata_plan_check checks. */
     strata_storage *storages;
     int n_storages;
-    /* INPUT and OUTPUT (bytes: of all segments), then constants, work, variables; buffers still NULL. */
+    /* INPUT and OUTPUT (bytes: the total of all segments), then constants, work, variables. Buffers are NULL at first. */
     strata_arena *arenas;
-    /* By arena; NULL unless VARIABLE. */
+    /* By arena: the variable of a VARIABLE arena, else NULL. */
     strata_variable **arena_variables;
     int n_arenas;
-    /* Live inputs, in graph order. */
+    /* The graph's inputs that are needed, in the order of their creation. */
     strata_tensor **inputs;
     int n_inputs;
 } strata_plan;
 
-/* Plans what the roots need. Output tensors must be computed nodes, each different, no views or leaves (passes.c sees to it).
+/* Plans the nodes that outputs and updates need. Outputs must be different computed nodes, no views or leaves (passes.c ensures
+ * this).
  *   max_arena_bytes  the largest range that a kernel binding may span; a tensor beyond it is UNSUPPORTED, and named */
 STRATA_MUST_USE strata_status strata_plan_create(const strata_graph *graph, strata_tensor *const *outputs, int n_outputs,
                                                  strata_tensor *const *updates, int n_updates, int64_t max_arena_bytes,
                                                  strata_plan *out_plan, strata_error *err);
 void strata_plan_finish(strata_plan *plan);
 
-/* Bytes of all arenas of a kind; WORK counts the CARRIED ones too. */
+/* The total bytes of all arenas of a kind; WORK includes the CARRIED ones. */
 int64_t strata_plan_bytes(const strata_plan *plan, strata_arena_kind kind);
 
-/* INTERNAL, naming both, when two storages whose lives meet share bytes, or one leaves its arena. */
+/* Checks the plan. Fails: INTERNAL, with both storages, when two storages whose lives overlap share bytes, or when a storage
+ * exceeds its arena. */
 STRATA_MUST_USE strata_status strata_plan_check(const strata_plan *plan, strata_error *err);
 
 #endif

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fusion of updates: where Adam's gradients are packed, and a large one is a product that nothing else reads, the update
- * computes the product itself (core/op/adam_product.h), and the gradient is never in memory. Where gradients are read by
- * something else (a clip, an exchange with replicas, accumulation, an output), they are no such product, and all stays as it
- * is. */
+ * Fusion of updates: if a large gradient in Adam's packed gradients is a matrix product that nothing else uses, the update
+ * computes the product itself (core/op/adam_product.h), and the gradient is never stored. If something else uses the gradients
+ * (clipping, an exchange with other replicas, accumulation, an output), nothing is fused. */
 #include "core/compile/passes.h"
 #include "core/compile/walk.h"
 #include "core/op/adam_product.h"
@@ -14,7 +13,7 @@
 
 enum { LEAST_ELEMENTS = 1 << 15 }; /* of a product, or its launch costs as much as its gradient's way through memory */
 
-/* The product behind views that only the update's pack reads; NULL: it is no a^T b, or others read it too. */
+/* The product a^T b of which an operand of the pack is a view, if only the update's pack uses it; else NULL. */
 static const strata_tensor *own_product(const strata_tensor *part, const int *uses) {
     while (uses[part->id] == 1 && strata_is_view(part, NULL)) part = part->inputs[0];
     if (part->op != &strata_op_matmul || uses[part->id] != 1 || part->shape.rank != 2) return NULL;

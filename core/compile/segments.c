@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes a graph with communication nodes ready to be cut into segments. The host writes an input into the memory of one
- * segment's program, and reads an output from one's; temporaries are shared by all. So a value that one of those memories holds
- * and another segment needs is copied to a temporary, in the segment that has it.
+ * Prepares a graph with communication nodes for its division into segments. The inputs and outputs of a segment are in memory
+ * that only this segment's program can use, while temporaries are shared by all segments. So a value in such memory that
+ * another segment needs is copied to a temporary, in the segment that has it.
  *
  * Nouns. A *port* is a value that the host writes: an input, or the result of a communication node. The *root* of a value is
- * what it is a view of; itself for most. */
+ * the tensor of which it is a view; for most values it is the value itself. */
 #include "core/compile/segments.h"
 
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static bool is_port(const strata_tensor *node) {
     return node->op == &strata_op_input || strata_is_communication(node);
 }
 
-/* Whether a communication node can't take its operand from where it is computed. */
+/* Whether the operand of a communication node must be copied, because it cannot be computed directly in an output. */
 static bool needs_copy(const cutter *c, const strata_tensor *operand) {
     return (operand->op->flags & (STRATA_OP_LEAF | STRATA_OP_UPDATE)) || strata_is_communication(operand) ||
            strata_is_view(operand, NULL) || c->output[operand->id] || c->uses[operand->id] > 1;
@@ -79,7 +79,7 @@ static void find_segments(cutter *c) {
     }
 }
 
-/* What stands for the value in this segment. */
+/* The tensor that replaces the value in this segment. */
 static strata_tensor *value_in(cutter *c, const strata_tensor *value, int segment) {
     const strata_tensor *root = root_of(value);
     if (!is_port(root) || c->last_use[root->id] == c->first_use[root->id]) return c->mapped[value->id];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batches of arrays by an order, of pipelines by an iterator. */
+ * Batches of arrays are read by an order (strata_order), batches of pipelines by an iterator. */
 #include "core/data/batches.h"
 
 #include <stdlib.h>
@@ -58,7 +58,7 @@ void strata_batches_destroy(strata_batches *batches) {
     free(batches);
 }
 
-/* All of an i32 array in 0..n-1. */
+/* Checks that all elements of an i32 array are in 0 .. below - 1. */
 static strata_status check_range(const strata_batches *b, const strata_batch_part *part, const char *what, strata_error *err) {
     const strata_array *array = &b->element.parts[part->part];
     const int32_t *values = array->data;
@@ -121,13 +121,13 @@ strata_status strata_batches_next(strata_batches *batches, int64_t *out_n, strat
     return STRATA_OK;
 }
 
-/* Rows of a batch's part. */
+/* Copies rows [first, first + n) of a batch's part. */
 static void copy_rows(const strata_array *part, int64_t first, int64_t n, void *out) {
     const size_t row = strata_array_bytes(part) / (size_t)part->shape.dims[0];
     memcpy(out, (const char *)part->data + (size_t)first * row, (size_t)n * row);
 }
 
-/* Of arrays. The first input and the first target, which are gathered together, are the common case. */
+/* Copies examples of a dataset of arrays. The first input and the first target, the common case, are copied in one loop. */
 static void gather(const strata_batches *b, int64_t first, int64_t n, void *const *out_inputs, void *const *out_targets) {
     const int64_t at = b->first + first;
     const bool stored = strata_batches_byte_scale(b) != 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Datasets over arrays in memory, the order of their elements, and the gathering of a batch. Readers of files are beside this
- * one. */
+ * Datasets of arrays in memory, the order of their elements, and copying the elements of a batch. */
 #include "strata/dataset.h"
 
 #include <float.h>
@@ -85,7 +84,7 @@ static strata_status name_token(const strata_dataset *dataset, int64_t least, in
     return STRATA_OK;
 }
 
-/* The range of integer features; DATA for one that does not fit an i32. */
+/* Computes the range of integer features; DATA for one that does not fit an i32. */
 static strata_status find_token_range(strata_dataset *dataset, strata_error *err) {
     const int64_t n = is_index(dataset->features.dtype) ? dataset->n * dataset->element_size : 0;
     int64_t least = n ? INT64_MAX : 0, most = n ? INT64_MIN : -1;
@@ -173,8 +172,8 @@ strata_status strata_dataset_mnist(const char *folder, const char *split, uint64
     return strata_dataset_take_arrays(&set.images, &set.labels, 1.0 / 255, out_dataset, err);
 }
 
-/* (n, element...) over the array's elements, when they are whole elements of that shape: laid out as such, or as rows of
- * numbers. */
+/* Sets *out_shape to (n, element...) if the array has n elements of that shape: stored with that shape, or as rows of numbers.
+ * */
 static bool as_elements(strata_shape given, strata_shape element, strata_shape *out_shape) {
     int64_t size = strata_shape_elements(element), all = strata_shape_elements(given);
     if (element.rank == 3 && element.dims[2] == 1) { /* pictures (H, W) are pictures (H, W, 1) */
@@ -280,7 +279,7 @@ strata_status strata_weights_check(const float *weights, int64_t n, strata_error
     return STRATA_OK;
 }
 
-/* Makes room for a part, which is zeros. */
+/* Allocates a part of an element; its numbers are 0. */
 static void insert_part(strata_element_spec *spec, int at) {
     for (int i = spec->n_parts++; i > at; i--) {
         spec->parts[i] = spec->parts[i - 1];
@@ -319,7 +318,7 @@ void strata_dataset_fetch_weights(const strata_dataset *dataset, const strata_or
     for (int64_t i = 0; i < n; i++) out_weights[i] = weights ? weights[strata_order_index(order, first + i)] : 1;
 }
 
-/* ---- what readers say ---- */
+/* ---- descriptions that readers set ---- */
 
 strata_status strata_split_check(const char *split, bool *out_train, strata_error *err) {
     *out_train = !strcmp(split, "train");
@@ -416,7 +415,8 @@ int64_t strata_order_index(const strata_order *order, int64_t position) {
 
 /* ---- batches ---- */
 
-/* Compiled twice, because a batch is converted while the device works and takes a core from it when that is a CPU. */
+/* Compiled for two vector widths: a batch is converted while the device computes, and on a CPU device it uses one of its cores,
+ * so it should be fast. */
 static inline __attribute__((always_inline)) void convert_u8(const uint8_t *source, float scale, int64_t n, float *out) {
     for (int64_t i = 0; i < n; i++) out[i] = (float)source[i] * scale;
 }
@@ -443,7 +443,7 @@ static void gather_i64(const int64_t *source, int64_t n, int32_t *out) {
     for (int64_t i = 0; i < n; i++) out[i] = (int32_t)source[i];
 }
 
-/* Shuffled elements are far apart in memory: asked for a few in advance, a batch is gathered in half the time. */
+/* Shuffled elements are far apart in memory. Prefetching them a few elements ahead halves the time to copy a batch. */
 enum { PREFETCH_AHEAD = 4, PREFETCH_BYTES = 1024, CACHE_LINE = 64 };
 
 static void prefetch_element(const strata_dataset *dataset, int64_t element) {
@@ -466,7 +466,7 @@ static void fetch_labels(const strata_dataset *dataset, int64_t element, int64_t
     }
 }
 
-/* stored: features as they lie in memory. */
+/* stored: features are copied with the dtype of the array. */
 static void fetch(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n, bool stored,
                   void *out_features, void *out_labels) {
     const int64_t size = dataset->element_size;
@@ -510,7 +510,7 @@ strata_part_role strata_spec_role(const strata_element_spec *spec, int part) {
     return part == 1 ? STRATA_PART_TARGET : STRATA_PART_OTHER;
 }
 
-/* The table of an input or target besides the first; NULL: it is one of the first. */
+/* The table of an additional input or target; NULL: the part is the first input or target. */
 static const strata_dataset *more_of(const strata_dataset *dataset, int part) {
     const int i = part - (dataset->spec.n_parts - dataset->n_more);
     return i >= 0 && i < dataset->n_more ? dataset->more[i] : NULL;
@@ -649,7 +649,7 @@ static strata_status table_at(const strata_dataset *dataset, uint64_t seed, uint
     return STRATA_OK;
 }
 
-/* Rows of the files index, index + n, ..., end to end. */
+/* Copies the rows of the files index, index + n, ... to one array. */
 static strata_status rows_of_files(const strata_dataset *dataset, const strata_array *from, int64_t n, int64_t index,
                                    int64_t n_rows, strata_array *out, strata_error *err) {
     strata_shape shape = from->shape;

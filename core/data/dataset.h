@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What readers of files say about the dataset they made. Users see strata/dataset.h. */
+ * Functions with which readers of files describe the dataset that they made. The public header is strata/dataset.h. */
 #ifndef STRATA_CORE_DATA_DATASET_H
 #define STRATA_CORE_DATA_DATASET_H
 
@@ -9,17 +9,17 @@
 
 STRATA_EXPORT_BEGIN
 
-/* Sets the line that strata_dataset_source gives; copied. */
+/* Sets the line that strata_dataset_source returns; copied. */
 STRATA_MUST_USE strata_status strata_dataset_set_source(strata_dataset *dataset, const char *source, strata_error *err);
-/* Sets the words of the classes; copied. The dataset then has at least n_names classes. */
+/* Sets the names of the classes; copied. The dataset then has at least n_names classes. */
 STRATA_MUST_USE strata_status strata_dataset_set_class_names(strata_dataset *dataset, const char *const *names, int n_names,
                                                              strata_error *err);
-/* Sets what each element is called, its file say; [n], copied. Of at most 2^31 - 1 elements. */
+/* Sets a name for each element, for example its file; [n], copied. For at most 2^31 - 1 elements. */
 STRATA_MUST_USE strata_status strata_dataset_set_element_names(strata_dataset *dataset, const char *const *names,
                                                                strata_error *err);
 /* NULL: the elements have no names. Lives as long as the dataset. */
 const char *strata_dataset_element_name(const strata_dataset *dataset, int64_t index);
-/* Says which elements came from which file: file f's are those up to number ends[f], from the end of the one before. Copied. */
+/* Sets which elements are from which file: file f has the elements ends[f - 1] .. ends[f] - 1, where ends[-1] is 0. Copied. */
 STRATA_MUST_USE strata_status strata_dataset_set_files(strata_dataset *dataset, const int64_t *ends, int64_t n_files,
                                                        strata_error *err);
 /* Adds an input called `name` to a dataset of arrays with one input, which is then called `first`. The dataset takes the array
@@ -27,7 +27,7 @@ STRATA_MUST_USE strata_status strata_dataset_set_files(strata_dataset *dataset, 
  * length, which stays the caller's, or a name that is too long. */
 STRATA_MUST_USE strata_status strata_dataset_take_input(strata_dataset *dataset, const char *first, const char *name,
                                                         strata_array *array, strata_error *err);
-/* What the u8 features of its elements stand for, times this; 0: features are as their dtype says. */
+/* The factor by which the u8 features of its elements must be multiplied; 0: the features are not u8. */
 float strata_dataset_byte_scale(const strata_dataset *dataset);
 /* INVALID unless it is "train" or "test". */
 STRATA_MUST_USE strata_status strata_split_check(const char *split, bool *out_train, strata_error *err);

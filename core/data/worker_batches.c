@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A batch of G rows of a worker's own serves it as many steps as there are workers: in turn t worker w takes the rows of share
- * (w + t) mod workers, so the parts of each step add up to G, and of one file set (OFF) the workers take different rows at the
- * same time. */
+ * If workers read separate batches, a worker uses each batch of G rows for as many steps as there are workers: in the step with
+ * turn t, worker w computes the rows of share (w + t) mod workers of its batch. So the workers' rows in a step add up to G, and
+ * with OFF, where all workers read the same data, they compute different rows in the same step. */
 #include "core/data/worker_batches.h"
 
 #include <stdlib.h>
@@ -11,14 +11,14 @@
 
 struct strata_worker_batches {
     const strata_strategy *strategy;
-    strata_dataset *dataset; /* what this worker reads */
+    strata_dataset *dataset; /* the data of this worker */
     strata_batches *batches;
-    bool own; /* batches of its own */
+    bool own; /* this worker reads separate batches; the fields below are for this case */
     strata_worker_step step;
     int64_t batch_size;
-    int turn;           /* own: of the batch, in this step */
-    bool ended;         /* own: the batches have */
-    int64_t (*said)[2]; /* own: [workers] examples in the step, and whether there are more */
+    int turn;             /* how many steps have used the current batch */
+    bool ended;           /* there are no more batches */
+    int64_t (*counts)[2]; /* [workers] of each worker: examples in the step, and whether it has more */
 };
 
 strata_status strata_worker_batches_create(const strata_strategy *strategy, const strata_dataset *dataset,
@@ -27,8 +27,8 @@ strata_status strata_worker_batches_create(const strata_strategy *strategy, cons
     const bool workers = strata_strategy_has_workers(strategy);
     const int n = workers ? strategy->workers.n : 1, rank = workers ? strategy->workers.rank : 0;
     strata_worker_batches *b = calloc(1, sizeof *b);
-    if (b) b->said = calloc((size_t)n, sizeof *b->said);
-    if (!b || !b->said) {
+    if (b) b->counts = calloc((size_t)n, sizeof *b->counts);
+    if (!b || !b->counts) {
         free(b);
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "batches: no host memory");
     }
@@ -50,7 +50,7 @@ void strata_worker_batches_destroy(strata_worker_batches *batches) {
     if (!batches) return;
     strata_batches_destroy(batches->batches);
     strata_dataset_destroy(batches->dataset);
-    free(batches->said);
+    free(batches->counts);
     free(batches);
 }
 
@@ -63,7 +63,7 @@ int64_t strata_worker_batches_count(const strata_worker_batches *batches) {
     return batches->own ? n * batches->strategy->workers.n : n;
 }
 
-/* All read the same batch. */
+/* The next step if all workers read the same batch. */
 static strata_status next_shared(strata_worker_batches *b, strata_error *err) {
     strata_worker_step *step = &b->step;
     STRATA_TRY(strata_batches_next(b->batches, &step->n, err));
@@ -74,7 +74,7 @@ static strata_status next_shared(strata_worker_batches *b, strata_error *err) {
     return STRATA_OK;
 }
 
-/* The next rows of this worker's own batches; none when they have ended. */
+/* Sets the rows of this worker's separate batches for the next step; none after the last batch. */
 static strata_status next_rows(strata_worker_batches *b, strata_error *err) {
     const strata_workers *workers = &b->strategy->workers;
     strata_worker_step *step = &b->step;
@@ -100,13 +100,13 @@ static strata_status next_own(strata_worker_batches *b, strata_error *err) {
     do {
         STRATA_TRY(next_rows(b, err));
         const int64_t mine[2] = {step->own, !b->ended};
-        STRATA_TRY(strata_workers_gather(workers, mine, b->said, sizeof mine, err));
+        STRATA_TRY(strata_workers_gather(workers, mine, b->counts, sizeof mine, err));
         more = false;
         step->n = step->first = 0;
         for (int w = 0; w < workers->n; w++) {
             if (w == workers->rank) step->first = step->n;
-            step->n += b->said[w][0];
-            more |= b->said[w][1] != 0;
+            step->n += b->counts[w][0];
+            more |= b->counts[w][1] != 0;
         }
     } while (!step->n && more);
     return STRATA_OK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one worker computes in each step: rows of batches that all workers read (DATA), or rows of batches of its own, with
- * which the workers together make up each global batch and end together (FILE, HINT, OFF). Without other workers: the batches
- * as they are. */
+ * The rows that one worker computes in each step. With DATA all workers read the same batches, and each computes a part of the
+ * rows. With FILE, HINT and OFF each worker reads separate batches; in each step the workers' rows together are one global
+ * batch, and all workers end in the same step. With a single worker the rows are the whole batch. */
 #ifndef STRATA_CORE_DATA_WORKER_BATCHES_H
 #define STRATA_CORE_DATA_WORKER_BATCHES_H
 
@@ -13,20 +13,19 @@ typedef struct strata_worker_batches strata_worker_batches;
 
 /* One step. */
 typedef struct strata_worker_step {
-    /* Examples of all workers; 0: the end. */
+    /* How many examples all workers have together; 0: the epoch has ended. */
     int64_t n;
-    /* This worker's are [first, first + own) of them,. */
+    /* This worker computes the examples [first, first + own) of these; own may be 0. */
     int64_t first;
-    /* Maybe none;. */
     int64_t own;
-    /* They are rows [offset, offset + own) of this batch. */
+    /* They are the rows [offset, offset + own) of the batch with this number. */
     int64_t batch;
     int64_t offset;
-    /* Of the batch; 0: this worker has no more. */
+    /* How many rows that batch has; 0: this worker has no batch any more. */
     int64_t rows;
 } strata_worker_step;
 
-/* Borrows strategy and dataset. All workers create theirs, and call next in step. opts->first is a batch. */
+/* Borrows strategy and dataset. All workers create one, and call next equally often. opts->first is the number of a batch. */
 STRATA_MUST_USE strata_status strata_worker_batches_create(const strata_strategy *strategy, const strata_dataset *dataset,
                                                            strata_auto_shard policy, const strata_batches_options *opts,
                                                            strata_worker_batches **out_batches, strata_error *err);
@@ -38,7 +37,7 @@ STRATA_MUST_USE strata_status strata_worker_batches_next(strata_worker_batches *
 void strata_worker_batches_write(const strata_worker_batches *batches, int64_t first, int64_t n, void *const *out_inputs,
                                  void *const *out_targets);
 void strata_worker_batches_write_weights(const strata_worker_batches *batches, int64_t first, int64_t n, float *out_weights);
-/* Steps of an epoch when that is known, else 0. */
+/* The number of steps in an epoch; 0 if it is not known. */
 int64_t strata_worker_batches_count(const strata_worker_batches *batches);
 void strata_worker_batches_destroy(strata_worker_batches *batches);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the graph, for ops, passes, the planner and backends. Users see include/strata/graph.h. */
+ * Internals of the graph, for ops, passes, the memory planner and backends. The public header is strata/graph.h. */
 #ifndef STRATA_CORE_GRAPH_H
 #define STRATA_CORE_GRAPH_H
 
@@ -10,8 +10,8 @@
 #include "core/graph/op.h"
 #include "strata/graph.h"
 
-/* One node and its single output. Nodes are in creation order, which is a topological order and, for reads and updates of
- * variables, the program's order. Everything here lives in the graph's arena. */
+/* A node, and at the same time its only output. Nodes are in the order of their creation. This is a topological order, and the
+ * order in which reads and updates of variables take place. The graph's arena owns all memory of nodes. */
 struct strata_tensor {
     strata_graph *graph;
     const strata_op *op;
@@ -23,7 +23,7 @@ struct strata_tensor {
     strata_tensor **inputs;
     /* op->attrs_bytes bytes; NULL when the op has none. */
     const void *attrs;
-    /* NULL: none given. */
+    /* The name that strata_tensor_set_name set; NULL: none. */
     const char *name;
 };
 
@@ -32,16 +32,16 @@ struct strata_graph {
     int n_nodes, nodes_capacity;
     /* Memory of nodes, attributes, names, constants. */
     struct strata_arena_block *blocks;
-    /* Result of a building error. */
+    /* The tensor that is returned after a building error. */
     strata_tensor poison;
-    /* Of the first building error. */
+    /* The first building error. */
     strata_status status;
     strata_error error;
     char scope[128];
-    /* The activation functions of the user's own, for the model whose layers are built in the graph (core/layer/activation.c).
-     * NULL: there are none. */
+    /* The activation functions that the program has registered, for the model whose layers are built in the graph
+     * (core/layer/activation.c). NULL: none. */
     const struct strata_own_activation *activations;
-    /* Retained: the graph that this one was copied from and still points into. */
+    /* The graph that this one was copied from, to whose memory its nodes point; retained. */
     strata_graph *parent;
     atomic_int references;
 };
@@ -50,13 +50,13 @@ struct strata_graph {
 void *strata_graph_alloc(strata_graph *graph, size_t bytes);
 char *strata_graph_strdup(strata_graph *graph, const char *text);
 
-/* Keeps `parent` alive as long as `graph`, whose attributes point into its memory. */
+/* Retains `parent` until `graph` is destroyed, since attributes of `graph` point into the memory of `parent`. */
 void strata_graph_retain(strata_graph *graph, strata_graph *parent);
 
 STRATA_EXPORT_BEGIN
-/* Adds a node: checks that no input is NULL or poisoned and all are of one graph, copies `attrs` (op->attrs_bytes), asks the
- * op's shape rule. Returns the poison of the graph on any failure; NULL only when every input is NULL. `graph` may be NULL when
- * n_inputs > 0. */
+/* Adds a node. Checks that no input is NULL or poisoned and that all are of one graph, copies `attrs` (op->attrs_bytes), and
+ * calls the op's shape rule. On any failure it returns the graph's poison, or NULL if every input is NULL. `graph` may be NULL
+ * if n_inputs > 0. */
 strata_tensor *strata_node(strata_graph *graph, const strata_op *op, int n_inputs, strata_tensor *const *inputs,
                            const void *attrs);
 STRATA_EXPORT_END

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an op runs on a kernel device: launches of kernels from shaders/, in terms of tensors, before any API is known.
- * The op's `lower` makes them; backends/kernel places them in buffers and records them. The launch ABI (buffers whole, element
- * offsets first among the words) is described in shaders/README.md. */
+ * Launches of kernels from shaders/, described in terms of tensors and independent of OpenCL and Vulkan. An op's function
+ * `lower` makes them; backends/kernel assigns buffers and offsets to their tensors, and the backends record them.
+ * shaders/README.md describes how arguments are passed to kernels. */
 #ifndef STRATA_CORE_LAUNCH_H
 #define STRATA_CORE_LAUNCH_H
 
@@ -14,7 +14,7 @@ enum {
     STRATA_LAUNCH_CONSTANTS = 24
 };
 
-/* One kernel argument word. */
+/* One scalar argument of a kernel, 32 bits. */
 typedef union strata_word {
     uint32_t u32;
     int32_t i32;
@@ -27,41 +27,43 @@ typedef struct strata_launch_constant {
     int32_t value;
 } strata_launch_constant;
 
-/* One launch. Zero-initialize, fill, hand to strata_lowering_add. */
+/* One launch. Zero-initialize it, set the fields, and pass it to strata_lowering_add. */
 typedef struct strata_launch {
-    /* Stem in shaders/, static memory: "softmax" or "cpu/matmul". */
+    /* The kernel's file name in shaders/ without the ending, static memory: "softmax" or "cpu/matmul". */
     const char *kernel;
     /* Which dtype variant of the kernel, static memory: "f32"; NULL: the kernel has only one. */
     const char *variant;
 
     int n_buffers;
-    /* NULL: the lowering's scratch buffer. */
+    /* The tensors that the kernel reads and writes; NULL: the node's scratch buffer. */
     const strata_tensor *buffers[STRATA_LAUNCH_BUFFERS];
-    /* First element, counted from the tensor's own first element. */
+    /* The first element that the kernel uses, counted from the tensor's first element. */
     int64_t offsets[STRATA_LAUNCH_BUFFERS];
-    /* Elements touched from there on; 0: up to the tensor's end. */
+    /* How many elements the kernel uses from there on; 0: up to the tensor's end. */
     int64_t extents[STRATA_LAUNCH_BUFFERS];
     /* Bit i: the kernel writes buffers[i] (it may read it too). */
     unsigned writes;
 
-    /* The kernel's own words, after the n_buffers offsets that the backend puts first. */
+    /* The kernel's scalar arguments ("words"). The backend puts the n_buffers offsets before them. */
     int n_words;
     strata_word words[STRATA_LAUNCH_WORDS];
 
     int n_constants;
-    /* Besides LOCAL_X and LOCAL_Y, which the backend sets. */
+    /* Specialization constants, except LOCAL_X and LOCAL_Y, which the backend sets. */
     strata_launch_constant constants[STRATA_LAUNCH_CONSTANTS];
 
-    /* work-items wanted in x and y (y 0: one-dimensional); the backend rounds up to whole work-groups, and may launch fewer
-     * where the kernel loops (grid-stride). */
+    /* The number of work-items in x and y (y 0: one-dimensional). The backend rounds up to whole work-groups, and may launch
+     * fewer if grid_stride is set. */
     int64_t global[2];
-    /* work-group size wanted; 0: the backend chooses. */
+    /* The size of a work-group; 0: the backend chooses. */
     int local[2];
-    /* The kernel strides over its index space by the launched size, so fewer work-items do as well. */
+    /* The kernel loops over its index space in steps of the number of launched work-items, so any number of work-items is
+     * correct. */
     bool grid_stride;
-    /* With grid_stride: of its loops that a work-item makes for one element of the grid, at most; 0: not known. */
+    /* With grid_stride: the most iterations of inner loops that a work-item makes for one element of the index space; 0: not
+     * known. */
     int turns;
-    /* With grid_stride: each group goes through a whole input, however few there are; a CPU takes one a core. */
+    /* With grid_stride: each work-group reads a whole input, so few groups are better; on a CPU, one for each core. */
     bool few_groups;
 } strata_launch;
 
@@ -75,14 +77,15 @@ struct strata_lowering {
 
 /* Appends a copy of the launch. */
 strata_status strata_lowering_add(strata_lowering *lowering, const strata_launch *launch, strata_error *err);
-/* Asks for a scratch buffer of at least `bytes` during this node; its elements are 4 bytes, its contents undefined at first. */
+/* Reserves a scratch buffer of at least `bytes` for the launches of this node. Its elements have 4 bytes; its initial contents
+ * are undefined. */
 void strata_lowering_scratch(strata_lowering *lowering, int64_t bytes);
 void strata_lowering_finish(strata_lowering *lowering);
 
 /* The index spaces of up to 8 tensors of one broadcast shape, with as few axes as possible: axes along which all of them stay
  * regular are merged, axes of size 1 dropped. strides[t][d] is in elements, 0 where tensor t is broadcast. d = 0 is outermost.
  *   shape      the (broadcast) index space        strides  of tensor t for each axis of shape, row-major or given
- * Kernels take 4 axes: strata_strided_split walks whatever is left outside as separate launches. */
+ * Kernels handle 4 axes; strata_strided_split makes separate launches for each combination of the other axes. */
 enum { STRATA_STRIDED_TENSORS = 8, STRATA_STRIDED_KERNEL_AXES = 4 };
 typedef struct strata_strided {
     /* 1..STRATA_MAX_RANK after merging. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One op, one room: what an op says about itself, once, for graph, gradients, planner, reference and every backend.
- * core/op/README.md has the recipe for a new one. */
+ * The struct that describes an op, for the graph, gradients, the memory planner, tests and every backend. Each op defines one
+ * in its own file. core/op/README.md lists the steps for a new op. */
 #ifndef STRATA_CORE_OP_H
 #define STRATA_CORE_OP_H
 
@@ -10,26 +10,27 @@
 typedef struct strata_op strata_op;
 typedef struct strata_lowering strata_lowering; /* core/graph/launch.h */
 
-/* Attributes are a plain struct per op, described by a table, so that passes compare, traces print and plugins read them. */
+/* The attributes of an op are a plain struct. A table describes its fields, so that passes can compare attributes, traces can
+ * print them, and plugins can read them. */
 typedef enum strata_attr_kind {
     STRATA_ATTR_INT = 0,
     STRATA_ATTR_FLOAT,
     /* int64_t[STRATA_MAX_RANK], an entry for each axis of input 0; the rest are 0. */
     STRATA_ATTR_INTS,
-    /* The same of two entries (height, width), and of four. */
+    /* int64_t[2] (height, width), and int64_t[4]. */
     STRATA_ATTR_PAIR,
     STRATA_ATTR_QUAD,
     STRATA_ATTR_SHAPE,
     /* const int64_t *: as many as the attribute "n_<name>" says, or "n"; without one, an entry for each input. */
     STRATA_ATTR_LIST,
-    /* int64_t[STRATA_MAX_RANK] of codes that mean nothing outside of the op: strata_op.compose says it in ops. */
+    /* int64_t[STRATA_MAX_RANK] of codes that only the op understands; strata_op.compose gives their meaning as other ops. */
     STRATA_ATTR_CODES,
-    /* Identity only: constants' data, variables. */
+    /* A pointer that is compared by its address only: data of constants, variables. */
     STRATA_ATTR_POINTER
 } strata_attr_kind;
 
-/* The texts that stand for the values 0, 1, ... of an INT, for those who read a description (core/compile/describe.h). A list
- * ends at a NULL attribute, the words at a NULL word. */
+/* Names for the values 0, 1, ... of an INT attribute, which descriptions of graphs use (core/compile/describe.h). A list of
+ * these structs ends at a NULL attribute, the words end at a NULL word. */
 typedef struct strata_attr_words {
     const char *attribute;
     const char *const *words;
@@ -44,21 +45,21 @@ typedef struct strata_attr_field {
 
 enum { STRATA_MAX_ATTR_FIELDS = 12 };
 
-/* Host memory of one node: what the reference reads and writes. Elements are the node's and its inputs' dtypes and shapes. */
+/* The host memory that the reference of a node reads and writes. The node and its inputs have the dtypes and shapes. */
 typedef struct strata_op_call {
     const strata_tensor *node;
     const void *const *inputs;
-    /* For an op that updates input 0 in place: that input's memory. */
+    /* For an op that updates input 0 in place: the memory of that input. */
     void *output;
 } strata_op_call;
 
 enum {
     STRATA_OP_LEAF = 1,          /* input, constant, variable read: no computation                                     */
     STRATA_OP_VIEW = 2,          /* output is input 0's memory under another shape (reshape); never lowered             */
-    STRATA_OP_UPDATE = 4,        /* writes input 0 (a variable) in place and is its new value; never merged with its like  */
+    STRATA_OP_UPDATE = 4,        /* writes input 0 (a variable) in place and is its new value; equal nodes are not merged  */
     STRATA_OP_ELEMENTWISE = 8,   /* output element i needs element i of inputs of the same shape only: may run in place     */
-    STRATA_OP_SLICES = 16,       /* pack: inputs may be computed straight into their place in the output                 */
-    STRATA_OP_COMMUNICATION = 32 /* carried out between replicas, not by a device; with one replica the value is input 0's */
+    STRATA_OP_SLICES = 16,       /* pack: inputs may be computed directly at their places in the output                  */
+    STRATA_OP_COMMUNICATION = 32 /* performed between replicas, not by a device; with one replica the value is input 0's   */
 };
 
 struct strata_op {
@@ -71,47 +72,48 @@ struct strata_op {
     size_t attrs_bytes;
     /* The fields of the attribute struct; the list ends at a NULL name. */
     strata_attr_field attrs[STRATA_MAX_ATTR_FIELDS];
-    /* Of the fields that stand for words; NULL: none does. */
+    /* Names for the values of some fields; NULL: none. */
     const strata_attr_words *words;
 
-    /* Where in the attributes its strata_epilogue is (core/op/epilogue.h); 0: the op takes none. */
+    /* The offset of its strata_epilogue in the attributes (core/op/epilogue.h); 0: nothing can be fused into the op. */
     size_t epilogue;
 
-    /* For STRATA_OP_ELEMENTWISE: inputs of which every element is read for each output, even where they happen to have its
-     * shape; bit per input (batch_norm_grad's sums). The node never runs in their place. */
+    /* For STRATA_OP_ELEMENTWISE: bit i is set if every element of input i is read for each output element (the sums of
+     * batch_norm_grad). The output is never written over such an input, even if it has the same shape. */
     unsigned whole;
 
-    /* For STRATA_OP_UPDATE: inputs written besides input 0, bit per input (Adam's m and v). */
+    /* For STRATA_OP_UPDATE: bit i is set if input i is written too, besides input 0 (Adam's m and v). */
     unsigned also_writes;
 
-    /* Sets node->dtype and node->shape from node->inputs and node->attrs, or says why not: the message begins with what is
-     * wrong (the op's name is put before it) and has the values. Never allocates. */
+    /* The shape rule: sets node->dtype and node->shape from node->inputs and node->attrs, or fails with a message that has the
+     * wrong values (the caller puts the op's name before it). Must not allocate. */
     strata_status (*shape)(strata_tensor *node, strata_error *err);
 
-    /* NULL: no gradient passes (the input's gradient is zero: comparisons, argmax), unless the op is marked in `no_gradient`.
-     * Sets dx[i] to the gradient for input i, built from other ops, of input i's shape and dtype; dx[i] left NULL: none. */
+    /* Sets dx[i] to the gradient with respect to input i, built from other ops, with the shape and dtype of input i; a dx[i]
+     * that stays NULL means zero. NULL: the gradients of all inputs are zero (comparisons, argmax), unless `no_gradient` is
+     * set. */
     void (*gradient)(strata_tensor *node, strata_tensor *dy, strata_tensor **dx);
 
-    /* Why differentiating through this op is an error; NULL: it is not. */
+    /* Why differentiating this op is an error; NULL: it is no error. */
     const char *no_gradient;
 
     /* Computes the op on the host: plain C with double accumulators, for every dtype that the shape rule accepts. Every
      * device is compared with it. */
     strata_status (*reference)(const strata_op_call *call, strata_error *err);
 
-    /* NULL: there is none. Builds the same value from simpler ops, in the node's graph and from its inputs, for devices that
-     * lack the op (core/compile/decompose.c) and for plugins, which see it as the node's parts. What was fused falls apart into
-     * what it was made of. The result has the node's dtype and shape; of an update it is an update of the same variable, on
-     * which the updates of all the others depend. NULL where these attributes, dtypes or shapes have no composition. Ops must
-     * not be compositions of each other in a circle. */
+    /* Builds the same value from simpler ops, in the node's graph and from its inputs, for devices that lack the op
+     * (core/compile/decompose.c) and for plugins, which see it as the node's parts. The composition of a fused node is the
+     * nodes that were fused. The result has the node's dtype and shape. The result of an update's composition is an update of
+     * the same variable, on which the updates of the other variables depend. Returns NULL for attributes, dtypes or shapes that
+     * have no composition. Compositions must not be cyclic. NULL: the op has no composition. */
     strata_tensor *(*compose)(strata_tensor *node);
 
-    /* Additions and multiplications of one run, a multiply-add as two. NULL: none worth counting, except that an element-wise
-     * op counts one for each element of its output (core/compile/cost.c). */
+    /* The number of additions and multiplications of one run; a multiply-add counts as two. NULL: 0, or, for an element-wise
+     * op, one for each element of its output (core/compile/cost.c). */
     double (*flops)(const strata_tensor *node);
 
-    /* The portable kernels: describes the launches for kernel devices through strata_lowering_add (core/graph/launch.h). NULL
-     * for leaves and views. */
+    /* Adds the launches of the op's portable kernels to the list, with strata_lowering_add (core/graph/launch.h). NULL for
+     * leaves and views. */
     strata_status (*lower)(const strata_tensor *node, strata_lowering *lowering, strata_error *err);
 };
 

@@ -10,7 +10,7 @@
 /* Device memory. Each backend defines the struct for itself. */
 typedef struct strata_buffer strata_buffer;
 
-/* A variable: one buffer on one device (strategies make copies on others). */
+/* A variable: one buffer on one device. Strategies create a variable on each device. */
 struct strata_variable {
     strata_device *device;
     char *name;
@@ -19,12 +19,13 @@ struct strata_variable {
     strata_buffer *buffer;
 };
 
-/* Its memory, where the host reads and writes the very bytes that programs use (strata_device_api.buffer_memory); NULL where it
- * does not. No program that uses the variable may be running meanwhile. */
+/* The variable's memory, if the host can access the bytes that programs use (strata_device_api.buffer_memory); else NULL. The
+ * host may access it only while no program that uses the variable runs. */
 void *strata_variable_memory(const strata_variable *variable);
 
-/* Sets `to` to `value`, which `from`, of the same dtype and shape, has been set to already. Devices that have a link of their
- * own (strata_device_transfers.copy) copy over it; others get the value from the host. from NULL: as strata_variable_set. */
+/* Sets `to` to `value`. `from` is a variable of the same dtype and shape that has this value already: if the two devices can
+ * copy directly (strata_device_transfers.copy), the value is copied from it, else from the host. from NULL: as
+ * strata_variable_set. */
 STRATA_MUST_USE strata_status strata_variable_set_as(strata_variable *to, strata_variable *from, const strata_array *value,
                                                      strata_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What layers are built in (layer.h shows it to them as an opaque type): the parameters that they declare, the list of layers,
- * and the context of one build. The model owns all of it; nothing here knows the model, its optimizer or its devices. */
+ * The state of building layers, which layer.h declares as an opaque type: the parameters that layers declare, the list of
+ * layers, and the context of one build. The model owns it. It does not depend on the model, its optimizer or its devices. */
 #ifndef STRATA_CORE_LAYER_CONTEXT_H
 #define STRATA_CORE_LAYER_CONTEXT_H
 
@@ -17,11 +17,11 @@ typedef struct strata_parameter_spec {
     /* "dense/kernel". */
     char *name;
     strata_shape shape;
-    /* True for what a layer keeps from step to step without training it. States lie in a flat range of their own. */
+    /* True for a state: a value that a layer updates without training it. States have a separate flat range. */
     bool state;
-    /* True where an update changes only the rows that its batches use. Sparse parameters lie behind the dense ones. */
+    /* True if an update changes only the rows that its batch uses. Sparse parameters come after the dense ones. */
     bool sparse;
-    /* True where its layer can compute with it in parts. */
+    /* True if its layer can compute with parts of it. */
     bool splits;
     /* First element in its flat range. */
     int64_t offset;
@@ -31,7 +31,7 @@ typedef struct strata_parameter_spec {
     int64_t fan_in, fan_out;
 } strata_parameter_spec;
 
-/* Rows of a parameter that lie in one block. A parameter that a block has room for is one part. */
+/* The rows of a parameter that are in one block. A parameter that is not divided has one part. */
 typedef struct strata_parameter_part {
     /* Index of the parameter, and of the block. */
     int parameter, block;
@@ -42,11 +42,11 @@ typedef struct strata_parameter_part {
     int64_t offset;
 } strata_parameter_part;
 
-/* Elements [begin, end) of the flat range of parameters, which lie in a buffer of their own. */
+/* A block: elements [begin, end) of the flat range of parameters, which have a separate buffer. */
 typedef struct strata_parameter_block {
     /* [begin, dense_end) are dense parameters, [dense_end, end) sparse ones. */
     int64_t begin, dense_end, end;
-    /* The parts that lie in it, in the order of their offsets. */
+    /* The parts in the block, in the order of their offsets. */
     int first_part, n_parts;
 } strata_parameter_block;
 
@@ -58,7 +58,7 @@ typedef struct strata_parameter_set {
     int64_t flat_size, dense_size;
     /* The flat range of the states. */
     int64_t state_size;
-    /* The flat range of the parameters cut into blocks; one block, where no device asks for more. */
+    /* The blocks of the flat range of parameters; one, unless the range is too large for a device. */
     strata_parameter_block *blocks;
     int n_blocks;
     strata_parameter_part *parts;
@@ -69,13 +69,13 @@ typedef struct strata_parameter_set {
 int64_t strata_parameter_aligned(int64_t elements);
 /* `n` elements from element `first` of a tensor (size), in this shape. */
 strata_tensor *strata_parameter_view(strata_tensor *range, int64_t first, strata_shape shape);
-/* Indices of a parameter's rows as the part counts them; those of rows in other parts are out of its range. */
+/* Converts indices of a parameter's rows to indices in the part; indices of rows in other parts become out of range. */
 strata_tensor *strata_parameter_rows_of(const strata_parameter_part *part, strata_tensor *indices);
-/* Gives every parameter and state its offset, and the set its sizes. */
+/* Computes the offset of every parameter and state, and the sizes of the set. */
 void strata_parameters_lay_out(strata_parameter_set *set);
-/* Cuts the flat range into blocks of at most `most` elements, which may be INT64_MAX: between parameters, and inside of one
- * that is larger than that, between rows. Cutting again replaces the blocks. UNSUPPORTED, with the parameter's name, where one
- * is too large and its layer cannot compute with parts of it, or a single row is. */
+/* Divides the flat range into blocks of at most `most` elements (INT64_MAX: one block): between parameters, and between rows of
+ * a parameter that is larger than a block. Another call replaces the blocks. Fails: UNSUPPORTED, with the parameter's name, if
+ * a parameter is too large and its layer cannot compute with parts of it, or if a single row is too large. */
 STRATA_MUST_USE strata_status strata_parameters_cut(strata_parameter_set *set, int64_t most, strata_error *err);
 /* Frees everything; the set is empty then. */
 void strata_parameters_finish(strata_parameter_set *set);
@@ -91,14 +91,15 @@ typedef struct strata_layer {
     const strata_layer_kind *kind;
     /* A copy of the user's options; the strings in it belong to the model. */
     void *options;
-    /* A layer inside of another one has that one's name in front: "residual/conv2d". */
+    /* The name of a layer inside of another layer begins with the other's name: "residual/conv2d". */
     char *name;
     strata_layer_list branches[STRATA_MAX_BRANCHES];
-    /* Its parameters are states that nothing updates, and it works as it does outside of training. */
+    /* The layer is not trained: its parameters are states that nothing updates, and it computes what it computes in
+     * predictions. */
     bool frozen;
 } strata_layer;
 
-/* What a layer costs in a program's graph. */
+/* The cost of a layer in a program's graph. */
 typedef struct strata_layer_cost {
     /* The shape of its outputs, with the axis of the batch. */
     strata_shape output;
@@ -108,12 +109,12 @@ typedef struct strata_layer_cost {
 
 /* ---- one build ---- */
 
-/* What a build for training finds out about a sparse parameter. */
+/* The rows of a sparse parameter that a build for training uses. */
 typedef struct strata_sparse_rows {
     /* The indices that the batch uses; NULL when no layer used the parameter. */
     strata_tensor *x;
-    /* Each index once, -1 in the places left over (strata_unique), and the rows at these indices, which the gradient is taken
-     * of. NULL where it is taken of the whole table. */
+    /* ids: each index once, followed by -1 (strata_unique). row: the rows with these indices, with respect to which the
+     * gradient is computed. NULL if the gradient is that of the whole table. */
     strata_tensor *ids, *row;
 } strata_sparse_rows;
 
@@ -133,33 +134,35 @@ struct strata_layer_context {
     bool has_replicas;
     /* The channel of the devices that compute. */
     strata_channel replicas;
-    /* Set when a layer has summed something over the replicas. */
+    /* Set when a layer has added up a value over the replicas. */
     bool exchanges_inside;
-    /* Of activations that are no integers. */
+    /* The dtype of activations that are not integers. */
     strata_dtype dtype;
     /* [parameters->n_blocks] The blocks of the parameters' flat range; NULL while declaring. */
     strata_tensor **blocks;
     /* The flat range of states; NULL while declaring, and where there are no states. */
     strata_tensor *state;
-    /* [parameters->n_parts] The view of each part that a layer has asked for, which gradients are taken of. NULL while
-     * declaring. */
+    /* [parameters->n_parts] The view of each part that a layer has used, with respect to which gradients are computed. NULL
+     * while declaring. */
     strata_tensor **parts;
-    /* [parameters->n] The states' new values and how far each moves towards its value. new_state NULL: not asked for. */
+    /* [parameters->n] The states' new values, and the rate by which each state moves towards its new value. new_state NULL:
+     * they are not computed. */
     strata_tensor **new_state;
     double *state_rates;
     /* [parameters->n] Filled by a build for training. */
     strata_sparse_rows *rows;
-    /* Gradients of sparse parameters are taken of rows->row, where the table has more rows than the batch has indices. */
+    /* Gradients of sparse parameters are computed with respect to rows->row, if the table has more rows than the batch has
+     * indices. */
     bool takes_rows;
     strata_tensor *rng;
-    /* Which places of the newest output are not padding; NULL: all of them. */
+    /* The mask of the last output: which positions are not padding; NULL: all. */
     strata_tensor *mask;
-    /* The sum of what layers add to the loss; NULL: none does. */
+    /* The sum of the layers' penalties; NULL: there are none. */
     strata_tensor *penalty;
     uint32_t n_streams;
     /* [n_inputs] Each integer input must be below it; 0: no layer limits it. */
     int64_t n_tokens[STRATA_MAX_INPUTS];
-    /* [calls of layers] Filled while building; NULL: not asked for. */
+    /* [calls of layers] The cost of each call, set while building; NULL: costs are not computed. */
     strata_layer_cost *costs;
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a layer kind says about itself. A new one is core/layer/<name>.c with its strata_layer_<name>, a row in layers.def, its
- * options in strata/layers.h and tests/layer/<name>_test.c. A layer speaks only ops: no device, optimizer or strategy appears
- * in it. */
+ * The struct that describes a kind of layer, and the functions that layers may call. A new kind needs core/layer/<name>.c with
+ * its strata_layer_<name>, a row in layers.def, its options in strata/layers.h and tests/layer/<name>_test.c. A layer only
+ * builds ops: it does not depend on a device, optimizer or strategy. */
 #ifndef STRATA_CORE_LAYER_H
 #define STRATA_CORE_LAYER_H
 
@@ -13,15 +13,15 @@
 #include "strata/ops.h"
 #include "strata/registry.h"
 
-/* Declares a parameter (rows, ...) of a layer that can compute with parts of it, each some of its rows, where a device cannot
- * bind all of it. Returns the number of parts, 1 where it fits. */
+/* Declares a parameter (rows, ...) of a layer that can compute with parts of the parameter, in case a device cannot bind all of
+ * it. Each part has some of the rows. Returns the number of parts; 1 if the parameter is not divided. */
 int strata_layer_split_parameter(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
                                  const char *initializer, int64_t fan_in, int64_t fan_out);
-/* Part `part` of it, whose first row is row *out_first_row of the whole. */
+/* Part `part` of such a parameter; its first row is row *out_first_row of the parameter. */
 strata_tensor *strata_layer_part(strata_layer_context *context, strata_graph *graph, const char *name, int part,
                                  int64_t *out_first_row);
-/* Rows of it by indices x, as strata_gather gives them. sparse: an update changes only rows that x has; nothing else is to use
- * the parameter then. */
+/* The rows of such a parameter with the indices x, like strata_gather. sparse: an update changes only rows whose indices are in
+ * x; nothing else may use the parameter then. */
 strata_tensor *strata_layer_rows(strata_layer_context *context, strata_graph *graph, const char *name, strata_tensor *x,
                                  bool sparse);
 /* Rows of a layer's options for it, where they are called kernel_l1 and kernel_l2; INVALID for negative ones. */
@@ -30,19 +30,19 @@ strata_tensor *strata_layer_rows(strata_layer_context *context, strata_graph *gr
         "kernel_l2", STRATA_OPTION_NUMBER, offsetof(type, kernel_l2), 0, 1e6, false  \
     }
 STRATA_MUST_USE strata_status strata_layer_check_penalty(double l1, double l2, strata_error *err);
-/* Whether the batch that trains is shared out, so that there are other replicas' parts of it. */
+/* Whether the batch is divided among several replicas. */
 bool strata_layer_has_replicas(const strata_layer_context *context);
-/* x added up over the replicas that have examples; while training, where there are several. */
+/* The sum of x over the replicas that have examples. For training with several replicas only. */
 strata_tensor *strata_layer_sum_over_replicas(strata_layer_context *context, strata_tensor *x);
-/* Says that x holds indices below n_tokens. Where x is the model's input, data beyond are refused before they get here. */
+/* Declares that x has indices below n_tokens. If x is an input of the model, data with larger values are refused. */
 void strata_layer_limit_tokens(strata_layer_context *context, const strata_tensor *x, int64_t n_tokens);
 
-/* Which places (N, ...) of what the layer being built gives hold something, bool; the others are padding. It goes on through
- * layers that keep it; NULL: all do. */
+/* The mask of the output of the layer that is being built, bool (N, ...): true for positions that are not padding; NULL: no
+ * position is padding. Layers with keeps_mask pass the mask on. */
 void strata_layer_set_mask(strata_layer_context *context, strata_tensor *mask);
 strata_tensor *strata_layer_mask(const strata_layer_context *context);
 
-/* What a branch of the layer being built makes of x: x itself, when it is empty. */
+/* The output of a branch of the layer that is being built, for the input x; x itself if the branch is empty. */
 strata_tensor *strata_layer_branch(strata_layer_context *context, int branch, strata_tensor *x);
 
 enum { STRATA_MAX_LAYER_OPTIONS = 16, STRATA_MAX_LAYER_INPUTS = 64, STRATA_MAX_BRANCHES = 2, STRATA_MAX_NESTING = 16 };
@@ -58,9 +58,9 @@ typedef struct strata_layer_kind {
     strata_option options[STRATA_MAX_LAYER_OPTIONS];
     /* The keys in JSON of lists of layers inside this one; the first list must not be empty. NULL: there are none. */
     const char *branches[STRATA_MAX_BRANCHES];
-    /* Each place (n, ...) of y depends on the same place of x alone, so padding stays where it is. */
+    /* Each position (n, ...) of y depends only on the same position of x, so the mask of x is also the mask of y. */
     bool keeps_mask;
-    /* Options that are wrong by themselves; the message does not name the layer, the caller does. NULL: nothing to check. */
+    /* Checks the options; the caller adds the layer's name to the message. NULL: nothing to check. */
     strata_status (*check)(const void *options, strata_error *err);
     /* Builds y for x (N, ...). Errors poison the graph. */
     strata_tensor *(*build)(const void *options, strata_layer_context *context, strata_tensor *x);

@@ -57,7 +57,7 @@ static strata_status collect(const strata_model *model, const strata_dataset *da
     const int64_t accumulates = optimizer->gradient_accumulation_steps;
     add_int(t, "batch", opts->batch);
     add_int(t, "number of epochs", opts->epochs);
-    /* With a trainer the chief says where training begins; a worker may join when it has begun long ago. */
+    /* With a trainer the chief determines where training begins, and a worker may join later. */
     if (!model->strategy->trainer) add_int(t, "first epoch", opts->first_epoch);
     add_int(t, "number of steps an epoch may have", opts->steps_per_epoch);
     add_text(t, "auto_shard policy", (unsigned)policy <= STRATA_SHARD_OFF ? policies[policy] : "unknown");
@@ -67,7 +67,8 @@ static strata_status collect(const strata_model *model, const strata_dataset *da
         if (!opts->no_shuffle) add_int(t, "seed of the shuffles", (int64_t)opts->seed);
     }
     add_text(t, "optimizer", optimizer->name);
-    /* With a trainer the chief says the rate of each step: one that goes on from a checkpoint may have another by then. */
+    /* With a trainer the chief determines the rate of each step; if it resumed from a checkpoint, its rate may differ from the
+     * workers' rates. */
     add_number(t, "learning rate",
                model->strategy->trainer ? model->optimizer.learning_rate : strata_model_learning_rate(model));
     add_int(t, "number of accumulated batches", accumulates ? accumulates : 1);

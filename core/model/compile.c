@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compile: optimizer and loss are chosen, and every device of the strategy gets its variables. */
+ * Compiling a model: chooses optimizer and loss, and creates the variables on every device of the strategy. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,8 @@
 
 #define PRECISION_NOTE "precision"
 
-/* Which loss an output has: compile's, for the only output; else its own; else, for the only output, the default. */
+/* Chooses the loss of an output: if it is the only output, the loss of the compile options; else the output's own loss; if it
+ * is the only output and has none, the default. */
 static strata_status choose_loss(const strata_model *model, int index, const strata_compile_options *opts,
                                  strata_output_spec *output, strata_error *err) {
     const bool given = opts && opts->loss, only = model->n_outputs == 1;
@@ -28,7 +29,7 @@ static strata_status choose_loss(const strata_model *model, int index, const str
     return status && !only ? strata_fail_in(err, status, "output \"%s\"", strata_output_name(model, index)) : status;
 }
 
-/* Takes the settings over only when all of them are right. */
+/* Changes the model only if all settings are valid. */
 static strata_status choose_settings(strata_model *model, const strata_compile_options *opts, strata_error *err) {
     strata_optimizer optimizer = opts && opts->optimizer.name ? opts->optimizer : model->optimizer;
     const strata_optimizer_kind *kind = NULL;
@@ -53,7 +54,7 @@ static strata_status choose_settings(strata_model *model, const strata_compile_o
     return STRATA_OK;
 }
 
-/* The parameters and states at `values`, as the initializers or the file have them. */
+/* Writes the initial parameters and states to `values`: from the initializers or from the file. */
 static void initialize(const strata_model *model, float *values) {
     for (int i = 0, trained = 0; i < model->parameters.n; i++) {
         const strata_parameter_spec *p = &model->parameters.items[i];
@@ -83,7 +84,7 @@ int strata_model_root(const strata_model *model) {
     return model->trains ? strata_strategy_root(model->strategy) : 0;
 }
 
-/* A new variable is zeros. */
+/* The elements of a new variable are 0. */
 static strata_status make_slot(const strata_model *model, strata_device *device, strata_model_block *own, int slot,
                                strata_error *err) {
     static const char *const names[STRATA_MAX_OPTIMIZER_SLOTS] = {"optimizer slot 0", "optimizer slot 1", "optimizer slot 2"};
@@ -126,7 +127,7 @@ static strata_status make_block(strata_model *model, int replica, int block, str
     if (!model->trains && !computes) return STRATA_OK; /* functions of one's own run on those that compute */
     STRATA_TRY(make_sums(device, "parameters", at->end - at->begin, &own->flat, err));
     if (strata_model_accumulates(model) > 1 && computes)
-        STRATA_TRY(make_sums(device, "held gradients", strata_model_gradient_size(model, block), &own->held, err));
+        STRATA_TRY(make_sums(device, "held gradients", strata_model_gradient_size(model, block), &own->accumulated, err));
     if (!model->trains || !strata_strategy_updates(model->strategy, replica)) return STRATA_OK;
     strata_shards_range(model, replica, block, &own->begin, &own->end);
     const strata_shape shape = STRATA_SHAPE(own->end - own->begin);
@@ -148,15 +149,15 @@ static strata_status make_replica(strata_model *model, int index, strata_error *
     if (!model->trains && index >= model->strategy->n_replicas) return STRATA_OK;
     STRATA_TRY(make_sums(device, "states", n_states, &own->state, err));
     if (strata_model_accumulates(model) > 1 && index < model->strategy->n_replicas) {
-        STRATA_TRY(make_sums(device, "held sums", model->metrics.n_sums, &own->held_sums, err));
-        STRATA_TRY(make_sums(device, "held states", n_states, &own->held_states, err));
+        STRATA_TRY(make_sums(device, "held sums", model->metrics.n_sums, &own->accumulated_sums, err));
+        STRATA_TRY(make_sums(device, "held states", n_states, &own->accumulated_states, err));
     }
     if (!model->trains || !strata_strategy_updates(model->strategy, index)) return STRATA_OK;
     return make_sums(device, "metrics", model->metrics.n_sums, &own->metrics, err);
 }
 
-/* The most elements of a block: what every device of every worker binds in one piece. Where the parameters need several
- * blocks, a sixteenth of that stays free for what lies in one buffer with a block's gradients. */
+/* The most elements of a block: as many as every device of every worker can bind as one buffer range. If several blocks are
+ * needed, a sixteenth of the range stays free for values that share a buffer with a block's gradients. */
 static strata_status most_of_block(const strata_model *model, int64_t *out_most, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
     uint64_t bytes = INT64_MAX, *all = NULL;
@@ -180,7 +181,7 @@ static strata_status most_of_block(const strata_model *model, int64_t *out_most,
     return STRATA_OK;
 }
 
-/* Norms of a parameter are taken where all of it lies. */
+/* The norm of a parameter can be computed only if the whole parameter is in one block. */
 static strata_status check_parts(const strata_model *model, strata_error *err) {
     if (!model->trains || (!model->optimizer_kind->whole_parameters && !(model->optimizer.clip_norm > 0))) return STRATA_OK;
     for (int i = 0; i < model->parameters.n; i++)
@@ -193,7 +194,7 @@ static strata_status check_parts(const strata_model *model, strata_error *err) {
     return STRATA_OK;
 }
 
-/* The blocks for these devices, and where parameters lie in each. */
+/* Divides the parameters into blocks for these devices, and computes the positions of parameters in each block. */
 static strata_status make_blocks(strata_model *model, strata_error *err) {
     int64_t most = 0;
     STRATA_TRY(strata_parameters_cut(&model->parameters, INT64_MAX, err));
@@ -209,7 +210,7 @@ static strata_status make_blocks(strata_model *model, strata_error *err) {
     return STRATA_OK;
 }
 
-/* The blocks as variables with a copy on each replica. */
+/* Creates the distributed variables of the blocks, with a copy on each replica. */
 static strata_status make_distributed(strata_model *model, strata_error *err) {
     const int n_blocks = model->parameters.n_blocks, n = model->strategy->n_replicas;
     model->custom.variables = calloc((size_t)n_blocks, sizeof *model->custom.variables);
@@ -242,7 +243,7 @@ static strata_status make_variables(strata_model *model, strata_error *err) {
 static void free_block(strata_model_block *own) {
     strata_variable_destroy(own->flat);
     strata_variable_destroy(own->shard);
-    strata_variable_destroy(own->held);
+    strata_variable_destroy(own->accumulated);
     strata_shards_free_segments(&own->segments);
     for (int i = 0; i < STRATA_MAX_OPTIMIZER_SLOTS; i++) strata_variable_destroy(own->slots[i]);
 }
@@ -254,8 +255,8 @@ void strata_model_free_variables(strata_model *model) {
         free(own->blocks);
         strata_variable_destroy(own->state);
         strata_variable_destroy(own->metrics);
-        strata_variable_destroy(own->held_sums);
-        strata_variable_destroy(own->held_states);
+        strata_variable_destroy(own->accumulated_sums);
+        strata_variable_destroy(own->accumulated_states);
     }
     free(model->replicas);
     model->replicas = NULL;
@@ -270,7 +271,7 @@ void strata_model_free_variables(strata_model *model) {
     strata_shards_free(model);
 }
 
-/* What is computed of whole parameters is not known of a few rows. */
+/* Norms of whole parameters cannot be computed from the gradients of a few rows, so sparse parameters are refused then. */
 static strata_status check_sparse(const strata_model *model, strata_error *err) {
     const strata_parameter_spec *sparse = NULL;
     for (int i = 0; i < model->parameters.n && !sparse; i++)
@@ -290,7 +291,7 @@ static strata_status check_sparse(const strata_model *model, strata_error *err) 
     return STRATA_OK;
 }
 
-/* What the caller says, else what the model's note has from an earlier compile. */
+/* The precision that the caller sets, or else the precision in the model's note from an earlier compile. */
 static strata_status choose_precision(const strata_model *model, const strata_compile_options *opts,
                                       strata_dtype *out_precision, strata_error *err) {
     const char *note = strata_model_note(model, PRECISION_NOTE);
@@ -316,7 +317,7 @@ static void destroy_owned(void *model) {
     strata_model_destroy(model);
 }
 
-/* Gives the model its devices and its variables on them. */
+/* Binds the model to its devices and creates its variables there. */
 static strata_status place(strata_model *model, strata_device *device, const strata_compile_options *opts, strata_error *err) {
     strata_strategy *strategy = opts ? opts->strategy : NULL;
     model->own.device = device;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether a dataset fits a model, and its labels as the loss takes them. */
+ * Checks that a dataset fits a model, and converts labels to the form that the loss needs. */
 #include <float.h>
 #include <string.h>
 
@@ -13,8 +13,8 @@ size_t strata_input_bytes(const strata_input_spec *input) {
     return (size_t)strata_shape_elements(input->shape) * strata_dtype_bytes(input->dtype);
 }
 
-/* Where they travel to a device's own memory, bytes are a quarter of the numbers that the device makes of them. In the host's
- * memory they would be one more pass. */
+/* Whether features are copied to the device as u8. For a device with its own memory this is a quarter of the bytes of f32. For
+ * a device that uses the host's memory the conversion on the device would be an additional pass. */
 bool strata_model_takes_bytes(const strata_model *model) {
     if (model->n_inputs > 1 || model->inputs[0].dtype != STRATA_DTYPE_F32) return false;
     for (int r = 0; r < model->strategy->n_replicas; r++) {
@@ -39,7 +39,7 @@ strata_status strata_model_check_readable(const strata_model *model, const char 
     return model->loaded ? STRATA_OK : strata_model_check_built(model, verb, err);
 }
 
-/* Pictures (H, W) are pictures (H, W, 1). */
+/* Treats pictures (H, W) as pictures (H, W, 1). */
 static bool same_elements(strata_shape data, strata_shape model) {
     if (model.rank == 3 && data.rank == 2 && model.dims[2] == 1) model.rank = 2;
     return strata_shape_equal(data, model);
@@ -55,7 +55,7 @@ static strata_shape label_shape(const strata_output_spec *output) {
     return strata_loss_label_shape(output->loss, output->shape);
 }
 
-/* A part of the dataset's elements, as one example has it. */
+/* The shape of a part of the dataset's elements, of one example. */
 static strata_shape part_shape(const strata_dataset *dataset, int part) {
     strata_shape shape = dataset->spec.parts[part].shape;
     if (!dataset->spec.is_batch) return shape;
@@ -68,7 +68,7 @@ static strata_dtype part_dtype(const strata_dataset *dataset, int part) {
     return dataset->spec.parts[part].dtype;
 }
 
-/* One class an example, where the loss takes a share for each class: the class's is 1. */
+/* Converts one class for each example to a probability for each class: 1 for the class, 0 for the others. */
 static bool are_classes(const strata_output_spec *output, const strata_dataset *dataset, int part) {
     return output->loss->answers == STRATA_ANSWERS_DISTRIBUTION && part_dtype(dataset, part) == STRATA_DTYPE_I32 &&
            strata_shape_elements(part_shape(dataset, part)) == 1;
@@ -119,7 +119,7 @@ static strata_status check_input(const strata_input_spec *input, const strata_da
     return status ? strata_fail_in(err, status, "%s", verb) : STRATA_OK;
 }
 
-/* The part of a role and a name. Where the model has one of the role, and the data have one, names do not matter. */
+/* Finds the part with a role and a name. If the model and the data have only one part of the role, names are not compared. */
 static strata_status find_part(const strata_dataset *dataset, strata_part_role role, bool only, const char *name,
                                const char *verb, int *out_part, strata_error *err) {
     const strata_element_spec *spec = &dataset->spec;

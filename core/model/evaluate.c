@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Evaluation and prediction: the same walk over batches, with the results taken up as slots come round. */
+ * Evaluation and prediction: the same loop over batches, which reads a result when its slot is needed again. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 #include "core/model/model.h"
 #include "strata/callbacks.h"
 
-/* Test sets are hundreds or thousands of examples: batches of 100 leave no rest, which would have a program and memory of its
- * own. */
+/* The number of examples in test sets is usually a multiple of 100, so batches of 100 leave no smaller batch, which would need
+ * another program and more memory. */
 enum { DEFAULT_BATCH = 100, MAX_IN_FLIGHT = 8 };
 
 typedef struct flight {
@@ -18,7 +18,7 @@ typedef struct flight {
     int64_t first;
 } flight;
 
-/* One walk. `take` receives a replica's output 0 of a batch. */
+/* The state of a loop over batches. `take` is called with output 0 of a replica for each batch. */
 typedef struct walk {
     strata_model *model;
     const strata_dataset *dataset;
@@ -57,7 +57,7 @@ static strata_status retire(walk *w, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Room for the predictions of n more examples: exactly enough where the number of examples is known. */
+/* Makes room for the predictions of n more examples; the total size is exact if the number of examples is known. */
 static strata_status make_room(walk *w, int64_t n, strata_error *err) {
     if (w->kind != STRATA_PROGRAM_PREDICT || w->n + n <= w->capacity) return STRATA_OK;
     int64_t capacity = w->n + n > 2 * w->capacity ? w->n + n : 2 * w->capacity;
@@ -83,7 +83,7 @@ static void fill_part(walk *w, const flight *next, const strata_program_part *pa
                                      strata_executable_input(part->executable, next->slot, part->example_weights));
 }
 
-/* The current batch of n examples. */
+/* Writes and submits the current batch of n examples. */
 static strata_status submit(walk *w, int64_t n, strata_error *err) {
     flight *next = &w->flights[w->n_flights];
     *next = (flight){.first = w->n};
@@ -139,7 +139,7 @@ static strata_status check(strata_model *model, const strata_dataset *dataset, s
     if (*batch < 1)
         return strata_fail(err, STRATA_INVALID, "%s: batch is %lld; it must be at least 1", verb, (long long)*batch);
     STRATA_TRY(strata_batches_check_size(dataset, verb, err));
-    /* A smaller one is checked when its program is made. */
+    /* A batch that is not larger than the data is checked when its program is compiled. */
     if (strata_dataset_size(dataset) >= 0 && *batch > strata_dataset_size(dataset) && *batch > DEFAULT_BATCH)
         return strata_model_check_batch(model, kind, *batch, err);
     return STRATA_OK;
@@ -184,7 +184,7 @@ strata_status strata_model_evaluate_batch(strata_model *model, const strata_data
     return retire(&w, err);
 }
 
-/* Output `index` of n examples, of rows in which the outputs lie side by side. */
+/* Copies output `index` of n examples from rows that contain all outputs one after the other. */
 static strata_status take_output(const strata_model *model, int index, const walk *w, int64_t first, strata_array *out,
                                  strata_error *err) {
     const strata_output_spec *output = &model->outputs[index];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training: what a fit does between its steps (fit_steps.c). It opens and closes epochs, evaluates between them, asks other
- * workers whether to stop, makes checkpoints, and has the device checked now and then. */
+ * The loop of a fit over epochs and steps. It opens and closes epochs, evaluates validation data, agrees with other workers
+ * whether to stop, writes checkpoints, and decides when devices are checked. fit_steps.c prepares and submits the steps. */
 #include "core/model/fit.h"
 
 #include <stdio.h>
@@ -11,9 +11,9 @@
 #include "core/data/stage/stage.h"
 #include "core/run/device.h"
 
-static const double SECONDS_BETWEEN_ASKS = 0.25;
+static const double SECONDS_BETWEEN_POLLS = 0.25;
 
-enum { IN_FLIGHT = 3, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
+enum { MAX_RUNS = 3, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
 
 typedef strata_fit fit;
 
@@ -25,7 +25,8 @@ void strata_history_finish(strata_history *history) {
     *history = (strata_history){0};
 }
 
-/* Shares of the batch by the replicas' speeds so far, for a strategy that wants it: programs are made anew. */
+/* For a strategy with auto_split: adapts the shares of the batch to the replicas' speeds so far. If shares change, programs are
+ * compiled again. */
 static strata_status balance(fit *f, int64_t n, strata_error *err) {
     strata_strategy *strategy = f->model->strategy;
     strata_model_program *program = NULL;
@@ -35,8 +36,8 @@ static strata_status balance(fit *f, int64_t n, strata_error *err) {
     strata_status status = strata_model_get_program(f->model, f->kind, n, f->form, &program, err);
     for (int r = 0; r < strategy->n_replicas && !status; r++) spent[r] = strata_group_replica_seconds(program->group, r);
     if (!status && strata_strategy_balance(strategy, n, spent)) {
-        status = strata_fit_catch_up(f, err);
-        while (f->n_flights && !status) status = strata_fit_retire(f, err);
+        status = strata_fit_submit_prepared(f, err);
+        while (f->n_runs && !status) status = strata_fit_finish_oldest(f, err);
         if (!status) strata_model_free_programs(f->model);
     }
     free(spent);
@@ -45,55 +46,55 @@ static strata_status balance(fit *f, int64_t n, strata_error *err) {
 
 /* ---- stopping within an epoch ---- */
 
-/* Whether to end before the step that is submitted next. Of several workers one that wants to ends all, before the same step:
- * about four times a second they tell each other, and how many steps that is they agree upon as well. */
-static strata_status ask_to_stop(fit *f, strata_error *err) {
+/* Sets f->stopped if the fit ends before the next step. If one of several workers wants to end, all end before the same step:
+ * about four times a second they exchange whether to stop, and also agree after how many steps they do so again. */
+static strata_status poll_stop(fit *f, strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
-    if (f->held.n) return STRATA_OK; /* in the middle of a step */
+    if (f->accumulated.n) return STRATA_OK; /* the step's batches are not complete */
     if (!strata_strategy_has_workers(f->model->strategy)) {
         f->stopped = f->stop_now;
         return STRATA_OK;
     }
     f->save_now = false;
-    if (--f->ask_in > 0) return STRATA_OK;
-    const double now = strata_fit_seconds(), each = (now - f->asked) / (double)f->ask_every;
-    double steps = each > 0 && f->asked > 0 ? SECONDS_BETWEEN_ASKS / each : 1;
+    if (--f->steps_until_poll > 0) return STRATA_OK;
+    const double now = strata_fit_seconds(), each = (now - f->last_poll) / (double)f->poll_interval;
+    double steps = each > 0 && f->last_poll > 0 ? SECONDS_BETWEEN_POLLS / each : 1;
     if (!(steps > 1)) steps = 1;
     const bool due = f->checkpoints && workers->rank == 0 && strata_checkpoint_folder_due(f->checkpoints, false);
-    int32_t said[3] = {f->stop_now, steps < 1e5 ? (int32_t)steps : 100000, due};
-    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, said, said, 3, err));
-    f->stopped = said[0] > 0;
-    f->save_now = said[2] > 0;
-    f->ask_in = f->ask_every = said[1] / workers->n;
-    f->asked = now;
+    int32_t sums[3] = {f->stop_now, steps < 1e5 ? (int32_t)steps : 100000, due};
+    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, sums, sums, 3, err));
+    f->stopped = sums[0] > 0;
+    f->save_now = sums[2] > 0;
+    f->steps_until_poll = f->poll_interval = sums[1] / workers->n;
+    f->last_poll = now;
     return STRATA_OK;
 }
 
-static strata_status ends_before(const fit *f, strata_error *err) {
+static strata_status fail_short_epoch(const fit *f, strata_error *err) {
     return strata_fail(err, STRATA_DATA, "fit: epoch %d ends before its step %lld, after which training is to go on",
                        f->progress.epoch + 1, (long long)f->model->position.steps);
 }
 
-/* How many workers read batches of their own; 0: all read the same. */
-static int64_t readers(const fit *f) {
+/* How many workers read separate batches; 0: all read the same batches. */
+static int64_t n_separate_readers(const fit *f) {
     const bool many = strata_strategy_has_workers(f->model->strategy);
     return many && strata_auto_shard_resolve(f->dataset, f->opts.auto_shard) != STRATA_SHARD_DATA
                ? f->model->strategy->workers.n
                : 0;
 }
 
-/* Passes over the examples of this epoch that were trained on before. Where all workers read the same examples, and fit makes
- * the batches, they are left out when the batches are opened: then the batch and the workers may be others than before. Else
- * the batches are walked over again. */
+/* Skips the examples of this epoch that an earlier fit trained on. If all workers read the same examples and fit makes the
+ * batches, begin_epoch has left these examples out when it opened the batches, so the batch size and the number of workers may
+ * differ from the earlier fit. Otherwise the batches are read again up to the position. */
 static strata_status skip_steps(fit *f, strata_error *err) {
     const strata_model_position *done = &f->model->position;
     strata_worker_step rows;
-    int64_t examples = f->skipped;
+    int64_t examples = f->examples_skipped;
     const int64_t size = strata_dataset_size(f->dataset);
-    if (f->skipped > (size >= 0 ? size : INT64_MAX)) return ends_before(f, err);
+    if (f->examples_skipped > (size >= 0 ? size : INT64_MAX)) return fail_short_epoch(f, err);
     while (examples < done->examples) {
         STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
-        if (!rows.n) return ends_before(f, err);
+        if (!rows.n) return fail_short_epoch(f, err);
         examples += rows.n;
     }
     if (examples > done->examples)
@@ -102,23 +103,23 @@ static strata_status skip_steps(fit *f, strata_error *err) {
                            "batches that the training was begun with",
                            (long long)done->examples, f->progress.epoch + 1);
     STRATA_TRY(strata_model_write_sums(f->model, err));
-    f->progress.step = f->held.step = f->next_step = done->steps;
-    f->n_examples = f->n_done = done->examples;
+    f->progress.step = f->accumulated.step = f->next_step = done->steps;
+    f->n_examples = f->n_measured = done->examples;
     f->model->position = (strata_model_position){0};
     return STRATA_OK;
 }
 
 /* ---- epochs ---- */
 
-/* All steps that were submitted are done, and their callbacks have returned. */
+/* Waits until all steps are done and their callbacks have returned. */
 static strata_status complete(fit *f, strata_error *err) {
-    STRATA_TRY(strata_fit_catch_up(f, err));
-    while (f->n_flights) STRATA_TRY(strata_fit_retire(f, err));
+    STRATA_TRY(strata_fit_submit_prepared(f, err));
+    while (f->n_runs) STRATA_TRY(strata_fit_finish_oldest(f, err));
     return STRATA_OK;
 }
 
-/* The same, and all workers take over the rate that a callback has set. */
-static strata_status settle(fit *f, strata_error *err) {
+/* The same; then all workers take over the learning rate that a callback has set. */
+static strata_status complete_and_share_rate(fit *f, strata_error *err) {
     STRATA_TRY(complete(f, err));
     return strata_model_share_rate(f->model, err);
 }
@@ -127,21 +128,21 @@ static strata_status begin_epoch(fit *f, strata_error *err) {
     f->epoch_began = strata_fit_seconds();
     f->in_epoch = true;
     const strata_model_position *done = &f->model->position;
-    const bool by_examples = !readers(f) && !strata_dataset_element_spec(f->dataset).is_batch;
-    f->skipped = by_examples && done->steps ? done->examples : 0;
+    const bool by_examples = !n_separate_readers(f) && !strata_dataset_element_spec(f->dataset).is_batch;
+    f->examples_skipped = by_examples && done->steps ? done->examples : 0;
     strata_batches_options batches = strata_fit_batches_options(f, 0);
     batches.bytes = strata_model_takes_bytes(f->model);
     STRATA_TRY(strata_worker_batches_create(f->model->strategy, f->dataset, f->opts.auto_shard, &batches, &f->batches, err));
     f->form.byte_scale = strata_worker_batches_byte_scale(f->batches);
     f->progress.steps = (strata_worker_batches_count(f->batches) + f->accumulate - 1) / f->accumulate;
-    if (f->skipped && f->progress.steps) {
+    if (f->examples_skipped && f->progress.steps) {
         const int64_t each = f->opts.batch * f->accumulate;
-        f->progress.steps = done->steps + (strata_dataset_size(f->dataset) - f->skipped + each - 1) / each;
+        f->progress.steps = done->steps + (strata_dataset_size(f->dataset) - f->examples_skipped + each - 1) / each;
     }
     const int64_t most = f->opts.steps_per_epoch;
     if (most && (!f->progress.steps || most < f->progress.steps)) f->progress.steps = most;
-    f->n_examples = f->n_done = 0;
-    f->held = (strata_fit_flight){0};
+    f->n_examples = f->n_measured = 0;
+    f->accumulated = (strata_fit_run){0};
     if (f->model->position.steps) STRATA_TRY(strata_model_read_sums(f->model, err));
     STRATA_TRY(strata_model_reset_sums(f->model, err));
     f->progress.step = f->next_step = 0;
@@ -156,36 +157,37 @@ static strata_status begin_epoch(fit *f, strata_error *err) {
     return STRATA_OK;
 }
 
-/* The model stands within an epoch, behind the steps that are done. */
-static void note_position(fit *f) {
-    f->model->position = (strata_model_position){f->progress.step, f->n_examples, readers(f)};
+/* Stores in the model how many steps of the epoch are done, for a checkpoint or a later fit. */
+static void save_position(fit *f) {
+    f->model->position = (strata_model_position){f->progress.step, f->n_examples, n_separate_readers(f)};
 }
 
 /* A checkpoint behind the step that was submitted last, if one is due. */
 static strata_status save_if_due(fit *f, strata_error *err) {
-    if (!f->checkpoints || f->held.n) return STRATA_OK;
-    /* The answer must be the same on all workers where each writes a part. By steps it is; by time rank 0 has sent it. */
+    if (!f->checkpoints || f->accumulated.n) return STRATA_OK;
+    /* Where each worker writes a part, all must decide alike. By the number of steps they do; by time rank 0 decided
+     * (poll_stop). */
     const bool agreed = strata_checkpoint_folder_is_shared(f->checkpoints) && f->opts.checkpoint->every_seconds > 0;
     if (!(agreed ? f->save_now : strata_checkpoint_folder_due(f->checkpoints, false))) return STRATA_OK;
     f->save_now = false;
     STRATA_TRY(complete(f, err));
-    note_position(f);
+    save_position(f);
     const strata_status status = strata_checkpoint_folder_save(f->checkpoints, f->progress.epoch, err);
     f->model->position = (strata_model_position){0};
     return status;
 }
 
-/* Whether the user interrupted a driver that compiled the next step's program, and what was trained so far can be kept. With
- * several workers it cannot, as the others are in that step. */
-static bool ends_before_step(const fit *f, strata_status status) {
-    bool left = false; /* some driver, and not a callback's wish */
+/* Whether the user interrupted the compilation of the next step's program and the fit can end before that step. With several
+ * workers it cannot, as the others have begun the step. */
+static bool stops_before_step(const fit *f, strata_status status) {
+    bool interrupted = false; /* a driver's compilation, as opposed to a callback that returned INTERRUPTED */
     for (int r = 0; r < f->model->strategy->n_replicas; r++)
-        left |= f->model->replicas[r].device->given_up.status == STRATA_INTERRUPTED;
-    return status == STRATA_INTERRUPTED && left && f->history.n_steps && !f->held.n &&
+        interrupted |= f->model->replicas[r].device->given_up.status == STRATA_INTERRUPTED;
+    return status == STRATA_INTERRUPTED && interrupted && f->history.n_steps && !f->accumulated.n &&
            !strata_strategy_has_workers(f->model->strategy);
 }
 
-/* Submits one batch more. *more: whether there was one, and training goes on. */
+/* Submits one more batch. *more: whether there was one; false at the end of the epoch and when the fit stops. */
 static strata_status next_batch(fit *f, bool *more, strata_error *err) {
     strata_worker_step rows;
     const double began = f->trace ? strata_trace_now() : 0;
@@ -193,22 +195,22 @@ static strata_status next_batch(fit *f, bool *more, strata_error *err) {
     STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
     strata_fit_add_to_trace(f, "next batch", f->model->optimizer_steps, began);
     if (!rows.n) return STRATA_OK;
-    STRATA_TRY(ask_to_stop(f, err));
+    STRATA_TRY(poll_stop(f, err));
     if (f->stopped) return STRATA_OK;
     STRATA_TRY(save_if_due(f, err));
     if (f->model->strategy->auto_split && f->history.n_steps >= f->next_balance) STRATA_TRY(balance(f, rows.own, err));
     f->check_now = strata_fit_is_check_due(f);
     if (f->check_now) STRATA_TRY(complete(f, err)); /* the parameters are those that this step begins with */
-    if (!f->held.n) strata_fit_call(f, STRATA_EVENT_BATCH_BEGIN);
+    if (!f->accumulated.n) strata_fit_call(f, STRATA_EVENT_BATCH_BEGIN);
     const strata_status status =
-        f->accumulate > 1 ? strata_fit_submit_to_hold(f, &rows, err) : strata_fit_submit(f, f->next_step, &rows, err);
+        f->accumulate > 1 ? strata_fit_accumulate(f, &rows, err) : strata_fit_submit(f, f->next_step, &rows, err);
     *more = !status;
-    if (!ends_before_step(f, status)) return status;
+    if (!stops_before_step(f, status)) return status;
     f->stopped = true;
     return STRATA_OK;
 }
 
-/* The batches of one step. *more is false where the epoch has no more, or is stopped. */
+/* Submits the batches of one step. *more: whether there was a step; false at the end of the epoch and when the fit stops. */
 static strata_status next_step(fit *f, bool *more, strata_error *err) {
     *more = !f->opts.steps_per_epoch || f->next_step < f->opts.steps_per_epoch;
     if (*more && strata_fit_trace_turns(f)) {
@@ -217,14 +219,14 @@ static strata_status next_step(fit *f, bool *more, strata_error *err) {
     }
     for (int64_t i = 0; i < f->accumulate && *more; i++) {
         STRATA_TRY(next_batch(f, more, err));
-        if (!*more && f->held.n) STRATA_TRY(strata_fit_submit_held(f, err)); /* the last step has fewer batches */
+        if (!*more && f->accumulated.n) STRATA_TRY(strata_fit_submit_accumulated(f, err)); /* the last step has fewer batches */
     }
     if (*more) f->next_step++, f->n_begun++;
-    if (*more && f->opts.wait_each_step) STRATA_TRY(settle(f, err));
+    if (*more && f->opts.wait_each_step) STRATA_TRY(complete_and_share_rate(f, err));
     return STRATA_OK;
 }
 
-/* All steps are done, and the epoch's metrics are known. */
+/* Waits for all steps and computes the epoch's metrics. */
 static strata_status finish_steps(fit *f, strata_error *err) {
     if (!f->n_examples && !f->stopped)
         return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
@@ -234,7 +236,7 @@ static strata_status finish_steps(fit *f, strata_error *err) {
     return STRATA_OK;
 }
 
-/* What is done between epochs: validation, the history, the callback, and whether to stop, on which workers agree. */
+/* Ends a complete epoch: validation, the history, callbacks, a checkpoint, and whether to stop, on which all workers agree. */
 static strata_status end_epoch(fit *f, strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
     strata_progress *p = &f->progress;
@@ -248,14 +250,14 @@ static strata_status end_epoch(fit *f, strata_error *err) {
     h->epoch_seconds[h->n_epochs] = p->epoch_seconds;
     if (h->validation) h->validation[h->n_epochs] = p->validation;
     h->n_epochs++;
-    STRATA_TRY(strata_fit_tell(f, err));
+    STRATA_TRY(strata_fit_report(f, err));
     STRATA_TRY(strata_model_share_rate(f->model, err));
     if (strata_strategy_has_workers(f->model->strategy)) {
         const bool due = f->checkpoints && workers->rank == 0 && strata_checkpoint_folder_due(f->checkpoints, true);
-        int32_t said[2] = {f->stop, due};
-        STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, said, said, 2, err));
-        f->stop = said[0] > 0;
-        f->save_now = said[1] > 0;
+        int32_t sums[2] = {f->stop, due};
+        STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, sums, sums, 2, err));
+        f->stop = sums[0] > 0;
+        f->save_now = sums[1] > 0;
     } else {
         f->save_now = f->checkpoints && strata_checkpoint_folder_due(f->checkpoints, true);
     }
@@ -265,7 +267,7 @@ static strata_status end_epoch(fit *f, strata_error *err) {
     return strata_checkpoint_folder_save(f->checkpoints, p->epoch + 1, err);
 }
 
-/* The epoch is over, or was stopped. */
+/* Closes the batches of an epoch that is complete or was stopped. */
 static void close_epoch(fit *f) {
     if (!f->in_epoch) return;
     f->in_epoch = false;
@@ -274,27 +276,27 @@ static void close_epoch(fit *f) {
     strata_fit_add_epoch_to_trace(f);
 }
 
-/* Leaves the model within the epoch. */
+/* Ends the fit within the epoch, with a checkpoint. */
 static strata_status stop_here(fit *f, strata_error *err) {
-    note_position(f);
-    f->history.stopped = f->over = true;
+    save_position(f);
+    f->history.stopped = f->finished = true;
     return f->checkpoints && strata_checkpoint_folder_is_new(f->checkpoints)
                ? strata_checkpoint_folder_save(f->checkpoints, f->progress.epoch, err)
                : STRATA_OK;
 }
 
-/* There are no more epochs: the model gets what the best one had learned. */
+/* After the last epoch: with restore_best the model gets the parameters of the best epoch. */
 static strata_status finish_epochs(fit *f, strata_error *err) {
-    f->over = true;
+    f->finished = true;
     f->history.best_epoch = (int)f->model->best.epochs - 1;
     return strata_validation_restore(f->model, &f->opts, err);
 }
 
-/* One step, or the end of an epoch. */
-static strata_status go_on(fit *f, strata_error *err) {
+/* Makes one step, or ends the epoch if there is none. */
+static strata_status advance(fit *f, strata_error *err) {
     bool more;
-    if (!f->told) strata_fit_call(f, STRATA_EVENT_TRAIN_BEGIN);
-    f->told = true;
+    if (!f->began_callbacks) strata_fit_call(f, STRATA_EVENT_TRAIN_BEGIN);
+    f->began_callbacks = true;
     if (!f->in_epoch && f->progress.epoch_end) f->progress.epoch++;
     if (!f->in_epoch) STRATA_TRY(begin_epoch(f, err));
     STRATA_TRY(next_step(f, &more, err));
@@ -311,11 +313,12 @@ static strata_status go_on(fit *f, strata_error *err) {
     return f->callback_status ? strata_fail(err, f->callback_status, "%s", f->callback_error.message) : STRATA_OK;
 }
 
-/* Where workers read batches of their own, who has read what depends on how many they are. */
+/* If workers read separate batches, the examples that each of them has read depend on the number of workers, so an epoch must
+ * be continued with the same number. */
 static strata_status check_readers(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                                    strata_error *err) {
     const fit f = {.model = (strata_model *)model, .dataset = dataset, .opts = *opts};
-    const int64_t now = readers(&f), before = model->position.readers;
+    const int64_t now = n_separate_readers(&f), before = model->position.readers;
     if (!opts->first_step || now == before) return STRATA_OK;
     return strata_fail(
         err, STRATA_INVALID,
@@ -324,8 +327,8 @@ static strata_status check_readers(const strata_model *model, const strata_datas
         (long long)before, (long long)now);
 }
 
-static strata_status check(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
-                           strata_model_feed *out_feed, strata_error *err) {
+static strata_status check_options(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
+                                   strata_model_feed *out_feed, strata_error *err) {
     STRATA_TRY(strata_model_check_compiled(model, "fit", err));
     STRATA_TRY(strata_model_check_dataset(model, dataset, true, "fit", out_feed, err));
     if (opts->epochs < 1) return strata_fail(err, STRATA_INVALID, "fit: epochs is %d; it must be at least 1", opts->epochs);
@@ -373,26 +376,26 @@ static strata_status make_history(fit *f, strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d epochs", f->opts.epochs);
 }
 
-/* How many steps devices get in one call, and room for twice as many: while they are at some, the host prepares the others. A
- * strategy that measures its replicas looks at each step. */
-static strata_status make_flights(fit *f, strata_error *err) {
+/* Chooses how many steps devices get in one call, and allocates a queue of twice as many runs, so that the host prepares steps
+ * while the devices compute others. With auto_split each step is measured, so it is one step. */
+static strata_status allocate_runs(fit *f, strata_error *err) {
     const strata_strategy *strategy = f->model->strategy;
-    int64_t together = strategy->auto_split || f->opts.wait_each_step ? 1 : f->opts.steps_per_execution;
+    int64_t steps_per_call = strategy->auto_split || f->opts.wait_each_step ? 1 : f->opts.steps_per_execution;
     for (int r = 0; r < strategy->n_devices; r++) {
         const int most = strata_device_most_runs(strategy->devices[r]);
-        together = most < together ? most : together;
+        steps_per_call = most < steps_per_call ? most : steps_per_call;
     }
-    if (together > STRATA_MAX_SLOTS / 2) together = STRATA_MAX_SLOTS / 2;
-    f->together = together > 1 ? (int)together : 1;
-    f->most_in_flight = f->together > 1 ? 2 * f->together : IN_FLIGHT;
-    f->form.n_slots = f->together > 1 ? f->most_in_flight : 0;
-    f->flights = calloc((size_t)f->most_in_flight, sizeof *f->flights);
-    return f->flights ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d steps", f->together);
+    if (steps_per_call > STRATA_MAX_SLOTS / 2) steps_per_call = STRATA_MAX_SLOTS / 2;
+    f->steps_per_call = steps_per_call > 1 ? (int)steps_per_call : 1;
+    f->max_runs = f->steps_per_call > 1 ? 2 * f->steps_per_call : MAX_RUNS;
+    f->form.n_slots = f->steps_per_call > 1 ? f->max_runs : 0;
+    f->runs = calloc((size_t)f->max_runs, sizeof *f->runs);
+    return f->runs ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d steps", f->steps_per_call);
 }
 
 static strata_status begin(fit *f, strata_error *err) {
     strata_model *model = f->model;
-    STRATA_TRY(check(model, f->dataset, &f->opts, &f->feed, err));
+    STRATA_TRY(check_options(model, f->dataset, &f->opts, &f->feed, err));
     STRATA_TRY(strata_model_agree(model, f->dataset, &f->opts, err));
     STRATA_TRY(make_history(f, err));
     if (model->strategy->trainer) return STRATA_OK;
@@ -401,33 +404,34 @@ static strata_status begin(fit *f, strata_error *err) {
     f->kind = f->accumulate > 1 ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN;
     int64_t size = strata_dataset_size(f->dataset), first, share;
     strata_strategy_worker_share(model->strategy, f->opts.batch, model->strategy->workers.rank, &first, &share);
-    /* A smaller one is checked when its program is made. */
+    /* A batch that is not larger than the data is checked when its program is compiled. */
     if (size >= 0 && f->opts.batch > size && share) STRATA_TRY(strata_model_check_batch(model, f->kind, share, err));
     f->progress = (strata_progress){
         .model = model, .epoch = f->opts.first_epoch, .epochs = f->opts.epochs, .stop = &f->stop, .stop_now = &f->stop_now};
-    f->ask_in = f->ask_every = 1;
+    f->steps_until_poll = f->poll_interval = 1;
     if (!f->opts.first_step) model->position = (strata_model_position){0};
-    STRATA_TRY(make_flights(f, err));
+    STRATA_TRY(allocate_runs(f, err));
     STRATA_TRY(strata_validation_begin(model, &f->opts, err));
     if (f->opts.checkpoint) STRATA_TRY(strata_checkpoint_folder_open(model, f->opts.checkpoint, &f->checkpoints, err));
     if (strata_validation_is_over(model, &f->opts)) STRATA_TRY(finish_epochs(f, err));
     return f->opts.trace ? strata_fit_begin_trace(f, err) : STRATA_OK;
 }
 
-/* Of training steps in flight too: they are waited for. */
+/* Ends the fit: waits for all runs, closes the epoch, the checkpoints and the trace. Returns OK if the failure was already
+ * returned by the step that failed. */
 static strata_status finish(fit *f, strata_error *err) {
     strata_status status = f->failure;
-    const bool reported = status != STRATA_OK; /* by the step that failed */
+    const bool reported = status != STRATA_OK; /* strata_fit_step returned it */
     strata_fit_drain(f);
     close_epoch(f);
-    if (f->told) strata_fit_call(f, STRATA_EVENT_TRAIN_END);
+    if (f->began_callbacks) strata_fit_call(f, STRATA_EVENT_TRAIN_END);
     if (!f->failure && f->callback_status) {
         f->failure = status = strata_fail(err, f->callback_status, "%s", f->callback_error.message);
         err = NULL;
     }
     f->model->rate.locked = false;
-    free(f->flights);
-    f->flights = NULL;
+    free(f->runs);
+    f->runs = NULL;
     if (!status && !f->history.stopped) strata_validation_forget(f->model);
     f->history.loss_scale = f->model->scale.value;
     const strata_status saved = strata_checkpoint_folder_close(f->checkpoints, status ? NULL : err);
@@ -444,7 +448,7 @@ static strata_status create(strata_model *model, const strata_dataset *dataset, 
     *f = (fit){.model = model,
                .dataset = dataset,
                .began = strata_fit_seconds(),
-               .checked = strata_fit_seconds(),
+               .last_check = strata_fit_seconds(),
                .check_seconds = 1e-2,
                .next_balance = FIRST_BALANCE};
     if (opts) f->opts = *opts;
@@ -467,7 +471,7 @@ strata_status strata_fit_begin(strata_model *model, const strata_dataset *datase
                            model->strategy->name);
     const strata_status status = create(model, dataset, opts, out_fit, err);
     if (!status) return STRATA_OK;
-    (void)!strata_fit_end(*out_fit, NULL, NULL); /* the failure is what is returned */
+    (void)!strata_fit_end(*out_fit, NULL, NULL); /* `status` is returned instead */
     *out_fit = NULL;
     return status;
 }
@@ -476,8 +480,8 @@ strata_status strata_fit_step(strata_fit *fit, const strata_progress **out_progr
     *out_progress = NULL;
     if (fit->failure)
         return strata_fail(err, STRATA_INVALID, "fit_step: the fit has failed before; strata_fit_end is left to be called");
-    if (fit->over) return STRATA_OK;
-    fit->failure = go_on(fit, err);
+    if (fit->finished) return STRATA_OK;
+    fit->failure = advance(fit, err);
     if (!fit->failure) *out_progress = &fit->progress;
     return fit->failure;
 }
@@ -485,7 +489,7 @@ strata_status strata_fit_step(strata_fit *fit, const strata_progress **out_progr
 strata_status strata_fit_end(strata_fit *fit, strata_history *out_history, strata_error *err) {
     if (!fit) return STRATA_OK;
     strata_status status = STRATA_OK;
-    if (!fit->failure && !fit->over) { /* the caller makes no more steps */
+    if (!fit->failure && !fit->finished) { /* the caller makes no more steps */
         fit->stopped = true;
         status = fit->failure = fit->in_epoch ? finish_steps(fit, err) : STRATA_OK;
         if (!status && fit->in_epoch) status = fit->failure = stop_here(fit, err);
@@ -500,13 +504,14 @@ strata_status strata_fit_end(strata_fit *fit, strata_history *out_history, strat
     return status ? status : finished;
 }
 
-/* Under a trainer callbacks learn of the ends of steps and epochs, and rank 0 makes checkpoints behind them. */
-static strata_status follow_trainer(const strata_progress *progress, void *user, strata_error *err) {
+/* The callback of a trainer (parameter_server): calls the model's callbacks and the caller's, and writes checkpoints on rank 0.
+ * */
+static strata_status on_trainer_progress(const strata_progress *progress, void *user, strata_error *err) {
     fit *f = user;
     const bool end = progress->epoch_end, last = end && (progress->epoch + 1 == progress->epochs || *progress->stop);
     STRATA_TRY(strata_callbacks_call(f->model, end ? STRATA_EVENT_EPOCH_END : STRATA_EVENT_BATCH_END, progress, err));
-    if (f->callers.on_progress) STRATA_TRY(f->callers.on_progress(progress, f->callers.user, err));
-    /* While a checkpoint is made, callbacks are told of steps that were under way. */
+    if (f->users.on_progress) STRATA_TRY(f->users.on_progress(progress, f->users.user, err));
+    /* Writing a checkpoint waits for steps of workers, whose ends call this function again. */
     if (!f->checkpoints || f->saving) return STRATA_OK;
     const bool due = strata_checkpoint_folder_due(f->checkpoints, end);
     if (!due && !(last && strata_checkpoint_folder_is_new(f->checkpoints))) return STRATA_OK;
@@ -518,18 +523,18 @@ static strata_status follow_trainer(const strata_progress *progress, void *user,
 
 static strata_status run_trainer(fit *f, strata_error *err) {
     strata_model *model = f->model;
-    f->over = true;
+    f->finished = true;
     if (f->opts.checkpoint && model->strategy->workers.rank == 0)
         STRATA_TRY(strata_checkpoint_folder_open(model, f->opts.checkpoint, &f->checkpoints, err));
     if (f->checkpoints || model->callbacks) {
-        f->callers.on_progress = f->opts.on_progress;
-        f->callers.user = f->opts.user;
-        f->opts.on_progress = follow_trainer;
+        f->users.on_progress = f->opts.on_progress;
+        f->users.user = f->opts.user;
+        f->opts.on_progress = on_trainer_progress;
         f->opts.user = f;
     }
     f->progress = (strata_progress){
         .model = model, .epoch = f->opts.first_epoch, .epochs = f->opts.epochs, .stop = &f->stop, .stop_now = &f->stop_now};
-    f->told = true;
+    f->began_callbacks = true;
     STRATA_TRY(strata_callbacks_call(model, STRATA_EVENT_TRAIN_BEGIN, &f->progress, err));
     STRATA_TRY(model->strategy->trainer->fit(model, f->dataset, &f->opts, &f->history, err));
     if (!f->checkpoints || !f->history.stopped || !strata_checkpoint_folder_is_new(f->checkpoints)) return STRATA_OK;
@@ -545,7 +550,7 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     strata_status status = create(model, dataset, opts, &fit, err);
     if (!fit) return status;
     if (!status && model->strategy->trainer) status = fit->failure = run_trainer(fit, err);
-    while (!status && !fit->over) status = strata_fit_step(fit, &progress, err);
+    while (!status && !fit->finished) status = strata_fit_step(fit, &progress, err);
     const strata_status ended = strata_fit_end(fit, out_history, status ? NULL : err);
     return status ? status : ended;
 }

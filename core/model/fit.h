@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of a fit: fit.c (its epochs), fit_steps.c (its steps), fit_check.c, fit_trace.c. */
+ * Internals of a fit, which its files share: fit.c (epochs), fit_steps.c (steps), fit_check.c (checks of the devices),
+ * fit_trace.c (traces). */
 #ifndef STRATA_CORE_MODEL_FIT_H
 #define STRATA_CORE_MODEL_FIT_H
 
@@ -8,19 +9,25 @@
 #include "core/model/checkpoint.h"
 #include "strata/callbacks.h"
 
-/* A run that is submitted and whose result is not read yet: a step; or, with accumulated gradients, one batch of a step, or the
- * step's update. */
-typedef struct strata_fit_flight {
+/* A run of a program that was prepared or submitted and whose result was not read yet. It is one training step. With
+ * accumulated gradients it is one batch of a step, or the update at the end of a step. */
+typedef struct strata_fit_run {
     strata_model_program *program;
     int slot;
-    int64_t step;        /* in the epoch */
-    int64_t first, last; /* batches that this worker read for it */
-    int64_t n, examples; /* batches of the step so far, and their examples, of all workers */
-    int64_t t;           /* the optimizer's count, from 1 */
-    double scale;        /* of its gradients; 0: not chosen yet */
+    /* The step's number in the epoch, from 0. */
+    int64_t step;
+    /* The first and the last batch that this worker read for the step. */
+    int64_t first, last;
+    /* How many batches the step has so far, and how many examples all workers have in them. */
+    int64_t n, examples;
+    /* The number of the update that the run makes or belongs to, from 1. */
+    int64_t update;
+    /* The loss scale with which its gradients are computed; 0: not chosen yet. */
+    double scale;
+    /* The inputs "step" (strata/ops.h) and the state of random numbers of the run. */
     float words[STRATA_STEP_WORDS];
     int32_t rng[STRATA_RNG_WORDS];
-} strata_fit_flight;
+} strata_fit_run;
 
 struct strata_fit {
     strata_model *model;
@@ -28,99 +35,131 @@ struct strata_fit {
     strata_model_feed feed;
     strata_fit_options opts;
     strata_history history;
-    strata_worker_batches *batches; /* of this epoch */
-    int64_t next_step;              /* of this epoch */
-    int64_t n_examples;             /* submitted in this epoch, with their updates */
-    strata_program_kind kind;       /* of a batch's program */
-    int64_t accumulate;             /* batches a step */
-    strata_batch_form form;         /* of batches in this epoch */
-    strata_fit_flight held;         /* the step that batches are accumulated for: step, first, last, n, examples */
-    int64_t held_whole;             /* examples that it will have if all batches are like its first */
-    int together;                   /* steps that devices get in one call, at most */
-    strata_fit_flight *flights;     /* [most_in_flight] a queue: oldest at [0] */
-    int n_flights, most_in_flight;
-    int n_pending;                    /* the newest of them, of one program, that were not submitted yet */
-    strata_model_program *unfinished; /* of the newest that was submitted, if it was only started; NULL */
-    int unfinished_slot;
-    int64_t unfinished_step; /* its t */
-    strata_trace *trace;
-    int *tracks; /* of the trace: [devices] */
 
-    bool in_epoch; /* its batches are open */
-    bool over;     /* there are no more steps: all were made, the fit was stopped, or it failed */
+    /* ---- the current epoch ---- */
+    /* The batches of the epoch are open. */
+    bool in_epoch;
+    strata_worker_batches *batches;
+    /* The format of the batches. */
+    strata_batch_form form;
+    /* The number of the next step. */
+    int64_t next_step;
+    /* How many examples were submitted together with their updates. */
+    int64_t n_examples;
+    /* How many examples are in the sums of progress.metrics. */
+    int64_t n_measured;
+    /* How many examples at the beginning of the epoch the batches leave out, since an earlier fit trained on them. */
+    int64_t examples_skipped;
+
+    /* ---- steps ---- */
+    /* Which program a batch runs. */
+    strata_program_kind kind;
+    /* How many batches a step has. */
+    int64_t accumulate;
+    /* The step whose batches are being accumulated: step, first, last, n, examples and scale are used. */
+    strata_fit_run accumulated;
+    /* How many examples that step has if all its batches are as large as the first. */
+    int64_t expected_examples;
+    /* The most steps that devices get in one call. */
+    int steps_per_call;
+    /* [max_runs] A queue of runs, the oldest at [0]. */
+    strata_fit_run *runs;
+    int n_runs, max_runs;
+    /* How many of the newest runs are prepared but not submitted yet. They have the same program. */
+    int n_unsubmitted;
+    /* The newest submitted run, if it was started but its exchanges were not performed yet: its program (else NULL), slot and
+     * update. */
+    strata_model_program *unfinished_program;
+    int unfinished_slot;
+    int64_t unfinished_step;
+    strata_trace *trace;
+    /* [devices] The tracks of the devices in the trace. */
+    int *tracks;
+
+    /* ---- the end ---- */
+    /* There are no more steps: all were made, the fit was stopped, or it failed. */
+    bool finished;
     strata_status failure;
-    bool stop; /* behind this epoch: as validation, the callback or another worker says */
-    /* The callback has asked for an end before the next step; the epoch was ended so, on all workers alike. */
+    /* End after this epoch, as validation, a callback or another worker decided. */
+    bool stop;
+    /* stop_now: a callback requested an end before the next step. stopped: all workers end the epoch before the same step. */
     bool stop_now, stopped;
-    bool check_now;                /* before the step that is filled is submitted */
-    int64_t next_check;            /* before this step of the fit */
-    double checked, check_seconds; /* when the newest check ended, and what it took; before it: the start, and a guess */
-    /* With several workers: steps until they ask each other next, of `ask_every`, and when they asked last. */
-    int64_t ask_in, ask_every;
-    double asked;
-    /* Checkpoints that are made; NULL: none. Rank 0 has asked all workers for one. */
+    /* The first callback that failed; the fit then stops after the current step. */
+    strata_status callback_status;
+    strata_error callback_error;
+    /* The callbacks were called with STRATA_EVENT_TRAIN_BEGIN. */
+    bool began_callbacks;
+
+    /* ---- done from time to time ---- */
+    /* Check the devices before the next step is submitted. */
+    bool check_now;
+    /* The step of the fit before which the next check is due. */
+    int64_t next_check;
+    /* When the last check ended (at first: when the fit began), and how long it took (at first: a guess), in seconds. */
+    double last_check, check_seconds;
+    /* With several workers: in how many steps they exchange whether to stop, how many steps lie between two such exchanges, and
+     * when the last one took place. */
+    int64_t steps_until_poll, poll_interval;
+    double last_poll;
+    /* The folder to which checkpoints are written; NULL: none. */
     strata_checkpoint_folder *checkpoints;
+    /* Rank 0 has requested a checkpoint from all workers. */
     bool save_now;
-    /* One of them is being made. */
+    /* A checkpoint is being written under a trainer. */
     bool saving;
-    /* Under a trainer: what the caller's options say, in whose place fit's own callback stands. */
+    /* The step of the fit before which the shares of the replicas are adapted next. */
+    int64_t next_balance;
+
+    /* Under a trainer (parameter_server): the caller's callback, which fit's own callback calls. */
     struct {
         strata_progress_callback on_progress;
         void *user;
-    } callers;
-    /* The first callback that failed: the fit is stopped behind the step. */
-    strata_status callback_status;
-    strata_error callback_error;
-    /* Callbacks have been told that the training begins. */
-    bool told;
-    /* Steps of this fit that were begun; the trace of those that were asked for, once they are done. */
+    } users;
+    /* How many steps of this fit were begun. */
     int64_t n_begun;
+    /* The trace that the caller requested. `trace` is the same while steps are being traced, else NULL. */
     strata_trace *traced;
-    /* Examples of the epoch, in its order, that the batches leave out, as they were trained on before. */
-    int64_t skipped;
-    /* Examples in progress.metrics' sums. */
-    int64_t n_done;
-
-    int64_t next_balance; /* step since the fit began */
     strata_progress progress;
+    /* When the fit and the epoch began, and when the metrics were updated last, in seconds. */
     double began, epoch_began, metrics_read;
 };
 
 /* ---- fit_steps.c ---- */
 
-/* Monotonic. */
+/* Seconds of a monotonic clock. */
 double strata_fit_seconds(void);
-/* The options of the epoch's batches from number `first` on. */
+/* The options for reading the batches of the current epoch, beginning with batch number `first`. */
 strata_batches_options strata_fit_batches_options(const strata_fit *fit, int64_t first);
-/* Gathers and submits this worker's rows of a batch: with its update, as step `number` of the epoch; or for what is held. Waits
- * for the oldest step in flight where there is no free place. */
+/* strata_fit_submit copies this worker's rows of a batch to a free slot and submits them with an update, as step `number` of
+ * the epoch. strata_fit_accumulate does the same for one batch of an accumulated step, and submits the update after the last
+ * one. Both wait for the oldest run if the queue of runs is full. */
 STRATA_MUST_USE strata_status strata_fit_submit(strata_fit *fit, int64_t number, const strata_worker_step *rows,
                                                 strata_error *err);
-STRATA_MUST_USE strata_status strata_fit_submit_to_hold(strata_fit *fit, const strata_worker_step *rows, strata_error *err);
-/* The update from what replicas hold. Says what it is to be multiplied by, as batches may have been other than was thought at
- * the first. */
-STRATA_MUST_USE strata_status strata_fit_submit_held(strata_fit *fit, strata_error *err);
-/* Submits everything that was prepared. */
-STRATA_MUST_USE strata_status strata_fit_catch_up(strata_fit *fit, strata_error *err);
-/* Waits for the oldest step in flight and follows its result: loss, metrics, loss scale; tells the callbacks. */
-STRATA_MUST_USE strata_status strata_fit_retire(strata_fit *fit, strata_error *err);
-/* Waits for what is in flight without looking, after a failure. */
+STRATA_MUST_USE strata_status strata_fit_accumulate(strata_fit *fit, const strata_worker_step *rows, strata_error *err);
+/* Submits the update with the gradients that the replicas have accumulated. Its inputs contain the factor that corrects the
+ * weights of the batches, if they were not all as large as the first. */
+STRATA_MUST_USE strata_status strata_fit_submit_accumulated(strata_fit *fit, strata_error *err);
+/* Submits all prepared runs, and performs the exchanges of the newest. */
+STRATA_MUST_USE strata_status strata_fit_submit_prepared(strata_fit *fit, strata_error *err);
+/* Waits for the oldest run, reads its loss and sums, updates metrics and loss scale, and calls the callbacks. */
+STRATA_MUST_USE strata_status strata_fit_finish_oldest(strata_fit *fit, strata_error *err);
+/* Waits for all runs and ignores their results, after a failure. */
 void strata_fit_drain(strata_fit *fit);
-/* Calls the callbacks. One that fails stops the fit behind the steps that were submitted, on all workers. */
+/* Calls the callbacks. If one fails, all workers stop after the steps that are submitted. */
 void strata_fit_call(strata_fit *fit, strata_event event);
-/* The end of a step or of an epoch, as progress says, to callbacks and on_progress. */
-STRATA_MUST_USE strata_status strata_fit_tell(strata_fit *fit, strata_error *err);
-/* What the host did since `began`, where there is a trace. The step's number counts from 0, as devices' do. */
+/* Calls the callbacks and on_progress at the end of a step or of an epoch. */
+STRATA_MUST_USE strata_status strata_fit_report(strata_fit *fit, strata_error *err);
+/* Adds a slice from `began` to now to the trace, if there is one. Steps are numbered from 0. */
 void strata_fit_add_to_trace(strata_fit *fit, const char *what, int64_t step, double began);
 void strata_fit_add_epoch_to_trace(strata_fit *fit);
 
 /* ---- fit_check.c ---- */
 
-/* Whether the devices are checked before the next step. */
+/* Whether the devices must be checked before the next step. */
 bool strata_fit_is_check_due(strata_fit *fit);
-/* Where fit.check_now says so: has each device compare a random node of the step, which is submitted next, with the reference.
- * What is wrong is a warning of the device. */
-STRATA_MUST_USE strata_status strata_fit_check_devices(strata_fit *fit, const strata_fit_flight *step, strata_error *err);
+/* If fit.check_now is set: each device compares a random node of the step that is submitted next with the reference. A wrong
+ * result causes a warning of the device. */
+STRATA_MUST_USE strata_status strata_fit_check_devices(strata_fit *fit, const strata_fit_run *step, strata_error *err);
 
 /* ---- fit_trace.c ---- */
 

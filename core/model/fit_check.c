@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * While a fit trains, its devices are compared with the reference now and then: cards go bad, and report no error. */
+ * From time to time a fit compares its devices with the reference, since a failing card may compute wrongly without reporting
+ * an error. */
 #include "core/model/fit.h"
 
 enum { STEPS_BETWEEN_CHECKS = 10000 };
-/* Of the time, at most, unless the caller says how often. */
+/* The largest share of the time that checks take, unless the caller sets how often there is one. */
 static const double CHECKS_SHARE = 1e-3;
 
 static int64_t steps_between(const strata_fit *f) {
@@ -15,10 +16,10 @@ bool strata_fit_is_check_due(strata_fit *f) {
     if (steps_between(f) < 0) return false;
     if (!f->next_check) f->next_check = steps_between(f);
     if (f->history.n_steps < f->next_check) return false;
-    return f->opts.check_every || f->check_seconds <= CHECKS_SHARE * (strata_fit_seconds() - f->checked);
+    return f->opts.check_every || f->check_seconds <= CHECKS_SHARE * (strata_fit_seconds() - f->last_check);
 }
 
-strata_status strata_fit_check_devices(strata_fit *f, const strata_fit_flight *step, strata_error *err) {
+strata_status strata_fit_check_devices(strata_fit *f, const strata_fit_run *step, strata_error *err) {
     if (!f->check_now) return STRATA_OK;
     f->check_now = false;
     const double began = strata_fit_seconds();
@@ -28,7 +29,7 @@ strata_status strata_fit_check_devices(strata_fit *f, const strata_fit_flight *s
         if (step->program->parts[i].n)
             STRATA_TRY(strata_executable_recheck(step->program->parts[i].executable, step->slot, random + (uint32_t)i, err));
     f->next_check = n + steps_between(f);
-    f->checked = strata_fit_seconds();
-    f->check_seconds = f->checked - began;
+    f->last_check = strata_fit_seconds();
+    f->check_seconds = f->last_check - began;
     return STRATA_OK;
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The steps of a fit: how one is filled, submitted, and looked at when it is done. The host gathers batch k + n_slots while
- * the devices work on batch k: each slot of the program has its own inputs and its own loss, which is read when the slot comes
- * round again, so no step waits for the host to look. With several replicas a step is finished (their gradients added up, the
- * update submitted) after the next one's inputs were gathered.
+ * The steps of a fit: writing the inputs, submitting a run, and reading its result.
  *
- * Where devices take several steps in one call, the host prepares as many, submits them at once, and prepares the next ones
- * while the devices are at these: it has nothing to do with a step while it runs.
+ * The host prepares a batch while the devices compute earlier ones. Each slot of a program has its own inputs and outputs, and
+ * the loss of a run is read only when its slot is needed again, so the devices do not wait for the host. With several replicas,
+ * the exchanges of a step (strata_group_finish) are performed after the inputs of the next step were written.
  *
- * Where gradients are accumulated, a step is several batches, whose programs only add to what replicas hold, and then the
- * program that applies it. */
+ * If the devices can run several steps in one call, the host prepares that many, submits them at once, and prepares the next
+ * ones while the devices compute.
+ *
+ * With accumulated gradients, a step consists of several batches, whose program only adds to variables of the replicas, and of
+ * the program that makes the update. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +20,10 @@
 #include "core/data/stage/stage.h"
 #include "core/model/fit.h"
 
-enum { STEPS_BETWEEN_SCALES = 2000 }; /* without an overflow */
+enum { STEPS_BETWEEN_SCALES = 2000 }; /* steps without an overflow, after which the loss scale is doubled */
 static const double largest_scale = 16777216;
 
-typedef strata_fit_flight flight;
+typedef strata_fit_run run;
 typedef strata_fit fit;
 
 double strata_fit_seconds(void) {
@@ -31,62 +32,59 @@ double strata_fit_seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* What is left to do of the newest step. */
+/* Performs the exchanges of the newest submitted step, if they were not performed yet, and submits the rest of the step. */
 static strata_status finish_step(fit *f, strata_error *err) {
-    const strata_model_program *program = f->unfinished;
+    const strata_model_program *program = f->unfinished_program;
     const strata_workers *workers = &f->model->strategy->workers;
-    f->unfinished = NULL;
+    f->unfinished_program = NULL;
     if (program && strata_strategy_has_workers(f->model->strategy)) workers->at_step(workers, f->unfinished_step);
     return program ? strata_group_finish(program->group, f->unfinished_slot, program->contributes, err) : STRATA_OK;
 }
 
-/* Submits what is pending. */
-static strata_status launch(fit *f, strata_error *err) {
-    const int n = f->n_pending;
-    f->n_pending = 0;
+/* Submits the prepared runs. */
+static strata_status submit_prepared(fit *f, strata_error *err) {
+    const int n = f->n_unsubmitted;
+    f->n_unsubmitted = 0;
     STRATA_TRY(finish_step(f, err));
     if (!n) return STRATA_OK;
-    const flight *first = &f->flights[f->n_flights - n];
-    if (n > 1) return strata_group_run_steps(first->program->group, first->slot, n, first->t - 1, err);
-    STRATA_TRY(strata_group_start(first->program->group, first->slot, first->t - 1, err));
-    f->unfinished = first->program;
+    const run *first = &f->runs[f->n_runs - n];
+    if (n > 1) return strata_group_run_steps(first->program->group, first->slot, n, first->update - 1, err);
+    STRATA_TRY(strata_group_start(first->program->group, first->slot, first->update - 1, err));
+    f->unfinished_program = first->program;
     f->unfinished_slot = first->slot;
-    f->unfinished_step = first->t;
+    f->unfinished_step = first->update;
     return STRATA_OK;
 }
 
-/* Everything that was prepared is submitted. */
-strata_status strata_fit_catch_up(fit *f, strata_error *err) {
-    STRATA_TRY(launch(f, err));
+strata_status strata_fit_submit_prepared(fit *f, strata_error *err) {
+    STRATA_TRY(submit_prepared(f, err));
     return finish_step(f, err);
 }
 
-/* Waits for what is in flight without looking, after a failure. */
 void strata_fit_drain(fit *f) {
-    strata_status unfinished = strata_fit_catch_up(f, NULL); /* a group that failed does no more */
+    strata_status unfinished = strata_fit_submit_prepared(f, NULL); /* a group that has failed submits nothing */
     (void)unfinished;
-    while (f->n_flights) {
-        flight *last = &f->flights[--f->n_flights];
+    while (f->n_runs) {
+        run *last = &f->runs[--f->n_runs];
         strata_status ignored = strata_group_wait(last->program->group, last->slot, NULL);
         (void)ignored;
     }
 }
 
-/* The batches of this epoch from number `first` on. */
 strata_batches_options strata_fit_batches_options(const fit *f, int64_t first) {
     strata_batches_options opts = {.batch = f->opts.batch,
                                    .shuffle = !f->opts.no_shuffle,
                                    .seed = f->opts.seed,
                                    .epoch = (uint64_t)f->progress.epoch,
-                                   .skip = f->skipped,
+                                   .skip = f->examples_skipped,
                                    .first = first};
     strata_model_batch_parts(f->model, f->dataset, &f->feed, true, &opts);
     return opts;
 }
 
-/* Those that this worker read, from number `first` on, to be read again: without the others. */
-static strata_status open_again(const fit *f, int64_t first, strata_dataset **out_dataset, strata_batches **out_batches,
-                                strata_error *err) {
+/* Opens the batches that this worker read in this epoch again, from number `first` on. Other workers are not involved. */
+static strata_status reopen_batches(const fit *f, int64_t first, strata_dataset **out_dataset, strata_batches **out_batches,
+                                    strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
     const bool many = strata_strategy_has_workers(f->model->strategy);
     const strata_batches_options opts = strata_fit_batches_options(f, first);
@@ -99,26 +97,28 @@ static void set_first_row(int32_t rng[STRATA_RNG_WORDS], int64_t row) {
     memcpy(rng + STRATA_RNG_FIRST_ROW, &row, sizeof row);
 }
 
-/* Takes a batch of the step apart, whose first row is `row` of its examples. Of `batches`, opened again, it finds what
- * is not finite; batches NULL: of the batch that comes next, what differs when it is computed twice. OK: nothing does. */
-static strata_status examine(fit *f, const flight *step, const strata_batches *batches, int64_t row, int64_t n,
-                             strata_error *err) {
+/* Computes a batch of n examples of the step again, with all intermediate values. `row` is the index of the batch's first
+ * example in the step. With `batches` (opened again) it looks for the first tensor that is not finite. With batches NULL it
+ * computes the current batch twice and looks for the first tensor whose bits differ. DATA, with the tensor, if there is one;
+ * else OK. */
+static strata_status diagnose_batch(fit *f, const run *step, const strata_batches *batches, int64_t row, int64_t n,
+                                    strata_error *err) {
     int32_t rng[STRATA_RNG_WORDS];
     const strata_model *model = f->model;
     void *x[STRATA_MAX_INPUTS] = {NULL}, *y[STRATA_MAX_OUTPUTS] = {NULL};
     const strata_examined_step what = {
         .x = x, .y = y, .n = n, .byte_scale = batches ? 0 : f->form.byte_scale, .words = step->words, .rng = rng};
     strata_status status = STRATA_OK;
-    bool room = true;
+    bool allocated = true;
     char where[64];
     snprintf(where, sizeof where, "epoch %d, step %lld", f->progress.epoch + 1, (long long)step->step + 1);
     for (int i = 0; i < model->n_inputs; i++)
-        room &= (x[i] = malloc((size_t)n * strata_input_bytes(&model->inputs[i]))) != NULL;
+        allocated &= (x[i] = malloc((size_t)n * strata_input_bytes(&model->inputs[i]))) != NULL;
     for (int i = 0; i < model->n_outputs; i++)
-        room &= (y[i] = malloc((size_t)n * strata_label_bytes(&model->outputs[i]))) != NULL;
+        allocated &= (y[i] = malloc((size_t)n * strata_label_bytes(&model->outputs[i]))) != NULL;
     memcpy(rng, step->rng, sizeof rng);
     set_first_row(rng, row);
-    if (room) {
+    if (allocated) {
         if (batches)
             strata_batches_write(batches, 0, n, x, y);
         else
@@ -133,20 +133,21 @@ static strata_status examine(fit *f, const flight *step, const strata_batches *b
     return status;
 }
 
-/* The step and those submitted behind it changed nothing: the optimizer counts on from before it. */
-static strata_status report_not_finite(fit *f, const flight *done, strata_error *err) {
+/* Reports a step whose loss was not finite. That step and the steps submitted after it changed no parameters (the gate), so the
+ * count of updates is reset to before it. */
+static strata_status report_not_finite(fit *f, const run *done, strata_error *err) {
     char where[64];
     strata_fit_drain(f);
-    f->model->optimizer_steps = done->t - 1;
+    f->model->optimizer_steps = done->update - 1;
     STRATA_TRY(strata_model_reset_sums(f->model, err));
     snprintf(where, sizeof where, "epoch %d, step %lld", f->progress.epoch + 1, (long long)done->step + 1);
     strata_dataset *dataset = NULL;
     strata_batches *batches = NULL;
     strata_status status = STRATA_OK;
-    const bool opened = !open_again(f, done->first, &dataset, &batches, NULL);
+    const bool opened = !reopen_batches(f, done->first, &dataset, &batches, NULL);
     for (int64_t i = done->first, row = 0, n; opened && !status && i <= done->last; i++, row += n) {
         if (strata_batches_next(batches, &n, NULL) || !n) break;
-        status = examine(f, done, batches, row, n, err);
+        status = diagnose_batch(f, done, batches, row, n, err);
     }
     strata_batches_destroy(batches);
     strata_dataset_destroy(dataset);
@@ -154,18 +155,18 @@ static strata_status report_not_finite(fit *f, const flight *done, strata_error 
     return strata_fail(err, STRATA_DATA, "the loss was not finite at %s, but is when it is run again", where);
 }
 
-/* The epoch's metrics so far, from the steps' own sums: nothing is read from the device. */
-static void follow_sums(fit *f, const float *sums, int64_t examples) {
+/* Updates the epoch's metrics from the sums of a step, which are outputs of its run, so nothing else is read from the device.
+ * */
+static void update_metrics(fit *f, const float *sums, int64_t examples) {
     const double now = strata_fit_seconds();
     if (!(f->opts.metrics_seconds > 0)) return;
     for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->model->metrics.sums[i] += (double)sums[i];
-    f->n_done += examples;
+    f->n_measured += examples;
     if (now - f->metrics_read < f->opts.metrics_seconds) return;
-    f->progress.metrics = strata_model_metrics(f->model, f->n_done);
+    f->progress.metrics = strata_model_metrics(f->model, f->n_measured);
     f->metrics_read = now;
 }
 
-/* A callback that fails stops the fit behind the steps that were submitted, on all workers. */
 void strata_fit_call(fit *f, strata_event event) {
     if (!f->model->callbacks || (f->callback_status && event != STRATA_EVENT_TRAIN_END)) return;
     const bool between = event != STRATA_EVENT_BATCH_BEGIN && event != STRATA_EVENT_BATCH_END;
@@ -179,7 +180,7 @@ void strata_fit_call(fit *f, strata_event event) {
     f->stop_now = true;
 }
 
-strata_status strata_fit_tell(fit *f, strata_error *err) {
+strata_status strata_fit_report(fit *f, strata_error *err) {
     strata_fit_call(f, f->progress.epoch_end ? STRATA_EVENT_EPOCH_END : STRATA_EVENT_BATCH_END);
     if (!f->opts.on_progress) return STRATA_OK;
     if (!f->progress.epoch_end) f->progress.epoch_seconds = strata_fit_seconds() - f->epoch_began;
@@ -189,8 +190,9 @@ strata_status strata_fit_tell(fit *f, strata_error *err) {
     return status;
 }
 
-/* Steps behind one that overflowed were submitted with its scale: they say no more. */
-static strata_status follow_scale(fit *f, const flight *done, bool finite, strata_error *err) {
+/* Adapts the loss scale to whether the gradients of a step were finite. Steps that were submitted before the scale was changed
+ * do not change it again. */
+static strata_status update_loss_scale(fit *f, const run *done, bool finite, strata_error *err) {
     strata_model *model = f->model;
     if (!finite) f->history.n_skipped++;
     if (done->scale != model->scale.value) return STRATA_OK;
@@ -206,32 +208,30 @@ static strata_status follow_scale(fit *f, const flight *done, bool finite, strat
     return STRATA_OK;
 }
 
-/* Looks at the oldest step in flight. */
-strata_status strata_fit_retire(fit *f, strata_error *err) {
-    flight done = f->flights[0];
-    memmove(f->flights, f->flights + 1, (size_t)--f->n_flights * sizeof *f->flights);
+strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
+    run done = f->runs[0];
+    memmove(f->runs, f->runs + 1, (size_t)--f->n_runs * sizeof *f->runs);
     STRATA_TRY(strata_group_wait(done.program->group, done.slot, err));
-    if (done.program->kind == STRATA_PROGRAM_ACCUMULATE) return STRATA_OK; /* its update tells */
+    if (done.program->kind == STRATA_PROGRAM_ACCUMULATE) return STRATA_OK; /* the run of the update has the sums */
     const strata_program_part *root = &done.program->parts[strata_strategy_root(f->model->strategy)];
     const float *sums = strata_executable_output(root->executable, done.slot, 0);
     float loss = sums[0] / (float)done.examples;
     strata_history *h = &f->history;
     if (!isfinite(loss)) return report_not_finite(f, &done, err);
-    if (f->model->scale.value > 0) STRATA_TRY(follow_scale(f, &done, isfinite(sums[f->model->metrics.n_sums]), err));
+    if (f->model->scale.value > 0) STRATA_TRY(update_loss_scale(f, &done, isfinite(sums[f->model->metrics.n_sums]), err));
     if (h->n_losses < (int)(sizeof h->losses / sizeof *h->losses)) h->losses[h->n_losses++] = loss;
     if (h->n_steps++ == 0) h->first_step_seconds = strata_fit_seconds() - f->began;
     f->progress.loss = loss;
     f->progress.learning_rate = (double)done.words[STRATA_STEP_PLAIN_RATE];
     if (f->model->measures_norm)
         f->progress.gradient_norm = sqrt((double)sums[f->model->metrics.n_sums + (f->model->scale.value > 0)]);
-    follow_sums(f, sums, done.examples);
+    update_metrics(f, sums, done.examples);
     f->progress.step = done.step + 1;
     f->progress.total_step = h->n_steps;
-    const int64_t together = f->opts.steps_per_execution;
-    return together > 1 && f->progress.step % together ? STRATA_OK : strata_fit_tell(f, err);
+    const int64_t steps_per_execution = f->opts.steps_per_execution;
+    return steps_per_execution > 1 && f->progress.step % steps_per_execution ? STRATA_OK : strata_fit_report(f, err);
 }
 
-/* The step's number counts from 0, as devices' do. */
 void strata_fit_add_to_trace(fit *f, const char *what, int64_t step, double began) {
     if (f->trace) strata_trace_add_named(f->trace, STRATA_TRACE_HOST, what, step, began, strata_trace_now());
 }
@@ -244,23 +244,23 @@ void strata_fit_add_epoch_to_trace(fit *f) {
                      f->epoch_began, strata_trace_now());
 }
 
-/* Of the update that the flight makes or belongs to. */
-static void fill_words(fit *f, flight *step) {
+/* Sets the run's numbers of the update that it makes or belongs to: learning rate, corrections, state of random numbers. */
+static void write_step_numbers(fit *f, run *step) {
     strata_model *model = f->model;
-    int64_t t = step->t = model->optimizer_steps + 1;
+    int64_t t = step->update = model->optimizer_steps + 1;
     if (step->program->kind != STRATA_PROGRAM_ACCUMULATE) model->optimizer_steps = t;
     strata_model_step_words(model, t, step->words);
     uint64_t words[] = {model->seed, (uint64_t)t, 0, 0}; /* Philox: seed, step, first row */
     memcpy(step->rng, words, sizeof step->rng);
 }
 
-/* Writes a replica's inputs: its share of the current batch, whose first row is `row` of the step's, and what it counts in the
- * step's `whole` examples. */
-static void fill_part(fit *f, const flight *step, const strata_program_part *part, int64_t row, int64_t whole) {
+/* Writes a replica's inputs: its share of the current batch, and the weights of its examples in the step, which has
+ * `step_examples` examples in all. `row` is the index of the batch's first example in the step. */
+static void write_replica_inputs(fit *f, const run *step, const strata_program_part *part, int64_t row, int64_t step_examples) {
     strata_executable *exe = part->executable;
     float words[STRATA_STEP_WORDS];
     memcpy(words, step->words, sizeof words);
-    words[STRATA_STEP_SHARE] = (float)(step->scale * (double)part->n / (double)whole);
+    words[STRATA_STEP_SHARE] = (float)(step->scale * (double)part->n / (double)step_examples);
     if (part->step >= 0) memcpy(strata_executable_input(exe, step->slot, part->step), words, sizeof words);
     if (!part->n) return;
     const strata_model *model = f->model;
@@ -270,7 +270,7 @@ static void fill_part(fit *f, const flight *step, const strata_program_part *par
     for (int i = 0; i < model->n_outputs; i++)
         strata_model_convert_labels(&model->outputs[i], f->dataset, f->feed.targets[i], part->n, labels[i]);
     float *weights = strata_executable_input(exe, step->slot, part->weights);
-    for (int64_t i = 0; i < part->n; i++) weights[i] = (float)step->scale / (float)whole;
+    for (int64_t i = 0; i < part->n; i++) weights[i] = (float)step->scale / (float)step_examples;
     if (part->example_weights >= 0) {
         weights = strata_executable_input(exe, step->slot, part->example_weights);
         strata_worker_batches_write_weights(f->batches, part->first, part->n, weights);
@@ -284,94 +284,93 @@ static void fill_part(fit *f, const flight *step, const strata_program_part *par
     memcpy(strata_executable_input(exe, step->slot, part->rng), rng, sizeof rng);
 }
 
-/* A free slot of the program, as flights[n_flights], which is filled next. */
-static strata_status prepare(fit *f, strata_program_kind kind, int64_t n, flight what, strata_error *err) {
+/* Gets the program for a batch of n examples and a free slot of it, and sets runs[n_runs], whose inputs the caller then writes.
+ * `what` has the numbers of the step and of its batches. */
+static strata_status acquire_run(fit *f, strata_program_kind kind, int64_t n, run what, strata_error *err) {
     const strata_batch_form none = {.n_slots = f->form.n_slots}, form = kind == STRATA_PROGRAM_APPLY ? none : f->form;
     strata_model_program *program = NULL;
-    /* Runs finish in the order of submission, so with one free place the next slot of any program is free. */
-    if (f->n_flights == f->most_in_flight) STRATA_TRY(strata_fit_retire(f, err));
+    /* Runs end in the order of submission, so if the queue has a free place, the next slot of any program is free. */
+    if (f->n_runs == f->max_runs) STRATA_TRY(strata_fit_finish_oldest(f, err));
     const strata_model_program *newest = f->model->programs;
     const double began = f->trace ? strata_trace_now() : 0;
     STRATA_TRY(strata_model_get_program(f->model, kind, n, form, &program, err));
     if (f->model->programs != newest) strata_fit_add_to_trace(f, "compile", f->model->optimizer_steps, began);
     if (f->trace) strata_group_set_trace(program->group, f->trace, f->tracks);
-    if (f->n_pending && f->flights[f->n_flights - 1].program != program) STRATA_TRY(launch(f, err));
-    flight *step = &f->flights[f->n_flights];
+    if (f->n_unsubmitted && f->runs[f->n_runs - 1].program != program) STRATA_TRY(submit_prepared(f, err));
+    run *step = &f->runs[f->n_runs];
     *step = what;
     step->program = program;
     if (!step->scale) step->scale = f->model->scale.value > 0 ? f->model->scale.value : 1;
     STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
-    fill_words(f, step);
+    write_step_numbers(f, step);
     step->words[STRATA_STEP_SCALE] = (float)(1 / step->scale);
     return STRATA_OK;
 }
 
-/* Submits flights[n_flights], at once or with those that follow. */
-static strata_status start(fit *f, strata_error *err) {
-    const int most = strata_group_most_steps(f->flights[f->n_flights].program->group);
-    f->n_flights++;
-    f->n_pending++;
-    return f->n_pending < f->together && f->n_pending < most ? STRATA_OK : launch(f, err);
+/* Adds runs[n_runs] to the queue, and submits it, at once or together with the runs that follow. */
+static strata_status submit(fit *f, strata_error *err) {
+    const int most = strata_group_most_steps(f->runs[f->n_runs].program->group);
+    f->n_runs++;
+    f->n_unsubmitted++;
+    return f->n_unsubmitted < f->steps_per_call && f->n_unsubmitted < most ? STRATA_OK : submit_prepared(f, err);
 }
 
-/* The update from what replicas hold: says what it is to be multiplied by, as batches may have been other than was thought at
- * the first. */
-strata_status strata_fit_submit_held(fit *f, strata_error *err) {
-    STRATA_TRY(prepare(f, STRATA_PROGRAM_APPLY, 0, f->held, err));
-    flight *step = &f->flights[f->n_flights];
-    step->words[STRATA_STEP_SCALE] = (float)((double)f->held_whole / (double)f->held.examples / step->scale);
+strata_status strata_fit_submit_accumulated(fit *f, strata_error *err) {
+    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_APPLY, 0, f->accumulated, err));
+    run *step = &f->runs[f->n_runs];
+    step->words[STRATA_STEP_SCALE] = (float)((double)f->expected_examples / (double)f->accumulated.examples / step->scale);
     for (int r = 0; r < step->program->n_parts; r++) {
         const strata_program_part *part = &step->program->parts[r];
-        const int64_t n = f->model->replicas[r].n_held;
+        const int64_t n = f->model->replicas[r].n_accumulated;
         step->program->contributes[r] = n > 0;
         step->words[STRATA_STEP_STATE_SHARE] = n ? 1.0f / (float)n : 0;
         if (part->step >= 0)
             memcpy(strata_executable_input(part->executable, step->slot, part->step), step->words, sizeof step->words);
-        f->model->replicas[r].n_held = 0;
+        f->model->replicas[r].n_accumulated = 0;
     }
-    f->n_examples += f->held.examples;
-    f->held = (flight){.step = f->held.step + 1};
-    return start(f, err);
+    f->n_examples += f->accumulated.examples;
+    f->accumulated = (run){.step = f->accumulated.step + 1};
+    return submit(f, err);
 }
 
-/* Gathers and submits this worker's rows of a batch, for what is held. */
-static strata_status hold(fit *f, const strata_worker_step *rows, strata_error *err) {
-    STRATA_TRY(prepare(f, STRATA_PROGRAM_ACCUMULATE, rows->own, f->held, err));
-    flight *step = &f->flights[f->n_flights];
+/* Submits this worker's rows of a batch, whose program adds to the accumulated gradients. */
+static strata_status submit_accumulation(fit *f, const strata_worker_step *rows, strata_error *err) {
+    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_ACCUMULATE, rows->own, f->accumulated, err));
+    run *step = &f->runs[f->n_runs];
     const double began = f->trace ? strata_trace_now() : 0;
-    f->held.scale = step->scale; /* of all its batches */
+    f->accumulated.scale = step->scale; /* all batches of the step use this scale */
     for (int r = 0; r < step->program->n_parts; r++) {
-        fill_part(f, step, &step->program->parts[r], f->held.examples + rows->first, f->held_whole);
-        f->model->replicas[r].n_held += step->program->parts[r].n > 0;
+        write_replica_inputs(f, step, &step->program->parts[r], f->accumulated.examples + rows->first, f->expected_examples);
+        f->model->replicas[r].n_accumulated += step->program->parts[r].n > 0;
     }
-    strata_fit_add_to_trace(f, "write inputs", step->t - 1, began);
+    strata_fit_add_to_trace(f, "write inputs", step->update - 1, began);
     STRATA_TRY(strata_fit_check_devices(f, step, err));
-    STRATA_TRY(start(f, err));
+    STRATA_TRY(submit(f, err));
     if (!f->model->strategy->auto_split) return STRATA_OK;
     STRATA_TRY(finish_step(f, err));
-    return strata_group_look(step->program->group, step->slot, err);
+    return strata_group_measure(step->program->group, step->slot, err);
 }
 
-strata_status strata_fit_submit_to_hold(fit *f, const strata_worker_step *rows, strata_error *err) {
-    if (!f->held.n) f->held_whole = rows->n * f->accumulate, f->held.first = rows->batch;
-    STRATA_TRY(hold(f, rows, err));
-    f->held.last = rows->batch;
-    f->held.n++;
-    f->held.examples += rows->n;
-    return f->held.n < f->accumulate ? STRATA_OK : strata_fit_submit_held(f, err);
+strata_status strata_fit_accumulate(fit *f, const strata_worker_step *rows, strata_error *err) {
+    if (!f->accumulated.n) f->expected_examples = rows->n * f->accumulate, f->accumulated.first = rows->batch;
+    STRATA_TRY(submit_accumulation(f, rows, err));
+    f->accumulated.last = rows->batch;
+    f->accumulated.n++;
+    f->accumulated.examples += rows->n;
+    return f->accumulated.n < f->accumulate ? STRATA_OK : strata_fit_submit_accumulated(f, err);
 }
 
-/* Gathers and submits this worker's rows of a batch and its update. */
 strata_status strata_fit_submit(fit *f, int64_t number, const strata_worker_step *rows, strata_error *err) {
-    const flight what = {.step = number, .first = rows->batch, .last = rows->batch, .n = 1, .examples = rows->n};
+    const run what = {.step = number, .first = rows->batch, .last = rows->batch, .n = 1, .examples = rows->n};
     if (f->opts.check_repeats) STRATA_TRY(finish_step(f, err)); /* the parameters are those that this step begins with */
-    STRATA_TRY(prepare(f, STRATA_PROGRAM_TRAIN, rows->own, what, err));
-    flight *step = &f->flights[f->n_flights];
-    if (f->opts.check_repeats && rows->own) STRATA_TRY(examine(f, step, NULL, rows->first, rows->own, err));
+    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_TRAIN, rows->own, what, err));
+    run *step = &f->runs[f->n_runs];
+    if (f->opts.check_repeats && rows->own) STRATA_TRY(diagnose_batch(f, step, NULL, rows->first, rows->own, err));
     const double began = f->trace ? strata_trace_now() : 0;
-    for (int r = 0; r < step->program->n_parts; r++) fill_part(f, step, &step->program->parts[r], rows->first, rows->n);
-    strata_fit_add_to_trace(f, "write inputs", step->t - 1, began);
+    for (int r = 0; r < step->program->n_parts; r++)
+        write_replica_inputs(f, step, &step->program->parts[r], rows->first, rows->n);
+    strata_fit_add_to_trace(f, "write inputs", step->update - 1, began);
     STRATA_TRY(strata_fit_check_devices(f, step, err));
     f->n_examples += rows->n;
-    return start(f, err);
+    return submit(f, err);
 }

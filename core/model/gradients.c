@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gradients of a training step: where each lies, what this device computes, and their sum over replicas. */
+ * Building the gradients of a training step: their layout, the gradients of this device's examples, and their sum over
+ * replicas. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,13 +28,13 @@ bool strata_step_needs_all_gradients(const strata_model *model) {
            model->measures_norm || model->strategy->workers.wire != STRATA_DTYPE_F32;
 }
 
-/* ---- where gradients lie ---- */
+/* ---- the layout of gradients ---- */
 
 static const strata_parameter_spec *parameter_of(const builder *b, int part) {
     return &b->model->parameters.items[b->model->parameters.parts[part].parameter];
 }
 
-/* Elements of the gradient of a sparse parameter's part: of all its rows, or of the batch's own rows where these are enough. */
+/* The number of elements of the gradient of a sparse parameter's part, which has all rows or only those that the batch uses. */
 static int64_t sparse_gradient_size(const builder *b, int part) {
     const strata_parameter_part *p = &b->model->parameters.parts[part];
     const strata_tensor *row = b->context.rows[p->parameter].row;
@@ -87,9 +88,9 @@ strata_tensor *strata_step_used_rows(const builder *b, int part, strata_tensor *
     return strata_where(strata_greater(uses, zero), strata_arange(b->graph, n), none);
 }
 
-/* A block's gradients in parts of about the strategy's size, the last layers' first, as their gradients are ready first; at
- * most STRATA_MOST_BUCKETS. One, where gradients need exchanges themselves: each bucket would make those again; and where
- * sparse parameters are not in their order. */
+/* Divides a block's gradients into at most STRATA_MOST_BUCKETS buckets of about the strategy's size. The last layers' gradients
+ * come first, since they are computed first. There is only one bucket if computing gradients needs exchanges itself, which each
+ * bucket would repeat, and if there are sparse parameters, which have another order. */
 static int make_buckets(const builder *b, int block, bucket buckets[STRATA_MOST_BUCKETS]) {
     const strata_model *model = b->model;
     const strata_parameter_set *set = &model->parameters;
@@ -110,9 +111,9 @@ static int make_buckets(const builder *b, int block, bucket buckets[STRATA_MOST_
     return n;
 }
 
-/* ---- this device's ---- */
+/* ---- gradients of this device's examples ---- */
 
-/* How often x has each of n_rows, f32. */
+/* How often each of the row indices 0 .. n_rows - 1 occurs in x, f32 (n_rows). */
 static strata_tensor *count_uses(strata_tensor *x, int64_t n_rows) {
     const int64_t n = strata_shape_elements(strata_tensor_shape(x));
     strata_tensor *one = strata_scalar(strata_tensor_graph(x), STRATA_DTYPE_F32, 1);
@@ -120,13 +121,13 @@ static strata_tensor *count_uses(strata_tensor *x, int64_t n_rows) {
                                        n_rows);
 }
 
-/* What the part's gradient is taken of. */
+/* The tensor with respect to which the part's gradient is computed. */
 static strata_tensor *source_of(const builder *b, int part) {
     strata_tensor *row = b->context.rows[b->model->parameters.parts[part].parameter].row;
     return row ? row : b->context.parts[part];
 }
 
-/* Gradients of y, with dy, by the bucket's parameters, laid out as strata_step_place_gradients says. */
+/* The gradients of y, with dy, with respect to the bucket's parameters, in the layout of strata_step_place_gradients. */
 static strata_tensor *bucket_gradients(const builder *b, const bucket *range, strata_tensor *y, strata_tensor *dy) {
     const strata_parameter_set *set = &b->model->parameters;
     const size_t most = (size_t)(range->last - range->first);
@@ -183,7 +184,7 @@ int strata_step_send_gradients(builder *b, const computed *c, struct strata_grad
 
 /* ---- over replicas ---- */
 
-/* x of this device, f32 (n), becomes the replicas' fold on those that update. Without other replicas nothing happens. */
+/* Adds up x, f32 (n), over the replicas; devices that update get the result. Without other replicas x is returned. */
 static strata_tensor *sum_over_replicas(builder *b, strata_tensor *x, int64_t n, strata_reduction reduction, bool gradients) {
     if (!b->role.exchanges) return x;
     const strata_strategy *strategy = b->model->strategy;
@@ -239,14 +240,14 @@ strata_tensor *strata_step_reduce(builder *b, computed *c, int block) {
     for (int k = 0; k < n; k++) {
         strata_tensor *own = own_gradients(b, c, block, &buckets[k]);
         if (k == n - 1 && !c->reduced) reduce_sums(b, c);
-        /* By place: the last bucket has the first parameters. */
+        /* In the order of the parameters: the last bucket has the first ones. */
         parts[n - 1 - k] = rewritten ? own : sum_gradients(b, own, block, &buckets[k]);
     }
     if (!b->role.updates) return NULL;
     strata_tensor *all = n > 1 ? strata_concat(parts, n, 0) : parts[0];
     if (!rewritten) return all;
     strata_tensor *share = strata_step_word(b, STRATA_STEP_SHARE);
-    if (b->scaled) share = strata_mul(share, strata_step_word(b, STRATA_STEP_SCALE)); /* as it is without the loss scale */
+    if (b->scaled) share = strata_mul(share, strata_step_word(b, STRATA_STEP_SCALE)); /* without the loss scale */
     const strata_step_replica replica = strata_step_replica_of(b);
     return rewrite->gradients(&replica, all, share);
 }

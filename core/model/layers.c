@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model's layers: declared once, which makes its parameters and the shape of its output, then built into each program's
- * graph. */
+ * Building a model's layers: once to declare the parameters and find the shapes of the outputs, then for the graph of each
+ * program. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "core/graph/graph.h"
 #include "core/model/model.h"
 
-/* The mask that all of a call's inputs have; NULL: they differ. */
+/* The mask that all inputs of a call have; NULL: their masks differ. */
 static strata_tensor *common_mask(strata_tensor *const *masks, const strata_value *value) {
     for (int i = 1; i < value->n_inputs; i++)
         if (masks[value->inputs[i]] != masks[value->inputs[0]]) return NULL;
@@ -69,7 +69,7 @@ strata_tensor *strata_model_make_input(const strata_model *model, strata_graph *
     return strata_input(graph, strata_slot_name("x", input).text, dtype, shape);
 }
 
-/* What the layers gave: the shape of one example's. */
+/* Sets the shapes of the outputs, of one example. */
 static strata_status take_outputs(strata_model *model, strata_tensor *const *outputs, strata_error *err) {
     for (int i = 0; i < model->n_outputs; i++) {
         const strata_shape shape = strata_tensor_shape(outputs[i]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model's metrics: which there are, what a batch adds to their sums, what the sums mean. Loss and accuracy are the first two
- * sums and always there. */
+ * A model's metrics: choosing them, adding a batch to their sums, and computing their values from the sums. The first two sums
+ * are always those of loss and accuracy. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,8 @@ static bool is_there(const strata_model *model, const char *full) {
     return false;
 }
 
-/* Words that another metric of the output has already. Those of metrics with a number differ by it. */
+/* The index of the sums of another metric of this output that has the same sums, so that they are shared; -1: there is none.
+ * Metrics with a number (top_5_accuracy) share sums only if the number is the same. */
 static int64_t shared_words(const strata_model *model, const strata_model_metric *m) {
     for (int i = 0; i < model->metrics.n_extra; i++) {
         const strata_model_metric *other = &model->metrics.extra[i];
@@ -34,7 +35,7 @@ static int64_t shared_words(const strata_model *model, const strata_model_metric
     return -1;
 }
 
-/* Of a model with several outputs the names begin with the output's. kind NULL: it is found by its name. */
+/* Adds a metric. In a model with several outputs its name begins with the output's name. kind NULL: it is looked up by name. */
 static strata_status add(strata_model *model, int output, const char *name, const strata_metric_kind *kind, strata_error *err) {
     const strata_output_spec *spec = &model->outputs[output];
     const bool many = model->n_outputs > 1;
@@ -131,10 +132,10 @@ strata_status strata_model_reset_sums(strata_model *model, strata_error *err) {
         strata_model_replica *own = &model->replicas[r];
         STRATA_TRY(clear(own->metrics, model->metrics.n_sums, err));
         for (int k = 0; k < model->parameters.n_blocks; k++)
-            STRATA_TRY(clear(own->blocks[k].held, strata_model_gradient_size(model, k), err));
-        STRATA_TRY(clear(own->held_sums, model->metrics.n_sums, err));
-        STRATA_TRY(clear(own->held_states, model->parameters.state_size, err));
-        own->n_held = 0;
+            STRATA_TRY(clear(own->blocks[k].accumulated, strata_model_gradient_size(model, k), err));
+        STRATA_TRY(clear(own->accumulated_sums, model->metrics.n_sums, err));
+        STRATA_TRY(clear(own->accumulated_states, model->parameters.state_size, err));
+        own->n_accumulated = 0;
     }
     return STRATA_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model's life, and the layers that are added to it. */
+ * Creating and destroying models, and adding layers to them. */
 #include "core/model/model.h"
 
 #include <stdio.h>
@@ -139,7 +139,7 @@ void strata_model_remember(strata_model *model, strata_status status, const stra
     model->building.error = *err;
 }
 
-/* Where layers are added now, and the layer that this is inside of (NULL: none). */
+/* The list to which layers are added now, and the layer that contains this list (NULL: none). */
 static strata_layer_list *open_list(strata_model *model, const strata_layer **out_parent) {
     strata_layer_list *list = &model->list;
     *out_parent = NULL;
@@ -166,7 +166,7 @@ static bool name_taken(const strata_layer_list *list, const strata_layer *parent
     return false;
 }
 
-/* The given name, or "dense", "dense_1", ...; behind the parent's. */
+/* The layer's name: the parent's name, followed by the given name or by "dense", "dense_1", ... */
 static strata_status choose_name(const strata_layer_list *list, const strata_layer *parent, const strata_layer_kind *kind,
                                  const char *given, char **out_name, strata_error *err) {
     enum { LONGEST = 127 };
@@ -189,7 +189,7 @@ static strata_status choose_name(const strata_layer_list *list, const strata_lay
     return STRATA_OK;
 }
 
-/* Copies the options; on failure what was copied is in *layer for free_layer. */
+/* Copies the options; after a failure free_layer frees what was copied to *layer. */
 static strata_status copy_options(strata_layer *layer, const void *options, strata_error *err) {
     layer->options = calloc(1, layer->kind->options_bytes);
     if (!layer->options) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a layer");
@@ -205,7 +205,7 @@ static strata_status copy_options(strata_layer *layer, const void *options, stra
     return complete ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a layer's options");
 }
 
-/* Half a pair would be written as something else than it means. */
+/* Checks that both numbers of a pair are set or neither, since JSON cannot represent a pair with one number set. */
 static strata_status check_pairs(const strata_layer_kind *kind, const void *options, strata_error *err) {
     for (const strata_option *option = kind->options; option->name; option++) {
         /* Where 0 is a value, it may stand beside another. */
@@ -218,8 +218,8 @@ static strata_status check_pairs(const strata_layer_kind *kind, const void *opti
     return STRATA_OK;
 }
 
-/* What the kind checks. A kind knows the built-in activations alone: where an option names one of the user's own, the kind is
- * shown a copy of the options that names a built-in one. */
+/* Calls the kind's check of the options. A kind accepts only built-in activations: if an option names an activation that the
+ * program registered, the kind checks a copy of the options that names a built-in one. */
 static strata_status check_options(const strata_model *model, const strata_layer *layer, strata_error *err) {
     const strata_layer_kind *kind = layer->kind;
     STRATA_TRY(check_pairs(kind, layer->options, err));

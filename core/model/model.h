@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the model. Users see strata/model.h. Reading order: model.c (a list of layers), values.c (which layer is
- * called with what), layers.c (their parameters, their graph), compile.c (variables on each device of the strategy), shards.c
+ * Internals of a model. The public header is strata/model.h. Reading order: model.c (the list of layers), values.c (the calls
+ * of layers), layers.c (the layers' parameters and graph), compile.c (variables on each device of the strategy), shards.c
  * (which part of the parameters each device updates), step.c (the graphs of a training, an evaluation and a prediction step),
  * gradients.c and update.c (parts of these), programs.c (their executables), fit.c, fit_steps.c, validation.c, agree.c,
- * evaluate.c, summary.c, times.c, json.c, file.c.
- *
- * All parameters lie in one flat range of f32, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements; so
- * do gradients and optimizer slots, and one kernel updates all. A range that is larger than what the devices bind in one piece
- * is cut into blocks, each with its own variables and its own update. */
+ * evaluate.c, summary.c, times.c, json.c, file.c. All parameters are stored one after the other in one f32 variable, the *flat
+ * range*, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements. Gradients and optimizer slots have the
+ * same layout, so that one kernel updates all parameters. If the flat range is larger than the buffer range that the devices
+ * can bind, it is divided into *blocks*, each with its own variables and its own update. */
 #ifndef STRATA_CORE_MODEL_H
 #define STRATA_CORE_MODEL_H
 
@@ -25,9 +24,9 @@
 
 _Static_assert(STRATA_PARAMETER_ALIGNMENT % STRATA_SEGMENT_CHUNK == 0, "a chunk belongs to one parameter");
 
-/* The layers, losses, metrics and activations of the user's own (registry.c). */
+/* The layers, losses, metrics and activations that a program has registered (registry.c). */
 struct strata_registry {
-    /* The caller's, and one for each model that uses it. */
+    /* One for the caller, and one for each model that uses the registry. */
     atomic_int references;
     struct strata_own_layer {
         strata_layer_definition definition;
@@ -47,18 +46,18 @@ struct strata_registry {
     strata_own_activation *activations;
 };
 
-/* What the model computes: one of its inputs, or what a call of a layer gives. */
+/* A value of the model: one of its inputs, or the result of a call of a layer. */
 struct strata_value {
     const strata_model *model;
     char *name;
     /* The layer, an index in the model's list; -1: an input. */
     int layer;
-    /* Of an input: which; of a call: the how manieth of the layer, from 1. */
+    /* For an input: its index. For a call: 1 for the first call of the layer, 2 for the second, and so on. */
     int number;
-    /* [n_inputs] Indices of the values that the call takes. */
+    /* [n_inputs] Indices of the values that are the inputs of the call. */
     int *inputs;
     int n_inputs;
-    /* A call takes it, or it is an output. */
+    /* It is the input of a call, or an output. */
     bool used;
 };
 
@@ -72,18 +71,18 @@ typedef struct strata_input_spec {
     int value;
 } strata_input_spec;
 
-/* An output with what it is compared with. */
+/* An output, with its loss and metrics. */
 typedef struct strata_output_spec {
     /* NULL: it has the name of its value. */
     char *name;
     /* The index of its value. */
     int value;
-    /* The shape of one example's; known once the layers are declared. */
+    /* The shape of one example; known once the layers are declared. */
     strata_shape shape;
     /* NULL until JSON, strata_model_output or compile names it. */
     const strata_loss *loss;
     strata_loss_options loss_options;
-    /* What its loss counts in the model's. */
+    /* The factor of its loss in the model's loss. */
     double weight;
     /* The names of its metrics, "auc,precision"; NULL: there are none. */
     char *metrics;
@@ -97,26 +96,30 @@ typedef struct strata_model_feed {
 /* A metric besides loss and accuracy. */
 typedef struct strata_model_metric {
     char name[STRATA_MAX_PART_NAME + 32];
-    /* Which output it is of. */
+    /* The index of the output that it measures. */
     int output;
     const strata_metric_kind *kind;
     strata_metric_case c;
-    /* The index of its first word among the model's sums. */
+    /* The index of its first number in the model's sums. */
     int64_t first;
 } strata_model_metric;
 
 typedef enum strata_program_kind {
-    STRATA_PROGRAM_TRAIN,      /* a batch and its update */
-    STRATA_PROGRAM_ACCUMULATE, /* a batch, whose gradients, sums and new states are added to the replica's `held` variables */
-    STRATA_PROGRAM_APPLY,      /* the update from these variables; its batch is 0 */
-    STRATA_PROGRAM_GRADIENTS,  /* a batch, whose gradients, sums and changes of states are outputs; nothing is updated */
+    /* Computes a batch and makes an update. */
+    STRATA_PROGRAM_TRAIN,
+    /* Computes a batch and adds its gradients, sums and new states to the replica's accumulated_... variables. */
+    STRATA_PROGRAM_ACCUMULATE,
+    /* Makes an update from these variables; its batch is 0. */
+    STRATA_PROGRAM_APPLY,
+    /* Computes a batch; gradients, sums and changes of states are outputs, and nothing is updated. */
+    STRATA_PROGRAM_GRADIENTS,
     STRATA_PROGRAM_EVALUATE,
     STRATA_PROGRAM_PREDICT
 } strata_program_kind;
 
-/* Who updates what. Without shards every device that updates has the whole flat range. */
+/* How the update is divided among replicas. Without shards every device that updates updates the whole flat range. */
 typedef struct strata_shards {
-    /* Replicas of all workers, each the owner of one shard; 0: there are no shards. */
+    /* The number of replicas of all workers, each of which owns one shard; 0: there are no shards. */
     int n;
     /* [n + 1] Shard r is elements [begins[r], begins[r + 1]) of the flat range. */
     int64_t *begins;
@@ -125,15 +128,16 @@ typedef struct strata_shards {
 /* One block of the parameters' flat range on one device. */
 typedef struct strata_model_block {
     strata_variable *flat;
-    /* On a device that updates: it updates elements [begin, end) of the flat range. Its slots are as long. */
+    /* On a device that updates: the elements [begin, end) of the flat range that it updates. The slots have as many elements.
+     * */
     int64_t begin, end;
     strata_variable *slots[STRATA_MAX_OPTIMIZER_SLOTS];
-    /* With shards: elements [begin, end) of the parameters, which the optimizer updates. NULL: it updates `flat`. */
+    /* With shards: a copy of the elements [begin, end), which the optimizer updates. NULL: the optimizer updates `flat`. */
     strata_variable *shard;
-    /* With shards: where the parameters in [begin, end) lie, for norms. */
+    /* With shards: the positions of the parameters in [begin, end), for computing norms. */
     strata_segments segments;
-    /* On a device that computes, when gradients are accumulated: their sum so far, f32. */
-    strata_variable *held;
+    /* On a device that computes gradients, with gradient accumulation: the sum of the gradients so far, f32. */
+    strata_variable *accumulated;
 } strata_model_block;
 
 /* The model on one device of its strategy. */
@@ -143,18 +147,18 @@ typedef struct strata_model_replica {
     strata_model_block *blocks;
     /* The states of all layers; NULL: no layer has any. */
     strata_variable *state;
-    /* On a device that updates, f32 (n_sums): the epoch's sums so far, which are the losses, the right answers, and the words
-     * of the other metrics. */
+    /* On a device that updates, f32 (n_sums): the epoch's sums so far: of losses, of right answers, and of the other metrics.
+     * */
     strata_variable *metrics;
-    /* On a device that computes, when gradients are accumulated, f32: what the batches so far add to the sums, and the sum of
-     * their new states (NULL: there are no states). */
-    strata_variable *held_sums, *held_states;
+    /* On a device that computes gradients, with gradient accumulation, f32: the batches' contributions to the epoch's sums, and
+     * the sum of their new states (NULL: there are no states). */
+    strata_variable *accumulated_sums, *accumulated_states;
     /* How many of the accumulated batches had examples for this replica. */
-    int64_t n_held;
+    int64_t n_accumulated;
 } strata_model_replica;
 
-/* A replica's part of a program: examples [first, first + n) of the batch. Where n is 0, the executable is for one example,
- * which counts nothing. */
+/* A replica's part of a program: examples [first, first + n) of the batch. If n is 0, the executable is compiled for one
+ * example, whose results are ignored. */
 typedef struct strata_program_part {
     /* Borrowed from the program's group. */
     strata_executable *executable;
@@ -163,17 +167,18 @@ typedef struct strata_program_part {
     int x[STRATA_MAX_INPUTS], y[STRATA_MAX_OUTPUTS], weights, example_weights, step, rng;
 } strata_program_part;
 
-/* How a program gets its batches. */
+/* The format of the batches of a program. */
 typedef struct strata_batch_form {
     /* Examples have weights. */
     bool weighted;
     /* The features are u8 and are multiplied by this; 0: they have the model's type. */
     float byte_scale;
-    /* At least so many slots: batches that the host prepares before it reads a result. 0: the executable's default. */
+    /* The least number of slots, so that the host can prepare as many batches before it reads a result. 0: the executable's
+     * default. */
     int n_slots;
 } strata_batch_form;
 
-/* The most buckets in which the gradients of a block travel. */
+/* The most buckets in which the gradients of a block are exchanged. */
 enum { STRATA_MOST_BUCKETS = 8 };
 
 /* The outputs of a program of the kind GRADIENTS: output 0 is the batch's sums; output 1 + k the gradients of block k, of which
@@ -210,38 +215,40 @@ typedef struct strata_gradient_layout {
     int n_buckets;
 } strata_gradient_layout;
 
-/* One compiled step for one batch size, kept until the model goes. */
+/* A compiled step for one batch size. The model owns it until the model is destroyed. */
 typedef struct strata_model_program {
     strata_program_kind kind;
-    /* Examples of this worker's replicas. 0: the program is of the kind APPLY, or other workers have the whole batch. */
+    /* The number of examples of this worker's replicas. 0: the kind is APPLY, or all examples belong to other workers. */
     int64_t batch;
     strata_batch_form form;
     strata_group *group;
     int n_parts;
     strata_program_part *parts;
-    /* [n_parts] Whether the part has examples. For the kind APPLY fit sets whether it had some in the accumulated batches. */
+    /* [n_parts] Whether the part has examples. For the kind APPLY, fit sets whether the part had examples in an accumulated
+     * batch. */
     bool *contributes;
     /* Of the kind GRADIENTS. */
     strata_gradient_layout layout;
     struct strata_model_program *next;
 } strata_model_program;
 
-/* What a device does in a step. */
+/* The role of a device in a step. */
 typedef struct strata_step_role {
     /* The device, whose variables the step uses. */
     int replica;
-    /* Its examples; 0: it computes nothing. */
+    /* The number of its examples; 0: it computes no gradients. */
     int64_t batch;
     strata_batch_form form;
-    /* Its examples do not count: only exchanges inside layers need them. */
+    /* It has no examples, but runs the program for one example, because layers contain exchanges in which it must take part. */
     bool idle;
-    /* It updates parameters, slots, states and the epoch's sums; else it gets parameters and states from a device that does. */
+    /* It updates parameters, slots, states and the epoch's sums; else it receives parameters and states from a device that
+     * does. */
     bool updates;
-    /* There are other devices or workers, so the step has its strategy's exchanges. */
+    /* There are other devices or workers, so the step contains the strategy's exchanges. */
     bool exchanges;
     /* Other replicas train with other parts of the batch. */
     bool has_replicas;
-    /* Gradients are sent in buckets where they are many (strata_gradient_layout). */
+    /* Large gradients are sent in buckets instead of being outputs (strata_gradient_layout). */
     bool sends;
 } strata_step_role;
 
@@ -250,7 +257,7 @@ typedef struct strata_step {
     strata_graph *graph;
     /* [parameters.n_blocks] The reads of the parameters. */
     strata_tensor **blocks;
-    /* Of training, where gradients are scaled: one more number, 0 if they were finite. */
+    /* The sums. In training with a loss scale they have one more number, which is 0 if the gradients were finite. */
     strata_tensor *output;
     /* Of the kind GRADIENTS, instead of `output`: [n_outputs] as strata_gradient_layout says. */
     strata_tensor **outputs;
@@ -260,22 +267,22 @@ typedef struct strata_step {
     int n_updates, most_updates;
 } strata_step;
 
-/* The epoch whose validation loss was the best, of the fit that runs or of a checkpoint that it will go on from. */
+/* The epoch with the best validation loss, in the current fit or in the checkpoint from which it continues. */
 typedef struct strata_model_best {
-    /* How many epochs were done when it was; 0: there is no best epoch. */
+    /* Its number, counted from 1; 0: there is no best epoch yet. */
     int64_t epochs;
     double loss;
-    /* (all_size) The parameters and states at that time; NULL: they are not kept. */
+    /* (all_size) A copy of the parameters and states after that epoch; NULL: there is no copy. */
     float *values;
 } strata_model_best;
 
-/* Where in an epoch a fit was stopped, or a checkpoint was made. */
+/* The position in an epoch at which a fit was stopped or a checkpoint was written. */
 typedef struct strata_model_position {
-    /* Steps of the epoch that were done; 0: the model stands between epochs. */
+    /* How many steps of the epoch were done; 0: the position is between two epochs. */
     int64_t steps;
-    /* The examples of these steps. */
+    /* The number of examples in these steps. */
     int64_t examples;
-    /* How many workers read batches of their own (strata_auto_shard other than DATA); 0: all read the same batches. */
+    /* How many workers read separate batches (strata_auto_shard other than DATA); 0: all read the same batches. */
     int64_t readers;
 } strata_model_position;
 
@@ -284,12 +291,12 @@ struct strata_model {
     strata_input_spec inputs[STRATA_MAX_INPUTS];
     strata_output_spec outputs[STRATA_MAX_OUTPUTS];
     int n_inputs, n_outputs;
-    /* Inputs, calls of layers and outputs are given one by one; else the layers are a chain. */
+    /* True: inputs, calls of layers and outputs were defined one by one. False: the model is sequential. */
     bool functional;
-    /* [n_values] In the order of computation. Of a sequential model they are made when it is declared. */
+    /* [n_values] In the order of computation. For a sequential model they are created when the layers are declared. */
     strata_value **values;
     int n_values, values_capacity;
-    /* What is registered; NULL: nothing. */
+    /* The program's own layers, losses, metrics and activations; NULL: none. */
     strata_registry *registry;
     /* What kind of data the model learns, for the command: "mnist". */
     char *label;
@@ -304,7 +311,7 @@ struct strata_model {
         strata_error error;
     } building;
 
-    /* Texts that the model's file keeps. */
+    /* Texts that are saved in the model's file. */
     struct {
         struct strata_model_note {
             /* The key is that of the file's metadata, "strata.tokenizer". */
@@ -322,10 +329,11 @@ struct strata_model {
     strata_dtype precision;
 
     strata_parameter_set parameters;
-    /* [parameters.n_blocks] Where each block's parameters lie in it; made when the model is compiled. */
+    /* [parameters.n_blocks] The positions of the parameters in each block; created when the model is compiled. */
     strata_segments *segments;
     strata_shards shards;
-    /* (flat_size + state_size) The parameters and states of a file, until compile; NULL: there are none. */
+    /* (flat_size + state_size) The parameters and states that were loaded from a file, until the model is compiled; NULL: none.
+     * */
     float *loaded;
 
     /* The strategy whose devices the model is on; NULL until compile or build. */

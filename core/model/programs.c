@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The executables of a model's steps: one group of replicas for each kind and batch size. What they would
- * need. */
+ * The executables of a model's steps: one group of replicas for each kind of program and batch size; and the memory that they
+ * would need. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "core/op/ops.h"
 #include "core/run/executable.h"
 
-/* What the device does in a program for a batch of this worker's replicas. A replica without examples runs one, which counts
- * nothing. */
+/* The role of a device in a program for a batch of this worker's replicas. A replica without examples runs the program for one
+ * example, whose results are ignored. */
 static strata_step_role role_of(const strata_model *model, strata_program_kind kind, int replica, int64_t batch,
                                 strata_batch_form form) {
     const strata_strategy *strategy = model->strategy;
@@ -32,7 +32,7 @@ static strata_step_role role_of(const strata_model *model, strata_program_kind k
     return role;
 }
 
-/* Devices that run a program: those that only keep parameters do nothing but update. */
+/* How many devices run a program of this kind. A device that only stores parameters takes part only in updates. */
 static int n_parts(const strata_model *model, strata_program_kind kind) {
     const bool updates = kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_APPLY;
     return updates ? model->strategy->n_devices : model->strategy->n_replicas;
@@ -83,11 +83,12 @@ strata_status strata_model_measure(strata_model *model, strata_program_kind kind
 static int64_t free_bytes(const strata_device *device) {
     uint64_t all = strata_device_get_info(device)->memory_bytes;
     uint64_t used = strata_device_get_counters(device).allocated_bytes;
-    if (!all) return INT64_MAX; /* the device does not say */
+    if (!all) return INT64_MAX; /* the device does not report it */
     return all > used ? (int64_t)(all - used) : 0;
 }
 
-/* Whether every device has room for its part; *out_device: the one that is looked at last, the first without room. */
+/* Checks that every device has enough free memory for its part. *out_device: the first device that has not, else the last one
+ * checked. */
 static strata_status check_parts(strata_model *model, strata_program_kind kind, int64_t batch, const strata_device **out_device,
                                  strata_error *err) {
     for (int r = 0; r < n_parts(model, kind); r++) {
@@ -108,7 +109,7 @@ static int64_t batch_that_fits(strata_model *model, strata_program_kind kind, in
     return 0;
 }
 
-/* Adds to an error of memory on the device what batch would fit. */
+/* Adds the batch size that would fit to an out-of-memory error of the device. */
 static strata_status explain_memory(strata_model *model, strata_program_kind kind, int64_t batch, const strata_device *device,
                                     strata_status status, strata_error *err) {
     bool memory = status == STRATA_OUT_OF_MEMORY || status == STRATA_UNSUPPORTED || status == STRATA_INVALID;
@@ -133,7 +134,7 @@ strata_status strata_model_check_batch(strata_model *model, strata_program_kind 
 
 /* ---- programs ---- */
 
-/* The layout outlives the graph that it was made with. */
+/* Copies the layout from the graph's memory, since the program outlives the graph. */
 static strata_status keep_layout(const strata_step *step, strata_model_program *program, strata_error *err) {
     const strata_gradient_layout *layout = &step->layout;
     memcpy(program->layout.buckets, layout->buckets, sizeof layout->buckets);
@@ -157,7 +158,7 @@ static strata_status compile_part(strata_model *model, strata_model_program *pro
     const bool of_group = role.exchanges || role.has_replicas || s.layout.n_buckets;
     const strata_executable_options opts = {.n_slots = program->form.n_slots};
     const strata_core_place place = strata_strategy_core_place(model->strategy, replica, program->contributes);
-    /* Who has something to apply is known in each step only, so the host makes the exchanges of that program. */
+    /* Which replicas have accumulated gradients differs from update to update, so the host performs the exchanges of APPLY. */
     const bool inside = place.cores && kind != STRATA_PROGRAM_APPLY;
     strata_tensor **outputs = s.outputs ? s.outputs : &s.output;
     const int n_outputs = s.outputs ? s.n_outputs : s.output != NULL;
@@ -198,7 +199,8 @@ static strata_status make_group(const strata_model *model, strata_model_program 
     strata_status status =
         strata_group_create(executables, program->n_parts, sends ? model->strategy->sink : &model->strategy->workers,
                             model->strategy->cross_device, &program->group, err);
-    for (int r = 0; status && r < program->n_parts; r++) program->parts[r].executable = NULL; /* taken even so */
+    for (int r = 0; status && r < program->n_parts; r++)
+        program->parts[r].executable = NULL; /* the group owns them, even after a failure */
     free(executables);
     return status;
 }

@@ -6,38 +6,38 @@
  *
  *   training      x (B, ...), y (B), weights (B), step, rng [, example_weights (B)] -> sums;  updates parameters, optimizer
  *                 slots, states, the epoch's sums
- *   accumulation  x, y, weights, step, rng -> nothing;  adds gradients, sums, new states to those that the replica holds
+ *   accumulation  x, y, weights, step, rng -> nothing;  adds gradients, sums and new states to variables of the replica
  *   gradients     x, y, weights, step, rng -> sums, gradients, changes of states, rows that are used;  updates nothing
- *   application   step -> sums;  the training step's update from what replicas hold, which are zeros then
+ *   application   step -> sums;  makes the update from these variables and sets them to zero
  *   evaluation    x, y [, example_weights] -> sums
  *   prediction    x -> outputs, as probabilities where the loss classifies
- *
- * sums: of the examples' losses (times example_weights), of right answers, then the words of the metrics. weights: what each
- * example's loss counts in the gradient, 1 / (batch of all replicas); of batches that are accumulated, 1 / (about all of them),
- * and the update's `step` says what that was to be multiplied by. Training with several replicas, in the order of the nodes:
+ * sums: the sum of the examples' losses (times example_weights), the number of right answers, then the numbers of the metrics.
+ * weights: the factor of each example's loss in the gradient, which is 1 / (examples in the batch of all replicas). For
+ * accumulated batches it is 1 / (examples that the step is expected to have), and the input `step` of the update contains the
+ * factor that corrects this. Training with several replicas, in the order of the nodes:
  *
  *   gradients of the last layers, their exchange; gradients of the layers before, ...    one bucket after the other
  *   exchange of sums, of new states (their mean), of the last bucket
  *   the update, on the devices that make it
  *   new parameters and states to the devices that do not
+ * gradients.c builds the buckets and exchanges, update.c the update. If the parameters have several blocks, this is done for
+ * each block; sums and states are exchanged with the first.
  *
- * gradients.c has the buckets and exchanges, update.c the update. Parameters that lie in several blocks go through this block
- * by block; sums and states are exchanged with the first.
+ * If the optimizer is sharded, gradients are exchanged by reduce_scatter instead of all_reduce, each device updates the shard
+ * of the parameters that it owns, and an all_gather sends the new parameters to all devices. If an update needs all gradients
+ * (their norm, or f16's check for overflow), or gradients are sent in a smaller dtype, they are exchanged by all_reduce as
+ * without shards, so that the sums have the same bits.
  *
- * Where the optimizer is sharded, gradients are exchanged by reduce_scatter instead of all_reduce, each device updates the
- * shard of the parameters that it owns, and an all_gather brings everybody the new parameters. Where an update needs all
- * gradients (a norm of all of them, f16's check for overflow), or they travel in a smaller dtype, they are exchanged by
- * all_reduce as without shards, so that the sums have the same bits.
+ * The update of a sparse parameter changes only the rows that the batch used: these rows of the parameter and of its slots are
+ * gathered, the optimizer's op updates them, and they are scattered back. If a single replica updates after each batch and the
+ * parameter is in one buffer, the gradient has only these rows, as many as the batch has indices. Otherwise it has all rows, so
+ * that it can be added up over replicas and batches, and the gradients are followed by counts of how often each row was used.
  *
- * Of a sparse parameter the update changes the rows that were used: they are gathered, as its slots' are, the optimizer's own
- * update runs over them, and they are scattered back. Where one replica makes a batch's update and the parameter lies in one
- * buffer, the gradient is that of these rows alone, as many as the batch has indices; else it is that of all rows, which adds
- * up over replicas and batches, and behind the gradients stands how often each was used.
+ * With f16 the host multiplies weights and shares by the loss scale, and `step` contains the factor that undoes this. If the
+ * gradients are not finite, nothing is updated, and the output tells the host so.
  *
- * Where gradients are f16 the host feeds weights and shares times the loss scale; `step` says what undoes it. The update is
- * left out when the gradients are not finite, and the output tells.
- *
- * Every device has the same exchanges in the same order; who gives and who takes is its role's. */
+ * Every device has the same exchanges in the same order; its role determines whether it contributes a value and whether it
+ * receives the result. */
 #include "core/model/step.h"
 
 #include <stdlib.h>
@@ -110,7 +110,7 @@ static strata_tensor *times(strata_tensor *x, double factor) {
     return strata_mul(x, strata_scalar(strata_tensor_graph(x), STRATA_DTYPE_F32, factor));
 }
 
-/* What the loss of an output makes of it. One of the user's own may return anything. */
+/* The losses of an output's examples. The result of a user's loss function is checked. */
 static strata_tensor *output_losses(const builder *b, int output, strata_tensor *outputs, strata_tensor *labels) {
     const strata_output_spec *spec = &b->model->outputs[output];
     strata_tensor *losses = spec->loss->build(&spec->loss_options, outputs, labels);
@@ -127,7 +127,7 @@ static strata_tensor *output_losses(const builder *b, int output, strata_tensor 
     return losses;
 }
 
-/* Each example's loss, the sum over the outputs, times what the example weighs. */
+/* The loss of each example: the weighted sum over the outputs, times the example's weight. */
 static strata_tensor *example_losses(const builder *b, strata_tensor *const *outputs, strata_tensor *const *labels) {
     strata_tensor *losses = NULL;
     for (int i = 0; i < b->model->n_outputs; i++) {
@@ -140,7 +140,7 @@ static strata_tensor *example_losses(const builder *b, strata_tensor *const *out
     return strata_tensor_set_name(losses, "loss");
 }
 
-/* What a batch adds to the epoch's sums; its examples' losses have the layers' penalty in them. */
+/* The batch's contribution to the epoch's sums. The layers' penalty is added to the loss of each example. */
 static strata_tensor *batch_sums(const builder *b, strata_tensor *per_example, strata_tensor *const *outputs,
                                  strata_tensor *const *labels) {
     static const strata_loss without_answers = {.answers = STRATA_ANSWERS_NONE};
@@ -159,7 +159,7 @@ static computed compute(builder *b) {
     strata_tensor *outputs[STRATA_MAX_OUTPUTS], *labels[STRATA_MAX_OUTPUTS];
     b->context.training = true;
     b->context.rng = strata_input(b->graph, "rng", STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS));
-    if (!b->role.batch) { /* its layers say how states move, and are left out of the program */
+    if (!b->role.batch) { /* the layers are built only to learn how states change; the passes remove them */
         b->role.batch = 1;
         if (b->model->parameters.state_size) forward(b, outputs);
         b->role.batch = 0;
@@ -172,7 +172,7 @@ static computed compute(builder *b) {
     c.sums = strata_tensor_set_name(batch_sums(b, c.y, outputs, labels), "sums");
     if (b->model->parameters.state_size) c.state = strata_layer_context_new_state(&b->context);
     if (!b->context.penalty) return c;
-    /* The layers' penalty counts by the step's share of the whole batch. */
+    /* The layers' penalty is multiplied by this replica's share of the whole batch. */
     c.y = strata_reduce_sum(strata_mul(c.y, c.dy), NULL, 0, false);
     c.y = strata_add(c.y, strata_mul(b->context.penalty, strata_step_word(b, STRATA_STEP_SHARE)));
     c.dy = NULL;
@@ -187,11 +187,11 @@ static void build_train(builder *b) {
 
 /* ---- accumulation ---- */
 
-static void hold(builder *b, strata_variable *held, strata_tensor *value) {
-    if (held) strata_step_add(b, strata_assign_add(strata_variable_read(b->graph, held), value));
+static void add_to(builder *b, strata_variable *accumulated, strata_tensor *value) {
+    if (accumulated) strata_step_add(b, strata_assign_add(strata_variable_read(b->graph, accumulated), value));
 }
 
-/* A replica without examples adds nothing: its gradients are there for the exchanges of layers in them. */
+/* An idle replica adds nothing. Its gradients are still computed, since layers have exchanges in their backward pass. */
 static void build_accumulate(builder *b) {
     const strata_model_replica *own = &b->model->replicas[b->role.replica];
     const computed c = compute(b);
@@ -200,50 +200,52 @@ static void build_accumulate(builder *b) {
         strata_tensor *gradients = strata_step_own_gradients(b, &c, k);
         strata_tensor *sum = b->role.idle ? strata_reduce_sum(gradients, NULL, 0, false) : NULL;
         if (!b->role.idle)
-            hold(b, own->blocks[k].held, gradients);
+            add_to(b, own->blocks[k].accumulated, gradients);
         else
             b->step->output = b->step->output ? strata_add(b->step->output, sum) : sum;
     }
     if (b->role.idle) return;
-    hold(b, own->held_sums, c.sums);
-    hold(b, own->held_states, c.state);
+    add_to(b, own->accumulated_sums, c.sums);
+    add_to(b, own->accumulated_states, c.state);
 }
 
-static strata_tensor *read_held(builder *b, strata_variable *held) {
-    return held ? strata_variable_read(b->graph, held) : NULL;
+static strata_tensor *read_accumulated(builder *b, strata_variable *accumulated) {
+    return accumulated ? strata_variable_read(b->graph, accumulated) : NULL;
 }
 
-static void forget_held(builder *b, strata_tensor *held) {
+static void clear_accumulated(builder *b, strata_tensor *accumulated) {
     strata_tensor *zero = strata_scalar(b->graph, STRATA_DTYPE_F32, 0);
-    if (held) strata_step_add(b, strata_assign(held, strata_broadcast_to(zero, strata_tensor_shape(held))));
+    if (accumulated)
+        strata_step_add(b, strata_assign(accumulated, strata_broadcast_to(zero, strata_tensor_shape(accumulated))));
 }
 
-/* A replica gives the mean of its new states. */
+/* The replica's contribution to the new states is the mean over its accumulated batches. */
 static void build_apply(builder *b) {
     const strata_model_replica *own = &b->model->replicas[b->role.replica];
     const int n = b->model->parameters.n_blocks;
-    strata_tensor **held = strata_step_alloc(b, (size_t)n, sizeof *held);
-    if (!held) return;
-    for (int k = 0; k < n; k++) held[k] = read_held(b, own->blocks[k].held);
-    strata_tensor *sums = read_held(b, own->held_sums), *states = read_held(b, own->held_states);
+    strata_tensor **accumulated = strata_step_alloc(b, (size_t)n, sizeof *accumulated);
+    if (!accumulated) return;
+    for (int k = 0; k < n; k++) accumulated[k] = read_accumulated(b, own->blocks[k].accumulated);
+    strata_tensor *sums = read_accumulated(b, own->accumulated_sums), *states = read_accumulated(b, own->accumulated_states);
     computed c = compute(b);
     if (b->model->strategy->rewrite)
         strata_graph_poison(b->graph, NULL, STRATA_UNSUPPORTED, "strategy %s does not accumulate gradients",
                             b->model->strategy->name);
-    c.gradients = held[0] ? held : NULL;
+    c.gradients = accumulated[0] ? accumulated : NULL;
     c.sums = sums;
     if (states) c.state = strata_mul(states, strata_step_word(b, STRATA_STEP_STATE_SHARE));
     b->scaled = true;
     strata_step_place_gradients(b);
     strata_step_update(b, &c);
-    for (int k = 0; k < n; k++) forget_held(b, held[k]);
-    forget_held(b, sums);
-    forget_held(b, states);
+    for (int k = 0; k < n; k++) clear_accumulated(b, accumulated[k]);
+    clear_accumulated(b, sums);
+    clear_accumulated(b, states);
 }
 
 /* ---- gradients as outputs ---- */
 
-/* What is to be added to the states: how far this batch moves them. A constant, whose rate is 0, may be infinite. */
+/* The changes of the states by this batch, which are added to the states later. A state with the rate 0 does not change, even
+ * if it is infinite. */
 static strata_tensor *state_changes(builder *b, const computed *c) {
     strata_tensor *rates = strata_layer_context_state_rates(&b->context, b->graph);
     strata_tensor *none = strata_scalar(b->graph, STRATA_DTYPE_F32, 0);
@@ -260,7 +262,7 @@ int strata_step_input_of(const builder *b, const strata_tensor *x) {
     return -1;
 }
 
-/* Whether x names rows of the part's table and is used for nothing else. */
+/* Whether x is used as row indices of the part's table and for nothing else. */
 static bool names_rows_only(const builder *b, const strata_tensor *x, const strata_tensor *table) {
     int n_gathers = 0;
     for (int i = 0; i < b->graph->n_nodes; i++) {
@@ -353,7 +355,7 @@ static void build_predict(builder *b) {
     b->step->output = n > 1 ? strata_concat(outputs, n, 1) : outputs[0];
 }
 
-/* What the layers of a build fill in, and what they read. */
+/* Prepares the layers' context: arrays that layers fill in, and reads of the variables that they use. */
 static strata_status begin(builder *b, strata_error *err) {
     const strata_parameter_set *set = &b->model->parameters;
     const strata_model_replica *own = &b->model->replicas[b->role.replica];
@@ -371,8 +373,8 @@ static strata_status begin(builder *b, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Whether gradients of sparse parameters are taken of the batch's own rows: where this device alone makes an update of one
- * batch, and each of these parameters lies in one buffer. */
+/* Whether gradients of sparse parameters have only the rows that the batch uses: if no other replica and no other batch
+ * contributes to the update, and each of these parameters is in one buffer. */
 static bool takes_rows(const strata_model *model, strata_program_kind kind, const strata_step_role *role) {
     for (int i = 0; i < model->parameters.n; i++)
         if (model->parameters.items[i].sparse && model->parameters.items[i].n_parts > 1) return false;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A training step while its graph is built: what step.c, gradients.c and update.c share. */
+ * Internals of building the graph of a training step, which step.c, gradients.c and update.c share. */
 #ifndef STRATA_CORE_MODEL_STEP_H
 #define STRATA_CORE_MODEL_STEP_H
 
 #include "core/model/model.h"
 
-/* Where the gradients of a block lie. */
+/* The size of a block's gradients. */
 typedef struct strata_step_place {
-    /* Elements of its parameters' gradients. */
+    /* The number of elements of the gradients. */
     int64_t n_gradients;
-    /* With how often each row of its sparse parameters is used behind them. */
+    /* The same plus the counts that follow the gradients: how often each row of the block's sparse parameters is used. */
     int64_t n_all;
 } strata_step_place;
 
@@ -20,30 +20,30 @@ typedef struct strata_step_builder {
     strata_step *step;
     strata_step_role role;
     strata_layer_context context;
-    /* The step's numbers, f32 (STRATA_STEP_WORDS). */
+    /* The input "step": the numbers that change from step to step, f32 (STRATA_STEP_WORDS). */
     strata_tensor *words;
-    /* Which rows of sparse parameters the batch uses is known to the host where they are the elements of an input. */
+    /* The host can find the rows of sparse parameters that the batch uses, where they are the elements of an input. */
     bool host_knows_rows;
-    /* Gradients are to be multiplied by words[STRATA_STEP_SCALE]. */
+    /* Gradients must be multiplied by words[STRATA_STEP_SCALE] before the update. */
     bool scaled;
     /* [parameters.n_blocks]; filled by strata_step_place_gradients. */
     strata_step_place *places;
 } strata_step_builder;
 
-/* What the device computes from its examples; every pointer is NULL where it has none. */
+/* What the device computes from its examples; every pointer is NULL if it has no examples. */
 typedef struct strata_step_computed {
-    /* The gradients are of y, with dy. */
+    /* Gradients are computed of y, with the gradient dy of y (strata_gradients). */
     strata_tensor *y, *dy;
-    /* Instead of y: [parameters.n_blocks] the gradients that are held. */
+    /* Instead of y: [parameters.n_blocks] the accumulated gradients. */
     strata_tensor **gradients;
     strata_tensor *sums, *state;
     /* Sums and states have been added up over the replicas. */
     bool reduced;
 } strata_step_computed;
 
-/* Memory that lives as long as the graph, zeros; NULL, with the graph poisoned: there is none. */
+/* Zeroed memory that the graph owns; NULL, with the graph poisoned, if there is no memory. */
 void *strata_step_alloc(strata_step_builder *b, size_t n, size_t bytes);
-/* Makes a node part of the program, as an update, and returns it. */
+/* Adds a node to the updates of the program, so that it is computed, and returns it. */
 strata_tensor *strata_step_add(strata_step_builder *b, strata_tensor *update);
 /* One of the step's numbers, a scalar. */
 strata_tensor *strata_step_word(const strata_step_builder *b, int64_t word);
@@ -56,30 +56,31 @@ strata_tensor *strata_step_part(strata_tensor *flat, int64_t first, int64_t n);
 int strata_step_input_of(const strata_step_builder *b, const strata_tensor *x);
 
 /* gradients.c */
-/* Whether every device takes the gradients of all parameters: for their norm, to see whether all are finite, or because they
- * travel in a smaller dtype, which only all_reduce does. */
+/* Whether every device needs the gradients of all parameters: to compute their norm, to check whether all are finite, or
+ * because they are sent in a smaller dtype, which only all_reduce supports. */
 bool strata_step_needs_all_gradients(const strata_model *model);
-/* Fills in where gradients lie, after the layers were built and the number of rows that they use is known: in the order of the
- * parameters, but of a sparse parameter with as many rows as are used. */
+/* Computes the layout of the gradients. It is called after the layers were built, when the number of rows that they use is
+ * known. Gradients are in the order of the parameters; for a sparse parameter there may be gradients of the used rows only. */
 void strata_step_place_gradients(strata_step_builder *b);
-/* First element, among its block's gradients, of the part's gradient; of the counts of how often each row is used. */
+/* The index of the first element of the part's gradient within its block's gradients, and the index of the part's counts of how
+ * often each row is used. */
 int64_t strata_step_gradient_place(const strata_step_builder *b, int part);
 int64_t strata_step_uses_place(const strata_step_builder *b, int part);
-/* Indices of all rows of a sparse parameter's part, -1 in place of those that the batch does not use. gradients: its block's,
- * with the counts behind them. */
+/* The indices of all rows of a sparse parameter's part, with -1 for rows that the batch does not use. gradients: those of its
+ * block, followed by the counts. */
 strata_tensor *strata_step_used_rows(const strata_step_builder *b, int part, strata_tensor *gradients);
 /* This device's gradients of a block, (places[block].n_all). NULL: it has none. */
 strata_tensor *strata_step_own_gradients(const strata_step_builder *b, const strata_step_computed *c, int block);
-/* Sends this device's gradients in buckets, the last layers' first, to worker 1; returns how many. 0: they are too few, or the
- * role does not ask for it. */
+/* Adds nodes that send this device's gradients in buckets, the last layers' first, to worker 1. Returns the number of buckets;
+ * 0 if the gradients are too small or the role does not send. */
 int strata_step_send_gradients(strata_step_builder *b, const strata_step_computed *c,
                                struct strata_gradient_bucket buckets[STRATA_MOST_BUCKETS]);
-/* The sum over replicas of a block's gradients; with the first block that is asked for, c's sums and states are added up too.
- * With shards: only the elements that this device owns. NULL on a device that does not update. */
+/* The sum over replicas of a block's gradients. The first call also adds up c's sums and states. With shards: only the elements
+ * that this device owns. NULL on a device that does not update. */
 strata_tensor *strata_step_reduce(strata_step_builder *b, strata_step_computed *c, int block);
-/* The device's place among the replicas of all workers: which shard it owns. */
+/* The index of the shard that the device owns, which is its index among the replicas of all workers. */
 int strata_step_own_shard(const strata_step_builder *b);
-/* What the functions of a strategy's rewrite are given. */
+/* The argument for the functions of a strategy's rewrite. */
 strata_step_replica strata_step_replica_of(strata_step_builder *b);
 
 /* update.c: adds up the gradients over replicas, and updates parameters, slots, states and the epoch's sums. */

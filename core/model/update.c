@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The update of a training step. Block by block, the last layers' first: the sum of gradients over replicas, the optimizer's
- * step, the new parameters to the devices that do not update. Where an update needs the gradients of all blocks (a norm of
- * all of them, f16's check for overflow), all sums come before the first update. */
+ * Building the update of a training step. For each block, the last layers' first: add up the gradients over replicas, run the
+ * optimizer, send the new parameters to the devices that do not update. If an update needs the gradients of all blocks (their
+ * norm, or f16's check for overflow), all sums come before the first update. */
 #include "core/graph/graph.h"
 #include "core/model/step.h"
 #include "core/op/communication.h"
@@ -10,9 +10,9 @@
 typedef strata_step_builder builder;
 typedef strata_step_computed computed;
 
-/* A block while it is updated. */
+/* The tensors of a block's update. */
 typedef struct block_update {
-    /* The sum of gradients, with what is behind them. */
+    /* The sum of the gradients over replicas, followed by the counts of used rows. */
     strata_tensor *used;
     strata_update update;
 } block_update;
@@ -27,14 +27,14 @@ static const strata_model_block *own_block(const builder *b, int block) {
 
 /* ---- rows of sparse parameters ---- */
 
-/* Rows of a part of a parameter by ids, of a variable that is laid out as its block. */
+/* Gathers the rows `ids` of a part of a parameter from a variable with the layout of the part's block. */
 static strata_tensor *gather(const builder *b, int part, strata_tensor *block, strata_tensor *ids) {
     const strata_parameter_set *set = &b->model->parameters;
     const strata_parameter_part *own = &set->parts[part];
     return strata_gather(strata_parameter_view(block, own->offset - set->blocks[own->block].begin, own->shape), ids, 0);
 }
 
-/* The optimizer's step over the rows `ids` of a part, -1 for none, of which `rows` were gathered. */
+/* Updates the rows `ids` of a part (-1: no row) by the optimizer; `rows` are the gradients of these rows. */
 static void update_rows(builder *b, block_update *blocks, int part, strata_tensor *ids, strata_tensor *rows) {
     const strata_parameter_set *set = &b->model->parameters;
     const strata_parameter_part *own = &set->parts[part];
@@ -52,7 +52,7 @@ static void update_rows(builder *b, block_update *blocks, int part, strata_tenso
         all->slots[s] = strata_scatter_update(all->slots[s], first, n_rows, ids, step.slots[s], changed);
 }
 
-/* Where the gradient is that of all rows of a part, and how often each was used stands behind the gradients. */
+/* Updates the used rows of a part whose gradient has all rows and is followed by counts of the uses. */
 static void update_used_rows(builder *b, block_update *blocks, int part) {
     const block_update *block = &blocks[b->model->parameters.parts[part].block];
     strata_tensor *ids = strata_step_used_rows(b, part, block->used);
@@ -73,7 +73,7 @@ static void update_sparse(builder *b, block_update *blocks, int k) {
 
 /* ---- a block ---- */
 
-/* What the optimizer's step takes, but for the gate. */
+/* Sets the operands of the optimizer's node, except the gate. */
 static void begin_block(builder *b, block_update *block, int k, strata_tensor *gradients) {
     const strata_model_block *own = own_block(b, k);
     const strata_step_place *place = &b->places[k];
@@ -87,7 +87,7 @@ static void begin_block(builder *b, block_update *block, int k, strata_tensor *g
     if (b->scaled) block->update.gradients = strata_mul(block->update.gradients, strata_step_word(b, STRATA_STEP_SCALE));
 }
 
-/* The parameters of all shards of a block, from their owners. */
+/* Gathers the new parameters of a block from the owners of its shards. */
 static strata_tensor *gather_shards(builder *b, int k, strata_tensor *updated) {
     const strata_shards *shards = &b->model->shards;
     const strata_parameter_block *at = &b->model->parameters.blocks[k];
@@ -97,7 +97,7 @@ static strata_tensor *gather_shards(builder *b, int k, strata_tensor *updated) {
     return strata_all_gather_parts(updated, (strata_channel){0}, 0, lengths, shards->n, strata_step_own_shard(b));
 }
 
-/* The optimizer's step over a block's dense parameters; its parameters as they are after it. */
+/* Adds the optimizer's node for a block's dense parameters. Returns the parameters after the update. */
 static strata_tensor *step_block(builder *b, block_update *block, int k) {
     const strata_model *model = b->model;
     const strata_parameter_block *at = &model->parameters.blocks[k];
@@ -119,7 +119,7 @@ static strata_tensor *update_block(builder *b, block_update *block, int k) {
     return updated;
 }
 
-/* ---- what all blocks have in common ---- */
+/* ---- all blocks together ---- */
 
 /* The sum of squares of n blocks' gradients. */
 static strata_tensor *sum_of_squares(strata_tensor *const *gradients, int n) {
@@ -131,7 +131,7 @@ static strata_tensor *sum_of_squares(strata_tensor *const *gradients, int n) {
     return square;
 }
 
-/* Clips the gradients of blocks [first, first + n). Returns the sum of their squares before that, where an update needs it;
+/* Clips the gradients of blocks [first, first + n). Returns the sum of their squares before clipping, if the update needs it;
  * else NULL. */
 static strata_tensor *clip(builder *b, block_update *blocks, int first, int n) {
     const strata_model *model = b->model;
@@ -155,9 +155,9 @@ static strata_tensor *times_zero(strata_tensor *x) { /* 0, or NaN where x is not
     return strata_mul(x, strata_scalar(strata_tensor_graph(x), STRATA_DTYPE_F32, 0));
 }
 
-/* Adds the batch's sums to the epoch's, and returns the gate: a scalar that is not finite keeps everything as it is. It is the
- * epoch's sum of losses, not the batch's, so that steps that were submitted behind one whose loss is not finite change nothing
- * either. square: the sum of all gradients' squares; NULL: not known. */
+/* Adds the batch's sums to the epoch's sums, and returns the gate: a scalar; if it is not finite, the update changes nothing.
+ * The gate is the epoch's sum of losses, not the batch's, so that after a loss that is not finite the steps that were submitted
+ * later change nothing either. square: the sum of the squares of all gradients; NULL: not known. */
 static strata_tensor *open_gate(builder *b, const computed *c, strata_tensor *square) {
     strata_tensor *sums = c->sums, *overflow = NULL, *output[3];
     int n = 1;
@@ -165,7 +165,8 @@ static strata_tensor *open_gate(builder *b, const computed *c, strata_tensor *sq
         overflow = times_zero(square);
         output[n++] = strata_reshape(overflow, STRATA_SHAPE(1));
     } else if (square) {
-        /* Where the norm of all gradients is known anyway, one that is not finite spoils the loss, and so closes the gate. */
+        /* If the norm of all gradients is computed anyway, a norm that is not finite is added to the loss, which closes the
+         * gate. */
         sums = strata_step_add_to_loss(sums, times_zero(square));
     }
     if (b->model->measures_norm) output[n++] = strata_reshape(square, STRATA_SHAPE(1));
@@ -183,7 +184,7 @@ static strata_tensor *update_state(builder *b, const computed *c, strata_tensor 
     return strata_step_add(b, strata_moving_average(b->context.state, c->state, rates, gate));
 }
 
-/* New parameters or states go to the devices that did not compute them. updated: NULL on those. */
+/* Sends new parameters or states to the devices that did not compute them. updated: NULL on those devices. */
 static void share(builder *b, strata_tensor *variable, strata_tensor *updated) {
     const strata_strategy *strategy = b->model->strategy;
     if (!b->role.exchanges) return;
@@ -191,7 +192,7 @@ static void share(builder *b, strata_tensor *variable, strata_tensor *updated) {
     if (kept) strata_step_add(b, kept);
 }
 
-/* Whether no block can be updated before the gradients of all are there. */
+/* Whether a block can be updated only after the gradients of all blocks are known. */
 static bool needs_all_blocks(const strata_model *model) {
     return model->optimizer.clip_norm > 0 || model->optimizer.clip_global_norm > 0 || model->scale.value > 0 ||
            model->measures_norm;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Validation while a model is fitted: the evaluation after an epoch, and what its loss decides: which epoch was the best,
- * whether training ends. Training itself knows nothing of it. */
+ * Validation during a fit: the evaluation after an epoch, and the decisions that depend on its loss: which epoch is the best,
+ * and whether training ends. The training steps do not depend on it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static strata_status check(const strata_model *model, const strata_fit_options *
 
 strata_status strata_validation_begin(strata_model *model, const strata_fit_options *opts, strata_error *err) {
     STRATA_TRY(check(model, opts, err));
-    /* A best epoch without what it had learned cannot be restored: then the best of those to come is. */
+    /* If the parameters of the best epoch were not saved, they cannot be restored, so only later epochs are compared. */
     if (!opts->first_epoch || !opts->validation || (opts->restore_best && !model->best.values)) strata_validation_forget(model);
     if (!opts->restore_best || model->best.values) return STRATA_OK;
     model->best.values = calloc((size_t)strata_model_all_size(model), sizeof *model->best.values);
@@ -40,7 +40,7 @@ strata_status strata_validation_begin(strata_model *model, const strata_fit_opti
                               : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the best parameters");
 }
 
-/* All workers decide by the same bits. */
+/* All workers get rank 0's loss, so that they decide alike. */
 static strata_status take_chiefs(const strata_model *model, double *loss, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
     int64_t bits;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a model computes: values, each an input or what a call of a layer gives. A functional model is given them one by one.
- * Those of a sequential model are made from its list of layers, each of which is called with what the one before gives. */
+ * The values of a model: its inputs and the results of calls of layers. The user of a functional model adds them one by one.
+ * The values of a sequential model are created from its list of layers, each of which is called with the result of the one
+ * before. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,7 @@ void strata_model_free_values(strata_model *model) {
     model->n_values = model->values_capacity = 0;
 }
 
-/* A value with no layer, at the end of the list; NULL: there is no host memory. */
+/* Adds a value without a layer to the end of the list; NULL: there is no host memory. */
 static strata_value *append(strata_model *model, const char *name, int n_inputs) {
     if (model->n_values == model->values_capacity) {
         const int capacity = model->values_capacity ? 2 * model->values_capacity : 8;
@@ -121,7 +122,7 @@ const strata_value *strata_model_input(strata_model *model, const char *name, st
     return NULL;
 }
 
-/* The given name; else the layer's, with a number from the second call on. */
+/* The value's name: the given name, or the layer's name, with a number from the second call on. */
 static strata_status name_call(const strata_model *model, const strata_layer *layer, int number, const char *given, char *out,
                                size_t bytes, strata_error *err) {
     snprintf(out, bytes, "%s", given ? given : layer->name);
@@ -246,7 +247,7 @@ void strata_model_output(strata_model *model, const strata_value *value, strata_
     if (status) strata_model_remember(model, status, &err);
 }
 
-/* ---- taking away ---- */
+/* ---- removing ---- */
 
 static void mark_used(strata_model *model) {
     for (int v = 0; v < model->n_values; v++) model->values[v]->used = false;
@@ -304,7 +305,7 @@ strata_status strata_model_connect(strata_model *model, strata_error *err) {
     return STRATA_OK;
 }
 
-/* ---- what a model takes and gives ---- */
+/* ---- inputs and outputs ---- */
 
 int strata_model_n_inputs(const strata_model *model) {
     return model->n_inputs;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Optimizers: what each says about itself. A new one is core/optimizer/<name>.c, one row in optimizers.c, its test; its update
- * is an op. Gradients are clipped before an optimizer sees them (clip.c); the learning rate of a step is schedule.c's. */
+ * The struct that describes an optimizer. A new optimizer needs core/optimizer/<name>.c, a row in optimizers.c and a test; its
+ * update is an op. Gradients are clipped before the optimizer's op (clip.c), and schedule.c computes the learning rate of a
+ * step. */
 #ifndef STRATA_CORE_OPTIMIZER_H
 #define STRATA_CORE_OPTIMIZER_H
 
@@ -11,15 +12,15 @@
 
 enum { STRATA_MAX_OPTIMIZER_SLOTS = 3, STRATA_MAX_OPTIMIZER_OPTIONS = 12, STRATA_MOST_ACCUMULATED = 1000000 };
 
-/* Where each parameter lies in the flat ranges, for norms of their own. A chunk is STRATA_SEGMENT_CHUNK neighbouring elements;
- * parameters begin at chunks, and what lies behind a parameter's end in its last chunk is zero. */
+/* The position of each parameter in the flat range, for computing the norm of each. A chunk is STRATA_SEGMENT_CHUNK contiguous
+ * elements. Each parameter begins at a chunk, and the elements after its end in its last chunk are zero. */
 enum { STRATA_SEGMENT_CHUNK = 64 };
 typedef struct strata_segments {
     /* How many parameters there are. */
     int n;
     /* How many chunks the flat range has. */
     int64_t n_chunks;
-    /* [n] The number of the chunk behind the parameter's last one. */
+    /* [n] The index of the chunk after the parameter's last one. */
     const int32_t *ends;
     /* [n_chunks] The number of the parameter that a chunk belongs to. */
     const int32_t *owner;
@@ -34,20 +35,20 @@ typedef struct strata_update {
 typedef struct strata_optimizer_kind {
     const char *name;
     strata_option options
-        /* Of strata_optimizer, in JSON, besides the learning rate; ends at a NULL name. */
+        /* The fields of strata_optimizer that it uses, for JSON, without the learning rate; ends at a NULL name. */
         [STRATA_MAX_OPTIMIZER_OPTIONS];
-    /* Puts the documented defaults where settings are 0, then checks them; the learning rate and clipping apart. */
+    /* Replaces settings of 0 by their defaults and checks all settings, except the learning rate and clipping. */
     strata_status (*check)(strata_optimizer *settings, strata_error *err);
-    /* Where the settings say 0. */
+    /* The default learning rate. */
     double learning_rate;
-    /* An update needs all of each parameter: norms. */
+    /* The update needs norms of whole parameters, so shards must not divide parameters. */
     bool whole_parameters;
     /* How many flat slots (momentum, m, v) these settings need. */
     int (*n_slots)(const strata_optimizer *settings);
-    /* What the slots hold at first; NULL: zeros. */
+    /* The initial value of the slots' elements; NULL: 0. */
     double (*slot_begins)(const strata_optimizer *settings);
-    /* Words of step t = 1, 2, ... besides the rates; may change words[STRATA_STEP_LEARNING_RATE], which is the scheduled rate.
-     * NULL: none. */
+    /* Sets the words (STRATA_STEP_...) of step t = 1, 2, ... other than the rates; may change words[STRATA_STEP_LEARNING_RATE],
+     * which is the scheduled rate. NULL: there are none. */
     void (*fill_step)(const strata_optimizer *settings, int64_t t, double *words);
     strata_tensor *(*build)(const strata_optimizer *settings, const strata_update *update);
 } strata_optimizer_kind;

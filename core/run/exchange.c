@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Carrying out exchanges on the host, one function a kind. Over workers each function makes this worker's values one, lets the
- * workers' communicator do the rest, and hands the result to this worker's members. */
+ * Exchanges on the host, one function for each kind. With several workers, a function first combines the values of this
+ * worker's replicas, then calls the workers' communicator, and copies the result to this worker's replicas. */
 #include "core/run/exchange.h"
 
 #include <string.h>
 
 #include "core/op/ops.h"
 
-/* One exchange while it is carried out. */
+/* The state of an exchange that is being performed. */
 typedef struct job {
     const strata_exchange_context *context;
     const strata_exchange_member *members;
@@ -26,7 +26,7 @@ static void copy(void *to, const void *from, size_t bytes) {
     if (bytes && to != from) memcpy(to, from, bytes);
 }
 
-/* The values that count and the places of the results; returns how many values there are. */
+/* Collects the operands that are not ignored and the addresses of the results; returns the number of operands. */
 static int collect(job *j, bool all, int *out_n_results) {
     int n = 0, n_results = 0;
     for (int i = 0; i < j->n; i++) {
@@ -40,15 +40,16 @@ static int collect(job *j, bool all, int *out_n_results) {
 
 /* ---- all_reduce, reduce_to ---- */
 
-/* The fold over the replicas of all workers, to this one's results. What a single replica gives is sent from where it is, and
- * the sum is made in the first result's place where it can be: for small models copies cost as much as the update. */
+/* Folds the values of the replicas of all workers and writes the sum to the results of this worker's replicas. If this worker
+ * contributes a single value it is sent without a copy, and if possible the sum is computed directly in the first result: for
+ * small models the copies take as long as the update. */
 static strata_status fold_over_workers(job *j, const strata_all_reduce_attrs *attrs, int n_operands, int n_results,
                                        strata_error *err) {
     const strata_exchange_context *c = j->context;
     const strata_dtype dtype = j->common->dtype, wire = attrs->gradients ? c->workers->wire : STRATA_DTYPE_F32;
     const int64_t elements = strata_shape_elements(j->common->shape);
     const bool in_place = n_results && c->reads_results;
-    void *sum = in_place ? c->results[0] : c->room;
+    void *sum = in_place ? c->results[0] : c->scratch;
     const void *own = n_operands == 1 ? c->operands[0] : sum;
     float *values = sum, count = (float)n_operands;
     if (n_operands != 1)
@@ -84,7 +85,7 @@ static strata_status hand_on(job *j, strata_error *err) {
     int n_results, n = collect(j, true, &n_results);
     const void *value = n ? c->operands[0] : NULL;
     if (j->over_workers) {
-        void *all = n_results && c->reads_results ? c->results[0] : c->room;
+        void *all = n_results && c->reads_results ? c->results[0] : c->scratch;
         if (value) copy(all, value, bytes);
         STRATA_TRY(c->workers->broadcast(c->workers, j->common->dtype, all, strata_shape_elements(j->common->shape), err));
         value = all;
@@ -97,7 +98,7 @@ static strata_status hand_on(job *j, strata_error *err) {
 
 /* ---- send and recv ---- */
 
-/* The other end is of this group, or of another worker. */
+/* The peer is a replica of this group, or of another worker. */
 static strata_status send_and_receive(job *j, strata_error *err) {
     const strata_point_attrs *attrs = (const strata_point_attrs *)j->common;
     const strata_exchange_member *m = &j->members[0];
@@ -115,7 +116,8 @@ static strata_status send_and_receive(job *j, strata_error *err) {
 
 /* ---- all_gather ---- */
 
-/* A whole of `outer` rows, each of all parts end to end. Sizes in bytes. */
+/* Concatenates parts along an axis: the result has `outer` rows, each of which consists of the rows of all parts. Sizes are in
+ * bytes. */
 typedef struct layout {
     size_t outer, inner, row;
 } layout;
@@ -141,12 +143,12 @@ static void put_part(const strata_parts_attrs *attrs, const layout *l, int64_t p
     for (size_t o = 0; o < l->outer; o++) copy(whole + o * l->row + begin, from + o * bytes, bytes);
 }
 
-/* Every worker's parts, one whole part after the other, in `room` behind this worker's own. */
+/* Every worker's parts, one whole part after the other, in `scratch` after this worker's own. */
 static strata_status gather_over_workers(job *j, const strata_parts_attrs *attrs, const layout *l, char **out_parts,
                                          strata_error *err) {
     const strata_exchange_context *c = j->context;
     const strata_workers *workers = c->workers;
-    size_t *bytes = c->room, own = 0, at = 0;
+    size_t *bytes = c->scratch, own = 0, at = 0;
     char *mine = (char *)(bytes + workers->n);
     for (int w = 0; w < workers->n; w++) {
         bytes[w] = 0;
@@ -189,7 +191,7 @@ static strata_status gather(job *j, strata_error *err) {
 
 /* ---- reduce_scatter ---- */
 
-/* Elements of one row of the whole, and of the whole. */
+/* The number of elements in one row of the whole tensor, and in all of it. */
 static int64_t row_of(const strata_parts_attrs *attrs, int64_t *out_elements) {
     int64_t row = 1, rows = 0;
     for (int d = 1; d < attrs->common.shape.rank; d++) row *= attrs->common.shape.dims[d];
@@ -198,14 +200,14 @@ static int64_t row_of(const strata_parts_attrs *attrs, int64_t *out_elements) {
     return row;
 }
 
-/* This worker's sums of the whole, then each worker's part of the sum of these. */
+/* First the sum of this worker's replicas over the whole tensor; then each worker gets its part of the sum over workers. */
 static strata_status scatter_over_workers(job *j, const strata_parts_attrs *attrs, int n_operands, strata_error *err) {
     const strata_exchange_context *c = j->context;
     const strata_workers *workers = c->workers;
     const strata_dtype dtype = attrs->common.dtype;
     int64_t elements;
     const int64_t row = row_of(attrs, &elements);
-    size_t *counts = c->room;
+    size_t *counts = c->scratch;
     char *whole = (char *)(counts + workers->n), *part = whole + bytes_of(dtype, elements);
     float count = (float)n_operands;
     for (int w = 0; w < workers->n; w++) {
@@ -238,7 +240,7 @@ static strata_status scatter_over_workers(job *j, const strata_parts_attrs *attr
 static strata_status scatter(job *j, strata_error *err) {
     const strata_exchange_context *c = j->context;
     const strata_parts_attrs *attrs = (const strata_parts_attrs *)j->common;
-    /* Ops that plan for a size fold on the host here: their bits are the host's. */
+    /* Cross-device ops that prepare for a size cannot be used here, so the fold is done on the host, with the same bits. */
     const strata_cross_device_ops *ops = c->ops->prepare ? &strata_cross_device_host : c->ops;
     int64_t elements;
     const int64_t row = row_of(attrs, &elements);
@@ -303,7 +305,7 @@ strata_status strata_exchange_run(const strata_exchange_context *context, const 
     return strata_fail(err, STRATA_INTERNAL, "exchange: nobody carries out %s", members[0].node->op->name);
 }
 
-/* ---- what nodes say ---- */
+/* ---- properties of nodes ---- */
 
 static bool is_fold(const strata_tensor *node) {
     return node->op == &strata_op_all_reduce || node->op == &strata_op_reduce_to;
@@ -351,13 +353,13 @@ const char *strata_exchange_name(const strata_tensor *node) {
     return ((const strata_all_reduce_attrs *)node->attrs)->reduction == STRATA_REDUCE_MEAN ? "mean" : "sum";
 }
 
-int64_t strata_exchange_room(const strata_tensor *node, const strata_workers *workers) {
+int64_t strata_exchange_scratch_bytes(const strata_tensor *node, const strata_workers *workers) {
     const strata_communication_attrs *common = node->attrs;
     int64_t elements = strata_shape_elements(common->shape), bytes;
     if (!strata_exchange_spans_workers(node, workers) || is_point(node)) return 0;
     if (node->op == &strata_op_reduce_scatter) row_of(node->attrs, &elements);
     if (__builtin_mul_overflow(elements, (int64_t)strata_dtype_bytes(common->dtype), &bytes)) return -1;
-    /* Parts: each worker's bytes, this worker's own, and everybody's. */
+    /* The parts are: the size of each worker's bytes, this worker's bytes, and the bytes of all workers. */
     if (is_parts(node) && (__builtin_mul_overflow(bytes, 2, &bytes) ||
                            __builtin_add_overflow(bytes, (int64_t)workers->n * (int64_t)sizeof(size_t), &bytes)))
         return -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Executables: passes, plan, device memory, a program for each segment (one, where nothing is communicated), and the ring of
- * slots that they are replayed on. */
+ * Executables: creating one runs the passes and the memory plan, allocates device memory, and compiles a program for each
+ * segment (a single one if nothing is communicated). Running one uses a ring of slots. */
 
 #include "core/run/executable.h"
 
@@ -20,8 +20,8 @@
 enum { DEFAULT_SLOTS = 3 };
 
 typedef struct slot {
-    uint64_t ticket; /* of the newest program submitted */
-    uint64_t run;    /* which run of the executable it is */
+    uint64_t ticket; /* of the last submitted program */
+    uint64_t run;    /* the number of the slot's run in the executable */
     bool running;
     bool shows; /* its run's printed values have not been shown yet */
 } slot;
@@ -30,11 +30,11 @@ struct strata_executable {
     strata_device *device;
     strata_graph *graph; /* the optimized copy; backends point into it */
     strata_plan plan;
-    strata_tensor **outputs; /* the caller's, then the values that `prints` show */
-    int n_outputs;           /* without these */
+    strata_tensor **outputs; /* the caller's outputs, then the values that `prints` show */
+    int n_outputs;           /* without the latter */
     strata_prints prints;
-    strata_program **programs; /* of each segment */
-    uint64_t *tickets;         /* of slot s and segment k at s * n_segments + k */
+    strata_program **programs; /* [n_segments] */
+    uint64_t *tickets;         /* of slot s and segment k, at index s * n_segments + k */
     slot *slots;               /* [n_slots] */
     int n_slots, next_slot;
     uint64_t n_runs;
@@ -70,7 +70,7 @@ static strata_status check_memory(const strata_executable *exe, strata_error *er
                        (double)wanted / 1048576, (double)left / 1048576);
 }
 
-/* Device memory of the arenas, but for what the device keeps by itself; constants are uploaded. */
+/* Allocates device memory for the arenas, except those that the device manages itself, and uploads constants. */
 static strata_status make_buffers(strata_executable *exe, strata_error *err) {
     for (int i = 0; i < exe->plan.n_arenas; i++) {
         strata_arena *arena = &exe->plan.arenas[i];
@@ -126,7 +126,7 @@ static strata_status compile(strata_executable *exe, strata_error *err) {
     return status;
 }
 
-/* Whether the host runs a part of the program for the device (strata_device_options.fallback_to_host). */
+/* Whether the host runs some node of the program for the device (strata_device_options.fallback_to_host). */
 static bool needs_host(const strata_executable *exe) {
     const strata_device_query query = strata_placement_query(exe->device);
     for (int id = 0; id < exe->graph->n_nodes; id++) {
@@ -137,7 +137,8 @@ static bool needs_host(const strata_executable *exe) {
     return false;
 }
 
-/* Everything that needs no device memory. outputs: with those that the print nodes show. */
+/* The part of creating an executable that needs no device memory: passes and plan. outputs: with those that print nodes show.
+ * */
 static strata_status plan(strata_executable *exe, strata_tensor *const *outputs, strata_tensor *const *updates, int n_updates,
                           bool no_fusion, bool alone, const strata_core_place *place, strata_tensor **new_updates,
                           strata_error *err) {
@@ -147,12 +148,12 @@ static strata_status plan(strata_executable *exe, strata_tensor *const *outputs,
     query.no_fusion = no_fusion;
     STRATA_TRY(
         strata_passes_run(outputs, n_outputs, updates, n_updates, &query, alone, &exe->graph, exe->outputs, new_updates, err));
-    /* The host waits for the device between the parts of such a program, and so must not wait for other cores in one. All cores
-     * of a system are alike, so either all of them leave their exchanges to the host or none does. */
+    /* Between the parts of such a program the host waits for the device, so the program must not wait for other cores. All
+     * cores of a system are alike, so the host performs the exchanges of either all cores or none. */
     if (place && place->cores && needs_host(exe)) place = NULL;
     STRATA_TRY(strata_collectives_prepare(place, &exe->graph, exe->outputs, n_outputs, new_updates, n_updates, err));
     STRATA_TRY(strata_segments_prepare(&exe->graph, exe->outputs, n_outputs, new_updates, n_updates, err));
-    /* Once more for the copies that the passes added. */
+    /* Once more, for the copies that the passes added. */
     STRATA_TRY(strata_decompose(exe->graph, exe->outputs, n_outputs, new_updates, n_updates, &query, &decomposed, exe->outputs,
                                 new_updates, err));
     if (decomposed) {
@@ -175,7 +176,7 @@ static strata_status build(strata_executable *exe, strata_error *err) {
     return compile(exe, err);
 }
 
-/* An executable up to its plan. */
+/* Allocates an executable and runs passes and plan. */
 static strata_status create_planned(strata_device *device, strata_tensor *const *outputs, int n_outputs,
                                     strata_tensor *const *updates, int n_updates, const strata_executable_options *opts,
                                     bool alone, const strata_core_place *place, strata_executable **out_executable,
@@ -239,12 +240,13 @@ strata_status strata_executable_place(strata_device *device, strata_tensor *cons
     return status;
 }
 
-/* Whether the storage counts at this position of the schedule. One that takes over another's bytes does so behind its first. */
+/* Whether the storage is alive at this position of the schedule. A storage that reuses another's bytes counts only after its
+ * first position. */
 static bool is_alive(const strata_storage *storage, int position) {
     return storage->first + (storage->in_place_of >= 0) <= position && position <= storage->last;
 }
 
-/* Where the sum of what is alive is the largest. */
+/* The position of the schedule at which the storages that are alive have the most bytes. */
 static int find_peak(const strata_plan *plan) {
     int64_t most = -1;
     int peak = 0;
@@ -257,7 +259,7 @@ static int find_peak(const strata_plan *plan) {
     return peak;
 }
 
-/* The largest tensor that lies in the storage. */
+/* The largest tensor in the storage. */
 static const strata_tensor *owner_of(const strata_plan *plan, const strata_storage *storage) {
     const strata_tensor *owner = NULL;
     int64_t most = -1;
@@ -303,7 +305,8 @@ static strata_status create(strata_device *device, strata_tensor *const *outputs
         if (!status) *out_executable = exe;
         if (!status) return STRATA_OK;
         strata_executable_destroy(exe);
-        /* The device has found a kernel of its own to be wrong, and says now that it lacks the op: others may do. */
+        /* The device found that one of its kernels computes wrongly, and no longer supports the op: try again with other ops.
+         * */
         if (status != STRATA_UNSUPPORTED || device->n_distrusted == n_distrusted) return status;
     }
 }
@@ -324,7 +327,7 @@ strata_status strata_executable_create_replica(strata_device *device, strata_ten
 void strata_executable_destroy(strata_executable *exe) {
     if (!exe) return;
     for (int i = 0; i < exe->n_slots && exe->programs; i++) {
-        strata_status ignored = strata_executable_wait(exe, i, NULL); /* a lost device has nothing left to wait for */
+        strata_status ignored = strata_executable_wait(exe, i, NULL); /* the wait fails if the device is lost */
         (void)ignored;
     }
     for (int k = 0; k < exe->plan.n_segments && exe->programs; k++)
@@ -343,7 +346,7 @@ void strata_executable_destroy(strata_executable *exe) {
     free(exe);
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 int strata_executable_n_slots(const strata_executable *exe) {
     return exe->n_slots;
@@ -365,7 +368,7 @@ int strata_executable_input_index(const strata_executable *exe, const char *name
 
 /* ---- running ---- */
 
-/* Host memory of a tensor that the host writes or reads. */
+/* The host memory, in a slot, of a tensor that the host writes or reads. */
 static char *host_memory(const strata_executable *exe, int slot_index, const strata_tensor *tensor, bool written) {
     const strata_device_api *api = exe->device->api;
     strata_program *program = exe->programs[exe->plan.segment_of[tensor->id]];
@@ -373,7 +376,8 @@ static char *host_memory(const strata_executable *exe, int slot_index, const str
     return base ? base + exe->plan.places[tensor->id].offset : NULL;
 }
 
-/* Shows what the runs up to `last` printed, the oldest first: the caller may wait for slots in another order. */
+/* Shows the printed values of all runs up to `last`, in the order of the runs; the caller may wait for slots in another order.
+ * */
 static void show_runs(strata_executable *exe, uint64_t last) {
     for (;;) {
         int oldest = -1;
@@ -433,7 +437,7 @@ strata_status strata_executable_submit(strata_executable *exe, int slot_index, s
     return strata_executable_submit_segment(exe, slot_index, 0, err);
 }
 
-/* Only the first segment has its inputs by then: others need what segments before have communicated. */
+/* Checks a node of the first segment. The inputs of later segments are not known yet, since they depend on communication. */
 strata_status strata_executable_recheck(strata_executable *exe, int slot, uint32_t random, strata_error *err) {
     if (!exe->device->api->recheck) return STRATA_OK;
     const int k = (int)(random % (uint32_t)exe->plan.n_segments);
@@ -511,17 +515,18 @@ strata_status strata_executable_time_node(const strata_executable *exe, int inde
     strata_program *program = NULL;
     const uint64_t launches = exe->device->counters.launches;
     *out_us = 0;
-    if (strata_is_collective(exe->plan.schedule[index])) return STRATA_OK; /* a core does not run it alone */
+    if (strata_is_collective(exe->plan.schedule[index])) return STRATA_OK; /* a core cannot run a collective alone */
     strata_status status = strata_bench_init(&bench, exe->device, exe->plan.schedule[index], exe->plan.places, err);
     if (!status) status = exe->device->api->compile(exe->device, &bench.piece, &program, err);
     if (!status) status = strata_bench_time(&bench, program, STRATA_BENCH_ROUNDS, out_us, err);
-    if (exe->device->counters.launches == launches) *out_us = 0; /* its operands are where they belong: nothing runs */
+    if (exe->device->counters.launches == launches)
+        *out_us = 0; /* nothing was launched, since the operands are already in place */
     if (program) exe->device->api->program_destroy(program);
     strata_bench_finish(&bench);
     return status;
 }
 
-/* Adds what segment k says of itself. The share of the matrix units counts by time. */
+/* Adds the cost of segment k. The utilisation is averaged over time. */
 static strata_status add_segment_cost(const strata_executable *exe, int k, strata_device_cost *sum, strata_error *err) {
     strata_device_cost cost;
     STRATA_TRY(exe->device->api->program_cost(exe->programs[k], -1, &cost, err));
@@ -551,7 +556,7 @@ strata_status strata_executable_device_cost(const strata_executable *exe, int in
 static strata_status feed(strata_executable *exe, int slot_index, const char *name, const strata_array *value,
                           strata_error *err) {
     int index = strata_executable_input_index(exe, name);
-    if (index < 0) return STRATA_OK; /* nothing asked for depends on it */
+    if (index < 0) return STRATA_OK; /* no output or update depends on it */
     const strata_tensor *input = exe->plan.inputs[index];
     if (value->dtype != input->dtype || !strata_shape_equal(value->shape, input->shape))
         return strata_fail(err, STRATA_INVALID, "executable: input %s is %s %s, was given %s %s", name,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fold works block by block, so that each operand is read from memory once, and the sum is in the first cache when it is
- * written out. */
+ * The fold works block by block, so that each operand is read from memory once, and the sum of a block is still in the
+ * first-level cache when it is written. */
 #include "core/run/fold.h"
 
 #include <string.h>
@@ -41,7 +41,7 @@ static void sum_small_floats(strata_dtype dtype, float *sum, const void *const *
         for (int64_t i = 0; i < n; i++) sum[i] += (float)strata_element_get(dtype, operands[r], first + i);
 }
 
-/* The block's fold: in `sum`, or in `out` where the dtype is a smaller one. */
+/* Folds one block: in `sum`, or, for f16 and bf16, in `out`. */
 static const void *fold_floats(strata_dtype dtype, strata_reduction reduction, const void *const *operands, int n_operands,
                                int64_t first, int64_t n, float *sum, void *out) {
     if (dtype == STRATA_DTYPE_F32)

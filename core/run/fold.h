@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sum of replicas' values on the host, in replica order: the same bits whoever computes it. */
+ * The sum of the replicas' values on the host, in replica order, so that the bits do not depend on timing. */
 #ifndef STRATA_CORE_FOLD_H
 #define STRATA_CORE_FOLD_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Replicas in step with each other (group.h). One thread: devices run by themselves, so all that the host does is submit, wait
- * and fold. */
+ * Groups of replicas (group.h). One thread of the host serves all devices: it only submits segments, waits for them, and
+ * performs exchanges. */
 #include "core/run/group.h"
 
 #include <limits.h>
@@ -14,15 +14,16 @@
 #include "core/run/device.h"
 #include "core/run/exchange.h"
 
-static const double WORTH_A_WAIT = 5e-6; /* seconds; what is over already is found so in less */
+static const double WORTH_A_WAIT = 5e-6; /* seconds; a wait for a segment that has already ended takes less */
 
-/* A segment that was submitted and is not known to be over. */
+/* The state of a submitted segment. */
 typedef struct submission {
+    /* It was submitted, and it is not known to have ended. */
     bool runs;
-    /* When, where there is a trace. */
+    /* When it was submitted, and its step, if there is a trace. */
     double at;
     int64_t step;
-    /* As exchange.label. */
+    /* Its name in the trace, as exchange.label. */
     const strata_trace_label *label;
 } submission;
 
@@ -30,47 +31,50 @@ typedef struct member {
     strata_executable *executable;
     /* The segment to submit next. */
     int next;
-    /* [exchanges] The number of this replica's node of the exchange; -1: it takes no part. */
+    /* [exchanges] The index of this replica's communication node in the exchange; -1: it takes no part. */
     int *own;
-    /* [exchanges + 1] Segments below it need neither this exchange nor a later one. */
+    /* [exchanges + 1] Segments with smaller numbers need neither this exchange nor a later one. */
     int *limit;
-    double spent; /* seconds to the first communication, in the steps in which it was looked at first */
-    uint64_t looks;
-    submission *submissions; /* of segment k in slot s at s * n_segments + k */
+    /* Seconds to the first communication, the sum over the `n_timed` steps in which this replica was waited for first. */
+    double seconds_to_exchange;
+    uint64_t n_timed;
+    /* Of segment k in slot s, at index s * n_segments + k. */
+    submission *submissions;
     int n_segments;
-    int had; /* segments that it had been given before the newest fold */
+    /* How many segments were submitted before the last fold. */
+    int n_before_fold;
 } member;
 
 /* One exchange of a step. */
 typedef struct exchange {
-    /* A replica that takes part. */
+    /* The first replica that takes part. */
     int first;
-    /* Of the cross-device ops; NULL: none. */
+    /* What the cross-device ops prepared for this exchange; NULL: nothing. */
     void *plan;
-    /* Its name in the trace, which the group does not outlive; NULL: none yet. */
+    /* Its name in the trace, which outlives the group; NULL: not set yet. */
     const strata_trace_label *label;
 } exchange;
 
 struct strata_group {
-    member *members; /* one a replica */
+    member *members; /* [n_replicas] */
     exchange *exchanges;
     int n_replicas, n_exchanges;
-    /* Replicas' programs exchange values by themselves. */
+    /* The replicas' programs contain collectives. */
     bool exchanges_inside;
     const strata_cross_device_ops *ops;
-    const strata_workers *workers; /* NULL: this one alone */
-    /* Scratch of carrying an exchange out. */
+    const strata_workers *workers; /* NULL: there are no other workers */
+    /* Scratch memory for performing an exchange. */
     strata_exchange_member *parts; /* [n_replicas] */
     const void **operands;         /* [n_replicas] */
     void **results;                /* [n_replicas] */
-    void *room;
-    bool reads_results;   /* results lie in memory that the host reads fast */
-    double started;       /* the step that is going on */
-    int64_t step;         /* its number */
-    double folded;        /* seconds of the newest exchange, until it is known whether it was hidden */
+    void *scratch;
+    bool reads_results;   /* results are in memory that the host reads fast */
+    double started;       /* when the current step was started, in seconds */
+    int64_t step;         /* the number of the current step */
+    double folded;        /* seconds of the last exchange, until it is known whether it was hidden */
     strata_trace *trace;  /* borrowed; NULL: none */
-    const int *tracks;    /* [n_replicas] of it */
-    strata_status failed; /* of the first failure; the group is of no use after it */
+    const int *tracks;    /* [n_replicas] the tracks of the devices in the trace */
+    strata_status failed; /* the first failure, after which nothing is submitted */
     strata_group_counters counters;
 };
 
@@ -84,7 +88,7 @@ static const strata_tensor *node_of(const strata_group *group, int index) {
     return strata_group_communication(group, group->exchanges[index].first, index, 0).node;
 }
 
-/* ---- create: which nodes belong together ---- */
+/* ---- create: matching communication nodes to exchanges ---- */
 
 static strata_channel channel_of(const strata_tensor *node) {
     return ((const strata_communication_attrs *)node->attrs)->channel;
@@ -98,14 +102,15 @@ static bool same_channel(strata_channel a, strata_channel b) {
     return a.id == b.id && a.members == b.members && a.local == b.local;
 }
 
-/* The first node of the replica that is in no exchange yet; NULL: all are. at: how many are. */
+/* The replica's first communication node that is not part of an exchange yet; NULL: all are. at: how many are. */
 static const strata_tensor *front(const strata_group *group, int replica, const int *at) {
     strata_executable *executable = group->members[replica].executable;
     if (at[replica] == strata_executable_n_communications(executable)) return NULL;
     return strata_executable_get_communication(executable, at[replica], 0).node;
 }
 
-/* The member of the channel whose first node is of another one, or that has none left; -1: all members have it in front. */
+/* A member of the channel whose first unmatched node belongs to another channel, or that has no unmatched node; -1: the first
+ * unmatched nodes of all members belong to the channel. */
 static int missing(const strata_group *group, strata_channel channel, const int *at) {
     for (int r = 0; r < group->n_replicas; r++) {
         const strata_tensor *node = is_member(channel, r) ? front(group, r, at) : NULL;
@@ -125,11 +130,12 @@ static strata_status check_same(const strata_group *group, int index, strata_err
         const strata_status status = strata_exchange_check(a, c.node, err);
         if (status) return strata_fail_in(err, status, "communication %d of replicas %d and %d", index, first, r);
     }
-    if (given || strata_exchange_spans_workers(a, group->workers)) return STRATA_OK; /* another worker's may give */
+    if (given || strata_exchange_spans_workers(a, group->workers))
+        return STRATA_OK; /* a replica of another worker may contribute the value */
     return strata_fail(err, STRATA_INVALID, "communication %d, %s: no replica gives a value", index, strata_tensor_name(a));
 }
 
-/* The next exchange is one that all its members have in front. */
+/* Finds the next exchange: a channel to which the first unmatched nodes of all its members belong. */
 static strata_status add_exchange(strata_group *group, int *at, strata_error *err) {
     int lacks = -1, has = -1;
     for (int r = 0; r < group->n_replicas; r++) {
@@ -207,7 +213,7 @@ static strata_executable_node collective_of(const strata_group *group, int repli
     return (strata_executable_node){0};
 }
 
-/* All replicas run the same collectives in the same order. */
+/* Checks that all replicas have the same collectives in the same order. */
 static strata_status check_collective(const strata_group *group, int index, bool *out_any, strata_error *err) {
     const strata_executable_node first = collective_of(group, 0, index);
     *out_any = first.node != NULL;
@@ -224,7 +230,8 @@ static strata_status check_collective(const strata_group *group, int index, bool
     return STRATA_OK;
 }
 
-/* Before the host waits for a segment, all collectives up to it must have been submitted on every replica. */
+/* Checks that whenever the host waits for a segment, all collectives up to this segment have been submitted on every replica.
+ * */
 static strata_status check_order(const strata_group *group, strata_error *err) {
     for (int e = 0; e < group->n_exchanges; e++)
         for (int r = 0; r < group->n_replicas; r++) {
@@ -261,7 +268,7 @@ static strata_status prepare_ops(strata_group *group, const strata_cross_device_
         int n_givers = 0;
         if (!strata_exchange_folds(node, &elements, &reduction)) continue;
         for (int r = 0; r < group->n_replicas; r++) n_givers += strata_group_communication(group, r, e, 0).after >= 0;
-        /* A mean over workers divides behind the sum of all. */
+        /* A mean over workers is divided after the sum over all workers. */
         if (strata_exchange_spans_workers(node, group->workers)) reduction = STRATA_REDUCE_SUM;
         STRATA_TRY(group->ops->prepare(strata_executable_device(group->members[0].executable),
                                        ((const strata_communication_attrs *)node->attrs)->dtype, reduction, n_givers, elements,
@@ -273,7 +280,7 @@ static strata_status prepare_ops(strata_group *group, const strata_cross_device_
 static strata_status make_room(strata_group *group, strata_error *err) {
     int64_t most = 1;
     for (int e = 0; e < group->n_exchanges; e++) {
-        const int64_t bytes = strata_exchange_room(node_of(group, e), group->workers);
+        const int64_t bytes = strata_exchange_scratch_bytes(node_of(group, e), group->workers);
         if (bytes < 0)
             return strata_fail(err, STRATA_OUT_OF_MEMORY, "communication %d, %s: its values are more than memory can hold", e,
                                strata_tensor_name(node_of(group, e)));
@@ -282,8 +289,8 @@ static strata_status make_room(strata_group *group, strata_error *err) {
     group->reads_results = true;
     for (int r = 0; r < group->n_replicas; r++)
         group->reads_results &= strata_device_get_info(strata_executable_device(group->members[r].executable))->unified_memory;
-    group->room = malloc((size_t)most);
-    return group->room ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for sums over workers");
+    group->scratch = malloc((size_t)most);
+    return group->scratch ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for sums over workers");
 }
 
 strata_status strata_group_create(strata_executable *const *replicas, int n_replicas, const strata_workers *workers,
@@ -331,7 +338,7 @@ void strata_group_destroy(strata_group *group) {
     free(group->parts);
     free(group->operands);
     free(group->results);
-    free(group->room);
+    free(group->scratch);
     free(group);
 }
 
@@ -357,7 +364,7 @@ strata_group_counters strata_group_get_counters(const strata_group *group) {
 
 double strata_group_replica_seconds(const strata_group *group, int replica) {
     const member *m = &group->members[replica];
-    return m->looks ? m->spent / (double)m->looks : 0;
+    return m->n_timed ? m->seconds_to_exchange / (double)m->n_timed : 0;
 }
 
 void strata_group_add(const strata_group *group, int n_replicas, bool updates, strata_group_totals *totals) {
@@ -391,7 +398,7 @@ strata_communication_totals strata_group_total(const strata_group_totals *totals
 
 /* ---- a step ---- */
 
-/* The replica whose core has come to fewer collectives than all others; -1: there is no such core, or devices do not say. */
+/* The replica whose core has begun fewer collectives than all others; -1: there is no such core, or it is not known. */
 static int find_straggler(const strata_group *group, uint64_t *out_reached, uint64_t *out_next) {
     int straggler = -1;
     uint64_t least = UINT64_MAX, next = UINT64_MAX;
@@ -413,7 +420,7 @@ static int find_straggler(const strata_group *group, uint64_t *out_reached, uint
     return next > least ? straggler : -1;
 }
 
-/* Cores whose programs wait for one that is lost are lost too: nobody waits for each of them until its time is over. */
+/* Marks cores whose programs wait for a lost core as lost too, so that the host does not wait for the time limit of each. */
 static void abandon_cores(const strata_group *group, strata_status status, const strata_error *err) {
     const strata_error unknown = {.status = status, .message = "another core of its system was lost"};
     if (!group->exchanges_inside || (status != STRATA_TIMEOUT && status != STRATA_DEVICE_LOST)) return;
@@ -423,7 +430,7 @@ static void abandon_cores(const strata_group *group, strata_status status, const
     }
 }
 
-/* Puts the replica before the message, and ends the group. Names the core that other cores wait for. */
+/* Adds the replica to the message, and the core for which other cores wait, and marks the group as failed. */
 static strata_status fail(strata_group *group, int replica, strata_status status, strata_error *err) {
     uint64_t reached, next;
     group->failed = status;
@@ -459,7 +466,7 @@ strata_status strata_group_acquire(strata_group *group, int *out_slot, strata_er
     return STRATA_OK;
 }
 
-/* Submits the replica's segments below `end`. */
+/* Submits the replica's segments with numbers below `end`. */
 static strata_status advance(strata_group *group, int replica, int slot, int end, strata_error *err) {
     member *m = &group->members[replica];
     for (; m->next < end; m->next++) {
@@ -477,7 +484,7 @@ static strata_status advance(strata_group *group, int replica, int slot, int end
     return STRATA_OK;
 }
 
-/* "matmul .. adam", what a segment begins and ends with. */
+/* The name of a segment in traces: its first and last op, "matmul .. adam". */
 static const strata_trace_label *segment_label(const strata_group *group, int replica, int segment) {
     const strata_executable *executable = group->members[replica].executable;
     const char *first = "nothing", *last = NULL;
@@ -492,8 +499,7 @@ static const strata_trace_label *segment_label(const strata_group *group, int re
     return strata_trace_add_label(group->trace, name, "", 0, 0);
 }
 
-/* Waits for a segment of the replica; it and those before it are over then. Returns the seconds that it waited in
- * *out_waited. */
+/* Waits for the end of a segment of the replica, and so of all segments before it. *out_waited: how many seconds it waited. */
 static strata_status wait_for_segment(strata_group *group, int replica, int slot, int segment, double *out_waited,
                                       strata_error *err) {
     member *m = &group->members[replica];
@@ -520,8 +526,8 @@ void strata_group_set_trace(strata_group *group, strata_trace *trace, const int 
     group->tracks = tracks;
 }
 
-/* The segments of a replica that are submitted before an exchange is carried out. A device that has run a program when `run`
- * returns would make what it sends wait for segments that do not need it. */
+/* How many segments of a replica are submitted before an exchange is performed. On a device whose `run` returns only after the
+ * program has ended, segments that do not need the exchange would delay it, so they are submitted later. */
 static int end_before(const strata_group *group, int replica, int index) {
     const member *m = &group->members[replica];
     const bool runs_at_once = strata_executable_device(m->executable)->api->buffer_memory != NULL;
@@ -559,7 +565,7 @@ strata_status strata_group_run_steps(strata_group *group, int first, int n, int6
         member *m = &group->members[r];
         const int n_slots = strata_executable_n_slots(m->executable);
         for (int i = 0; i < n; i++) {
-            submission *s = &m->submissions[(first + i) % n_slots]; /* there is one segment */
+            submission *s = &m->submissions[(first + i) % n_slots]; /* the executable has one segment */
             s->runs = true;
             s->at = group->started;
             s->step = step + i;
@@ -573,7 +579,7 @@ strata_status strata_group_run_steps(strata_group *group, int first, int n, int6
     return STRATA_OK;
 }
 
-/* Waits for every giver's operand, the one whose turn it is first. */
+/* Waits for the operands of all replicas that contribute one, first for the replica that is to be measured. */
 static strata_status wait_for_operands(strata_group *group, int index, int slot, strata_error *err) {
     const int n = group->n_replicas, first = (int)(group->counters.steps % (uint64_t)n);
     for (int i = 0; i < n; i++) {
@@ -581,27 +587,27 @@ static strata_status wait_for_operands(strata_group *group, int index, int slot,
         if (after < 0) continue;
         double waited;
         STRATA_TRY(wait_for_segment(group, r, slot, after, &waited, err));
-        /* It was still at what it had before the fold: there was work for it all the while. */
-        if (after < group->members[r].had && waited > WORTH_A_WAIT) {
+        /* The device is still running a segment that it got before the fold, so the fold was hidden. */
+        if (after < group->members[r].n_before_fold && waited > WORTH_A_WAIT) {
             group->counters.hidden_seconds += group->folded;
             group->folded = 0;
         }
         if (index == 0 && i == 0) {
-            group->members[r].spent += strata_trace_now() - group->started;
-            group->members[r].looks++;
+            group->members[r].seconds_to_exchange += strata_trace_now() - group->started;
+            group->members[r].n_timed++;
         }
     }
     return STRATA_OK;
 }
 
-strata_status strata_group_look(strata_group *group, int slot, strata_error *err) {
+strata_status strata_group_measure(strata_group *group, int slot, strata_error *err) {
     const int r = (int)(group->counters.steps % (uint64_t)group->n_replicas);
     member *m = &group->members[r];
     STRATA_TRY(check_alive(group, err));
     double waited;
     STRATA_TRY(wait_for_segment(group, r, slot, m->next - 1, &waited, err));
-    m->spent += strata_trace_now() - group->started;
-    m->looks++;
+    m->seconds_to_exchange += strata_trace_now() - group->started;
+    m->n_timed++;
     return STRATA_OK;
 }
 
@@ -641,7 +647,7 @@ static strata_status carry_out(strata_group *group, int index, int slot, const b
     const strata_exchange_context context = {.workers = group->workers,
                                              .ops = group->ops,
                                              .plan = group->exchanges[index].plan,
-                                             .room = group->room,
+                                             .scratch = group->scratch,
                                              .operands = group->operands,
                                              .results = group->results,
                                              .reads_results = group->reads_results};
@@ -657,11 +663,11 @@ static strata_status carry_out(strata_group *group, int index, int slot, const b
     counters->wait_seconds += waited - began;
     counters->fold_seconds += spent;
     group->folded = spent;
-    for (int r = 0; r < group->n_replicas; r++) group->members[r].had = group->members[r].next;
+    for (int r = 0; r < group->n_replicas; r++) group->members[r].n_before_fold = group->members[r].next;
     return STRATA_OK;
 }
 
-/* Each replica's own value is its result, in a step in which the exchange is not made. */
+/* In a step in which the exchange is not made, the result of each replica is its own value. */
 static strata_status keep_own(strata_group *group, int index, int slot, strata_error *err) {
     for (int r = 0; r < group->n_replicas; r++) {
         const strata_executable_communication c = strata_group_communication(group, r, index, slot);

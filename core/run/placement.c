@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Placement: the device is asked about each node, and what it refuses becomes one report. */
+ * Placement: checks for each node whether the device supports it, and reports all nodes that it does not support in one error.
+ * */
 #include "core/run/placement.h"
 
 #include <stdio.h>

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Placement: which nodes of a plan the device runs, which it has run by the host, and a report of those that it cannot run. */
+ * Placement: which nodes of a plan the device runs, which the host runs for it, and a report of those that neither can run. */
 #ifndef STRATA_CORE_PLACEMENT_H
 #define STRATA_CORE_PLACEMENT_H
 
 #include "core/compile/passes.h"
 #include "core/run/device.h"
 
-/* The device, as the passes ask it. */
+/* The queries of the passes, answered by the device. */
 strata_device_query strata_placement_query(strata_device *device);
 
-/* What the device says about one node of a plan. */
+/* Where one node of a plan runs. */
 typedef struct strata_placement {
     const strata_tensor *node;
     strata_support support;
@@ -24,8 +24,7 @@ typedef strata_status strata_placement_visit(const strata_placement *placement, 
 STRATA_MUST_USE strata_status strata_placement_each(strata_device *device, const strata_tensor *const *nodes, int n,
                                                     strata_placement_visit *visit, void *user, strata_error *err);
 
-/* UNSUPPORTED where the device does not run one of the n nodes: a report, with a line for each of them, as far as a message
- * goes. */
+/* Fails with UNSUPPORTED if one of the n nodes cannot run. The message has a line for each such node, as many as fit. */
 STRATA_MUST_USE strata_status strata_placement_check(strata_device *device, const strata_tensor *const *nodes, int n,
                                                      strata_error *err);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the model sees of a strategy: devices, what each does in a step, shares of a batch. Kinds of strategies: strategies/. */
+ * The interface between models and strategies: devices, the role of each in a step, shares of a batch. The strategies are in
+ * strategies/. */
 #ifndef STRATA_CORE_STRATEGY_H
 #define STRATA_CORE_STRATEGY_H
 
@@ -9,39 +10,40 @@
 #include "core/run/cross_device.h"
 #include "strata/distribute.h"
 
-/* The workers of a job, each with a strategy of its own: what they do together. */
+/* The workers of a job, each of which has its own strategy object, and the communication between them. */
 typedef struct strata_workers {
-    /* n 0 or 1: there is this one alone. */
+    /* n 0 or 1: there are no other workers. */
     int rank, n;
-    /* Of this worker's replicas; of all workers together. */
+    /* The number of this worker's first replica among the replicas of all workers, and the number of all replicas. */
     int first_replica, n_replicas;
-    /* The same on all workers: the sum of `own` over them in rank order, which for f32 may travel as `wire` (F16 or BF16; F32:
-     * as it is), into out_sum, which may be `own` itself; in place, rank 0's value. */
+    /* sum: out_sum, which may be `own`, becomes the sum of `own` over all workers in rank order, with the same bits on all. f32
+     * values are rounded to `wire` (F16 or BF16) before they are sent; F32: they are not. broadcast: `data` becomes rank 0's
+     * value. */
     strata_status (*sum)(const struct strata_workers *workers, strata_dtype dtype, strata_dtype wire, const void *own,
                          void *out_sum, int64_t elements, strata_error *err);
     strata_status (*broadcast)(const struct strata_workers *workers, strata_dtype dtype, void *data, int64_t elements,
                                strata_error *err);
-    /* Part r of the workers' sum goes to worker r: `own` is the whole, of counts[0] + counts[1] + ... elements, out_part gets
+    /* Worker r gets part r of the sum over the workers. `own` has counts[0] + counts[1] + ... elements, and out_part gets
      * counts[rank] elements. The bits are those of `sum`. */
     strata_status (*reduce_scatter)(const struct strata_workers *workers, strata_dtype dtype, strata_dtype wire,
                                     const void *own, void *out_part, const size_t *counts, strata_error *err);
-    /* The workers' bytes end to end, in rank order: bytes[w] of worker w. */
+    /* Concatenates the workers' bytes in rank order: bytes[w] bytes of worker w. */
     strata_status (*all_gather)(const struct strata_workers *workers, const void *own, void *out_all, const size_t *bytes,
                                 strata_error *err);
-    /* A value of so many bytes to another worker, which receives it in the same channel; values of a channel keep their
-     * order. */
+    /* Sends a value to another worker, which receives it with the same channel. Values of a channel are received in order. */
     strata_status (*send)(const struct strata_workers *workers, int to, int64_t channel, const void *data, size_t bytes,
                           strata_error *err);
     strata_status (*receive)(const struct strata_workers *workers, int from, int64_t channel, void *data, size_t bytes,
                              strata_error *err);
-    /* Says which step goes on, from 1, for messages about lost workers. */
+    /* Sets the number of the current step, from 1, for error messages about lost workers. */
     void (*at_step)(const struct strata_workers *workers, int64_t step);
-    /* Their devices are of several kinds, whose updates may differ in the last bit: rank 0's count. */
+    /* The workers have devices of several kinds, whose updates may differ in the last bit, so all use rank 0's parameters. */
     bool mixed;
     uint64_t (*bytes_sent)(const struct strata_workers *workers); /* by this worker, since it joined */
-    /* The type in which gradients travel between workers. */
+    /* The dtype in which gradients are sent to other workers. */
     strata_dtype wire;
-    /* [n + 1] of each worker's replicas; the last one: of all. The strategy's own. */
+    /* [n + 1] The number of each worker's first replica; the last entry is the number of all replicas. Owned by the strategy.
+     * */
     int *first_replicas;
     /* The strata_communicator of the workers; borrowed. */
     void *communicator;
@@ -54,8 +56,9 @@ typedef struct strata_step_exchanges {
      * that does not update the result is an empty node, which the caller keeps alive as an update. */
     strata_tensor *(*sum)(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *x,
                           strata_all_reduce_attrs attrs);
-    /* Brings a new value of a variable to the devices that did not compute it. `updated` is the update that this device made of
-     * `variable`; NULL: it makes none. Returns an update to keep alive; NULL: this device takes part in no exchange. */
+    /* Sends the new value of a variable to the devices that did not compute it. `updated` is the update of `variable` that this
+     * device makes; NULL: it makes none. Returns an update that must be part of the step; NULL: this device takes part in no
+     * exchange. */
     strata_tensor *(*share)(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *variable,
                             strata_tensor *updated);
 } strata_step_exchanges;
@@ -89,70 +92,71 @@ typedef struct strata_step_rewrite {
 
 struct strata_manifest;
 
-/* Training of a strategy whose workers make no step together. */
+/* The implementation of training for a strategy whose workers do not run steps together (parameter_server). */
 typedef struct strata_trainer {
-    /* What strata_model_fit does once model, data and options were checked. opts has its defaults; history has room for its
-     * epochs. */
+    /* Called by strata_model_fit after it checked model, data and options. Defaults are set in opts, and the arrays of history
+     * are allocated. */
     strata_status (*fit)(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                          strata_history *history, strata_error *err);
-    /* Before a model is saved in a callback of fit: what workers have is finished, and the model gets its position within the
-     * epoch, its sums and the count of updates; with `values` also parameters, states and slots. Training goes on when the
-     * callback returns. Nothing happens where it is not fit that runs. NULL: the model always has all of it. */
+    /* Called before a model is saved in a callback of fit. Waits until the workers have finished their batches, and writes the
+     * position in the epoch, the sums and the count of updates to the model; with `values` also parameters, states and slots.
+     * Training continues when the callback returns. Does nothing outside of fit. NULL: the model always has these values. */
     strata_status (*settle)(strata_model *model, bool values, strata_error *err);
-    /* After settle: the tasks that own parameters, states and slots write them into files of the folder, and the manifest gets
-     * these files and what they have. *out_written false: nothing was written, as the model has everything. NULL: so always. */
+    /* Called after settle: the tasks that own parameters, states and slots write them to files in the folder, and add these
+     * files and their contents to the manifest. *out_written false: nothing was written, since the model has all values. NULL:
+     * always false. */
     strata_status (*write_parts)(strata_model *model, const char *folder, struct strata_manifest *manifest, bool *out_written,
                                  strata_error *err);
     void (*destroy)(void *data);
 } strata_trainer;
 
-/* Something that was made with a strategy: a model, variables, an optimizer, batches, a function. What is still there when the
- * strategy is destroyed is destroyed with it, the newest first. */
+/* An object that was made with a strategy: a model, variables, an optimizer, batches, a function. Objects that still exist when
+ * the strategy is destroyed are destroyed with it, the newest first. */
 typedef struct strata_owned {
     struct strata_owned *next, **link;
-    /* Destroys the object, which forgets this. */
+    /* Destroys the object, which must call strata_owned_forget. */
     void (*destroy)(void *object);
     void *object;
 } strata_owned;
 void strata_strategy_own(strata_strategy *strategy, strata_owned *owned, void (*destroy)(void *object), void *object);
-/* The object is destroyed by itself; zeroed is fine. */
+/* Removes an object that is destroyed before its strategy; a zeroed struct is fine. */
 void strata_owned_forget(strata_owned *owned);
 
 struct strata_strategy {
     /* The name of its kind. */
     const char *name;
     char choice[256];
-    /* Its own; first one a replica, then one that keeps parameters only, if there is one. */
+    /* Owned: first one for each replica, then one that only stores and updates parameters, if there is one. */
     strata_device **devices;
     int n_devices, n_replicas;
     /* The device that makes the update and sends the parameters to the others; -1: each updates its own copy. */
     int updater;
-    /* [n_replicas] of the shares; NULL: equal. */
+    /* [n_replicas] The weights of the replicas' shares; NULL: equal shares. */
     int64_t *weights;
-    /* weights are there, and follow the replicas' speeds. */
+    /* The weights are adapted to the replicas' speeds. */
     bool auto_split;
-    /* [n_replicas], room for new weights: the other half of `weights`. */
+    /* [n_replicas] Memory for new weights, in the same allocation as `weights`. */
     int64_t *measured;
     /* NULL: none. */
     const strata_step_rewrite *rewrite;
     const strata_step_exchanges *exchanges;
     strata_owned *owned;
-    /* Trains instead of fit's own loop; NULL: none. */
+    /* Replaces fit's own loop; NULL: none. */
     const strata_trainer *trainer;
     void *trainer_data;
-    /* With a trainer: how many replicas of other tasks share a global batch. */
+    /* With a trainer: how many replicas, on other tasks, a global batch is divided among. */
     int n_in_sync;
     strata_workers workers;
-    /* The communicator that the strategy made itself, from the environment; NULL: it was given one, or has none. */
+    /* The communicator that the strategy created from the environment; NULL: the caller passed one, or there is none. */
     void *joined;
     const strata_cross_device_ops *cross_device;
-    /* Takes the buckets of gradient programs, by its function `send`; the programs' only other worker. NULL: gradients are
-     * outputs of these programs. */
+    /* Receives the buckets of gradient programs through its function `send`, as if it were the only other worker. NULL:
+     * gradients are outputs of these programs. */
     const strata_workers *sink;
-    /* The devices as cores of one system that exchange by themselves; n 0: they are not. */
+    /* The devices as cores of one system with collectives inside of programs; n 0: they are not. */
     strata_cores cores;
     strata_shard_optimizer shard_optimizer;
-    /* gradients are communicated in parts of about this size, each as soon as it is there. */
+    /* Gradients are exchanged in buckets of about this many bytes, each as soon as it is computed. */
     int64_t bucket_bytes;
 };
 
@@ -163,16 +167,16 @@ struct strata_distributed_variable {
     strata_strategy *strategy;
     strata_synchronization synchronization;
     strata_aggregation aggregation;
-    /* [strategy->n_replicas]. */
+    /* [strategy->n_replicas] */
     strata_variable **copies;
-    /* Of a model's parameters: the model, and which of its blocks. NULL: a variable by itself. */
+    /* For a block of a model's parameters: the model, and the index of the block. NULL: another variable. */
     strata_model *model;
     int block;
     strata_owned owned;
 };
 
-/* The place of a device in a group of all of the strategy's devices; counts as in strata_core_place. cores NULL: it is no core
- * that exchanges by itself. */
+/* The position of a device in a group of all devices of the strategy; see strata_core_place. Its `cores` is NULL if the device
+ * is no core with collectives. */
 static inline strata_core_place strata_strategy_core_place(const strata_strategy *strategy, int device, const bool *counts) {
     return (strata_core_place){strategy->cores.n > 1 ? &strategy->cores : NULL, device, counts};
 }
@@ -180,30 +184,31 @@ static inline strata_core_place strata_strategy_core_place(const strata_strategy
 static inline bool strata_strategy_has_workers(const strata_strategy *strategy) {
     return strategy->workers.n > 1;
 }
-/* As strata_strategy_share, of what this worker does by itself. */
+/* Like strata_strategy_share, for a batch of this worker alone. */
 void strata_strategy_local_share(const strata_strategy *strategy, int64_t batch, int replica, int64_t *out_first,
                                  int64_t *out_n);
 
-/* As all_gather, of as many bytes from each worker. */
+/* Like all_gather, with the same number of bytes from each worker. */
 STRATA_MUST_USE strata_status strata_workers_gather(const strata_workers *workers, const void *own, void *out_all, size_t bytes,
                                                     strata_error *err);
-/* How many seconds this worker's clock `now` is ahead of rank 0's, which is 0 on rank 0. Of several messages there and back the
- * one that took least time says it, to within half of that time (as in NTP, RFC 5905, section 8). All workers call it. */
+/* How many seconds this worker's clock `now` is ahead of rank 0's; 0 on rank 0. Several messages are sent to rank 0 and back;
+ * the one with the shortest round trip determines the offset, to within half of its time (as in NTP, RFC 5905, section 8). All
+ * workers call it. */
 STRATA_MUST_USE strata_status strata_workers_compare_clocks(const strata_workers *workers, double (*now)(void),
                                                             double *out_ahead, strata_error *err);
-/* As strata_strategy_share, of all replicas of a worker together. */
+/* Like strata_strategy_share, for all replicas of a worker together. */
 void strata_strategy_worker_share(const strata_strategy *strategy, int64_t global_batch, int worker, int64_t *out_first,
                                   int64_t *out_n);
 
-/* seconds[r]: what replica r took for its share of a batch, 0: not known. With auto_split and one replica more than a tenth
- * slower than the mean, sets the weights by speed. Returns whether shares have changed. */
+/* seconds[r]: how long replica r took for its share of a batch; 0: not known. With auto_split, if a replica is more than a
+ * tenth slower than the mean, sets the weights by the replicas' speeds. Returns whether shares have changed. */
 bool strata_strategy_balance(strata_strategy *strategy, int64_t global_batch, const double *seconds);
 
 /* Whether the device makes updates. */
 static inline bool strata_strategy_updates(const strata_strategy *strategy, int device) {
     return strategy->updater < 0 || strategy->updater == device;
 }
-/* A device that does: the one whose variables are read. */
+/* The device from which variables are read: one that makes updates. */
 static inline int strata_strategy_root(const strata_strategy *strategy) {
     return strategy->updater < 0 ? 0 : strategy->updater;
 }

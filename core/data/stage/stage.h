@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of datasets: the table that a source or stage fills in, and the walk over it. Users see strata/dataset.h and
- * strata/pipeline.h.
+ * Internals of datasets: the table of functions that a source or stage fills in, and iterators. The public headers are
+ * strata/dataset.h and strata/pipeline.h.
  *
  * Reading order: dataset.c (the source in memory), pipeline.c (iterators, and what every stage shares), select.c (take, skip,
  * shard, filter, repeat), shuffle.c, batch.c, join.c (zip, interleave), cache.c, ring.c (map and prefetch: the only ones with
- * threads), generator.c, files.c, auto_shard.c (what one worker reads), batches.c (what fit, evaluate and predict read),
- * worker_batches.c (the same over workers). */
+ * threads), generator.c, files.c, auto_shard.c (the data of one worker), batches.c (the batches for fit, evaluate and predict),
+ * worker_batches.c (the same for several workers). */
 #ifndef STRATA_CORE_DATA_STAGE_H
 #define STRATA_CORE_DATA_STAGE_H
 
@@ -18,24 +18,24 @@ enum { STRATA_MAX_PARENTS = 4 };
 
 typedef struct strata_stage {
     const char *name;
-    /* Of an iterator, zeroed before open. */
+    /* The size of an iterator's state, which is zeroed before open. */
     size_t state_bytes;
     /* Prepares iterator->state; opens parents (strata_iterator_open_parents does it for all). (optional: opens the parents). */
     strata_status (*open)(strata_iterator *iterator, strata_error *err);
     strata_status (*next)(strata_iterator *iterator, strata_element *out_element, bool *out_more, strata_error *err);
-    /* As n calls of next, without making the elements. (optional). */
+    /* (optional) Like n calls of next, without computing the elements. */
     strata_status (*advance)(strata_iterator *iterator, int64_t n, strata_error *err);
     void (*close)(
-        /* Frees what the state holds; parents are closed by the caller afterwards. (optional). */
+        /* (optional) Frees what the state owns; the caller closes the parents afterwards. */
         strata_iterator *iterator);
-    /* Element `index` of the epoch on its own, from any thread; index is below the size. (optional, for what can). */
+    /* (optional) Computes element `index` of the epoch, independently of other elements; called from any thread. */
     strata_status (*at)(const strata_dataset *dataset, uint64_t seed, uint64_t epoch, int64_t index,
                         strata_element *out_element, strata_error *err);
-    void (*destroy)(strata_dataset *dataset); /* frees what dataset->state holds. (optional) */
-    /* Makes a copy of another dataset's state its own, when datasets are made anew for a worker. (optional: the bytes are
-     * enough). */
+    void (*destroy)(strata_dataset *dataset); /* (optional) frees what dataset->state owns */
+    /* (optional) Called after the bytes of another dataset's state were copied for the dataset of a worker: duplicates or
+     * retains what the state owns. NULL: the bytes are sufficient. */
     void (*renew)(strata_dataset *dataset);
-    /* The same source over the files index, index + n, ... of its own. (optional: it has no files). */
+    /* (optional) Makes the same source with only its files index, index + n, ...; NULL: the source has no files. */
     strata_status (*shard_files)(const strata_dataset *dataset, int64_t n, int64_t index, strata_dataset **out_dataset,
                                  strata_error *err);
 } strata_stage;
@@ -58,22 +58,22 @@ struct strata_dataset {
     atomic_int references;
     strata_dataset *parents[STRATA_MAX_PARENTS];
     int n_parents;
-    /* The stage's own; freed with the dataset. */
+    /* The stage's own data; freed with the dataset. */
     void *state;
     size_t state_bytes;
     strata_element_spec spec;
-    /* Elements, or a STRATA_SIZE_. */
+    /* The number of elements, or one of STRATA_SIZE_... */
     int64_t n;
     int64_t n_classes;
-    /* Of integer features; 0 and -1: not known or none. */
+    /* The smallest and largest integer feature; 0 and -1: not known, or there are no integer features. */
     int64_t least_token, most_token;
-    /* Where it came from; NULL: nothing to say. */
+    /* The text of strata_dataset_source; NULL: none. */
     char *source;
     char **class_names;
     int n_class_names;
-    /* [n]: what each element was read from; NULL: not told. */
+    /* [n] A name for each element; NULL: there are none. */
     char **element_names;
-    /* In it and below: shuffles draw from streams of their own. */
+    /* The number of shuffles in this dataset and below; each uses a different stream of random numbers. */
     int n_shuffles;
     /* How many files the source reads; 0: it is not known, or there are no files. */
     int64_t n_files;
@@ -86,7 +86,7 @@ struct strata_dataset {
 
     /* The arrays of a source in memory, views or owned. labels.data NULL: there are no labels. */
     strata_array features, labels;
-    /* What each example weighs, a view or owned; data NULL: there are no weights. */
+    /* The weight of each example, a view or owned; data NULL: there are no weights. */
     strata_array weights;
     int64_t element_size, label_size;
     /* Inputs and targets besides the first ones, of a source in memory: each the features of a table of its own. They are the
@@ -95,9 +95,9 @@ struct strata_dataset {
     int n_more;
     /* The dataset that owns the memory of which the arrays are views; retained. NULL: no other dataset owns it. */
     strata_dataset *whole;
-    /* Of u8 features; of a stage: those below it that were kept as bytes, else 0. */
+    /* The factor of u8 features. For a stage: the factor of the source's features if they are still u8, else 0. */
     float scale;
-    /* [n_files] elements up to the end of each file; NULL: not from files. */
+    /* [n_files] The number of elements up to the end of each file; NULL: the elements are not from files. */
     int64_t *file_ends;
 };
 
@@ -110,42 +110,43 @@ STRATA_MUST_USE strata_status strata_stage_create(const strata_stage *stage, str
 STRATA_MUST_USE strata_status strata_stage_put(const strata_stage *stage, strata_dataset **dataset, size_t state_bytes,
                                                const strata_element_spec *spec, strata_error *err);
 extern const strata_stage strata_stage_table, strata_stage_shard_hint;
-/* dataset.c: what a part of an element is for; OTHER behind the last one. */
+/* dataset.c: the role of a part of an element; OTHER for parts that do not exist. */
 strata_part_role strata_spec_role(const strata_element_spec *spec, int part);
-/* auto_shard.c: what AUTO is for this dataset; other policies are themselves. */
+/* auto_shard.c: replaces AUTO by the policy that it means for this dataset; returns other policies unchanged. */
 strata_auto_shard strata_auto_shard_resolve(const strata_dataset *dataset, strata_auto_shard policy);
 /* select.c: as strata_dataset_shard; an iteration that finds no element in the shard fails. */
 STRATA_MUST_USE strata_status strata_dataset_shard_required(strata_dataset **dataset, int64_t n, int64_t index,
                                                             strata_error *err);
 /* dataset.c: element `position` of the order. */
 int64_t strata_order_index(const strata_order *order, int64_t position);
-/* dataset.c: part `part` of elements order[first .. first + n) of arrays, as strata_dataset_fetch gives the first two. */
+/* dataset.c: writes part `part` of elements order[first .. first + n) of a dataset of arrays, as strata_dataset_fetch writes
+ * the first two parts. */
 void strata_dataset_fetch_part(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n, int part,
                                void *out);
 /* dataset.c: one more than the largest integer of a target; 0: it is not known, or the target is no integers. */
 int64_t strata_dataset_part_classes(const strata_dataset *dataset, int part);
-/* dataset.c: DATA, naming the first that is wrong, where an input of arrays has integers that are not in 0 .. n - 1. */
+/* dataset.c: checks that the integers of an input of arrays are in 0 .. n - 1. Fails: DATA, with the first that is not. */
 STRATA_MUST_USE strata_status strata_dataset_check_part_tokens(const strata_dataset *dataset, int part, int64_t n,
                                                                strata_error *err);
 /* dataset.c: out[i] = source[i] * scale. */
 void strata_bytes_to_f32(const uint8_t *source, float scale, int64_t n, float *out);
-/* dataset.c: as strata_dataset_fetch, but features are as the array has them: of its dtype, not scaled. */
+/* dataset.c: like strata_dataset_fetch, but features have the dtype of the array and are not scaled. */
 void strata_dataset_fetch_stored(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
                                  void *out_features, void *out_labels);
 
 STRATA_MUST_USE strata_status strata_iterator_open_parents(strata_iterator *iterator, uint64_t epoch, strata_error *err);
 STRATA_MUST_USE strata_status strata_iterator_advance(strata_iterator *iterator, int64_t n, strata_error *err);
-/* Whether elements can be had on their own. */
+/* Whether strata_dataset_at can compute elements independently of each other. */
 bool strata_dataset_has_at(const strata_dataset *dataset);
 STRATA_MUST_USE strata_status strata_dataset_at(const strata_dataset *dataset, uint64_t seed, uint64_t epoch, int64_t index,
                                                 strata_element *out_element, strata_error *err);
 STRATA_MUST_USE strata_status strata_element_copy(const strata_element *element, strata_element *out_copy, strata_error *err);
-/* Whether the element is what the spec says: DATA with its index when not. */
+/* Checks that the element has the parts of the spec. Fails: DATA, with the element's index. */
 STRATA_MUST_USE strata_status strata_element_check(const strata_element *element, const strata_element_spec *spec,
                                                    const char *who, strata_error *err);
-/* Says in which stage and at which element a failure was. */
+/* Adds the stage and the element to the message of a failure. */
 strata_status strata_element_fail_in(strata_error *err, strata_status status, const char *who, const strata_key *key);
-/* 0..n-1, from a word. */
+/* A number in 0 .. n - 1, from a random word. */
 static inline int64_t strata_random_below(uint32_t word, int64_t n) {
     return (int64_t)(((uint64_t)word * (uint64_t)n) >> 32);
 }
