@@ -23,6 +23,12 @@ typedef struct strata_checks strata_checks;
 /* A hardware thread of Intel's GPUs has 128 registers of 32 bytes, and runs at least 8 work-items. */
 enum { STRATA_INTEL_ITEM_REGISTERS = 128 };
 
+/* Matrices of 16 bits, m x k and k x n, whose product a subgroup adds to a matrix of f32 by one instruction. m is 0 where there
+ * are none. */
+typedef struct strata_matrix_unit {
+    uint32_t m, n, k;
+} strata_matrix_unit;
+
 typedef struct strata_kernel_limits {
     strata_device_class device_class;
     /* Takes OpenCL C, so the families written in it (shaders/cpu/) too. */
@@ -52,11 +58,17 @@ typedef struct strata_kernel_limits {
     uint64_t max_range_bytes;
     /* Values of 4 bytes that a work-item has at most in registers; 0: as many as a kernel needs. */
     uint32_t item_registers;
+    /* Matrix units for operands of f16 and bf16, and the work-items of a subgroup that uses them; 0: none. */
+    strata_matrix_unit f16_unit, bf16_unit;
+    uint32_t unit_lanes;
     /* NULL: none. A kernel without source that the backend runs by a vendor's library (CLBlast). */
     const strata_shader *library;
     /* What is known of kernels that compute wrongly here; NULL: nothing, and nothing is looked for. */
     strata_checks *checks;
 } strata_kernel_limits;
+
+/* Whether the device's matrix units multiply matrices of the dtype; f32, by a split, only with `fast`. */
+bool strata_units_multiply(const strata_kernel_limits *limits, strata_dtype dtype);
 
 /* ---- what is compiled ---- */
 /* One kernel object to build: an OpenCL program or a Vulkan pipeline. No two of a list are equal. */

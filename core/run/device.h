@@ -149,6 +149,8 @@ struct strata_device {
     bool keeps_constants;
     /* What the host writes into a slot's OUTPUT arena before a run is what the run's kernels read there. */
     bool reads_outputs;
+    /* It has kernels that strata_device_options.fast allows. */
+    bool has_fast;
 };
 
 /* Calls on_compile, if there is one. */

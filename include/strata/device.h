@@ -48,6 +48,9 @@ typedef struct strata_device_info {
     uint32_t dtypes;
     /* Why the device cannot be opened; "" when it can. */
     char skipped[256];
+    /* Vulkan: matrix units that products of 16-bit operands use, with the m, n and k of one multiplication:
+     * "f16 16x16x16, bf16 16x16x16". "": none. */
+    char matrix_units[64];
 } strata_device_info;
 
 STRATA_API const char *strata_device_class_name(strata_device_class device_class); /* "cpu", "discrete-gpu", ... */
@@ -117,7 +120,14 @@ typedef struct strata_printed {
 typedef void (*strata_print_callback)(const strata_printed *printed, void *user);
 
 typedef struct strata_device_options {
-    /* Allow choices that change last bits (CLBlast, split-K by time); default: deterministic. */
+    /* Allow choices that change last bits: CLBlast on OpenCL, and on Vulkan devices with matrix units (strata_device_info)
+     * matrix products of f32 through them. For those each operand is split into two f16, and three of the four products of the
+     * parts are summed in f32, so that about 22 of f32's 24 bits count. The error is a few 2^-24 of the sum of |a b|, as
+     * without the split, for values down to 2^-17 of the largest in the tile's rows (columns); smaller ones are off by 2^-38 of
+     * it (shaders/README.md has the bound). An infinity makes NaN of its row's or column's results. Results may then differ
+     * from one start to the next, as what is taken was timed. Default: deterministic, f32 by f32's own multiplications.
+     * Products of f16 and bf16, whose sums are f32 either way, use matrix units without it. Where a device has nothing that
+     * this allows, on_warning is told so once. */
     bool fast;
     /* Sum the products of convolutions directly. Default: on CPUs behind OpenCL those of 3 x 3 filters with stride 1 are
      * computed by Winograd's F(4x4, 3x3), with a quarter of the multiplications and about 2.4 times the rounding error (root
