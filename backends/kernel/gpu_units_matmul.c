@@ -21,9 +21,8 @@ enum {
     UNIT_STEPS = 2, /* TILE_K of the kernel, in units, */
     PAD = 4,        /* its PAD, */
     MOST_SUBGROUPS = 8,
-    MOST_SUMS = 128,      /* registers of a work-item for its sums; */
-    MOST_SPLIT_SUMS = 64, /* the same where operands take twice as many */
-    FULL_SUBGROUPS = 8,   /* that a compute unit needs to hide what it waits for */
+    MOST_SUMS = 64,     /* registers of a work-item for its sums: with 128 Mesa's compiler for AMD puts them into memory */
+    FULL_SUBGROUPS = 8, /* that a compute unit needs to hide what it waits for */
     UNKNOWN_UNITS = 32
 };
 
@@ -77,9 +76,8 @@ static bool fits_device(const strata_kernel_limits *limits, const strata_matrix_
     const int64_t m = tile_m(unit, tile), n = tile_n(unit, tile);
     const int64_t words = (1 + split) * (room(unit, m) + room(unit, n)) + subgroups * unit->m * unit->n + 2;
     return (uint64_t)words * 4 <= limits->local_bytes && items <= limits->max_workgroup && items <= limits->max_local[0] &&
-           sums <= (split ? MOST_SPLIT_SUMS : MOST_SUMS) &&
-           (limits->item_registers == 0 || 2 * sums <= limits->item_registers) && m * unit->k % items == 0 &&
-           n * unit->k % items == 0;
+           sums <= MOST_SUMS && (limits->item_registers == 0 || 2 * sums <= limits->item_registers) &&
+           m * unit->k % items == 0 && n * unit->k % items == 0;
 }
 
 bool strata_units_multiply(const strata_kernel_limits *limits, strata_dtype dtype) {
