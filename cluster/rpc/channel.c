@@ -16,11 +16,12 @@
 #include "cluster/wire/crc32c.h"
 
 enum {
-    MOST_PARTS = 64,        /* of a segment that is sent or received in one call */
-    READ_AHEAD = 4 << 10,   /* bytes read behind a message's end, which may be the next one's */
-    LEAST_SHARED = 1 << 10, /* bytes of a message that pay for a block */
-    LARGE_BODY = 32 << 20,  /* bytes of a body that no cache keeps until it is used */
-    YIELDS = 4000,          /* while a ring is full of a message's own segments */
+    MOST_PARTS = 64,          /* of a segment that is sent or received in one call */
+    READ_AHEAD = 4 << 10,     /* bytes read behind a message's end, which may be the next one's */
+    LEAST_SHARED = 1 << 10,   /* bytes of a message that pay for a block */
+    LARGE_BODY = 32 << 20,    /* bytes of a body that no cache keeps until it is used */
+    SHARED_SEGMENT = 1 << 20, /* the most bytes of a segment in shared memory: each costs a system call and a wakeup */
+    YIELDS = 4000,            /* while a ring is full of a message's own segments */
 };
 
 strata_status strata_rpc_channel_init(strata_rpc_channel *c, strata_stream stream, strata_error *err) {
@@ -359,11 +360,12 @@ strata_status strata_rpc_channel_send(strata_rpc_channel *c, const strata_rpc_me
     size_t missing = m->head_bytes + m->body_bytes, offset = 0, head = m->head_bytes;
     const bool shares = c->area && missing >= LEAST_SHARED;
     const size_t whole = c->ring.bytes / 2; /* a message goes as one block up to this */
+    const size_t quarter = c->ring.bytes / 4, part = quarter < SHARED_SEGMENT ? quarter : SHARED_SEGMENT;
     do {
         struct iovec segment[MOST_PARTS + 1];
         const bool in_place = c->reserved && n_parts == 2 && parts[1].iov_base == c->reserved && parts[0].iov_len > 0 &&
                               parts[0].iov_len <= STRATA_RPC_LINE;
-        const size_t most = in_place || (shares && missing <= whole) ? missing : STRATA_RPC_SEGMENT;
+        const size_t most = in_place || (shares && missing <= whole) ? missing : shares ? part : STRATA_RPC_SEGMENT;
         size_t bytes = missing < most ? missing : most;
         uint32_t crc = 0;
         int n = 1;
