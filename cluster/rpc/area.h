@@ -13,7 +13,7 @@
 
 #include "strata/cluster.h"
 
-enum { STRATA_RPC_AREA_NAME = 48, STRATA_RPC_AREA_LEAST = 64 << 10, STRATA_RPC_AREA_MOST = 64 << 20, STRATA_RPC_LINE = 64 };
+enum { STRATA_RPC_AREA_NAME = 48, STRATA_RPC_AREA_LEAST = 64 << 10, STRATA_RPC_AREA_MOST = 256 << 20, STRATA_RPC_LINE = 64 };
 
 typedef struct strata_rpc_area {
     /* "": the file in /dev/shm has no name any more, and goes with its last mapping. */
@@ -26,7 +26,8 @@ typedef struct strata_rpc_area {
 
 /* Whether the connection's other end is on this machine, as far as addresses tell. */
 bool strata_rpc_area_is_near(int socket);
-/* Makes a file with two rings, of a name that nobody guesses. NULL: there is no such memory; bodies go through the socket. */
+/* Makes a file with two rings, whose name nobody can guess. Where /dev/shm has too little memory for rings of so many bytes,
+ * they have a half, a quarter and so on. NULL: there is not even memory for the smallest; bodies go through the socket. */
 strata_rpc_area *strata_rpc_area_make(size_t ring_bytes);
 /* Maps what another task made; NULL: it is not there, or no such file. */
 strata_rpc_area *strata_rpc_area_open(const char *name);

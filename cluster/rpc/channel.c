@@ -359,20 +359,27 @@ strata_status strata_rpc_channel_send(strata_rpc_channel *c, const strata_rpc_me
                                    .count = m->body_bytes}};
     size_t missing = m->head_bytes + m->body_bytes, offset = 0, head = m->head_bytes;
     const bool shares = c->area && missing >= LEAST_SHARED;
-    const size_t whole = c->ring.bytes / 2; /* a message goes as one block up to this */
+    const size_t half = c->ring.bytes / 2; /* a larger message may go in segments, a smaller one as one block only */
     const size_t quarter = c->ring.bytes / 4, part = quarter < SHARED_SEGMENT ? quarter : SHARED_SEGMENT;
+    bool first = true;
     do {
         struct iovec segment[MOST_PARTS + 1];
         const bool in_place = c->reserved && n_parts == 2 && parts[1].iov_base == c->reserved && parts[0].iov_len > 0 &&
                               parts[0].iov_len <= STRATA_RPC_LINE;
-        const size_t most = in_place || (shares && missing <= whole) ? missing : shares ? part : STRATA_RPC_SEGMENT;
+        const bool whole = in_place || (shares && (first || missing <= half));
+        const size_t most = whole ? missing : shares ? part : STRATA_RPC_SEGMENT;
         size_t bytes = missing < most ? missing : most;
         uint32_t crc = 0;
         int n = 1;
         if (in_place)
             crc = put_reserved(c, parts);
         else if (shares)
-            crc = put_shared(c, parts, offset, head, bytes, missing > whole || head != m->head_bytes);
+            crc = put_shared(c, parts, offset, head, bytes, !first);
+        if (!crc && shares && first && missing > half) {
+            bytes = part;
+            crc = put_shared(c, parts, offset, head, bytes, true);
+        }
+        first = false;
         frame.call.reducer = crc != 0;
         if (crc) {
             offset += bytes;

@@ -66,7 +66,9 @@ typedef struct strata_ps_plan {
 STRATA_MUST_USE strata_status strata_ps_plan_make(const strata_model *model, const strata_partitioner *partitioner,
                                                   int n_servers, strata_ps_plan *out_plan, strata_error *err);
 void strata_ps_plan_finish(strata_ps_plan *plan);
-/* How much memory a worker and a server of one machine share in each direction: for parameters of two batches, or less. */
+/* How much memory a worker and a server of one machine share in each direction: up to 16 MiB so much that all parameters of the
+ * server with the most of them fit twice, else so much that they fit once. Larger ones than 128 MiB go through 16 MiB in
+ * segments. */
 size_t strata_ps_plan_shared_bytes(const strata_ps_plan *plan);
 
 /* All values of a server lie end to end: its dense shards, their slots one after the other, each table with its slots, its
