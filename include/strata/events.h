@@ -5,7 +5,8 @@
  *     strata_events_create("runs/first", &events, &err);
  *     strata_events_scalar(events, "loss", step, loss, &err);             as often as you like
  *     strata_events_histogram(events, "dense/kernel", step, &weights, &err);
- *     strata_events_flush(events, &err); all is written, or an error strata_events_destroy(events);
+ *     strata_events_flush(events, &err);                                  all is written, or an error is returned
+ *     strata_events_destroy(events);
  *
  * `tensorboard --logdir runs` then shows them. Each run has its own folder; TensorBoard compares the runs in the folders of one
  * folder.
