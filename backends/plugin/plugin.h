@@ -100,8 +100,8 @@ strata_status strata_bridge_await(plugin_device *device, uint64_t ticket, int mo
 
 /* Makes room for n more tickets. When they are not needed any more, the caller reduces n_slots by n. */
 strata_status strata_bridge_reserve_tickets(plugin_device *device, int n, strata_error *err);
-/* make_room: called before something is submitted; waits until there is room for its ticket. The second function stores the
- * ticket that `call` returned. */
+/* make_room is called before something is submitted; it waits until there is room for the ticket. submitted is called after it,
+ * and stores the ticket that `call` returned. */
 strata_status strata_bridge_make_room(plugin_device *device, strata_error *err);
 strata_status strata_bridge_submitted(plugin_device *device, const char *call, uint64_t ticket, strata_error *err);
 
