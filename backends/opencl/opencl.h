@@ -170,9 +170,10 @@ strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out
 strata_status strata_opencl_run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err);
 
 /* ---- kernels.c ---- */
-/* Builds what is not yet built of n kernels: in one program, from the disk cache where the driver has none, else compiled;
- * compiled programs are counted. out_built[i]: index of kernels[i] in device->built, -1 for one without source.
- * UNSUPPORTED with the kernel's name and the first lines of the compiler's log when the driver rejects it. */
+/* Builds those of n kernels that are not built yet, as one program. The program is loaded from the disk cache (if the driver
+ * has no cache) or compiled; compiled programs are counted. out_built[i]: the index of kernels[i] in device->built; -1: the
+ * kernel has no source. Fails: UNSUPPORTED, with the kernel's name and the first lines of the compiler's log, if the driver
+ * rejects a kernel. */
 strata_status strata_opencl_build(opencl_device *device, const strata_kernel *kernels, int n, int *out_built,
                                   strata_error *err);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Remote calls between tasks that come and go: a server executes requests by a handler, a client sends them. No communicator is
- * needed. Connections are those of cluster/wire: both sides prove the secret, or show TLS certificates, before anything else is
- * read; frames have checksums.
+ * Remote calls between tasks, which may join and leave at any time: a client sends requests, and a server executes them by a
+ * handler. No communicator is needed. Connections are those of cluster/wire: both sides prove the secret, or show TLS
+ * certificates, before anything else is read; frames have checksums.
  *
  *     strata_rpc_server_create(&server_options, &server, &err);                    the task "ps:0"
  *
@@ -12,15 +12,15 @@
  *
  * Exactly once. A task is a name and an incarnation, a number that grows each time the task's program starts again. Each
  * request has a sequence number. When a connection breaks the client connects again and sends every request without a reply
- * once more; the server executes a request only if it has not done so before, else it sends the reply that it kept. The client
- * reports with each frame which replies it has, and the server drops these. When a task comes with a higher incarnation, the
- * server refuses all requests of the lower ones.
+ * once more; the server executes a request only if it has not done so before, else it sends the stored reply. The client
+ * reports with each frame which replies it has received, and the server frees these. When a task connects with a higher
+ * incarnation, the server refuses all requests of lower ones.
  *
- * A server that starts again has forgotten the replies. Requests that were sent to the server before and have no reply then
- * fail with PEER_LOST, since only the caller can find out whether they were executed; later ones go to the new server.
+ * A server that is started again has lost the stored replies. Requests that were sent to the server before and have no reply
+ * then fail with PEER_LOST, since only the caller can find out whether they were executed; later requests go to the new server.
  *
- * Signs of life. Both sides send a frame at least each heartbeat, also while a handler runs. A side that sends nothing for 5
- * heartbeats (the slower side's) counts as lost, and a connection that closes counts at once. */
+ * Heartbeats. Both sides send a frame at least once in each heartbeat interval, also while a handler runs. A side that sends
+ * nothing for 5 heartbeats (the slower side's) counts as lost, and a connection that closes counts at once. */
 #ifndef STRATA_CLUSTER_RPC_RPC_H
 #define STRATA_CLUSTER_RPC_RPC_H
 
@@ -60,15 +60,15 @@ typedef struct strata_rpc_call {
     const void *connection;
 } strata_rpc_call;
 
-/* Whether nobody waits for the reply any more: the connection ended, or the server stops. A handler that blocks checks it
- * whenever it is woken. Once this was true, the handler returns without having had an effect: the request counts as not
- * executed, and if the client connects again and sends it once more, the handler runs again. Threads: any, while the handler
- * runs. */
+/* Whether the reply is not needed any more, because the connection ended or the server stops. A handler that blocks must check
+ * this whenever it is woken. Once it is true, the handler must return without having changed anything: the request counts as
+ * not executed, and if the client connects again and sends it once more, the handler runs again. Threads: any, while the
+ * handler runs. */
 bool strata_rpc_call_ended(const strata_rpc_call *call);
 
-/* Memory that the client maps too, with room for the whole body of the call's reply: a body that is written there, and is one
- * piece without a `release`, costs no further copy. For a reply that is repeatable and has a head of 1 to 64 bytes; once for
- * a call. NULL: the client is on another machine, or there is no room now. */
+/* Returns memory that the client maps too, with room for the whole body of the call's reply. A body that is written there, as
+ * one piece without a `release`, is not copied any more. Only for a reply that is repeatable and has a head of 1 to 64 bytes;
+ * may be called once in each call. NULL: the client is on another machine, or there is no room now. */
 void *strata_rpc_reply_room(const strata_rpc_call *call, size_t bytes);
 
 /* A part of a reply's body. It is sent without a copy. */
