@@ -200,6 +200,9 @@ strata_status strata_device_open(const char *which, const strata_device_options 
         (*out_device)->compile_seconds = opts->compile_seconds;
         (*out_device)->is_interrupted = opts->is_interrupted;
     }
+    if (!status && opts && opts->fast && !(*out_device)->has_fast)
+        strata_device_warn(*out_device, "%s: fast changes nothing, as this device has neither matrix units nor CLBlast",
+                           (*out_device)->info.id);
     if (!status && opts && opts->fallback_to_host) status = add_fallback(out_device, err);
     strata_devices_free(rows);
     return status;

@@ -13,6 +13,7 @@
  *   #define LOCALS(X)    X(float, tile, 256)                optional: memory of a work-group, with LOCAL_ARRAYS in the body; of
  *   float4
  *                                                           too, whose float i is LANE(tile, i)
+ *   #define MATRIX_UNITS                                    optional: Vulkan's cooperative matrices, in shaders/matrix_units/
  * then helper functions (values only, no pointers), then KERNEL { body }.
  *
  * Element types: f32 f16 bf16 i32 i64 u8 bool, and b8 b16 b32 b64 for kernels that only move bits. VALUE(T) is the type to
@@ -33,6 +34,10 @@
 #define IS_FLOAT_i64   0
 #define IS_FLOAT_u8    0
 #define IS_FLOAT_bool  0
+#define IS_BFLOAT(T)   PASTE(IS_BFLOAT_, T)
+#define IS_BFLOAT_f32  0
+#define IS_BFLOAT_f16  0
+#define IS_BFLOAT_bf16 1
 #define IS_SIGNED(T)   PASTE(IS_SIGNED_, T)
 #define IS_SIGNED_f32  1
 #define IS_SIGNED_f16  1
@@ -203,6 +208,16 @@ DIRECTIVE extension GL_EXT_control_flow_attributes : require
 DIRECTIVE extension GL_EXT_shader_16bit_storage : require
 DIRECTIVE extension GL_EXT_shader_8bit_storage : require
 DIRECTIVE extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#ifdef MATRIX_UNITS
+DIRECTIVE extension GL_KHR_cooperative_matrix : require
+DIRECTIVE extension GL_KHR_memory_scope_semantics : require
+DIRECTIVE extension GL_KHR_shader_subgroup_basic : require
+#if IS_BFLOAT(T)
+DIRECTIVE extension GL_EXT_bfloat16 : require
+#else
+DIRECTIVE extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#endif
+#endif
 /* clang-format on */
 #define INT64               int64_t
 #define F32(v)              float(v)
@@ -359,10 +374,15 @@ LOCALS(LOCAL_DECLARATION)
 #define NEEDS_b16                              STRATA_SHADER_NEEDS_16BIT_STORAGE
 #define NEEDS_b32                              0
 #define NEEDS_b64                              STRATA_SHADER_NEEDS_INT64
+#ifdef MATRIX_UNITS
+#define META_UNITS | STRATA_SHADER_NEEDS_MATRIX_UNITS
+#else
+#define META_UNITS
+#endif
 /* clang-format off */
 STRATA_META_BEGIN
 .opencl_entry = TEXT(PASTE(strata_, STEM)),
-.needs = 0 BUFFERS(META_NEEDS),
+.needs = 0 BUFFERS(META_NEEDS) META_UNITS,
 .n_buffers = 0 BUFFERS(META_ONE_BUFFER),
 .buffers = (const strata_shader_buffer[]){BUFFERS(META_BUFFER)},
 .n_words = 0 BUFFERS(META_ONE_BUFFER) WORDS(META_ONE_WORD),

@@ -5,8 +5,8 @@
 #
 # Each variant of a kernel is read up to four times by the C preprocessor (dialect.h); GLSL goes through glslc and, where it is
 # installed, spirv-val; embed.c puts all variants of a kernel, compressed, in one C file. Only what changed is built again.
-# Kernels in shaders/cpu/ are OpenCL C only. One glslc takes all variants of a kernel, as its start-up takes longer than some
-# variants.
+# Kernels in shaders/cpu/ are OpenCL C only, those in shaders/matrix_units/ Vulkan only, where glslc knows their extensions. One
+# glslc takes all variants of a kernel, as its start-up takes longer than some variants.
 
 set(shader_dir ${CMAKE_CURRENT_LIST_DIR})
 get_filename_component(shader_root ${shader_dir} DIRECTORY)
@@ -32,6 +32,35 @@ if(STRATA_WITH_VULKAN)
 endif()
 set_source_files_properties(${shader_dir}/shaders.c PROPERTIES INCLUDE_DIRECTORIES ${shader_out})
 
+# Whether glslc knows a GLSL extension.
+function(strata_glslc_knows extension out_known)
+    set(probe ${shader_out}/probe.comp)
+    file(WRITE ${probe} "#version 450\n#extension ${extension} : require\nvoid main() {}\n")
+    execute_process(COMMAND ${STRATA_GLSLC} -c --target-env=vulkan1.1 ${probe} -o ${probe}.spv
+        RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
+    string(COMPARE EQUAL "${result}" 0 known)
+    set(${out_known} ${known} PARENT_SCOPE)
+endfunction()
+
+set(shader_units_left_out "f16|bf16|f32") # variants of matrix_units/ that this build does without
+if(STRATA_WITH_VULKAN)
+    strata_glslc_knows(GL_KHR_cooperative_matrix knows_matrices)
+    strata_glslc_knows(GL_EXT_bfloat16 knows_bfloats)
+    file(STRINGS ${STRATA_VULKAN_INCLUDE}/vulkan/vulkan_core.h header_knows REGEX "define VK_KHR_cooperative_matrix ")
+    file(STRINGS ${STRATA_VULKAN_INCLUDE}/vulkan/vulkan_core.h header_knows_bfloats REGEX "define VK_KHR_shader_bfloat16 ")
+    if(NOT knows_matrices)
+        message(STATUS "Matrix units: left out, glslc does not know GL_KHR_cooperative_matrix (glslang 12.2 or later does)")
+    elseif(NOT header_knows)
+        message(STATUS "Matrix units: left out, vulkan_core.h does not know VK_KHR_cooperative_matrix (1.3.255 or later does)")
+    elseif(knows_bfloats AND header_knows_bfloats)
+        set(shader_units_left_out "")
+        message(STATUS "Matrix units: built in, for f16 and bf16")
+    else()
+        set(shader_units_left_out "bf16")
+        message(STATUS "Matrix units: built in, for f16; glslc or vulkan_core.h does not know bf16")
+    endif()
+endif()
+
 foreach(kernel IN LISTS shader_kernels)
     file(RELATIVE_PATH stem ${shader_dir} ${kernel})
     string(REGEX REPLACE "\\.kernel$" "" stem ${stem}) # "softmax", "cpu/matmul"
@@ -43,6 +72,16 @@ foreach(kernel IN LISTS shader_kernels)
         message(FATAL_ERROR "${kernel} has no line `variants: ...` in its first comment")
     endif()
     string(REPLACE " " ";" variants "${variants}")
+    set(with_opencl ${STRATA_WITH_OPENCL})
+    if(stem MATCHES "^matrix_units/")
+        set(with_opencl 0)
+        if(shader_units_left_out)
+            list(FILTER variants EXCLUDE REGEX "^(${shader_units_left_out})$")
+        endif()
+        if(NOT variants)
+            continue()
+        endif()
+    endif()
 
     set(embed_arguments "")
     set(embed_inputs "")
@@ -65,7 +104,7 @@ foreach(kernel IN LISTS shader_kernels)
         set(opencl -)
         set(spirv -)
         set(fetch -)
-        if(STRATA_WITH_OPENCL)
+        if(with_opencl)
             set(opencl ${base}.cl)
             list(APPEND outputs ${opencl})
             list(APPEND commands COMMAND ${shader_preprocess} -DSTRATA_OPENCL ${defines} ${kernel} -o ${opencl})
@@ -73,7 +112,13 @@ foreach(kernel IN LISTS shader_kernels)
         if(STRATA_WITH_VULKAN AND NOT stem MATCHES "^cpu/")
             set(spirv ${base}.comp.spv) # what glslc calls it
             set(fetch ${base}.fetch.comp.spv)
+            if(stem MATCHES "^matrix_units/")
+                set(fetch -) # a CPU that plays a GPU runs these in tests alone
+            endif()
             foreach(module IN ITEMS ${spirv} ${fetch})
+                if(module STREQUAL "-")
+                    continue()
+                endif()
                 string(REGEX REPLACE "\\.spv$" "" glsl ${module})
                 list(APPEND outputs ${glsl})
                 list(APPEND commands COMMAND ${shader_preprocess} -DSTRATA_GLSL ${defines} ${kernel} -o ${glsl})

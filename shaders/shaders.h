@@ -40,7 +40,8 @@ typedef enum strata_shader_word_type { STRATA_SHADER_UINT, STRATA_SHADER_INT, ST
 enum {
     STRATA_SHADER_NEEDS_16BIT_STORAGE = 1, /* storageBuffer16BitAccess */
     STRATA_SHADER_NEEDS_8BIT_STORAGE = 2,  /* storageBuffer8BitAccess  */
-    STRATA_SHADER_NEEDS_INT64 = 4          /* shaderInt64              */
+    STRATA_SHADER_NEEDS_INT64 = 4,         /* shaderInt64              */
+    STRATA_SHADER_NEEDS_MATRIX_UNITS = 8   /* cooperativeMatrix with the type of the kernel's operands, and full subgroups */
 };
 
 typedef struct strata_shader_buffer {
@@ -88,7 +89,7 @@ typedef struct strata_shader {
     const char *opencl_entry;
     /* SPIR-V. None in a build without Vulkan, and for families in OpenCL C only. */
     strata_shader_code spirv;
-    /* The same, reading texel buffers; there where spirv is. */
+    /* The same, reading texel buffers. None for kernels of matrix units, else there where spirv is. */
     strata_shader_code fetch;
     /* STRATA_SHADER_NEEDS_*. */
     unsigned needs;

@@ -61,6 +61,7 @@ enum opcode {
     OP_SWITCH = 251,
     OP_RETURN = 253,
     OP_UNREACHABLE = 255,
+    OP_COOPERATIVE_MATRIX_STORE = 4458,
     DECORATION_SPEC_ID = 1,
     OP_UNDEF = 1
 };
@@ -429,7 +430,7 @@ static void put_instruction(module *m, uint32_t op, uint32_t n, const uint32_t *
 /* An instruction of a function that defines nothing. */
 static bool has_no_result(uint32_t op) {
     return op == OP_STORE || op == OP_IMAGE_WRITE || op == OP_CONTROL_BARRIER || op == OP_MEMORY_BARRIER ||
-           (op >= OP_LOOP_MERGE && op <= OP_UNREACHABLE);
+           op == OP_COOPERATIVE_MATRIX_STORE || (op >= OP_LOOP_MERGE && op <= OP_UNREACHABLE);
 }
 
 /* Notes what is gone, and which types need a value without meaning: where a loop's header takes one from an empty block. */

@@ -6,7 +6,7 @@ set -eu
 
 usage() {
     cat <<'END'
-usage: sh tests/ports.sh i386|arm64|musl|endian [FOLDER]
+usage: sh tests/ports.sh i386|arm64|musl|endian|matrix [FOLDER]
 
   i386    a 32-bit Debian in FOLDER/i386 (debootstrap, chroot): builds all of it there and runs the host's tests
   arm64   cross-compiles with the libraries of an arm64 Debian in FOLDER/arm64, and runs the command, the programs of
@@ -14,17 +14,20 @@ usage: sh tests/ports.sh i386|arm64|musl|endian [FOLDER]
   musl    builds Debian's sources of zlib, cJSON and OpenSSL against musl, then Strata with them, and runs the programs of
           tests/threads, the command in one process, and two of its workers
   endian  asks a compiler for a big-endian processor whether core/base/tensor.c is refused, with the reason
+  matrix  the newest Debian in FOLDER/matrix (debootstrap, chroot): builds the kernels for matrix units there, which older tools
+          do not know, and runs their tests on Mesa's Vulkan driver for CPUs, which has matrix units since Mesa 26.2 or before
 
-FOLDER is build/ports unless it is given; what is there is used again. It takes 1 GB. i386 and arm64 need root, debootstrap and
-the network; musl and endian need the network, and root where their compiler is not installed. A slow machine needs half an
-hour for each of the first three, so continuous integration runs none of them.
+FOLDER is build/ports unless it is given; what is there is used again. It takes 1 GB, matrix 2 GB. i386, arm64 and matrix need
+root, debootstrap and the network; musl and endian need the network, and root where their compiler is not installed. A slow
+machine needs half an hour for each of the first three, so continuous integration runs none of them.
 Environment: STRATA_PORTS_MIRROR  the archive of Debian packages (http://deb.debian.org/debian)
              STRATA_PORTS_TESTS   a regular expression: which tests of ctest run
+             STRATA_PORTS_SUITE   the suite of Debian for matrix (sid)
 END
 }
 
 case "${1:-}" in
-i386 | arm64 | musl | endian) port=$1 ;;
+i386 | arm64 | musl | endian | matrix) port=$1 ;;
 -h | --help) usage; exit 0 ;;
 *) usage >&2; exit 2 ;;
 esac
@@ -56,11 +59,10 @@ plain_programs() { # PREFIX FILE...
     for file in "$@"; do basename "$file" | sed "s/_[a-z]*\.c\$//; s/^/${prefix}_/"; done
 }
 
-i386() {
-    need_root
-    system=$folder/i386
+# Makes the system in $system where it is not, copies the sources there, and mounts what a chroot needs until the end.
+enter() { # SUITE ARCHITECTURE PACKAGES
     if [ ! -e "$system/made" ]; then
-        debootstrap --variant=minbase --arch=i386 --include=$packages bookworm "$system" "$mirror"
+        debootstrap --variant=minbase --arch="$2" --include="$3" "$1" "$system" "$mirror"
         touch "$system/made"
     fi
     mkdir -p "$system/src" "$system/build"
@@ -69,12 +71,36 @@ i386() {
         mountpoint -q "$system/$mount" || mount --bind "/$mount" "$system/$mount"
     done
     trap 'umount "$system/proc" "$system/dev"' EXIT
+}
+
+i386() {
+    need_root
+    system=$folder/i386
+    enter bookworm i386 $packages
     commands='(tune|usage|train|own_data|checkpoint|validation|model_file|samples)_test'
     tests=${STRATA_PORTS_TESTS:-^test_|^replay_|^threads_|$commands}
     # shellcheck disable=SC2086 # words
     chroot "$system" cmake -S /src -B /build $options
     chroot "$system" cmake --build /build
     chroot "$system" ctest --test-dir /build --output-on-failure --timeout 900 -R "$tests"
+}
+
+matrix() {
+    need_root
+    system=$folder/matrix
+    enter "${STRATA_PORTS_SUITE:-sid}" "$(dpkg --print-architecture)" \
+        $packages,libvulkan-dev,glslc,spirv-tools,mesa-vulkan-drivers,vulkan-validationlayers
+    # shellcheck disable=SC2086 # words
+    chroot "$system" cmake -S /src -B /build $options -DSTRATA_VULKAN=ON
+    chroot "$system" cmake --build /build --target sample_strata test_backend test_conformance
+    chroot "$system" /build/strata devices
+    chroot "$system" /build/strata devices | grep -q "matrix units" ||
+        { echo "ports: no Vulkan driver there has matrix units; set STRATA_PORTS_SUITE to a newer Debian" >&2; exit 1; }
+    for suite in shaders shader_size list; do chroot "$system" /build/suites/test_backend --filter "$suite/*"; done
+    for suite in units matmul; do
+        STRATA_TEST_DEVICES=vulkan STRATA_TEST_KERNELS=gpu \
+            chroot "$system" /build/suites/test_conformance --filter "conformance_$suite/*"
+    done
 }
 
 arm64() {

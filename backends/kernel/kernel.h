@@ -24,6 +24,12 @@ typedef struct strata_checks strata_checks;
 /* A hardware thread of Intel's GPUs has 128 registers of 32 bytes, and runs at least 8 work-items. */
 enum { STRATA_INTEL_ITEM_REGISTERS = 128 };
 
+/* Matrices of 16 bits, m x k and k x n, whose product a subgroup adds to a matrix of f32 by one instruction. m is 0 where there
+ * are none. */
+typedef struct strata_matrix_unit {
+    uint32_t m, n, k;
+} strata_matrix_unit;
+
 typedef struct strata_kernel_limits {
     strata_device_class device_class;
     /* The device compiles OpenCL C, so the families written in it (shaders/cpu/) can be used. */
@@ -52,11 +58,17 @@ typedef struct strata_kernel_limits {
     uint64_t max_range_bytes;
     /* The most 4-byte values that a work-item can have in registers; 0: no limit. */
     uint32_t item_registers;
+    /* Matrix units for operands of f16 and of bf16, and how many work-items a subgroup that uses them has; 0: none. */
+    strata_matrix_unit f16_unit, bf16_unit;
+    uint32_t unit_lanes;
     /* A kernel without source, for which the backend calls a library (CLBlast); NULL: none. */
     const strata_shader *library;
     /* The kernels that compute wrongly on this device; NULL: kernels are not checked. */
     strata_checks *checks;
 } strata_kernel_limits;
+
+/* Whether the device's matrix units multiply matrices of the dtype; f32, by a split, only with `fast`. */
+bool strata_units_multiply(const strata_kernel_limits *limits, strata_dtype dtype);
 
 /* ---- what is compiled ---- */
 /* One kernel object to create: an OpenCL kernel or a Vulkan pipeline. The kernels of a list are different from each other. */

@@ -34,6 +34,7 @@ void strata_opencl_clblast_open(opencl_device *device) {
     memcpy(&clblast->multiply, &symbol, sizeof symbol);
     device->clblast = clblast;
     device->limits.library = &clblast_shader;
+    device->base.has_fast = true;
 }
 
 void strata_opencl_clblast_close(opencl_device *device) {

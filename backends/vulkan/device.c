@@ -202,8 +202,10 @@ static strata_status create_handle(vulkan_device *device, strata_error *err) {
                                                    .storageBuffer16BitAccess = physical->storage_16bit};
     VkPhysicalDevice8BitStorageFeatures bits8 = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES, .pNext = &bits16, .storageBuffer8BitAccess = VK_TRUE};
+    vulkan_matrix_features matrices;
     VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
-                                          .pNext = physical->storage_8bit ? (void *)&bits8 : (void *)&bits16,
+                                          .pNext = strata_vulkan_enable_matrix_units(
+                                              physical, &matrices, physical->storage_8bit ? (void *)&bits8 : (void *)&bits16),
                                           .features.shaderInt64 = physical->int64};
     VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                .pNext = &features,
@@ -261,6 +263,9 @@ static strata_kernel_limits limits_of(const vulkan_physical *physical, bool fast
         .compute_units = info->compute_units ? info->compute_units : UNKNOWN_UNITS,
         .vector_width = 1,
         .max_range_bytes = info->max_range_bytes,
+        .f16_unit = physical->f16_unit,
+        .bf16_unit = physical->bf16_unit,
+        .unit_lanes = physical->unit_lanes,
         .item_registers = strcmp(info->vendor, "Intel") ? 0 : STRATA_INTEL_ITEM_REGISTERS,
     };
 }
@@ -275,6 +280,7 @@ static strata_status open_device(vulkan_device *device, const strata_device_opti
     STRATA_TRY(find_physical(device, err));
     device->base.info = device->physical.info;
     device->limits = limits_of(&device->physical, opts && opts->fast);
+    device->base.has_fast = strata_units_multiply(&device->limits, STRATA_DTYPE_F32);
     device->time_bits = device->physical.time_bits;
     STRATA_TRY(create_handle(device, err));
     STRATA_TRY(create_commands_and_fences(device, err));

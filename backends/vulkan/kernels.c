@@ -86,8 +86,9 @@ void strata_vulkan_pipelines_save(vulkan_device *device) {
 unsigned strata_vulkan_bindings_of(const vulkan_device *device, const strata_shader *shader) {
     unsigned bindings = 0;
     for (int b = 0; b < shader->n_buffers; b++) {
-        const strata_shader_binding binding =
-            device->physical.fetches ? strata_shader_binding_of(&shader->buffers[b]) : STRATA_SHADER_STORAGE;
+        const strata_shader_binding binding = device->physical.fetches && shader->fetch.bytes
+                                                  ? strata_shader_binding_of(&shader->buffers[b])
+                                                  : STRATA_SHADER_STORAGE;
         bindings |= (1u + (unsigned)binding) << 2 * b;
     }
     return bindings;
@@ -173,6 +174,8 @@ typedef struct build_call {
     strata_kernel kernel;
     /* The module has the constants already. */
     bool specialized;
+    /* Of its subgroups, which must be whole; 0: any, as the driver likes. */
+    uint32_t lanes;
     VkPipeline pipeline;
     VkResult result;
 } build_call;
@@ -187,6 +190,9 @@ static void make_build_call(void *data) {
                                       .pMapEntries = entries,
                                       .dataSize = (size_t)shader->n_constants * sizeof(uint32_t),
                                       .pData = call->kernel.constants};
+    VkPipelineShaderStageRequiredSubgroupSizeCreateInfo lanes = {
+        .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
+        .requiredSubgroupSize = call->lanes};
     VkComputePipelineCreateInfo info = {.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
                                         .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
                                                   .stage = VK_SHADER_STAGE_COMPUTE_BIT,
@@ -194,6 +200,10 @@ static void make_build_call(void *data) {
                                                   .pName = "main",
                                                   .pSpecializationInfo = call->specialized ? NULL : &constants},
                                         .layout = call->layout};
+    if (call->lanes) {
+        info.stage.pNext = &lanes;
+        info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+    }
     call->result = call->create(call->device, call->cache, 1, &info, NULL, &call->pipeline);
 }
 
@@ -221,6 +231,7 @@ static strata_status build(vulkan_device *device, const strata_kernel *kernel, c
                        .cache = device->pipeline_cache,
                        .layout = layout,
                        .kernel = *kernel};
+    if (kernel->shader->needs & STRATA_SHADER_NEEDS_MATRIX_UNITS) call.lanes = device->physical.unit_lanes;
     *out_result = create_module(device, kernel, code, bytes, &call);
     if (*out_result) return STRATA_OK;
     char name[96];
@@ -251,7 +262,8 @@ strata_status strata_vulkan_pipeline_get(vulkan_device *device, const strata_ker
     VkPipeline handle = VK_NULL_HANDLE;
     vulkan_layout layout;
     STRATA_TRY(strata_vulkan_layout_get(device, strata_vulkan_bindings_of(device, kernel->shader), &layout, err));
-    const strata_shader_code *code = device->physical.fetches ? &kernel->shader->fetch : &kernel->shader->spirv;
+    const strata_shader_code *code =
+        device->physical.fetches && kernel->shader->fetch.bytes ? &kernel->shader->fetch : &kernel->shader->spirv;
     void *spirv = NULL;
     const strata_status loaded = strata_shader_load(kernel->shader, code, &spirv, err);
     if (loaded) return strata_fail_in(err, loaded, "%s", device->base.info.id);

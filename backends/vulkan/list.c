@@ -198,6 +198,7 @@ static strata_status describe(const vulkan_instance *instance, VkPhysicalDevice 
     STRATA_TRY(read_extensions(vk, handle, &extensions, err));
     read_properties(vk, &extensions, out);
     read_features(vk, &extensions, out);
+    strata_vulkan_find_matrix_units(vk, extensions.names, extensions.n, out);
     free(extensions.names);
     find_obstacle(out);
     return STRATA_OK;

@@ -4,6 +4,7 @@
  *     loader.c      libvulkan at run time, result codes in words
  *     instance.c    the instance, and what the validation layer says
  *     list.c        one physical device: what it has, what of it is asked for; the rows for strata_devices_list
+ *     matrix_units.c  the matrix units of one
  *     device.c      opening one; tickets and waiting
  *     memory.c      buffers, cut from a few blocks of device memory
  *     transfer.c    bytes in and out of buffers, at once
@@ -70,7 +71,7 @@ void strata_vulkan_instance_destroy(vulkan_instance *instance); /* leaves `messa
 bool strata_vulkan_validation_wanted(void);
 
 /* ---- list.c ---- */
-enum { VULKAN_DEVICE_EXTENSIONS = 4 };
+enum { VULKAN_DEVICE_EXTENSIONS = 8 };
 
 typedef struct vulkan_physical {
     VkPhysicalDevice handle;
@@ -86,6 +87,9 @@ typedef struct vulkan_physical {
     bool storage_16bit, storage_8bit, int64;
     /* Kernels read texel buffers (shaders.h). */
     bool fetches;
+    /* As in strata_kernel_limits. */
+    strata_matrix_unit f16_unit, bf16_unit;
+    uint32_t unit_lanes;
     /* The extensions that the device enables. */
     const char *extensions[VULKAN_DEVICE_EXTENSIONS];
     int n_extensions;
@@ -95,6 +99,26 @@ typedef struct vulkan_physical {
 /* The devices of an instance, in the driver's order. Caller frees *out_devices. */
 strata_status strata_vulkan_physical_list(const vulkan_instance *instance, vulkan_physical **out_devices, int *out_n,
                                           strata_error *err);
+
+/* ---- matrix_units.c ---- */
+/* Structures of features for vkCreateDevice. */
+typedef struct vulkan_matrix_features {
+    VkPhysicalDeviceVulkanMemoryModelFeatures model;
+    VkPhysicalDeviceShaderFloat16Int8Features halves;
+    VkPhysicalDeviceSubgroupSizeControlFeatures subgroups;
+#ifdef VK_KHR_cooperative_matrix
+    VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices;
+#endif
+#ifdef VK_KHR_shader_bfloat16
+    VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloats;
+#endif
+} vulkan_matrix_features;
+
+/* Fills in the device's units, the extensions that they need, and their words in its row. Its features must be known. */
+void strata_vulkan_find_matrix_units(const vulkan_functions *vk, const VkExtensionProperties *extensions, uint32_t n_extensions,
+                                     vulkan_physical *device);
+/* Puts what the device's units need in front of the chain `next`, in *out; returns the new head. */
+void *strata_vulkan_enable_matrix_units(const vulkan_physical *device, vulkan_matrix_features *out, void *next);
 
 /* ---- device.c ---- */
 /* Fences of the newest submissions: ticket t has number t % VULKAN_TICKETS. */

@@ -61,13 +61,17 @@ strata_rpc_area *strata_rpc_area_make(size_t ring_bytes) {
     char name[STRATA_RPC_AREA_NAME] = "/strata-";
     if (ring_bytes < STRATA_RPC_AREA_LEAST) ring_bytes = STRATA_RPC_AREA_LEAST;
     if (ring_bytes > STRATA_RPC_AREA_MOST) ring_bytes = STRATA_RPC_AREA_MOST;
-    ring_bytes = ring_bytes / 4096 * 4096;
     if (RAND_bytes(random, sizeof random) != 1) return NULL;
     for (size_t i = 0; i < sizeof random; i++) snprintf(name + 8 + 2 * i, 3, "%02x", random[i]);
     const int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
     if (fd < 0) return NULL;
-    /* posix_fallocate fails if there is not enough memory; otherwise the first access would raise a signal */
-    strata_rpc_area *area = posix_fallocate(fd, 0, (off_t)(2 * ring_bytes)) ? NULL : map(fd, name, ring_bytes);
+    /* posix_fallocate fails if there is not enough memory; otherwise the first access would raise a signal. */
+    strata_rpc_area *area = NULL;
+    for (; !area && ring_bytes >= STRATA_RPC_AREA_LEAST; ring_bytes /= 2) {
+        ring_bytes = ring_bytes / 4096 * 4096;
+        if (!posix_fallocate(fd, 0, (off_t)(2 * ring_bytes)) && !ftruncate(fd, (off_t)(2 * ring_bytes)))
+            area = map(fd, name, ring_bytes);
+    }
     if (!area) shm_unlink(name);
     close(fd);
     return area;

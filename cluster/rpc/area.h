@@ -13,7 +13,7 @@
 
 #include "strata/cluster.h"
 
-enum { STRATA_RPC_AREA_NAME = 48, STRATA_RPC_AREA_LEAST = 64 << 10, STRATA_RPC_AREA_MOST = 64 << 20, STRATA_RPC_LINE = 64 };
+enum { STRATA_RPC_AREA_NAME = 48, STRATA_RPC_AREA_LEAST = 64 << 10, STRATA_RPC_AREA_MOST = 256 << 20, STRATA_RPC_LINE = 64 };
 
 typedef struct strata_rpc_area {
     /* "": the name of the file in /dev/shm was removed, and the file is deleted with its last mapping. */
@@ -26,7 +26,8 @@ typedef struct strata_rpc_area {
 
 /* Whether the connection's other end is on this machine, by its address. */
 bool strata_rpc_area_is_near(int socket);
-/* Creates a file with two rings, with a name that cannot be guessed. NULL: there is no shared memory, and bodies go through the
+/* Creates a file with two rings, with a name that cannot be guessed. If /dev/shm has too little memory for rings of this size,
+ * they get a half of it, a quarter, and so on. NULL: there is not even memory for the smallest rings, and bodies go through the
  * socket. */
 strata_rpc_area *strata_rpc_area_make(size_t ring_bytes);
 /* Maps the file that another task created; NULL: it does not exist, or is not a file of this kind. */

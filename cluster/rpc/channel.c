@@ -16,11 +16,12 @@
 #include "cluster/wire/crc32c.h"
 
 enum {
-    MOST_PARTS = 64,        /* parts of a segment that are sent or received in one call */
-    READ_AHEAD = 4 << 10,   /* bytes that may be read beyond a message's end; they may belong to the next message */
-    LEAST_SHARED = 1 << 10, /* a message with fewer bytes is faster through the socket than in a block */
-    LARGE_BODY = 32 << 20,  /* a body with so many bytes does not stay in any cache until it is used */
-    YIELDS = 4000,          /* how often to yield while a ring is full of segments of the same message */
+    MOST_PARTS = 64,          /* parts of a segment that are sent or received in one call */
+    READ_AHEAD = 4 << 10,     /* bytes that may be read beyond a message's end; they may belong to the next message */
+    LEAST_SHARED = 1 << 10,   /* a message with fewer bytes is faster through the socket than in a block */
+    LARGE_BODY = 32 << 20,    /* a body with so many bytes does not stay in any cache until it is used */
+    SHARED_SEGMENT = 1 << 20, /* the most bytes of a segment in shared memory: each costs a system call and a wakeup */
+    YIELDS = 4000,            /* how often to yield while a ring is full of segments of the same message */
 };
 
 strata_status strata_rpc_channel_init(strata_rpc_channel *c, strata_stream stream, strata_error *err) {
@@ -359,19 +360,27 @@ strata_status strata_rpc_channel_send(strata_rpc_channel *c, const strata_rpc_me
                                    .count = m->body_bytes}};
     size_t missing = m->head_bytes + m->body_bytes, offset = 0, head = m->head_bytes;
     const bool shares = c->area && missing >= LEAST_SHARED;
-    const size_t whole = c->ring.bytes / 2; /* a message goes as one block up to this */
+    const size_t half = c->ring.bytes / 2; /* a larger message may go in segments, a smaller one as one block only */
+    const size_t quarter = c->ring.bytes / 4, part = quarter < SHARED_SEGMENT ? quarter : SHARED_SEGMENT;
+    bool first = true;
     do {
         struct iovec segment[MOST_PARTS + 1];
         const bool in_place = c->reserved && n_parts == 2 && parts[1].iov_base == c->reserved && parts[0].iov_len > 0 &&
                               parts[0].iov_len <= STRATA_RPC_LINE;
-        const size_t most = in_place || (shares && missing <= whole) ? missing : STRATA_RPC_SEGMENT;
+        const bool whole = in_place || (shares && (first || missing <= half));
+        const size_t most = whole ? missing : shares ? part : STRATA_RPC_SEGMENT;
         size_t bytes = missing < most ? missing : most;
         uint32_t crc = 0;
         int n = 1;
         if (in_place)
             crc = put_reserved(c, parts);
         else if (shares)
-            crc = put_shared(c, parts, offset, head, bytes, missing > whole || head != m->head_bytes);
+            crc = put_shared(c, parts, offset, head, bytes, !first);
+        if (!crc && shares && first && missing > half) {
+            bytes = part;
+            crc = put_shared(c, parts, offset, head, bytes, true);
+        }
+        first = false;
         frame.call.reducer = crc != 0;
         if (crc) {
             offset += bytes;

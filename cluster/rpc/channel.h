@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A connection for messages of remote calls. A message has a head of at most STRATA_RPC_HEAD_BYTES and a body of any size. A
- * message is one frame or several (wire/frame.h), each with at most STRATA_RPC_SEGMENT bytes, so that checksums are computed
- * while the bytes are in the cache. Of a frame's call:
+ * message is one frame or several (wire/frame.h). Frames that go through the socket have at most STRATA_RPC_SEGMENT bytes, so
+ * that checksums are computed while the bytes are in the cache. Of a frame's call:
  *
  *     kind           status           dtype   1: the message's first frame       root   bytes of the head
  *     communicator   method           count   bytes of the body                  sequence

@@ -152,6 +152,8 @@ struct strata_device {
     bool keeps_constants;
     /* Kernels can read what the host wrote into the slot's OUTPUT arena before the run. */
     bool reads_outputs;
+    /* It has kernels that strata_device_options.fast allows. */
+    bool has_fast;
 };
 
 /* Calls on_compile, if there is one. */

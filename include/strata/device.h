@@ -49,6 +49,9 @@ typedef struct strata_device_info {
     uint32_t dtypes;
     /* Why the device cannot be opened; "" when it can. */
     char skipped[256];
+    /* Vulkan: matrix units that products of 16-bit operands use, with the m, n and k of one multiplication:
+     * "f16 16x16x16, bf16 16x16x16". "": none. */
+    char matrix_units[64];
 } strata_device_info;
 
 STRATA_API const char *strata_device_class_name(strata_device_class device_class); /* "cpu", "discrete-gpu", ... */
@@ -121,8 +124,15 @@ typedef struct strata_printed {
 typedef void (*strata_print_callback)(const strata_printed *printed, void *user);
 
 typedef struct strata_device_options {
-    /* Allow kernels whose results may differ in the last bits from run to run: CLBlast, and matrix products whose sums are
-     * split as was measured to be fastest. Default: results are deterministic. */
+    /* Allow kernels whose results may differ in the last bits from run to run, as the fastest of several kernels is chosen by
+     * measuring: CLBlast on OpenCL, matrix products whose sums are divided as was measured to be fastest, and, on Vulkan
+     * devices with matrix units (strata_device_info), products of f32 through these units. For the last, each operand is split
+     * into two f16 numbers, and three of the four products of the parts are summed in f32, which keeps about 22 of f32's 24
+     * bits. The error is a few 2^-24 of the sum of |a b|, as without the split, for values down to 2^-17 of the largest one in
+     * the tile's rows (columns); the error of smaller values is 2^-38 of that largest one (shaders/README.md has the bound). An
+     * infinity makes the results of its row or column NaN. Products of f16 and bf16, whose sums are f32 in any case, use matrix
+     * units without this option. Where the option changes nothing on a device, on_warning is called once. Default: false,
+     * results are deterministic, and f32 is multiplied as f32. */
     bool fast;
     /* Sum the products of convolutions directly. Default: on CPUs behind OpenCL those of 3 x 3 filters with stride 1 are
      * computed by Winograd's F(4x4, 3x3), with a quarter of the multiplications and about 2.4 times the rounding error (root

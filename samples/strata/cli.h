@@ -146,7 +146,13 @@ typedef struct device_flags {
          offsetof(type, member.allow_fallback),                                                                               \
          0,                                                                                                                   \
          0},                                                                                                                  \
-        {"fast", NULL, "allow kernels that change last bits (CLBlast)", OPTION_FLAG, offsetof(type, member.fast), 0, 0},      \
+        {"fast",                                                                                                              \
+         NULL,                                                                                                                \
+         "allow kernels that change last bits (matrix units for f32, CLBlast)",                                               \
+         OPTION_FLAG,                                                                                                         \
+         offsetof(type, member.fast),                                                                                         \
+         0,                                                                                                                   \
+         0},                                                                                                                  \
         {"direct",                                                                                                            \
          NULL,                                                                                                                \
          "convolutions without Winograd's method, which rounds more",                                                         \

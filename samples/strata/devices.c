@@ -110,6 +110,7 @@ static void print_row(const strata_device_info *d) {
     fprintf(to, "\n%12s %s", "", d->driver);
     if (d->compute_units) fprintf(to, ", %u compute unit%s", d->compute_units, d->compute_units == 1 ? "" : "s");
     if (d->vector_width > 1) fprintf(to, ", vectors of %u", d->vector_width);
+    if (d->matrix_units[0]) fprintf(to, ", matrix units %s", d->matrix_units);
     line_end(&whole, INDENT);
     print_details(d);
 }
@@ -190,6 +191,8 @@ static void print_json(const strata_device_info *d) {
         d->compute_units, d->max_workgroup, (unsigned long long)d->local_bytes, d->vector_width,
         d->unified_memory ? "true" : "false");
     print_dtypes(d->dtypes);
+    printf(",\"matrix_units\":");
+    print_json_string(d->matrix_units);
     print_json_details(d);
     printf(",\"skipped\":");
     if (d->skipped[0])

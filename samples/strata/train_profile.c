@@ -57,9 +57,10 @@ void print_profile(training *t) {
     else if (tells)
         putchar('\n'), trace_print(&summary, status ? NULL : &peaks, ROWS);
     if (tells) trace_finish(&summary);
-    if (status)
-        fprintf(stderr, "strata: --profile %s: %s%s\n", t->options.profile, err.message,
-                tells ? "" : "; were there so many steps?");
+    if (status == STRATA_DATA && !tells) /* the file was just written: it has no step of a device */
+        fprintf(stderr, "strata: --profile %s: none of these steps was made, so nothing was measured\n", t->options.profile);
+    else if (status)
+        fprintf(stderr, "strata: --profile %s: %s\n", t->options.profile, err.message);
 }
 
 void show_profile(const training *t) {

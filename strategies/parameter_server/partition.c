@@ -202,13 +202,14 @@ strata_status strata_ps_plan_make(const strata_model *model, const strata_partit
 }
 
 size_t strata_ps_plan_shared_bytes(const strata_ps_plan *plan) {
-    enum { LEAST = 256 << 10, MOST = 16 << 20 };
+    enum { SPARE = 256 << 10, USUAL = 16 << 20, MOST = 128 << 20 };
     size_t most = 0;
     for (int s = 0; s < plan->n_servers; s++) {
         const int64_t n = plan->sizes[s].dense + plan->sizes[s].tables + plan->sizes[s].states;
         if ((size_t)n * sizeof(float) > most) most = (size_t)n * sizeof(float);
     }
-    return most < MOST / 3 ? most / 4 * 9 + LEAST : MOST;
+    const size_t one = most + most / 8 + SPARE, two = most + one;
+    return two < USUAL ? two : one < USUAL || one > MOST ? USUAL : one;
 }
 
 void strata_ps_plan_finish(strata_ps_plan *plan) {

@@ -66,8 +66,10 @@ typedef struct strata_ps_plan {
 STRATA_MUST_USE strata_status strata_ps_plan_make(const strata_model *model, const strata_partitioner *partitioner,
                                                   int n_servers, strata_ps_plan *out_plan, strata_error *err);
 void strata_ps_plan_finish(strata_ps_plan *plan);
-/* The bytes of memory that a worker and a server on one machine share in each direction: enough for the parameters of two
- * batches, or less. */
+/* The bytes of memory that a worker and a server on one machine share in each direction. With n for the bytes of the
+ * parameters of the server that has the most of them: 2 n, so that they fit twice, if that is below 16 MiB; else 16 MiB or n,
+ * whichever is larger, so that they fit once; but 16 MiB if n exceeds 128 MiB, and the parameters are then sent in segments.
+ * A margin is added. */
 size_t strata_ps_plan_shared_bytes(const strata_ps_plan *plan);
 
 /* The values of a server are concatenated in this order: its dense shards, the slots of these, each table with its slots, and

@@ -137,6 +137,54 @@ Test(list, groups_stay_within_the_limits) {
     hand_finish(h);
 }
 
+/* Matrix units take products of their dtypes; f32 only where last bits may change. */
+Test(list, products_go_to_matrix_units_where_the_precision_allows) {
+    static const struct {
+        strata_dtype dtype;
+        bool units, fast, expected;
+    } cases[] = {
+        {STRATA_DTYPE_F16, false, false, false}, {STRATA_DTYPE_F16, true, false, true},
+        {STRATA_DTYPE_BF16, true, false, false}, {STRATA_DTYPE_F32, true, false, false},
+        {STRATA_DTYPE_F32, false, true, false},  {STRATA_DTYPE_F32, true, true, true},
+    };
+    if (!strata_shader_find("matrix_units/matmul", NULL)) cr_skip_test("this build has no kernels for matrix units");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hand *h = hand_make(STRATA_DEVICE_DISCRETE_GPU);
+        h->limits.fast = cases[i].fast;
+        if (cases[i].units) h->limits.f16_unit = (strata_matrix_unit){16, 8, 16};
+        h->limits.unit_lanes = cases[i].units ? 32 : 0;
+        strata_tensor *a = input(h, "a", cases[i].dtype, STRATA_SHAPE(128, 64), 0);
+        strata_tensor *b = input(h, "b", cases[i].dtype, STRATA_SHAPE(64, 256), 1 << 20);
+        node(h, strata_matmul(a, b, false, false), 2 << 20);
+        cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
+        const strata_kernel *kernel = &h->list.kernels[h->list.launches[0].kernel];
+        cr_expect_eq(!strcmp(kernel->shader->stem, "matrix_units/matmul"), cases[i].expected, "case %zu: %s", i,
+                     kernel->shader->stem);
+        if (cases[i].expected) {
+            cr_expect_eq(constant(kernel, "UNIT_N"), 8);
+            cr_expect_eq(h->list.launches[0].local[0], 32 * constant(kernel, "GROUPS_M") * constant(kernel, "GROUPS_N"));
+        }
+        hand_finish(h);
+    }
+}
+
+/* A kernel for matrix units needs whole subgroups and its tiles in local memory. */
+Test(list, products_stay_off_matrix_units_that_do_not_fit) {
+    for (int i = 0; i < 2; i++) {
+        hand *h = hand_make(STRATA_DEVICE_DISCRETE_GPU);
+        h->limits.f16_unit = (strata_matrix_unit){16, 16, 16};
+        h->limits.unit_lanes = i == 0 ? 128 : 32;
+        if (i == 1) h->limits.local_bytes = 4096;
+        strata_tensor *a = input(h, "a", STRATA_DTYPE_F16, STRATA_SHAPE(128, 64), 0);
+        strata_tensor *b = input(h, "b", STRATA_DTYPE_F16, STRATA_SHAPE(64, 256), 1 << 20);
+        node(h, strata_matmul(a, b, false, false), 2 << 20);
+        cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
+        const char *stem = h->list.kernels[h->list.launches[0].kernel].shader->stem;
+        cr_expect_str_neq(stem, "matrix_units/matmul", "case %d", i);
+        hand_finish(h);
+    }
+}
+
 Test(list, a_cpu_gets_few_groups_of_one_item_with_enough_to_do) {
     hand *h = hand_make(STRATA_DEVICE_CPU);
     strata_tensor *small = input(h, "s", STRATA_DTYPE_F32, STRATA_SHAPE(100), 0);

@@ -53,6 +53,12 @@ static unsigned needs_of(const uint32_t *words, size_t n_words) {
                  {4433 /* StorageBuffer16BitAccess */, STRATA_SHADER_NEEDS_16BIT_STORAGE},
                  {4448 /* StorageBuffer8BitAccess */, STRATA_SHADER_NEEDS_8BIT_STORAGE},
                  {11 /* Int64 */, STRATA_SHADER_NEEDS_INT64},
+                 {6022 /* CooperativeMatrixKHR */, STRATA_SHADER_NEEDS_MATRIX_UNITS},
+                 {5118 /* BFloat16CooperativeMatrixKHR */, STRATA_SHADER_NEEDS_MATRIX_UNITS},
+                 {5116 /* BFloat16TypeKHR */, STRATA_SHADER_NEEDS_MATRIX_UNITS},
+                 {9 /* Float16 */, STRATA_SHADER_NEEDS_MATRIX_UNITS},
+                 {5345 /* VulkanMemoryModel */, STRATA_SHADER_NEEDS_MATRIX_UNITS},
+                 {61 /* GroupNonUniform, which Vulkan 1.1 has */, 0},
                  {46 /* SampledBuffer */, 0},
                  {47 /* ImageBuffer */, 0}};
     unsigned needs = 0;
@@ -73,6 +79,7 @@ Test(shaders, spirv_asks_for_no_more_than_its_row_says) {
         unsigned needs = 0;
         for (int k = 0; k < 2; k++) {
             void *spirv = NULL;
+            if (k == 1 && shader->needs & STRATA_SHADER_NEEDS_MATRIX_UNITS) continue;
             cr_assert_gt(codes[k]->bytes, 20);
             cr_assert_eq(strata_shader_load(shader, codes[k], &spirv, NULL), STRATA_OK, "%s", shader->stem);
             cr_expect_eq(((const uint32_t *)spirv)[0], 0x07230203);

@@ -18,7 +18,7 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # With the steps of an epoch.
-SAMPLES = [("mnist", 64, 300), ("mnist", 1024, 50), ("cifar10", 64, 60)]
+SAMPLES = [("mnist", 64, 900), ("mnist", 1024, 50), ("cifar10", 64, 60)]
 EPOCHS, PROFILED = 9, (4, 6)
 
 

@@ -14,8 +14,9 @@
 
 #include "cluster/rpc/rpc.h"
 #include "core/run/fold.h"
+#include "strategies/parameter_server/partition.h"
 
-enum { PUSH = 1, PULL, ADDRESS = 96, MOST_BYTES = 64 << 20, SHARED = 16 << 20, SHARES = 8, SERVERS = 2, FOLDED = 4 << 20 };
+enum { PUSH = 1, PULL, ADDRESS = 96, MOST_BYTES = 64 << 20, SHARES = 8, SERVERS = 2, FOLDED = 4 << 20 };
 static const unsigned char secret[] = "of this measurement";
 
 static double now(void) {
@@ -138,7 +139,10 @@ static int links(const char *store) {
     strata_rpc_client *client = NULL;
     strata_error err = {0};
     if (read(up[0], address, sizeof address) != sizeof address) return 1;
-    const strata_rpc_client_options opts = {.task = "worker:0", .server = "ps:0", .address = address, .shared_bytes = SHARED};
+    struct strata_ps_sizes sizes = {.dense = MOST_BYTES / sizeof(float)};
+    const strata_ps_plan plan = {.n_servers = 1, .sizes = &sizes};
+    const strata_rpc_client_options opts = {
+        .task = "worker:0", .server = "ps:0", .address = address, .shared_bytes = strata_ps_plan_shared_bytes(&plan)};
     must(strata_rpc_client_create(&opts, &client, &err), &err);
     for (size_t bytes = 4 << 10; bytes <= MOST_BYTES; bytes *= 4) {
         const int n = repeats_of(bytes);

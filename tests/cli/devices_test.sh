@@ -9,6 +9,7 @@ expect 0 "host " devices
 expect 0 '"id":"host"' devices --json
 json 'r[-1]["id"] == "host" and r[-1]["class"] == "host" and r[-1]["skipped"] is None and r[-1]["memory_bytes"] > 1 << 20'
 json 'all({"id", "backend", "name", "vendor", "driver", "class", "memory_bytes", "skipped"} <= set(row) for row in r)'
+json 'all(isinstance(row["matrix_units"], str) for row in r)'
 usable=$(python3 -c 'import json, sys; print(" ".join(row["id"] for row in json.load(sys.stdin) if not row["skipped"]))' <"$work/out")
 for id in $usable; do
     case $id in
@@ -26,7 +27,8 @@ if grep -q '^vulkan' "$work/out"; then stdout "vulkan       skipped: "; fi
 expect 0 "" devices --json
 json '[row["id"] for row in r if not row["skipped"]] == ["host"]'
 json 'all(len(row["skipped"]) > 10 for row in r if row["id"] != "host")'
-expect 0 "mnist on host" train mnist --data "$work/data" --epochs 1
+expect 0 "mnist on host" train mnist --data "$work/data" --epochs 1 --fast
+stderr "host: fast changes nothing"
 expect 4 "there are: host (" train mnist --device opencl:0 --data "$work/data"
 if "$strata" devices | grep -q '^vulkan'; then
     reason=$("$strata" devices --json | python3 -c 'import json, sys; print([r["skipped"] for r in json.load(sys.stdin) if r["id"] == "vulkan"][0])')

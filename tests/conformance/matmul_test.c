@@ -177,6 +177,12 @@ static strata_tensor *build_matmul(run_case *run) {
     return strata_matmul(a, operand(run, 0, k, 300, true, STRATA_DTYPE_F32, 2), false, true);
 }
 
+/* By matrix units, where the device has some. */
+static strata_tensor *build_halves(run_case *run) {
+    strata_tensor *a = operand(run, 0, 65, 650, false, STRATA_DTYPE_F16, 1);
+    return strata_matmul(a, operand(run, 0, 650, 300, true, STRATA_DTYPE_F16, 2), false, true);
+}
+
 /* which: 0 the convolution, 1 and 2 its gradients by the input and by the filter. */
 static strata_tensor *convolution(run_case *run, int which) {
     strata_tensor *x = strata_reshape(operand(run, 0, 2 * 9 * 15, 40, false, STRATA_DTYPE_F32, 1), STRATA_SHAPE(2, 9, 15, 40));
@@ -264,7 +270,7 @@ static void try_on_every_device(build_node *const *builds, int n_builds) {
 }
 
 Test(conformance_matmul, the_tuners_choice_does_not_change_a_bit) {
-    try_on_every_device((build_node *const[]){build_matmul}, 1);
+    try_on_every_device((build_node *const[]){build_matmul, build_halves}, conformance_small() ? 1 : 2);
 }
 
 Test(conformance_matmul, nor_that_for_convolutions) {

@@ -12,6 +12,8 @@
 #include "tests/threads/proxy.h"
 
 enum { PUT = 1, ECHO, SUM, FAIL, BLOCK, LARGE, LOG = 1 << 16, BIG = 1 << 20, VAST = (32 << 20) + 4711 };
+/* Of the shared memory of BIG bytes this body takes more than half, so that there is room for one at a time as one block. */
+enum { OVER_HALF = 700001 };
 static const char secret[] = "only for tasks";
 static const double SECONDS = 30;
 static int failures;
@@ -151,7 +153,7 @@ static strata_status connect_as(const char *task, uint64_t incarnation, const ch
         .address = address,
         .cluster = &cluster,
         .reconnect_seconds = reconnect_seconds,
-        .shared_bytes = incarnation == 5 ? 0 : 1 << 20}; /* 5: of the test whose proxy counts bytes */
+        .shared_bytes = incarnation == 5 ? 0 : BIG}; /* 5: of the test whose proxy counts bytes */
     return strata_rpc_client_create(&opts, out, err);
 }
 
@@ -187,7 +189,7 @@ static bool wait_until(world *w, const int *number, int n) {
 /* ---- what works ---- */
 
 static void echo_sizes(strata_rpc_client *client) {
-    static const size_t sizes[] = {0, 1, 8137, 32768, 262143, 262145, BIG, VAST};
+    static const size_t sizes[] = {0, 1, 8137, 32768, 262143, 262145, OVER_HALF, BIG, VAST};
     unsigned char *data = malloc(VAST), *room = malloc(VAST);
     strata_error err = {0};
     for (int i = 0; i < VAST; i++) data[i] = (unsigned char)(i * 31 + i / 251);
@@ -266,6 +268,30 @@ static void fly(world *w, strata_rpc_client *client) {
     check(w->n_log == before + FLIGHT && w->log[w->n_log - 1] == FLIGHT - 1, "1,000 requests", "another order");
 }
 
+/* The first body is one block; the next ones find no room for one and go in segments while the first is still used. */
+static void send_large_ones_at_once(strata_rpc_client *client) {
+    enum { N = 4 };
+    unsigned char *data = malloc(N * (size_t)OVER_HALF);
+    struct iovec bodies[N];
+    strata_rpc_request *requests[N];
+    strata_rpc_answer answers[N];
+    uint64_t got[N], sums[N] = {0};
+    strata_error err = {0};
+    for (int r = 0; r < N; r++) {
+        unsigned char *own = data + (size_t)r * OVER_HALF;
+        for (int i = 0; i < OVER_HALF; i++) sums[r] += own[i] = (unsigned char)(i * 13 + i / 241 + r);
+        bodies[r] = (struct iovec){own, OVER_HALF};
+        const strata_rpc_ask ask = {.method = SUM, .body = &bodies[r], .n_body = 1};
+        answers[r] = (strata_rpc_answer){.head = &got[r], .head_bytes = sizeof got[r]};
+        check(!strata_rpc_client_start(client, &ask, &answers[r], SECONDS, &requests[r], &err), "large bodies", err.message);
+    }
+    for (int r = 0; r < N; r++) {
+        check(!strata_rpc_request_wait(requests[r], &err), "large bodies", err.message);
+        check(got[r] == sums[r], "large bodies", "another sum");
+    }
+    free(data);
+}
+
 typedef struct crew {
     strata_rpc_client *client;
     int number;
@@ -314,6 +340,7 @@ static void use_all(bool tls) {
     world *w = start_world(NULL);
     strata_rpc_client *client = must_connect("worker:1", 1, strata_rpc_server_address(w->server));
     echo_sizes(client);
+    send_large_ones_at_once(client);
     use_errors(client);
     lend_memory(w, client);
     fly(w, client);

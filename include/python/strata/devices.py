@@ -8,12 +8,13 @@ from . import _native
 from ._native import Handle, lib, struct
 
 
-_TEXTS = ("id", "backend", "name", "vendor", "driver", "skipped")
+_TEXTS = ("id", "backend", "name", "vendor", "driver", "skipped", "matrix_units")
 
 
 class DeviceInfo(typing.NamedTuple("DeviceInfo", [*((text, str) for text in (*_TEXTS, "device_class")), ("memory_bytes", int),
                                                   ("compute_units", int)])):
-    """A device as the list shows it; `skipped` says why it cannot be opened, and is empty where it can."""
+    """A device as the list shows it; `skipped` says why it cannot be opened, and is empty where it can. `matrix_units`:
+    strata/device.h."""
 
     @classmethod
     def of(cls, info):
