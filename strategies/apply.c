@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models in graphs that are not fit's: applied to a tensor in a replica's function, or in any graph. A function keeps the
- * layers' context of each model from one application to the next, so that all of them use the same views of the parameters. */
+ * Applies models to tensors outside of fit: in a replica's function, or in any graph. A function keeps the layers' context of
+ * each model between applications, so that all applications use the same views of the parameters. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,7 +84,7 @@ strata_tensor *strata_model_use_pack(strata_model_use *use, int block, strata_te
 
 /* ---- applying ---- */
 
-/* Moving averages follow the mean of what the replicas with examples found, as in fit. */
+/* Moving averages are updated with the mean of the values of all replicas that have examples, as in fit. */
 static void update_states(strata_replica_context *replica, strata_model_use *use, bool has_examples) {
     strata_layer_context *context = &use->context;
     const int64_t n = use->model->parameters.state_size, one = 1;
@@ -106,7 +106,7 @@ static void update_states(strata_replica_context *replica, strata_model_use *use
     memset(context->new_state, 0, (size_t)use->model->parameters.n * sizeof *context->new_state);
 }
 
-/* An input as the model takes it; poison: it does not fit. */
+/* Converts an input to the form that the model takes. If the input does not fit, the graph records an error. */
 static strata_tensor *as_input(const strata_model *model, int index, strata_tensor *x) {
     const strata_input_spec *input = &model->inputs[index];
     const strata_shape shape = strata_tensor_shape(x);
@@ -153,7 +153,7 @@ static strata_status check_apply(const strata_model *model, const strata_replica
 void strata_model_apply_all(strata_model *model, strata_replica_context *replica, strata_tensor *const *inputs,
                             strata_tensor **out_outputs, bool training) {
     strata_error err = {0};
-    for (int i = 0; i < model->n_outputs; i++) out_outputs[i] = inputs[0]; /* until there are others: they may be poisoned */
+    for (int i = 0; i < model->n_outputs; i++) out_outputs[i] = inputs[0]; /* placeholders, in case building the model fails */
     for (int i = 0; i < model->n_inputs; i++)
         if (!inputs[i] || strata_tensor_is_poison(inputs[i])) return;
     strata_graph *graph = strata_tensor_graph(inputs[0]);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * central_storage: a replica on each device; the parameters' owner is one device, the host or one of the replicas'. Gradients
- * are added up for it, it makes the one update, and sends the new parameters to the replicas. Devices are chosen as mirrored
- * chooses them. */
+ * central_storage: a replica on each device. One device owns the parameters: the host, or the device of a replica. It gets the
+ * sum of the gradients, makes the update, and sends the new parameters to the replicas. Devices are chosen as for mirrored. */
 #include "strategies/kinds.h"
 
 static strata_tensor *sum(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *x,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which devices a strategy takes when the user names none. */
+ * Chooses the devices of a strategy if the user names none. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static bool is_accelerator(const strata_device_info *row) {
     return !row->skipped[0] && row->device_class > STRATA_DEVICE_CPU && !strchr(row->id, '.');
 }
 
-/* Letters and digits decide: "NVIDIA H200" and "NVIDIA_H200" are one. */
+/* Compares only letters and digits: "NVIDIA H200" and "NVIDIA_H200" are the same name. */
 static bool same_name(const char *a, const char *b) {
     for (;;) {
         while (*a && !isalnum((unsigned char)*a)) a++;
@@ -43,7 +43,8 @@ static int count_like(const strata_device_info *rows, int n_rows, const strata_d
     return n;
 }
 
-/* Whether the row's API is the one that gives devices of its name: it shows most of them; among equals it is listed first. */
+/* A device may be listed by several APIs. Whether the row's API is the one whose devices of this name are used: the one that
+ * lists the most of them; among equals the one that is listed first. */
 static bool is_giver(const strata_device_info *rows, int n_rows, const strata_device_info *row) {
     const int own = count_like(rows, n_rows, row, row->backend);
     bool before = true;

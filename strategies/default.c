@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * default: one replica on the best device, which the user does not name. What a program without a strategy does. */
+ * default: one replica on the best device. It is used by programs that name neither a strategy nor a device. */
 #include "strategies/kinds.h"
 
 static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers that the host gives a replica's function besides its inputs: the size of the global batch, a model's random state, an
- * optimizer's numbers. They are inputs of the graph that the function does not see. */
+ * Feeds: numbers that the host passes to a replica's function in addition to its inputs, such as the size of the global batch,
+ * a model's random state, and an optimizer's numbers. They are inputs of the graph, but not arguments of the function. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions of replicas: traced once for each replica and set of input shapes, compiled to a group, replayed. */
+ * Functions of replicas: a function is traced once for each replica and set of input shapes, compiled to a group of
+ * executables, and then this group is run. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +22,10 @@ typedef struct input_spec {
 
 /* The function for one set of input shapes. */
 typedef struct trace {
-    input_spec *specs; /* of input i on replica r at r * n_inputs + i */
+    input_spec *specs; /* [replica * n_inputs + input] */
     int n_inputs, n_outputs;
-    input_spec *outputs; /* of output i on replica r at r * n_outputs + i */
-    uint64_t elsewhere;  /* the input shapes of all workers; 0 where they do not matter */
+    input_spec *outputs; /* [replica * n_outputs + output] */
+    uint64_t elsewhere;  /* a hash of the input shapes of all workers; 0 where they do not matter */
     strata_feed *feeds;  /* [n_feeds], the same on all replicas */
     int n_feeds;
     strata_group *group;
@@ -36,7 +37,7 @@ struct strata_function {
     strata_replica_function body;
     void *user;
     trace *traces;
-    bool gathers; /* there is an all_gather: traces are for the input shapes of all workers */
+    bool gathers; /* there is an all_gather, so traces depend on the input shapes of all workers */
     strata_owned owned;
 };
 
@@ -101,7 +102,7 @@ static strata_status build(const strata_function *function, const trace *t, stra
     return status ? status : strata_graph_check(replica->graph, err);
 }
 
-/* Each worker sends the others the lengths of what its replicas gather, and whether they have changed. */
+/* Each worker sends the others the lengths that its replicas gather, and whether they have changed. */
 static strata_status share_lengths(const strata_strategy *strategy, strata_gather_lengths *gathers, int n_gathers,
                                    strata_error *err) {
     const strata_workers *workers = &strategy->workers;
@@ -116,7 +117,8 @@ static strata_status share_lengths(const strata_strategy *strategy, strata_gathe
     return STRATA_OK;
 }
 
-/* Makes the contexts' graphs; again where an all_gather learned of other replicas' lengths meanwhile. */
+/* Builds the graphs of all contexts. Builds them again if an all_gather got new lengths from other replicas while they were
+ * built. */
 static strata_status build_all(const strata_function *function, const trace *t, strata_replica_context *replicas,
                                strata_gather_lengths *gathers, strata_error *err) {
     const int n = function->strategy->n_replicas;
@@ -138,7 +140,8 @@ static strata_status build_all(const strata_function *function, const trace *t, 
     return STRATA_OK;
 }
 
-/* Every exchange stays, also where this replica needs nothing of it: the others do. */
+/* Keeps every exchange in the program, also one whose result this replica does not use, because the other replicas wait for
+ * it. */
 static strata_status keep_exchanges(strata_replica_context *replica, strata_error *err) {
     const strata_graph *graph = replica->graph;
     for (int id = 0; id < graph->n_nodes; id++) {
@@ -153,7 +156,7 @@ static strata_status keep_exchanges(strata_replica_context *replica, strata_erro
     return STRATA_OK;
 }
 
-/* How many slots a trace needs for so many steps in one call of the devices; 0: they take one step a call. */
+/* How many slots a trace needs to run n_steps steps in one call of the devices; 0: the devices run one step per call. */
 static int slots_for(const strata_strategy *strategy, int n_steps) {
     int most = strata_strategy_has_workers(strategy) || n_steps < 2 ? 1 : n_steps;
     if (most > STRATA_MAX_SLOTS) most = STRATA_MAX_SLOTS;
@@ -246,7 +249,7 @@ static uint64_t hash(uint64_t seed, const void *data, size_t n_bytes) {
     return seed;
 }
 
-/* Of the input shapes of all workers; the same on each. */
+/* Computes a hash of the input shapes of all workers, which is the same on each worker. */
 static strata_status hash_everywhere(const strata_strategy *strategy, const strata_per_replica *inputs, int n_inputs,
                                      uint64_t *out_hash, strata_error *err) {
     const uint64_t basis = UINT64_C(0xcbf29ce484222325);
@@ -287,7 +290,7 @@ static strata_status check_inputs(const strata_function *function, const strata_
     return STRATA_OK;
 }
 
-/* n_steps: how many steps the caller would like to run in one call of the devices. */
+/* n_steps: how many steps the caller would run in one call of the devices. */
 static strata_status find_trace(strata_function *function, int n_steps, const strata_per_replica *inputs, int n_inputs,
                                 trace **out_trace, strata_error *err) {
     const int n = function->strategy->n_replicas, n_slots = slots_for(function->strategy, n_steps);
@@ -336,8 +339,8 @@ static void feed(const trace *t, int replica, int slot, const strata_per_replica
     }
 }
 
-/* Examples of a run, as its first input says. Where the input is no batch of strata_distributed_batches_next, the replicas of
- * this worker have all of them. */
+/* Counts the examples of a run by its first input. If the input is not a batch of strata_distributed_batches_next, all examples
+ * are on this worker's replicas. */
 static strata_status count_rows(const strata_function *function, const strata_per_replica *inputs, int n_inputs,
                                 strata_run_rows *out_rows, strata_error *err) {
     *out_rows = (strata_run_rows){0};
@@ -375,7 +378,7 @@ static strata_status feed_numbers(const strata_function *function, const trace *
     return STRATA_OK;
 }
 
-/* Copies output i of all replicas to arrays that fit, made anew where they do not. */
+/* Copies output i of all replicas to the given arrays; arrays of another size are replaced. */
 static strata_status take(const strata_function *function, const trace *t, int slot, int i, strata_per_replica *out,
                           strata_error *err) {
     const int n = function->strategy->n_replicas;
@@ -422,7 +425,7 @@ static strata_status run_one(strata_function *function, const trace *t, const st
     return STRATA_OK;
 }
 
-/* The trace of a run that may be made. */
+/* Checks that a run is allowed, and finds its trace. */
 static strata_status begin_run(strata_function *function, int n_steps, const strata_per_replica *inputs, int n_inputs,
                                int n_outputs, trace **out_trace, strata_error *err) {
     STRATA_TRY(check_inputs(function, inputs, n_inputs, err));
@@ -442,11 +445,11 @@ strata_status strata_strategy_run(strata_function *function, const strata_per_re
 
 /* ---- several steps in one call of the devices ---- */
 
-/* Steps of one trace that were filled and not submitted yet. */
+/* Steps of one trace whose slots are filled but not submitted yet. */
 typedef struct pending_steps {
     const trace *t;
     int first_slot, n;
-    /* Of the first of them. */
+    /* The outputs of the first of these steps. */
     strata_per_replica *outputs;
 } pending_steps;
 
@@ -462,7 +465,7 @@ static strata_status run_pending(const strata_function *function, pending_steps 
     return STRATA_OK;
 }
 
-/* One more step: at once where the devices take one a call. */
+/* Adds a step. It runs at once if the devices run one step per call. */
 static strata_status add_step(strata_function *function, pending_steps *pending, const trace *t,
                               const strata_per_replica *inputs, strata_per_replica *outputs, int n_outputs, strata_error *err) {
     const int most = strata_group_most_steps(t->group);

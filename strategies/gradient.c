@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradients in a replica's function by variables: of a model's parameters, and of what strata_replica_read has given. */
+ * Gradients with respect to variables in a replica's function: to the parameters of models, and to values that
+ * strata_replica_read returned. */
 #include <string.h>
 
 #include "core/graph/graph.h"
 #include "strategies/context.h"
 
-/* Tensors that gradients are taken of, with room for the gradients. */
+/* The tensors with respect to which gradients are computed, and room for the gradients. */
 typedef struct sources {
     strata_tensor **tensors, **gradients;
     int n;
 } sources;
 
-/* What a variable was read as: adds it, where `s` has room; returns how many. */
+/* Adds the tensors as which a variable was read, as far as `s` has room; returns how many there are. */
 static int add_readings(const strata_replica_context *replica, const strata_distributed_variable *variable, sources *s) {
     int n = 0;
     for (const strata_replica_reading *r = replica->readings; r; r = r->next) {
@@ -24,7 +25,7 @@ static int add_readings(const strata_replica_context *replica, const strata_dist
     return n;
 }
 
-/* The same of the parts of a model's block. */
+/* The same for the parts of a model's block of parameters. */
 static int add_parts(const strata_replica_context *replica, const strata_distributed_variable *variable, sources *s) {
     const strata_model_use *use = strata_model_use_find(replica, variable->model);
     if (!use) return 0;
@@ -44,7 +45,7 @@ static int add_sources(const strata_replica_context *replica, const strata_distr
     return variable->model ? add_parts(replica, variable, s) : add_readings(replica, variable, s);
 }
 
-/* The gradient of a model's block, of its parts' gradients from *next on. */
+/* Combines the gradients of the parts of a model's block, from *next on, to the gradient of the block. */
 static strata_tensor *of_block(strata_replica_context *replica, const strata_distributed_variable *variable,
                                strata_tensor *const **next) {
     strata_model_use *use = strata_model_use_find(replica, variable->model);

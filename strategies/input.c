@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data for the replicas: a dataset's batches divided among them, or each replica's own batches of a dataset that the user makes
- * for a worker. */
+ * Data for the replicas: either a dataset's batches are divided among the replicas, or each replica gets its own batches from a
+ * dataset that the user's function makes for its worker. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ struct strata_distributed_batches {
     strata_element *elements; /* [n_replicas] */
     uint64_t seed;
     bool ended;
-    /* The epoch that goes on, and whether its end was given: the next batch is then the first one of the next epoch. */
+    /* The current epoch, and whether its end was returned; if so, the next batch is the first one of the next epoch. */
     uint64_t epoch;
     bool over;
     strata_owned owned;
@@ -181,7 +181,7 @@ strata_status strata_distributed_batches_from_function(strata_strategy *strategy
     return status;
 }
 
-/* A part as the dataset's are, without examples; where their shapes vary it is the smallest. */
+/* An empty part with the dataset's dtype and shape; dimensions that vary have their smallest size. */
 static strata_status make_empty(const strata_distributed_batches *d, int part, strata_array *out, strata_error *err) {
     const strata_element_spec spec = strata_dataset_element_spec(d->dataset);
     strata_shape shape = spec.parts[part].shape;
@@ -191,7 +191,7 @@ static strata_status make_empty(const strata_distributed_batches *d, int part, s
     return strata_array_create(spec.parts[part].dtype, shape, out, err);
 }
 
-/* A batch for each replica of this worker, as far as there are any. */
+/* Reads a batch for each replica of this worker, as long as there are batches. */
 static strata_status take_batches(strata_distributed_batches *d, int64_t *out_n, strata_error *err) {
     *out_n = 0;
     for (int r = 0; r < d->strategy->n_replicas; r++) {
@@ -215,7 +215,7 @@ static strata_status take_batches(strata_distributed_batches *d, int64_t *out_n,
     return STRATA_OK;
 }
 
-/* The end is where no worker has a batch. */
+/* The epoch ends when no worker has a batch. */
 static strata_status next_made(strata_distributed_batches *d, int64_t *out_n, strata_error *err) {
     const strata_workers *workers = &d->strategy->workers;
     STRATA_TRY(take_batches(d, out_n, err));

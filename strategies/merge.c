@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * merge_call: a function of the user's own between the replicas' segments. */
+ * merge_call: a function of the user that runs on the host between two segments of the replicas' programs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,8 +33,8 @@ static strata_status merge_values(const merge_call *call, const void *const *ope
     return status;
 }
 
-/* Values of all workers' replicas come to each worker; what the function makes of this worker's stays. Memory: values of all,
- * gathered and merged, then pointers to both, and what each worker gives. */
+/* Each worker gets the values of all workers' replicas and keeps the results for its own replicas. The memory contains the
+ * gathered values of all, the merged values, pointers to both, and the sizes of the workers' contributions. */
 static strata_status merge_over_workers(const merge_call *call, const void *const *operands, int n_operands,
                                         void *const *results, int n_results, strata_error *err) {
     const strata_workers *workers = &call->strategy->workers;

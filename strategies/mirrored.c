@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mirrored: a replica and a copy of every variable on each device. The replicas' gradients are added in replica order on the
- * host, every replica makes the same update of its copy. */
+ * mirrored: a replica and a copy of every variable on each device. The host adds the replicas' gradients in replica order, and
+ * every replica makes the same update of its copy. */
 #include "strategies/kinds.h"
 
 static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice,

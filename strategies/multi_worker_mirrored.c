@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * multi_worker_mirrored: mirrored in each worker of a job, and the workers' sums added up by their communicator, in rank order.
- * Every replica of every worker makes the same update of its copy. */
+ * multi_worker_mirrored: each worker of a job trains as with mirrored, and the communicator adds the workers' sums in rank
+ * order. Every replica of every worker makes the same update of its copy. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +89,7 @@ const strata_step_exchanges strata_exchanges_of_chief = {.sum = sum_among_device
 
 /* ---- joining ---- */
 
-/* Whether the devices that update are of one kind, as those of a worker have to be (strategy.c). */
+/* Compares the devices that make updates on all workers: whether they are of one kind, as within a worker (strategy.c). */
 static strata_status compare_devices(strata_strategy *strategy, strata_communicator *communicator, strata_error *err) {
     const strata_device_info *device = strata_device_get_info(strategy->devices[strata_strategy_root(strategy)]);
     char name[512] = "", chiefs[sizeof name];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * one_device: one replica; all variables and all work on the device that is named, or on the best. */
+ * one_device: one replica with all variables, on the device that the user names, or on the best one. */
 #include "strategies/kinds.h"
 
 static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Optimizers of loops of one's own: the sum of gradients over replicas, then the update that fit makes, by the same kernels. */
+ * Optimizers for custom loops: they sum gradients over replicas and make the same update as fit, by the same kernels. */
 #include "strategies/optimizer.h"
 
 #include <stdlib.h>
@@ -68,14 +68,14 @@ int64_t strata_distributed_optimizer_steps(const strata_distributed_optimizer *o
     return optimizer->steps;
 }
 
-/* ---- what it keeps for a variable ---- */
+/* ---- the state of a variable ---- */
 
 static bool is_sharded(const strata_distributed_optimizer *o) {
     return o->strategy->shard_optimizer == STRATA_SHARD_OPTIMIZER_YES && o->strategy->updater < 0 &&
            strata_strategy_num_replicas_in_sync(o->strategy) > 1 && !o->kind->whole_parameters;
 }
 
-/* Where the part of replica r of n begins, among `size` elements: at a multiple of the alignment, the last part's end apart. */
+/* The first element of the part of replica r of n among `size` elements. Parts begin at multiples of the alignment. */
 static int64_t cut_at(int64_t size, int r, int n) {
     return r == n ? size : size / STRATA_PARAMETER_ALIGNMENT * r / n * STRATA_PARAMETER_ALIGNMENT;
 }
@@ -141,14 +141,15 @@ static strata_optimizer_memory *memory_of(strata_distributed_optimizer *o, const
 
 /* ---- an update ---- */
 
-/* One apply while it is traced. */
+/* The state of one call of apply while it is traced. */
 typedef struct application {
     strata_replica_context *replica;
     strata_distributed_optimizer *optimizer;
     strata_tensor *words;
 } application;
 
-/* Norms are taken of all gradients, and a smaller dtype between workers is all_reduce's alone. */
+/* Whether each replica needs the sum of all gradients: norms are computed over all gradients, and only all_reduce supports a
+ * smaller dtype between workers. */
 static bool needs_all_gradients(const strata_distributed_optimizer *o) {
     return o->settings.clip_norm > 0 || o->settings.clip_global_norm > 0 || o->strategy->workers.wire != STRATA_DTYPE_F32;
 }
@@ -165,7 +166,7 @@ static strata_tensor *flat(strata_tensor *x) {
     return strata_reshape(x, STRATA_SHAPE(strata_shape_elements(strata_tensor_shape(x))));
 }
 
-/* The sum over replicas of a gradient; with shards, where that is enough, of the replica's own part alone. */
+/* The sum of a gradient over replicas. With shards, if that is enough, only the replica's own part of it. */
 static strata_tensor *sum_over_replicas(const application *a, strata_tensor *gradient) {
     const int n = strata_replica_num_in_sync(a->replica);
     const int64_t size = strata_shape_elements(strata_tensor_shape(gradient));
@@ -221,7 +222,7 @@ static void update(const application *a, strata_distributed_variable *variable, 
     strata_replica_keep(a->replica, strata_assign(parameters, strata_reshape(all, shape)));
 }
 
-/* Whether the optimizer can update the variable; if not, the graph is poisoned with the reason. */
+/* Whether the optimizer can update the variable; if not, the graph records the reason as its error. */
 static bool check(const application *a, const strata_distributed_variable *variable) {
     const strata_distributed_optimizer *o = a->optimizer;
     strata_graph *graph = a->replica->graph;
@@ -258,7 +259,7 @@ void strata_optimizer_apply(strata_replica_context *replica, strata_distributed_
     if (!sums) return;
     for (int i = 0; i < replica->n_feeds; i++) before += replica->feeds[i].optimizer == optimizer;
     a.words = strata_replica_feed(replica, (strata_feed){.kind = STRATA_FEED_STEP, .optimizer = optimizer, .before = before});
-    for (int i = variables.n - 1; i >= 0; i--) { /* the last layers' gradients are there first */
+    for (int i = variables.n - 1; i >= 0; i--) { /* the last layers' gradients are computed first */
         if (!gradients[i] || strata_tensor_is_poison(gradients[i]) || !check(&a, variables.items[i])) return;
         sums[i] = sum_over_replicas(&a, gradients[i]);
     }

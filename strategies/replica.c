@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a replica's function may say while it is traced. */
+ * The calls that a replica's function may make while it is traced. */
 #include <string.h>
 
 #include "core/graph/graph.h"
@@ -55,13 +55,13 @@ strata_tensor *strata_replica_read(strata_replica_context *replica, strata_distr
     return value;
 }
 
-/* The value of the first replica of all workers, for all. */
+/* Sends the value of the first replica of all workers to all replicas. */
 static strata_tensor *from_the_first(strata_replica_context *replica, strata_tensor *x) {
     return strata_broadcast(replica->graph, strata_replica_id(replica) == 0 ? x : NULL,
                             (strata_communication_attrs){.dtype = x->dtype, .shape = x->shape, .takes = true});
 }
 
-/* A value of one replica for all of this worker. */
+/* Sends a value of one replica to all replicas of this worker. */
 static strata_tensor *from_replica(strata_replica_context *replica, int giver, strata_tensor *x, strata_dtype dtype,
                                    strata_shape shape) {
     const bool gives = replica->id == giver;
@@ -92,8 +92,8 @@ void strata_replica_assign(strata_replica_context *replica, strata_distributed_v
     add(replica, replica->updates, &replica->n_updates, strata_assign(copy, value));
 }
 
-/* The replica that makes updates for all; -1: each its own. One that keeps parameters only computes no function: the first
- * replica stands in. */
+/* The replica that makes updates for all; -1: each replica updates its own copy. A device that only stores parameters runs no
+ * function, so the first replica makes the updates then. */
 static int updater(const strata_strategy *strategy) {
     return strategy->updater < strategy->n_replicas ? strategy->updater : 0;
 }
@@ -101,7 +101,8 @@ static int updater(const strata_strategy *strategy) {
 void strata_replica_update_copy(strata_replica_context *replica, strata_variable *own, strata_tensor *update) {
     const int giver = updater(replica->strategy);
     if (giver < 0 || replica->id == giver) strata_replica_keep(replica, update);
-    if (replica->strategy->workers.mixed) { /* devices of several kinds among the workers: the first one's counts for all */
+    /* The workers' devices are of several kinds: all workers use the value of the first one. */
+    if (replica->strategy->workers.mixed) {
         strata_replica_keep(replica, strata_assign(update, from_the_first(replica, update)));
         return;
     }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Scopes and contexts. They are a thread's own, as in tf.distribute: that is what the thread-local variable is for. */
+ * Scopes and contexts. Each thread has its own, as in tf.distribute, so they are stored in a thread-local variable. */
 #include "core/graph/graph.h"
 #include "strategies/context.h"
 
 static _Thread_local struct {
-    strata_strategy *strategy; /* whose scope the thread is in; NULL: none */
+    strata_strategy *strategy; /* the strategy whose scope the thread has entered; NULL: none */
     int depth;
-    const strata_replica_context *replica; /* being traced; NULL: cross-replica context */
+    const strata_replica_context *replica; /* the replica whose function is traced; NULL: cross-replica context */
 } current;
 
 strata_status strata_strategy_enter(strata_strategy *strategy, strata_error *err) {

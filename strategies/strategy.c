@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strategies by name: which devices, opening and closing them, shares of a batch. */
+ * Strategies by name: chooses, opens and closes their devices, and divides batches. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +53,8 @@ static strata_status open_one(strata_strategy *strategy, const char *which, cons
     strata_device *device = NULL;
     STRATA_TRY(strata_device_open(which, opts, &device, err));
     const char *id = strata_device_get_info(device)->id;
-    /* The host may be several replicas, for tests on a machine without a driver: each opening is a device of its own. */
+    /* The host may be used by several replicas, for tests on a machine without a driver: each time that it is opened, it is a
+     * separate device. */
     const bool several = strata_device_get_info(device)->device_class == STRATA_DEVICE_HOST;
     if (!several && find_device(strategy, id) >= 0) {
         strata_status status =
@@ -74,7 +75,7 @@ static strata_status open_all(strata_strategy *strategy, const char *const *whic
     return STRATA_OK;
 }
 
-/* The device that keeps the parameters: one of the replicas', or another. */
+/* Opens the device that stores the parameters: the device of a replica, or another one. */
 static strata_status open_parameter_device(strata_strategy *strategy, const char *which, const strata_device_options *opts,
                                            strata_error *err) {
     strata_device *device = NULL;
@@ -90,8 +91,9 @@ static strata_status open_parameter_device(strata_strategy *strategy, const char
     return STRATA_OK;
 }
 
-/* Devices of one kind round alike: each updates its own copy of the variables, and the copies keep the same bits. Others need
- * not (a square root, a multiply-add that one of them rounds once), so one updates for all. */
+/* Devices of one kind round in the same way: each of them updates its own copy of the variables, and the copies keep the same
+ * bits. Devices of different kinds may round differently (a square root, or a multiply-add that only one of them rounds once),
+ * so one of them makes the updates for all. */
 static int choose_updater(const strata_strategy *strategy) {
     const strata_device_info *first = strata_device_get_info(strategy->devices[0]);
     for (int i = 1; i < strategy->n_replicas; i++) {
@@ -102,7 +104,7 @@ static int choose_updater(const strata_strategy *strategy) {
     return -1;
 }
 
-/* Once the updater and the workers are known. */
+/* Called when the updater and the workers are known. */
 static const strata_step_exchanges *choose_exchanges(const strata_strategy *strategy) {
     if (strategy->workers.mixed) return &strata_exchanges_of_chief;
     return strategy->updater >= 0 && strategy->n_devices > 1 ? &strata_exchanges_through_one : &strata_exchanges_to_all;
@@ -138,7 +140,7 @@ static strata_status open_chosen(strata_strategy *strategy, const strata_device_
     return status;
 }
 
-/* Devices for a kind that does not choose its own: those that mirrored chooses. */
+/* Chooses devices for a kind of strategy that has no rule of its own: those of mirrored. */
 static strata_status choose_as_mirrored(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
                                         const strata_strategy_kind **out_kind, strata_error *err) {
     const strata_strategy_kind *kind = *out_kind;
@@ -147,7 +149,8 @@ static strata_status choose_as_mirrored(const strata_device_info *rows, int n_ro
     return status;
 }
 
-/* The devices that the kind chooses by itself; strategy->name becomes what it stands for. */
+/* Chooses devices by the rule of the kind. If the kind stands for another one (auto), strategy->name becomes the name of that
+ * one. */
 static strata_status choose(strata_strategy *strategy, const strata_strategy_kind *kind, const strata_strategy_options *opts,
                             char reason[128], strata_error *err) {
     strata_device_info *rows = NULL;
@@ -183,7 +186,7 @@ static void describe(strata_strategy *strategy, const char *reason) {
     if (strategy->cores.n > 1 && used < size) snprintf(text + used, size - used, ", which add up by themselves");
 }
 
-/* Each device's place among the replicas and workers, for what its programs print. */
+/* Stores each device's replica and worker, for the values that its programs print. */
 static void name_places(strata_strategy *strategy) {
     const strata_workers *workers = &strategy->workers;
     char worker[24] = "";
@@ -203,9 +206,9 @@ static void name_places(strata_strategy *strategy) {
     }
 }
 
-/* Packs save time by travelling while a device computes. Where the cores that would carry them are those that compute, each
- * pack only costs one more exchange, so all gradients travel at once: between devices that are the host's own cores,
- * without other workers or with more workers on this machine than cores. */
+/* Packs (buckets) of gradients save time because they are sent while a device computes. If the same cores compute and send,
+ * each pack only costs one more exchange, so all gradients are sent at once. This is so if the devices are the host's cores,
+ * and there are no other workers, or more workers on this machine than cores. */
 static int64_t default_bucket_bytes(const strata_strategy *strategy, int local_size) {
     for (int r = 0; r < strategy->n_devices; r++)
         if (strata_device_get_info(strategy->devices[r])->device_class > STRATA_DEVICE_CPU) return STRATA_DEFAULT_BUCKET_BYTES;
@@ -213,7 +216,7 @@ static int64_t default_bucket_bytes(const strata_strategy *strategy, int local_s
     return crowded || !(strata_strategy_has_workers(strategy) || strategy->sink) ? INT64_MAX : STRATA_DEFAULT_BUCKET_BYTES;
 }
 
-/* A server's buckets are messages of their own, so they are larger. */
+/* Buckets for parameter servers are separate messages, so they are larger. */
 static int64_t choose_bucket_bytes(const strata_strategy *strategy, const strata_strategy_options *opts) {
     enum { LEAST_FOR_SINK = 1 << 20 };
     const int64_t chosen = default_bucket_bytes(strategy, opts->local_size);
@@ -257,7 +260,7 @@ static strata_status check_options(const strata_strategy_kind *kind, const strat
     return STRATA_OK;
 }
 
-/* strategy->devices: those that the caller opened; else there are none yet. */
+/* If the caller opened the devices, strategy->devices has them; otherwise they are opened here. */
 static strata_status create(strata_strategy *strategy, const strata_strategy_kind *kind, const strata_strategy_options *opts,
                             strata_error *err) {
     const int n = opts->devices ? opts->n_devices : 0;
@@ -308,7 +311,7 @@ strata_status strata_strategy_create(const char *name, const strata_strategy_opt
     return strata_strategy_of_kind(kind, opts, out_strategy, err);
 }
 
-/* The strategy, or none where that fails. */
+/* Completes the strategy, or destroys it on failure. */
 static strata_status complete(strata_strategy *strategy, const strata_strategy_kind *kind, const strata_strategy_options *opts,
                               strata_strategy **out_strategy, strata_error *err) {
     strata_strategy_options own = opts ? *opts : (strata_strategy_options){0};

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tpu: a replica on each core of one system, a TPU's board or a vendor's like it. It trains as mirrored does. What differs:
- * which devices, their order (by their numbers in the system, in which their collectives add up), and that one worker needs
- * no communicator. Opening the cores initializes the system, closing them shuts it down. What cores do by themselves,
- * collectives and several steps in one call, is asked of the devices (core/run/device.h), whatever the strategy's kind.
+ * tpu: a replica on each core of one system, a TPU board or a similar one of another vendor. It trains as mirrored does, with
+ * these differences: the devices are the cores of the system, they are ordered by their numbers in the system (in which their
+ * collectives add up), and a single worker needs no communicator. Opening the cores initializes the system, closing them shuts
+ * it down. Whether cores support collectives and several steps in one call is queried from the devices (core/run/device.h) for
+ * every kind of strategy.
  *
- * An address says which system: "local", the name of a system, of its plugin, or of the TPU that the environment (TPU_NAME)
- * says this host is a part of. Hosts of a pod are workers, each with its own system: cluster/resolver/tpu.c finds them. */
+ * An address names the system: "local", the name of a system or of its plugin, or the name of the TPU to which this host
+ * belongs according to the environment (TPU_NAME). Hosts of a pod are workers, each with its own system: cluster/resolver/tpu.c
+ * finds them. */
 #include "strategies/tpu.h"
 
 #include <stdio.h>
@@ -27,9 +29,9 @@ static strata_status choose(const strata_device_info *rows, int n_rows, strata_d
 const strata_strategy_kind strata_strategy_tpu = {
     .name = "tpu", .most_devices = -1, .workers = true, .cores = true, .choose = choose};
 
-/* ---- which system ---- */
+/* ---- finding the system ---- */
 
-/* An empty variable is none. */
+/* An empty environment variable counts as not set. */
 static const char *variable(const char *name) {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
@@ -71,7 +73,7 @@ static strata_status no_cores(strata_error *err) {
                        type ? ", though TPU_ACCELERATOR_TYPE is " : "", type ? type : "");
 }
 
-/* A device of the system that the address names; of worker local_rank's own where it names none. */
+/* Finds a device of the system that the address names; if it names none, of the system with the number local_rank. */
 static strata_status find_system(const strata_strategy *strategy, const char *address, int local_rank, strata_device **out_core,
                                  strata_error *err) {
     const char *given = address ? address : variable("TPU_NAME"), *here = variable("TPU_NAME");
@@ -100,7 +102,7 @@ static strata_status find_system(const strata_strategy *strategy, const char *ad
     return STRATA_OK;
 }
 
-/* ---- which cores ---- */
+/* ---- choosing cores ---- */
 
 static strata_status check_named(const strata_strategy *strategy, const char *address, strata_device *core, strata_error *err) {
     for (int i = 0; i < strategy->n_devices; i++) {
@@ -141,7 +143,7 @@ static int by_number(const void *a, const void *b) {
 strata_status strata_tpu_arrange(strata_strategy *strategy, const strata_strategy_options *opts, bool named, char reason[128],
                                  strata_error *err) {
     strata_device *core = NULL;
-    /* The devices that the user names say which system, where the address does not. */
+    /* without an address, the devices that the user names determine the system */
     if (named && !opts->tpu_address && strata_device_get_topology(strategy->devices[0]))
         core = strategy->devices[0];
     else if (!named || opts->tpu_address)
@@ -156,12 +158,12 @@ strata_status strata_tpu_arrange(strata_strategy *strategy, const strata_strateg
     return STRATA_OK;
 }
 
-/* ---- what they do by themselves ---- */
+/* ---- collectives and steps of the cores ---- */
 
 strata_status strata_strategy_find_cores(strata_strategy *strategy, strata_error *err) {
     strata_cores *cores = &strategy->cores;
     const bool alike = strategy->updater < 0 && strategy->n_devices == strategy->n_replicas && strategy->n_devices > 1;
-    /* Other cross-device ops add up in another order than cores do. */
+    /* other cross-device ops add in another order than the cores */
     if (!alike || strategy->cross_device != &strata_cross_device_host) return STRATA_OK;
     uint32_t sum_dtypes = UINT32_MAX;
     for (int i = 0; i < strategy->n_devices; i++) {

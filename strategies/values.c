@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Values that each replica has its own of: made, added up, put end to end. All on the host. */
+ * Per-replica values (each replica has its own): creating, reducing and gathering them. All of this is on the host. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ strata_status strata_strategy_distribute_values(strata_strategy *strategy, strat
 
 /* ---- of all workers ---- */
 
-/* What a worker says of one value before it is sent. */
+/* The description of a value that a worker sends before the value. */
 typedef struct description {
     int64_t dtype, rank, dims[STRATA_MAX_RANK];
 } description;
@@ -63,7 +63,8 @@ static strata_status describe_all(const strata_workers *workers, const strata_pe
     return status;
 }
 
-/* Arrays for what was described, views of one range of memory that the caller frees. bytes[w]: of worker w's. */
+/* Makes arrays for the described values, as views of one range of memory that the caller frees. bytes[w]: the bytes of worker
+ * w's values. */
 static strata_status lay_out(const description *all, const size_t *counts, int n_workers, strata_per_replica *out,
                              void **memory, size_t *bytes, strata_error *err) {
     size_t total = 0;
@@ -88,7 +89,7 @@ static strata_status lay_out(const description *all, const size_t *counts, int n
     return STRATA_OK;
 }
 
-/* This worker's values end to end. */
+/* This worker's values, concatenated. */
 static void *joined(const strata_per_replica *values) {
     size_t bytes = 0;
     for (int r = 0; r < values->n; r++) bytes += strata_array_bytes(&values->arrays[r]);
@@ -101,8 +102,8 @@ static void *joined(const strata_per_replica *values) {
     return all;
 }
 
-/* Everybody's values, in replica order: `values` themselves without other workers. The caller finishes *out and frees
- * *memory. */
+/* Collects the values of all workers in replica order; without other workers these are `values` themselves. The caller finishes
+ * *out and frees *memory. */
 static strata_status collect(const strata_strategy *strategy, const strata_per_replica *values, strata_per_replica *out,
                              void **memory, strata_error *err) {
     const strata_workers *workers = &strategy->workers;
@@ -143,7 +144,7 @@ static strata_status normal_axis(const char *call, int axis, int rank, int *out_
     return strata_fail(err, STRATA_INVALID, "%s: axis is %d; the values have %d axes", call, axis, rank);
 }
 
-/* All of one dtype and, but for `axis` (-1: none), of one shape. */
+/* Checks that all values have one dtype and, except in `axis` (-1: none), one shape. */
 static strata_status check_alike(const char *call, const strata_per_replica *values, int axis, strata_error *err) {
     const strata_array *first = &values->arrays[0];
     for (int r = 1; r < values->n; r++) {
@@ -186,7 +187,7 @@ static void store(strata_array *array, int64_t i, double value) {
         ((int64_t *)array->data)[i] = (int64_t)value;
 }
 
-/* Over the axis and the replicas, in double. */
+/* Reduces over the axis and the replicas, in double. */
 static strata_status reduce_axis(const strata_per_replica *values, strata_reduction reduction, int axis, strata_array *out,
                                  strata_error *err) {
     const strata_shape shape = values->arrays[0].shape;
@@ -289,7 +290,7 @@ strata_status strata_strategy_reduce_scalar(strata_strategy *strategy, const str
     else if (sum.dtype == STRATA_DTYPE_I32)
         *out_value = (double)*(const int32_t *)sum.data;
     else
-        *out_value = (double)*(const int64_t *)sum.data; /* reduce takes no others */
+        *out_value = (double)*(const int64_t *)sum.data; /* reduce accepts no other dtypes */
     strata_array_finish(&sum);
     return status;
 }

@@ -91,7 +91,7 @@ strata_status strata_distributed_set(strata_distributed_variable *variable, cons
     return status;
 }
 
-/* All copies, of all workers, folded in replica order. */
+/* Combines the copies of all workers in replica order. */
 static strata_status aggregate(strata_distributed_variable *variable, strata_array *value, strata_error *err) {
     const strata_strategy *strategy = variable->strategy;
     const strata_variable *first = variable->copies[0];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The device of two sides: its buffers, their mirrors, and the copies between both. */
+ * The device with two sides: its buffers, their mirrors, and the copies between them. */
 #include <stdlib.h>
 
 #include "backends/fallback/fallback.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A device that has the host run what it cannot run itself, where the user allows it (strata_device_options.fallback_to_host).
- * It fills the device table over two others, the device proper and a host device.
+ * A device whose unsupported nodes are run by the host, if the user allows it (strata_device_options.fallback_to_host). It
+ * implements the device table by two other devices, the device proper and a host device.
  *
- * Nouns. A *side* is one of the two. A *mirror* is a buffer's memory on the host's side. A *part* is a run of nodes of a
- * program that one side runs. */
+ * Terms. A *side* is one of the two devices. The *mirror* of a buffer is its memory on the host's side. A *part* is a sequence
+ * of consecutive nodes of a program that one side runs. */
 #ifndef STRATA_BACKENDS_FALLBACK_H
 #define STRATA_BACKENDS_FALLBACK_H
 
@@ -19,7 +19,7 @@ typedef struct fallback_interval {
     fallback_side newest;
 } fallback_interval;
 
-/* In ascending order, apart from each other. Bytes that are in none of them are the same on both sides. */
+/* The intervals are in ascending order and do not touch. Bytes in no interval are the same on both sides. */
 typedef struct fallback_freshness {
     fallback_interval *intervals;
     int n, capacity;
@@ -37,7 +37,7 @@ STRATA_MUST_USE strata_status strata_fallback_needed(fallback_freshness *freshne
 
 /* ---- the device: device.c ---- */
 
-/* How many of the newest runs are told apart; a wait for an older one waits for the oldest of these. */
+/* How many of the newest runs have their own ticket; a wait for an older run waits for the oldest of these. */
 enum { FALLBACK_TICKETS = 256 };
 
 typedef struct fallback_device {
@@ -45,10 +45,10 @@ typedef struct fallback_device {
     /* By fallback_side. */
     strata_device *sides[2];
     uint64_t last_ticket;
-    /* Of ticket t at t % FALLBACK_TICKETS: the newest ticket of the device proper when t was given out; 0: there was none. */
+    /* At t % FALLBACK_TICKETS: the newest ticket of the device proper when ticket t was returned; 0: there was none. */
     uint64_t device_tickets[FALLBACK_TICKETS];
     uint64_t newest_device_ticket;
-    /* What the counters of strata_device_counters with these names are, beyond those of the two sides. */
+    /* The counts that are added to those of both sides for the fields of strata_device_counters with these names. */
     uint64_t host_nodes, copies, copy_bytes;
     /* The ticket of the newest copy that has not been waited for, of a device that copies without waiting; 0: none. */
     uint64_t newest_copy;
@@ -70,11 +70,11 @@ STRATA_MUST_USE strata_status strata_fallback_create(strata_device *inner, strat
 strata_status strata_fallback_buffer_create(strata_device *device, int64_t bytes, strata_buffer **out_buffer,
                                             strata_error *err);
 void strata_fallback_buffer_destroy(strata_device *device, strata_buffer *buffer);
-/* Sees to it that the buffer has a mirror. */
+/* Creates the buffer's mirror if it has none. */
 STRATA_MUST_USE strata_status strata_fallback_mirror(strata_buffer *buffer, strata_error *err);
-/* The bytes begin .. end of the buffer are needed on the side, or were written there. Copies that they need may still go on
- * when this returns. strata_fallback_await_copies waits for them: it is called before the host reads or writes a mirror. The
- * device's own programs come after them anyway. */
+/* States that the bytes begin .. end of the buffer are needed on the side, or were written there. The copies that this needs
+ * may still be in progress when the call returns. strata_fallback_await_copies waits for them and must be called before the
+ * host reads or writes a mirror. The device's own programs run after the copies anyway. */
 STRATA_MUST_USE strata_status strata_fallback_buffer_needed(strata_buffer *buffer, int64_t begin, int64_t end, fallback_side on,
                                                             strata_error *err);
 STRATA_MUST_USE strata_status strata_fallback_buffer_written(strata_buffer *buffer, int64_t begin, int64_t end,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Intervals of a buffer whose newest bytes are on one side only. A program that is run again and again leaves the same ones, so
- * that nothing is allocated after its first runs. */
+ * The intervals of a buffer whose newest bytes are on only one side. A program that runs repeatedly produces the same
+ * intervals, so nothing is allocated after its first runs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +28,8 @@ static void take_out(fallback_freshness *f, int at) {
     memmove(&f->intervals[at], &f->intervals[at + 1], (size_t)(f->n - at) * sizeof *f->intervals);
 }
 
-/* Takes begin .. end out of all intervals; there is room for one more. Returns where an interval from `begin` on belongs. */
+/* Removes begin .. end from all intervals; there must be room for one more interval. Returns the index where an interval that
+ * starts at `begin` must be inserted. */
 static int cut(fallback_freshness *f, int64_t begin, int64_t end) {
     int i = 0;
     while (i < f->n && f->intervals[i].end <= begin) i++;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs of two sides: a piece is cut into parts, each a piece of its own that one side compiles. Both sides have the piece's
- * arenas, of the same sizes, so that a value lies at the same offset on each; before a part runs, the bytes that it reads and
- * that are newer on the other side are copied. Parts run one after the other in the caller's thread, as the copies wait anyhow.
+ * Programs of two sides: a piece is divided into parts, each of which is compiled by one side. Both sides have arenas of the
+ * same sizes, so a value has the same offset on both. Before a part runs, the bytes that it reads and that are newer on the
+ * other side are copied. Parts run one after the other in the caller's thread, since the copies have to wait anyway.
  *
- * A piece that the device runs alone is one part with the device's own slots, and runs as without this file; only what the host
- * has written of its variables is copied first. */
+ * A piece that the device can run alone is one part with the device's own slots, and runs as without a fallback; only variables
+ * that the host has written are copied first. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,8 +119,9 @@ static strata_status compile_part(const cutter *c, program_part *part, int first
     return status;
 }
 
-/* The INPUT and OUTPUT arenas become buffers like others, behind all of them; the memory of each slot is ours. Temporaries may
- * be read by another part, so their arenas are CARRIED: a device that plans temporaries by itself leaves those in place. */
+/* The INPUT and OUTPUT arenas become additional buffers at the end of the list, and this file allocates the host memory of each
+ * slot. Temporaries may be read by another part, so their arenas become CARRIED: a device that plans the memory of temporaries
+ * itself does not move carried values. */
 static strata_status make_ports(cutter *c, strata_error *err) {
     strata_program *program = c->program;
     program->slots = calloc(2 * (size_t)c->piece->n_slots, sizeof(*program->slots));
@@ -314,7 +315,7 @@ static void add_cost(strata_device_cost *sum, const strata_device_cost *part) {
     if (part->work_bytes > sum->work_bytes) sum->work_bytes = part->work_bytes;
 }
 
-/* What the device says of its own parts; of the host's nothing is known. */
+/* The cost of the device's parts, as the device reports it; the cost of the host's parts is not known. */
 strata_status strata_fallback_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err) {
     const strata_device_api *api = program->device->sides[FALLBACK_DEVICE]->api;
     *out_cost = (strata_device_cost){0};

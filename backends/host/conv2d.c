@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * f32 convolutions on the host: the taps of a run of pixels are laid out as rows of a matrix, as many as stay in the cache, and
- * multiplied by the tiles of matmul.c. conv2d and conv2d_input_grad fold taps and channels ascending, as every backend does;
- * conv2d_filter_grad adds up the products of the runs, ascending. */
+ * f32 convolutions on the host: the taps of a run of pixels (as many as fit into the cache) are copied to the rows of a matrix,
+ * which is multiplied by the tiles of matmul.c. conv2d and conv2d_input_grad add taps and channels in ascending order, as every
+ * backend does; conv2d_filter_grad adds the products of the runs in ascending order. */
 #include "core/op/conv2d.h"
 
 #include <string.h>
@@ -12,7 +12,8 @@
 
 enum { RUN_FLOATS = 48 * 1024, LEAST_RUN = 12 };
 
-/* Pixels of `to` and where their taps lie in `from`: x and y of conv2d, dy and dx of its gradient by the input. */
+/* Maps pixels of `to` to their taps in `from`. For conv2d `from` is x and `to` is y; for its gradient with respect to the input
+ * they are dy and dx. */
 typedef struct taps {
     strata_conv2d_sizes size;
     bool transposed;
@@ -21,7 +22,7 @@ typedef struct taps {
     int64_t depth;   /* channels of `from` in a group */
     int64_t columns; /* channels of `to` in a group */
     int64_t k;       /* taps times depth */
-    int64_t run;     /* rows laid out at a time */
+    int64_t run;     /* rows of the matrix at a time */
 } taps;
 
 static taps taps_of(const strata_tensor *node) {
@@ -43,7 +44,7 @@ static taps taps_of(const strata_tensor *node) {
     return t;
 }
 
-/* Where tap k of the pixel at `to` lies along axis d, or -1. */
+/* The position in `from` of tap k of the pixel at `to`, along axis d; -1: in the padding. */
 static int64_t tap_at(const taps *t, int d, int64_t to, int64_t k) {
     const strata_conv2d_sizes *s = &t->size;
     const int64_t limit = d ? t->from_w : t->from_h;
@@ -75,7 +76,7 @@ static void lay_out(const taps *t, const float *from, int64_t group, int64_t fir
     }
 }
 
-/* The filter of a group for the gradient by the input: out (kh, kw, f, c). */
+/* Transposes the filter of a group for the gradient with respect to the input: out (kh, kw, f, c). */
 static void turn_filter(const taps *t, const float *filter, int64_t group, float *out) {
     const strata_conv2d_sizes *s = &t->size;
     for (int64_t tap = 0; tap < s->kernel_h * s->kernel_w; tap++)
@@ -88,14 +89,14 @@ bool strata_host_conv2d_takes(const strata_tensor *node) {
     return strata_host_is_f32(node);
 }
 
-/* A run's matrix, a panel of the product, and for the gradient by the input a turned filter. */
+/* A run's matrix, a panel of the product, and for the gradient with respect to the input the transposed filter. */
 int64_t strata_host_conv2d_scratch(const strata_tensor *node) {
     const taps t = taps_of(node);
     const int64_t panel = (t.run > t.k ? t.run : t.k) + 1, turned = t.transposed ? t.k * t.columns : 0;
     return (t.run * t.k + panel * HOST_PANEL + turned) * (int64_t)sizeof(float);
 }
 
-/* Runs are shared, so there must be several. */
+/* Threads share the runs, so there must be several. */
 int64_t strata_host_conv2d_work(const strata_tensor *node) {
     const taps t = taps_of(node);
     return t.rows > 2 * t.run ? t.rows * t.k : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * f32 convolutions on the host of which each channel is convolved by itself, by one filter: element-wise multiply-adds along
- * the channels, tap after tap, where conv2d.c would multiply matrices of one column. */
+ * f32 convolutions on the host in which each channel is convolved by itself, with one filter: element-wise multiply-adds along
+ * the channels, one tap after the other. conv2d.c would multiply matrices of one column instead. */
 #include <string.h>
 
 #include "backends/host/host.h"
@@ -38,7 +38,8 @@ int64_t strata_host_depthwise_scratch(const strata_tensor *node) {
     return (strata_conv2d_sizes_of(node).out_c + 2 * HOST_PANEL) * (int64_t)sizeof(float);
 }
 
-/* The next tap of the window at output (oh, ow) that lies inside, from *tap on; its pixel of image n, or -1 behind the last. */
+/* Finds the next tap, from *tap on, of the window at output (oh, ow) that is not in the padding. Returns its pixel of image n;
+ * -1 after the last tap. */
 static int64_t next_pixel(const strata_conv2d_sizes *s, int64_t n, int64_t oh, int64_t ow, int64_t *tap) {
     for (; *tap < s->kernel_h * s->kernel_w; ++*tap) {
         const int64_t h = strata_conv2d_at(s, 0, oh, *tap / s->kernel_w), w = strata_conv2d_at(s, 1, ow, *tap % s->kernel_w);
@@ -80,7 +81,8 @@ void strata_host_depthwise(const host_call *host) {
     }
 }
 
-/* Each dy is added where its taps come from: the sum of an element is that of other backends in another order. */
+/* Adds each dy to the elements that its taps read. An element's sum has the same terms as on other backends, but in another
+ * order. */
 void strata_host_depthwise_back(const host_call *host) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(host->call.node);
     const float *dy = host->call.inputs[0], *filter = host->call.inputs[1];

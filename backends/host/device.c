@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host backend: runs every op by a loop of its own where fast.c has a row, and by the op's reference in the calling thread
- * otherwise. Loops over much are shared among the cores. Always there; needs nothing. A run is finished when it returns, so
- * tickets are already done and waiting is free. */
+ * The host backend. It runs an op by a fast loop if fast.c has a row for it, and otherwise by the op's reference in the calling
+ * thread. Large loops are shared among the cores. This backend needs no driver and is always available. A run is finished when
+ * it returns, so waiting for its ticket returns at once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +14,15 @@
 #include "core/op/ops.h"
 #include "core/run/trace_node.h"
 
-/* Below this much work (host_fast_op.work) a node is computed sooner than other threads have heard of it. */
+/* A node with less work (host_fast_op.work) is computed faster by one thread than other threads can be woken. */
 enum { LEAST_SHARED_WORK = 16 * 1024 };
 
 typedef struct host_device {
     strata_device base;
     uint64_t last_ticket;
     int n_threads;
-    /* Made when the first node is compiled that is shared; NULL where there is one core, or no thread can be made. */
+    /* Created when the first node that is shared among threads is compiled. NULL: there is one core, or no thread could be
+     * created. */
     host_pool *pool;
 } host_device;
 
@@ -30,7 +31,7 @@ struct strata_buffer {
     void *memory;
 };
 
-/* One node, ready to run: addresses depend on the slot only where an operand lies in the INPUT or OUTPUT arena. */
+/* One node, ready to run. The address of an operand depends on the slot only if the operand is in the INPUT or OUTPUT arena. */
 typedef struct host_step {
     const strata_tensor *node;
     const host_fast_op *fast;        /* NULL: the reference */
@@ -38,9 +39,9 @@ typedef struct host_step {
     const void **inputs;             /* [slot * n_inputs + i] */
     void **output;                   /* [slot] */
     const strata_trace_label *label; /* NULL: there is no trace */
-    /* It moves rows that another step changes in place. */
+    /* The node copies rows that another node updates in place, so it does not run. */
     bool left_out;
-    /* It changes rows in place; their ids are input 1 of step `scatter`. */
+    /* The node updates rows in place; their ids are input 1 of step `scatter`. */
     bool changes_rows;
     host_rows rows;
     int scatter;
@@ -50,10 +51,10 @@ struct strata_program {
     host_device *device;
     host_step *steps;
     int n_steps, n_slots;
-    void **addresses; /* what the steps' inputs and output point into */
+    void **addresses; /* memory of the steps' arrays `inputs` and `outputs` */
     void **slots;     /* [slot * 2 + arena]: INPUT and OUTPUT arenas */
     char *scratch;
-    /* Bytes of it that each thread has. */
+    /* Bytes of the scratch memory of each thread. */
     size_t thread_scratch;
 };
 
@@ -161,7 +162,7 @@ static strata_status host_download(strata_device *device, strata_buffer *buffer,
 static strata_support host_supports(strata_device *device, const strata_tensor *node, const char **reason) {
     (void)device;
     *reason = "the op has no reference";
-    /* What fusion makes for families of kernels: its parts have loops here, it has none. */
+    /* fused nodes for families of kernels: here only their parts have loops */
     if (node->op->compose && !node->op->lower) return STRATA_SUPPORT_PARTS;
     return node->op->reference ? STRATA_SUPPORT_YES : STRATA_SUPPORT_NO;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Element-wise ops on the host, one plain f32 loop each (elementwise_loops.h), read from core/op/elementwise.def. Operands of
- * one shape, or a second operand whose shape is the tail of the first's (a bias, a scalar), are one loop over memory. Other
- * broadcasts, and chains of ops, are evaluated block by block (core/op/chain.h): by these loops where they are f32, else by the
- * ops' references. */
+ * Element-wise ops on the host, one plain f32 loop each (elementwise_loops.h), read from core/op/elementwise.def. If both
+ * operands have the same shape, or the shape of the second is the end of the first's (a bias, a scalar), one loop runs over the
+ * memory. Other broadcasts, and chains of ops, are evaluated block by block (core/op/chain.h): by these loops where they are
+ * f32, else by the ops' references. */
 #include <math.h>
 
 #include "backends/host/host.h"
@@ -117,7 +117,7 @@ void strata_host_unary(const host_call *host) {
         ->run((const float *)call->inputs[0] + share.first, (float *)call->output + share.first, share.end - share.first);
 }
 
-/* Whether b's elements repeat as whole blocks along a's: leading axes of size 1 in b are nothing. */
+/* Whether b is repeated as a whole along a's leading axes. Leading axes of size 1 in b are ignored. */
 static bool is_tail(strata_shape b, strata_shape a) {
     int skip = 0;
     while (skip < b.rank && b.dims[skip] == 1) skip++;

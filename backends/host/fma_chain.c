@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fma_chain on the host: the most multiply-adds that a core does, as the products of matmul.c are to be compared with. Vectors
- * stay in registers; the loop is compiled three times and the processor chooses, as there. */
+ * fma_chain on the host: computes multiply-adds at the highest rate of a core, with which the products of matmul.c are
+ * compared. Vectors stay in registers. The loop is compiled for three instruction sets, and the best one that the processor has
+ * is used. */
 #include "core/op/fma_chain.h"
 
 #include <string.h>

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the host backend: the device, and the table of ops that have a loop of their own, faster than the reference. */
+ * The internal header of the host backend: the device, and the table of ops that have a loop which is faster than the
+ * reference. */
 #ifndef STRATA_BACKENDS_HOST_H
 #define STRATA_BACKENDS_HOST_H
 
 #include "core/run/device.h"
 
-/* A host device by itself, and a buffer's memory, for backends/fallback/. */
+/* Opens a host device, and returns a buffer's memory, for backends/fallback/. */
 STRATA_MUST_USE strata_status strata_host_open(strata_device **out_device, strata_error *err);
 void *strata_host_buffer_memory(strata_buffer *buffer);
 
-/* Rows of tables that an optimizer's op changes where they lie: row ids[i] of n_rows, each of `row` elements, gets row i of the
- * gradients. An id out of range stands for no row. */
+/* Rows of tables that an optimizer's op updates in place: row ids[i] of the n_rows rows of `row` elements is updated with row i
+ * of the gradients. An id out of range is ignored. */
 typedef struct host_rows {
     const int32_t *ids;
     int64_t n, row, n_rows;
@@ -21,9 +22,11 @@ typedef struct host_rows {
 typedef struct host_call {
     strata_op_call call;
     void *scratch;
-    /* The node is computed in so many parts, maybe in different threads; this is part 0 .. n_parts - 1. */
+    /* The node is computed in n_parts parts, which different threads may compute; this call computes part `part`, 0 .. n_parts
+     * - 1. */
     int part, n_parts;
-    /* Of an optimizer's op: its ranges are whole tables, of which it changes these rows; NULL: it changes whole ranges. */
+    /* For an optimizer's op: it updates only these rows of its ranges, which are whole tables. NULL: it updates the whole
+     * ranges. */
     const host_rows *rows;
 } host_call;
 
@@ -40,19 +43,19 @@ typedef struct host_fast_op {
     bool (*takes)(const strata_tensor *node);            /* dtype and shapes that the loop covers */
     int64_t (*scratch_bytes)(const strata_tensor *node); /* NULL: none */
     void (*run)(const host_call *call);
-    /* About how many numbers are read and written one after the other; large nodes are shared among threads. NULL: one thread
-     * computes all. */
+    /* The approximate number of elements that are read and written. Nodes with much work are shared among threads. NULL: one
+     * thread computes the node. */
     int64_t (*work)(const strata_tensor *node);
 } host_fast_op;
 
 /* The row for the node, or NULL: the reference is used. */
 const host_fast_op *strata_host_fast_find(const strata_tensor *node);
 
-/* Whether the node and its operands are f32: what the loops are made for. */
+/* Whether the node and its operands are f32; the loops support only f32. */
 bool strata_host_is_f32(const strata_tensor *node);
 
-/* A product of matrices in memory, for ops that are one: c = epilogue of a b, K folded ascending from 0 by fma. Strides in
- * elements. */
+/* A product of matrices in memory, for ops that compute one: c = epilogue(a b). The sum over K is computed by fma in ascending
+ * order, beginning with 0. Strides are in elements. */
 typedef struct host_product {
     int64_t m, n, k;
     /* a[m * a_row + k * a_k]. */
@@ -63,7 +66,7 @@ typedef struct host_product {
     int64_t c_row;
     /* (N) or NULL. */
     const float *bias;
-    /* Laid out as c, and maybe c itself; or NULL. */
+    /* Has the layout of c, and may be c itself; or NULL. */
     const float *aux;
     int64_t activation, aux_form;
 } host_product;
@@ -119,12 +122,13 @@ void strata_host_recurrent_grad(const host_call *call);
 /* update.c: adam, sgd, adagrad, rmsprop, lamb */
 bool strata_host_update_takes(const strata_tensor *node);
 void strata_host_update(const host_call *call);
-/* rows.c: whether node `at` of the piece changes rows that are gathered from variables and brought back, all of which
- * strata_host_moves_rows is true of; it can change them in place then (host_call.rows). *out_n_ranges: of its inputs. */
+/* rows.c: whether node `at` of the piece updates rows that are gathered from variables and scattered back, so that it can
+ * update them in place (host_call.rows). strata_host_moves_rows is true of these gathers and scatters. *out_n_ranges: how many
+ * of the node's inputs are such ranges. */
 bool strata_host_updates_rows(const strata_piece *piece, int at, int *out_n_ranges);
 bool strata_host_moves_rows(const strata_tensor *node, const strata_tensor *update, int n_ranges);
-/* The next rows from id *at on that are neighbours; *at becomes the first of them, and *out_row its number. 0: there are no
- * more. */
+/* Finds the next neighbouring rows from id *at on, and returns how many they are; 0: there are no more. *at becomes the
+ * position of the first of them, and *out_row its row. */
 int64_t strata_host_next_rows(const host_rows *rows, int64_t *at, int64_t *out_row);
 /* elementwise.c: f32 of one shape, or with the second operand repeated along leading axes; other broadcasts, and chains */
 bool strata_host_unary_takes(const strata_tensor *node);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * f32 matrix product on the host: register tiles of 6 or 8 rows by 32 columns, over b in place or panels of it. Every element
- * folds K in ascending order from 0 with one fused multiply-add a term, as every backend does, so the tile never shows in the
- * result. The tile is compiled three times and the processor chooses. */
+ * f32 matrix product on the host: tiles of 6 or 8 rows by 32 columns in registers. b is read in place or from packed panels.
+ * The sum over K of each element is computed in ascending order, beginning with 0, by one fused multiply-add for each term, as
+ * on every backend. So the result does not depend on the tile. The tile is compiled for three instruction sets, and the best
+ * one that the processor has is used. */
 #include "core/op/matmul.h"
 
 #include <math.h>
@@ -13,8 +14,8 @@
 enum { TILE_N = HOST_PANEL, MOST_ROWS = 8, MOST_IN_PLACE = 128 * 1024 };
 
 /* out (rows, TILE_N) = a (rows, K) panel (K, TILE_N);  element (m, k) of a is a[m * row_stride + k * k_stride], and rows of the
- * panel are panel_stride apart. In parts of two registers of `lanes` floats, so that 2 rows accumulators, the panel's two and
- * a's one fit in the registers there are. */
+ * panel are panel_stride apart. Computed in parts of two registers of `lanes` floats each: 2 x rows accumulators, two registers
+ * of the panel and one of a must fit into the processor's registers. */
 #define TILE_OF_ROWS(name, lanes, rows)                                                                                      \
     static inline __attribute__((always_inline)) void name##_of_##rows(const float *a, int64_t row_stride, int64_t k_stride, \
                                                                        const float *panel, int64_t panel_stride,             \
@@ -35,7 +36,8 @@ enum { TILE_N = HOST_PANEL, MOST_ROWS = 8, MOST_IN_PLACE = 128 * 1024 };
             _Pragma("GCC unroll 8") for (int m = 0; m < rows; m++) memcpy(out + m * TILE_N + part, sum[m], sizeof sum[m]);   \
         }                                                                                                                    \
     }
-/* The function `name` for registers of `lanes` floats: most_rows rows at once, or fewer one by one. */
+/* The function `name` for registers of `lanes` floats: computes most_rows rows at once; if there are fewer, one row at a
+ * time. */
 #define TILE(name, lanes, most_rows, attributes)                                                                            \
     typedef float name##_vector __attribute__((vector_size(lanes * 4)));                                                    \
     attributes TILE_OF_ROWS(name, lanes, most_rows)                                                                         \
@@ -130,8 +132,8 @@ static void store(const host_product *p, float *c, float *tile, int64_t row, int
     }
 }
 
-/* Whether b can stay where it is: its rows are vectors, few pages hold all of it, and they do not all fall on the same places
- * of the caches. */
+/* Whether b can be read in place: its rows are contiguous, it has few pages, and its rows do not map to the same sets of the
+ * caches. */
 static bool stays(const host_product *p) {
     return p->b_col == 1 && p->k * p->b_k <= MOST_IN_PLACE && p->b_k % 1024 != 0;
 }
@@ -150,7 +152,8 @@ void strata_host_multiply(const host_product *p, const float *a, const float *b,
         if (!in_place && packed != col) pack_panel(p, b, packed = col, width, panel);
         const float *from = in_place ? b + col : panel;
         int rows = p->m - row < tile.rows ? (int)(p->m - row) : tile.rows;
-        /* The last tile begins further up, so that it is a whole one, and its upper rows are not stored again. */
+        /* The last tile begins earlier, so that it is complete; those of its rows that are already computed are not stored
+         * again. */
         const int above = p->m >= tile.rows ? tile.rows - rows : 0;
         tile.run(rows + above, a + (row - above) * p->a_row, p->a_row, p->a_k, from, in_place ? p->b_k : TILE_N, p->k, result);
         store(p, c, result + above * TILE_N, row, rows, col, width);
@@ -194,7 +197,7 @@ void strata_host_matmul(const host_call *host) {
                       .activation = attrs->epilogue.activation,
                       .aux_form = attrs->epilogue.aux};
     if (!s.m || !s.n) return;
-    /* Many products are shared, few are computed together. */
+    /* With many products each thread computes whole products; few products are each divided among all threads. */
     const bool whole = s.n_batch >= host->n_parts;
     for (int64_t batch = 0; batch < s.n_batch; batch++) {
         if (whole && batch % host->n_parts != host->part) continue;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Work is cut into more parts than there are threads, and threads draw them, so that one that is held up by other programs does
- * not hold up the rest. Threads wait for work by looking at a counter, as the nodes of a step follow each other within
- * microseconds and waking a thread that sleeps takes longer than most nodes. A thread that finds nothing looks on for
- * SPIN_SECONDS, yielding to others, and then sleeps. */
+ * Work is divided into more parts than there are threads, and each thread takes the next part when it is free, so that a thread
+ * that is delayed by other programs does not delay the others. Threads wait for work by polling a counter: the nodes of a step
+ * follow each other within microseconds, and waking a sleeping thread takes longer than most nodes. A thread without work polls
+ * for SPIN_SECONDS, yielding its core in between, and then sleeps. */
 #define _GNU_SOURCE
 #include "backends/host/pool.h"
 
@@ -15,7 +15,7 @@
 #include <time.h>
 
 enum { MOST_THREADS = 64, PARTS_A_THREAD = 4 };
-/* Between two offers of the core to others: few, as two threads of a run may be on one core while other programs run. */
+/* Polls between two yields: few, since two threads of a run may share a core while other programs run. */
 enum { LOOKS = 64 };
 #define SPIN_SECONDS 5e-4
 
@@ -28,7 +28,7 @@ typedef struct pool_thread {
 struct host_pool {
     int n_threads, n_parts;
     pool_thread threads[MOST_THREADS];
-    /* The part that is drawn next; from n_parts on there is none. */
+    /* The part that is taken next; from n_parts on there is none. */
     _Alignas(64) atomic_int next;
     /* Parts that are not finished. */
     _Alignas(64) atomic_int left;
@@ -84,8 +84,9 @@ static void wake(host_pool *pool) {
     pthread_mutex_unlock(&pool->mutex);
 }
 
-/* Draws parts until there are none. A thread that was held up since an earlier run draws from the run of now, whose work it
- * reads after the part: that run does not end before the part does. */
+/* Takes and computes parts until there are none. A thread that was delayed since an earlier run takes a part of the present
+ * run. It reads the run's work after taking the part, which is safe, because the run does not end before this part is
+ * finished. */
 static void work_on(host_pool *pool, int thread) {
     while (atomic_load(&pool->next) < pool->n_parts) {
         const int part = atomic_fetch_add(&pool->next, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The threads that share a node's work on the host backend: one a core, the caller being one of them. */
+ * The threads that share a node's work on the host backend. There is one for each core, and the caller is one of them. */
 #ifndef STRATA_BACKENDS_HOST_POOL_H
 #define STRATA_BACKENDS_HOST_POOL_H
 
@@ -11,7 +11,8 @@ typedef void host_pool_work(void *user, int thread, int part, int n_parts);
 
 /* Cores that this process may use, at most 64. */
 int strata_host_cores(void);
-/* n_threads - 1 threads and the caller. NULL: the system gave no memory or no threads. */
+/* Creates n_threads - 1 threads, which work together with the caller. NULL: there is no memory, or no thread could be
+ * created. */
 host_pool *strata_host_pool_create(int n_threads);
 void strata_host_pool_destroy(host_pool *pool);
 /* Calls `work` for each part, in whichever thread is free, and returns when all are finished. One caller at a time. */

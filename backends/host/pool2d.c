@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * f32 pools on the host: window by window, all channels of a tap at once, which the compiler makes vectors of. The order in
- * which sums are folded is the kernels'. */
+ * f32 pools on the host: windows are computed one after the other, with all channels of a tap at once, so that the compiler
+ * vectorizes the loop. Sums are computed in the same order as in the kernels. */
 #include "core/op/pool2d.h"
 
 #include <math.h>

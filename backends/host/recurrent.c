@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LSTM and GRU on the host: at each step one product of all examples by the tiles of matmul.c, then the cells one by one. A GRU
- * whose reset gate is in front of the product has two products a step.
+ * LSTM and GRU on the host: each step computes one product for all examples by the tiles of matmul.c, and then the cells one by
+ * one. A GRU whose reset gate is applied before the product needs two products in each step.
  * Formulas: core/op/recurrent.h. */
 #include "core/op/recurrent.h"
 
@@ -28,8 +28,8 @@ bool strata_host_recurrent_takes(const strata_tensor *node) {
     return true;
 }
 
-/* The products of a step (N, gates U), what a step back leaves to the one before, or what a product takes (N, 2 U), and a panel
- * of the matrix. */
+/* The products of a step (N, gates U); (N, 2 U) for the gradients that a step passes to the previous one, or for the operand of
+ * a product; and a panel of the matrix. */
 int64_t strata_host_recurrent_scratch(const strata_tensor *node) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
     const int64_t k = s.gates * s.units;
@@ -103,7 +103,7 @@ void strata_host_recurrent(const host_call *call) {
     const float *mask = s.mask ? call->call.inputs[3] : NULL;
     float *states = call->call.output, *sums = call->scratch, *taken = sums + s.n * width, *panel = taken + 2 * s.n * s.units;
     const bool first = resets_first(call);
-    /* Without a step before, the product is of no terms: the bias alone. */
+    /* In the first step the product has no terms and is only the bias. */
     host_product product = {s.n, first ? 2 * s.units : width, 0, s.t * row, 1, width, 1, width, bias, NULL, 0, 0};
     host_product second = {s.n, s.units, 0, s.t * row, 1, width, 1, width, bias + 2 * s.units, NULL, 0, 0};
     if (s.drops) product.a_row = s.units;
@@ -127,7 +127,7 @@ void strata_host_recurrent(const host_call *call) {
     }
 }
 
-/* One unit at one step: dh and dc become what the step before gets without a product. */
+/* One unit at one step. dh and dc become the gradients that the previous step gets without a product. */
 static void cell_back(const strata_recurrent_attrs *attrs, int64_t n, const float *past, const float *now, float *dh, float *dc,
                       float *da) {
     const int64_t a_code = attrs->activation, r_code = attrs->recurrent_activation;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums and means of f32 over neighbouring axes on the host, in double as in the reference: over columns a block of results at a
- * time, so that rows are read from their beginning to their end. */
+ * Sums and means of f32 over neighbouring axes on the host, in double as in the reference. Sums over columns are computed for a
+ * block of results at a time, so that each row is read contiguously. */
 #include "core/op/reduce.h"
 
 #include "backends/host/host.h"

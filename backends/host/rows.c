@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Updates of rows: a program gathers rows of a variable and of its slots, an optimizer's op changes them, and scatter_update
- * brings each back. Here the op's loop changes the rows where they lie in the variables, so the rows are moved once instead of
- * seven times, and gathers and scatters of them are left out. The bits are the same. */
+ * Updates of rows. A program gathers rows of a variable and of its slots, an optimizer's op updates them, and scatter_update
+ * writes them back. Here the op's loop updates the rows in place in the variables, and the gathers and scatters are left out.
+ * So the rows are moved once instead of seven times, and the bits are the same. */
 #include "backends/host/host.h"
 #include "core/op/ops.h"
 #include "core/op/update.h"
@@ -21,7 +21,7 @@ static bool is_range(const strata_tensor *update, int n_ranges, const strata_ten
     return false;
 }
 
-/* Whether the node takes a gathered range or the update's result, and is not a scatter_update that brings it back. */
+/* Whether the node reads a gathered range or the update's result, and is not the scatter_update that writes it back. */
 static bool uses_otherwise(const strata_tensor *node, const strata_tensor *update, int n_ranges) {
     if (node == update) return false;
     for (int k = 0; k < node->n_inputs; k++) {
@@ -31,7 +31,7 @@ static bool uses_otherwise(const strata_tensor *node, const strata_tensor *updat
     return false;
 }
 
-/* The scatter_update of the piece that brings range r back to where it was gathered; NULL: none. */
+/* The scatter_update of the piece that writes range r back to where it was gathered; NULL: none. */
 static const strata_tensor *find_scatter(const strata_piece *piece, const strata_tensor *update, int r) {
     const strata_tensor *range = update->inputs[r];
     for (int i = 0; i < piece->n_nodes; i++) {
@@ -63,7 +63,7 @@ bool strata_host_moves_rows(const strata_tensor *node, const strata_tensor *upda
     return rows == update || is_range(update, n_ranges, rows);
 }
 
-/* Whether a node behind the update reads or writes what lies in the table, other than the update's scatters. */
+/* Whether a node after the update reads or writes the table, other than the update's scatters. */
 static bool touches_later(const strata_piece *piece, int at, int n_ranges, const strata_tensor *table) {
     const strata_tensor *update = piece->nodes[at];
     int arena = 0, other = 0;

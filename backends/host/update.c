@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ops of the optimizers besides Adam (adam.c) on the host: a loop over f32 ranges each (update_loops.h), so that a server's
- * update costs what its memory does. A slot that the settings do not need is the parameters' range, which its loop leaves
- * alone. */
+ * The ops of the optimizers besides Adam (adam.c) on the host: each has a loop over f32 ranges (update_loops.h) that is limited
+ * only by memory bandwidth. For a slot that the settings do not need, the range of the parameters is passed; the loop does not
+ * access it as a slot. */
 #include "core/op/update.h"
 
 #include <math.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A driver's compiler with limits. It is one call that may take minutes and cannot be stopped, so it runs in a thread of its
- * own. The thread that wants the kernel waits, names a slow one, and goes away from one that takes too long or that nobody
- * wants any more. What such a call uses then belongs to its thread, and the device compiles nothing more. */
+ * Runs a driver's compiler with limits. Compiling is one call that may take minutes and cannot be stopped, so it runs in a
+ * separate thread. The thread that needs the kernel waits, reports a slow compilation, and stops waiting if it takes too long
+ * or is not needed any more. The memory of such an abandoned call then belongs to its thread, and the device compiles nothing
+ * more. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 enum { POLL_NS = 50 * 1000 * 1000, STACK_BYTES = 8 << 20, MOST_TIMES = 5 };
 static const double NOTICE_SECONDS = 20, COMPILE_SECONDS = 120;
 
-/* Of both threads; the one that is done with it last frees it. */
+/* Shared by both threads; the one that ends last frees it. */
 typedef struct build {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -82,7 +83,7 @@ static bool start(build *b, pthread_t *out_thread) {
     return started;
 }
 
-/* Waits for some 50 ms at most; whether the call has returned. */
+/* Waits for about 50 ms at most; returns whether the call has returned. */
 static bool wait_a_while(build *b) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -98,7 +99,7 @@ static bool wait_a_while(build *b) {
     return done;
 }
 
-/* False where the call has returned meanwhile. */
+/* Abandons the call. Returns false if the call has returned meanwhile. */
 static bool leave(build *b) {
     pthread_mutex_lock(&b->mutex);
     const bool left = b->abandoned = !b->done;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compiled kernels on disk, a file each: header, key, data. Drivers crash on binaries that are not theirs, so everything that
- * could differ
- * is compared first: format, Strata's version, device, driver, the whole key (what was compiled), and a hash of the data. */
+ * Compiled kernels on disk. Each has a file with header, key and data. Drivers may crash on binaries of other drivers, so
+ * everything that could differ is compared first: the format, Strata's version, the device, the driver, the whole key (the
+ * source), and a hash of the data. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 enum { FORMAT = 1, MAX_FILE_BYTES = 512 << 20, PATH_BYTES = 640 };
 
-/* At the beginning of every file; in the machine's own byte order, since a binary moves to no other machine. */
+/* At the beginning of every file; in the machine's byte order, since a binary is not moved to another machine. */
 typedef struct cache_header {
     char magic[8]; /* "STRATA-K" */
     uint32_t format;
@@ -24,7 +24,7 @@ typedef struct cache_header {
     uint64_t key_bytes, data_bytes, data_hash;
 } cache_header;
 
-/* FNV-1a, 64 bits: against damage and accidents, not against an attacker, who could write the folder anyway. */
+/* FNV-1a, 64 bits: it detects damage, not an attack: an attacker who can write to the folder can also write a valid hash. */
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n) {
     const unsigned char *at = bytes;
     for (size_t i = 0; i < n; i++) hash = (hash ^ at[i]) * 0x100000001b3u;
@@ -114,7 +114,8 @@ void strata_cache_store(const strata_cache *cache, const void *key, size_t key_b
     cache_header header;
     fill_header(cache, key_bytes, data, bytes, &header);
 
-    /* A cache that lost its last file in a power cut is no loss, but half a file would be: the writer renames. */
+    /* Losing the newest file in a power failure does no harm, but an incomplete file would: so the file is written under a
+     * temporary name and renamed. */
     strata_file_writer *writer = NULL;
     if (strata_file_writer_create(path, &writer, NULL)) return;
     strata_status status = strata_file_writer_add(writer, &header, sizeof header, NULL);

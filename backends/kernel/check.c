@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether this device's kernels compute rightly. Drivers compile kernels wrongly, report no error, and a model then trains on
- * wrong numbers. So before a piece is compiled, the kernels of its nodes are run on small operands and compared with the ops'
- * references; what was found is kept (verdicts.c).
+ * Checks whether this device's kernels compute correctly. Some drivers miscompile kernels without an error, and a model would
+ * then train with wrong numbers. So before a piece is compiled, the kernels of its nodes are run on small operands and compared
+ * with the ops' references; the results are stored (verdicts.c).
  *
- * What is checked is a *variant*: the kernels of one node with their constants. Its *trial* is a copy of the node with small
- * operands for which the node has the very same kernels (trial.c).
+ * The unit that is checked is a *variant*: the kernels of one node with their constants. Its *trial* is a copy of the node with
+ * small operands for which the lowering chooses the same kernels (trial.c).
  *
  * All trials of a piece are compiled as one piece, in the nodes' order and with operands in the same arenas. So the driver
- * compiles nothing more than for the piece itself: it has the same kernels, bound in the same way, and the sequence that a CPU
- * makes of them (opencl/sequence.c) has the same text. */
+ * compiles nothing in addition to the piece itself: the piece of trials has the same kernels with the same bindings, and on a
+ * CPU its sequence (opencl/sequence.c) has the same source. */
 #include "backends/kernel/check.h"
 
 #include <stdio.h>
@@ -22,9 +22,9 @@ enum { TEXT_BYTES = 400 };
 typedef struct rehearsal {
     strata_device *device;
     const strata_piece *real;
-    /* While a model trains, once more: nothing is kept. */
+    /* A repeated check while a model trains: its result is not stored. */
     bool again;
-    /* Of what operands hold. */
+    /* The seed of the operands' values. */
     uint32_t seed;
     strata_trial *trials;
     int n;
@@ -51,7 +51,7 @@ static bool is_launched(const strata_kernel_list *list, const strata_tensor *nod
     return false;
 }
 
-/* A trial for each node that launches something; *out_new: how many have kernels of which nothing is known. */
+/* Makes a trial for each node that has a launch; *out_new: how many have kernels that have not been checked. */
 static strata_status make_trials(rehearsal *r, const strata_checks *checks, const strata_kernel_limits *limits,
                                  strata_tuner *tuner, int *out_new, strata_error *err) {
     strata_kernel_list list = {0};
@@ -70,7 +70,8 @@ static strata_status make_trials(rehearsal *r, const strata_checks *checks, cons
     return status;
 }
 
-/* On some devices the host can only read what is in the outputs' arena. There operands from it lie in an arena of their own. */
+/* On some devices the host can only read the outputs' arena. There, operands that the real piece has in this arena are placed
+ * in a separate arena. */
 static int arena_of(const rehearsal *r, const strata_tensor *real, bool is_operand) {
     const int arena = r->real->places[real->id].arena;
     const bool unreachable = is_operand && arena == STRATA_ARENA_OUTPUT && !r->device->reads_outputs;
@@ -85,7 +86,7 @@ static void place(rehearsal *r, strata_tensor *tensor, int arena, int *ids) {
     a->bytes += (bytes + STRATA_PLACE_ALIGNMENT - 1) / STRATA_PLACE_ALIGNMENT * STRATA_PLACE_ALIGNMENT;
 }
 
-/* Where the operand lies in the real node's value. */
+/* Whether the operand is in the memory of the real node's value, and where. */
 static bool lies_within(const rehearsal *r, const strata_tensor *real, int i, int64_t *out_offset) {
     const strata_place *whole = &r->real->places[real->id], *part = &r->real->places[real->inputs[i]->id];
     *out_offset = part->offset - whole->offset;
@@ -123,7 +124,7 @@ static void place_trial(rehearsal *r, strata_trial *t, int *ids) {
     }
 }
 
-/* Gives all trials that can be made a place. */
+/* Makes the piece of all trials and places their values. */
 static strata_status make_piece(rehearsal *r, const strata_kernel_limits *limits, strata_error *err) {
     size_t n_tensors = 1;
     int ids = 0, n = 0;
@@ -159,7 +160,7 @@ static strata_status make_piece(rehearsal *r, const strata_kernel_limits *limits
     return STRATA_OK;
 }
 
-/* Memory of a tensor that the host reaches; NULL: it lies in a buffer. */
+/* The tensor's memory if the host can access it; NULL: it is in a buffer. */
 static char *host_place(const rehearsal *r, const strata_tensor *tensor) {
     const strata_place *p = &r->places[tensor->id];
     char *base = NULL;
@@ -186,7 +187,8 @@ static strata_status receive(const rehearsal *r, const strata_tensor *tensor, vo
     return STRATA_OK;
 }
 
-/* Fills and computes a new trial; operands go to the device as they are before the reference runs. */
+/* Fills the operands of a new trial and computes its reference; the operands are copied to the device before the reference may
+ * change them. */
 static strata_status prepare(rehearsal *r, strata_trial *t, strata_error *err) {
     const int n = t->real->n_inputs;
     const bool updates = t->node.op->flags & STRATA_OP_UPDATE;
@@ -200,7 +202,7 @@ static strata_status prepare(rehearsal *r, strata_trial *t, strata_error *err) {
     return STRATA_OK;
 }
 
-/* The largest error of what the node writes, over what is allowed there: above 1 it is wrong. */
+/* The largest error of the values that the node writes, divided by the allowed error: above 1 the kernel is wrong. */
 static strata_status judge(const rehearsal *r, const strata_trial *t, double *out_error, bool *out_wrong, strata_error *err) {
     const int n = t->real->n_inputs;
     *out_error = 0;
@@ -289,7 +291,8 @@ static void finish(rehearsal *r) {
     free(r->arenas);
 }
 
-/* One round: what is found may bring other kernels, of which nothing is known, into the piece. */
+/* One round of checks. If a kernel is wrong, the piece gets other kernels in its place, which may have to be checked in another
+ * round. */
 static strata_status check_once(strata_checks *checks, const strata_kernel_limits *limits, strata_tuner *tuner,
                                 const strata_piece *piece, int *out_wrong, strata_error *err) {
     rehearsal r = {.device = checks->device, .real = piece};
@@ -299,7 +302,7 @@ static strata_status check_once(strata_checks *checks, const strata_kernel_limit
     if (!status && n_new) {
         strata_error why = {0};
         status = rehearse(checks, &r, limits, out_wrong, &why);
-        /* What does not compile, or has no room, is for the piece itself to say. */
+        /* if a kernel does not compile or there is no memory, compiling the piece itself reports it */
         if (status == STRATA_UNSUPPORTED || status == STRATA_OUT_OF_MEMORY) status = STRATA_OK;
         if (status) status = strata_fail(err, status, "checking kernels: %.900s", why.message);
         strata_verdicts_write(checks);
@@ -308,7 +311,7 @@ static strata_status check_once(strata_checks *checks, const strata_kernel_limit
     return status;
 }
 
-/* The counters are those of what the program's owner asked for; compiled kernels count. */
+/* The device's counters must not include these checks, except the compiled kernels. */
 static void restore_counters(strata_device *device, const strata_device_counters *before) {
     const uint64_t compilations = device->counters.compilations;
     device->counters = *before;

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One node of a training step, compared with the reference on the step's own values: a card that fails for some values only, or
- * that has gone bad since its kernels were checked, is reported.
+ * Compares one node of a training step with the reference on the step's own values. This detects a device that computes wrongly
+ * only for some values, or that became defective after its kernels were checked.
  *
- * A step's temporaries share memory, so most are gone when it ends. Before the step is submitted, the program's own kernels
- * compute what the node's operands need, and nothing else; the operands are read back; the node alone runs, and its result is
- * read back. Updates do not run, but for a node that is one: what it writes is put back. The step then computes everything
- * anew. */
+ * A step's temporaries share memory, so most are gone when it ends. Before the step is submitted, the program's kernels compute
+ * only the operands of the node, and the operands are read back. Then only the node runs, and its result is read back. Updates
+ * do not run, unless the node itself is an update; then the previous values are restored. After that the step computes
+ * everything again. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/host/host.h"
 #include "backends/kernel/check.h"
 
-/* Operations and bytes that the reference, and the host backend's loops, are asked for while a model trains; a node
- * beyond it is compared on made-up operands, which are small. */
+/* The most operations and bytes for the reference, and for the host backend's loops, while a model trains. A larger node is
+ * compared on small generated operands. */
 static const double MOST_WORK = 5e7, MOST_FAST_WORK = 4e9;
 
 typedef struct recheck {
     const strata_step_run *step;
     const strata_tensor *node;
-    /* [n_inputs + 1] of each operand, and of the node's own value: what the device has before the node runs; what the reference
-     * makes of it; what the device makes of it; what the reference makes of operands that were moved a little. */
+    /* [n_inputs + 1] for each operand, and for the node's own value: the device's values before the node runs; the reference's
+     * result; the device's result; the reference's result for operands that were changed slightly. */
     void **before, **want, **got, **moved;
     /* [n_places] The nodes to run, by id. */
     bool *wanted, *seen;
@@ -36,7 +36,7 @@ static const strata_place *place_of(const recheck *r, const strata_tensor *tenso
 }
 
 /* ---- which nodes are run ---- */
-/* Marks the nodes that `tensor` is computed from, and itself; false where an update is among them. */
+/* Marks `tensor` and all nodes from which it is computed; false if an update is among them. */
 static bool mark(recheck *r, const strata_tensor *tensor) {
     if (r->seen[tensor->id]) return true;
     r->seen[tensor->id] = true;
@@ -82,7 +82,7 @@ static void finish(recheck *r) {
     free(r->seen);
 }
 
-/* Copies what the device has of a tensor, or writes it there. */
+/* Copies a tensor from the device, or to it. */
 static strata_status move(const recheck *r, const strata_tensor *tensor, void *data, bool to_device, strata_error *err) {
     const strata_device_api *api = r->step->device->api;
     const strata_place *place = place_of(r, tensor);
@@ -126,7 +126,7 @@ static bool is_finite(const recheck *r, void *const *data, int first, int last) 
     return true;
 }
 
-/* The largest error; 0: it is right. */
+/* Computes the largest error; 0: the node is correct. */
 static strata_status judge(recheck *r, double *out_error, strata_error *err) {
     const int n = r->node->n_inputs;
     bool differs = false;

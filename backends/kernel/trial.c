@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A copy of a node with small operands for which the node has the very same kernels, so that each kernel also meets the ends of
- * its operands: of a few ways to make shapes small (`levels`) the cheapest that leaves the kernels as they are. */
+ * A copy of a node with small operands for which the node has the same kernels. Sizes are chosen so that each kernel also
+ * computes the boundaries of its operands. There are a few ways to reduce shapes (`level`); the cheapest one that does not
+ * change the kernels is used. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,12 +12,12 @@
 #include "backends/kernel/check.h"
 #include "core/op/element.h"
 
-/* Operations and bytes of a node: those that cost next to nothing, and the most that the reference and the host backend's loops
- * are asked for. */
+/* Limits of a node's operations and bytes: negligible work, the most work for the reference, and the most work for the host
+ * backend's loops. */
 static const double CHEAP_WORK = 3e5, MOST_WORK = 3e7, MOST_FAST_WORK = 1.5e9;
 
-/* How shapes are made small. Each extent that is equal stays equal, so that operands still fit each other, and a rest of a
- * division by 16 stays one, so that what is left over at the end of a vector or a tile is there. */
+/* How shapes are reduced. Extents that are equal stay equal, so that operands still fit each other. An extent that is not a
+ * multiple of 16 does not become one, so that incomplete vectors and tiles are computed too. */
 typedef enum level {
     LEVEL_SMALL,  /* extents beyond 20 */
     LEVEL_IMAGES, /* few images, a quarter of their height and width */
@@ -78,14 +79,14 @@ static void shrink_attributes(level how, strata_trial *t) {
     }
 }
 
-/* Whether its attributes are lists of places in its operands, which no other sizes fit. */
+/* Whether its attributes are lists of positions in its operands, which do not fit other sizes. */
 static bool is_rigid(const strata_op *op) {
     for (const strata_attr_field *field = op->attrs; field < op->attrs + STRATA_MAX_ATTR_FIELDS && field->name; field++)
         if (field->kind == STRATA_ATTR_LIST || field->kind == STRATA_ATTR_POINTER) return true;
     return false;
 }
 
-/* Whether operands are one: a variable before and after an update has the same bytes. */
+/* Whether two operands are the same: a variable before and after an update has the same bytes. */
 static bool is_same(const strata_trial *t, const strata_tensor *a, const strata_tensor *b) {
     const strata_place *p = &t->places[a->id], *q = &t->places[b->id];
     return a == b || (p->arena == q->arena && p->offset == q->offset && p->bytes == q->bytes && p->bytes > 0 &&
@@ -114,7 +115,7 @@ static bool resize(strata_trial *t, level how) {
     return !real->op->shape(&t->node, NULL) && strata_shape_elements(t->node.shape) > 0;
 }
 
-/* Whether a launch's buffer is of the trial: an op may name an operand's operand. */
+/* Whether a launch's buffer belongs to the trial: an op may use the operand of an operand. */
 static bool is_own(const strata_trial *t, const strata_tensor *buffer) {
     bool own = !buffer || buffer == &t->node;
     for (int i = 0; i < t->real->n_inputs; i++) own = own || buffer == t->pointers[i];
@@ -130,8 +131,8 @@ static bool has_kernels(const strata_kernel_limits *limits, const strata_trial *
     return same;
 }
 
-/* Finds a way in which the small node has the real one's kernels. It must be one that the family offers for the small node, as
- * kernels rely on what it asks of shapes. */
+/* Finds a way for which the small node has the real node's kernels. The family must offer this way for the small node, since
+ * kernels rely on the family's conditions for shapes. */
 static bool find_way(const strata_kernel_limits *limits, strata_trial *t) {
     const strata_family *family = t->way.family;
     strata_candidate candidates[STRATA_CANDIDATES];
@@ -191,7 +192,7 @@ strata_status strata_trial_init(const strata_kernel_limits *limits, strata_tuner
     return status;
 }
 
-/* ---- what operands hold ---- */
+/* ---- the values of operands ---- */
 static int64_t smallest_extent(const strata_tensor *tensor) {
     int64_t least = 7;
     for (int axis = 0; axis < tensor->shape.rank; axis++)
@@ -200,7 +201,7 @@ static int64_t smallest_extent(const strata_tensor *tensor) {
 }
 
 /* Floats in [-1, 1), or in [0.25, 1) for ops that take roots and logarithms. Integers are small enough to be indices or labels
- * of what they come with; where rows are set by index they are all different. */
+ * for the other operands; if rows are set by index, all indices differ. */
 static void fill(const strata_trial *t, int i, bool positive, uint32_t seed) {
     const strata_tensor *tensor = t->pointers[i];
     const int64_t n = strata_shape_elements(tensor->shape), most = smallest_extent(t->pointers[0]);

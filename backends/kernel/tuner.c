@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which of a family's candidates is fastest on this device for one node's shapes: timed on first use, then remembered.
+ * Finds which of a family's candidates is the fastest on this device for one node's shapes. Candidates are timed on first use,
+ * and the result is stored.
  *
- * A candidate is tried by compiling a piece of that one node, with buffers of its own (core/run/bench.h). Its result must equal
- * the first candidate's: bit for bit when it is marked exact, within TOLERANCE when only options.fast let it in. All the tuning
- * of one opened device takes at most BUDGET_NS or GPU_BUDGET_NS; what is left then keeps its first candidate, which is
- * remembered too, so that the next start doesn't tune again.
+ * A candidate is tried by compiling a piece that has only that node, with separate buffers (core/run/bench.h). Its result must
+ * equal that of the first candidate: in all bits if the candidate is marked exact, within TOLERANCE if it is allowed only by
+ * options.fast. The tuning of an opened device takes at most BUDGET_NS or GPU_BUDGET_NS in total. After that, nodes use their
+ * first candidate; this is stored too, so that the next start does not tune again.
  *
- * The file is text, a line a node: key, candidate, microseconds. It is read when the device is opened and written anew, by
- * rename, with each result. Another device or driver has another file. */
+ * The file is text with a line for each node: key, candidate, microseconds. It is read when the device is opened and rewritten
+ * (by renaming a new file) with each result. Each device and driver has its own file. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,17 +27,18 @@ enum {
     PATH_BYTES = 640,
     MAX_FILE_BYTES = 4 << 20,
     ROUNDS = 3,
-    SMALL_US = 20, /* a node that takes so long is not worth more than its first candidate; */
+    SMALL_US = 20, /* a node that takes no longer uses its first candidate without tuning; */
     GPU_SMALL_US = 3
 };
-/* Floating-point operations and bytes of a node that any CPU does within SMALL_US. To find that out by timing it would take a
- * compilation, which is longer than all that a faster candidate can save. */
+/* Floating-point operations and bytes of a node that every CPU computes within SMALL_US. Such nodes are not timed: timing needs
+ * a compilation, which takes longer than a faster candidate can ever save. */
 static const double SMALL_FLOPS = 1e6, SMALL_BYTES = 1e5;
-#define BUDGET_NS     2000000000u
-#define GPU_BUDGET_NS 4000000000u /* kernels take little of it, but there are more candidates, and their compiler is slow */
-#define TOLERANCE     1e-3
-/* On a CPU that others use too the same kernel's times differ by some percent from one second to the next: there a candidate
- * replaces the model's first only if it takes less than this part of its time. */
+#define BUDGET_NS 2000000000u
+#define GPU_BUDGET_NS \
+    4000000000u /* kernels use little of this time, but there are more candidates, and their compiler is slow */
+#define TOLERANCE 1e-3
+/* On a CPU that other programs use too, the times of the same kernel vary by some percent. So a candidate replaces the first
+ * one, which the cost model chose, only if it takes less than this fraction of its time. */
 #define CPU_MARGIN 0.95
 
 typedef struct record {
@@ -91,7 +93,7 @@ static void header(const strata_tuner *tuner, char out[320]) {
     snprintf(out, 320, "strata-tune 1\ndevice %s\ndriver %s\n", tuner->device_name, tuner->driver);
 }
 
-/* Lines that are not ours are passed over; a file of another device, driver or format is as none. */
+/* Invalid lines are skipped; a file of another device, driver or format is ignored. */
 static void read_file(strata_tuner *tuner) {
     unsigned char *bytes = NULL;
     size_t n = 0;
@@ -158,7 +160,7 @@ void strata_tuner_destroy(strata_tuner *tuner) {
 }
 
 /* ---- keys ---- */
-/* "cpu/matmul transpose_a=0 transpose_b=1 f32(64,784) f32(128,784)": all that a kernel's speed may depend on. */
+/* "cpu/matmul transpose_a=0 transpose_b=1 f32(64,784) f32(128,784)": everything on which a kernel's speed may depend. */
 static void write_key(const strata_family *family, const strata_tensor *node, char key[KEY_BYTES]) {
     int used = snprintf(key, KEY_BYTES, "%s", family->name);
     const strata_attr_field *field = node->op->attrs;
@@ -204,8 +206,8 @@ static bool same_result(const strata_tensor *node, bool exact, const void *a, co
     return difference <= TOLERANCE * largest;
 }
 
-/* The fastest that gives the right result within the budget. A candidate that fails is passed over. The first one is compiled
- * anyway, so only what comes after it counts. */
+/* Returns the fastest candidate with a correct result, within the time budget. A candidate that fails is skipped. The first
+ * candidate has to be compiled anyway, so only the time of the others counts. */
 static int tune(strata_tuner *tuner, const strata_tensor *node, const strata_candidate *candidates, int n, double *out_us) {
     size_t bytes = (size_t)tensor_bytes(node);
     char *truth = malloc(bytes + 1), *result = malloc(bytes + 1);

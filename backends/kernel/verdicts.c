@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is known of kernels: which compute rightly on a device and which do not. Kept in a text file beside the tuner's, for
- * each device and driver. */
+ * Verdicts: which kernels compute correctly on a device and which do not. They are stored in a text file beside the tuner's
+ * file, one for each device and driver. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static uint64_t hash_text(uint64_t seed, const char *text) {
     return hash(seed, text, strlen(text) + 1);
 }
 
-/* Of the code itself: its compressed form ends with a checksum. */
+/* Hashes the code by the checksum at the end of its compressed form. */
 static uint64_t hash_code(uint64_t seed, const strata_shader_code *code) {
     enum { CHECKSUM = 64 };
     if (!code->pack) return hash(seed, code->plain, code->plain ? code->bytes : 0);
@@ -94,7 +94,7 @@ static void header(const strata_checks *checks, char out[320]) {
     snprintf(out, 320, "%s\ndevice %s\ndriver %s\n", FORMAT, checks->device_name, checks->driver);
 }
 
-/* Lines that are not ours are passed over; a file of another device, driver or format is as none. */
+/* Invalid lines are skipped; a file of another device, driver or format is ignored. */
 static void read_file(strata_checks *checks) {
     unsigned char *bytes = NULL;
     size_t n = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CLBlast's matrix product, opened at run time. It has tuned parameters for hundreds of GPUs, and an order of summation of its
- * own: so it is a candidate of gpu/matmul only, and only with options.fast. It compiles its kernels on first use and may make
- * temporary buffers in a run. */
+ * CLBlast's matrix product. The library is opened at run time. It has tuned parameters for hundreds of GPUs, but adds in
+ * another order than our kernels, so it is used only as a candidate of gpu/matmul with options.fast. It compiles its kernels on
+ * first use and may create temporary buffers during a run. */
 #include "backends/opencl/opencl.h"
 
 #if STRATA_WITH_CLBLAST

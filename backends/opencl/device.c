@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An opened OpenCL device: one context, one in-order queue; tickets and waiting. Its memory: memory.c. What a program is:
+ * An opened OpenCL device: one context, one in-order queue, tickets and waiting. Its memory is in memory.c, its programs in
  * program.c. */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "backends/opencl/opencl.h"
 
 enum {
-    FIRST_NAP_NS = 20 * 1000,    /* where waiting would spin: sleep this long first, */
+    FIRST_NAP_NS = 20 * 1000,    /* where the driver's wait would spin: sleep this long first, */
     LONGEST_NAP_NS = 500 * 1000, /* then twice as long each time up to this */
     WORKERS_LET_GO_NS = 1000 * 1000 * 1000
 };
@@ -52,7 +52,7 @@ uint64_t strata_opencl_ticket(opencl_device *device, cl_event event) {
     return ticket;
 }
 
-/* CL_COMPLETE, a positive number while it runs, a negative one when it failed. */
+/* Returns CL_COMPLETE, a positive number while the command runs, or a negative one when it has failed. */
 static cl_int event_state(const opencl_device *device, cl_event event) {
     cl_int state = CL_COMPLETE;
     cl_int code = device->cl.GetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
@@ -94,9 +94,9 @@ static strata_status wait_ticket(strata_device *base, uint64_t ticket, strata_er
 }
 
 /* ---- open, close ---- */
-/* Returns when only we hold the queue, or after a second. Workers of PoCL (3.1) release an event, which holds its queue, some
- * time after clFinish returned; the queue does not hold its sub-device, so a sub-device released before that is used after it
- * is freed. */
+/* Returns when no other reference to the queue exists, or after a second. PoCL (3.1) releases events some time after clFinish
+ * has returned. An event has a reference to its queue, but a queue has none to its sub-device, so a sub-device that is released
+ * before would be used after it is freed. */
 static void wait_for_workers(const opencl_device *device) {
     const struct timespec nap = {.tv_nsec = FIRST_NAP_NS};
     for (int64_t slept = 0; slept < WORKERS_LET_GO_NS; slept += FIRST_NAP_NS) {
@@ -111,7 +111,7 @@ static void close_device(strata_device *base) {
     opencl_device *device = (opencl_device *)base;
     strata_tuner_destroy(device->tuner);
     strata_checks_destroy(device->limits.checks);
-    if (base->given_up.status) return; /* a thread is in the driver: leaving memory behind is the lesser harm */
+    if (base->given_up.status) return; /* a thread still runs in the driver: a leak is less harmful than freeing what it uses */
     if (base->trace) {
         const strata_status ended = strata_opencl_set_trace(base, NULL, 0, NULL);
         (void)ended;
@@ -187,8 +187,8 @@ static void fill_limits(opencl_device *device, const strata_device_options *opts
     };
 }
 
-/* Whether kernels work in the very bytes of a CL_MEM_USE_HOST_PTR buffer. A driver may keep a copy instead (Oclgrind does):
- * then what the host writes after the buffer was made is not read from it. */
+/* Whether kernels read and write the host's memory of a CL_MEM_USE_HOST_PTR buffer directly. A driver may use a copy instead,
+ * as Oclgrind does; kernels then do not see what the host writes after the buffer was created. */
 static bool shares_host_memory(opencl_device *device) {
     void *host = NULL;
     if (posix_memalign(&host, OPENCL_PAGE, OPENCL_PAGE)) return false;
@@ -203,7 +203,7 @@ static bool shares_host_memory(opencl_device *device) {
         code = device->cl.EnqueueReadBuffer(device->queue, memory, CL_TRUE, 0, sizeof back, &back, 0, NULL, NULL);
         if (code == CL_SUCCESS)
             code = device->cl.EnqueueWriteBuffer(device->queue, memory, CL_TRUE, 4, sizeof there, &there, 0, NULL, NULL);
-        device->cl.Finish(device->queue); /* a blocking write may return when it has copied its source */
+        device->cl.Finish(device->queue); /* a blocking write may return as soon as its source has been copied */
         memcpy(&here, (char *)host + 4, sizeof here);
         shares = code == CL_SUCCESS && back == 0xca11 && here == there;
         device->cl.ReleaseMemObject(memory);
@@ -212,8 +212,8 @@ static bool shares_host_memory(opencl_device *device) {
     return shares;
 }
 
-/* Bytes of the second-level cache of a core, as Intel's runtime calls it; PoCL calls the third level so, and says the second's
- * size of local memory. */
+/* Bytes of a core's second-level cache. Intel's runtime reports it as the global memory cache. PoCL reports the third level as
+ * that, and the size of the second level as the size of local memory. */
 static uint64_t global_cache(const opencl_device *device) {
     cl_ulong bytes = 0;
     cl_int code = device->cl.GetDeviceInfo(device->id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, sizeof bytes, &bytes, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels' programs: the embedded sources with their constants, taken from the disk cache where there is one, else compiled.
- * The cache is skipped where the driver keeps its own. What has been built stays with the device. */
+ * The programs of kernels: the embedded sources with their constants. A program is loaded from the disk cache if it is there,
+ * else it is compiled. The cache is not used if the driver has its own. A device keeps the programs that it has built. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,9 @@
 #include "backends/opencl/opencl.h"
 
 enum { LOG_LINES = 6, LOG_BYTES = 600, MAX_BINARY_BYTES = 256 << 20 };
-/* Without denormals: the moments of Adam's dead units decay into them, and a CPU is 7 to 50 times slower there. Without
- * warnings: PoCL prints how many there are, and `LOCAL_X == 1u || ...` is one where LOCAL_X is a constant. */
+/* Denormals are flushed: Adam's moments of units that get no more gradient decay to denormals, with which a CPU is 7 to 50
+ * times slower. Warnings are off: PoCL prints their number, and `LOCAL_X == 1u || ...` causes one where LOCAL_X is a
+ * constant. */
 static const char options[] = "-cl-std=CL1.2 -cl-denorms-are-zero -w";
 
 /* The log's first lines, on one line. */
@@ -51,7 +52,7 @@ static strata_status build_failed(opencl_device *device, cl_program program, con
     return status;
 }
 
-/* A compiler in this process leaves tens of MiB of freed memory behind, which glibc would keep for it. */
+/* Returns freed memory to the system: after compiling in this process, glibc would keep tens of MiB. */
 static void return_freed_memory(void) {
 #ifdef __GLIBC__
     malloc_trim(0);
@@ -71,7 +72,7 @@ static void make_build_call(void *data) {
     call->code = call->build(call->program, 1, &call->device, options, NULL, NULL);
 }
 
-/* The driver's compiler, within the limits of strata_kernel_build_run. */
+/* Runs the driver's compiler with the limits of strata_kernel_build_run. */
 static strata_status build_program(opencl_device *device, cl_program program, const char *what, int n_kernels, cl_int *out_code,
                                    strata_error *err) {
     build_call call = {device->cl.BuildProgram, program, device->id, CL_SUCCESS};
@@ -103,7 +104,7 @@ static strata_status compile_source(opencl_device *device, const char *source, c
     return STRATA_OK;
 }
 
-/* ---- the disk cache: what was compiled, the source, is the key ---- */
+/* ---- the disk cache; its key is the source ---- */
 /* *out_program: NULL when there is none, or the driver refuses it. */
 static strata_status load_binary(opencl_device *device, const char *source, const char *what, int n_kernels,
                                  cl_program *out_program, strata_error *err) {
@@ -125,7 +126,8 @@ static strata_status load_binary(opencl_device *device, const char *source, cons
     return STRATA_OK;
 }
 
-/* Some drivers compile only when a kernel is made, and only then have a binary worth keeping: makes one of each. */
+/* Some drivers compile, and have a complete binary, only after a kernel object has been created. So this creates an object of
+ * each kernel first. */
 static void store_binary(opencl_device *device, cl_program program, const char *source, const char *const *entries, int n) {
     for (int i = 0; i < n; i++) {
         cl_int code;
@@ -220,7 +222,7 @@ strata_status strata_opencl_build(opencl_device *device, const strata_kernel *ke
     for (int i = 0; i < n; i++)
         if (kernels[i].shader->opencl.bytes && find_built(device, &kernels[i]) < 0) missing[n_missing++] = &kernels[i];
     strata_status status = n_missing ? build_together(device, missing, n_missing, err) : STRATA_OK;
-    /* Which one does the driver not take? One by one they say. */
+    /* to find out which kernel the driver rejects, build them one by one */
     if (status == STRATA_UNSUPPORTED && n_missing > 1) {
         status = STRATA_OK;
         for (int i = 0; i < n_missing && !status; i++) status = build_together(device, &missing[i], 1, err);

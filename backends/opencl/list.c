@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The devices of every OpenCL platform, numbered through: "opencl:0", "opencl:1", ... A CPU of several cores is also offered as
- * two halves of its cores, "opencl:0.0" and "opencl:0.1" (clCreateSubDevices, EQUALLY; an odd core is left out), so that
- * strategies over several devices run on any machine. */
+ * The devices of all OpenCL platforms, numbered consecutively: "opencl:0", "opencl:1", ... A CPU with several cores is also
+ * listed as two halves of its cores, "opencl:0.0" and "opencl:0.1" (clCreateSubDevices, EQUALLY; with an odd number one core is
+ * left out), so that strategies with several devices can run on every machine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 enum { MAX_PLATFORMS = 32, MAX_DEVICES = 64, MAX_PARTITIONS = 8 };
 #define MAX_RANGE_BYTES (UINT64_C(1) << 32)
 
-/* ---- what a device says ---- */
-/* Drivers pad names with blanks, some inside. */
+/* ---- what a device reports ---- */
+/* Removes the blanks with which drivers pad names, at the ends and inside. */
 static void tidy(char *text) {
     char *to = text;
     for (const char *from = text; *from; from++)
@@ -53,7 +53,7 @@ static strata_device_class device_class(cl_device_type type, bool unified) {
     return STRATA_DEVICE_ACCELERATOR;
 }
 
-/* Why the device cannot be used, or nothing. */
+/* Writes why the device cannot be used; "": it can. */
 static void judge(const opencl_functions *cl, cl_device_id device, char *reason, size_t bytes) {
     char version[128];
     int major = 0, minor = 0;
@@ -82,7 +82,7 @@ static void describe(const opencl_functions *cl, cl_platform_id platform, cl_dev
     info->device_class = device_class(type, info->unified_memory);
     info->memory_bytes = device_number(cl, device, CL_DEVICE_GLOBAL_MEM_SIZE);
     info->max_allocation_bytes = device_number(cl, device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
-    /* Kernels count elements in 32 bits, and an element may be one byte. */
+    /* kernels use 32-bit indices of elements, and an element may be one byte */
     info->max_range_bytes = info->max_allocation_bytes < MAX_RANGE_BYTES ? info->max_allocation_bytes : MAX_RANGE_BYTES;
     info->compute_units = (uint32_t)device_number(cl, device, CL_DEVICE_MAX_COMPUTE_UNITS);
     info->max_workgroup = (uint32_t)device_number(cl, device, CL_DEVICE_MAX_WORK_GROUP_SIZE);
@@ -93,13 +93,13 @@ static void describe(const opencl_functions *cl, cl_platform_id platform, cl_dev
         uint32_t native = (uint32_t)device_number(cl, device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
         info->vector_width = preferred > native ? preferred : native ? native : 1;
     }
-    /* Halves are loaded and stored by vload_half and vstore_half, which need no extension. */
+    /* f16 is loaded and stored by vload_half and vstore_half, which need no extension */
     info->dtypes = (1u << STRATA_DTYPE_COUNT) - 1;
     judge(cl, device, info->skipped, sizeof info->skipped);
 }
 
-/* ---- walking all of them ---- */
-/* Called for each device; returning false ends the walk. */
+/* ---- iterating over all devices ---- */
+/* Called for each device; returning false ends the iteration. */
 typedef bool (*opencl_visit)(const opencl_functions *cl, cl_platform_id platform, cl_device_id device, int index, void *user);
 
 /* Returns the number of devices; *out_code: why there is no platform. */

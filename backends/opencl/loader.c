@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libOpenCL, opened at run time so that one binary runs where there is none, and its status codes in words. */
+ * libOpenCL, which is opened at run time so that the library also runs without it; and the names of its status codes. */
 #include <dlfcn.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 
 static const char *const library_names[] = {"libOpenCL.so.1", "libOpenCL.so"};
 
-/* One that is in the process already goes first: linked by the program, or preloaded by a tool (oclgrind).
- * The library is never unmapped (RTLD_NODELETE): drivers leave threads behind that would run into nothing. */
+/* A libOpenCL that is already loaded is used first: the program may be linked with it, or a tool (oclgrind) may have preloaded
+ * it. The library is never unmapped (RTLD_NODELETE), because threads of drivers may still run its code. */
 static void *open_library(void) {
     void *process = dlopen(NULL, RTLD_NOW);
     if (process && dlsym(process, "clGetPlatformIDs")) return process;

@@ -23,7 +23,7 @@ static strata_status out_of_memory(const opencl_device *device, int64_t bytes, s
                        (unsigned long long)all, (unsigned long long)device->base.info.max_allocation_bytes);
 }
 
-/* Drivers promise more than there is and die later, so the sum is kept here. */
+/* Some drivers grant more memory than there is and fail later, so the sum of all buffers is checked here. */
 static bool has_room(const opencl_device *device, int64_t bytes) {
     const strata_device_info *info = &device->base.info;
     return (uint64_t)bytes <= info->max_allocation_bytes &&
@@ -44,8 +44,8 @@ strata_status strata_opencl_allocate(opencl_device *device, cl_mem_flags flags, 
     return STRATA_OK;
 }
 
-/* Rows of a large matrix are a page apart or more: with pages of 4 KiB a product of 1024 x 1024 loses a tenth to address
- * translation. Only whole huge pages are asked for, so that none is taken for a rest. */
+/* The rows of a large matrix are on different pages: with pages of 4 KiB, a product of 1024 x 1024 matrices loses a tenth of
+ * its time to address translation. Only the whole huge pages of a buffer are requested, so that its rest does not take one. */
 strata_status strata_opencl_allocate_shared(opencl_device *device, int64_t bytes, void **out_host, cl_mem *out_memory,
                                             strata_error *err) {
     if (!has_room(device, bytes)) return out_of_memory(device, bytes, err);
@@ -82,8 +82,8 @@ void strata_opencl_buffer_destroy(strata_device *base, strata_buffer *buffer) {
     free(buffer);
 }
 
-/* Oclgrind 21.10 knows what is initialised only where one write covers a whole buffer (a fill, or a write of a part, confuse
- * it): it gets the whole buffer, with `bytes` at `offset` changed. CL_SUCCESS or a code. */
+/* Oclgrind 21.10 tracks initialised memory correctly only if one write covers a whole buffer, not after a fill or the write of
+ * a part. So this writes the whole buffer, with `bytes` at `offset` changed. Returns CL_SUCCESS or an error code. */
 static cl_int write_whole(opencl_device *device, const strata_buffer *buffer, int64_t offset, const void *source,
                           int64_t bytes) {
     const size_t all = rounded(buffer->bytes);

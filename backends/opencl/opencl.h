@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the OpenCL backend.
+ * The internal header of the OpenCL backend.
  *     loader.c   libOpenCL at run time, status codes in words
- *     list.c     which devices there are, their row for strata_devices_list
+ *     list.c     lists the devices for strata_devices_list
  *     device.c   opening one; tickets and waiting
  *     memory.c   its buffers, and copies between them and the host
- *     program.c  a piece of graph: kernels built, arguments set once; a run is only enqueueing
+ *     program.c  compiles a piece of a graph: builds kernels and sets arguments once, so that a run only enqueues
  *     kernels.c  kernels' programs, from the disk cache or the compiler
  *     source.c   several kernels' sources as one
  *     sequence.c a whole piece as one kernel, on CPUs
@@ -36,7 +36,8 @@ void strata_opencl_unload(opencl_functions *cl); /* a zeroed table is fine */
 const char *strata_opencl_error_name(cl_int code);
 
 /* ---- list.c ---- */
-/* The device with this id ("opencl:1", "opencl:0.1"), its platform, and its row. A sub-device must be released. */
+/* A device that was found by its id ("opencl:1", "opencl:0.1"), its platform, and its row in the list. A sub-device must be
+ * released. */
 typedef struct opencl_found {
     cl_platform_id platform;
     cl_device_id device;
@@ -45,7 +46,7 @@ typedef struct opencl_found {
 } opencl_found;
 strata_status strata_opencl_find(const opencl_functions *cl, const char *id, opencl_found *out_found, strata_error *err);
 
-/* Text of a device or platform, "" when it has none; cut to the bytes there are. */
+/* Reads a text of a device or platform, "" if it has none; truncated to the size of the array. */
 void strata_opencl_device_text(const opencl_functions *cl, cl_device_id device, cl_device_info what, char *out, size_t bytes);
 void strata_opencl_platform_text(const opencl_functions *cl, cl_platform_id platform, cl_platform_info what, char *out,
                                  size_t bytes);
@@ -55,13 +56,14 @@ void strata_opencl_platform_text(const opencl_functions *cl, cl_platform_id plat
 typedef enum opencl_host_memory {
     /* kernels work in the host's own memory (CL_MEM_USE_HOST_PTR; checked when the device is opened)       */
     OPENCL_HOST_SHARED,
-    /* the same memory, handed over by map and unmap around each run                                        */
+    /* the same memory, mapped for the host and unmapped before each run */
     OPENCL_HOST_MAPPED,
     /* pinned host memory, copied on the queue before and after each run                                    */
     OPENCL_HOST_STAGED
 } opencl_host_memory;
 
-/* Events of the newest runs. In-order queue: a ticket older than these is waited for by waiting for the oldest here. */
+/* How many events of the newest runs are stored. The queue is in order, so waiting for an older ticket means waiting for the
+ * oldest of these. */
 enum { OPENCL_TICKETS = 64 };
 
 /* A compiled kernel. Kept as long as the device is open, since pieces have kernels in common (a batch and the shorter last
@@ -72,8 +74,8 @@ typedef struct opencl_built {
     cl_program program;
     /* The kernel function's name in it. */
     char entry[64];
-    /* built for the tuner alone: a piece builds it again with its others, so that the program, and with it the driver's
-     * cache, is the same when the next start needs no tuning. */
+    /* built only for the tuner. A piece builds it again together with its other kernels, so that the program is the same when
+     * the next start needs no tuning, and is found in the driver's cache. */
     bool trial;
 } opencl_built;
 
@@ -89,18 +91,19 @@ typedef struct opencl_device {
     cl_device_id id;
     bool is_sub_device;
     cl_context context;
-    /* An in-order queue without profiling; while there is a trace, one with it, and the other one waits in plain_queue. */
+    /* The in-order queue in use. It has no profiling; while there is a trace, it is one with profiling, and plain_queue is the
+     * other one. */
     cl_command_queue queue, plain_queue;
-    /* Runs whose kernels' times are not in the trace yet, oldest first. */
+    /* The runs whose times have not been added to the trace yet, oldest first. */
     struct opencl_timed *timed;
     opencl_host_memory host_memory;
-    /* clWaitForEvents burns a core here (NVIDIA): look and sleep instead. */
+    /* clWaitForEvents keeps a core busy (NVIDIA), so the device polls and sleeps instead. */
     bool waits_spin;
-    /* sequence.c: PoCL and Intel's runtime on a CPU. */
+    /* The device can run sequences (sequence.c): PoCL and Intel's runtime on a CPU. */
     bool makes_sequences;
-    /* The device is Oclgrind, whose reports must be true. */
+    /* The device is Oclgrind, which checks accesses to memory; memory.c avoids its false reports. */
     bool is_oclgrind;
-    /* The driver keeps compiled programs on disk itself (PoCL, NVIDIA). */
+    /* The driver has its own cache of compiled programs on disk (PoCL, NVIDIA). */
     bool driver_caches;
     /* STRATA_DEVICE_LOST once a running command has failed. */
     strata_status lost;
@@ -123,15 +126,15 @@ typedef struct opencl_device {
 struct strata_buffer {
     cl_mem memory;
     int64_t bytes;
-    /* what it lies in, where that is ours; NULL: the driver's own. */
+    /* The host memory of the buffer, if we allocated it; NULL: the driver did. */
     void *host;
 };
 
 /* Fills err with "what: CL_..." and what the code means for the caller: DEVICE_LOST, OUT_OF_MEMORY, ... */
 strata_status strata_opencl_fail(opencl_device *device, cl_int code, const char *what, strata_error *err);
-/* Fails with the status of what the device was lost by. */
+/* Fails with the status with which the device was lost, if it was. */
 strata_status strata_opencl_check_alive(const opencl_device *device, strata_error *err);
-/* Takes the event that ends a run, gives its ticket. */
+/* Takes the event that ends a run, and returns the run's ticket. */
 uint64_t strata_opencl_ticket(opencl_device *device, cl_event event);
 
 strata_status strata_opencl_open(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
@@ -140,11 +143,12 @@ strata_status strata_opencl_open(const strata_device_info *info, const strata_de
 /* ---- memory.c ---- */
 /* Bytes of a page of the host's memory. */
 enum { OPENCL_PAGE = 4096 };
-/* Device memory, of undefined contents, counted. */
+/* Allocates device memory with undefined contents, and counts it. */
 strata_status strata_opencl_allocate(opencl_device *device, cl_mem_flags flags, int64_t bytes, void *host, cl_mem *out_memory,
                                      strata_error *err);
 void strata_opencl_release(opencl_device *device, cl_mem memory, int64_t bytes); /* NULL is fine */
-/* The same in memory of the host, zeros, in huge pages where it fills them; *out_host is for free() behind the buffer. */
+/* The same in zeroed host memory, with huge pages for its whole huge pages. The caller frees *out_host with free() after the
+ * buffer. */
 strata_status strata_opencl_allocate_shared(opencl_device *device, int64_t bytes, void **out_host, cl_mem *out_memory,
                                             strata_error *err);
 /* The functions of strata_device_api with these names. */
@@ -166,9 +170,10 @@ strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out
 strata_status strata_opencl_run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err);
 
 /* ---- kernels.c ---- */
-/* Builds what is not yet built of n kernels: in one program, from the disk cache where the driver has none, else compiled;
- * compiled programs are counted. out_built[i]: index of kernels[i] in device->built, -1 for one without source.
- * UNSUPPORTED with the kernel's name and the first lines of the compiler's log when the driver rejects it. */
+/* Builds those of n kernels that are not built yet, as one program. The program is loaded from the disk cache (if the driver
+ * has no cache) or compiled; compiled programs are counted. out_built[i]: the index of kernels[i] in device->built; -1: the
+ * kernel has no source. Fails: UNSUPPORTED, with the kernel's name and the first lines of the compiler's log, if the driver
+ * rejects a kernel. */
 strata_status strata_opencl_build(opencl_device *device, const strata_kernel *kernels, int n, int *out_built,
                                   strata_error *err);
 
@@ -177,20 +182,22 @@ strata_status strata_opencl_build_text(opencl_device *device, const char *source
                                        cl_program *out_program, strata_error *err);
 
 /* ---- source.c ---- */
-/* Puts the kernel's source behind what `text` has, with its constants as macros; its functions, the kernel too, get `suffix`
- * behind their names, and the kernel `parameters` before its own. What the kernel function is called then: out_entry. */
+/* Appends the kernel's source to `text`, with its constants as macros. `suffix` is appended to the names of its functions,
+ * including the kernel, and `parameters` are inserted before the kernel's own parameters. *out_entry: the resulting name of the
+ * kernel function. */
 STRATA_MUST_USE strata_status strata_opencl_source_add(strata_text *text, const strata_kernel *kernel, const char *suffix,
                                                        const char *parameters, char out_entry[64], strata_error *err);
 
 /* ---- sequence.c ---- */
 typedef struct opencl_sequence {
-    /* NULL: the list doesn't fit after all. Its kernel: strata_sequence(n_launches, table, sync, counts, arenas...). */
+    /* The source of the kernel strata_sequence(n_launches, table, sync, counts, arenas...). NULL: the list exceeds a limit of
+     * sequences. */
     char *source;
     uint32_t *table;
     size_t table_words;
-    /* Of a buffer that is zero before the first run, and after each. */
+    /* The size of the buffer `sync`, which is zero before the first run and after each run. */
     int64_t sync_bytes;
-    /* The piece's arenas that it is given. */
+    /* Which of the piece's arenas the kernel gets. */
     int *arenas;
     int n_arenas;
     /* work-groups to launch, of one work-item each. */
@@ -200,18 +207,19 @@ bool strata_opencl_sequence_fits(const opencl_device *device, const strata_kerne
 strata_status strata_opencl_sequence_write(const opencl_device *device, const strata_kernel_list *list, opencl_sequence *out,
                                            strata_error *err);
 void strata_opencl_sequence_finish(opencl_sequence *sequence); /* a zeroed one is fine */
-/* Words of a launch's row at the beginning of the table. The first one is its number of tasks; 0: the launch is left out. */
+/* The number of words of a launch's row at the beginning of the table. The first word is the launch's number of tasks; 0: the
+ * launch is left out. */
 size_t strata_opencl_sequence_row(void);
 
 /* ---- sequence_times.c ---- */
-/* When each worker of a sequence was at each launch, in one slot's newest run. */
+/* The times at which each worker of a sequence began and ended each launch, in the newest run of one slot. */
 typedef struct opencl_counts opencl_counts;
 /* The processor's counter and the host's clock (strata_trace_now), read together. */
 typedef struct opencl_moment {
     uint64_t count;
     double seconds;
 } opencl_moment;
-/* Whether host and kernels can read such a counter, which is so on x86-64. */
+/* Whether host and kernels can read such a counter: only on x86-64. */
 bool strata_opencl_has_counter(void);
 uint64_t strata_opencl_read_counter(void);
 strata_status strata_opencl_counts_create(opencl_device *device, uint32_t n_workers, int n_launches, opencl_counts **out_counts,
@@ -219,7 +227,8 @@ strata_status strata_opencl_counts_create(opencl_device *device, uint32_t n_work
 void strata_opencl_counts_destroy(opencl_device *device, opencl_counts *counts); /* NULL is fine */
 /* What the kernel gets as `counts`. */
 cl_mem strata_opencl_counts_memory(const opencl_counts *counts);
-/* Adds a slice for each launch of the run that was queued then, and is over now. labels: [launches]. */
+/* Adds a slice to the trace for each launch of the run that was queued at the moment `queued`, and is over now. labels:
+ * [launches]. */
 void strata_opencl_counts_add(opencl_counts *counts, strata_trace *trace, int track, const strata_trace_label *const *labels,
                               int64_t step, opencl_moment queued, opencl_moment over);
 
@@ -228,14 +237,15 @@ void strata_opencl_counts_add(opencl_counts *counts, strata_trace *trace, int tr
 typedef struct opencl_timed opencl_timed;
 /* strata_device_api.set_trace. */
 strata_status strata_opencl_set_trace(strata_device *device, strata_trace *trace, int track, strata_error *err);
-/* Room for the events of a run's n commands: NULL where the device has no trace, or there is no memory. */
+/* Allocates the events of a run's n commands. Returns NULL if the device has no trace, or without memory. */
 opencl_timed *strata_opencl_time_begin(opencl_device *device, int n);
-/* The same for a run of a sequence, whose workers write into these counts. labels: of its launches; both outlive the run. */
+/* The same for a run of a sequence, whose workers write into `counts`. labels: of the sequence's launches. Both must outlive
+ * the run. */
 opencl_timed *strata_opencl_time_begin_sequence(opencl_device *device, opencl_counts *counts,
                                                 const strata_trace_label *const *labels);
-/* Where to put the next command's event, with its label; NULL for a NULL run. */
+/* Returns where to store the next command's event, and sets its label. NULL if `timed` is NULL. */
 cl_event *strata_opencl_time_next(opencl_timed *timed, const strata_trace_label *label);
-/* The run has this ticket; NULL is fine. */
+/* Ends the run, whose ticket this is. NULL is fine. */
 void strata_opencl_time_end(opencl_device *device, opencl_timed *timed, uint64_t ticket);
 /* Adds the runs up to this ticket, which are done, to the trace. */
 void strata_opencl_time_collect(opencl_device *device, uint64_t ticket);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A piece of graph as kernel objects whose arguments are set once: one for each launch, and one for each slot where the launch
- * touches an input or an output. On a CPU the whole list is one kernel where it fits (sequence.c). A run enqueues them and
- * keeps the last event; it allocates and compiles nothing.
+ * A piece of a graph, compiled to kernel objects whose arguments are set once. There is one object for each launch; if the
+ * launch accesses an input or an output, one for each slot. On a CPU the whole list of launches becomes one kernel if it fits
+ * (sequence.c). A run only enqueues these objects and stores the last event; it allocates and compiles nothing.
  *
- * The driver orders the queue, so the list's barriers are not needed here. An out-of-order queue with events between launches
- * was not
- * taken: a step's launches nearly all depend on the one before, and on the CPU drivers an event costs as much as a small
+ * The queue is in order, so the list's barriers are not needed here. An out-of-order queue with events between launches would
+ * not help: nearly all launches of a step depend on the one before, and on CPU drivers an event costs as much as a small
  * kernel. */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 #include "backends/opencl/opencl.h"
 #include "core/run/trace_node.h"
 
-/* An INPUT or OUTPUT arena of one slot, on both sides. */
+/* An INPUT or OUTPUT arena of one slot, in host memory and on the device. */
 typedef struct opencl_port {
     int64_t bytes;
     void *host;      /* what the caller sees; stable */
@@ -29,7 +28,7 @@ typedef struct opencl_slot {
     opencl_counts *counts;
 } opencl_slot;
 
-/* What is enqueued on one slot for one launch, or for the whole sequence. */
+/* What is enqueued for one slot and one launch, or for one slot and the whole sequence. */
 typedef struct opencl_call {
     cl_kernel kernel;                     /* its arguments are set; NULL for a library's launch, */
     cl_mem memory[STRATA_LAUNCH_BUFFERS]; /* which takes its buffers with each call */
@@ -89,7 +88,7 @@ static void port_close(opencl_device *device, opencl_port *port) {
     *port = (opencl_port){0};
 }
 
-/* Hands a port to the device before a run. */
+/* Makes a port's memory available to the device before a run. */
 static cl_int port_give(opencl_device *device, const opencl_port *port, bool input, opencl_timed *timed,
                         const strata_trace_label *label) {
     if (!port->bytes) return CL_SUCCESS;
@@ -101,7 +100,7 @@ static cl_int port_give(opencl_device *device, const opencl_port *port, bool inp
                                          strata_opencl_time_next(timed, label));
 }
 
-/* Hands it back to the host after a run. */
+/* Makes a port's memory available to the host after a run. */
 static cl_int port_take(opencl_device *device, const opencl_port *port, bool input, opencl_timed *timed,
                         const strata_trace_label *label) {
     if (!port->bytes) return CL_SUCCESS;
@@ -212,7 +211,8 @@ static strata_status make_sequence(strata_program *program, const strata_piece *
     return STRATA_OK;
 }
 
-/* *out_built: NULL when the list is to be launched one by one; a driver that does not compile the sequence is such a reason. */
+/* *out_built: NULL if the launches must be enqueued one by one, for example because the driver does not compile the
+ * sequence. */
 static strata_status build_sequence(strata_program *program, opencl_sequence *out, cl_program *out_built, strata_error *err) {
     opencl_device *device = program->device;
     *out = (opencl_sequence){0};
@@ -227,7 +227,7 @@ static strata_status build_sequence(strata_program *program, opencl_sequence *ou
 }
 
 /* ---- the trace ---- */
-/* Without memory for them nothing is traced. */
+/* If there is no memory for the labels, the program is not traced. */
 static void make_labels(strata_program *program) {
     const strata_kernel_list *list = &program->list;
     strata_trace *trace = program->device->base.trace;
@@ -252,7 +252,7 @@ static bool fits_workgroup(const strata_program *program, int kernel_index, uint
     return code != CL_SUCCESS || items <= most;
 }
 
-/* *out_too_large: a kernel does not run with the work-group size it was given. */
+/* *out_too_large: a kernel cannot run with the chosen work-group size. */
 static strata_status build_kernels(strata_program *program, bool *out_too_large, strata_error *err) {
     STRATA_TRY(strata_opencl_build(program->device, program->list.kernels, program->list.n_kernels, program->built, err));
     for (int l = 0; l < program->list.n_launches; l++) {
@@ -368,7 +368,8 @@ static strata_status run(strata_program *program, int slot, const bool *wanted, 
     const int n = program->n_calls;
     const opencl_call *calls = program->calls + (size_t)slot * (size_t)n;
 
-    /* The run's event is its last command's, which is the last kernel where outputs need no copy; else a marker's. */
+    /* The event of the run is that of its last command. This is the last kernel if outputs need no copy; else it is a
+     * marker. */
     const int n_launches = program->list.n_launches;
     const strata_trace_label *const *labels = program->labels;
     opencl_timed *timed = !labels         ? NULL
@@ -412,7 +413,7 @@ strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out
     return run(program, slot, NULL, out_ticket, err);
 }
 
-/* Gives the sequence's launches their tasks: those that are not wanted have none. */
+/* Writes the number of tasks of the sequence's launches: 0 for launches that are not wanted. */
 static strata_status write_tasks(strata_program *program, const bool *wanted, strata_error *err) {
     strata_device *device = &program->device->base;
     const strata_kernel_list *list = &program->list;

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A whole list of launches as one kernel, for CPU devices. There a launch costs 3 to 5 us and waking a second core 8 more, as
- * long as a small kernel takes; MNIST's training step has a dozen.
+ * A whole list of launches as one kernel, for CPU devices. There a launch costs 3 to 5 us, and waking a second core 8 us more.
+ * That is as long as a small kernel runs, and a training step of MNIST has a dozen launches.
  *
- * Nouns. A *task* is what a work-group of a launch would have been. A *worker* is a work-group of the sequence, one a core. A
- * *home* is the share of a launch's tasks that one worker takes first, so that its data stay in its core's cache; then it helps
- * the others. A *site* is a kernel with the arenas that it is bound to: the text has a call for each, all else comes from the
- * table.
+ * Terms. A *task* is the work of one work-group of a launch. A *worker* is a work-group of the sequence; there is one for each
+ * core. The *home* of a worker is the range of a launch's tasks that this worker takes first, so that their data stay in its
+ * core's cache; after them it takes tasks of other homes. A *site* is a kernel together with the arenas to which its buffers
+ * are bound. The source has one call for each site; all other arguments of a launch are read from a table.
  *
- * Workers walk the launches in order. They draw tasks by atomic counters, and before the first task of a launch wait until the
- * launches that it depends on (reads what they wrote, writes what they read or wrote) have finished all of theirs. No deadlock,
- * with any number of workers
- * running at any time: a launch's tasks are drawn before anyone goes on to the next, so a worker only ever waits for tasks that
- * a running worker holds, and those of the earliest unfinished launch wait for nothing. The last worker to leave sets the
- * counters back to 0.
+ * Workers process the launches in order. They take tasks by atomic counters. Before its first task of a launch, a worker waits
+ * until all tasks of the launches on which it depends are finished; a launch depends on another one if it reads what that one
+ * wrote, or writes what that one read or wrote. There is no deadlock, whatever number of workers runs at any time: all tasks of
+ * a launch are taken before a worker goes on to the next launch. So a worker waits only for tasks that a running worker has
+ * taken, and the tasks of the earliest unfinished launch wait for nothing. The last worker that ends sets the counters back to
+ * 0.
  *
- * While there is a trace, each worker writes down when it began and ended its tasks of each launch (sequence_times.c). Without
- * one that costs a branch that is always predicted, so both are one program, which is compiled once.
+ * While there is a trace, each worker stores when it began and ended its tasks of each launch (sequence_times.c). Without a
+ * trace this costs only a branch that is always predicted, so the same compiled program is used for both.
  *
- * The kernels are the same texts: with one work-item a group they need no barrier, and their group's number and the number of
- * groups become parameters. So bits are those of separate launches. */
+ * The sources of the kernels are those of separate launches: with one work-item for each group they need no barrier, and the
+ * number of the group and the number of groups become parameters. So the results have the same bits as with separate
+ * launches. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,10 +28,12 @@
 #include "backends/opencl/opencl.h"
 
 enum {
-    MOST_LAUNCHES = 256, /* dependencies are looked up pair by pair */
+    MOST_LAUNCHES = 256, /* dependencies are computed for every pair of launches */
     MOST_SITES = 128,
-    MOST_ARENAS = 96, /* 1 KiB of parameters is what every device takes */
-    ROW = 4,  /* uints of a launch in the table: tasks, site, where its words are, where its list of launches to wait for is */
+    MOST_ARENAS = 96, /* every device accepts 1 KiB of parameters */
+    /* uints of a launch in the table: number of tasks, site, position of its words, position of its list of launches to wait
+     * for */
+    ROW = 4,
     LINE = 16 /* ints of a cache line: each counter has its own */
 };
 
@@ -62,7 +65,7 @@ static bool depends(const strata_kernel_launch *later, const strata_kernel_launc
 typedef struct sequence_writer {
     const strata_kernel_list *list;
     strata_text source;
-    int sites[MOST_SITES]; /* a launch that is bound as the site is */
+    int sites[MOST_SITES]; /* for each site, a launch that uses it */
     int n_sites;
     opencl_sequence *out;
 } sequence_writer;
@@ -108,10 +111,10 @@ static const char between[] =
     "#undef get_group_id\n#undef get_num_groups\n#undef get_global_id\n#undef get_global_size\n#undef get_local_id\n"
     "#undef barrier\n#undef __kernel\n#undef reqd_work_group_size\n#undef __local\n";
 
-/* A waiting worker lets others run after some 20 us, or it would burn the time slice of the worker that it waits for where
- * cores are shared with other programs. Not sooner: most waits between small kernels are shorter, and the thread that gathers
- * the next batch would take the core for 30 us just then, while everyone waits for this worker. OpenCL C has no such function,
- * so this is Linux's sched_yield; elsewhere a worker spins. */
+/* A waiting worker yields its core after about 20 us. If other programs share the cores, it would otherwise use up the time of
+ * the worker for which it waits. It does not yield sooner: most waits between small kernels are shorter, and the thread that
+ * gathers the next batch would then take the core for 30 us while all workers wait for this one. OpenCL C has no such function,
+ * so this is Linux's sched_yield; on other systems a worker spins. */
 static const char yield[] =
     "static void strata_yield(void) {\n"
     "#if defined(__x86_64__) && defined(__linux__)\n"
@@ -120,7 +123,8 @@ static const char yield[] =
     "#endif\n"
     "}\n";
 
-/* The counter that strata_opencl_read_counter reads. Intel's runtime compiles for __SPIR__ first, whatever the processor is. */
+/* Reads the same counter as strata_opencl_read_counter. Intel's runtime compiles for __SPIR__ first, whatever the processor
+ * is. */
 static const char counter[] =
     "static ulong strata_count(void) {\n"
     "#if defined(__x86_64__) || defined(__SPIR__)\n"
@@ -130,8 +134,9 @@ static const char counter[] =
     "#endif\n"
     "}\n";
 
-/* sync: a line for each worker's home of each launch (tasks drawn), a line a launch (tasks finished), a line (workers gone).
- * counts: NULL, or of each worker and each launch its begin and end, 0 where it had no task. */
+/* sync: a cache line for each home of each launch (the number of tasks taken), a line for each launch (the number of tasks
+ * finished), and a line for the number of workers that have ended. counts: NULL, or the begin and end of each launch for each
+ * worker, 0 where the worker had no task. */
 static const char walk[] =
     "    const uint me = get_group_id(0), workers = get_num_groups(0);\n"
     "    __global volatile int *drawn = sync, *finished = sync + n_launches * workers * LINE;\n"
@@ -190,7 +195,7 @@ static strata_status write_source(sequence_writer *writer, strata_error *err) {
     char entries[MOST_SITES][64];
     strata_text *text = &writer->source;
     strata_text_add(text, "%s", head);
-    int written[MOST_SITES]; /* the site whose kernel is the same and came first */
+    int written[MOST_SITES]; /* for each site, the first site with the same kernel */
     for (int s = 0; s < writer->n_sites; s++) {
         int kernel = writer->list->launches[writer->sites[s]].kernel;
         written[s] = s;
@@ -236,7 +241,7 @@ static strata_status write_table(sequence_writer *writer, strata_error *err) {
         memcpy(table + at, launch->words, (size_t)launch->n_words * sizeof *table);
         at += (uint32_t)launch->n_words;
         row[3] = at;
-        for (int j = l - 1; j >= 0; j--) /* the newest first: when it has finished, most others have */
+        for (int j = l - 1; j >= 0; j--) /* the newest launch first: when it has finished, most others have too */
             if (depends(launch, &list->launches[j])) table[at++] = (uint32_t)j;
         table[at++] = UINT32_MAX;
     }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When each launch of a sequence ran, for a trace. The sequence stays one kernel: its workers read the processor's time-stamp
- * counter before their first task of a launch, behind the wait for what it depends on, and after their last one. That counter
- * advances evenly, and alike on all cores. The host reads it together with its own clock before a run is queued and after
- * somebody has waited for the run; a count in between is a time in between.
+ * When each launch of a sequence ran, for a trace. The sequence remains one kernel. Its workers read the processor's time-stamp
+ * counter before their first task of a launch (after waiting for its dependencies) and after their last one. This counter
+ * advances at a constant rate, the same on all cores. The host reads it together with its own clock before a run is queued and
+ * after the run has been waited for, and converts counts to times by linear interpolation.
  *
- * Launches overlap: a worker that finds no more tasks of one begins the next. A track of a trace cannot show that, and the sum
- * of overlapping times would exceed the step's. So the time of a launch is its share of the device: a moment in which k workers
- * compute adds 1/k of it to the launch of each of them. A launch that all workers compute, or that runs alone, takes as long as
- * by the clock; of two that run beside each other each gets its part. Moments in which no worker computes belong to none. A
- * slice begins when the launch's first worker began; where the slice before lasts longer, it begins at that one's end. */
+ * Launches overlap: when a launch has no more tasks, a worker begins the next one. A track of a trace cannot show overlapping
+ * slices, and the sum of overlapping times would exceed the time of the step. So the time of a launch is defined as its share
+ * of the device: while k workers compute, each of them adds 1/k of that time to the launch for which it computes. If only one
+ * launch runs, this is the elapsed time; if two launches run at once, each gets its part. Time in which no worker computes
+ * belongs to no launch. A slice begins when the first worker began the launch; if the slice before it ends later, it begins at
+ * that end. */
 #include <stdlib.h>
 
 #include "backends/opencl/opencl.h"
@@ -20,11 +21,11 @@ struct opencl_counts {
     cl_mem memory;
     int64_t bytes;
     int n_workers, n_launches;
-    /* The rest is room for strata_opencl_counts_add. [n_workers] What the worker passes next, as a count and as its place in
-     * `counts`. */
+    /* The rest is working memory of strata_opencl_counts_add. [n_workers] The worker's next begin or end, as a count and as its
+     * position in `counts`. */
     uint64_t *next;
     int *places;
-    /* [n_workers] What a worker that computes alone all the time would have done when the worker began. */
+    /* [n_workers] The value of `done` (see share) when the worker began its launch. */
     double *marks;
     /* [n_launches] The first worker's count, the time, and the launches in the order in which they began. */
     uint64_t *begins;
@@ -87,7 +88,7 @@ cl_mem strata_opencl_counts_memory(const opencl_counts *counts) {
     return counts->memory;
 }
 
-/* Moves the worker on to what it passes next, from its place on: the begin or the end of a launch that it had tasks of. */
+/* Advances the worker to its next begin or end of a launch of which it had tasks. */
 static void pass(opencl_counts *c, int worker) {
     const int row = 2 * c->n_launches * worker, end = row + 2 * c->n_launches;
     int place = c->places[worker];
@@ -100,7 +101,7 @@ static void pass(opencl_counts *c, int worker) {
 static int share(opencl_counts *c) {
     int n_busy = 0, n = 0;
     uint64_t now = 0;
-    double done = 0; /* by a worker that computes, so far */
+    double done = 0; /* time that a computing worker has been credited so far */
     for (int l = 0; l < c->n_launches; l++) c->begins[l] = 0, c->shares[l] = 0;
     for (int w = 0; w < c->n_workers; w++) {
         c->places[w] = 2 * c->n_launches * w;

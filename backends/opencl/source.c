@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Several kernels in one OpenCL source. A compiler spends most of its time on what every program has (its headers, start-up):
- * on PoCL 3.1 200 ms of processor time a program, and still 40 ms when it is in PoCL's cache. So a piece's kernels are built at
- * once.
+ * Several kernels in one OpenCL source. A compiler spends most of its time on the fixed cost of a program (headers, start-up):
+ * PoCL 3.1 needs 200 ms of processor time for each program, and still 40 ms if the program is in its cache. So all kernels of a
+ * piece are built as one program.
  *
- * Each kernel's text was written to stand alone: its constants are macros, and texts have functions of the same names. Here
- * constants are defined before a text and undefined behind it, and so are macros that give each function a name of its own. */
+ * The source of each kernel is complete by itself: its constants are macros, and different sources define functions of the same
+ * names. So the macros are defined before each source and undefined after it, and further macros rename its functions to unique
+ * names. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +25,8 @@ static bool is_word(char c) {
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* The functions that the text defines: at the outermost level, the last word before a '(' is the name when a '{' follows. The
- * text has been through the preprocessor, so there are no comments, and no directives but #pragma. */
+/* The functions that the text defines: at the outermost level, the last word before a '(' is the name if a '{' follows. The
+ * text has been preprocessed, so it has no comments, and no directives except #pragma. */
 static void find_functions(const char *text, function_names *out) {
     const char *word = NULL, *name = NULL; /* the newest word; the newest one before a '(' */
     size_t word_bytes = 0, name_bytes = 0;

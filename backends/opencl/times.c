@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When each kernel ran, for a trace: by profiling events on a queue that has them, which takes the plain queue's place as long
- * as there is a trace. A run's events are kept until somebody waits for the run.
+ * When each kernel ran, for a trace. The times come from profiling events: while there is a trace, a queue with profiling
+ * replaces the plain queue. The events of a run are stored until the run has been waited for.
  *
- * The device's clock is not the host's. An event also says when it was queued, and the host knows when it queued the first one
- * of a run; so every run tells anew how far the clocks are apart, and they may drift.
+ * The device's clock differs from the host's. An event also has the time at which it was queued on the device's clock, and the
+ * host stores the time at which it queued the first command of a run. So the difference of the clocks is computed for each run,
+ * and the clocks may drift.
  *
- * A sequence has no events: its workers count by themselves (sequence_times.c). */
+ * A sequence has no events: its workers read a counter (sequence_times.c). */
 #include <stdlib.h>
 
 #include "backends/opencl/opencl.h"
@@ -16,7 +17,7 @@ struct opencl_timed {
     uint64_t ticket;
     int64_t step;
     opencl_moment queued;
-    /* A sequence's: NULL for launches one by one, which have n events. */
+    /* The counts of a sequence; NULL for separate launches, which have n events. */
     opencl_counts *counts;
     const strata_trace_label *const *launch_labels;
     int n, most;
@@ -113,7 +114,7 @@ strata_status strata_opencl_set_trace(strata_device *base, strata_trace *trace, 
     if (!trace) return STRATA_OK;
     cl_int code;
     cl_command_queue queue = device->cl.CreateCommandQueue(device->context, device->id, CL_QUEUE_PROFILING_ENABLE, &code);
-    if (code == CL_INVALID_VALUE || code == CL_INVALID_QUEUE_PROPERTIES) return STRATA_OK; /* it cannot tell times */
+    if (code == CL_INVALID_VALUE || code == CL_INVALID_QUEUE_PROPERTIES) return STRATA_OK; /* this device has no profiling */
     if (code != CL_SUCCESS) return strata_opencl_fail(device, code, "making a queue that tells times", err);
     device->plain_queue = device->queue;
     device->queue = queue;

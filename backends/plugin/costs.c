@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What programs cost by a plugin's own account: its table "costs". */
+ * The costs of programs as the plugin reports them in its table "costs". */
 #include <math.h>
 
 #include "backends/plugin/plugin.h"
 
-/* Not to be believed as they are: a number that no cost can be counts as not known. */
+/* Reported numbers may be wrong: a number that cannot be a cost counts as not known. */
 static double known(double x) {
     return isfinite(x) && x > 0 ? x : 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A device of a plugin: its calls behind Strata's device table. The plugin computes; here every answer is checked, what was
- * asked for is counted, a lost device stays lost, and no wait is longer than stall_seconds. */
+ * A device of a plugin: implements Strata's device table by the plugin's calls. Every result of the plugin is checked here, and
+ * calls are counted. A device that was lost stays lost, and no wait is longer than stall_seconds. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which plugins there are: those that were asked for by strata_plugin_load, those that STRATA_PLUGINS names, and the files of
- * the plugin folders. Their list is the one thing of the library that belongs to the process: a shared object is loaded into a
- * process, its start is called once, and it stays. It only grows, under a lock. */
+ * Finds plugins: those that were loaded by strata_plugin_load, those that STRATA_PLUGINS names, and the files of the plugin
+ * folders. Their list is the only global state of the library, because a shared object is loaded once for the whole process,
+ * its start is called once, and it is never unloaded. The list only grows, under a lock. */
 #define _GNU_SOURCE /* dladdr */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -126,9 +126,9 @@ strata_status strata_bridge_rows(const char *text, strata_device_info **out_rows
     return status;
 }
 
-/* ---- where they are looked for ---- */
+/* ---- the folders that are searched ---- */
 
-/* Adds a row that says why a plugin which nobody asked for by hand is not there. */
+/* Adds a row that says why a plugin that was found in a folder or variable cannot be used. */
 static strata_status add_reason(strata_device_list *list, const strata_error *reason, strata_error *err) {
     strata_device_info row = {.id = "plugin", .backend = "plugin", .device_class = STRATA_DEVICE_ACCELERATOR};
     snprintf(row.skipped, sizeof row.skipped, "%.255s", reason->message);

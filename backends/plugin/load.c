@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loading one plugin: the file, its entry symbol, its version, its table, its devices. Everything that comes back is checked
- * before it is used. */
+ * Loading one plugin: the file, its entry symbol, its version, its table, its devices. Everything that the plugin returns is
+ * checked before it is used. */
 #include <ctype.h>
 #include <dlfcn.h>
 #include <libgen.h>
@@ -19,7 +19,7 @@ enum { MOST_STRUCT_BYTES = 1 << 20, NAME_BYTES = 16 };
 
 /* ---- messages ---- */
 
-/* What takes the messages of all plugins, since the call that they are given has no other argument. */
+/* The function that gets the messages of all plugins. It is global, since host->log has no other argument than the message. */
 static _Atomic(strata_plugin_log *) log_taker;
 
 void strata_plugin_set_log(strata_plugin_log *take) {
@@ -58,7 +58,7 @@ strata_status strata_bridge_status(strata_plugin_status status) {
 static strata_status check_not_writable(const char *path, const char *what, strata_error *err) {
     struct stat info;
     if (stat(path, &info)) return strata_fail(err, STRATA_UNAVAILABLE, "%s %s cannot be looked at", what, path);
-    /* In a sticky folder others cannot replace a file. */
+    /* in a folder with the sticky bit other users cannot replace a file */
     if (!(info.st_mode & S_IWOTH) || (S_ISDIR(info.st_mode) && (info.st_mode & S_ISVTX))) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "%s %s may be written by every user, who could run code in this process; chmod o-w",
                        what, path);
@@ -128,7 +128,7 @@ static strata_status check_name(const char *name, strata_error *err) {
 }
 
 static strata_status check_table(const strata_plugin *given, strata_error *err) {
-    /* Of version 1.0; what came later is optional. */
+    /* the fields of version 1.0; later ones are optional */
     const size_t least = offsetof(strata_plugin, device_open) + sizeof given->device_open;
     if (!given) return strata_fail(err, STRATA_INVALID, "%s returned NULL", STRATA_PLUGIN_ENTRY);
     if (given->size < least || given->size > MOST_STRUCT_BYTES)

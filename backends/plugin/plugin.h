@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the plugin backend: plugins that were loaded, and devices that pass Strata's calls on to one. What a vendor sees is
- * include/strata/plugin.h. */
+ * The internal header of the plugin backend: plugins that were loaded, and devices that forward Strata's calls to a plugin. The
+ * interface for vendors is include/strata/plugin.h. */
 #ifndef STRATA_BACKENDS_PLUGIN_H
 #define STRATA_BACKENDS_PLUGIN_H
 
@@ -14,14 +14,14 @@
 /* Most devices of one plugin. */
 enum { PLUGIN_MOST_DEVICES = 1024 };
 
-/* A plugin of this process, or a file that could not be one: it lives as long as the process. */
+/* A plugin of this process, or a file that could not be loaded as one. It lives as long as the process. */
 typedef struct plugin {
     struct plugin *next;
     /* Resolved, and "key=value;key=value" or NULL. */
     char *path, *options;
     /* Why it cannot be used; status OK: it can. */
     strata_error error;
-    /* A copy: what the plugin's own struct did not have is 0. */
+    /* A copy of the plugin's struct; fields that the plugin's struct does not have are 0. */
     strata_plugin calls;
     int n_devices;
 } plugin;
@@ -29,12 +29,12 @@ typedef struct plugin {
 /* The plugin that `path` and `options` name, after a check of file, version and struct. Called once for each file. The error
  * is in `loaded` too. */
 strata_status strata_bridge_open_file(plugin *loaded, strata_error *err);
-/* Takes over a strata_plugin, wherever it came from: checks it and starts it. */
+/* Checks a strata_plugin and starts it. */
 strata_status strata_bridge_start(plugin *loaded, const strata_plugin *given, strata_error *err);
-/* What a device is, checked; the row says why it cannot be used where it can't. */
+/* The row of a device, checked. If the device cannot be used, the row says why. */
 strata_device_info strata_bridge_device_row(const plugin *loaded, int index);
 
-/* The status of that number where plugin.h has it, else INTERNAL. */
+/* Converts a plugin's status; a number that plugin.h does not define becomes INTERNAL. */
 strata_status strata_bridge_status(strata_plugin_status status);
 
 STRATA_EXPORT_BEGIN
@@ -57,19 +57,19 @@ typedef struct plugin_device {
     /* A copy. */
     strata_plugin_device_calls calls;
     double stall_seconds;
-    /* The most runs that were submitted in one call: a wait may take as many times stall_seconds. */
+    /* The largest number of runs that were submitted in one call; a wait may take stall_seconds times this number. */
     int longest_call;
     /* strata_plugin_device_info. */
     strata_plugin_dtype product_dtype;
     uint64_t last_ticket;
-    /* Tickets of runs and copies that nobody knows to have ended, ascending. There is room for a run on each slot of each
+    /* The tickets of runs and copies that have not been waited for, ascending. There is room for a run on each slot of each
      * program, and for some copies. */
     uint64_t *pending;
     int n_pending, capacity, n_slots;
     /* The device is lost, and why: only destroy and close are called. */
     bool lost;
     strata_error why;
-    /* Of the plugin's optional tables: runs of one call; the core's place; what it exchanges by itself. */
+    /* From the plugin's optional tables: the most runs of one call; the core's position in its system; its collectives. */
     int most_runs;
     bool is_core, exchanges;
     strata_topology topology;
@@ -87,19 +87,21 @@ struct strata_buffer {
     int64_t bytes;
 };
 
-/* Turns what `call` returned into Strata's status, with the device's name before the plugin's message. DEVICE_LOST stays. */
+/* Converts the status that `call` returned to Strata's, and puts the device's name before the plugin's message. After
+ * DEVICE_LOST the device stays lost. */
 strata_status strata_bridge_result(plugin_device *device, const char *call, strata_plugin_status status,
                                    strata_plugin_error *message, strata_error *err);
-/* DEVICE_LOST where the device was lost before. */
+/* Fails with DEVICE_LOST if the device was lost before. */
 strata_status strata_bridge_check_lost(const plugin_device *device, strata_error *err);
 /* The plugin broke a rule of plugin.h: INTERNAL, with the device's name. */
 strata_status strata_bridge_broke(const plugin_device *device, strata_error *err, const char *format, ...) STRATA_PRINTF(3, 4);
 /* Waits until no more than `most` of the runs up to the ticket are pending, each for stall_seconds at most. */
 strata_status strata_bridge_await(plugin_device *device, uint64_t ticket, int most, strata_error *err);
 
-/* Makes room for n tickets more; n_slots falls by as many when they are not needed any more. */
+/* Makes room for n more tickets. When they are not needed any more, the caller reduces n_slots by n. */
 strata_status strata_bridge_reserve_tickets(plugin_device *device, int n, strata_error *err);
-/* Before something is submitted: waits until there is room for its ticket. After it: keeps the ticket that `call` gave. */
+/* make_room is called before something is submitted; it waits until there is room for the ticket. submitted is called after it,
+ * and stores the ticket that `call` returned. */
 strata_status strata_bridge_make_room(plugin_device *device, strata_error *err);
 strata_status strata_bridge_submitted(plugin_device *device, const char *call, uint64_t ticket, strata_error *err);
 
@@ -134,7 +136,7 @@ strata_status strata_bridge_program_cost(strata_program *program, int node, stra
 /* spans.c */
 strata_status strata_bridge_set_trace(strata_device *device, strata_trace *trace, int track, strata_error *err);
 
-/* costs.c: what the device says of a run of the program, or of one node of it; -1: of the whole. */
+/* costs.c: the cost of a run of the program, or of one node of it, as the device reports it; node -1: the whole program. */
 strata_status strata_bridge_cost(plugin_device *device, strata_plugin_program *program, int node, strata_device_cost *out_cost,
                                  strata_error *err);
 

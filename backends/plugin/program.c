@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs of a plugin: pieces go to it as tables (core/compile/describe.h), and what it makes of them is checked. */
+ * Programs of a plugin: a piece is passed to the plugin as tables (core/compile/describe.h), and the result is checked. */
 #include <stdlib.h>
 
 #include "backends/plugin/plugin.h"

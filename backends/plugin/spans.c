@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the units of a plugin's device did when, for traces: its table "profile". */
+ * The operations of the units of a plugin's device over time, for traces, from its table "profile". */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,11 +18,11 @@ static bool profile_of(plugin_device *device, strata_plugin_profile *out) {
     return out->enable && out->drain && out->now;
 }
 
-/* While spans go from a device to the trace. */
+/* The state while spans are copied from a device to the trace. */
 typedef struct taker {
     strata_trace *trace;
     const char *id;
-    /* Of strata_trace_now, when the device's clock was 0. */
+    /* The time of strata_trace_now at which the device's clock was 0. */
     double zero;
     int n_units, n_names;
     struct {

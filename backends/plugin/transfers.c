@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies from and to a plugin's buffers. A device with the table "transfers" does them without waiting: then a copy that never
- * ends is found by the wait for its ticket, like a run. Else upload and download of the device's calls do them, which have no
- * limit; so the runs before them are waited for first. */
+ * Copies from and to a plugin's buffers. A device with the table "transfers" copies asynchronously, so a copy that never ends
+ * is detected by the wait for its ticket, like a run. Other devices copy by upload and download of their calls. These have no
+ * time limit, so the runs before them are waited for first. */
 #include <stdlib.h>
 
 #include "backends/plugin/plugin.h"
@@ -18,7 +18,7 @@ static strata_status check_range(const plugin_device *device, const strata_buffe
     return strata_bridge_check_lost(device, err);
 }
 
-/* ---- copies that do not wait ---- */
+/* ---- asynchronous copies ---- */
 
 static strata_status begin_upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source, int64_t bytes,
                                   uint64_t *out_ticket, strata_error *err) {
@@ -85,7 +85,7 @@ const strata_device_transfers *strata_bridge_transfers(strata_device *base) {
     return ((plugin_device *)base)->copies.upload ? &((plugin_device *)base)->copies : NULL;
 }
 
-/* ---- copies that wait ---- */
+/* ---- synchronous copies ---- */
 
 strata_status strata_bridge_upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source,
                                    int64_t bytes, strata_error *err) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What collectives are made of: an algorithm folds the ranks' inputs on all of them; a move carries bytes between ranks. */
+ * The building blocks of collectives: an algorithm computes the fold (a sum or another reduction) of all ranks' inputs on every
+ * rank; a move copies bytes between ranks. */
 #ifndef STRATA_CLUSTER_COLLECTIVE_ALGORITHM_H
 #define STRATA_CLUSTER_COLLECTIVE_ALGORITHM_H
 
@@ -21,18 +22,18 @@ extern const strata_algorithm strata_algorithms[]; /* as strata_algorithm_names 
 extern const uint32_t strata_n_algorithms;
 /* The row of that name; -1 for NULL. INVALID, with the names, for another. */
 STRATA_MUST_USE strata_status strata_algorithm_find(const char *name, int *out_row, strata_error *err);
-/* The row for so many bytes: the forced one, or by the user's table, or by what was measured and predicted. */
+/* Chooses the row for n_bytes: the forced one, else by the user's table, else by built-in measurements and predictions. */
 int strata_algorithm_choose(const strata_communicator *comm, size_t n_bytes);
 
-/* A range of elements, and who owns its sum. */
+/* A range of elements whose sum one rank owns. */
 typedef struct strata_slice {
     size_t first, count;
 } strata_slice;
-/* Rank r's share of count elements: equal, the first ones one more; or counts. */
+/* Rank r's share of the elements: equal shares, of which the first ones have one element more; or those of `counts`. */
 strata_slice strata_slice_of(const strata_operation *op, int rank);
 
-/* Each rank folds its slice of `in` from all, and gives it to: every rank (into out, at its place), the root, or keeps it (out
- * is then the slice). Segment by segment: while one is folded, the next is on its way. */
+/* Each rank computes the fold of its slice of all ranks' `in`, and sends it to every rank (at its place in `out`) or to the
+ * root, or keeps it (`out` is then the slice). This is done in segments: while one is folded, the next one is transferred. */
 typedef enum strata_recipients { STRATA_TO_ALL, STRATA_TO_ROOT, STRATA_TO_NONE } strata_recipients;
 STRATA_MUST_USE strata_status strata_fold_slices(const strata_operation *op, strata_recipients recipients, strata_error *err);
 
@@ -44,11 +45,11 @@ typedef struct strata_span {
     bool used;
 } strata_span;
 
-/* Sends to_all to each other rank (unless NULL) and to_each[r] to rank r, and fills from_each[r] from rank r; NULL: none. Own
- * entries are not looked at. */
+/* Sends to_all to each other rank (unless NULL) and to_each[r] to rank r, and receives from_each[r] from rank r; NULL: none.
+ * The entries of the own rank are ignored. */
 STRATA_MUST_USE strata_status strata_move(const strata_operation *op, const strata_span *to_all, const strata_span *to_each,
                                           const strata_span *from_each, strata_error *err);
-/* One message each way between neighbours, in as many exchanges as it takes. */
+/* Sends one message to a neighbour and receives one from the other neighbour, in as many exchanges as necessary. */
 STRATA_MUST_USE strata_status strata_shift(const strata_operation *op, int to, const void *data, size_t n_bytes, int from,
                                            void *out, size_t out_bytes, strata_error *err);
 

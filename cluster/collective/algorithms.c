@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which algorithm an all_reduce takes where the user's table (table.h) does not say. Measured with `strata bench allreduce
+ * Chooses the algorithm of an all_reduce if the user's table (table.h) has no entry. Measured with `strata bench allreduce
  * --algorithm`; cluster/README.md has the costs. */
 #include <stdint.h>
 #include <string.h>
@@ -16,14 +16,14 @@ const uint32_t strata_n_algorithms = sizeof strata_algorithms / sizeof *strata_a
 const char *const strata_algorithm_names[] = {"one_shot", "two_shot", "ring", "halving_doubling", NULL};
 enum { ONE_SHOT, TWO_SHOT, RING, HALVING_DOUBLING };
 
-/* The first row that fits. A slice is a rank's share of the sum, and what a message of two_shot has. Rows of several hosts are
- * from the model of the cost, where ranks
- * have cores of their own: beyond 4 KiB a slice its bytes cost more than its message does. There a ring is never the fastest,
- * also with small segments; ranks that share the cores of one host gain from its few messages. */
+/* The first row that fits is used. A slice is a rank's share of the sum, and the content of a message of two_shot. Rows for
+ * several hosts come from the cost model, in which each rank has its own cores: above 4 KiB per slice, transferring the bytes
+ * costs more than the fixed cost of a message. There a ring is never the fastest, not even with small segments. Ranks that
+ * share the cores of one host profit from its small number of messages. */
 static const struct {
-    /* The row is for ranks of several hosts alone. */
+    /* The row is only for ranks on several hosts. */
     bool several_hosts;
-    /* The row is for transports alone that do not share memory. */
+    /* The row is only for transports without shared memory. */
     bool sends_bytes;
     int most_ranks;
     size_t most_bytes, most_slice;

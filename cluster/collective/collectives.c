@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One row a collective: what its arguments must be, and how it runs from folds and moves. */
+ * Each collective is a row of a table: the conditions for its arguments, and its implementation by folds and moves. */
 #include <stdio.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ static strata_span *new_spans(const strata_operation *op, strata_error *err) {
     return spans;
 }
 
-/* The part of `whole` that is rank r's, each rank having its count. */
+/* Rank r's part of `whole`, where each rank has its own count. */
 static strata_span part_of(const strata_operation *op, const void *whole, int r) {
     const size_t size = op->element_bytes;
     if (op->counts) {
@@ -46,8 +46,8 @@ static void copy_own(const void *from, const strata_span *to) {
     if (to->bytes && from != to->data) memcpy((void *)(uintptr_t)to->data, from, to->bytes);
 }
 
-/* Direct while the root's sending to all costs less than a second step: in shared memory one copy serves all. Else the root
- * sends a slice to each, and everyone gives its slice to all. */
+/* The root sends directly to all ranks while this costs less than a second step (in shared memory one copy serves all). For
+ * more bytes, the root sends a slice to each rank, and each rank sends its slice to all. */
 enum { BROADCAST_DIRECT_BYTES = 64 << 10 };
 
 static strata_status run_broadcast(const strata_operation *op, strata_error *err) {
@@ -69,7 +69,7 @@ static strata_status run_broadcast(const strata_operation *op, strata_error *err
     from[op->root].used = !is_root;
     STRATA_TRY(strata_move(op, NULL, is_root ? spans : NULL, from, err));
     const strata_span own = spans[comm->rank];
-    return strata_move(op, &own, NULL, spans, err); /* the root's slices come back to it: the same bytes */
+    return strata_move(op, &own, NULL, spans, err); /* the root receives its own slices again, with the same bytes */
 }
 
 static strata_status run_all_gather(const strata_operation *op, strata_error *err) {
@@ -114,7 +114,7 @@ static strata_status run_scatter(const strata_operation *op, strata_error *err) 
     return strata_move(op, NULL, to, from, err);
 }
 
-/* After step k, a rank knows of 2^(k+1) that they have come. */
+/* After step k, a rank knows that 2^(k+1) ranks have reached the barrier. */
 static strata_status run_barrier(const strata_operation *op, strata_error *err) {
     strata_communicator *comm = op->comm;
     for (int step = 1; step < comm->world; step *= 2)
@@ -239,8 +239,8 @@ static strata_status run_as_it_is(strata_communicator *comm, const strata_collec
     return rows[what->kind].run(&op, err);
 }
 
-/* Rounds, and sums up what is narrower: of it the folds are in f32 anyway, and the algorithms' messages, tables and checks are
- * the same. */
+/* Rounds the input to the narrower dtype and sums that. Folds are in f32 anyway, and the messages, tables and checks of the
+ * algorithms are the same. */
 static strata_status run_narrow(strata_communicator *comm, const strata_collective *what, strata_error *err) {
     const size_t size = strata_wire_dtype_bytes(what->wire);
     STRATA_TRY(check(comm, what, sizeof(float), err));

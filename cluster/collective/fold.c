@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A fold works block by block, so that sums stay in the first cache. */
+ * A fold is computed block by block, so that sums stay in the first-level cache. */
 #include "cluster/collective/fold.h"
 
 #include <string.h>
@@ -76,9 +76,9 @@ strata_status strata_fold_check(strata_dtype dtype, strata_reducer reducer, stra
 enum { TOGETHER = 8, VECTORS = 4 }; /* operands added in one pass; vectors of a cache line */
 typedef float vector __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* out = ((sum + operands[0]) + operands[1]) + ..., n elements from `first` on in operands. Sums stay in registers over all of
- * them: a pass each took 1.7 times as long for 4 operands in the second cache, 1.6 to 2 times for 8. out may be sum, or one of
- * the operands there. */
+/* out = ((sum + operands[0]) + operands[1]) + ..., n elements from `first` on in operands. Sums stay in registers for all
+ * operands: a pass for each operand took 1.7 times as long for 4 operands in the second-level cache, and 1.6 to 2 times for 8.
+ * out may be sum, or one of the operands there. */
 static void sum_together(const float *sum, const void *const *operands, int n_operands, size_t first, size_t n, float *out) {
     size_t i = 0;
     for (; i + VECTORS * 4 <= n; i += VECTORS * 4) {
@@ -148,7 +148,7 @@ void strata_fold_finish(strata_dtype dtype, strata_reducer reducer, const void *
 void strata_fold_ranks(strata_dtype dtype, strata_reducer reducer, const void *const *operands, int n_operands, size_t elements,
                        void *out) {
     const size_t bytes = strata_wire_dtype_bytes(dtype);
-    const bool direct = strata_fold_sum_type(dtype) == dtype; /* no other type between */
+    const bool direct = strata_fold_sum_type(dtype) == dtype; /* there is no intermediate type */
     const bool sums_f32 = dtype == STRATA_DTYPE_F32 && (reducer == STRATA_REDUCER_SUM || reducer == STRATA_REDUCER_MEAN);
     double sum[BLOCK];
     for (size_t first = 0; first < elements; first += BLOCK) {
@@ -161,7 +161,7 @@ void strata_fold_ranks(strata_dtype dtype, strata_reducer reducer, const void *c
         }
         for (int r = 1, next; r < n_operands; r = next) {
             next = !sums_f32 ? r + 1 : n_operands - r < TOGETHER ? n_operands : r + TOGETHER;
-            /* The last one is written where it belongs; earlier ones may be operands still. */
+            /* the last sum is written to out; earlier ones are not, since out may still be an operand */
             void *const to = direct && next == n_operands ? (void *)out_block : sum;
             if (sums_f32)
                 sum_together(so_far, operands + r, next - r, first, n, to);

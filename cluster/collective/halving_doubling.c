@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Halving-doubling all_reduce, for many ranks and few bytes: 2 ceil(lg P) steps for any number of ranks. Recursive halving as
- * it is usually done adds pairs of ranks, and its bits depend on P and on where an element lies. Here slices travel unfolded
- * (Bruck's all-to-all: step k moves those whose distance has bit k by 2^k ranks, S/2 bytes), their owner folds them in rank
- * order, and sums return by doubling. */
+ * Halving-doubling all_reduce, for many ranks and few bytes: 2 ceil(lg P) steps for any number of ranks. The usual recursive
+ * halving adds pairs of ranks, so its bits depend on P and on an element's position. Here slices are transferred before they
+ * are added (Bruck's all-to-all: step k moves the slices whose distance has bit k by 2^k ranks, S/2 bytes), their owner adds
+ * them in rank order, and the sums are returned by doubling. */
 #include <string.h>
 
 #include "cluster/collective/algorithm.h"
@@ -42,7 +42,7 @@ static strata_status halve(const halves *h, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Block 0 holds the own sum; afterwards block i holds that of the rank i further. */
+/* Before: block 0 has the own sum. After: block i has the sum of the rank that is i further. */
 static strata_status double_back(const halves *h, strata_error *err) {
     const int rank = h->op->comm->rank, world = h->op->comm->world;
     for (int step = 1; step < world; step *= 2) {

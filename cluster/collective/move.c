@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bytes from rank to rank, cut into messages that the transport takes. */
+ * Copies bytes between ranks, divided into messages that the transport accepts. */
 #include "cluster/collective/algorithm.h"
 
-/* How many messages so many bytes are: at least one. */
+/* The number of messages for so many bytes, at least one. */
 static size_t messages_of(const strata_communicator *comm, size_t bytes) {
     return bytes ? (bytes - 1) / comm->segment_bytes + 1 : 1;
 }

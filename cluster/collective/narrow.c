@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bf16 is the upper half of an f32: loops that compilers turn into vectors, once for every processor and once for AVX2. f16 by
- * the processor's own instructions (F16C)
- * where it has them: an all_reduce of 16 MiB between 2 ranks took 168 ms with one number at a time and 42 ms so; what is sent
- * must not cost more than it saves. */
+ * Conversions between f32 and 16-bit types. bf16 is the upper half of an f32; it is converted by loops that compilers
+ * vectorize, compiled once for every processor and once for AVX2. f16 is converted by the processor's instructions (F16C) if it
+ * has them: an all_reduce of 16 MiB between 2 ranks took 168 ms with one number at a time and takes 42 ms with them. Converting
+ * must not cost more time than sending fewer bytes saves. */
 #include "cluster/collective/narrow.h"
 
 #include <string.h>
@@ -58,7 +58,7 @@ __attribute__((target("avx2,f16c"))) static void widen_f16c(const uint16_t *narr
     widen_f16(narrow + i, n - i, wide + i);
 }
 
-/* F16C comes before AVX2 in every line of processors (x86-64-v3 has both), and clang 14 cannot ask for it. */
+/* Every processor with AVX2 also has F16C (x86-64-v3 has both), and clang 14 cannot test for F16C. */
 static bool has_vectors(void) {
     return __builtin_cpu_supports("avx2");
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One-shot all_reduce: everyone sends all it has to everyone, and folds. One step, (P-1) S bytes: for small messages. */
+ * One-shot all_reduce: each rank sends its whole input to all others, and each computes the fold. One step, (P-1) S bytes: for
+ * small messages. */
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/fold.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ring all_reduce, for many ranks: each talks to two neighbours only. The usual ring starts each chunk's sum at another rank,
- * so its bits depend on where an element lies; here sums travel from rank 0 up to the last, which finishes them, and results
- * travel on around the ring. Segment by segment, so that all links are busy: 2 (P-1) hops of delay, then S bytes up and S bytes
- * around on each link, P/(P-1) of the usual ring's. Sums of f16 and bf16 travel as f32.
+ * Ring all_reduce, for many ranks: each rank communicates only with two neighbours. The usual ring starts each chunk's sum at a
+ * different rank, so its bits depend on an element's position. Here sums are passed from rank 0 up to the last rank, which
+ * finishes them, and the results are passed on around the ring. This is done in segments, so that all links are busy: 2 (P-1)
+ * hops of latency, then S bytes of sums and S bytes of results on each link, P/(P-1) of the usual ring's bytes. Sums of f16 and
+ * bf16 travel as f32.
  *
- * Exchange t of rank r takes the sum of segment t from r-1 and the result of segment t-P, and gives to r+1 what the exchange
- * before took. */
+ * In exchange t, rank r receives the sum of segment t and the result of segment t-P from rank r-1, and sends to rank r+1 what
+ * it received in the previous exchange. */
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/fold.h"
 
@@ -43,7 +44,7 @@ static void list_messages(const chain *c, size_t t, int *n_sends, int *n_receive
         comm->scratch.sends[(*n_sends)++] = (strata_send){next, out_at(c, t - lag - 1), elements_of(c, t - lag - 1) * size};
 }
 
-/* The own operand joins the sum of segment k. */
+/* Adds the own operand to the sum of segment k. */
 static void add_own(const chain *c, size_t k) {
     const strata_operation *op = c->op;
     const size_t n = elements_of(c, k);

@@ -14,7 +14,7 @@
 #include "cluster/collective/algorithm.h"
 #include "cluster/communicator.h"
 
-/* The user's file, "" where no folder is known. */
+/* Finds the user's file; "": there is no folder for it. */
 static void find_file(const char *path, char out[STRATA_TABLE_PATH]) {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int n = -1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measured choices of algorithms, from the user's file: rank 0's are all ranks'. Lines of text, "tcp 2 16384 one_shot":
- * transport, ranks, most bytes ("any": no limit), algorithm; those of one transport and number of ranks in ascending order.
- * Lines that are not so are left out, as a damaged cache must not stop a training. */
+ * Measured choices of algorithms, from the user's file. All ranks use the table of rank 0. The file has lines such as "tcp 2
+ * 16384 one_shot": transport, ranks, most bytes ("any": no limit), algorithm. Lines of one transport and number of ranks are in
+ * ascending order of bytes. Invalid lines are ignored, as a damaged cache must not stop a training. */
 #ifndef STRATA_CLUSTER_COLLECTIVE_TABLE_H
 #define STRATA_CLUSTER_COLLECTIVE_TABLE_H
 
@@ -25,9 +25,9 @@ typedef struct strata_algorithm_table {
 
 /* Rows of the file at `path` (NULL: the user's; "": none); none where there is no file. */
 void strata_table_read(const char *path, strata_algorithm_table *out_table);
-/* The algorithm for so many bytes; -1: the table does not say. */
+/* The algorithm for n_bytes; -1: the table has no entry. */
 int strata_table_find(const strata_algorithm_table *table, const char *transport, int ranks, size_t n_bytes);
-/* Rank 0's table becomes every rank's; of another rank nothing is read. Called by all. */
+/* Sends rank 0's table to every rank; the tables of other ranks are ignored. Called by all ranks. */
 STRATA_MUST_USE strata_status strata_table_share(strata_communicator *comm, const char *path, strata_error *err);
 
 #endif

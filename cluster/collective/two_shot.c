@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two-shot all_reduce: rank r owns slice r; everyone sends it that slice, it folds, and sends the sum back. Two steps, 2 S
- * (P-1)/P bytes.
- * reduce and reduce_scatter are its halves: only who is given the sums differs. Exchange k carries segment k of what is to be
- * folded, and the sums of segment k-1. */
+ * Two-shot all_reduce: rank r owns slice r. All ranks send it that slice, it computes the fold, and sends the sum back. Two
+ * steps, 2 S (P-1)/P bytes. reduce and reduce_scatter differ only in the ranks to which sums are sent. Exchange k transfers
+ * segment k of the inputs, and the sums of segment k-1. */
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/fold.h"
 
@@ -37,13 +36,14 @@ static char *sum_at(const pass *p, size_t k) {
     return (char *)p->op->out + (p->recipients == STRATA_TO_NONE ? first - own_first : first) * size;
 }
 
-/* What this rank gives and takes for raw segment k, which is at index n of the lists. */
+/* Adds this rank's sends and receives for input segment k to the lists. */
 static void add_raw(const pass *p, size_t k, int *n_sends, int *n_receives) {
     const strata_operation *op = p->op;
     strata_communicator *comm = op->comm;
     size_t first;
     const size_t own = segment_of(p, comm->rank, k, &first);
-    for (int i = 1; i < comm->world; i++) { /* each begins with its neighbour, so that not all send to one */
+    /* each rank begins with its neighbour, so that not all ranks send to the same one */
+    for (int i = 1; i < comm->world; i++) {
         const int to = (comm->rank + i) % comm->world, from = (comm->rank + comm->world - i) % comm->world;
         const size_t n = segment_of(p, to, k, &first);
         comm->scratch.sends[(*n_sends)++] =
@@ -81,7 +81,7 @@ static void fold_segment(const pass *p, size_t k) {
 
 strata_status strata_fold_slices(const strata_operation *op, strata_recipients recipients, strata_error *err) {
     strata_communicator *comm = op->comm;
-    const bool apart = recipients == STRATA_TO_ROOT && comm->rank != op->root; /* out is not to be touched */
+    const bool apart = recipients == STRATA_TO_ROOT && comm->rank != op->root; /* `out` of this rank must not be written */
     const size_t segment = comm->segment_bytes / op->element_bytes, list = (size_t)comm->world * sizeof(void *);
     size_t longest = 0;
     for (int r = 0; r < comm->world; r++) {

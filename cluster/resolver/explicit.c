@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cluster said by hand: `--cluster chief=a:1;worker=b:2,c:3 --task worker:1`, or a file of such lines. Grammar:
+ * A cluster that the user names explicitly: `--cluster chief=a:1;worker=b:2,c:3 --task worker:1`, or a file of such lines.
+ * Grammar:
  *   groups   group {(";" | newline) group}        group   [type "="] address {"," address}
  * Blanks around each, and what follows # on a line, are skipped. */
 #include <stdlib.h>

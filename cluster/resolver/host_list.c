@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Slurm's compressed lists: hosts, n[01-10,12],m5, and tasks per node, 3(x2),1. Lists come from the environment, so their
- * expansion is
- * bounded: in hosts, in the length of a name, in brackets of one name. */
+ * expansion is limited: the number of hosts, the length of a name, and the brackets in a name. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +57,7 @@ static strata_status expand_range(const expansion *e, const char *at, const char
     return STRATA_OK;
 }
 
-/* What is left of one entry, behind host[0..n_host). */
+/* Expands the rest of an entry, after host[0..n_host). */
 static strata_status expand_rest(const expansion *e, const char *at, const char *end, char *host, size_t n_host,
                                  int n_brackets) {
     const char *open = memchr(at, '[', (size_t)(end - at));

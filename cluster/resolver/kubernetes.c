@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * An indexed job of Kubernetes: JOB_COMPLETION_INDEX is the rank, and pod i is called <job>-i.<service>, where <job>-<index> is
- * HOSTNAME. Kubernetes tells a pod neither how many there are nor the headless service, so the pod's template does:
+ * HOSTNAME. Kubernetes passes neither the number of pods nor the headless service to a pod, so the pod's template must set:
  *   STRATA_WORLD_SIZE  completions of the job        STRATA_SERVICE  default: the job's name        STRATA_PORT  default:
  *                      2222 */
 #include <stdio.h>
@@ -37,7 +37,7 @@ static strata_status resolve(const strata_cluster_options *opts, strata_cluster_
     STRATA_TRY(strata_environment_int(opts, "Kubernetes", "STRATA_WORLD_SIZE", 1, STRATA_CLUSTER_MAX_TASKS, -1, &world, err));
     STRATA_TRY(strata_environment_int(opts, "Kubernetes", "JOB_COMPLETION_INDEX", 0, world - 1, -1, &spec->task_index, err));
     STRATA_TRY(strata_environment_int(opts, "Kubernetes", "STRATA_PORT", 1, 65535, 2222, &port, err));
-    spec->local_rank = 0; /* a pod is a host of its own */
+    spec->local_rank = 0; /* each pod counts as a host */
     spec->local_size = 1;
     char end[16];
     int n_end = snprintf(end, sizeof end, "-%d", spec->task_index);

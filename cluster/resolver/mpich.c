@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpirun of MPICH and its kin (Hydra: MPICH, Intel MPI, MVAPICH): PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS. The
- * last two are Hydra's alone: srun too sets PMI_*, and then Slurm's own words count. It names neither an address nor the job.
- * When all ranks are on this host they meet on the loopback, at a port made from the process that watches over them, Hydra's
- * proxy, which made the socket PMI_FD; else STRATA_RENDEZVOUS says it, which mpirun passes on. */
+ * mpirun of MPICH and related programs (Hydra: MPICH, Intel MPI, MVAPICH): PMI_RANK, PMI_SIZE, MPI_LOCALRANKID,
+ * MPI_LOCALNRANKS. Only Hydra sets the last two: srun also sets PMI_*, and then Slurm's variables are used. mpirun passes
+ * neither an address nor the name of the job. If all ranks are on this host, they connect on the loopback. The port is derived
+ * from the process id of Hydra's proxy, the parent of all ranks, which created the socket PMI_FD. Otherwise the user sets
+ * STRATA_RENDEZVOUS, which mpirun passes on. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <sys/socket.h>
@@ -14,8 +15,8 @@ static bool present(const strata_cluster_options *opts) {
     return strata_environment_get(opts, "MPI_LOCALRANKID") != NULL;
 }
 
-/* The proxy's process id, which scripts between it and us don't change; 0: not known, as over a socket that we did not
- * inherit. */
+/* The proxy's process id, also if there are scripts between the proxy and this process; 0: not known, for example if the socket
+ * was not inherited. */
 static int proxy_of(int socket) {
     struct ucred maker = {0};
     socklen_t bytes = sizeof maker;
@@ -32,7 +33,7 @@ static strata_status resolve(const strata_cluster_options *opts, strata_cluster_
     STRATA_TRY(strata_environment_int(opts, "MPICH", "PMI_FD", 0, 1 << 20, 0, &socket, err));
     spec->jobs[STRATA_TASK_WORKER].n_tasks = world;
     const int proxy = socket ? proxy_of(socket) : 0;
-    if (spec->local_size < world || !proxy) return STRATA_OK; /* strata_cluster_spec_resolve asks for STRATA_RENDEZVOUS */
+    if (spec->local_size < world || !proxy) return STRATA_OK; /* strata_cluster_spec_resolve then requires STRATA_RENDEZVOUS */
     snprintf(job, sizeof job, "hydra.%d", proxy);
     spec->rendezvous = strata_address_make("127.0.0.1", strata_port_of(job));
     return spec->rendezvous ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for an address");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpirun of Open MPI: OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE. It names no address. When all ranks are on this
- * host they meet on the loopback, at a port made from the job's name (PMIX_NAMESPACE); else `mpirun -x
- * STRATA_RENDEZVOUS=HOST:PORT` says it. */
+ * mpirun of Open MPI: OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE. mpirun passes no address. If all ranks are on this
+ * host, they connect on the loopback, at a port that is derived from the job's name (PMIX_NAMESPACE). Otherwise the user passes
+ * the address by `mpirun -x STRATA_RENDEZVOUS=HOST:PORT`. */
 #include "cluster/resolver/resolver.h"
 
 static bool present(const strata_cluster_options *opts) {
@@ -18,7 +18,7 @@ static strata_status resolve(const strata_cluster_options *opts, strata_cluster_
     STRATA_TRY(strata_environment_int(opts, "Open MPI", "OMPI_COMM_WORLD_LOCAL_RANK", 0, spec->local_size - 1, 0,
                                       &spec->local_rank, err));
     spec->jobs[STRATA_TASK_WORKER].n_tasks = world;
-    if (spec->local_size < world || !job) return STRATA_OK; /* strata_cluster_spec_resolve asks for STRATA_RENDEZVOUS */
+    if (spec->local_size < world || !job) return STRATA_OK; /* strata_cluster_spec_resolve then requires STRATA_RENDEZVOUS */
     spec->rendezvous = strata_address_make("127.0.0.1", strata_port_of(job));
     return spec->rendezvous ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for an address");
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of resolvers, and what is the same for all: ranks, the chief, the rendezvous, and the checks on a whole spec. */
+ * The table of resolvers, and the common part of all resolvers: ranks, the chief, the rendezvous, and the checks of a whole
+ * spec. */
 #include "cluster/resolver/resolver.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A launcher that runs inside another's job comes first: torchrun and mpirun within a Slurm step, all of them in a pod. A TPU's
- * pods say more than the indexed job that they are of. */
+/* A launcher that may run inside another launcher's job comes first: torchrun and mpirun within a Slurm step, all of them in a
+ * pod. The variables of a TPU's pods have more information than those of the indexed job to which the pods belong. */
 const strata_resolver *const strata_resolvers[] = {
     &strata_resolver_explicit, &strata_resolver_tf_config,  &strata_resolver_torchrun,
     &strata_resolver_open_mpi, &strata_resolver_mpich,      &strata_resolver_slurm,
@@ -44,7 +45,7 @@ static strata_status check_jobs(const char *source, const strata_cluster_spec *s
         return strata_fail(err, STRATA_DATA, "%s: there is neither a chief nor a worker, so nobody trains; add a worker",
                            source);
     int n = spec->jobs[spec->task_type].n_tasks;
-    bool outside = spec->task_type == STRATA_TASK_EVALUATOR && !n; /* an evaluator need not stand in the cluster */
+    bool outside = spec->task_type == STRATA_TASK_EVALUATOR && !n; /* an evaluator need not be listed in the cluster */
     if (!n && !outside)
         return strata_fail(err, STRATA_DATA, "%s: this task is %s:%d, but the cluster has no %s", source,
                            strata_task_type_name(spec->task_type), spec->task_index, strata_task_type_name(spec->task_type));
@@ -58,7 +59,7 @@ static int by_text(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Addresses are well formed, and no two tasks share one. */
+/* Checks that addresses are valid, and that no two tasks have the same one. */
 static strata_status check_addresses(const char *source, const strata_cluster_spec *spec, strata_error *err) {
     size_t n = 0, room = 0;
     for (int type = 0; type < STRATA_TASK_TYPES; type++) room += (size_t)spec->jobs[type].n_tasks;
@@ -83,7 +84,7 @@ static strata_status check_addresses(const char *source, const strata_cluster_sp
 
 /* ---- what follows from jobs and task ---- */
 
-/* This process among the tasks whose address has the same host, in the order of the types. */
+/* Computes the position of this process among the tasks whose address has the same host, in the order of the types. */
 static void count_neighbours(strata_cluster_spec *spec) {
     const strata_cluster_job *own = &spec->jobs[spec->task_type];
     spec->local_rank = 0;
@@ -176,8 +177,8 @@ static strata_status complete(const strata_cluster_options *opts, strata_cluster
     return find_rendezvous(opts, spec, err);
 }
 
-/* A task that is given beside what names the cluster must be the one that it says: else one of both is meant for another
- * process. */
+/* If the user gives a task and the description of the cluster also names one, they must be equal: otherwise one of them is
+ * meant for another process. */
 static strata_status check_task(const strata_cluster_options *opts, const strata_cluster_spec *spec, strata_error *err) {
     const char *type = strata_task_type_name(spec->task_type);
     char name[32];

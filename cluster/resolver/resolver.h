@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a resolver is: one file that reads one launcher's words, one row in resolver.c. Users call strata/cluster_spec.h. */
+ * The interface of a resolver: a file that reads the variables of one launcher, and a row in resolver.c. Users call
+ * strata/cluster_spec.h. */
 #ifndef STRATA_CLUSTER_RESOLVER_H
 #define STRATA_CLUSTER_RESOLVER_H
 
@@ -10,43 +11,45 @@ typedef struct strata_resolver {
     /* Becomes spec->source and begins its messages. */
     const char *name;
     bool (*present)(const strata_cluster_options *opts); /* true: this launcher started the process */
-    /* Fills in jobs, task_type and task_index; local_rank and local_size where it knows them (-1 else), rendezvous where it is
-     * not rank 0's address. Ranks, the chief and the checks on all that are resolver.c's. What it allocated is freed by the
-     * caller on failure too. */
+    /* Sets jobs, task_type and task_index; local_rank and local_size if they are known (else -1); and rendezvous if it is not
+     * rank 0's address. resolver.c computes the ranks and the chief and makes all checks. The caller frees what this allocated,
+     * also on failure. */
     strata_status (*resolve)(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err);
-    /* The resolver's own words name the type of each task, so STRATA_ROLES is not read. Else all tasks are workers at first. */
+    /* The launcher's variables name the type of each task, so STRATA_ROLES is not read. Otherwise all tasks are workers at
+     * first. */
     bool names_types;
 } strata_resolver;
 
 extern const strata_resolver strata_resolver_explicit, strata_resolver_tf_config, strata_resolver_torchrun,
     strata_resolver_open_mpi, strata_resolver_mpich, strata_resolver_slurm, strata_resolver_tpu, strata_resolver_kubernetes;
-extern const strata_resolver *const strata_resolvers[]; /* in the order in which they are asked; ends with NULL */
+extern const strata_resolver *const strata_resolvers[]; /* in the order in which they are tried; ends with NULL */
 
-/* ---- what resolvers share (values.c) ---- */
+/* ---- functions for resolvers (values.c) ---- */
 
 /* A variable's value; NULL when it is not set or empty. */
 const char *strata_environment_get(const strata_cluster_options *opts, const char *name);
-/* A variable as a whole number in [least, most]. Where it is not set: `otherwise`, or a failure for otherwise = -1.
- * `launcher` is who should have set it. Fails: DATA. */
+/* A variable as an integer in [least, most]. If it is not set: `otherwise`, or a failure if otherwise is -1. `launcher` is the
+ * launcher that should have set it. Fails: DATA. */
 STRATA_MUST_USE strata_status strata_environment_int(const strata_cluster_options *opts, const char *launcher, const char *name,
                                                      int least, int most, int otherwise, int *out, strata_error *err);
-/* [at, at + n) as decimal digits, all of it, at most nine of them; -1 when it is something else. */
+/* The number in [at, at + n), which must be one to nine decimal digits; -1: it is something else. */
 int strata_digits(const char *at, size_t n);
 
-/* NULL when `address` is "host:port" as it should be, else what is wrong with it, to stand after the address in a message. */
+/* NULL if `address` is a valid "host:port"; else what is wrong with it, as the text that follows the address in a message. */
 const char *strata_address_complaint(const char *address);
 /* Bytes of an address before its ":port". */
 size_t strata_address_host_length(const char *address);
 /* "host:port", with brackets about a host with colons. NULL when memory has run out. */
 char *strata_address_make(const char *host, int port);
-/* A port in [16384, 32768 - 4096), the same for the same text: for launchers that give a job a name and no port. */
+/* A port in [16384, 32768 - 4096) that depends only on the text: for launchers that pass the name of a job but no port. */
 int strata_port_of(const char *text);
 
-/* A task more in the job of `type`; copies the address (n bytes). Fails: OUT_OF_MEMORY, DATA beyond
+/* Adds a task to the job of `type`; copies the address (n bytes). Fails: OUT_OF_MEMORY, DATA beyond
  * STRATA_CLUSTER_MAX_TASKS. */
 STRATA_MUST_USE strata_status strata_cluster_spec_add(strata_cluster_spec *spec, strata_task_type type, const char *address,
                                                       size_t n, strata_error *err);
-/* Gives the tasks of `spec`, all of them workers, the types that STRATA_ROLES says (roles.c); nothing changes without it.
+/* Sets the types of the tasks of `spec`, which are all workers, by STRATA_ROLES (roles.c). Without this variable nothing
+ * changes.
  * Fails: DATA, OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_roles_assign(const strata_cluster_options *opts, strata_cluster_spec *spec,
                                                   strata_error *err);
@@ -60,8 +63,8 @@ typedef struct strata_host_list {
     int n_hosts;
 } strata_host_list;
 
-/* "n[1-2,07],m5,rack[1-2]n[1-2]" as n1 n2 n07 m5 rack1n1 rack1n2 rack2n1 rack2n2. `name` stands in messages. Fails: DATA with
- * the place in the text; at most STRATA_CLUSTER_MAX_TASKS hosts of 255 bytes. */
+/* "n[1-2,07],m5,rack[1-2]n[1-2]" as n1 n2 n07 m5 rack1n1 rack1n2 rack2n1 rack2n2. `name` is used in messages. Fails: DATA, with
+ * the position in the text; at most STRATA_CLUSTER_MAX_TASKS hosts of 255 bytes. */
 STRATA_MUST_USE strata_status strata_host_list_expand(const char *name, const char *text, strata_host_list *out_list,
                                                       strata_error *err);
 void strata_host_list_finish(strata_host_list *list);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Roles for the tasks of launchers that only count them (torchrun, mpirun, Slurm, Kubernetes): STRATA_ROLES divides them.
+ * Roles for the tasks of launchers that only number their tasks (torchrun, mpirun, Slurm, Kubernetes). STRATA_ROLES assigns the
+ * roles.
  *   roles    role {"," role}        role    type "=" count
  * Tasks get their types in the order chief, worker, ps, evaluator, whatever the order in the text. So the launcher's task 0
- * stays rank 0, and the address that the launcher gives for it stays right. Without "worker" all tasks that remain are
+ * remains rank 0, and the address that the launcher passes for it remains correct. Without "worker" all tasks that remain are
  * workers. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A step of Slurm (srun): SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST, SLURM_STEP_TASKS_PER_NODE, SLURM_LOCALID. A
- * script of sbatch outside of srun has no SLURM_STEP_*: it is alone. Task k of a host listens at port base + k; the base is
- * STRATA_PORT, or made from job and step so that two jobs on a node don't meet. Hosts stay in Slurm's order, by which it counts
- * tasks: sorting them as text would put n10 before n2. */
+ * script of sbatch outside of srun has no SLURM_STEP_*; it is a single process. Task k of a host listens at port base + k. The
+ * base is STRATA_PORT, or it is derived from job and step, so that two jobs on a node use different ports. Hosts stay in
+ * Slurm's order, in which it numbers tasks: sorting them as text would put n10 before n2. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +21,8 @@ static strata_status port_base(const strata_cluster_options *opts, int *out_port
     return strata_environment_int(opts, "Slurm", "STRATA_PORT", 1, 65535, strata_port_of(name), out_port, err);
 }
 
-/* Rank r's place: ranks fill one node after the other (block, the default), or go round the nodes that still have room
- * (cyclic). */
+/* Adds the tasks in the order of their ranks: ranks fill one node after the other (block, the default), or are assigned in turn
+ * to the nodes that still have room (cyclic). */
 static strata_status add_tasks(const strata_host_list *list, const int *counts, bool cyclic, int world, int port,
                                strata_cluster_spec *spec, strata_error *err) {
     strata_status status = STRATA_OK;
@@ -61,7 +61,7 @@ static strata_status place_tasks(const strata_cluster_options *opts, const strat
     STRATA_TRY(strata_environment_int(opts, "Slurm", "SLURM_LOCALID", 0, spec->local_size - 1, -1, &spec->local_rank, err));
     bool cyclic = order && !strncmp(order, "cyclic", 6);
     if (!order || cyclic || !strncmp(order, "block", 5)) return add_tasks(list, counts, cyclic, world, port, spec, err);
-    /* A plane or an arbitrary order says where rank 0 is and no more. */
+    /* with the distributions plane and arbitrary only the host of rank 0 is known */
     spec->jobs[STRATA_TASK_WORKER].n_tasks = world;
     spec->rendezvous = strata_address_make(list->hosts[0], port);
     return spec->rendezvous ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for an address");

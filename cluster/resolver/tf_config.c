@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TF_CONFIG, as TensorFlow's users write it:
+ * TF_CONFIG, in TensorFlow's format:
  *   {"cluster": {"chief": ["host:port"], "worker": [...], "ps": [...], "evaluator": [...]}, "task": {"type": "worker", "index":
  *   0}}
- * Other keys (rpc_layer, environment, session_master, job names that are none of the four) are not for us and are ignored; {}
- * is a world of one. */
+ * Other keys (rpc_layer, environment, session_master, job names that are none of the four) are ignored; {} means a single
+ * process. */
 #include <string.h>
 
 #include "cluster/resolver/resolver.h"
@@ -49,7 +49,7 @@ static strata_status read_task(const strata_json *root, strata_cluster_spec *spe
     return STRATA_OK;
 }
 
-/* A job that is looked for and is not there may be a job whose name was mistyped. */
+/* If the task's job is missing, its name may have been mistyped. */
 static strata_status check_own_job(const strata_json *cluster, const strata_cluster_spec *spec, strata_error *err) {
     const char *own = strata_task_type_name(spec->task_type);
     strata_json item;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * torchrun and what imitates it (PyTorchJob): RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, LOCAL_RANK, LOCAL_WORLD_SIZE.
- * Where torchrun's agent keeps its own store at MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE=True), rank 0 listens one port above
- * it. */
+ * torchrun and compatible launchers (PyTorchJob): RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, LOCAL_RANK, LOCAL_WORLD_SIZE.
+ * If torchrun's agent listens at MASTER_PORT itself (TORCHELASTIC_USE_AGENT_STORE=True), rank 0 listens one port above it. */
 #include <string.h>
 
 #include "cluster/resolver/resolver.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The hosts of a TPU pod's slice, as GKE, LeaderWorkerSet, KubeRay and Cloud TPU's own images set them: TPU_WORKER_HOSTNAMES
- * has the hosts, separated by commas, and TPU_WORKER_ID (else CLOUD_TPU_TASK_ID) this one's place among them. A port behind a
- * host is the TPU driver's and is left out; rank 0 listens at STRATA_PORT (2222). A single host is no job: whoever started it
- * may say that there are more. */
+ * The hosts of a TPU pod slice, from the variables that GKE, LeaderWorkerSet, KubeRay and Cloud TPU's images set:
+ * TPU_WORKER_HOSTNAMES has the hosts, separated by commas, and TPU_WORKER_ID (else CLOUD_TPU_TASK_ID) is the position of this
+ * host among them. A port after a host belongs to the TPU driver and is ignored; rank 0 listens at STRATA_PORT (2222). With a
+ * single host this resolver does not apply, because another launcher may have started several processes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static bool present(const strata_cluster_options *opts) {
     return hosts && strchr(hosts, ',');
 }
 
-/* Bytes of a host without the port behind it; one of several colons is an IPv6 host. */
+/* Bytes of a host without the port after it; a host with several colons is an IPv6 address. */
 static size_t host_length(const char *at, size_t n) {
     const char *colon = memchr(at, ':', n), *end = at + n;
     if (*at == '[') {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What resolvers share: variables as numbers, addresses, tasks added to a spec. */
+ * Functions for resolvers: reading variables as numbers, checking and making addresses, adding tasks to a spec. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>

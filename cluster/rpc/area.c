@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 typedef struct block {
-    /* Of the ring, this header too. */
+    /* The bytes of the ring that the block takes, including this header. */
     uint32_t span;
     atomic_uint returned;
 } block;
@@ -24,7 +24,7 @@ static size_t round_up(size_t n) {
 
 /* ---- the memory ---- */
 
-/* The address of a socket's end without its port: returns its bytes, 0 where it is of another kind. */
+/* The address of a socket's end without its port. Returns its size in bytes; 0: it is not an IP address. */
 static size_t address_of(const struct sockaddr_storage *a, const void **out) {
     *out = &((const struct sockaddr_in *)a)->sin_addr;
     if (a->ss_family == AF_INET) return sizeof(struct in_addr);
@@ -65,7 +65,7 @@ strata_rpc_area *strata_rpc_area_make(size_t ring_bytes) {
     for (size_t i = 0; i < sizeof random; i++) snprintf(name + 8 + 2 * i, 3, "%02x", random[i]);
     const int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
     if (fd < 0) return NULL;
-    /* Memory that is not there is found now, not by a signal later. */
+    /* posix_fallocate fails if there is not enough memory; otherwise the first access would raise a signal. */
     strata_rpc_area *area = NULL;
     for (; !area && ring_bytes >= STRATA_RPC_AREA_LEAST; ring_bytes /= 2) {
         ring_bytes = ring_bytes / 4096 * 4096;
@@ -124,7 +124,8 @@ static void open_block(strata_rpc_ring *ring, size_t span, unsigned returned) {
     ring->cut += span;
 }
 
-/* Takes back what its reader has returned. False: a length is wrong, so the other side has written where it must not. */
+/* Frees the blocks that the reader has returned. False: a length is wrong, so the other side has written outside of its
+ * blocks. */
 static bool take_back(strata_rpc_ring *ring) {
     while (ring->back < ring->cut) {
         const block *oldest = block_at(ring, ring->back);
@@ -133,7 +134,7 @@ static bool take_back(strata_rpc_ring *ring) {
         if (!span || span % STRATA_RPC_LINE || span > ring->cut - ring->back) return false;
         ring->back += span;
     }
-    ring->cut = ring->back = 0; /* begins where the lines are that were used a moment ago */
+    ring->cut = ring->back = 0; /* begins again at the start, whose lines are in the cache */
     return true;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory that client and server of one machine both map, so that bodies of messages are copied once and not sent through a
- * socket. It has a *ring* for each direction, from which the sending side cuts *blocks*, oldest first taken back. A block's
- * header says how long it is and whether its reader has returned it; readers may return blocks in any order. */
+ * Memory that a client and a server on one machine both map, so that bodies of messages are copied once and not sent through a
+ * socket. It has a *ring* for each direction. The sending side allocates *blocks* from its ring and frees them in the same
+ * order. A block's header has its length, and whether its reader has returned it; readers may return blocks in any order. */
 #ifndef STRATA_CLUSTER_RPC_AREA_H
 #define STRATA_CLUSTER_RPC_AREA_H
 
@@ -16,42 +16,44 @@
 enum { STRATA_RPC_AREA_NAME = 48, STRATA_RPC_AREA_LEAST = 64 << 10, STRATA_RPC_AREA_MOST = 256 << 20, STRATA_RPC_LINE = 64 };
 
 typedef struct strata_rpc_area {
-    /* "": the file in /dev/shm has no name any more, and goes with its last mapping. */
+    /* "": the name of the file in /dev/shm was removed, and the file is deleted with its last mapping. */
     char name[STRATA_RPC_AREA_NAME];
     unsigned char *memory;
-    /* Of a ring; the one of index 0 carries requests, the other replies. */
+    /* The size of a ring. Ring 0 is for requests, ring 1 for replies. */
     size_t ring_bytes;
     atomic_int references;
 } strata_rpc_area;
 
-/* Whether the connection's other end is on this machine, as far as addresses tell. */
+/* Whether the connection's other end is on this machine, by its address. */
 bool strata_rpc_area_is_near(int socket);
-/* Makes a file with two rings, whose name nobody can guess. Where /dev/shm has too little memory for rings of so many bytes,
- * they have a half, a quarter and so on. NULL: there is not even memory for the smallest; bodies go through the socket. */
+/* Creates a file with two rings, with a name that cannot be guessed. If /dev/shm has too little memory for rings of this size,
+ * they get a half of it, a quarter, and so on. NULL: there is not even memory for the smallest rings, and bodies go through the
+ * socket. */
 strata_rpc_area *strata_rpc_area_make(size_t ring_bytes);
-/* Maps what another task made; NULL: it is not there, or no such file. */
+/* Maps the file that another task created; NULL: it does not exist, or is not a file of this kind. */
 strata_rpc_area *strata_rpc_area_open(const char *name);
-/* Removes the name; who has mapped the file keeps it. */
+/* Removes the name of the file. Existing mappings stay valid. */
 void strata_rpc_area_hide(strata_rpc_area *area);
 strata_rpc_area *strata_rpc_area_hold(strata_rpc_area *area);
 void strata_rpc_area_release(strata_rpc_area *area); /* NULL is fine */
 
-/* The side of a ring that cuts blocks. One thread at a time. */
+/* The side of a ring that allocates blocks. One thread at a time. */
 typedef struct strata_rpc_ring {
     unsigned char *memory;
     size_t bytes;
-    /* Bytes cut and taken back so far, without end. */
+    /* Bytes allocated and freed so far, counted without wrapping. */
     uint64_t cut, back;
 } strata_rpc_ring;
 
 strata_rpc_ring strata_rpc_ring_of(const strata_rpc_area *area, int index);
-/* A block with room for `head` bytes and, at a multiple of STRATA_RPC_LINE behind them, for `body` bytes: where the body goes.
- * NULL: no room now. */
+/* Allocates a block for `head` bytes and, after them at a multiple of STRATA_RPC_LINE, `body` bytes. Returns the place of the
+ * body; NULL: there is no room now. */
 unsigned char *strata_rpc_ring_cut(strata_rpc_ring *ring, size_t head, size_t body);
 
-/* The reader's side: `bytes` bytes at `offset` of a ring, of which `head` come before the body; NULL: no block has them. */
+/* For the reader: the `bytes` bytes at `offset` of a ring, of which `head` bytes come before the body; NULL: no block contains
+ * them. */
 unsigned char *strata_rpc_area_at(const strata_rpc_area *area, int index, uint32_t offset, size_t head, size_t bytes);
-/* Gives the block with this body, cut for a head of so many bytes, back. Threads: any. */
+/* Returns the block with this body, which was allocated with this `head`, to its sender. Threads: any. */
 void strata_rpc_block_return(unsigned char *body, size_t head);
 
 #endif

@@ -16,12 +16,12 @@
 #include "cluster/wire/crc32c.h"
 
 enum {
-    MOST_PARTS = 64,          /* of a segment that is sent or received in one call */
-    READ_AHEAD = 4 << 10,     /* bytes read behind a message's end, which may be the next one's */
-    LEAST_SHARED = 1 << 10,   /* bytes of a message that pay for a block */
-    LARGE_BODY = 32 << 20,    /* bytes of a body that no cache keeps until it is used */
+    MOST_PARTS = 64,          /* parts of a segment that are sent or received in one call */
+    READ_AHEAD = 4 << 10,     /* bytes that may be read beyond a message's end; they may belong to the next message */
+    LEAST_SHARED = 1 << 10,   /* a message with fewer bytes is faster through the socket than in a block */
+    LARGE_BODY = 32 << 20,    /* a body with so many bytes does not stay in any cache until it is used */
     SHARED_SEGMENT = 1 << 20, /* the most bytes of a segment in shared memory: each costs a system call and a wakeup */
-    YIELDS = 4000,            /* while a ring is full of a message's own segments */
+    YIELDS = 4000,            /* how often to yield while a ring is full of segments of the same message */
 };
 
 strata_status strata_rpc_channel_init(strata_rpc_channel *c, strata_stream stream, strata_error *err) {
@@ -93,7 +93,7 @@ static strata_status ended(strata_rpc_channel *c, ssize_t n, bool in_message, st
 
 /* ---- receiving ---- */
 
-/* The next rooms of the message, at most `bytes` of them. */
+/* Lists the next rooms of the message, of at most `bytes` bytes. */
 static int rooms(const strata_rpc_channel *c, size_t bytes, struct iovec *out, int most) {
     int n = 0;
     size_t offset = c->offset;
@@ -105,7 +105,7 @@ static int rooms(const strata_rpc_channel *c, size_t bytes, struct iovec *out, i
     return n;
 }
 
-/* n bytes of the frame are where they belong: moves on, and sums them up. */
+/* Called when n bytes of the frame are in their rooms: advances the position, and adds the bytes to the checksum. */
 static void advance(strata_rpc_channel *c, size_t n) {
     c->left -= n;
     c->missing -= n;
@@ -123,7 +123,8 @@ static void advance(strata_rpc_channel *c, size_t n) {
     }
 }
 
-/* As memcpy, and past the cache: a body that is larger than it would be read into the cache only to be written over. */
+/* Like memcpy, but with stores that bypass the cache: for a body that is larger than the cache, an ordinary store would first
+ * load each line that it overwrites. */
 static void copy_past_cache(unsigned char *to, const unsigned char *from, size_t n) {
 #if defined(__SSE2__)
     const size_t line = 64, before = (line - (uintptr_t)to % line) % line;
@@ -143,7 +144,7 @@ static void copy_past_cache(unsigned char *to, const unsigned char *from, size_t
 #endif
 }
 
-/* The frame's next n bytes, which lie at `from`, to their rooms. */
+/* Copies the frame's next n bytes from `from` to their rooms. */
 static void pour_from(strata_rpc_channel *c, const unsigned char *from, size_t n) {
     struct iovec parts[MOST_PARTS];
     size_t done = 0;
@@ -163,14 +164,14 @@ static void pour_from(strata_rpc_channel *c, const unsigned char *from, size_t n
     }
 }
 
-/* Bytes that were read ahead. */
+/* Copies bytes that were read ahead to their rooms. */
 static void pour(strata_rpc_channel *c) {
     const size_t there = c->end - c->first, n = there < c->left ? there : c->left;
     pour_from(c, c->buffer + c->first, n);
     c->first += n;
 }
 
-/* The payload of a frame that lies in the area, as `view` of a message that is whole in it. */
+/* Finds the payload of a frame in the area. If the whole message is there, it becomes the message's `view`. */
 static strata_status find_shared(const strata_rpc_channel *c, bool begins, unsigned char **out_body, size_t *out_head,
                                  strata_error *err) {
     const strata_frame *f = &c->frame;
@@ -239,7 +240,7 @@ static strata_status take_frame(strata_rpc_channel *c, const strata_rpc_receiver
     return status;
 }
 
-/* Reads once. *out_dry: nothing is there. */
+/* Reads once. *out_dry: there is nothing to read. */
 static strata_status read_once(strata_rpc_channel *c, bool *out_dry, strata_error *err) {
     struct iovec parts[MOST_PARTS + 1];
     if (c->first == c->end)
@@ -297,7 +298,7 @@ static strata_status send_all(strata_rpc_channel *c, struct iovec *parts, int n_
     return STRATA_OK;
 }
 
-/* The next `bytes` bytes of the parts, from `offset` of the first, to `to`. */
+/* Copies the next `bytes` bytes of the parts, from `offset` of the first part, to `to`. */
 static void gather(const struct iovec *parts, size_t offset, size_t bytes, unsigned char *to) {
     for (; bytes; parts++, offset = 0) {
         const size_t there = parts->iov_len - offset, take = there < bytes ? there : bytes;
@@ -307,8 +308,8 @@ static void gather(const struct iovec *parts, size_t offset, size_t bytes, unsig
     }
 }
 
-/* Moves *bytes bytes of the parts, those of the head before, into a block: the offset of the payload; 0: there is no room. A
- * message of several segments waits for a moment, as its reader is returning them. */
+/* Copies *bytes bytes of the parts, beginning with the head, into a block. Returns the offset of the payload; 0: there is no
+ * room. A message of several segments waits for a moment, since its reader is about to return earlier ones. */
 static uint32_t put_shared(strata_rpc_channel *c, const struct iovec *parts, size_t offset, size_t head, size_t bytes,
                            bool waits) {
     unsigned char *body = NULL;
@@ -321,7 +322,7 @@ static uint32_t put_shared(strata_rpc_channel *c, const struct iovec *parts, siz
     return (uint32_t)(body - head - c->ring.memory);
 }
 
-/* The message's body is the reserved block, whose head goes before it. */
+/* Sends the reserved block as the message's body, and writes the head before it. */
 static uint32_t put_reserved(strata_rpc_channel *c, const struct iovec *parts) {
     unsigned char *at = c->reserved - parts[0].iov_len;
     memcpy(at, parts[0].iov_base, parts[0].iov_len);

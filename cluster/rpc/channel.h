@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A connection that carries messages of remote calls: a head of at most STRATA_RPC_HEAD_BYTES, then a body of any size. A
- * message is one frame or several (wire/frame.h). Those that go through the socket have at most STRATA_RPC_SEGMENT bytes, so
+ * A connection for messages of remote calls. A message has a head of at most STRATA_RPC_HEAD_BYTES and a body of any size. A
+ * message is one frame or several (wire/frame.h). Frames that go through the socket have at most STRATA_RPC_SEGMENT bytes, so
  * that checksums are computed while the bytes are in the cache. Of a frame's call:
  *
  *     kind           status           dtype   1: the message's first frame       root   bytes of the head
@@ -31,8 +31,8 @@ typedef struct strata_rpc_message {
     uint32_t method, n_unanswered;
     uint64_t sequence;
     size_t head_bytes, body_bytes;
-    /* Where the body lies if all of the message is in memory that both sides map, at a multiple of STRATA_RPC_LINE with the
-     * head before it; else NULL. Valid until `end` returns, or longer: see `kept`. */
+    /* The body, if the whole message is in memory that both sides map; else NULL. It is at a multiple of STRATA_RPC_LINE, with
+     * the head before it. Valid until `end` returns, or longer: see `kept`. */
     unsigned char *view;
 } strata_rpc_message;
 
@@ -41,20 +41,20 @@ typedef struct strata_rpc_channel {
     strata_stream stream;
     /* One thread at a time uses a TLS session. */
     pthread_mutex_t tls;
-    /* When bytes came and went last (strata_clock_seconds). */
+    /* When bytes were last received and sent (strata_clock_seconds). */
     _Atomic double received, sent;
     uint32_t n_in, n_out;
 
     /* Bytes that were read ahead: [first, end) of buffer. */
     unsigned char *buffer;
     size_t first, end;
-    /* The frame that comes: valid while in_frame; `left` bytes of it are missing. */
+    /* The frame that is being received: valid while in_frame; `left` bytes of it are missing. */
     bool in_frame;
     strata_frame frame;
     size_t left;
     uint32_t crc;
-    /* The message that comes: valid while in_message; `missing` bytes of head and body have not come. They go to parts[part]
-     * from `offset` on; n_parts 0: they are dropped. */
+    /* The message that is being received: valid while in_message; `missing` bytes of its head and body have not arrived. They
+     * are written to parts[part] from `offset` on; n_parts 0: they are dropped. */
     bool in_message;
     strata_rpc_message message;
     size_t missing;
@@ -63,9 +63,10 @@ typedef struct strata_rpc_channel {
     size_t offset;
     /* Set by `end` of a receiver: read returns. */
     bool stop;
-    /* Set by a receiver's `end`: it keeps the message's view, and gives it back by strata_rpc_block_return. */
+    /* Set by a receiver's `end`: the receiver keeps the message's view, and returns it later by strata_rpc_block_return. */
     bool kept;
-    /* Memory that both sides map (owned, NULL: none), the ring that this side cuts from, and the index of the other. */
+    /* Memory that both sides map (owned; NULL: none), the ring from which this side allocates, and the index of the other
+     * ring. */
     strata_rpc_area *area;
     strata_rpc_ring ring;
     int incoming;
@@ -76,19 +77,19 @@ typedef struct strata_rpc_channel {
 /* Takes the stream. */
 STRATA_MUST_USE strata_status strata_rpc_channel_init(strata_rpc_channel *c, strata_stream stream, strata_error *err);
 void strata_rpc_channel_finish(strata_rpc_channel *c);
-/* Both sides map the area, which is taken: bodies go through it from now on. */
+/* Called when both sides have mapped the area, which the channel takes: from now on bodies go through it. */
 void strata_rpc_channel_share(strata_rpc_channel *c, strata_rpc_area *area, bool is_client);
-/* Memory for the body of the next message, which is then sent without a copy if its one part is that; its head has at most
- * STRATA_RPC_LINE bytes. NULL: there is none now. With the sender's role. */
+/* Returns memory for the body of the next message. If the body is exactly this memory, the message is sent without a copy; its
+ * head may have at most STRATA_RPC_LINE bytes. NULL: there is no room now. The caller must have the sender's role. */
 void *strata_rpc_channel_reserve(strata_rpc_channel *c, size_t bytes);
 void strata_rpc_channel_unreserve(strata_rpc_channel *c); /* where it was not sent */
-/* Wakes whoever sends or receives: both fail. Threads: any, before finish. */
+/* Makes sending and receiving fail, and wakes threads that wait in them. Threads: any, before finish. */
 void strata_rpc_channel_shut(strata_rpc_channel *c);
 
-/* What happens to messages that come. */
+/* The functions that are called for received messages. */
 typedef struct strata_rpc_receiver {
-    /* A message begins. *out_parts gets head_bytes + body_bytes bytes of room, or 0 parts: its bytes are dropped, or used
-     * where they lie (view). */
+    /* A message begins. The function sets *out_parts to rooms for head_bytes + body_bytes bytes. With 0 parts the bytes are
+     * dropped, or used in place (view). */
     strata_status (*begin)(void *user, const strata_rpc_message *message, const struct iovec **out_parts, int *out_n_parts,
                            strata_error *err);
     /* It is whole. */
@@ -96,15 +97,16 @@ typedef struct strata_rpc_receiver {
     void *user;
 } strata_rpc_receiver;
 
-/* Receives what is there, without waiting; returns where nothing more is, or after a message at whose end `stop` was set.
+/* Receives what has arrived, without waiting. Returns when there is nothing more, or after a message at whose end `stop` was
+ * set.
  * Fails: UNAVAILABLE when the connection ended, DATA for damage; what the receiver returned. */
 STRATA_MUST_USE strata_status strata_rpc_channel_receive(strata_rpc_channel *c, const strata_rpc_receiver *receiver,
                                                          strata_error *err);
-/* What to poll for to receive more. */
+/* The events to poll for to receive more. */
 short strata_rpc_channel_events(strata_rpc_channel *c, short otherwise);
 
-/* Sends a message whose head and body are the parts. `wait` is called when the socket is full, with what to poll for; it fails
- * to give up, after which the connection is of no use. Fails: UNAVAILABLE when the connection ended. */
+/* Sends a message whose head and body are the parts. `wait` is called when the socket is full, with the events to poll for. If
+ * it fails, sending is given up, and the connection cannot be used any more. Fails: UNAVAILABLE when the connection ended. */
 typedef strata_status (*strata_rpc_wait_ready)(void *user, short events, strata_error *err);
 STRATA_MUST_USE strata_status strata_rpc_channel_send(strata_rpc_channel *c, const strata_rpc_message *message,
                                                       const struct iovec *parts, int n_parts, strata_rpc_wait_ready wait,
@@ -113,8 +115,9 @@ STRATA_MUST_USE strata_status strata_rpc_channel_send(strata_rpc_channel *c, con
 /* ---- the first message of both sides ---- */
 
 enum { STRATA_RPC_HELLO_BYTES = 8 + 4 + 64 + STRATA_RPC_AREA_NAME };
-/* Returns the bytes written: incarnation, milliseconds between signs of life, the task's name, and behind a space the name of
- * an area (NULL: none): the client's says which one it made, the server's that it maps it, too. */
+/* Writes a hello and returns its bytes. It has the incarnation, the milliseconds between heartbeats, the task's name, and after
+ * a space the name of an area (NULL: none). The client sends the name of the area that it created; the server repeats it if it
+ * has mapped the area. */
 size_t strata_rpc_hello_encode(const char *task, uint64_t incarnation, double heartbeat, const char *area, unsigned char *out);
 /* out_area: room for STRATA_RPC_AREA_NAME bytes; "": none. */
 STRATA_MUST_USE strata_status strata_rpc_hello_decode(const unsigned char *in, size_t n_bytes, char *out_task,

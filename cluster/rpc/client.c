@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The client. A caller sends its request itself, and while it waits it also receives, for all requests: so a call costs no
- * change of threads. There are two roles, each of which one thread has at a time: the *sender* and the *receiver*. One thread
- * more, the *keeper*, receives while nobody waits, sends signs of life, and connects again.
+ * The client. A caller sends its request itself, and while it waits it also receives replies, for all requests. So a call needs
+ * no switch of threads. There are two roles, the *sender* and the *receiver*; one thread at a time has each of them. A
+ * background thread, the *keeper*, receives while no caller waits, sends heartbeats, and connects again after a connection was
+ * lost.
  *
- * A connection that failed is shut at once and closed by the keeper, when nobody has a role. Then it connects, and sends the
+ * A connection that failed is shut down at once. When no thread has a role, the keeper closes it, connects again, and sends all
  * requests without a reply again, in their order. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -34,7 +35,7 @@ void strata_rpc_client_wait_changed(strata_rpc_client *c, double until) {
     pthread_cond_timedwait(&c->changed, &c->lock, &at);
 }
 
-/* The connection is of no use any more, for the first reason that is given. The lock is held. */
+/* Marks the connection as failed. If this is called several times, the first reason counts. The caller has the lock. */
 void strata_rpc_client_break_link(strata_rpc_client *c, const char *why) {
     if (!c->connected) return;
     c->connected = false;
@@ -45,7 +46,7 @@ void strata_rpc_client_break_link(strata_rpc_client *c, const char *why) {
     strata_rpc_client_wake_keeper(c);
 }
 
-/* The request is over; the lock is held. */
+/* Removes a request that is over. The caller has the lock. */
 void strata_rpc_client_unlink_request(strata_rpc_client *c, strata_rpc_request *r) {
     strata_rpc_request *before = NULL;
     for (strata_rpc_request *at = c->first; at && at != r; at = at->next) before = at;
@@ -60,7 +61,7 @@ void strata_rpc_client_fail_request(strata_rpc_client *c, strata_rpc_request *r,
     pthread_cond_broadcast(&c->changed);
 }
 
-/* Breaks the connection of a server that gives no sign of life. The lock is held. */
+/* Fails the connection if nothing was received from the server for too long. The caller has the lock. */
 void strata_rpc_client_check_silence(strata_rpc_client *c) {
     const double limit = MISSED_BEATS * (c->heartbeat > c->server_heartbeat ? c->heartbeat : c->server_heartbeat);
     char why[96];
@@ -77,7 +78,8 @@ static void watch(strata_rpc_client *c) {
         strata_rpc_client_send_beat(c);
 }
 
-/* The connection is good: receives where nobody does, and waits for something to do. The lock is held. */
+/* Called while the connection works: receives if no other thread does, and waits for something to do. The caller has the
+ * lock. */
 static void keep(strata_rpc_client *c) {
     uint64_t count;
     if (!c->has_receiver) {
@@ -88,7 +90,7 @@ static void keep(strata_rpc_client *c) {
     }
     if (c->connected) watch(c);
     if (!c->connected) return;
-    /* Without a request on its way only the connection's end is watched; signs of life are read at each tick. */
+    /* without a pending request only the end of the connection is polled for; heartbeats are read at each tick */
     const bool busy = c->first != NULL, watches = busy && !c->has_receiver;
     struct pollfd fds[2] = {{.fd = c->wake, .events = POLLIN},
                             {.fd = busy && !watches ? -1 : c->channel.stream.fd,
@@ -219,7 +221,7 @@ void strata_rpc_client_destroy(strata_rpc_client *c) {
     pthread_mutex_unlock(&c->lock);
     strata_rpc_client_wake_keeper(c);
     pthread_join(c->keeper, NULL);
-    /* Where the server does not take it, it sees that the connection closes. */
+    /* if this cannot be sent, the server sees that the connection closes */
     if (c->connected && strata_rpc_channel_send(&c->channel, &leave, NULL, 0, refuse_to_wait, NULL, NULL)) c->connected = false;
     free_client(c);
 }

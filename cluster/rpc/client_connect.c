@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The client connects: for the first time in the thread that creates it, later in the keeper. The greeting says who both sides
- * are, and which memory they share. After a lost connection the requests without a reply are sent again. */
+ * Connecting the client: the first time in the thread that creates it, later in the keeper. In the greeting both sides send
+ * their names and incarnations, and agree on shared memory. After a lost connection the requests without a reply are sent
+ * again. */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +45,7 @@ static strata_status end_greeting(void *user, const strata_rpc_message *m, strat
 static strata_status wait_greeting(void *user, short events, strata_error *err) {
     const strata_rpc_greeting *g = user;
     struct pollfd fd = {.fd = g->channel->stream.fd, .events = events};
-    /* Where an earlier connection's handler runs the server greets late, but gives signs of life. */
+    /* while the handler of an earlier connection runs, the server delays its greeting, but sends heartbeats */
     if (strata_clock_seconds() - atomic_load(&g->channel->received) > HELLO_SECONDS || strata_clock_seconds() > g->deadline)
         return strata_fail(err, STRATA_TIMEOUT, "it does not greet: does a request of an earlier connection still run?");
     poll(&fd, 1, STRATA_RPC_WAIT_TICK_MS);
@@ -84,7 +85,7 @@ strata_status strata_rpc_client_connect_once(strata_rpc_client *c, double deadli
     return status;
 }
 
-/* The channel is moved: its mutex is made anew, as nobody uses it yet. */
+/* Moves the channel into the client. Its mutex is created again, since a mutex cannot be moved and no thread uses it yet. */
 void strata_rpc_client_use_channel(strata_rpc_client *c, strata_rpc_channel *channel, const strata_rpc_greeting *g) {
     pthread_mutex_destroy(&channel->tls);
     c->channel = *channel;
@@ -94,7 +95,7 @@ void strata_rpc_client_use_channel(strata_rpc_client *c, strata_rpc_channel *cha
     c->server_heartbeat = g->heartbeat;
 }
 
-/* Requests that an earlier start of the server may have executed fail. */
+/* Fails the requests that an earlier incarnation of the server may have executed. */
 static void fail_forgotten(strata_rpc_client *c) {
     for (strata_rpc_request *r = c->first, *next; r; r = next) {
         next = r->next;
@@ -104,18 +105,18 @@ static void fail_forgotten(strata_rpc_client *c) {
     }
 }
 
-/* Sends all requests without a reply, with the lock, as the sender. */
+/* Sends all requests without a reply. The caller has the lock and is the sender. */
 static void send_again(strata_rpc_client *c) {
     uint64_t sequence = 0;
     for (strata_rpc_request *r = c->first; r && c->connected;) {
         sequence = r->sequence;
         strata_rpc_client_send_request(c, r, 1e300);
-        /* The list may have changed meanwhile. */
+        /* the list may have changed while the lock was released */
         for (r = c->first; r && r->sequence <= sequence;) r = r->next;
     }
 }
 
-/* The lock is held. Returns how long to pause before the next try, in ms; 0: it is connected. */
+/* Tries once to connect. The caller has the lock. Returns the pause before the next attempt in ms; 0: it is connected. */
 int strata_rpc_client_reconnect(strata_rpc_client *c, int pause_ms, uint64_t *random) {
     strata_rpc_channel channel;
     strata_rpc_greeting g = {0};
@@ -140,7 +141,7 @@ int strata_rpc_client_reconnect(strata_rpc_client *c, int pause_ms, uint64_t *ra
     snprintf(c->why, sizeof c->why, "%.299s", why.message);
     c->refused = g.refused;
     while (c->refused && c->first) strata_rpc_client_fail_request(c, c->first, status, why.message);
-    /* Twice as long each time, plus up to half of that, so that clients do not come at the same time. */
+    /* The pause doubles each time, plus a random part of up to half of it, so that clients do not connect at the same time. */
     *random = *random * 6364136223846793005u + 1442695040888963407u;
     const int next = pause_ms ? (2 * pause_ms < MOST_PAUSE_MS ? 2 * pause_ms : MOST_PAUSE_MS) : FIRST_PAUSE_MS;
     return next + (int)((*random >> 33) % (uint64_t)(next / 2 + 1));

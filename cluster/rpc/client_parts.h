@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the client share: client.c (its life, and the keeper), client_connect.c, client_transfer.c (the two roles)
- * and client_requests.c. client.c says which threads there are. */
+ * Declarations that the files of the client share: client.c (creation, destruction and the keeper), client_connect.c,
+ * client_transfer.c (the two roles) and client_requests.c. client.c describes the threads. */
 #ifndef STRATA_CLUSTER_RPC_CLIENT_PARTS_H
 #define STRATA_CLUSTER_RPC_CLIENT_PARTS_H
 
@@ -15,29 +15,29 @@ enum { STRATA_RPC_WAIT_TICK_MS = 100, STRATA_RPC_WHAT_BYTES = 96 };
 
 struct strata_rpc_request {
     strata_rpc_client *client;
-    /* Of those without a reply, by sequence number. */
+    /* The next request without a reply, by sequence number. */
     strata_rpc_request *next;
     uint64_t sequence;
     uint32_t method;
     size_t head_bytes, body_bytes;
     char what[STRATA_RPC_WHAT_BYTES];
     double seconds, began, deadline;
-    /* NULL: no content is wanted. */
+    /* NULL: the caller does not need the reply's content. */
     strata_rpc_answer *answer;
     /* It was sent, at least in part, to a server of this incarnation. */
     bool was_sent;
     uint64_t sent_to;
     bool done;
     strata_error error;
-    /* Where the reply goes: head, then body; of an error the text. */
+    /* The memory for the reply: head, then body; for an error the text. */
     struct iovec *rooms;
     int n_parts, n_rooms;
-    /* The reply does not fit. */
+    /* The reply is larger than its rooms. */
     bool too_large;
-    /* The reply is used where it lies. */
+    /* The reply is used in place, in shared memory. */
     bool lends;
     char text[STRATA_ERROR_MESSAGE_BYTES];
-    /* What is sent: head, then body; the rooms follow. */
+    /* The parts that are sent: head, then body. The rooms follow. */
     struct iovec parts[];
 };
 
@@ -56,7 +56,7 @@ struct strata_rpc_client {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool closing;
-    /* connected: the channel can be used; else the keeper is about to close it, if it is open, and to connect. */
+    /* connected: the channel can be used. Otherwise the keeper will close it, if it is open, and connect again. */
     bool open, connected;
     strata_rpc_channel channel;
     double server_heartbeat;
@@ -64,48 +64,49 @@ struct strata_rpc_client {
     /* Since when it is not connected, and why. */
     double broke_at;
     char why[300];
-    /* The server refuses this task for good. */
+    /* The server refuses this task permanently. */
     bool refused;
     bool has_sender, has_receiver;
     int n_waiters;
-    /* The keeper sleeps for long and has to be woken to receive. */
+    /* The keeper is in a long sleep and must be woken to receive. */
     bool keeper_sleeps;
     uint64_t next_sequence;
     strata_rpc_request *first, *last;
-    /* The request whose reply comes, the one that is being sent, and the one at whose end the receiver returns. */
+    /* The request whose reply is being received, the request that is being sent, and the request for whose reply the receiver
+     * waits. */
     strata_rpc_request *receiving, *sending;
     const strata_rpc_request *awaited;
 };
 
-/* ---- client.c: the lock is held, but for wake_keeper ---- */
+/* ---- client.c: the caller has the lock, except for wake_keeper ---- */
 
 void strata_rpc_client_wake_keeper(strata_rpc_client *c);
 /* Waits for a change until that time. */
 void strata_rpc_client_wait_changed(strata_rpc_client *c, double until);
-/* The connection is of no use any more, for the first reason that is given. */
+/* Marks the connection as failed. If this is called several times, the first reason counts. */
 void strata_rpc_client_break_link(strata_rpc_client *c, const char *why);
-/* The request is over. */
+/* Removes a request that is over. */
 void strata_rpc_client_unlink_request(strata_rpc_client *c, strata_rpc_request *r);
 void strata_rpc_client_fail_request(strata_rpc_client *c, strata_rpc_request *r, strata_status status, const char *why);
-/* Breaks the connection of a server that gives no sign of life. */
+/* Fails the connection if nothing was received from the server for too long. */
 void strata_rpc_client_check_silence(strata_rpc_client *c);
 
 /* ---- client_transfer.c ---- */
 
-/* Makes this thread the receiver; `awaited` is the request at whose end it returns. The lock is held. */
+/* Makes this thread the receiver, which returns when `awaited` has its reply. The caller has the lock. */
 void strata_rpc_client_take_receiver(strata_rpc_client *c, const strata_rpc_request *awaited);
 void strata_rpc_client_leave_receiver(strata_rpc_client *c);
-/* Receives what is there, as the receiver and without the lock, which it takes at the end. */
+/* Receives what has arrived. The caller is the receiver and does not have the lock, which this takes at the end. */
 void strata_rpc_client_receive(strata_rpc_client *c);
-/* Sends a request, as the sender and with the lock, which is released meanwhile. */
+/* Sends a request. The caller is the sender and has the lock, which is released meanwhile. */
 void strata_rpc_client_send_request(strata_rpc_client *c, strata_rpc_request *r, double deadline);
 void strata_rpc_client_leave_sender(strata_rpc_client *c);
-/* A sign of life, where nothing else was sent. The lock is held. */
+/* Sends a heartbeat if nothing else was sent. The caller has the lock. */
 void strata_rpc_client_send_beat(strata_rpc_client *c);
 
 /* ---- client_connect.c ---- */
 
-/* What both sides say first on a new connection. */
+/* The first messages of both sides on a new connection. */
 typedef struct strata_rpc_greeting {
     strata_rpc_client *client;
     strata_rpc_channel *channel;
@@ -119,7 +120,7 @@ typedef struct strata_rpc_greeting {
 /* Connects until the deadline and greets, without the lock. On success *out_channel is open. */
 strata_status strata_rpc_client_connect_once(strata_rpc_client *c, double deadline, strata_rpc_channel *out_channel,
                                              strata_rpc_greeting *out_greeting, strata_error *err);
-/* Takes the channel. */
+/* Moves the channel into the client. */
 void strata_rpc_client_use_channel(strata_rpc_client *c, strata_rpc_channel *channel, const strata_rpc_greeting *g);
 /* Tries once. The lock is held. Returns how long to pause before the next try, in ms; 0: it is connected. */
 int strata_rpc_client_reconnect(strata_rpc_client *c, int pause_ms, uint64_t *random);

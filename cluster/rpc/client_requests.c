@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests as callers see them: they are started, waited for, and given up. */
+ * Requests for callers: starting them, waiting for them, and abandoning them. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,13 +53,13 @@ static strata_status make_request(strata_rpc_client *c, const strata_rpc_ask *as
     return STRATA_OK;
 }
 
-/* Whether another request may be added; the lock is held. */
+/* Whether another request may be added. The caller has the lock. */
 static bool has_room(const strata_rpc_client *c) {
     const bool in_window = !c->first || c->next_sequence - c->first->sequence < STRATA_RPC_WINDOW;
     return in_window && !(c->connected && c->has_sender);
 }
 
-/* Adds the request and sends it; the lock is held. Fails at its deadline. */
+/* Adds the request and sends it. Fails at the request's deadline. The caller has the lock. */
 static strata_status submit(strata_rpc_client *c, strata_rpc_request *r, strata_error *err) {
     while (!c->refused && !has_room(c)) {
         const double now = strata_clock_seconds();
@@ -80,7 +80,7 @@ static strata_status submit(strata_rpc_client *c, strata_rpc_request *r, strata_
     return STRATA_OK;
 }
 
-/* Nobody waits for the request any more, and nobody may touch its memory. The lock is held. */
+/* Abandons the request: after this call no thread waits for it or uses its memory. The caller has the lock. */
 static void abandon(strata_rpc_client *c, strata_rpc_request *r) {
     while (c->receiving == r || c->sending == r) {
         strata_rpc_client_break_link(c, "a request was given up");
@@ -90,7 +90,7 @@ static void abandon(strata_rpc_client *c, strata_rpc_request *r) {
     pthread_cond_broadcast(&c->changed); /* the window may have room */
 }
 
-/* Receives until the request is done, with the role. The lock is held. */
+/* Receives until the request is done. The caller is the receiver and has the lock. */
 static void receive_until_done(strata_rpc_client *c, const strata_rpc_request *r) {
     strata_rpc_client_take_receiver(c, r);
     for (;;) {
@@ -127,7 +127,7 @@ static strata_status finish(strata_rpc_client *c, strata_rpc_request *r, strata_
             c->n_waiters--;
         }
     }
-    /* The keeper may be sending it again while the reply to its first sending comes. */
+    /* the keeper may be sending the request again while the reply to its first transmission arrives */
     while (c->sending == r) strata_rpc_client_wait_changed(c, strata_clock_seconds() + 1);
     return r->error.status ? strata_fail(err, r->error.status, "%s", r->error.message) : STRATA_OK;
 }
@@ -139,7 +139,7 @@ void strata_rpc_answer_release(strata_rpc_answer *answer) {
     answer->lent = NULL;
 }
 
-/* What an answer had received before the request failed. */
+/* Discards what an answer had received before the request failed. */
 static void clear_answer(strata_rpc_answer *answer) {
     if (!answer) return;
     strata_rpc_answer_release(answer);

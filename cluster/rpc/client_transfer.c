@@ -16,7 +16,7 @@ static strata_rpc_request *find(strata_rpc_client *c, uint64_t sequence) {
     return r;
 }
 
-/* Says where the reply to a request goes. */
+/* Sets the memory to which the reply to a request is written. */
 static strata_status place(strata_rpc_request *r, const strata_rpc_message *m, strata_error *err) {
     strata_rpc_answer *a = r->answer;
     size_t room = 0;
@@ -43,7 +43,7 @@ static strata_status place(strata_rpc_request *r, const strata_rpc_message *m, s
     } else if (m->body_bytes) {
         free(a->allocated);
         a->allocated = malloc(m->body_bytes);
-        if (!a->allocated) r->n_rooms = 0; /* it is dropped, and end_message says so */
+        if (!a->allocated) r->n_rooms = 0; /* the reply is dropped, and end_message reports that */
         if (a->allocated) r->rooms[r->n_rooms++] = (struct iovec){a->allocated, m->body_bytes};
     }
     return STRATA_OK;
@@ -67,7 +67,7 @@ static strata_status begin_message(void *user, const strata_rpc_message *m, cons
     return status;
 }
 
-/* The reply is whole. */
+/* Handles a reply that was received completely. */
 static void finish_request(strata_rpc_client *c, strata_rpc_request *r, const strata_rpc_message *m) {
     strata_rpc_answer *a = r->answer;
     if (m->status) {
@@ -110,7 +110,7 @@ static strata_status end_message(void *user, const strata_rpc_message *m, strata
     return STRATA_OK;
 }
 
-/* Receives what is there, with the role and without the lock, which it takes at the end. */
+/* Receives what has arrived. The caller is the receiver and does not have the lock, which this takes at the end. */
 void strata_rpc_client_receive(strata_rpc_client *c) {
     const strata_rpc_receiver receiver = {begin_message, end_message, c};
     strata_error why = {0};
@@ -134,11 +134,12 @@ void strata_rpc_client_leave_receiver(strata_rpc_client *c) {
 
 typedef struct sending {
     strata_rpc_client *client;
-    /* Until when this sender goes on; the keeper has no limit of its own. */
+    /* The deadline of this sender; the keeper has none. */
     double deadline;
 } sending;
 
-/* The socket is full. The server may not read on before its replies are read, so this does it where nobody does. */
+/* Called when the socket is full. The server may not continue reading before its replies are read, so this function reads them
+ * if no other thread does. */
 static strata_status wait_ready(void *user, short events, strata_error *err) {
     const sending *s = user;
     strata_rpc_client *c = s->client;
@@ -155,7 +156,7 @@ static strata_status wait_ready(void *user, short events, strata_error *err) {
         strata_rpc_client_leave_receiver(c);
     }
     strata_status status = STRATA_OK;
-    if (!c->has_receiver) strata_rpc_client_check_silence(c); /* what lies unread may be a sign */
+    if (!c->has_receiver) strata_rpc_client_check_silence(c); /* unread bytes may contain a heartbeat */
     if (!c->connected || c->closing)
         status = strata_fail(err, STRATA_UNAVAILABLE, "%s", c->connected ? "the client was destroyed" : c->why);
     else if (strata_clock_seconds() > s->deadline)
@@ -164,7 +165,7 @@ static strata_status wait_ready(void *user, short events, strata_error *err) {
     return status;
 }
 
-/* Sends a request, with the role and with the lock, which is released meanwhile. */
+/* Sends a request. The caller is the sender and has the lock, which is released meanwhile. */
 void strata_rpc_client_send_request(strata_rpc_client *c, strata_rpc_request *r, double deadline) {
     sending s = {c, deadline};
     const strata_rpc_message m = {.type = STRATA_FRAME_ASK,
@@ -181,7 +182,7 @@ void strata_rpc_client_send_request(strata_rpc_client *c, strata_rpc_request *r,
     const strata_status status = strata_rpc_channel_send(&c->channel, &m, r->parts, r->n_parts, wait_ready, &s, &why);
     pthread_mutex_lock(&c->lock);
     c->sending = NULL;
-    if (r->done) pthread_cond_broadcast(&c->changed); /* its reply came, but its memory was in use */
+    if (r->done) pthread_cond_broadcast(&c->changed); /* its reply had arrived, but its memory was still in use */
     if (status) strata_rpc_client_break_link(c, why.message);
 }
 
@@ -190,7 +191,7 @@ void strata_rpc_client_leave_sender(strata_rpc_client *c) {
     pthread_cond_broadcast(&c->changed);
 }
 
-/* A sign of life, where nothing else was sent. The lock is held. */
+/* Sends a heartbeat if nothing else was sent. The caller has the lock. */
 void strata_rpc_client_send_beat(strata_rpc_client *c) {
     const uint64_t next = c->next_sequence;
     const strata_rpc_message beat = {

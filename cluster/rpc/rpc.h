@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Remote calls between tasks that come and go: a server executes requests by a handler, a client sends them. No communicator is
- * needed. Connections are those of cluster/wire: both sides prove the secret, or show TLS certificates, before anything else is
- * read; frames have checksums.
+ * Remote calls between tasks, which may join and leave at any time: a client sends requests, and a server executes them by a
+ * handler. No communicator is needed. Connections are those of cluster/wire: both sides prove the secret, or show TLS
+ * certificates, before anything else is read; frames have checksums.
  *
  *     strata_rpc_server_create(&server_options, &server, &err);                    the task "ps:0"
  *
@@ -12,15 +12,15 @@
  *
  * Exactly once. A task is a name and an incarnation, a number that grows each time the task's program starts again. Each
  * request has a sequence number. When a connection breaks the client connects again and sends every request without a reply
- * once more; the server executes a request only if it has not done so before, else it sends the reply that it kept. The client
- * reports with each frame which replies it has, and the server drops these. When a task comes with a higher incarnation, the
- * server refuses all requests of the lower ones.
+ * once more; the server executes a request only if it has not done so before, else it sends the stored reply. The client
+ * reports with each frame which replies it has received, and the server frees these. When a task connects with a higher
+ * incarnation, the server refuses all requests of lower ones.
  *
- * A server that starts again has forgotten the replies. Requests that were sent to the server before and have no reply then
- * fail with PEER_LOST, since only the caller can find out whether they were executed; later ones go to the new server.
+ * A server that is started again has lost the stored replies. Requests that were sent to the server before and have no reply
+ * then fail with PEER_LOST, since only the caller can find out whether they were executed; later requests go to the new server.
  *
- * Signs of life. Both sides send a frame at least each heartbeat, also while a handler runs. A side that sends nothing for 5
- * heartbeats (the slower side's) counts as lost, and a connection that closes counts at once. */
+ * Heartbeats. Both sides send a frame at least once in each heartbeat interval, also while a handler runs. A side that sends
+ * nothing for 5 heartbeats (the slower side's) counts as lost, and a connection that closes counts at once. */
 #ifndef STRATA_CLUSTER_RPC_RPC_H
 #define STRATA_CLUSTER_RPC_RPC_H
 
@@ -60,23 +60,23 @@ typedef struct strata_rpc_call {
     const void *connection;
 } strata_rpc_call;
 
-/* Whether nobody waits for the reply any more: the connection ended, or the server stops. A handler that blocks checks it
- * whenever it is woken. Once this was true, the handler returns without having had an effect: the request counts as not
- * executed, and if the client connects again and sends it once more, the handler runs again. Threads: any, while the handler
- * runs. */
+/* Whether the reply is not needed any more, because the connection ended or the server stops. A handler that blocks must check
+ * this whenever it is woken. Once it is true, the handler must return without having changed anything: the request counts as
+ * not executed, and if the client connects again and sends it once more, the handler runs again. Threads: any, while the
+ * handler runs. */
 bool strata_rpc_call_ended(const strata_rpc_call *call);
 
-/* Memory that the client maps too, with room for the whole body of the call's reply: a body that is written there, and is one
- * piece without a `release`, costs no further copy. For a reply that is repeatable and has a head of 1 to 64 bytes; once for
- * a call. NULL: the client is on another machine, or there is no room now. */
+/* Returns memory that the client maps too, with room for the whole body of the call's reply. A body that is written there, as
+ * one piece without a `release`, is not copied any more. Only for a reply that is repeatable and has a head of 1 to 64 bytes;
+ * may be called once in each call. NULL: the client is on another machine, or there is no room now. */
 void *strata_rpc_reply_room(const strata_rpc_call *call, size_t bytes);
 
-/* A part of a reply's body, which is sent from where it lies. */
+/* A part of a reply's body. It is sent without a copy. */
 typedef struct strata_rpc_piece {
     const void *data;
     size_t bytes;
-    /* Called once when the memory is needed no more: after it was sent, or for a reply that is kept after the client has it.
-     * NULL: nothing to do. Threads: any of the server's. */
+    /* Called once when the memory is not needed any more: after it was sent or, for a stored reply, after the client has
+     * received it. NULL: nothing to do. Threads: any of the server's. */
     void (*release)(void *user);
     void *user;
 } strata_rpc_piece;
@@ -88,23 +88,24 @@ typedef struct strata_rpc_reply {
     /* Memory of the server with room for STRATA_RPC_PIECES. */
     strata_rpc_piece *body;
     int n_body;
-    /* The request changes nothing (a pull): its reply is not kept, and the handler runs again if the request is sent again. */
+    /* The request changes nothing (a pull): its reply is not stored, and the handler runs again if the request is sent
+     * again. */
     bool repeatable;
 } strata_rpc_reply;
 
-/* Executes a request. What it returns, with the message in *err, is what the client's call returns. On failure the pieces are
- * released and not sent. Requests of one task come one at a time and in their order; those of several tasks run side by
- * side, each in its connection's thread. It may block, for example to keep a worker in pace: then on_peer (LOST) is called
- * when the peer is lost or the server stops, in which the user wakes it. */
+/* Executes a request. The client's call returns the status of the handler and the message in *err. On failure the pieces are
+ * released and not sent. Requests of one task are executed one at a time and in their order; those of different tasks run
+ * concurrently, each in its connection's thread. A handler may block, for example to make a worker wait for others. If the peer
+ * is lost or the server stops meanwhile, on_peer (LOST) is called, in which the user must wake the handler. */
 typedef strata_status (*strata_rpc_handler)(void *user, const strata_rpc_call *call, strata_rpc_reply *reply,
                                             strata_error *err);
 
 typedef enum strata_rpc_event {
-    /* A task connected, for the first time or again. No request of its comes before. */
+    /* A task connected, for the first time or again. Its requests are executed only after this. */
     STRATA_RPC_CONNECTED,
-    /* Its connection ended. It may connect again with the same incarnation, if only the link was cut. */
+    /* Its connection ended. If only the connection broke, the task may connect again with the same incarnation. */
     STRATA_RPC_LOST,
-    /* It was destroyed in order. */
+    /* Its client was destroyed normally. */
     STRATA_RPC_LEFT,
 } strata_rpc_event;
 
@@ -117,7 +118,7 @@ typedef struct strata_rpc_server_options {
     const char *task;
     /* 0: strata_rpc_incarnation(). */
     uint64_t incarnation;
-    /* "host:port"; port 0: any that is free. */
+    /* "host:port"; port 0: any free port. */
     const char *address;
     /* secret, tls_*, insecure, interface (replaces the address's host), heartbeat_seconds and connect_seconds (until the
      * address's host has a name) are used. NULL: defaults. Borrowed during create. */
@@ -128,7 +129,7 @@ typedef struct strata_rpc_server_options {
     void *user;
     /* Tasks that may be known at a time; 0: 1024. */
     int most_peers;
-    /* Of a request's body; a client that says more is disconnected. 0: 4 GiB. */
+    /* The largest body of a request; a client that announces a larger one is disconnected. 0: 4 GiB. */
     uint64_t most_body_bytes;
 } strata_rpc_server_options;
 
@@ -136,7 +137,7 @@ typedef struct strata_rpc_server_options {
  * address cannot be listened on, a file of TLS cannot be used. */
 STRATA_MUST_USE strata_status strata_rpc_server_create(const strata_rpc_server_options *opts, strata_rpc_server **out_server,
                                                        strata_error *err);
-/* "127.0.0.1:43210", with the port that was free. Valid while the server is. */
+/* "127.0.0.1:43210", with the actual port. Valid as long as the server. */
 const char *strata_rpc_server_address(const strata_rpc_server *server);
 /* How many connections were refused so far, and why the last one was, as "; connections refused: 3, the last from ..."; ""
  * where none was. */
@@ -144,7 +145,7 @@ typedef struct strata_rpc_refused_text {
     char text[320];
 } strata_rpc_refused_text;
 strata_rpc_refused_text strata_rpc_server_refused(strata_rpc_server *server);
-/* Ends all connections, calls on_peer for each, waits for the handlers that run, and for their replies. NULL is fine. */
+/* Ends all connections, calls on_peer for each, and waits for running handlers and their replies. NULL is fine. */
 void strata_rpc_server_destroy(strata_rpc_server *server);
 
 /* ---- clients ---- */
@@ -152,8 +153,8 @@ void strata_rpc_server_destroy(strata_rpc_server *server);
 typedef struct strata_rpc_client strata_rpc_client;
 
 typedef struct strata_rpc_client_options {
-    /* This task's name and incarnation (0: strata_rpc_incarnation()). A task has one client for each server at a time; one that
-     * is made after another was destroyed may have the same incarnation. */
+    /* This task's name and incarnation (0: strata_rpc_incarnation()). A task has one client for each server at a time; a client
+     * that is created after another one was destroyed may have the same incarnation. */
     const char *task;
     uint64_t incarnation;
     /* The server's name, for checks and messages, and its address. */
@@ -161,73 +162,73 @@ typedef struct strata_rpc_client_options {
     const char *address;
     /* secret, tls_*, heartbeat_seconds and connect_seconds (for the first connection) are used. NULL: defaults. */
     const strata_communicator_options *cluster;
-    /* How long a request waits for a connection that broke before it fails with PEER_LOST; 0: 10. The client goes on trying to
-     * connect after that, for later requests. */
+    /* How long a request waits for a broken connection before it fails with PEER_LOST; 0: 10. After that the client continues
+     * its attempts to connect, for later requests. */
     double reconnect_seconds;
-    /* Where the server is on the same machine, bodies go through memory that both map, of which each direction has this much;
-     * 0: always through the connection. */
+    /* If the server is on the same machine, bodies go through memory that both map. This is its size for each direction; 0:
+     * bodies always go through the connection. */
     size_t shared_bytes;
 } strata_rpc_client_options;
 
-/* Connects. Texts are borrowed during create. Fails: TIMEOUT when nobody answers within connect_seconds; UNAVAILABLE when one
- * side refuses the other; INVALID for wrong options, or when another task listens there, or a higher incarnation of this task
- * has connected. */
+/* Connects. Texts are borrowed during create. Fails: TIMEOUT when there is no answer within connect_seconds; UNAVAILABLE when
+ * one side refuses the other; INVALID for wrong options, or when another task listens there, or a higher incarnation of this
+ * task has connected. */
 STRATA_MUST_USE strata_status strata_rpc_client_create(const strata_rpc_client_options *opts, strata_rpc_client **out_client,
                                                        strata_error *err);
-/* After all requests were waited for. Tells the server that the task leaves. NULL is fine. */
+/* Notifies the server that the task leaves. All requests must have been waited for before. NULL is fine. */
 void strata_rpc_client_destroy(strata_rpc_client *client);
 /* The incarnation of the server that it last connected to, and whether it is connected now. Threads: any. */
 uint64_t strata_rpc_client_server_incarnation(strata_rpc_client *client);
 bool strata_rpc_client_connected(strata_rpc_client *client);
 
-/* A request. All memory is borrowed until it was waited for. */
+/* A request. All memory is borrowed until the request has been waited for. */
 typedef struct strata_rpc_ask {
     uint32_t method;
     const void *head;
     /* At most STRATA_RPC_HEAD_BYTES. */
     size_t head_bytes;
-    /* The body's bytes, in pieces that follow each other. */
+    /* The body, in consecutive pieces. */
     const struct iovec *body;
     int n_body;
     /* "a pull of dense/kernel", for messages; NULL: the method's number. */
     const char *what;
 } strata_rpc_ask;
 
-/* Where a reply goes. */
+/* The memory for a reply. */
 typedef struct strata_rpc_answer {
-    /* Room for the head, and how many bytes it has; later how many came. */
+    /* Room for the head, and its size; after the call the size of the head that was received. */
     void *head;
     size_t head_bytes;
-    /* Rooms for the body, filled one after the other. A reply that is longer is INVALID, one that is shorter is not. NULL: the
+    /* Rooms for the body, filled one after the other. A longer reply fails with INVALID, a shorter one is allowed. NULL: the
      * client allocates. */
     const struct iovec *body;
     int n_body;
-    /* Set: how many bytes of body came. */
+    /* Set: the size of the body that was received. */
     size_t body_bytes;
-    /* Set where `body` is NULL and a body came: the caller frees it. */
+    /* Set if `body` is NULL and a body was received: the caller frees it. */
     void *allocated;
-    /* The caller's wish: a body that came through memory which the server maps too is not copied to the rooms. Then `lent` is
-     * where it lies, at a multiple of 64 bytes, until strata_rpc_answer_release; NULL: it is in the rooms. */
+    /* Set by the caller: a body that was received through shared memory is not copied to the rooms. `lent` then points to the
+     * body in that memory, at a multiple of 64 bytes, until strata_rpc_answer_release; NULL: the body is in the rooms. */
     bool may_lend;
     const void *lent;
     void *lender;
     size_t lent_head;
 } strata_rpc_answer;
 
-/* Gives a body that was lent back. Where none was it does nothing. */
+/* Returns a lent body; does nothing if there is none. */
 void strata_rpc_answer_release(strata_rpc_answer *answer);
 
 typedef struct strata_rpc_request strata_rpc_request;
 
-/* Sends a request and waits for its reply, at most `seconds`. answer may be NULL where no reply's content is wanted.
+/* Sends a request and waits for its reply, at most `seconds`. answer may be NULL if the reply's content is not needed.
  * Threads: any, several at a time. Fails: what the handler returned; PEER_LOST when there was no connection for
  * reconnect_seconds, or the server started again; TIMEOUT when there is no reply in time; INVALID for a reply that is larger
  * than its room. Messages name the server, its address and `what`. */
 STRATA_MUST_USE strata_status strata_rpc_client_call(strata_rpc_client *client, const strata_rpc_ask *ask,
                                                      strata_rpc_answer *answer, double seconds, strata_error *err);
 /* The same in two steps, so that several requests are in flight; the server executes them in their order. start blocks while
- * the connection does not take the request's bytes, and while STRATA_RPC_WINDOW requests have no reply. `seconds` are those
- * until the reply is there. *ask itself is not borrowed after start, what it points to is; *answer is until wait. */
+ * the socket is full, and while STRATA_RPC_WINDOW requests have no reply. `seconds` is the limit until the reply is received.
+ * *ask is not borrowed after start, but the memory to which it points is; *answer is borrowed until wait. */
 STRATA_MUST_USE strata_status strata_rpc_client_start(strata_rpc_client *client, const strata_rpc_ask *ask,
                                                       strata_rpc_answer *answer, double seconds,
                                                       strata_rpc_request **out_request, strata_error *err);

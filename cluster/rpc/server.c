@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The server. Each connection has a thread, which shakes hands, receives requests, runs the handler and sends replies, and
- * waits without a limit. One more thread, the *monitor*, accepts connections and is the only one that watches time: it sends
- * signs of life, and shuts the connections of peers that have none, which wakes their threads.
+ * The server. Each connection has a thread, which does the handshake, receives requests, runs the handler and sends replies. It
+ * waits without a timeout. One more thread, the *monitor*, accepts connections and handles all timeouts: it sends heartbeats,
+ * and shuts the connections of peers from which nothing is received, which wakes their threads.
  *
- * A *session* is what is known of a task: its incarnation, the next sequence number and the replies that it may ask for again.
- * One connection at a time owns it; only that connection's thread uses what is in it. */
+ * A *session* is the state of a task: its incarnation, the next sequence number, and the replies that the task may request
+ * again. One connection at a time owns a session, and only the thread of that connection uses it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -25,9 +25,9 @@
 
 enum {
     MOST_PEERS = 1024,
-    MOST_UNKNOWN = 64, /* connections that have not said who they are */
+    MOST_UNKNOWN = 64, /* connections that have not sent their greeting */
     MISSED_BEATS = 5,
-    MOST_UNREAD = 64 << 10, /* bytes in a socket that may be all it holds */
+    MOST_UNREAD = 64 << 10, /* with so many unread bytes the socket may be full */
 };
 static const double HELLO_SECONDS = 5, HEARTBEAT_SECONDS = 1, TICK_SECONDS = 0.1;
 static const uint64_t MOST_BODY_BYTES = (uint64_t)4 << 30;
@@ -57,7 +57,7 @@ strata_rpc_refused_text strata_rpc_server_refused(strata_rpc_server *s) {
     return out;
 }
 
-/* Reports the loss of a peer that is known, once. */
+/* Reports the loss of a peer whose connection was reported, once. */
 void strata_rpc_connection_report_end(strata_rpc_connection *c) {
     strata_rpc_server *s = c->server;
     pthread_mutex_lock(&s->lock);
@@ -71,16 +71,16 @@ void strata_rpc_connection_report_end(strata_rpc_connection *c) {
 
 void strata_rpc_server_wake_monitor(strata_rpc_server *s) {
     const uint64_t one = 1;
-    if (write(s->wake, &one, sizeof one) < 0) return; /* it comes by anyway */
+    if (write(s->wake, &one, sizeof one) < 0) return; /* the monitor wakes up at its next tick anyway */
 }
 
-/* Marks the connection as over, for the first reason that is given, and wakes its thread. The lock is held. The monitor
- * reports it where the thread is busy. */
+/* Ends the connection and wakes its thread. If this is called several times, the first reason counts. The caller has the lock.
+ * If the thread is busy, the monitor reports the end. */
 void strata_rpc_connection_end_locked(strata_rpc_connection *c, const char *why) {
     if (atomic_load(&c->ended)) return;
     snprintf(c->why, sizeof c->why, "%.255s", why);
     atomic_store(&c->ended, true);
-    if (atomic_load(&c->server->stopping)) /* a handler that has done its work may still reply */
+    if (atomic_load(&c->server->stopping)) /* a handler that has finished may still reply */
         shutdown(c->channel.stream.fd, SHUT_RD);
     else
         strata_rpc_channel_shut(&c->channel);
@@ -113,14 +113,14 @@ static void free_connection(strata_rpc_connection *c) {
     free(c);
 }
 
-/* As many connections as may be have not said who they are: the oldest goes. */
+/* If too many connections have not sent their greeting, ends the oldest of them. */
 static void make_room(strata_rpc_server *s) {
     int n_unknown = 0;
     strata_rpc_connection *oldest = NULL;
     for (strata_rpc_connection *c = s->connections; c; c = c->next) {
         if (atomic_load(&c->activity) != STRATA_RPC_GREETING || atomic_load(&c->ended)) continue;
         n_unknown++;
-        oldest = c; /* new ones are put first */
+        oldest = c; /* new connections are inserted at the front */
     }
     if (n_unknown >= MOST_UNKNOWN) strata_rpc_connection_end(oldest, "too many connections came at once");
 }
@@ -149,7 +149,7 @@ static void begin_connection(strata_rpc_server *s, int fd) {
     s->connections = c;
 }
 
-/* Of a message that must not wait. */
+/* The wait function for a message that must not block. */
 static strata_status refuse_to_wait(void *user, short events, strata_error *err) {
     (void)user, (void)events;
     return strata_fail(err, STRATA_UNAVAILABLE, "the socket is full");
@@ -159,7 +159,7 @@ static void send_beat(strata_rpc_connection *c, double now) {
     static const strata_rpc_message beat = {.type = STRATA_FRAME_BEAT};
     int unsent = 0;
     if (now - atomic_load(&c->channel.sent) < c->server->heartbeat || pthread_mutex_trylock(&c->sending)) return;
-    /* It fits the socket, so that nothing waits; where it does not, the bytes that are there are a sign of life. */
+    /* sent only if the socket is empty, so that it does not block; unsent bytes serve as a heartbeat, too */
     if (!ioctl(c->channel.stream.fd, TIOCOUTQ, &unsent) && !unsent)
         if (strata_rpc_channel_send(&c->channel, &beat, NULL, 0, refuse_to_wait, c, NULL))
             strata_rpc_connection_end(c, "a sign of life could not be sent");
@@ -177,7 +177,7 @@ static void watch(strata_rpc_connection *c, double now) {
         return;
     }
     if (does == STRATA_RPC_HANDLING) {
-        /* Nobody reads: what the peer sends piles up in the socket. */
+        /* no thread reads now, so the peer's bytes accumulate in the socket */
         int unread = 0;
         if (ioctl(c->channel.stream.fd, FIONREAD, &unread) || unread != c->unread || unread > MOST_UNREAD) c->heard = now;
         c->unread = unread;
@@ -208,7 +208,8 @@ static void reap(strata_rpc_server *s) {
     }
 }
 
-/* What the monitor waits for: new connections, its wake, and the ends of connections that nobody reads now. */
+/* Lists the sources for which the monitor polls: new connections, its wake-up, and the ends of connections that no thread reads
+ * now. */
 static int list_sources(strata_rpc_server *s, struct pollfd **fds, int *room) {
     int n = 2;
     for (strata_rpc_connection *c = s->connections; c; c = c->next) n++;

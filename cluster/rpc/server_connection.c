@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A connection's thread: it shakes hands, and then receives messages until the connection ends. */
+ * A connection's thread: it does the handshake, and then receives messages until the connection ends. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum {
     ALIGNMENT = 64,
-    MOST_IDLE_BODY = 1 << 20, /* bytes of a body's memory that stay when it was not needed for MOST_IDLE requests */
+    MOST_IDLE_BODY = 1 << 20, /* memory for bodies is reduced to so many bytes if no more was needed for MOST_IDLE requests */
     MOST_IDLE = 256,
     TLS_HANDSHAKE = 0x16, /* the first byte of a side that begins TLS */
 };
@@ -28,7 +28,7 @@ static strata_status begin_message(void *user, const strata_rpc_message *m, cons
     if (m->body_bytes > (known ? c->server->most_body_bytes : 0))
         return strata_fail(err, STRATA_DATA, "a request of %zu bytes came; at most %llu are taken", m->body_bytes,
                            (unsigned long long)c->server->most_body_bytes);
-    if (m->view) { /* the head is looked at again and again, so it is copied from where the client could change it */
+    if (m->view) { /* the head is read several times, so it is copied out of memory that the client could change */
         memcpy(c->head, m->view - m->head_bytes, m->head_bytes);
         return STRATA_OK;
     }
@@ -65,7 +65,7 @@ static strata_status end_message(void *user, const strata_rpc_message *m, strata
             c->body = NULL;
             c->body_room = 0;
         }
-        atomic_store(&c->channel.received, strata_clock_seconds()); /* the peer was watched while the handler ran */
+        atomic_store(&c->channel.received, strata_clock_seconds()); /* the monitor watched the peer while the handler ran */
         atomic_store(&c->activity, c->session ? STRATA_RPC_RECEIVING : STRATA_RPC_GREETING);
     }
     if (!status && atomic_load(&c->ended)) return strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why);
@@ -142,7 +142,7 @@ void *strata_rpc_connection_run(void *user) {
     }
     strata_rpc_connection_end(c, why.message);
     strata_rpc_connection_report_end(c);
-    if (atomic_load(&c->left)) { /* a client that is made later begins anew */
+    if (atomic_load(&c->left)) { /* a client that is created later begins a new session */
         strata_rpc_session_drop_replies(c->session);
         c->session->next_sequence = c->session->unkept = 0;
     }

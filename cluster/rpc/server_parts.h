@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the server share: server.c (its life, the monitor, and the ends of connections), server_connection.c (a
- * connection's thread), server_session.c (who the peer is) and server_replies.c. server.c says which threads there are. */
+ * Declarations that the files of the server share: server.c (creation, destruction, the monitor, and the ends of connections),
+ * server_connection.c (a connection's thread), server_session.c (identifies the peer) and server_replies.c. server.c describes
+ * the threads. */
 #ifndef STRATA_CLUSTER_RPC_SERVER_PARTS_H
 #define STRATA_CLUSTER_RPC_SERVER_PARTS_H
 
@@ -12,7 +13,7 @@
 #include "cluster/rpc/rpc.h"
 #include "cluster/wire/socket.h"
 
-/* A reply that the client may ask for again. */
+/* A stored reply, which the client may request again. */
 typedef struct strata_rpc_kept {
     struct strata_rpc_kept *next;
     uint64_t sequence;
@@ -28,21 +29,22 @@ struct strata_rpc_connection;
 typedef struct strata_rpc_session {
     struct strata_rpc_session *next;
     char task[STRATA_RPC_TASK_BYTES];
-    /* Guarded by the server's lock. The highest that has come; it is not that of the replies that are kept. */
+    /* The highest incarnation that has connected, guarded by the server's lock. The stored replies may belong to a lower
+     * one. */
     uint64_t incarnation;
     bool replaced;
-    /* Guarded too; NULL: none. */
+    /* Guarded by the lock too; NULL: none. */
     struct strata_rpc_connection *owner;
     /* The next sequence number that has not been executed. */
     uint64_t next_sequence;
-    /* The last request whose reply could not be kept for want of memory, plus 1; 0: none. */
+    /* The last request whose reply could not be stored because there was no memory, plus 1; 0: none. */
     uint64_t unkept;
     /* In the order of their numbers. */
     strata_rpc_kept *first, *last;
     int n_kept;
 } strata_rpc_session;
 
-/* What a connection's thread does, for the monitor. */
+/* The present activity of a connection's thread, for the monitor. */
 typedef enum strata_rpc_activity {
     STRATA_RPC_GREETING,
     STRATA_RPC_RECEIVING,
@@ -60,32 +62,33 @@ typedef struct strata_rpc_connection {
     /* When it was accepted. */
     double since;
     atomic_int activity;
-    /* It is over, or is to be: whoever sets it shuts the channel. `why` is written before, under the lock. */
+    /* The connection has ended or must end. The thread that sets this also shuts the channel. `why` is written before, under
+     * the lock. */
     atomic_bool ended;
     char why[256];
-    /* The handler that runs was told so: the request counts as not executed. */
+    /* The running handler was notified of the end, so its request counts as not executed. */
     atomic_bool told;
     atomic_bool left;
-    /* CONNECTED was reported; LOST or LEFT was. Under the lock. */
+    /* known: CONNECTED was reported. reported: LOST or LEFT was reported. Under the lock. */
     bool known, reported;
-    /* The slower side's, in seconds; set before it is known. */
+    /* The heartbeat of the slower side, in seconds; set before `known`. */
     _Atomic double heartbeat;
-    /* Of the monitor: unread bytes in the socket while the handler runs, and when they changed. */
+    /* Used by the monitor: the unread bytes in the socket while the handler runs, and when their number changed. */
     int unread;
     double heard;
-    /* Held while a message is sent. */
+    /* Locked while a message is sent. */
     pthread_mutex_t sending;
 
     strata_rpc_session *session;
     uint64_t incarnation;
-    /* The request that comes. */
+    /* The request that is being received. */
     struct iovec parts[2];
     unsigned char *head;
     void *body;
     size_t body_room;
-    /* Requests since one had a body of a sixteenth of that or more. */
+    /* The number of requests since the last one whose body had at least a sixteenth of this size. */
     int idle;
-    /* The reply that is made. */
+    /* The reply that the handler writes. */
     unsigned char *reply_head;
     strata_rpc_piece *pieces;
 } strata_rpc_connection;
@@ -108,7 +111,7 @@ struct strata_rpc_server {
     atomic_bool stopping;
 
     pthread_mutex_t lock;
-    /* A connection let go of its session. */
+    /* Signalled when a connection has released its session. */
     pthread_cond_t changed;
     strata_rpc_session *sessions;
     int n_sessions;
@@ -117,7 +120,7 @@ struct strata_rpc_server {
         char last[256];
     } refused;
 
-    /* Of the monitor's thread alone. */
+    /* Used only by the monitor's thread. */
     strata_rpc_connection *connections;
 };
 
@@ -125,11 +128,11 @@ struct strata_rpc_server {
 
 void strata_rpc_server_count_refused(strata_rpc_server *s, const char *from, const char *why);
 void strata_rpc_server_wake_monitor(strata_rpc_server *s);
-/* Marks the connection as over, for the first reason that is given, and wakes its thread. */
+/* Ends the connection and wakes its thread. If this is called several times, the first reason counts. */
 void strata_rpc_connection_end(strata_rpc_connection *c, const char *why);
-/* The same with the server's lock. */
+/* The same for a caller that has the server's lock. */
 void strata_rpc_connection_end_locked(strata_rpc_connection *c, const char *why);
-/* Reports the loss of a peer that is known, once. */
+/* Reports the loss of a peer whose connection was reported, once. */
 void strata_rpc_connection_report_end(strata_rpc_connection *c);
 
 /* ---- server_connection.c ---- */
@@ -139,7 +142,7 @@ void *strata_rpc_connection_run(void *user);
 
 /* ---- server_session.c ---- */
 
-/* The peer's first message: who it is. */
+/* Handles the peer's greeting. */
 strata_status strata_rpc_connection_greet(strata_rpc_connection *c, const strata_rpc_message *m, strata_error *err);
 void strata_rpc_connection_leave_session(strata_rpc_connection *c);
 
@@ -147,9 +150,9 @@ void strata_rpc_connection_leave_session(strata_rpc_connection *c);
 
 strata_status strata_rpc_connection_send(strata_rpc_connection *c, const strata_rpc_message *m, const struct iovec *parts,
                                          int n_parts, strata_error *err);
-/* A request came: executes it if that has not been done, and replies. */
+/* Handles a request: executes it if it was not executed before, and replies. */
 strata_status strata_rpc_connection_answer(strata_rpc_connection *c, const strata_rpc_message *m, strata_error *err);
-/* Drops the replies that the client has by now. */
+/* Frees stored replies that the client has received. */
 void strata_rpc_session_forget(strata_rpc_session *s, const strata_rpc_message *m);
 void strata_rpc_session_drop_replies(strata_rpc_session *s);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests and their replies: a request is executed once. Its reply is kept until the client has it, unless it can be
- * made again. */
+ * Requests and their replies: a request is executed once. Its reply is stored until the client has it, unless the reply is
+ * repeatable. */
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ enum { KEPT = 2 * STRATA_RPC_WINDOW };
 static strata_status wait_ready(void *user, short events, strata_error *err) {
     strata_rpc_connection *c = user;
     struct pollfd fd = {.fd = c->channel.stream.fd, .events = events};
-    poll(&fd, 1, -1); /* the monitor shuts the connection of a peer that takes nothing */
+    poll(&fd, 1, -1); /* the monitor shuts the connection of a peer that does not read */
     return atomic_load(&c->ended) ? strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why) : STRATA_OK;
 }
 
@@ -30,7 +30,7 @@ strata_status strata_rpc_connection_send(strata_rpc_connection *c, const strata_
     return status;
 }
 
-/* ---- replies that are kept ---- */
+/* ---- stored replies ---- */
 
 static void release_pieces(const strata_rpc_piece *pieces, int n) {
     for (int i = 0; i < n; i++)
@@ -51,7 +51,7 @@ void strata_rpc_session_drop_replies(strata_rpc_session *s) {
     while (s->first) drop_first(s);
 }
 
-/* Takes the pieces. NULL: no memory. */
+/* Stores a reply, whose pieces it takes. NULL: there is no memory. */
 static strata_rpc_kept *keep(strata_rpc_session *s, uint64_t sequence, strata_status status, const strata_rpc_reply *reply) {
     strata_rpc_kept *k = malloc(sizeof *k + reply->head_bytes);
     strata_rpc_piece *body = reply->n_body ? malloc((size_t)reply->n_body * sizeof *body) : NULL;
@@ -133,12 +133,12 @@ static strata_status execute(strata_rpc_connection *c, const strata_rpc_message 
     return status;
 }
 
-/* Drops the replies that the client has by now. */
+/* Frees stored replies that the client has received. */
 void strata_rpc_session_forget(strata_rpc_session *s, const strata_rpc_message *m) {
     while (s->first && m->n_unanswered <= m->sequence && s->first->sequence < m->sequence - m->n_unanswered) drop_first(s);
 }
 
-/* A request came: executes it if that has not been done. */
+/* Handles a request: executes it if it was not executed before. */
 strata_status strata_rpc_connection_answer(strata_rpc_connection *c, const strata_rpc_message *m, strata_error *err) {
     static const char lost[] = "the server executed this request but had no memory to keep its reply";
     strata_rpc_session *s = c->session;

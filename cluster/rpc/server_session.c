@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who a connection's peer is: its greeting, and the session of its task, which one connection at a time owns. */
+ * Identifies the peer of a connection by its greeting, and finds the session of its task, which one connection at a time
+ * owns. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +14,8 @@ static strata_rpc_session *find_session(strata_rpc_server *s, const char *task) 
     return at;
 }
 
-/* Makes the connection the owner of the task's session, waiting until an earlier connection of it is over. Fails where the
- * task cannot be taken. */
+/* Makes the connection the owner of the task's session; waits until an earlier connection of the task has ended. Fails if the
+ * task is refused. */
 static strata_status take_session(strata_rpc_connection *c, const char *task, uint64_t incarnation, strata_error *err) {
     strata_rpc_server *s = c->server;
     strata_status status = STRATA_OK;
@@ -70,7 +71,7 @@ void strata_rpc_connection_leave_session(strata_rpc_connection *c) {
     pthread_mutex_unlock(&c->server->lock);
 }
 
-/* The peer's first message: who it is. */
+/* Handles the peer's greeting. */
 strata_status strata_rpc_connection_greet(strata_rpc_connection *c, const strata_rpc_message *m, strata_error *err) {
     strata_rpc_server *s = c->server;
     char task[STRATA_RPC_TASK_BYTES];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks that are threads of one process: rank 0 makes the region, and the others find its address in the store, which is of
- * this process. */
+ * The transport for ranks that are threads of one process: rank 0 allocates the region, and the others get its address from the
+ * store. */
 #include <stdlib.h>
 #include <string.h>
 

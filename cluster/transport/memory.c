@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Order of memory: a block is written, then its place is put into a lane (release), then the reader's doorbell rings. The
- * reader takes the place (acquire), reads, counts down (release); the writer sees 0 (acquire) before it writes there again. */
+ * Memory order: the writer writes a block, puts its position into a lane (release), and rings the reader's doorbell. The reader
+ * takes the position (acquire), reads the block, and decrements the count of readers (release). The writer waits until the
+ * count is 0 (acquire) before it writes there again. */
 #define _GNU_SOURCE
 #include "cluster/transport/memory.h"
 
@@ -19,23 +20,23 @@ enum {
     LANE_PLACES = 32,
     MOST_SEGMENT = 256 << 10,
     LEAST_SEGMENT = 4 << 10,
-    ARENA = 2 << 20, /* of few ranks; many share what lies in the last cache */
-    SPINS = 2000,    /* of about 20 ns, where each rank has a core */
-    YIELDS = 8,      /* where ranks share cores: one of those that it waits for may run at once, and no one has to be woken */
+    ARENA = 2 << 20, /* for few ranks; with many ranks, their arenas together must fit into the last-level cache */
+    SPINS = 2000,    /* of about 20 ns, if each rank has its own core */
+    YIELDS = 8,      /* if ranks share cores: a rank that is waited for may run at once, and no rank has to be woken */
 };
-static const double TICK = 0.02; /* between looks at the verdict */
+static const double TICK = 0.02; /* seconds between checks of the verdict */
 
 typedef struct block {
     strata_call call;
     uint32_t bytes;
-    uint32_t span;       /* of the arena, this header too */
-    atomic_uint readers; /* that have not read it */
+    uint32_t span;       /* bytes of the arena, including this header */
+    atomic_uint readers; /* how many ranks have not read it yet */
 } block;
 _Static_assert(sizeof(block) <= LINE, "a block's header is a line");
 
 typedef struct lane {
-    _Alignas(LINE) atomic_uint head; /* places put, by the writer */
-    _Alignas(LINE) atomic_uint tail; /* places taken, by the reader */
+    _Alignas(LINE) atomic_uint head; /* positions put by the writer */
+    _Alignas(LINE) atomic_uint tail; /* positions taken by the reader */
     _Alignas(LINE) uint32_t places[LANE_PLACES];
 } lane;
 
@@ -43,8 +44,8 @@ typedef struct bell {
     _Alignas(LINE) atomic_uint rings;
     atomic_uint wake_at;
     atomic_uint sleeping;
-    atomic_uint wants_room; /* for its own blocks: readers ring too */
-    atomic_uint left;       /* it gives and takes no more */
+    atomic_uint wants_room; /* the rank waits for room in its arena, so readers ring its doorbell when they return a block */
+    atomic_uint left;       /* the rank has left */
 } bell;
 
 struct strata_memory {
@@ -55,7 +56,7 @@ struct strata_memory {
     bell *bells;            /* [world] */
     lane *lanes;            /* [from][to] */
     char *arenas;           /* [world][arena_bytes] */
-    uint64_t cut, returned; /* bytes of the own arena, counted on without end */
+    uint64_t cut, returned; /* bytes of the own arena, counted without wrapping */
     block **lent;           /* [world] by the last exchange */
 };
 
@@ -112,7 +113,7 @@ strata_status strata_memory_create(void *region, int rank, int world, int ranks_
 
 void strata_memory_destroy(strata_memory *m) {
     if (!m) return;
-    atomic_store(&m->bells[m->rank].left, 1); /* who waits looks at each tick */
+    atomic_store(&m->bells[m->rank].left, 1); /* waiting ranks check this at each tick */
     free(m->lent);
     free(m);
 }
@@ -133,7 +134,7 @@ static void ring(bell *b) {
     }
 }
 
-/* Sleeps until `wanted` rings have come after the `seen`-th, or a tick is over. */
+/* Sleeps until there were `wanted` rings after ring number `seen`, or for one tick. */
 static void sleep_on(bell *b, uint32_t seen, uint32_t wanted) {
     const struct timespec tick = {0, (long)(TICK * 1e9)};
     atomic_store(&b->wake_at, seen + wanted);
@@ -149,9 +150,9 @@ static block *block_at(strata_memory *m, int rank, uint64_t place) {
     return (block *)(m->arenas + (size_t)rank * m->arena_bytes + place % m->arena_bytes);
 }
 
-/* A block of the own arena, or NULL while there is no room. Blocks begin again at its start where an exchange of such messages
- * fits before what is
- * still to be read: lines used a moment ago are in the cache, and of many ranks' whole arenas few would be. */
+/* Allocates a block of the own arena; NULL: there is no room now. If an exchange of such messages fits before the blocks that
+ * are still unread, allocation begins again at the start of the arena: its lines are in the cache, which would not be so if the
+ * whole arenas of many ranks were used. */
 static block *cut_block(strata_memory *m, int rank, size_t bytes) {
     const size_t span = LINE + round_up(bytes, LINE);
     while (m->returned < m->cut) {
@@ -188,7 +189,7 @@ static void put_place(strata_memory *m, int from, int to, uint64_t place) {
     ring(&m->bells[to]);
 }
 
-/* False while there is no room. */
+/* Sends a message; false: there is no room now. */
 static bool give(strata_memory *m, int rank, const strata_call *call, const strata_send *send) {
     const bool all = send->peer == STRATA_ALL_PEERS;
     const int first = all ? 0 : send->peer, end = all ? m->world : send->peer + 1;
@@ -245,7 +246,7 @@ static strata_status take(strata_memory *m, strata_communicator *comm, const str
     return STRATA_OK;
 }
 
-/* Takes what is there. A peer's messages are taken in order: one that isn't there holds up those behind it. */
+/* Receives what has arrived. A peer's messages are received in order, so a missing one delays those after it. */
 static strata_status take_all(strata_memory *m, strata_communicator *comm, const strata_call *call, strata_receive *receives,
                               int n_receives, int *n_taken, strata_error *err) {
     for (int i = 0; i < n_receives; i++) {
@@ -270,13 +271,13 @@ static strata_status stalled(strata_communicator *comm, const strata_call *call,
                                     comm->stall_seconds);
 }
 
-/* A peer that this exchange waits for and that has left; -1: none. Messages of such a peer are read once more first, as they
- * may have arrived before it left. */
+/* A peer that has left and for which this exchange waits; -1: none. Its messages are checked once more first, as they may have
+ * arrived before it left. */
 static int find_left(strata_memory *m, const strata_send *sends, int n_sends, const strata_receive *receives, int n_receives) {
     for (int i = 0; i < n_receives; i++)
         if (!receives[i].view && atomic_load(&m->bells[receives[i].peer].left) && !next_block(m, m->rank, receives[i].peer))
             return receives[i].peer;
-    for (int i = 0; i < n_sends; i++) /* without room, which a rank that left does not make */
+    for (int i = 0; i < n_sends; i++) /* without room: a rank that has left returns no blocks */
         for (int r = 0; r < m->world; r++)
             if ((sends[i].peer == r || (sends[i].peer == STRATA_ALL_PEERS && r != m->rank)) && atomic_load(&m->bells[r].left))
                 return r;
@@ -310,7 +311,7 @@ strata_status strata_memory_exchange(strata_memory *m, strata_communicator *comm
             continue;
         }
         if (sent < n_sends && !atomic_load(&own->wants_room)) {
-            atomic_store(&own->wants_room, 1); /* and look once more */
+            atomic_store(&own->wants_room, 1); /* and check once more */
             continue;
         }
         if (strata_seat_failed(comm->seat)) return strata_seat_verdict(comm->seat, err);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared memory, for ranks of one host: rank 0 makes a file in /dev/shm under a name that nobody guesses, the others map it,
- * and once all have,
- * the name goes: a killed job leaves nothing behind. That a rank was killed is seen by its connection to the store. Where rank
- * 0 cannot make it (a container's /dev/shm is often small), all ranks fail with UNSUPPORTED, and may take another transport. */
+ * The shared-memory transport, for ranks on one host. Rank 0 creates a file in /dev/shm with a name that cannot be guessed, and
+ * the others map it. When all have mapped it, its name is removed, so a killed job leaves nothing behind. A killed rank is
+ * detected by its connection to the store. If rank 0 cannot create the file (a container's /dev/shm is often small), all ranks
+ * fail with UNSUPPORTED, and may use another transport. */
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/rand.h>
@@ -44,7 +44,7 @@ static strata_status map(shm *s, int fd, strata_error *err) {
 
 static const char no_name[sizeof((shm *)0)->name] = "";
 
-/* Memory that isn't there is found now, not by a signal later. */
+/* Creates the file. Memory is reserved now, since otherwise the first access without memory would raise a signal. */
 static strata_status make(strata_communicator *comm, shm *s, strata_error *err) {
     unsigned char random[16];
     char name[sizeof s->name] = "/strata-";

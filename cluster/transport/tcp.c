@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TCP: one socket between each two ranks, made by the higher one. A message is a frame (wire/frame.h) whose header and payload
- * go out in one call and come in by one, straight to where they belong. Checksums are computed while the bytes are in the cache
- * anyway; links under TLS have none. */
+ * The TCP transport: one socket between each two ranks; the higher rank connects. A message is a frame (wire/frame.h), whose
+ * header and payload are sent in one call, and received in one call directly into their memory. Checksums are computed while
+ * the bytes are in the cache; connections under TLS have none. */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -16,16 +16,16 @@
 #include "cluster/wire/socket.h"
 
 enum {
-    SEGMENT = 256 << 10, /* a message, its copy in the kernel and the fold's operand fit the second cache */
-    TICK_MS = 20,        /* between looks at the verdict */
-    SMALL = 32 << 10,    /* all that is missing fits the sockets: wait for one rank at a time */
+    SEGMENT = 256 << 10, /* a message, its copy in the kernel and the fold's operand fit into the second-level cache */
+    TICK_MS = 20,        /* milliseconds between checks of the verdict */
+    SMALL = 32 << 10,    /* if all missing bytes fit into the sockets, wait for one rank at a time */
 };
 static const double SPIN_SECONDS = 40e-6;
 
 /* One direction of a socket, within an exchange. */
 typedef struct flow {
-    int index;      /* of the message under way in the list; the list's length: all are done */
-    size_t done;    /* of its header and payload */
+    int index;      /* the current message in the list; the list's length: all are done */
+    size_t done;    /* bytes of its header and payload that are done */
     uint32_t count; /* frames so far */
     unsigned char header[STRATA_FRAME_BYTES];
 } flow;
@@ -33,11 +33,11 @@ typedef struct flow {
 typedef struct peer_link {
     strata_stream stream;
     flow out, in;
-    char *lent; /* a segment, for messages that are lent */
+    char *lent; /* memory of a segment, for messages that are lent */
 } peer_link;
 
 typedef struct tcp {
-    bool spins, checks;  /* checks: by sums of its own; TLS has better ones */
+    bool spins, checks;  /* checks: messages have checksums; TLS has its own */
     peer_link *links;    /* [world]; the own one is unused */
     struct pollfd *fds;  /* [world] */
     uint32_t *send_crcs; /* of the payloads of sends; [2 world + 2] */
@@ -122,7 +122,7 @@ static strata_status lost(const exchange *x, int peer, const char *how, strata_e
                                     strata_peer_text(x->comm, peer).text, how);
 }
 
-/* After a send or recv that gave n. */
+/* Handles a send or recv that returned n. */
 static strata_status failed(const exchange *x, int peer, ssize_t n, strata_error *err) {
     if (n == 0 || (errno != EPROTO && errno != ETIMEDOUT)) return lost(x, peer, "its connection closed", err);
     return lost(x, peer, strata_stream_problem(&x->tcp->links[peer].stream, errno), err);
@@ -140,7 +140,7 @@ static void write_header(exchange *x, int peer) {
     out->done = 0;
 }
 
-/* Both parts of a message from its byte `done` on. */
+/* The parts (header and payload) of a message, from its byte `done` on. */
 static int parts(struct iovec parts_out[2], void *header, const void *payload, size_t bytes, size_t done) {
     int n = 0;
     if (done < STRATA_FRAME_BYTES) {
@@ -154,7 +154,7 @@ static int parts(struct iovec parts_out[2], void *header, const void *payload, s
     return n;
 }
 
-/* Sends to the peer what its socket takes. */
+/* Sends to the peer as much as its socket accepts. */
 static strata_status push(exchange *x, int peer, bool *out_moved, strata_error *err) {
     peer_link *l = &x->tcp->links[peer];
     while (l->out.index < x->n_sends) {
@@ -209,7 +209,7 @@ static strata_status finish_receive(exchange *x, int peer, strata_receive *recei
     return STRATA_OK;
 }
 
-/* Takes what came from the peer. */
+/* Receives what has arrived from the peer. */
 static strata_status pull(exchange *x, int peer, bool *out_moved, strata_error *err) {
     peer_link *l = &x->tcp->links[peer];
     while (l->in.index < x->n_receives) {

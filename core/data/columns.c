@@ -19,7 +19,7 @@ static bool is_label(const strata_columns *columns, int column) {
     return found;
 }
 
-/* Several columns to be learned together. */
+/* Finds several label columns. */
 static strata_status find_labels(strata_columns *columns, const strata_csv *csv, const strata_csv_options *opts,
                                  strata_error *err) {
     if (opts->n_labels < 1) return STRATA_OK;
@@ -127,7 +127,7 @@ strata_status strata_columns_class(const strata_columns *columns, const strata_c
 
 /* ---- numbers ---- */
 
-/* The rows' cells of these columns, one row after the other. */
+/* Converts the cells of these columns to numbers, row by row. */
 static strata_status fill_numbers(const strata_csv *csv, const int *columns, int n, float *out, strata_error *err) {
     for (int64_t row = 0; row < strata_csv_n_rows(csv); row++)
         for (int i = 0; i < n; i++) {
@@ -144,7 +144,7 @@ static strata_status fill_numbers(const strata_csv *csv, const int *columns, int
 
 typedef enum label_kind { LABEL_CLASSES, LABEL_NUMBERS, LABEL_WORDS } label_kind;
 
-/* Words when the caller named classes or a cell is no number; classes when all are whole numbers from 0. */
+/* Words if the caller named classes or a cell is not a number; classes if all cells are integers from 0 on. */
 static label_kind find_kind(const strata_columns *columns, const strata_csv *csv) {
     label_kind kind = columns->n_classes ? LABEL_WORDS : LABEL_CLASSES;
     for (int64_t row = 0; kind != LABEL_WORDS && row < strata_csv_n_rows(csv); row++) {

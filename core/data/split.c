@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts of a dataset over arrays: at random, each class divided alike, or as the examples lie. */
+ * Divides a dataset of arrays: at random, with each class divided in the same proportion, or in the order of the examples. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,8 @@
 
 /* ---- which examples ---- */
 
-/* One class: how many elements it has, how many of them go to the last part, and what rounding took from that. */
+/* One class: how many elements it has, how many of them are in the last part, and the remainder of rounding that number
+ * down. */
 typedef struct share {
     int64_t n, last;
     double rest;
@@ -27,7 +28,8 @@ static int by_class(const void *a, const void *b) {
     return (((const share *)a)->class > ((const share *)b)->class) - (((const share *)a)->class < ((const share *)b)->class);
 }
 
-/* The fraction of each class, rounded down; those that lost most by that get one more, until n_last are found. */
+/* Takes the fraction of each class, rounded down; then the classes with the largest remainders get one more, until there are
+ * n_last elements. */
 static void divide(share *shares, int32_t n_classes, double fraction, int64_t n_last) {
     int64_t left = n_last;
     for (int32_t c = 0; c < n_classes; c++) {
@@ -38,7 +40,7 @@ static void divide(share *shares, int32_t n_classes, double fraction, int64_t n_
         left -= shares[c].last;
     }
     qsort(shares, (size_t)n_classes, sizeof *shares, by_rest);
-    /* A class keeps one example to learn from, where it can. */
+    /* each class keeps at least one training example, if possible */
     for (int round = 0; round < 2 && left > 0; round++)
         for (int32_t c = 0; c < n_classes && left > 0; c++)
             if (shares[c].last + 1 < shares[c].n || (round && shares[c].last < shares[c].n)) shares[c].last++, left--;
@@ -124,7 +126,7 @@ static strata_status name_files(const strata_dataset *whole, int64_t first, int6
     return STRATA_OK;
 }
 
-/* Where each element of the whole is a file, so is each of a part. */
+/* If each element of the whole is a file, each element of a part is one, too. */
 static strata_status name_single_files(const strata_dataset *whole, strata_dataset *part, strata_error *err) {
     if (whole->n_files != whole->n || !whole->n_files) return STRATA_OK;
     int64_t *ends = malloc((size_t)part->n * sizeof *ends);
@@ -135,7 +137,7 @@ static strata_status name_single_files(const strata_dataset *whole, strata_datas
     return status;
 }
 
-/* What a part has of the whole, besides its arrays. */
+/* Copies to a part what it has of the whole besides the arrays. */
 static strata_status take_rest(const strata_dataset *whole, strata_dataset *part, strata_error *err) {
     part->scale = whole->scale;
     part->spec = whole->spec;
@@ -145,7 +147,7 @@ static strata_status take_rest(const strata_dataset *whole, strata_dataset *part
     return strata_dataset_set_class_names(part, (const char *const *)whole->class_names, whole->n_class_names, err);
 }
 
-/* Elements as they lie: views of the whole. */
+/* A part of consecutive elements: a view of the whole. */
 static strata_status view_part(strata_dataset *whole, int64_t first, int64_t n, strata_dataset **out_part, strata_error *err) {
     strata_array x = view_rows(&whole->features, first, n), y = {0};
     strata_dataset *part = NULL;
@@ -164,7 +166,7 @@ static strata_status view_part(strata_dataset *whole, int64_t first, int64_t n, 
     return status;
 }
 
-/* Elements in an order: copies. */
+/* A part with elements in a given order: a copy. */
 static strata_status copy_part(const strata_dataset *whole, const int64_t *order, int64_t n, strata_dataset **out_part,
                                strata_error *err) {
     strata_array x = {0}, y = {0};
@@ -187,7 +189,7 @@ cleanup:
     return status;
 }
 
-/* The labels where they are classes, one each; *out NULL: they are not. */
+/* Reads the labels if they are classes, one for each element; *out NULL: they are not. */
 static strata_status read_classes(const strata_dataset *dataset, int32_t **out, strata_error *err) {
     enum { MOST_CLASSES = 1 << 20 };
     *out = NULL;

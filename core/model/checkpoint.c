@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoints: a model file that has besides what training needs to go on, in tensors "checkpoint/...": the optimizer's slots,
- * laid out as the parameters are, and counts. The same tensors are in a checkpoint of a folder (checkpoint_folder.c), in one
- * file or in those of several workers. Rank 0 reads for all workers. */
+ * Checkpoints. A checkpoint is a model file with additional tensors "checkpoint/..." that are needed to continue the training:
+ * the optimizer's slots, in the layout of the parameters, and counts. A checkpoint in a folder (checkpoint_folder.c) has the
+ * same tensors, in one file or in a file for each worker. Rank 0 reads for all workers. */
 #include "core/model/checkpoint.h"
 
 #include <errno.h>
@@ -15,27 +15,28 @@
 #include "core/base/json.h"
 #include "core/data/format/safetensors.h"
 
-/* The best epoch so far: its own number of epochs, and its loss's bits; there only where there is one, as is what was learned
- * by then. */
+/* The best epoch so far: its number, and the bits of its loss. This tensor and the parameters of that epoch are present only if
+ * there is a best epoch. */
 enum { BEST_EPOCHS, BEST_LOSS_BITS, N_BEST };
 static const char BEST_COUNTS[] = STRATA_CHECKPOINT_PREFIX "best_counts",
                   BEST_VALUES[] = STRATA_CHECKPOINT_PREFIX "best_values";
 
-/* Where in the next epoch training was stopped, and the epoch's sums so far; there only where it was stopped within one. */
+/* The position within the next epoch at which training was stopped, and the epoch's sums so far. Present only if it was stopped
+ * within an epoch. */
 enum { EPOCH_STEPS, EPOCH_EXAMPLES, N_POSITION };
-/* READERS is there only where the workers read batches of their own: how many they were. */
+/* READERS: how many workers read their own batches. Present only if they do. */
 static const char READERS[] = STRATA_CHECKPOINT_PREFIX "readers", POSITION[] = STRATA_CHECKPOINT_PREFIX "position",
                   SUMS[] = STRATA_CHECKPOINT_PREFIX "sums";
 
-/* What the callbacks keep, bytes; there only where they keep something. Of several workers it is that of all of them, end to
- * end, and how many bytes each has. */
+/* The state of the callbacks, as bytes. Present only if callbacks have state. With several workers it is the state of all of
+ * them, concatenated, and the number of bytes of each. */
 static const char CALLBACKS[] = STRATA_CHECKPOINT_PREFIX "callbacks",
                   CALLBACK_BYTES[] = STRATA_CHECKPOINT_PREFIX "callback_bytes";
 
-/* The learning rate that was set in place of the schedule's, its bits; there only where one was. */
+/* The bits of the learning rate that was set instead of the schedule's. Present only if one was set. */
 static const char RATE[] = STRATA_CHECKPOINT_PREFIX "learning_rate";
 
-/* 1, there only in the last checkpoint of a training that is over: who evaluates checkpoints beside it waits for no other. */
+/* 1. Present only in the last checkpoint of a training that is over, so that an evaluator does not wait for another one. */
 static const char OVER[] = STRATA_CHECKPOINT_PREFIX "over";
 
 enum { EPOCHS, STEPS, SCALE_STEPS, SCALE_BITS, SEED, PRECISION, N_COUNTS };
@@ -125,7 +126,7 @@ static void add(strata_checkpoint *c, const char *name, strata_dtype dtype, int6
     c->extras[c->n_extras++] = (strata_named_array){name, strata_array_view(dtype, STRATA_SHAPE(n), data)};
 }
 
-/* Slots: all of them, or this worker's part, whose name says which it is. */
+/* Adds the slots: all of them, or this worker's part, under a name that has the index of the part. */
 static strata_status take_slots(strata_checkpoint *c, strata_model *model, bool shards, strata_error *err) {
     int64_t begin = 0, end = model->parameters.flat_size;
     if (shards) strata_shards_own_range(model, &begin, &end);
@@ -466,7 +467,7 @@ static bool is_there(const state *s) {
     return s->counts[EPOCHS] || s->position[EPOCH_STEPS];
 }
 
-/* A file that is not there, or a folder without checkpoints, leaves counts of 0. */
+/* If the file does not exist, or the folder has no checkpoint, the counts are 0. */
 static strata_status read_state(const strata_model *model, const char *path, state *s, strata_error *err) {
     struct stat info = {0};
     source from = {.path = path};
@@ -486,7 +487,7 @@ static strata_status read_state(const strata_model *model, const char *path, sta
     return status;
 }
 
-/* What rank 0 has read, or that it failed. */
+/* Sends what rank 0 has read, or its failure, to all workers. */
 static strata_status share(const strata_model *model, strata_status status, const char *path, state *s, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
     if (workers->n <= 1) return status;

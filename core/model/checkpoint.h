@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoints: a copy on the host of all that a training needs to go on (checkpoint.c), and the folder with the newest of them,
- * which a thread writes while training goes on (checkpoint_folder.c). */
+ * Checkpoints: a copy in host memory of everything that is needed to continue a training (checkpoint.c), and the folder with
+ * the newest checkpoints, which a thread writes while training continues (checkpoint_folder.c). */
 #ifndef STRATA_CORE_MODEL_CHECKPOINT_H
 #define STRATA_CORE_MODEL_CHECKPOINT_H
 
@@ -10,7 +10,7 @@
 
 /* ---- callback_states.c ---- */
 
-/* The state of the callbacks of n workers, end to end in rank order; n 0: there is none. */
+/* The state of the callbacks of n workers, concatenated in rank order; n 0: there is none. */
 typedef struct strata_callback_states {
     int n;
     /* [n] */
@@ -22,32 +22,32 @@ typedef struct strata_callback_states {
 /* Zeros. */
 STRATA_MUST_USE strata_status strata_callback_states_allocate(strata_callback_states *out, int n, int64_t total,
                                                               strata_error *err);
-/* This worker's; gather: those of all workers, who all call it. */
+/* Copies the state of this worker; gather: the states of all workers, all of which must call it. */
 STRATA_MUST_USE strata_status strata_callback_states_take(const strata_model *model, bool gather, strata_callback_states *out,
                                                           strata_error *err);
-/* Rank 0's to all workers, who all call it. */
+/* Sends rank 0's states to all workers, all of which must call it. */
 STRATA_MUST_USE strata_status strata_callback_states_share(const strata_workers *workers, strata_callback_states *states,
                                                            strata_error *err);
-/* To the model's callbacks: this worker's own where as many workers have written them, else rank 0's. Callbacks whose state has
- * another size keep what they have. */
+/* Restores the state of the model's callbacks: this worker's own if it was written by the same number of workers, else rank
+ * 0's. Callbacks whose state has another size are not changed. */
 void strata_callback_states_give(const strata_model *model, const strata_callback_states *states);
 void strata_callback_states_finish(strata_callback_states *states);
 
 /* ---- checkpoint.c ---- */
 
-/* What one worker writes of a checkpoint. Rank 0's has the parameters, the states, the counts and, without shards over workers,
- * all slots of the optimizer; with such shards each worker's has its part of the slots. */
+/* The part of a checkpoint that one worker writes. Rank 0's has the parameters, the states, the counts and, without shards over
+ * workers, all slots of the optimizer; with such shards each worker's has its part of the slots. */
 typedef struct strata_checkpoint strata_checkpoint;
 typedef enum strata_checkpoint_scope {
-    /* Everything; for the slots all workers with shards call it. */
+    /* Everything. With shards over workers, all workers must call it, because of the slots. */
     STRATA_CHECKPOINT_ALL,
-    /* Of the slots this worker's part only. */
+    /* Only this worker's part of the slots. */
     STRATA_CHECKPOINT_SHARDS,
     /* Neither parameters, states nor slots: other tasks write them (strata_trainer.write_parts). */
     STRATA_CHECKPOINT_COUNTS
 } strata_checkpoint_scope;
-/* epochs, and the model's position: how much of the training is done. callbacks: of all workers, which the checkpoint takes
- * over; NULL: this worker's alone. */
+/* epochs, and the model's position: how much of the training is done. callbacks: the states of all workers, which the
+ * checkpoint takes; NULL: only this worker's. */
 STRATA_MUST_USE strata_status strata_checkpoint_take(strata_model *model, int epochs, strata_checkpoint_scope scope,
                                                      strata_callback_states *callbacks, strata_checkpoint **out_checkpoint,
                                                      strata_error *err);
@@ -58,7 +58,7 @@ STRATA_EXPORT_END
 void strata_checkpoint_destroy(strata_checkpoint *checkpoint); /* NULL is fine */
 /* The number of updates that were made. */
 int64_t strata_checkpoint_steps(const strata_checkpoint *checkpoint);
-/* Writes a safetensors file; rank 0's is a model file. out_sha256, out_bytes: NULL where not asked for. */
+/* Writes a safetensors file; rank 0's is a model file. out_sha256, out_bytes: NULL if they are not needed. */
 STRATA_MUST_USE strata_status strata_checkpoint_write(const strata_checkpoint *checkpoint, const char *path,
                                                       char out_sha256[STRATA_SHA256_TEXT_BYTES], int64_t *out_bytes,
                                                       strata_error *err);
@@ -71,25 +71,26 @@ STRATA_MUST_USE strata_status strata_checkpoint_describe(const strata_checkpoint
 /* A folder has the checkpoints step-000000000120, each a folder with manifest.json and part-0.safetensors, part-1... of the
  * workers. One that is being written is called .writing-step-..., and one that is being removed .removing-step-... */
 typedef struct strata_checkpoint_folder strata_checkpoint_folder;
-/* All workers of a fit call it. Makes the folder where it is missing, locks it, and removes what a killed job has left half
- * written. Checkpoints that are newer than the model are moved aside where they are damaged; INVALID where they are not, as
- * they would be mixed with those of this training. Fails: UNAVAILABLE where another job has the lock. */
+/* All workers of a fit call it. Creates the folder if it does not exist, locks it, and removes what a killed job has left
+ * unfinished. Damaged checkpoints that are newer than the model are renamed. Fails: INVALID for valid checkpoints that are
+ * newer than the model, which would be mixed with those of this training; UNAVAILABLE if another job has the lock. */
 STRATA_MUST_USE strata_status strata_checkpoint_folder_open(strata_model *model, const strata_checkpoint_options *opts,
                                                             strata_checkpoint_folder **out_folder, strata_error *err);
-/* Whether a checkpoint is to be made now; at an epoch's end: epoch_end. Of the same answer on all workers where only steps
- * decide. */
+/* Whether a checkpoint must be made now. epoch_end: an epoch has just ended. All workers get the same answer if it depends only
+ * on the count of steps. */
 bool strata_checkpoint_folder_due(const strata_checkpoint_folder *folder, bool epoch_end);
 /* Whether the model has made updates since the newest checkpoint. */
 bool strata_checkpoint_folder_is_new(const strata_checkpoint_folder *folder);
-/* Whether all workers take part in a save, so that they must agree when. */
+/* Whether all workers take part in a save, so that they must agree on the time. */
 bool strata_checkpoint_folder_is_shared(const strata_checkpoint_folder *folder);
-/* Takes a copy, of which a thread writes the files; waits for the one before it. Under a trainer other tasks write their parts
- * before it returns. A failure of the one before is a warning. */
+/* Copies the state of the training; a thread then writes the files. Waits for the previous save before. With a trainer
+ * (strata_trainer), other tasks write their parts before this returns. A failure of the previous save is reported as a
+ * warning. */
 STRATA_MUST_USE strata_status strata_checkpoint_folder_save(strata_checkpoint_folder *folder, int epochs, strata_error *err);
 /* Waits for the thread, and unlocks the folder; NULL is fine. */
 STRATA_MUST_USE strata_status strata_checkpoint_folder_close(strata_checkpoint_folder *folder, strata_error *err);
 
-/* The newest checkpoint in the folder that is whole. *out_path: its folder, which the caller frees; NULL: there is none. The
+/* Finds the newest valid checkpoint in the folder. *out_path: its folder, which the caller frees; NULL: there is none. The
  * caller closes the reader and finishes the manifest. Fails: DATA where there are some, and all of them are damaged, with what
  * is wrong with the newest; UNSUPPORTED for one of a newer version. */
 STRATA_MUST_USE strata_status strata_checkpoint_folder_find(const char *folder, strata_manifest *out_manifest,

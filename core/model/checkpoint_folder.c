@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The folder with a training's checkpoints. A checkpoint is written under another name and renamed when all of it is on the
- * disk, so what is called step-... is whole, whenever the job was killed. With shards over workers each worker writes its part
- * and then, beside it, the part's length and hash; rank 0's thread waits for these files and writes the manifest. So workers
- * need no message, and training is not disturbed. */
+ * disk, so a folder that is called step-... is complete, whenever the job was killed. With shards over workers each worker
+ * writes its part, and then another file with the part's length and hash. Rank 0's thread waits for these files and writes the
+ * manifest. So workers need no messages, and training is not delayed. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,7 @@ struct strata_checkpoint_folder {
     int lock;
     /* Each worker writes a part. */
     bool shared;
-    /* Rank 0 gets what the callbacks of all workers keep. */
+    /* Rank 0 gathers the state of all workers' callbacks. */
     bool gathers;
     int rank, n_parts;
     double saved; /* when the newest copy was taken */
@@ -43,7 +43,7 @@ struct strata_checkpoint_folder {
     pthread_t thread;
     bool writing;
     strata_checkpoint *checkpoint;
-    /* What other tasks have written of it (strata_trainer.write_parts); no files: nothing. */
+    /* The files that other tasks have written (strata_trainer.write_parts); may be empty. */
     strata_manifest parts;
     strata_status status;
     strata_error error;
@@ -113,7 +113,7 @@ static strata_status list(const char *folder, const char *prefix, int64_t **out_
     return status;
 }
 
-/* The files in a checkpoint, and the checkpoint itself. What cannot be removed stays, and is tried again by the next fit. */
+/* Removes the files in a checkpoint, and its folder. If something cannot be removed, the next fit tries again. */
 static void remove_all(const char *path) {
     DIR *dir = opendir(path);
     for (const struct dirent *item; dir && (item = readdir(dir));)
@@ -135,7 +135,7 @@ static strata_status sync_folder(const char *path, strata_error *err) {
     if (fd < 0) return strata_file_fail(err, errno, path, "open, to make sure of a new checkpoint in it");
     const int result = fsync(fd), number = errno;
     close(fd);
-    if (!result || number == EINVAL) return STRATA_OK; /* EINVAL: this file system has no such call */
+    if (!result || number == EINVAL) return STRATA_OK; /* EINVAL: the file system does not support fsync of a folder */
     return strata_file_fail(err, number, path, "sync, to make sure of a new checkpoint in it");
 }
 
@@ -149,7 +149,7 @@ static strata_status open_one(const char *path, strata_manifest *out_manifest, s
     return status;
 }
 
-/* Whether the failure means that the checkpoint is not what was written: then the one before it is looked at. */
+/* Whether the failure means that the checkpoint is damaged, so that the one before it should be used. */
 static bool is_damage(strata_status status) {
     return status == STRATA_DATA || status == STRATA_UNAVAILABLE;
 }
@@ -201,7 +201,7 @@ static strata_status take_lock(strata_checkpoint_folder *f, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Checkpoints of later steps than the model's: damaged ones are moved aside. */
+/* Handles checkpoints of later steps than the model's: damaged ones are renamed. */
 static strata_status check_later(strata_checkpoint_folder *f, int64_t steps, strata_error *err) {
     strata_manifest manifest;
     strata_manifest_reader reader;
@@ -252,7 +252,7 @@ static strata_status check(const strata_checkpoint_options *opts, strata_error *
     return STRATA_OK;
 }
 
-/* All workers fail alike. */
+/* If this fails on rank 0, it fails on all workers with the same error. */
 static strata_status open_on_rank_0(strata_checkpoint_folder *f, strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
     strata_status status = f->rank ? STRATA_OK : open_folder(f, err);
@@ -265,7 +265,7 @@ static strata_status open_on_rank_0(strata_checkpoint_folder *f, strata_error *e
     return told ? strata_fail(err, (strata_status)told, "rank 0 cannot write checkpoints in %s", f->path) : STRATA_OK;
 }
 
-/* Whether a worker's callbacks keep something, so that all workers bring what theirs keep together. */
+/* Finds whether any worker's callbacks have state, so that the states of all workers must be gathered. */
 static strata_status ask_for_callbacks(strata_checkpoint_folder *f, strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
     int32_t some = strata_callbacks_state_bytes(f->model) > 0;
@@ -376,7 +376,7 @@ static strata_status write_manifest(const strata_checkpoint_folder *f, const cha
     return status;
 }
 
-/* Removes all but the newest. Each is renamed first, so that none is ever half removed under its name. */
+/* Removes all but the newest checkpoints. Each is renamed first, so that no folder step-... is ever incomplete. */
 static void remove_old(const strata_checkpoint_folder *f) {
     int64_t *steps;
     int n;
@@ -403,7 +403,7 @@ static strata_status write_all(const strata_checkpoint_folder *f, strata_error *
     const place writing = of_step(f->path, WRITING, steps), whole = of_step(f->path, WHOLE, steps);
     strata_status status = write_parts(f, &writing, err);
     if (f->rank) return status;
-    /* Steps that are repeated, as a server was lost, come to a checkpoint that is there already: it stays. */
+    /* If steps are repeated after a server was lost, their checkpoint may already exist; it is kept. */
     const bool renamed = !status && !rename(writing.path, whole.path), there = errno == ENOTEMPTY || errno == EEXIST;
     if (!status && !renamed && !there) status = strata_file_fail(err, errno, whole.path, "put the new checkpoint in place");
     if (!renamed) remove_all(writing.path);
@@ -460,7 +460,8 @@ static strata_status take_parts(strata_checkpoint_folder *f, bool *out_written, 
     *out_written = false;
     if (!trainer || !trainer->write_parts) return STRATA_OK;
     STRATA_TRY(trainer->settle(f->model, false, err));
-    if (!realpath(f->path, whole)) return strata_file_fail(err, errno, f->path, "find"); /* tasks may stand in other folders */
+    if (!realpath(f->path, whole))
+        return strata_file_fail(err, errno, f->path, "find"); /* other tasks may have another working directory */
     const int64_t steps = f->model->optimizer_steps;
     const place writing = of_step(whole, WRITING, steps);
     remove_all(writing.path);
@@ -493,7 +494,7 @@ strata_status strata_checkpoint_folder_save(strata_checkpoint_folder *f, int epo
     if (status) return status;
     f->status = STRATA_OK;
     f->writing = !pthread_create(&f->thread, NULL, write_on_thread, f);
-    if (!f->writing) write_on_thread(f); /* no thread is to be had */
+    if (!f->writing) write_on_thread(f); /* no thread could be created */
     return STRATA_OK;
 }
 

@@ -162,10 +162,10 @@ static void save_position(fit *f) {
     f->model->position = (strata_model_position){f->progress.step, f->n_examples, n_separate_readers(f)};
 }
 
-/* A checkpoint behind the step that was submitted last, if one is due. */
+/* Writes a checkpoint after the step that was submitted last, if one is due. */
 static strata_status save_if_due(fit *f, strata_error *err) {
     if (!f->checkpoints || f->accumulated.n) return STRATA_OK;
-    /* Where each worker writes a part, all must decide alike. By the number of steps they do; by time rank 0 decided
+    /* If each worker writes a part, all must make the same decision. This is so by the number of steps; by time rank 0 decides
      * (poll_stop). */
     const bool agreed = strata_checkpoint_folder_is_shared(f->checkpoints) && f->opts.checkpoint->every_seconds > 0;
     if (!(agreed ? f->save_now : strata_checkpoint_folder_due(f->checkpoints, false))) return STRATA_OK;

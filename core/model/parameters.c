@@ -21,7 +21,7 @@ int64_t strata_model_place(const strata_model *model, const strata_parameter_spe
     return parameter->offset + (parameter->state ? model->parameters.flat_size : 0);
 }
 
-/* A block's elements of values that are laid out as the flat range is. */
+/* A block's elements of values that have the layout of the flat range. */
 static strata_array block_of(const strata_model *model, int block, float *values) {
     const strata_parameter_block *at = &model->parameters.blocks[block];
     return strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(at->end - at->begin), values + at->begin);
@@ -32,8 +32,8 @@ static strata_array state_of(const strata_model *model, float *values) {
     return strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(set->state_size), values + set->flat_size);
 }
 
-/* What elements [begin, begin + n) of both ranges, the states behind the parameters, have in common with `variable`, which
- * holds n_held of them from `from` on. NULL: no states. */
+/* Reads those of the elements [begin, begin + n) of both ranges (the parameters, followed by the states) that `variable` has;
+ * it has n_held elements from `from` on. NULL: no states. */
 static strata_status read_common(strata_variable *variable, int64_t from, int64_t n_held, int64_t begin, int64_t n, float *out,
                                  strata_error *err) {
     const int64_t first = begin > from ? begin : from, last = begin + n < from + n_held ? begin + n : from + n_held;
@@ -99,7 +99,8 @@ static strata_status check_parameter(const strata_model *model, int index, const
                        strata_shape_text(p->shape).text, strata_dtype_name(value->dtype), strata_shape_text(value->shape).text);
 }
 
-/* What lies of `value`, at element `offset` of the flat range, in elements [begin, end) of it that `variable` has. */
+/* Writes the part of `value`, which begins at element `offset` of the flat range, that is in the elements [begin, end) of
+ * `variable`. */
 static strata_status set_common(strata_variable *variable, int64_t begin, int64_t end, int64_t offset,
                                 const strata_array *value, strata_error *err) {
     const int64_t n = strata_shape_elements(value->shape);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layers, losses, metrics and activations of the user's own, by name. Each is kept as a kind like the built-in ones, so that
- * nothing else asks where a kind came from. */
+ * The user's own layers, losses, metrics and activations, by name. Each is stored like a built-in kind, so other code does not
+ * distinguish them. */
 #include <stdlib.h>
 #include <string.h>
 

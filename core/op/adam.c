@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One step of Adam or AdamW over flat ranges, in place: formulas in strata/ops.h. The bias corrections are in the step's rate,
- * so that nothing here depends on the number of the step. */
+ * One step of Adam or AdamW over flat ranges, in place: formulas in strata/ops.h. The bias corrections are included in the
+ * step's learning rate, so nothing here depends on the number of the step. */
 #include <math.h>
 #include <stddef.h>
 

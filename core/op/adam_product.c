@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Adam with a product as a part of its gradients: adam_product.h. The gradient of a layer's matrix is most of what a step
- * writes and reads back; here it is used where it is computed. Only families have kernels for it: a device without one runs the
- * product and Adam. */
+ * Adam with a product as a part of its gradients (adam_product.h). The gradient of a layer's matrix is the largest value that a
+ * step writes and reads back; here it is used as soon as it is computed. Only families have kernels for this op: other devices
+ * run the product and then Adam. */
 #include "core/op/adam_product.h"
 
 #include <inttypes.h>

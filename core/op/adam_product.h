@@ -3,7 +3,7 @@
  * adam_product: Adam over flat ranges, a part of whose gradients is the product a^T b (core/compile/product_updates.c). The
  * inputs are
  *   parameters, m, v, gradients, step, gate, a (K, M), b (K, N)
- * For elements offset .. offset + M N - 1 the gradient is a^T b, row by row; what `gradients` holds there is not read. */
+ * For elements offset .. offset + M N - 1 the gradient is a^T b, row by row; these elements of `gradients` are not read. */
 #ifndef STRATA_CORE_OP_ADAM_PRODUCT_H
 #define STRATA_CORE_OP_ADAM_PRODUCT_H
 

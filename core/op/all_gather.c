@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * all_gather: y = the members' x end to end along an axis, in the order of the replicas. Each part travels once. The parts'
- * lengths along the axis may differ; every member knows all of them.
- * gradient: the sum of everybody's dy, of which each member takes its own part: reduce_scatter along axis 0, which other axes
- * are moved to. */
+ * all_gather: y = the members' x, concatenated along an axis in the order of the replicas. Each part is sent once. The parts'
+ * lengths along the axis may differ; every member knows all of them. gradient: each member takes its own part of the sum of all
+ * members' dy. This is reduce_scatter along axis 0; another axis is exchanged with axis 0 before. */
 #include <string.h>
 
 #include "core/op/communication.h"

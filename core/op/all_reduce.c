@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * all_reduce: y = x of replica 0 + x of replica 1 + ..., folded in that order, the same bits on every replica; MEAN divides by
- * the number of replicas that gave a value. A communication node: it divides a replica's graph into segments
- * (core/compile/segments.h) and is carried out between them, so it has no kernel. With one replica y = x.
+ * the number of replicas that gave a value. It is a communication node: it divides a replica's graph into segments
+ * (core/compile/segments.h) and is executed between them, so it has no kernel. With one replica y = x.
  * gradient: the same all_reduce of dy. */
 #include "core/op/communication.h"
 #include "core/op/rules.h"

@@ -47,7 +47,7 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
     return STRATA_OK;
 }
 
-/* The least of the places whose element is the maximum; where that is NaN, of those that are NaN. */
+/* The smallest index whose element is the maximum; if the maximum is NaN, the smallest index of a NaN. */
 static strata_tensor *compose(strata_tensor *node) {
     strata_tensor *x = node->inputs[0];
     const int64_t wanted = ((const argmax_attrs *)node->attrs)->axis;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * avg_pool2d: y[n,oh,ow,c] = the mean of the x[n,h,w,c] of a window that are there: padding is not counted, as in TensorFlow.
- * gradient: avg_pool2d_grad(dy), each dy shared out evenly among its window; and of that one avg_pool2d. */
+ * avg_pool2d: y[n,oh,ow,c] = the mean of the x[n,h,w,c] of a window; padding is not counted, as in TensorFlow. gradient:
+ * avg_pool2d_grad(dy) distributes each dy evenly over its window; the gradient of avg_pool2d_grad is avg_pool2d. */
 #include <stddef.h>
 
 #include "core/op/compose.h"
@@ -15,7 +15,7 @@ static const strata_pool2d_attrs *attrs_of(const strata_tensor *node) {
     return node->attrs;
 }
 
-/* By the shapes of x and y: the one is the operand, the other the node. */
+/* Computes the sizes from the shapes of x and y; one of them is the operand, the other the node. */
 static strata_pool2d_sizes sizes_from(strata_shape x, strata_shape y) {
     return (strata_pool2d_sizes){x.dims[0], x.dims[1], x.dims[2], y.dims[1], y.dims[2], x.dims[3]};
 }
@@ -92,7 +92,7 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
     return STRATA_OK;
 }
 
-/* An element of dx: the outputs whose window holds it, each with its share. */
+/* An element of dx: the sum over the outputs whose window contains it, each divided by the size of its window. */
 static double shares(const strata_op_call *call, const strata_pool2d_sizes *s, int64_t n, int64_t h, int64_t w, int64_t c) {
     double sum = 0;
     for (int64_t oh = 0; oh < s->out_h; oh++)

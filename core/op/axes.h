@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An array seen as (outer, n, inner) around some neighbouring axes, for ops that fold along axes: reductions, argmax, softmax
- * and its losses; and the launches of the kernels that fold (shaders/rows.h). */
+ * An array seen as (outer, n, inner) around some neighbouring axes, for ops that accumulate along axes (reductions, argmax,
+ * softmax and its losses); and the launches of their kernels (shaders/rows.h). */
 #ifndef STRATA_CORE_OP_AXES_H
 #define STRATA_CORE_OP_AXES_H
 
@@ -15,13 +15,13 @@ typedef struct strata_axes {
 /* Axes first .. first + count - 1 of the shape become n. count 0: n is 1. */
 strata_axes strata_axes_of(strata_shape shape, int64_t first, int64_t count);
 
-/* The words `rows` and `n`, the constant TREE and the grid of a launch that folds n elements for each of `rows` results.
- * Contiguous rows (inner is 1) that are long get a work-group each: by the shape alone, since it decides the order of folding
- * and so the bits. */
+/* Sets the words `rows` and `n`, the constant TREE and the grid of a launch that accumulates n elements for each of `rows`
+ * results. Long contiguous rows (inner is 1) get a work-group each. This depends only on the shape, because it determines the
+ * order of accumulation and so the bits. */
 STRATA_MUST_USE strata_status strata_launch_rows(strata_launch *launch, int64_t rows, int64_t n, int64_t inner,
                                                  strata_error *err);
 
-/* Work-groups that fold `columns` neighbouring columns in runs (shaders/rows.h), and what each has. */
+/* Launches that accumulate neighbouring columns in runs (shaders/rows.h): the number of runs, and the work-items of a group. */
 enum { STRATA_RUNS = 32, STRATA_RUN_ITEMS = 256 };
 int64_t strata_run_groups(int64_t columns);
 

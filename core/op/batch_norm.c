@@ -4,7 +4,7 @@
  *   n = (x - mean) r,  r = 1 / sqrt(variance + epsilon)        y = scale n + shift, of x's dtype and shape
  * gradient: with the sums over rows s0 of dy and s1 of dy n (batch_norm_sums, (2, C)),
  *   dshift = s0,  dscale = s1,  dx = scale r dy,  dmean = -scale r s0,  dvariance = -1/2 scale r^2 s1
- * and where mean and variance are x's own ("own"), the whole of it goes to x in one op (batch_norm_grad):
+ * and if mean and variance are computed from x itself ("own"), one op computes the complete gradient of x (batch_norm_grad):
  *   dx = scale r (dy - (s0 + n s1) / rows), dmean and dvariance none.
  * The two ops of the gradient are not differentiated again. */
 #include <math.h>

@@ -176,7 +176,7 @@ static strata_tensor *scalar_like(strata_tensor *x, double value) {
     return strata_scalar(x->graph, x->dtype, value);
 }
 
-/* Sums what reached y's shape back to the shapes of a and b; NULL stays NULL. */
+/* Sums gradients of y's shape to the shapes of a and b; NULL stays NULL. */
 static void pass_back(strata_tensor *y, strata_tensor *da, strata_tensor *db, strata_tensor **dx) {
     dx[0] = da ? strata_sum_to(da, y->inputs[0]->shape) : NULL;
     dx[1] = db ? strata_sum_to(db, y->inputs[1]->shape) : NULL;
@@ -209,7 +209,7 @@ static void pow_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx
     pass_back(y, strata_mul(dy, strata_mul(b, strata_pow(a, exponent))), strata_mul(dy, strata_mul(y, logarithm)), dx);
 }
 
-/* dy to the operand that was taken: a where `takes_a`. */
+/* Passes dy to the operand that was chosen: a where `takes_a`. */
 static void choice_gradient(strata_tensor *y, strata_tensor *takes_a, strata_tensor *dy, strata_tensor **dx) {
     strata_tensor *zero = scalar_like(dy, 0);
     pass_back(y, strata_where(takes_a, dy, zero), strata_where(takes_a, zero, dy), dx);
@@ -278,7 +278,7 @@ static strata_tensor *sub_compose(strata_tensor *y) {
     return strata_add(y->inputs[0], strata_neg(y->inputs[1]));
 }
 
-/* a where it is at least b or NaN, else b: the other one, or NaN. */
+/* Chooses a where the comparison holds or a is NaN, else b. */
 static strata_tensor *choice(strata_tensor *a_is_it, strata_tensor *a, strata_tensor *b) {
     return strata_where(a_is_it, a, strata_where(strata_equal(a, a), b, a));
 }
@@ -341,7 +341,7 @@ static strata_tensor *sigmoid_sub_compose(strata_tensor *y) {
     return strata_sub(strata_sigmoid(y->inputs[0]), y->inputs[1]);
 }
 
-/* Comparisons are made of less and equal. */
+/* All comparisons are composed of less and equal. */
 static strata_tensor *not_equal_compose(strata_tensor *y) {
     return strata_equal(strata_equal(y->inputs[0], y->inputs[1]), scalar_like(y, 0));
 }

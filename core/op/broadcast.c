@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * broadcast: y = x of the one member of the channel that gives it. The giver's own node is empty unless it takes the value too.
- * gradient: where every member takes, the giver's dx is the sum of all members' dy; the others' x does not count. Nodes without
- * an input have no gradient to pass. */
+ * broadcast: y = x of the one member of the channel that sends it. The sender's own node is empty unless it also receives the
+ * value. gradient: if every member receives, the sender's dx is the sum of all members' dy. Nodes without an input pass no
+ * gradient. */
 #include "core/op/communication.h"
 
 static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {

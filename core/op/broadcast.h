@@ -14,7 +14,7 @@ typedef struct strata_broadcast_to_attrs {
 STRATA_MUST_USE strata_status strata_broadcast_shape(strata_shape a, const char *a_name, strata_shape b, const char *b_name,
                                                      strata_shape *out_shape, strata_error *err);
 
-/* The gradient's way back through broadcasting: dy summed over the axes along which `shape` was repeated to dy's shape. */
+/* The gradient of broadcasting: dy, summed over the axes along which `shape` was repeated to dy's shape. */
 strata_tensor *strata_sum_to(strata_tensor *dy, strata_shape shape);
 
 #endif

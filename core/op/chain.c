@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * chain: y = an expression of element-wise ops over operands of one dtype T that broadcast together. Each step's result is
- * rounded to T, as the separate op rounds it when it stores it. Comparisons give bool, which only `where` reads, so every
- * value that is in memory is of T. Chains are made after gradients, so there is no gradient. */
+ * rounded to T, as the separate op does when it stores the result. Comparisons give bool, which only `where` reads, so every
+ * value in memory has dtype T. Chains are built after the gradients, so the op has no gradient. */
 #include "core/op/chain.h"
 
 #include <inttypes.h>
@@ -47,7 +47,7 @@ static int argument_of(int64_t step, int i) {
 
 void strata_chain_add(strata_chain_attrs *attrs, const strata_op *op, const int *arguments) {
     int64_t step = strata_chain_code(op);
-    /* An argument that the op does not have repeats the first, so that every reference is to a value that exists. */
+    /* An unused argument repeats the first one, so that every argument refers to an existing value. */
     for (int i = 0; i < STRATA_CHAIN_ARGUMENTS; i++) step |= (int64_t)arguments[i < op->min_inputs ? i : 0] << (8 + 8 * i);
     attrs->steps[attrs->n_steps++] = step;
 }
@@ -175,7 +175,7 @@ static void repeat(void *target, const void *source, size_t bytes, int64_t n) {
     for (int64_t i = 0; i < n; i++) memcpy((char *)target + (size_t)i * bytes, source, bytes);
 }
 
-/* Where the elements at .. at + count of operand t are, side by side: in its own memory, or gathered in `room`. */
+/* Returns the elements at .. at + count of operand t as contiguous memory: in the operand itself, or copied to `room`. */
 static const void *gather(const strata_chain_run *run, int t, const char *data, int64_t at, int64_t count, block *room) {
     const strata_strided *space = &run->space;
     const int64_t *strides = space->strides[t], inner = space->sizes[space->rank - 1], step = strides[space->rank - 1];
@@ -244,7 +244,7 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
 
 /* ---- launch ---- */
 
-/* The rows' expressions as text. */
+/* The expressions of the rows of elementwise.def, as text. */
 static const char *const expressions[CODES] = {
 #define UNARY_NUMBER(code, name, expression)  [UNARY + code] = #expression,
 #define UNARY_FLOAT                           UNARY_NUMBER
@@ -253,8 +253,8 @@ static const char *const expressions[CODES] = {
 #include "core/op/elementwise.def"
 };
 
-/* Whether compilers for CPUs make no vectors of a loop with all the steps. They make none of the roundings to a 16-bit dtype,
- * and none of an expression with one of the words below, which call a function that such compilers do not inline. */
+/* Whether compilers for CPUs fail to vectorize a loop with all the steps. They do not vectorize roundings to a 16-bit dtype,
+ * nor expressions with one of the words below, which call a function that these compilers do not inline. */
 static bool needs_split(const strata_tensor *node) {
     static const char *const words[] = {"LOG", "POW", "ERF", "SIN(", "COS("};
     const strata_chain_attrs *attrs = node->attrs;

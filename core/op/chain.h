@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chain: an expression of element-wise ops as one node, made by core/compile/chains.c. Its value is, bit for bit, that of the
- * separate ops. References and backends that run in host memory evaluate it block by block (strata_chain_run). */
+ * chain: an expression of element-wise ops as one node, built by core/compile/chains.c. Its value has the same bits as that of
+ * the separate ops. References, and backends that run in host memory, evaluate it block by block (strata_chain_run). */
 #ifndef STRATA_CORE_OP_CHAIN_H
 #define STRATA_CORE_OP_CHAIN_H
 
@@ -17,8 +17,8 @@ enum {
         4096 /* of a value's elements that are evaluated together: blocks of a few values fit in a first-level cache */
 };
 
-/* Value v is the node's input v below STRATA_CHAIN_OPERANDS, and the result of step v - STRATA_CHAIN_OPERANDS from there on.
- * The last step's result is the node's value. */
+/* Value number v is the node's input v if v is below STRATA_CHAIN_OPERANDS, else the result of step v - STRATA_CHAIN_OPERANDS.
+ * The result of the last step is the node's value. */
 typedef struct strata_chain_attrs {
     int64_t n_steps;
     /* The code of the step's op in bits 0 to 7, then 8 bits for each argument: the number of a value. */
@@ -37,13 +37,13 @@ strata_tensor *strata_chain(int n_operands, strata_tensor *const *operands, cons
 /* The merged index space of n tensors that broadcast to `shape`. n is at most STRATA_CHAIN_OPERANDS. */
 strata_strided strata_chain_space(int n, const strata_tensor *const *tensors, strata_shape shape);
 
-/* A chain to be evaluated, or an element-wise op alone. `steps` are nodes whose operands and results are blocks. */
+/* The evaluation of a chain, or of a single element-wise op. `steps` are nodes whose operands and results are blocks. */
 typedef struct strata_chain_run {
     int n_operands, n_steps;
     /* Elements. */
     int64_t block;
     strata_strided space;
-    /* Whether all blocks of the operand hold the same: one element, or the same row again and again. */
+    /* Whether all blocks of the operand have the same contents: a single element, or a row that is repeated. */
     bool blocks_are_equal[STRATA_CHAIN_OPERANDS];
     strata_tensor operands[STRATA_CHAIN_OPERANDS], steps[STRATA_CHAIN_STEPS];
     /* Numbers of values. */
@@ -54,7 +54,8 @@ typedef struct strata_chain_run {
 /* Step number `step` over one block. */
 typedef strata_status strata_chain_step(const void *user, int step, const strata_op_call *call, strata_error *err);
 
-/* `node` is a chain or an element-wise op of at most 3 operands. The run points into itself: it must not be moved. */
+/* `node` is a chain, or an element-wise op with at most 3 operands. The struct contains pointers to itself, so it must not be
+ * moved. */
 void strata_chain_run_init(strata_chain_run *run, const strata_tensor *node);
 /* Calls `step` for each step of each block. Stops at the first failure. */
 STRATA_MUST_USE strata_status strata_chain_run_blocks(strata_chain_run *run, const strata_op_call *call,

@@ -60,8 +60,8 @@ strata_status strata_launch_blocks(strata_launch *launch, strata_channels c, str
     return STRATA_OK;
 }
 
-/* By the shape alone, since the order of adding depends on it: enough parts for a large device, few for the second launch. A
- * run of more rows would lose precision (channel_parts.kernel). */
+/* The rows of a part. They depend only on the shape, because they determine the order of addition. There are enough parts for a
+ * large device, but few for the second launch. Runs of more rows would lose precision (channel_parts.kernel). */
 static int64_t rows_of_a_part(strata_channels c) {
     enum { ENOUGH_GROUPS = 1024, LEAST = 16 * STRATA_RUNS, MOST = 64 * STRATA_RUNS };
     const int64_t parts = (ENOUGH_GROUPS - 1) / strata_run_groups(c.channels) + 1, part = (c.rows - 1) / parts + 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a classifier's metrics need of a batch, in one node instead of seven: the sum of its losses and the number of right
- * answers.
+ * The sums that a classifier's metrics need for a batch, in one node instead of seven: the sum of its losses and the number of
+ * correct predictions.
  *   losses (B) f32, logits (B, C) f32, labels (B) i32 or i64 -> (2) f32: sum_b losses_b, count_b (argmax_c logits_bc =
  *   label_b) */
 #include <math.h>

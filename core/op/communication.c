@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What communication ops share: the shape rule and the reference of one device. */
+ * The common part of communication ops: the shape rule, and the reference for one device. */
 #include "core/op/communication.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 const strata_attr_words strata_reduction_words[] = {{"reduction", (const char *const[]){"sum", "mean", NULL}}, {NULL, NULL}};
 
 strata_channel strata_channel_of_first(int n) {
-    /* Beyond 62 devices there is no room for a bit each; the channel is everybody's then. */
+    /* With more than 62 devices there are not enough bits; the channel then has all devices. */
     return (strata_channel){.id = n, .members = n > 0 && n < 63 ? ((int64_t)1 << n) - 1 : 0};
 }
 

@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Communication ops: what the devices of a group send each other between the segments of their graphs. Each op has a file of
- * its own (all_reduce.c, reduce_to.c, broadcast.c, all_gather.c, reduce_scatter.c, send.c, recv.c, merge.c);
- * core/run/exchange.c carries them out.
+ * Communication ops: exchanges of values between the devices of a group, between the segments of their graphs. Each op has its
+ * own file (all_reduce.c, reduce_to.c, broadcast.c, all_gather.c, reduce_scatter.c, send.c, recv.c, merge.c);
+ * core/run/exchange.c executes them.
  *
- * Every device of a channel has one node for each exchange. A device that gives nothing has a node without an input. A device
- * that takes nothing has a node whose output is empty, of shape (0), and keeps that node alive as an update of its
- * executable. */
+ * Every device of a channel has one node for each exchange. The node of a device that contributes no value has no input. The
+ * node of a device that receives no value has an empty output, of shape (0); the device keeps this node alive as an update of
+ * its executable. */
 #ifndef STRATA_CORE_OP_COMMUNICATION_H
 #define STRATA_CORE_OP_COMMUNICATION_H
 
 #include "core/graph/graph.h"
 #include "strata/ops.h"
 
-/* Who takes part in an exchange. All members of a channel build its nodes in the same order: the k-th node of each belongs to
- * the k-th exchange. A device carries out its exchanges one after the other, in the order of its graph, and each waits for all
- * members. So the members of several channels may not wait for each other in a circle: where each device of a ring sends first,
- * and then receives, no exchange could be the first, and the group is refused. Building exchanges in ascending order of the
- * channels on every device avoids circles. {0}: all devices of the group, and of the groups of all other workers. */
+/* A channel: the devices that take part in an exchange. All members of a channel build its nodes in the same order: the k-th
+ * node of each member belongs to the k-th exchange. A device executes its exchanges one after the other, in the order of its
+ * graph, and each of them waits for all members. So the members of several channels must not wait for each other in a cycle.
+ * For example, if each device of a ring first sends and then receives, no exchange can be the first, and creating the group
+ * fails. Building exchanges in ascending order of the channels on every device avoids cycles. {0}: all devices of the group,
+ * and of the groups of all other workers. */
 typedef struct strata_channel {
     int64_t id;
     /* Bit d: device d of the group takes part; 0: every device does. */
     int64_t members;
-    /* True for an exchange among this worker's devices alone. */
+    /* True: only this worker's devices take part. */
     bool local;
 } strata_channel;
 
@@ -32,16 +33,16 @@ strata_channel strata_channel_of_first(int n);
 /* The first member of every communication op's attributes. */
 typedef struct strata_communication_attrs {
     strata_channel channel;
-    /* Of what this device takes, or would take. */
+    /* The dtype of the value that this device receives, or would receive. */
     strata_dtype dtype;
     strata_shape shape;
     bool takes;
-    /* The exchange takes place in the steps every - 1, 2 every - 1, ... In the others each device keeps its own value: of an
-     * all_reduce its x, of an all_gather a whole that has its own part in every place. 0: in each step. */
+    /* The exchange takes place in the steps every - 1, 2 every - 1, ... In other steps each device uses its own value: for an
+     * all_reduce its x; for an all_gather a result in which every part is its own. 0: in each step. */
     int64_t every;
-    /* [n_cores] The cores of one system that take part, by their numbers in it, ascending: their own programs make the
-     * exchange, and the node computes like any other. Set by core/compile/collectives.h alone; memory of the graph. NULL: the
-     * host makes the exchange between programs. */
+    /* [n_cores] The cores of one system that take part, by their numbers in it, ascending. Their programs execute the exchange,
+     * and the node runs like any other node. Set only by core/compile/collectives.h; memory of the graph. NULL: the host
+     * executes the exchange between programs. */
     const int64_t *cores;
     int64_t n_cores;
 } strata_communication_attrs;
@@ -52,47 +53,48 @@ typedef struct strata_all_reduce_attrs {
     strata_communication_attrs common;
     /* strata_reduction. */
     int64_t reduction;
-    /* The values are gradients: between workers they may travel in the strategy's smaller dtype. */
+    /* The values are gradients, which may be sent between workers in the strategy's smaller dtype. */
     bool gradients;
 } strata_all_reduce_attrs;
 
-/* Every member takes the sum or mean of the values that members give. x: NULL on a device that gives none; of `dtype` and
- * `shape`. */
+/* Every member receives the sum or mean of the members' values. x: of `dtype` and `shape`; NULL on a device that contributes no
+ * value. */
 strata_tensor *strata_all_reduce_among(strata_graph *graph, strata_tensor *x, strata_all_reduce_attrs attrs);
 /* As strata_all_reduce in steps every - 1, 2 every - 1, ...; in the others each replica's x is its result. */
 strata_tensor *strata_all_reduce_every(strata_tensor *x, strata_reduction reduction, int64_t every);
-/* As strata_all_reduce_among; only the members whose attributes say so (takes) get the result. */
+/* As strata_all_reduce_among; only the members with the attribute `takes` get the result. */
 strata_tensor *strata_reduce_to(strata_graph *graph, strata_tensor *x, strata_all_reduce_attrs attrs);
 
 /* ---- broadcast ---- */
 
-/* One device gives x (elsewhere NULL), the others take it. In a channel of all workers the one device is of worker 0. */
+/* One device sends x (NULL on the others), and the others receive it. In a channel of all workers the sender is a device of
+ * worker 0. */
 strata_tensor *strata_broadcast(strata_graph *graph, strata_tensor *x, strata_communication_attrs attrs);
 
 /* ---- all_gather and reduce_scatter ---- */
 
-/* The parts of a whole along one axis, in the order of the devices that give them, worker after worker. */
+/* The parts of a value along one axis, in the order of the devices that contribute them, worker after worker. */
 typedef struct strata_parts_attrs {
     strata_communication_attrs common;
     int64_t axis;
     /* strata_reduction, for reduce_scatter. */
     int64_t reduction;
-    /* Between workers the values may travel in the strategy's smaller dtype. */
+    /* The values may be sent between workers in the strategy's smaller dtype. */
     bool gradients;
     /* [n] The length of each part along the axis; memory of the graph. */
     const int64_t *lengths;
     int64_t n;
-    /* Which of them is this device's. */
+    /* The index of this device's part. */
     int64_t own;
 } strata_parts_attrs;
 
-/* Every member gives its part and takes the whole: the parts end to end along the axis. lengths: copied. */
+/* Every member contributes its part and receives the whole: the parts concatenated along the axis. lengths: copied. */
 strata_tensor *strata_all_gather_parts(strata_tensor *x, strata_channel channel, int axis, const int64_t *lengths, int n,
                                        int own);
 /* The same of n parts that are as long as x, in the steps every - 1, 2 every - 1, ... of all devices. */
 strata_tensor *strata_all_gather_every(strata_tensor *x, int axis, int n, int own, int64_t every);
-/* Every member gives a whole x (NULL: it gives none) of this dtype and shape `whole` and takes the sum or mean of everybody's
- * own part of it along axis 0. lengths: copied. */
+/* Every member contributes an x of this dtype and of shape `whole` (NULL: it contributes none), and receives its own part,
+ * along axis 0, of the sum or mean of all x. lengths: copied. */
 strata_tensor *strata_reduce_scatter_parts(strata_graph *graph, strata_tensor *x, strata_dtype dtype, strata_shape whole,
                                            strata_channel channel, strata_reduction reduction, bool gradients,
                                            const int64_t *lengths, int n, int own);
@@ -105,24 +107,24 @@ typedef struct strata_point_attrs {
     int64_t worker;
 } strata_point_attrs;
 
-/* Sends x to device `to` of the group, which takes it by strata_recv in the same channel. The node is empty; keep it alive as
- * an update. */
+/* Sends x to device `to` of the group, which receives it by strata_recv in the same channel. The node is empty; keep it alive
+ * as an update. */
 strata_tensor *strata_send(strata_tensor *x, int64_t channel, int from, int to);
 strata_tensor *strata_recv(strata_graph *graph, strata_dtype dtype, strata_shape shape, int64_t channel, int from, int to);
-/* The same between workers: device `from` sends x to another worker, where a device takes it by strata_recv_from_worker in the
- * same channel. Values of one channel keep their order. A worker that sends need not wait for the other's step, but for values
- * beyond what a receiver keeps (cluster/README.md). channel: 0 or more. */
+/* The same between workers: device `from` sends x to another worker, where a device receives it by strata_recv_from_worker in
+ * the same channel. Values of one channel keep their order. The sending worker does not wait for the other's step, unless the
+ * receiver's buffer is full (cluster/README.md). channel: 0 or more. */
 strata_tensor *strata_send_to_worker(strata_tensor *x, int64_t channel, int from, int worker);
 strata_tensor *strata_recv_from_worker(strata_graph *graph, strata_dtype dtype, strata_shape shape, int64_t channel, int to,
                                        int worker);
-/* One end of it; x NULL: the one that takes. device, other: of the group, where worker is -1. */
+/* One end of a send; x NULL: the receiving end. device, other: devices of the group if worker is -1. */
 strata_tensor *strata_point(strata_graph *graph, const strata_op *op, strata_tensor *x, strata_point_attrs attrs, int device,
                             int other);
 
 /* ---- merge ---- */
 
-/* A function of the host between segments: operands[i] of the i-th device that gives one, results[i] of the i-th that takes
- * one, each of the node's dtype and shape. */
+/* A function of the host that runs between segments. operands[i] is the value of the i-th device that contributes one, and
+ * results[i] that of the i-th device that receives one; each has the node's dtype and shape. */
 typedef struct strata_merge {
     strata_status (*run)(const struct strata_merge *merge, const void *const *operands, int n_operands, void *const *results,
                          int n_results, strata_error *err);
@@ -137,12 +139,12 @@ typedef struct strata_merge_attrs {
     const strata_merge *merge;
 } strata_merge_attrs;
 
-/* x of every replica through `merge`. */
+/* Applies `merge` to the x of every replica. */
 strata_tensor *strata_merge_values(strata_tensor *x, const strata_merge *merge);
 
 /* ---- for the ops' own files ---- */
 
-/* A copy of the lengths in the graph's memory; NULL: there is none left. */
+/* A copy of the lengths in the graph's memory; NULL: there is no memory. */
 const int64_t *strata_parts_copy(strata_graph *graph, const int64_t *lengths, int n);
 /* Output dtype and shape by the common attributes. */
 strata_status strata_communication_shape(strata_tensor *node, strata_error *err);

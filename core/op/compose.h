@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What compositions of ops (strata_op.compose) share: constants, and windows cut into their taps, so that convolutions and
- * pools become slices, products and sums. */
+ * Helpers for compositions of ops (strata_op.compose): constants, and windows that are split into their taps, so that
+ * convolutions and pools become slices, products and sums. */
 #ifndef STRATA_CORE_OP_COMPOSE_H
 #define STRATA_CORE_OP_COMPOSE_H
 
 #include "core/op/window.h"
 
 enum {
-    /* Elements of a constant or a mask that a composition may need and the op itself does not; beyond it there is none. */
+    /* The most elements of a constant or mask that is needed only by a composition; if more are needed, the op has no
+     * composition. */
     STRATA_MOST_COMPOSED = 1 << 24,
     /* Taps of a window, times groups of channels: each is some nodes. */
     STRATA_MOST_TAPS = 128
@@ -21,12 +22,12 @@ strata_tensor *strata_wide(strata_tensor *x);
 /* Element or row `index` of x along its first axis, without that axis. */
 strata_tensor *strata_row_of(strata_tensor *x, int64_t index);
 
-/* An image under a window, as its taps: tap (kh,kw) of all outputs is a tensor (N,OH,OW,C). */
+/* An image, split into the taps of a window: tap (kh,kw) of all outputs is a tensor (N,OH,OW,C). */
 typedef struct strata_taps {
     strata_window window;
     /* N, H, W, C of the image; OH, OW. */
     int64_t n, in[2], c, out[2];
-    /* Rows and columns of the image as taps are cut from it: padded, or without what no tap needs. */
+    /* Rows and columns of the image from which taps are sliced: with padding, or without rows and columns that no tap needs. */
     int64_t padded[2];
 } strata_taps;
 
@@ -35,8 +36,8 @@ bool strata_taps_init(strata_taps *taps, const strata_window *window, strata_sha
 /* The image x (N,H,W,C), ready for strata_tap; padding has the value. */
 strata_tensor *strata_taps_pad(const strata_taps *taps, strata_tensor *x, double value);
 strata_tensor *strata_tap(const strata_taps *taps, strata_tensor *padded, int64_t kh, int64_t kw);
-/* The transpose of strata_tap: y (N,OH,OW,C) where it came from in the padded image, zeros elsewhere; and of
- * strata_taps_pad: the sum of such as an image. */
+/* The transposes of strata_tap and strata_taps_pad: the first writes y (N,OH,OW,C) to the positions of its tap in the padded
+ * image, with zeros elsewhere; the second converts a sum of such tensors to an image. */
 strata_tensor *strata_untap(const strata_taps *taps, strata_tensor *y, int64_t kh, int64_t kw);
 strata_tensor *strata_taps_crop(const strata_taps *taps, strata_tensor *padded);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * concat: tensors that differ in the size of one axis only, one behind the other along it.
- * gradient: the slices of dy where each came to lie. */
+ * concat: concatenates tensors along an axis; their shapes may differ only in this axis. gradient: the slices of dy at the
+ * positions of the operands. */
 #include <inttypes.h>
 
 #include "core/op/copy.h"
@@ -85,7 +85,7 @@ static strata_status concat_lower(const strata_tensor *node, strata_lowering *lo
     return STRATA_OK;
 }
 
-/* The sum of all, each padded to the whole. -0 is what changes nothing that is added to it. */
+/* The sum of all operands, each padded to the whole shape with -0, which changes no number to which it is added. */
 static strata_tensor *concat_compose(strata_tensor *node) {
     const int axis = axis_of(node);
     int64_t before[STRATA_MAX_RANK] = {0}, after[STRATA_MAX_RANK] = {0};

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conv2d and its gradient by the input: the same sum of products over the taps of a window, run forward or backward (conv2d.h).
+ * conv2d and its gradient with respect to the input: the same sum of products over the taps of a window, forward or backward
+ * (conv2d.h).
  *
- * Both are lowered to shaders/conv2d.kernel, a matrix product whose left operand is read from the image where it lies: no copy
- * of the image's windows is made. */
+ * Both are lowered to shaders/conv2d.kernel, a matrix product whose left operand is read directly from the image, without a
+ * copy of the windows. */
 #include "core/op/conv2d.h"
 
 #include <inttypes.h>
@@ -21,7 +22,7 @@ static const strata_conv2d_attrs *attrs_of(const strata_tensor *node) {
 
 /* ---- sizes ---- */
 
-/* From x, filter and y, any two of which are operands and the third the node. */
+/* Computes the sizes from x, filter and y; two of them are operands, and the third is the node. */
 static strata_conv2d_sizes sizes_from(const strata_conv2d_attrs *attrs, strata_shape x, strata_shape filter, strata_shape y) {
     const strata_window *w = &attrs->window;
     return (strata_conv2d_sizes){.n = x.dims[0],
@@ -246,7 +247,7 @@ static strata_status conv2d_reference(const strata_op_call *call, strata_error *
     return STRATA_OK;
 }
 
-/* The output whose tap k lies at position `at` of the input, or -1. */
+/* The output whose tap k is at position `at` of the input; -1: there is none. */
 static int64_t output_of(const strata_conv2d_sizes *s, int d, int64_t at, int64_t k, int64_t n_outputs) {
     int64_t from = at + (d ? s->left : s->top) - k * s->dilation[d];
     return from >= 0 && from % s->stride[d] == 0 && from / s->stride[d] < n_outputs ? from / s->stride[d] : -1;
@@ -296,7 +297,7 @@ static int64_t ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-/* Words in the kernel's own terms: it computes elements of `to` from taps in `from`. */
+/* Sets the words of the kernel, which computes elements of `to` from taps in `from`. */
 strata_status strata_conv2d_launch(const strata_tensor *node, strata_launch *out_launch, strata_error *err) {
     const bool transposed = node->op == &strata_op_conv2d_input_grad;
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
@@ -357,7 +358,7 @@ static strata_status lower_depthwise(const strata_tensor *node, const strata_con
     return strata_lowering_add(lowering, &launch, err);
 }
 
-/* Blocks for any device; few kinds, since each is a kernel to compile. */
+/* Chooses block sizes for any device. There are few different sizes, since each one is a kernel to compile. */
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     if (strata_conv2d_is_depthwise(node, &s)) return lower_depthwise(node, &s, lowering, err);

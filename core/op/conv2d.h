@@ -7,10 +7,11 @@
  *     conv2d_filter_grad (x, dy)        df[kh,kw,c,f]     = sum n,oh,ow  x[n,h,w,c] dy[n,oh,ow,f]
  * Each is linear in both operands, and the gradients of each are the other two. The first two take epilogues.
  *
- * Order of folding in f32, the same in every kernel: for the first two kh, kw, then the channel ascending, one accumulator an
- * element from 0 by fma, padding counting as zeros; for the third, parts of strata_conv2d_part rows (n, oh, ow), each folded
- * ascending from 0 by fma over the rows whose tap lies inside, the parts then folded as reduce_sum does. Families may cut other
- * parts, by the shape alone. */
+ * The order of addition in f32 is the same in every kernel. For the first two ops each element has one accumulator, which
+ * begins at 0 and adds by fma over kh, kw, and then the channel, ascending; padding counts as zeros. For the third op the rows
+ * (n, oh, ow) are divided into parts of strata_conv2d_part rows. Each part is added by fma in ascending order, beginning at 0,
+ * over the rows whose tap is inside of x; the parts are then added as reduce_sum does. Families may use parts of other sizes,
+ * which must depend only on the shape. */
 #ifndef STRATA_CORE_OP_CONV2D_H
 #define STRATA_CORE_OP_CONV2D_H
 
@@ -24,11 +25,11 @@ typedef struct strata_conv2d_attrs {
     int64_t groups;
     /* H, W of x, for conv2d_input_grad, where they do not follow from the shape of dy; else 0. */
     int64_t input_size[STRATA_MAX_RANK];
-    /* Of conv2d and conv2d_input_grad. */
+    /* For conv2d and conv2d_input_grad. */
     strata_epilogue epilogue;
 } strata_conv2d_attrs;
 
-/* Every size of the convolution that one of the three nodes belongs to. */
+/* All sizes of a convolution, computed from one of the three nodes. */
 typedef struct strata_conv2d_sizes {
     /* X. */
     int64_t n, in_h, in_w, in_c;
@@ -44,25 +45,26 @@ typedef struct strata_conv2d_sizes {
 /* The node must be a valid conv2d, conv2d_input_grad or conv2d_filter_grad. */
 strata_conv2d_sizes strata_conv2d_sizes_of(const strata_tensor *node);
 
-/* Where along an axis tap k of the output at o lies: outside 0..in-1 it is padding. d: 0 for H, 1 for W. */
+/* The position of tap k of the output at o, along an axis; outside of 0..in-1 it is padding. d: 0 for H, 1 for W. */
 static inline int64_t strata_conv2d_at(const strata_conv2d_sizes *s, int d, int64_t o, int64_t k) {
     return o * s->stride[d] + k * s->dilation[d] - (d ? s->left : s->top);
 }
 
-/* Whether the node is f32 and its groups are of one channel of x each: there are kernels for that. */
+/* Whether the node is f32 and each group has one channel of x; there are special kernels for this. */
 static inline bool strata_conv2d_is_depthwise(const strata_tensor *node, const strata_conv2d_sizes *s) {
     return s->group_in == 1 && s->groups > 1 && node->dtype == STRATA_DTYPE_F32;
 }
 
-/* How many rows (n, oh, ow) conv2d_filter_grad folds into one sum before sums are added: by the shape alone. */
+/* How many rows (n, oh, ow) conv2d_filter_grad adds to one partial sum. It depends only on the shape. */
 int64_t strata_conv2d_part(const strata_conv2d_sizes *sizes);
 
-/* What every kernel for a conv2d or conv2d_input_grad node takes: words, buffers and constants of shaders/conv2d.kernel but for
- * its blocks. The caller adds the kernel's name, its own constants and words, and how many work-items. */
+/* The common part of the launch of every kernel for a conv2d or conv2d_input_grad node: the words, buffers and constants of
+ * shaders/conv2d.kernel, except for its block sizes. The caller adds the kernel's name, further constants and words, and the
+ * number of work-items. */
 STRATA_MUST_USE strata_status strata_conv2d_launch(const strata_tensor *node, strata_launch *out_launch, strata_error *err);
-/* Adds the launch of a kernel that sums parts of `part` rows for a conv2d_filter_grad node, and that of their fold. `launch`
- * has the kernel's name, constants and work-group; the words, buffers and work-items (items_a_part for each part) are put in
- * here. */
+/* Adds the launch of a kernel that sums parts of `part` rows for a conv2d_filter_grad node, and the launch that adds the parts.
+ * `launch` has the kernel's name, constants and work-group; this function sets the words, buffers and work-items (items_a_part
+ * for each part). */
 STRATA_MUST_USE strata_status strata_conv2d_filter_grad_lower_parts(const strata_tensor *node, int64_t part,
                                                                     strata_launch *launch, int64_t items_a_part,
                                                                     strata_lowering *lowering, strata_error *err);
@@ -78,13 +80,13 @@ STRATA_MUST_USE strata_status strata_conv2d_filter_grad_lower_blocks(const strat
 strata_tensor *strata_conv2d_group(strata_tensor *x, int64_t group, int64_t channels);
 bool strata_conv2d_taps(const strata_tensor *node, strata_taps *out_taps);
 
-/* Of any of the three: 2 for each product, those with padding too. */
+/* For any of the three ops: 2 for each product, including products with padding. */
 double strata_conv2d_flops(const strata_tensor *node);
 
 /* For the three shape rules: a pair of operands by their names, of one float dtype. */
 STRATA_MUST_USE strata_status strata_conv2d_check_pair(const strata_tensor *node, const char *a_name, const char *b_name,
                                                        strata_error *err);
-/* The sum of products that one of the ops (conv2d, conv2d_input_grad, conv2d_filter_grad) is; attrs as of a node of the same
+/* Builds a node of one of the ops conv2d, conv2d_input_grad and conv2d_filter_grad. attrs: those of a node of the same
  * convolution. */
 strata_tensor *strata_conv2d_product(const strata_op *op, strata_tensor *a, strata_tensor *b, const strata_tensor *like);
 

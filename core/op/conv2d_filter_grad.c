@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gradient of a convolution by its filter: for each tap, channel and filter a sum over all outputs (conv2d.h).
+ * The gradient of a convolution with respect to its filter: for each tap, channel and filter a sum over all outputs (conv2d.h).
  *
- * The result is small and the sum long, so it is cut into parts, whose sums go to scratch memory and are folded by the reduce
- * kernel: by the shape alone, since it decides the bits. */
+ * The result is small and the sum is long, so the sum is divided into parts. Their sums are written to scratch memory and added
+ * by the reduce kernel. The division depends only on the shape, since it determines the bits. */
 #include <inttypes.h>
 #include <stddef.h>
 

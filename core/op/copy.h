@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The strided copy that every op which only moves elements comes down to: transpose, broadcast_to, concat, slice, pad, pack,
- * assign. An op describes its copies once; reference and `lower` both run the description. */
+ * The strided copy by which all ops that only copy elements are implemented: transpose, broadcast_to, concat, slice, pad, pack,
+ * assign. An op describes its copies once; both the reference and `lower` execute the description. */
 #ifndef STRATA_CORE_OP_COPY_H
 #define STRATA_CORE_OP_COPY_H
 
@@ -17,7 +17,7 @@ typedef struct strata_copy {
     int64_t source_strides[STRATA_MAX_RANK], target_strides[STRATA_MAX_RANK];
 } strata_copy;
 
-/* The whole of source, in its order, to `first` of target on. */
+/* Copies all of source, in its order, to target from element `first` on. */
 strata_copy strata_copy_flat(const strata_tensor *source, const strata_tensor *target, int64_t first);
 /* Row-major strides of a shape. */
 void strata_row_major_strides(strata_shape shape, int64_t *out_strides);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dequantize: y = float(x) * scale, bytes to f32, rounded once: what a dataset does on the host where the device gets numbers.
- * No gradient passes: x is data. */
+ * dequantize: y = float(x) * scale, bytes to f32, rounded once. It does on the device what a dataset otherwise does on the
+ * host. No gradient passes, because x is data. */
 #include "core/op/copy.h"
 #include "core/op/rules.h"
 #include "strata/ops.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dropout: y = u >= rate ? x / (1 - rate) : 0, with u as random_uniform gives it for the same state and stream. The mask is
- * never stored: the gradient is the same op on dy. */
+ * Dropout: y = u >= rate ? x / (1 - rate) : 0, where u is the result of random_uniform for the same state and stream. The mask
+ * is not stored: the gradient is the same op applied to dy. */
 #include <stddef.h>
 
 #include "core/op/copy.h"

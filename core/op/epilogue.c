@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Epilogues of products: their operands, rules, values, and how one more step is folded in (epilogue.h). */
+ * Epilogues of products: their operands, shape rules and values, and fusing one more step into a product (epilogue.h). */
 #include "core/op/epilogue.h"
 
 #include <inttypes.h>
@@ -119,7 +119,7 @@ void strata_epilogue_constants(strata_launch *launch, const strata_tensor *node)
     launch->constants[launch->n_constants++] = (strata_launch_constant){"AUX", (int32_t)epilogue->aux};
 }
 
-/* ---- folding in ---- */
+/* ---- fusing ---- */
 
 bool strata_epilogue_can_fuse(const strata_tensor *product, const strata_tensor *bias, strata_epilogue_activation activation,
                               strata_epilogue_aux aux_form, const strata_tensor *aux) {
@@ -155,7 +155,7 @@ strata_tensor *strata_epilogue_fused(strata_tensor *product, strata_tensor *bias
     return strata_node(product->graph, product->op, n_inputs, inputs, attrs);
 }
 
-/* ---- falling apart ---- */
+/* ---- splitting a fused node ---- */
 
 strata_tensor *strata_epilogue_unfolded(strata_tensor *node) {
     static strata_tensor *(*const activations[])(strata_tensor *) = {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a product (matmul, the convolutions) does to each element of its result before it is stored, so that bias, activation
- * and residual cost no pass over memory of their own. The fusion pass puts them there; builders make plain products only, and a
- * fused one has no gradient. With v the product's element and n its index along the last axis:
+ * An epilogue is applied by a product (matmul, the convolutions) to each element of its result before the element is stored, so
+ * that bias, activation and residual need no separate pass over memory. The fusion pass adds epilogues; builders make only
+ * plain products, and a fused product has no gradient. With v the product's element and n its index along the last axis:
  *     v = v + bias[n]                          has_bias; bias is (N)
  *     v = activation(v)
  *     out = aux form of v and aux[..., n]      aux has the result's shape
  * all in f32 (in double in the reference), rounded once, at the store.
  *
- * An op takes epilogues by a strata_epilogue among its attributes, whose place is strata_op.epilogue. Its inputs are then its
- * two own operands, the bias where there is one, aux where there is one. Kernels: shaders/epilogue.h. */
+ * An op that supports epilogues has a strata_epilogue among its attributes, at the offset strata_op.epilogue. Its inputs are
+ * its two operands, then the bias if there is one, then aux if there is one. Kernels: shaders/epilogue.h. */
 #ifndef STRATA_CORE_OP_EPILOGUE_H
 #define STRATA_CORE_OP_EPILOGUE_H
 
@@ -24,7 +24,7 @@ typedef enum strata_epilogue_activation {
     STRATA_EPILOGUE_SIGMOID
 } strata_epilogue_activation;
 
-/* The gradients' forms take v for dy and aux for the activation's output. */
+/* The forms for gradients use v as dy and aux as the activation's output. */
 typedef enum strata_epilogue_aux {
     STRATA_EPILOGUE_NO_AUX = 0,
     STRATA_EPILOGUE_RELU_GRAD,    /* aux > 0 ? v : 0     */
@@ -49,12 +49,12 @@ typedef struct strata_epilogue {
         "aux", STRATA_ATTR_INT, offsetof(attrs, epilogue.aux)                    \
     }
 
-/* strata_op.words of an op that has these rows and no others that stand for words. */
+/* strata_op.words of an op whose only attributes with words are these rows. */
 extern const strata_attr_words strata_epilogue_words[];
 
-/* The node's, or NULL: its op takes none. */
+/* The node's epilogue; NULL: its op does not support epilogues. */
 const strata_epilogue *strata_epilogue_of(const strata_tensor *node);
-/* Whether anything is folded in. */
+/* Whether the epilogue is empty. */
 bool strata_epilogue_is_plain(const strata_epilogue *epilogue);
 /* The operands, or NULL. */
 const strata_tensor *strata_epilogue_bias(const strata_tensor *node);
@@ -62,20 +62,22 @@ const strata_tensor *strata_epilogue_aux_operand(const strata_tensor *node);
 
 /* For shape rules, once the node's own shape and dtype are set. */
 STRATA_MUST_USE strata_status strata_epilogue_check(const strata_tensor *node, strata_error *err);
-/* For gradients: poisons the graph and returns false where the node is fused. */
+/* For gradients: if the node is fused, records an error in the graph and returns false. */
 bool strata_epilogue_allows_gradient(strata_tensor *node);
-/* For references: element `at` of the output becomes what the epilogue makes of v, n being its index along the last axis. */
+/* For references: applies the epilogue to v and stores the result as element `at` of the output; n is its index along the last
+ * axis. */
 void strata_epilogue_store(const strata_op_call *call, int64_t at, int64_t n, double v);
-/* The product and what was folded into it as nodes of their own, for strata_op.compose; NULL: it is plain. */
+/* The product and the fused steps as separate nodes, for strata_op.compose; NULL: nothing is fused. */
 strata_tensor *strata_epilogue_unfolded(strata_tensor *node);
 /* Appends the constants BIAS, ACTIVATION and AUX to a launch. */
 void strata_epilogue_constants(strata_launch *launch, const strata_tensor *node);
 
-/* Whether bias, activation or aux form may still be folded into the node: it takes epilogues, nothing that comes later is there
- * yet, bias is (N) and aux has the node's shape, all of its dtype. bias and aux may be NULL. */
+/* Whether a bias, activation or aux form can still be fused into the node: its op supports epilogues, the node has no step yet
+ * that would come after it, bias is (N), aux has the node's shape, and both have its dtype. bias and aux may be NULL. */
 bool strata_epilogue_can_fuse(const strata_tensor *product, const strata_tensor *bias, strata_epilogue_activation activation,
                               strata_epilogue_aux aux_form, const strata_tensor *aux);
-/* The node once more with these folded in; what was before stays. Poisoned when they do not fit. */
+/* A copy of the node with these steps fused in addition to those that it has. If they do not fit, the graph records an
+ * error. */
 strata_tensor *strata_epilogue_fused(strata_tensor *product, strata_tensor *bias, strata_epilogue_activation activation,
                                      strata_epilogue_aux aux_form, strata_tensor *aux);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * first_index: where each number comes first.   x (...) integers -> y (n) i32: y[r] = 1 + the least j with x[j] = r, in
+ * first_index: the first position of each number.   x (...) integers -> y (n) i32: y[r] = 1 + the least j with x[j] = r, in
  * row-major order; 0 where x has no r. Numbers out of 0 .. n - 1 are left out. No gradient. With it unique (strata_unique)
  * needs no sorting. */
 #include <inttypes.h>
@@ -48,7 +48,7 @@ enum {
     MOST_TURNS = 60000 /* that a work-item may make of its loop (shaders/README.md) */
 };
 
-/* Runs of x, the last first: what comes earlier writes over what comes later. */
+/* Processes runs of x, beginning with the last run, so that earlier positions overwrite later ones. */
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_tensor *x = node->inputs[0];
     const int64_t n = node->shape.dims[0], all = strata_shape_elements(x->shape);
@@ -74,7 +74,8 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return STRATA_OK;
 }
 
-/* The least of the places, counted from 1, that have the number: from a mask of every number by every place. */
+/* The smallest position, counted from 1, of each number, from a mask with a row for each number and a column for each
+ * position. */
 static strata_tensor *compose(strata_tensor *node) {
     strata_tensor *x = node->inputs[0];
     strata_graph *graph = node->graph;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fma_chain: y[i] = x[i] after `steps` times y = fma(y, 0.999, 0.001).  x is f32 of any shape.
- * It computes nothing that anyone needs: 2 * elements * steps operations with next to no memory traffic show what a device's
- * multiply-add units reach, the peak that `strata bench` compares products with. So it has no gradient. */
+ * Its result is not needed: 2 * elements * steps operations with almost no memory traffic measure the rate of a device's
+ * multiply-add units, with which `strata bench` compares products. It has no gradient. */
 #include "core/op/fma_chain.h"
 
 #include <inttypes.h>

@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* A step is y = fma(y, FACTOR, TERM): it draws every y towards 1, so no number of steps overflows or becomes denormal.
- * The kernels in shaders/ write the same two numbers. */
+/* A step is y = fma(y, FACTOR, TERM): it moves every y towards 1, so y never overflows or becomes denormal. The kernels in
+ * shaders/ have the same two constants. */
 #define STRATA_FMA_CHAIN_FACTOR 0.999f
 #define STRATA_FMA_CHAIN_TERM   0.001f
 

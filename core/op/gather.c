@@ -2,10 +2,10 @@
  *
  * gather: rows of x along one axis, chosen by indices; an index not in 0..A-1 reads as 0.
  * x: (outer..., A, inner...), indices: (J...) -> y: (outer..., J..., inner...)
- * gradient: gather_grad adds each row of dy to the row of dx that it came from, in ascending order of position in the
- * indices; an index out of range adds nothing. Where dy has size 1 along the indices' last axis, its one row stands for all of
- * them: what the fusion pass makes of a dy that was repeated, as an average's gradient is. The gradient of gather_grad is
- * gather, summed there. */
+ * gradient: gather_grad adds each row of dy to the row of dx from which it was gathered, in ascending order of the position in
+ * the indices; an index out of range adds nothing. If dy has size 1 along the indices' last axis, its one row is used for all
+ * indices of this axis. The fusion pass makes this form of a dy that is repeated, such as the gradient of an average. The
+ * gradient of gather_grad is gather, summed along this axis in that case. */
 #include "core/op/gather.h"
 
 #include <inttypes.h>
@@ -60,7 +60,7 @@ static strata_status replace_axes(strata_shape shape, int axis, int count, strat
     return STRATA_OK;
 }
 
-/* Where kernels keep "no such row": one past the last. */
+/* Kernels use the index after the last row for "no such row". */
 static strata_status check_kernel_axis(int64_t size, strata_error *err) {
     if (size <= INT32_MAX) return STRATA_OK;
     return strata_fail(err, STRATA_UNSUPPORTED, "the axis has %" PRId64 " rows; kernels take at most %d", size, INT32_MAX);
@@ -133,19 +133,19 @@ static strata_status gather_lower(const strata_tensor *node, strata_lowering *lo
     static const char *const variants[2][9] = {{[1] = "b8_i32", [2] = "b16_i32", [4] = "b32_i32", [8] = "b64_i32"},
                                                {[1] = "b8_i64", [2] = "b16_i64", [4] = "b32_i64", [8] = "b64_i64"}};
     const strata_tensor *x = node->inputs[0], *indices = node->inputs[1];
-    /* Of no rows at all: every index is out of range, and there is no memory to name. */
+    /* x has no rows: every index is out of range, and there is no memory to bind */
     if (strata_shape_elements(x->shape) == 0) return strata_fill_lower(node, 0, lowering, err);
     const char *variant = variants[indices->dtype == STRATA_DTYPE_I64][strata_dtype_bytes(x->dtype)];
     return lower_rows(node, "gather", variant, sizes_of(x->shape, gather_axis(node), indices->shape), 1, lowering, err);
 }
 
-/* A row of a matrix for each index, with a 1 where it points to. */
+/* A matrix with a row for each index, which is 1 at the column of the index and 0 elsewhere. */
 static strata_tensor *hits_of(strata_tensor *indices, gather_sizes s, strata_dtype dtype) {
     if (s.axis == 0 || s.n_indices == 0 || s.outer * s.inner == 0 || s.axis > STRATA_MOST_COMPOSED / s.n_indices) return NULL;
     return strata_one_hot(strata_reshape(indices, STRATA_SHAPE(s.n_indices)), s.axis, dtype);
 }
 
-/* Its product with x. A row that is not finite spoils others: 0 times infinity is NaN. */
+/* The product of this matrix with x. A row of x that is not finite also changes other rows, since 0 times infinity is NaN. */
 static strata_tensor *gather_compose(strata_tensor *node) {
     strata_tensor *x = node->inputs[0];
     const gather_sizes s = sizes_of(x->shape, gather_axis(node), node->inputs[1]->shape);
@@ -257,7 +257,8 @@ enum {
     MOST_TURNS = 60000    /* that a work-item may make of its loops (shaders/README.md) */
 };
 
-/* Launches over runs of the indices, each short enough for the loops of a work-item even if all of it hits one row. */
+/* Launches over runs of the indices. Each run is short enough for the loops of a work-item even if all of its indices are
+ * equal. */
 static strata_status lower_ranges(const strata_tensor *node, const char *variant, gather_sizes s, strata_lowering *lowering,
                                   strata_error *err) {
     const int64_t range = s.inner < RANGE_ELEMENTS ? RANGE_ELEMENTS / s.inner : 1;

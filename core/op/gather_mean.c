@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The mean of rows of x along the last axis of the indices: y[j] = 1/T sum_t x[indices[j, t]].
- * x: (A, inner...), indices: (J..., T) -> y: (J..., inner...); an index not in 0..A-1 counts as a row of zeros.
- * Only families have kernels for it: a device without one gathers, and takes the mean. */
+ * x: (A, inner...), indices: (J..., T) -> y: (J..., inner...); an index not in 0..A-1 counts as a row of zeros. Only families
+ * have kernels for this op: other devices run gather and reduce_mean. */
 #include "core/op/gather_mean.h"
 
 #include <inttypes.h>

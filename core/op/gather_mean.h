@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gather_mean: the mean of rows of a table, as the average of a text's words is. The fusion pass makes it. */
+ * gather_mean: the mean of rows of a table, such as the average of the embeddings of a text's words. The fusion pass builds
+ * it. */
 #ifndef STRATA_CORE_OP_GATHER_MEAN_H
 #define STRATA_CORE_OP_GATHER_MEAN_H
 

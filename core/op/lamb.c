@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first half of a step of LAMB over flat ranges: where to go, before the norms of each parameter say how far. Formulas in
- * strata/ops.h. */
+ * The first half of a step of LAMB over flat ranges: the direction of the step. Its length is computed afterwards from the
+ * norms of each parameter. Formulas in strata/ops.h. */
 #include <math.h>
 #include <stddef.h>
 

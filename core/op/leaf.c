@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The leaves: inputs, constants and reads of variables. They compute nothing; the planner gives them memory, the executable
- * fills it. Their builders set dtype and shape, since there are no operands to find them from. */
+ * The leaves: inputs, constants and reads of variables. They compute nothing; the planner assigns their memory, and the
+ * executable fills it. Their builders set dtype and shape, since there are no operands from which these follow. */
 #include <string.h>
 
 #include "core/graph/graph.h"
@@ -32,7 +32,7 @@ const strata_op strata_op_read = {.name = "read",
                                   .attrs = {{"variable", STRATA_ATTR_POINTER, offsetof(strata_read_attrs, variable)}},
                                   .shape = leaf_shape};
 
-/* A leaf of the dtype and shape; poison when they are not valid. */
+/* A leaf of the dtype and shape; if they are not valid, the graph records an error. */
 static strata_tensor *leaf(strata_graph *graph, const strata_op *op, strata_dtype dtype, strata_shape shape,
                            const void *attrs) {
     strata_error err;

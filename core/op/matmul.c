@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix product, batched by leading axes, with transposes as flags and an epilogue (epilogue.h). Which kernel computes it on a
- * device is the backend's choice; the order in which K is folded is not: shaders/matmul.kernel. */
+ * Matrix product, batched by leading axes, with transposes as flags and an epilogue (epilogue.h). The backend chooses the
+ * kernel, but the order of addition over K is fixed (shaders/matmul.kernel). */
 #include "core/op/matmul.h"
 
 #include <inttypes.h>
@@ -187,8 +187,8 @@ static int64_t n_tiles(const strata_matmul_sizes *s, int tile) {
     return s->n_batch * ((s->m + tile - 1) / tile) * ((s->n + tile - 1) / tile);
 }
 
-/* A work-group makes tiles of 16 x 16 work-items with 4 x 4, 2 x 2 or 1 element each: the largest that still gives every
- * compute unit of a GPU something to do. Tile sizes do not change a bit. */
+/* A work-group of 16 x 16 work-items computes a tile with 4 x 4, 2 x 2 or 1 elements for each work-item. The largest tile is
+ * used for which every compute unit of a GPU still has work. Tile sizes do not change the bits. */
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     enum { LOCAL = 16, ENOUGH_TILES = 96 };
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
@@ -233,7 +233,7 @@ static strata_tensor *plain(strata_tensor *a, strata_tensor *b, bool transpose_a
     return strata_node(NULL, &strata_op_matmul, 2, (strata_tensor *[]){a, b}, &attrs);
 }
 
-/* One b for all of a's matrices is one product: a's leading axes fold into M. */
+/* If there is one b for all matrices of a, this is a single product: a's leading axes become part of M. */
 strata_tensor *strata_matmul(strata_tensor *a, strata_tensor *b, bool transpose_a, bool transpose_b) {
     if (!a || !b || transpose_a || a->shape.rank <= 2 || b->shape.rank != 2) return plain(a, b, transpose_a, transpose_b);
     strata_shape folded = {.rank = 2, .dims = {1, a->shape.dims[a->shape.rank - 1]}};

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * max_pool2d: y[n,oh,ow,c] = the largest x[n,h,w,c] of a window; NaN counts as the largest. With a second operand v of x's
- * shape: v where that x is, the first of equals. gradient: max_pool2d_grad(x, dy), each dy added at that first place, by x none
- * where v is given; and max_pool2d_grad's own by dy is max_pool2d(x, g). The fusion pass makes it `rectified` where relu_grad
- * by the same x follows: then it gives nothing where x is not above 0. */
+ * shape, y is the element of v at the position of the largest x. If several elements are equal, the first one counts. gradient:
+ * max_pool2d_grad(x, dy) adds each dy at this position; with v there is no gradient with respect to x. The gradient of
+ * max_pool2d_grad with respect to dy is max_pool2d(x, g). If a relu_grad of the same x follows, the fusion pass makes
+ * max_pool2d_grad `rectified`: its result is then 0 where x is not above 0. */
 #include <math.h>
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * merge: y = what a function of the host makes of all replicas' x, for each replica (tf.distribute's merge_call).
- * gradient: an error, as nobody knows what the function does. */
+ * merge: y = the result of a function of the host, which gets the x of all replicas (tf.distribute's merge_call). gradient: an
+ * error, because the derivative of the function is not known. */
 #include "core/op/communication.h"
 
 const strata_op strata_op_merge = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * moving_average: state += rates (value - state), element by element, in place; a rate of 1 takes the value as it is, and a
- * rate of 0 leaves the state as it is, infinities among them. All are f32 of one shape; gate as for the optimizers: an f32
- * scalar, and nothing is changed unless it is finite. */
+ * moving_average: state += rates (value - state), element by element, in place; with a rate of 1 the state becomes exactly the
+ * value, and with a rate of 0 it does not change, even if it is infinite. All are f32 of one shape; gate as for the optimizers:
+ * an f32 scalar, and nothing is changed unless it is finite. */
 #include <stddef.h>
 
 #include "core/graph/launch.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every op by name, and the table of all of them. An op's own file does not include this, so a new row in ops.def compiles only
- * those who name ops anew. */
+ * Every op by name, and the table of all of them. The files of ops do not include this header, so after a new row in ops.def
+ * only files that use ops by name are compiled again. */
 #ifndef STRATA_CORE_OPS_H
 #define STRATA_CORE_OPS_H
 

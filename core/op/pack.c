@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pack: f32 tensors end to end in one flat tensor, with zeros in the gaps: the gradients of a bucket, which one optimizer
- * kernel then takes as a whole. The planner lets operands be computed straight into their places, where that is possible; the
- * launches copy the others, and find the gaps zeroed, since arenas begin so and nothing else is ever put there.
+ * pack: concatenates f32 tensors to one flat tensor, with zeros in the gaps. It is used for the gradients of a bucket, which
+ * one optimizer kernel then processes. Where possible, the planner places operands directly in the result, so that they are not
+ * copied; the launches copy the other operands. The gaps are zero, since arenas are zeroed at first and nothing is ever written
+ * there.
  * gradient: the slices of dy. */
 #include "core/op/pack.h"
 
@@ -53,7 +54,7 @@ static strata_status pack_reference(const strata_op_call *call, strata_error *er
     for (int i = 0; i < call->node->n_inputs; i++) {
         const int64_t first = attrs->offsets[i], elements = strata_shape_elements(call->node->inputs[i]->shape);
         for (; end < first; end++) target[end] = 0;
-        /* An operand that was computed in its place stays as it is. */
+        /* an operand that was computed in its place is not copied */
         if (elements && call->inputs[i] != target + first)
             memmove(target + first, call->inputs[i], (size_t)elements * sizeof *target);
         end = first + elements;
@@ -71,7 +72,7 @@ static strata_status pack_lower(const strata_tensor *node, strata_lowering *lowe
     return STRATA_OK;
 }
 
-/* The tensors and what fills the gaps, end to end. */
+/* The concatenation of the tensors and of zeros for the gaps. */
 static strata_tensor *compose(strata_tensor *node) {
     const strata_pack_attrs *attrs = node->attrs;
     strata_tensor **parts = calloc(2 * (size_t)node->n_inputs + 1, sizeof *parts), *y = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For the memory plan: where in the output of a pack its operands lie, so that they are computed there without a copy. */
+ * For the memory plan: the positions of a pack's operands in its output, so that they are computed there without a copy. */
 #ifndef STRATA_CORE_OP_PACK_H
 #define STRATA_CORE_OP_PACK_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of pooling that do not depend on what is done with a window's elements (pool2d.h). */
+ * The common part of max and average pooling (pool2d.h). */
 #include "core/op/pool2d.h"
 
 #include <inttypes.h>
@@ -50,7 +50,8 @@ strata_tensor *strata_pool1d_close(strata_tensor *y) {
     return strata_reshape(y, STRATA_SHAPE(y->shape.dims[0], y->shape.dims[2], y->shape.dims[3]));
 }
 
-/* A work-item does a run of channels that divides them: no edge to look at, and a CPU's compiler makes vectors of it. */
+/* A work-item computes a run of channels whose length divides their number, so there are no boundaries to check, and compilers
+ * for CPUs vectorize it. */
 static int channels_of(int64_t c) {
     int channels = 8;
     while (c % channels) channels /= 2;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * print: y = x, and the host is shown x. The passes put x in the node's place and make it one more output of the program
- * (core/run/print.h), so no device runs it, and other nodes are fused as without it. gradient: dy. */
+ * print: y = x, and the host prints x. The passes replace the node by x and make x an additional output of the program
+ * (core/run/print.h). So no device runs the node, and other nodes are fused as without it. gradient: dy. */
 #include "core/op/print.h"
 
 #include <inttypes.h>

@@ -14,7 +14,7 @@ typedef struct strata_print_attrs {
     int64_t every;
     /* How many elements are listed: at most STRATA_MAX_PRINTED. */
     int64_t first;
-    /* What the value is called: memory of the graph. The node's own name may be changed after it was built. */
+    /* The name that is printed; memory of the graph. The node's own name may change after the node was built. */
     const char *label;
 } strata_print_attrs;
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * random_uniform and random_normal: element e of stream s at a step is a function of (seed, step, s, e) alone, by
- * Philox-4x32-10. shaders/README.md defines which word of which counter an element uses; dropout.c draws from the same
- * sequences. */
+ * random_uniform and random_normal: element e of stream s at a step depends only on (seed, step, s, e), by Philox-4x32-10.
+ * shaders/README.md defines which word of which counter an element uses; dropout.c draws from the same sequences. */
 #include "core/op/random.h"
 
 #include <inttypes.h>

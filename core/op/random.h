@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The random numbers behind random_uniform, random_normal and dropout, for references. */
+ * The random numbers of random_uniform, random_normal and dropout, for references. */
 #ifndef STRATA_CORE_OP_RANDOM_H
 #define STRATA_CORE_OP_RANDOM_H
 
 #include "core/base/philox.h"
 #include "core/graph/launch.h"
 
-/* What identifies a sequence of random numbers: words of the state tensor, and the op's stream. */
+/* A sequence of random numbers, identified by words of the state tensor and the op's stream. */
 typedef struct strata_random_sequence {
     /* The seed. */
     uint32_t key[2];
@@ -19,7 +19,7 @@ typedef struct strata_random_sequence {
 /* Rule for the operand `state` and the attribute `stream`. */
 STRATA_MUST_USE strata_status strata_check_random(const strata_tensor *state, int64_t stream, strata_error *err);
 strata_random_sequence strata_random_sequence_of(const int32_t *state, int64_t stream, strata_shape shape);
-/* The four words that the element (of the whole) shares with its neighbours; its own is words[element % 4]. */
+/* The block of four words to which the element (numbered in the whole) belongs; the element's word is words[element % 4]. */
 strata_philox_block strata_random_quad(const strata_random_sequence *sequence, uint64_t element);
 /* The uniform number of element `index` of this part. */
 double strata_random_uniform_at(const strata_random_sequence *sequence, int64_t index);

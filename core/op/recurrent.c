@@ -2,9 +2,10 @@
  *
  * recurrent and recurrent_grad: LSTM and GRU over whole sequences; recurrent.h has the formulas.
  *
- * One op for a sequence, as a graph of its steps would have thousands of nodes, whose gradients of slices would each be as
- * large as the sequence. Products that need no step before them are matmuls outside: the input's by all steps at once, and the
- * gradient of the matrix. The op keeps the gates of each step, so that its gradient computes no product a second time. */
+ * There is one op for a whole sequence, because a graph of its steps would have thousands of nodes, and the gradient of each
+ * slice would be as large as the sequence. Products that do not depend on a previous step are matmuls outside of the op: the
+ * product of the inputs, for all steps at once, and the gradient of the matrix. The op stores the gates of each step, so that
+ * its gradient computes no product a second time. */
 #include "core/op/recurrent.h"
 
 #include <inttypes.h>
@@ -62,7 +63,8 @@ static strata_status check_shape(const strata_tensor *x, const char *name, strat
                        strata_shape_text(want).text);
 }
 
-/* What both have alike: the attributes, and the first operand (N, T, times units), whose units are set. */
+/* Checks what both ops have in common: the attributes, and the first operand (N, T, times units), which determines the
+ * units. */
 static strata_status check_common(const strata_tensor *node, const char *name, int64_t times, int64_t *out_units,
                                   strata_error *err) {
     const strata_recurrent_attrs *attrs = attrs_of(node);
@@ -118,7 +120,7 @@ static strata_tensor *part(strata_tensor *x, int64_t t, int64_t steps, int64_t f
     return strata_slice(x, begin, size);
 }
 
-/* h of the step before each, zeros before the first. */
+/* The h of the previous step for each step; zeros for the first one. */
 static strata_tensor *h_before(strata_tensor *states, int64_t units, bool reverse) {
     const int64_t t = states->shape.dims[1];
     const int64_t before[] = {0, !reverse, 0}, after[] = {0, reverse, 0};
@@ -171,7 +173,7 @@ static double activate(int64_t code, double v) {
                                              : v;
 }
 
-/* The slope of the function where its value is y. */
+/* The derivative of the function at the point where its value is y. */
 static double slope(int64_t code, double y) {
     return code == STRATA_EPILOGUE_RELU      ? y > 0
            : code == STRATA_EPILOGUE_TANH    ? 1 - y * y
@@ -243,7 +245,7 @@ static void run_example(const strata_op_call *call, const strata_recurrent_sizes
     }
 }
 
-/* The gradients of one unit at a step: from dh and dc, to da[4] and what the step before gets of h and c. */
+/* The gradients of one unit at a step: computes da[4], and the gradients of h and c for the previous step, from dh and dc. */
 static void unit_back(const strata_recurrent_attrs *attrs, const float *now, const float *past, int64_t u_n, double *dh,
                       double *dc, double *da) {
     const int64_t a_code = attrs->activation, r_code = attrs->recurrent_activation;
@@ -272,7 +274,8 @@ static void unit_back(const strata_recurrent_attrs *attrs, const float *now, con
     *dh *= update;
 }
 
-/* What unit_back leaves of a GRU that resets first: the gradients of q and of the reset gate, and q's share of dh. */
+/* The rest of the gradients of a GRU with reset_first, after unit_back: those of q and of the reset gate, and q's part of
+ * dh. */
 static void reset_first_back(const strata_op_call *call, const strata_recurrent_sizes *s, const float *now, const float *past,
                              int64_t n, double *dh, double *da) {
     const int64_t u_n = s->units;
@@ -454,7 +457,7 @@ static strata_tensor *activated(int64_t code, strata_tensor *x) {
                                              : x;
 }
 
-/* x times the slope of the function where its value is y. */
+/* x times the derivative of the function at the point where its value is y. */
 static strata_tensor *times_slope(int64_t code, strata_tensor *x, strata_tensor *y) {
     if (code == STRATA_EPILOGUE_RELU) return strata_where(strata_less(number(x, 0), y), x, number(x, 0));
     if (code == STRATA_EPILOGUE_TANH) return strata_mul(x, strata_sub(number(x, 1), strata_square(y)));
@@ -472,7 +475,7 @@ static strata_tensor *plane(strata_tensor *x, int64_t index, int64_t units) {
     return strata_slice(x, (int64_t[]){0, index * units}, (int64_t[]){x->shape.dims[0], units});
 }
 
-/* Where step t is no padding, as bool (N, 1); NULL without a mask. */
+/* Whether step t is not padding, as bool (N, 1); NULL without a mask. */
 static strata_tensor *kept_at(strata_tensor *mask, int64_t t) {
     if (!mask) return NULL;
     strata_tensor *column = strata_slice(mask, (int64_t[]){0, t}, (int64_t[]){mask->shape.dims[0], 1});

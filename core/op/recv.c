@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * recv: y = x of the other device of the channel, of the group or of another worker, whose graph has a send.
- * gradient: it has no input to pass one to; a graph that wants x's gradient sends dy back the other way. */
+ * recv: y = x of the other device of the channel, of this group or of another worker, whose graph has a send. gradient: none,
+ * as there is no input; a graph that needs the gradient of x sends dy in the opposite direction. */
 #include "core/op/communication.h"
 
 const strata_op strata_op_recv = {

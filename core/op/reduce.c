@@ -60,7 +60,7 @@ static strata_status extreme_shape(strata_tensor *node, strata_error *err) {
 
 /* ---- gradients ---- */
 
-/* A tensor of the node's shape over x's shape: the axes that went get size 1, then are repeated. */
+/* Repeats a tensor of the node's shape to x's shape: the reduced axes get size 1 and are then broadcast. */
 static strata_tensor *spread(const strata_tensor *node, strata_tensor *value) {
     const strata_reduce_attrs *attrs = attrs_of(node);
     strata_shape kept = node->inputs[0]->shape;
@@ -78,8 +78,8 @@ static void mean_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor 
     dx[0] = spread(node, strata_mul(dy, strata_scalar(node->graph, node->dtype, 1.0 / (double)(n ? n : 1))));
 }
 
-/* dy, split evenly among the elements that are equal to the extreme (as JAX and TensorFlow do). Where the extreme is NaN none
- * is. */
+/* Divides dy evenly among the elements that equal the extreme value (as JAX and TensorFlow do). If the extreme is NaN, no
+ * element gets a gradient. */
 static void extreme_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
     const strata_reduce_attrs *attrs = attrs_of(node);
     strata_tensor *x = node->inputs[0];
@@ -134,7 +134,7 @@ static strata_status run(const strata_op_call *call, fold fold) {
     return STRATA_OK;
 }
 
-/* Integers do not go through a double: i64 would lose bits, and sums wrap. */
+/* Integers are not converted to double: i64 would lose bits, and sums must wrap around. */
 typedef int64_t (*integer_fold)(int64_t so_far, int64_t v);
 
 static int64_t integer_sum(int64_t so_far, int64_t v) {
@@ -196,11 +196,11 @@ typedef struct fold_launch {
     int64_t divisor; /* of a mean */
 } fold_launch;
 
-enum { ENOUGH_ITEMS = 1 << 18 }; /* work-items that keep a large device busy, whose every load takes long */
+enum { ENOUGH_ITEMS = 1 << 18 }; /* work-items that keep a large device busy in spite of the latency of its loads */
 
-/* By the shape alone: it decides the order of folding. */
+/* It depends only on the shape, because it determines the order of addition. */
 static bool is_in_runs(strata_axes axes, int64_t parts, int64_t part) {
-    enum { LEAST_IN_RUNS = 64 }; /* elements: shorter chains are waited for */
+    enum { LEAST_IN_RUNS = 64 }; /* elements; for shorter chains of additions runs would not be faster */
     return axes.inner > 1 && part >= LEAST_IN_RUNS && axes.outer * parts * axes.inner < ENOUGH_ITEMS;
 }
 
@@ -227,9 +227,9 @@ static strata_status add_fold(const fold_launch *fold, strata_lowering *lowering
     return strata_lowering_add(lowering, &launch, err);
 }
 
-/* Into how many parts a long axis with few results is cut, so that a whole device has work: by the shape alone, since it
- * decides the order of folding. A part of a contiguous row has a work-group to itself, and so have 8 columns of any other. A
- * second launch takes longer than runs of 64 elements. */
+/* The number of parts into which a long axis with few results is divided, so that a whole device has work. It depends only on
+ * the shape, because it determines the order of addition. A work-group computes one part of a contiguous row, or 8 columns
+ * otherwise. A second launch takes longer than runs of 64 elements. */
 static int64_t parts_of(strata_axes axes) {
     enum { LEAST_CUT = 2048, LEAST_ROW = 4096, LEAST_COLUMN = 512 }; /* elements of an axis, and of a part of a row or column */
     const bool contiguous = axes.inner == 1;
@@ -331,7 +331,7 @@ static strata_tensor *mean_compose(strata_tensor *node) {
     return strata_mul(sum, strata_scalar(node->graph, node->dtype, 1 / (double)axes_of(node).n));
 }
 
-/* The extreme of the two halves, which overlap where their number is odd, and so on down to one. */
+/* The extreme of the two halves (which overlap if the number is odd), repeated until one element is left. */
 static strata_tensor *halve(strata_tensor *node, strata_tensor *(*extreme)(strata_tensor *a, strata_tensor *b)) {
     const strata_axes a = axes_of(node);
     strata_tensor *x = strata_reshape(node->inputs[0], STRATA_SHAPE(a.outer, a.n, a.inner));
@@ -398,7 +398,7 @@ static bool mark_axes(strata_tensor *x, const strata_op *op, const int *axes, in
     return true;
 }
 
-/* Where reduced axes have others between them, all of them go to the end first. */
+/* If the reduced axes are not neighbours, they are first transposed to the end. */
 static strata_tensor *reduce(const strata_op *op, strata_tensor *x, const int *axes, int n_axes, bool keep_dims) {
     bool reduced[STRATA_MAX_RANK];
     if (strata_tensor_is_poison(x)) return x;

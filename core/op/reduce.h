@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attributes of reduce_sum, reduce_mean, reduce_max and reduce_min: the axes reduced are neighbours, axis .. axis + n_axes - 1.
- * The builders transpose first where they are not. */
+ * Attributes of reduce_sum, reduce_mean, reduce_max and reduce_min: the reduced axes are neighbours, axis .. axis + n_axes - 1.
+ * If they are not, the builders transpose first. */
 #ifndef STRATA_CORE_OP_REDUCE_H
 #define STRATA_CORE_OP_REDUCE_H
 
@@ -14,8 +14,8 @@ typedef struct strata_reduce_attrs {
     int64_t keep_dims;
 } strata_reduce_attrs;
 
-/* In which order shaders/reduce.kernel folds a node's axis: cut into parts, which a second launch folds, and a part in runs of
- * `run` elements (as many as the part has, where there are none; rows.h). */
+/* The order in which shaders/reduce.kernel accumulates along a node's axis: the axis is divided into parts, which a second
+ * launch combines, and a part into runs of `run` elements (rows.h). Without runs, `run` is the size of the part. */
 typedef struct strata_reduce_order {
     strata_axes axes;
     int64_t parts, run;
@@ -23,8 +23,8 @@ typedef struct strata_reduce_order {
 strata_reduce_order strata_reduce_order_of(const strata_tensor *node);
 strata_reduce_order strata_reduce_order_along(strata_axes axes);
 
-/* For ops that sum in parts: a launch that makes the node the sum, as reduce_sum folds a long axis, of `parts` times its
- * elements that lie in the lowering's scratch buffer as f32. The node is of a float dtype. */
+/* For ops that sum in parts: adds a launch that sums `parts` partial results of the node's size, which are in the lowering's
+ * scratch buffer as f32, in the order of reduce_sum, and writes the sum to the node. The node has a float dtype. */
 STRATA_MUST_USE strata_status strata_reduce_scratch(const strata_tensor *node, int64_t parts, strata_lowering *lowering,
                                                     strata_error *err);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reduce_scatter: the members of a channel give a whole each, of one shape, and member k takes part k, along axis 0, of their
- * sum (folded in replica order, so its bits are those of all_reduce) or mean. Each part travels to its owner alone.
- * gradient: dy of all members end to end (all_gather); MEAN divides by the number of parts. */
+ * reduce_scatter: each member of a channel contributes an x of the same shape, and member k receives part k, along axis 0, of
+ * their sum or mean (added in replica order, so its bits are those of all_reduce). Each part is sent only to its owner.
+ * gradient: dy of all members, concatenated (all_gather); MEAN divides by the number of parts. */
 #include "core/op/communication.h"
 #include "core/op/rules.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reduce_to: the members of a channel give x, and those that take get the sum or mean, folded in replica order. The others'
- * node is empty. Central storage adds up gradients with it for the device that updates.
- * gradient: none where the node is empty, as nothing can depend on it. Where it is not, dy would have to reach devices whose
- * own gradients do not ask for it, so differentiating through it is an error. */
+ * reduce_to: the members of a channel contribute x, and the receiving members get the sum or mean, added in replica order. The
+ * nodes of the others are empty. central_storage uses it to sum gradients on the device that makes updates. gradient: none if
+ * the node is empty, as nothing can depend on it. If it is not empty, dy would have to be sent to devices whose graphs do not
+ * receive it, so differentiating through the node is an error. */
 #include "core/op/communication.h"
 #include "core/op/rules.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the shape rules of several ops check alike, with one wording of their messages. */
+ * Checks that the shape rules of several ops share, with the same messages. */
 #ifndef STRATA_CORE_OP_RULES_H
 #define STRATA_CORE_OP_RULES_H
 

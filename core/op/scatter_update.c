@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * scatter_update: rows of a variable are set, in place. Row indices[j] of the n_rows rows that begin at element `first` of the
- * variable becomes rows[j]; an index out of range sets nothing. Those in range must differ: no order is promised among equal
- * ones.
+ * variable becomes rows[j]; an index out of range sets nothing. Indices in range must differ, since the order of writes is not
+ * defined.
  *
- * With it any update of variables works on a few rows of them: rows are gathered, the update changes those in place of
- * variables (strata_check_update lets it), and scatter_update brings each back. `update` is that update where `rows` is another
- * of the ranges that it has changed than its first, whose new value is its result. */
+ * With it any update of variables can be applied to a few of their rows: rows are gathered, the update changes the gathered
+ * rows instead of variables (strata_check_update allows that), and scatter_update writes each range back. The result of the
+ * update is the new value of its first range. If `rows` is another range that the update has changed, `update` is the node of
+ * the update. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
@@ -96,7 +97,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
-/* The rows added up where they belong, which no two do, and the old ones elsewhere. */
+/* The new rows, summed at their indices (which are all different), and the old rows elsewhere. */
 static strata_tensor *compose(strata_tensor *node) {
     const strata_scatter_update_attrs *attrs = node->attrs;
     strata_tensor *variable = node->inputs[VARIABLE], *indices = node->inputs[INDICES], *rows = node->inputs[ROWS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * segment_sum: sums of neighbouring elements, one for each segment: y_s = x_e(s-1) + ... + x_(e(s) - 1), e the segments' ends.
- * With it the parameters that lie in one flat range have their own norms. */
+ * It is used to compute a norm for each of the parameters in one flat range. */
 #include "core/graph/launch.h"
 #include "core/op/compose.h"
 #include "core/op/copy.h"
@@ -22,7 +22,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Ends come from the caller at run time: they are kept within x, and a segment whose end lies before its beginning is empty. */
+/* Ends are only known at run time: they are limited to the size of x, and a segment that ends before its beginning is empty. */
 static strata_status reference(const strata_op_call *call, strata_error *err) {
     (void)err;
     const float *x = call->inputs[X];

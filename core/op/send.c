@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * send: gives x to one other device, of the group or of another worker, whose graph has a recv in the same channel. The node is
- * empty, of shape (0).
- * gradient: none, since nothing can depend on an empty node; a graph that wants one sends dy back the other way. */
+ * send: sends x to one other device, of this group or of another worker, whose graph has a recv in the same channel. The node
+ * is empty, of shape (0). gradient: none, since nothing can depend on an empty node; a graph that needs it sends dy in the
+ * opposite direction. */
 #include "core/op/communication.h"
 
 const strata_op strata_op_send = {

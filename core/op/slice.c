@@ -43,7 +43,8 @@ static strata_copy describe(const strata_tensor *node) {
 
 bool strata_slice_is_view(const strata_tensor *node, int64_t *out_first_element) {
     const strata_shape from = node->inputs[0]->shape;
-    int cut = node->shape.rank - 1; /* the last axis that is not taken whole; all before it must be down to one */
+    /* the last axis that is not taken completely; all axes before it must have size 1 in the slice */
+    int cut = node->shape.rank - 1;
     *out_first_element = describe(node).source_offset;
     if (strata_shape_elements(node->shape) == 0) return false;
     while (cut >= 0 && node->shape.dims[cut] == from.dims[cut]) cut--;

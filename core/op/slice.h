@@ -10,8 +10,8 @@ typedef struct strata_slice_attrs {
     int64_t begin[STRATA_MAX_RANK], size[STRATA_MAX_RANK];
 } strata_slice_attrs;
 
-/* Whether the slice is one run of consecutive elements of its operand (it cuts one axis at most, behind axes of size 1 only);
- * *out_first_element is where it begins. `node` is a slice. */
+/* Whether the slice is one range of consecutive elements of its operand, that is, whether all axes before the last axis that is
+ * not taken completely have size 1. *out_first_element: the first element of the range. `node` is a slice. */
 bool strata_slice_is_view(const strata_tensor *node, int64_t *out_first_element);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * softmax and log_softmax over the last axis, their gradients as ops of their own, and what their relatives share
- * (softmax.h). */
+ * softmax and log_softmax over the last axis, their gradients as separate ops, and helpers for related ops (softmax.h). */
 #include "core/op/softmax.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What softmax, log_softmax and the cross entropies share: rows of C logits along the last axis. */
+ * Helpers of softmax, log_softmax and the cross entropies: rows of C logits along the last axis. */
 #ifndef STRATA_CORE_OP_SOFTMAX_H
 #define STRATA_CORE_OP_SOFTMAX_H
 
@@ -27,7 +27,7 @@ STRATA_MUST_USE strata_status strata_check_per_row(const strata_tensor *x, const
 strata_shape strata_shape_of_rows(strata_shape shape);
 /* sum_c x, kept as an axis of size 1. */
 strata_tensor *strata_sum_of_rows(strata_tensor *x);
-/* x less its row's largest element: for compositions, so that exp does not overflow. */
+/* x minus the largest element of its row: for compositions, so that exp does not overflow. */
 strata_tensor *strata_less_most_of_rows(strata_tensor *x);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Softmax cross-entropy with an integer label a row: loss = L - logits[label], L = log sum exp logits. A label out of range
- * makes the row's loss and gradient NaN, so that it is found. Dense labels: softmax_cross_entropy.c. */
+ * Softmax cross-entropy with an integer label for each row: loss = L - logits[label], L = log sum exp logits. A label out of
+ * range makes the row's loss and gradient NaN, so that the error is noticed. Dense labels: softmax_cross_entropy.c. */
 #include <math.h>
 
 #include "core/op/axes.h"

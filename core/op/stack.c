@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stack: tensors of one shape along an axis of their own. A concat of reshapes, which cost nothing, with concat's gradient. */
+ * stack: concatenates tensors of one shape along a new axis. It is a concat of reshapes, which are views, and has concat's
+ * gradient. */
 #include <inttypes.h>
 #include <stdlib.h>
 

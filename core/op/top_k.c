@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * top_k: the indices (i32) of the k largest of each row, largest first, the lower index first among equals, NaN above all.
- *   x (..., C) -> y (..., k).   No gradient: the values' own (strata_top_k) are gathered from x, so theirs is gather's. */
+ *   x (..., C) -> y (..., k).   No gradient. The values of strata_top_k are gathered from x by these indices, so their gradient
+ *   is that of gather. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -61,7 +62,7 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
 }
 
 /* A launch finds several ranks, one after the other, as long as a work-item's loops stay short (shaders/README.md); the next
- * launch goes on from what the one before it wrote. */
+ * launch continues from the results of the launch before it. */
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const int64_t most_turns = 32768;
     const strata_axes axes = axes_of(node);

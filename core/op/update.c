@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the optimizers' ops share (update.h). */
+ * Helpers of the optimizers' ops (update.h). */
 #include "core/op/update.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the optimizers' ops share: f32 ranges of one size, the step's numbers, the gate, and their walk over elements. Their
+ * Helpers of the optimizers' ops: f32 ranges of one size, the step's numbers, the gate, and the loop over elements. Their
  * inputs are
  *   parameters, slots ..., gradients, step [, gate]
  * An optimizer whose settings need no such slot (momentum 0, for example) gets the parameters in its place, so that the other
@@ -18,8 +18,8 @@ typedef struct strata_adam_attrs {
     int64_t has_gate;
 } strata_adam_attrs;
 
-/* For ops that update as Adam does, whose attributes begin with strata_adam_attrs: the check of these, the walk's element
- * (strata_update_element), and the launch of adam.kernel over `n` elements from `first` on. */
+/* For ops that update like Adam, whose attributes begin with strata_adam_attrs: the check of these attributes, the update of
+ * one element (strata_update_element), and the launch of adam.kernel over `n` elements from `first` on. */
 STRATA_MUST_USE strata_status strata_adam_check(const strata_adam_attrs *attrs, strata_error *err);
 void strata_adam_element(const void *attributes, const float *step, double g, double *p, double *slots);
 STRATA_MUST_USE strata_status strata_adam_lower(const strata_tensor *node, int64_t first, int64_t n, strata_lowering *lowering,
@@ -45,7 +45,7 @@ typedef struct strata_lamb_attrs {
     int64_t has_gate;
 } strata_lamb_attrs;
 
-/* Of scatter_update: the first element of the rows in the variable, and how many rows there are. */
+/* The attributes of scatter_update: the first element of the rows in the variable, and how many rows there are. */
 typedef struct strata_scatter_update_attrs {
     int64_t first, n_rows;
 } strata_scatter_update_attrs;
@@ -59,13 +59,13 @@ STRATA_MUST_USE strata_status strata_check_update(strata_tensor *node, unsigned 
 STRATA_MUST_USE strata_status strata_check_rate(double value, const char *name, strata_error *err);
 /* INVALID unless 0 <= value and finite. */
 STRATA_MUST_USE strata_status strata_check_not_negative(double value, const char *name, strata_error *err);
-/* The variable that a tensor is a read of, maybe after updates of it; NULL: it is something else. */
+/* The variable that a tensor reads, possibly after updates; NULL: the tensor is something else. */
 const strata_variable *strata_variable_behind(const strata_tensor *tensor);
-/* Whether the update is to be done: there is no gate (NULL), or it is finite. */
+/* Whether the update must be made: there is no gate (NULL), or the gate is finite. */
 bool strata_gate_is_open(const void *gate);
 
-/* Computes the new values of one element, in double. slots: those of the op, in order; one that the settings do not need is the
- * parameter, and is not written back. */
+/* Computes the new values of one element, in double. slots: those of the op, in order; a slot that the settings do not need is
+ * the parameter, and is not written back. */
 typedef void strata_update_element(const void *attrs, const float *step, double gradient, double *parameter, double *slots);
 /* Runs it over all elements unless the gate is closed. */
 void strata_update_reference(const strata_op_call *call, int n_slots, strata_update_element *element);
@@ -77,16 +77,16 @@ strata_tensor *strata_update_open(strata_tensor *gate);
 /* An optimizer's node as assignments. */
 typedef struct strata_update_parts {
     strata_tensor *node;
-    /* Whether the update is to be done, a bool; NULL: there is no gate. */
+    /* Whether the update must be made, a bool; NULL: there is no gate. */
     strata_tensor *open;
     /* The elements that are updated: as many as there are gradients. */
     int64_t n;
 } strata_update_parts;
 
-/* The gradients are input `gradients`, followed by step and gate. False where a range is not a variable's own value: rows that
- * were gathered are changed in place, which no assignment can do. */
+/* The gradients are input `gradients`, followed by step and gate. False if a range is not the value of a variable: gathered
+ * rows are updated in place, which assignments cannot do. */
 bool strata_update_parts_init(strata_update_parts *parts, strata_tensor *node, int gradients);
-/* What is updated of input `index`: all of it, or its first elements. */
+/* The part of input `index` that is updated: all of it, or its first elements. */
 strata_tensor *strata_update_part(const strata_update_parts *parts, int index);
 /* Word `word` of the step, and a number, as scalars. */
 strata_tensor *strata_update_word(const strata_update_parts *parts, int word);
@@ -98,8 +98,8 @@ strata_tensor *strata_update_towards(const strata_update_parts *parts, strata_te
 strata_tensor *strata_update_assign(const strata_update_parts *parts, int index, strata_tensor *value,
                                     strata_tensor **out_part);
 
-/* A launch of `kernel` with the inputs in order as buffers, the constant GATE and the word n. The caller adds its own and hands
- * it to strata_lowering_add. */
+/* A launch of `kernel` with the inputs in order as buffers, the constant GATE and the word n. The caller adds further constants
+ * and words, and passes it to strata_lowering_add. */
 STRATA_MUST_USE strata_status strata_update_launch(const strata_tensor *node, const char *kernel, int n_slots,
                                                    strata_launch *out_launch, strata_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * where: y = condition ? a : b, the three broadcast together.
- * gradient: dy to a where the condition holds, to b where it does not, 0 elsewhere; summed back over broadcast axes. */
+ * gradient: a gets dy where the condition is true, and b where it is false, else 0; both are summed over broadcast axes. */
 #include <string.h>
 
 #include "core/op/broadcast.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Windows over images: padding, sizes, and what can be wrong with them. */
+ * Windows over images: padding, sizes, and their checks. */
 #include "core/op/window.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@ static int64_t span(const strata_window *window, int d) {
     return (window->size[d] - 1) * window->dilation[d] + 1;
 }
 
-/* As TensorFlow: (outputs - 1) strides and a span, less what is there; the larger half after. */
+/* As TensorFlow: the padding is (outputs - 1) strides and a span, minus the input; the larger half comes after. */
 static void pad_same(strata_window *window, int d, int64_t in) {
     int64_t outputs = (in + window->stride[d] - 1) / window->stride[d];
     int64_t total = (outputs - 1) * window->stride[d] + span(window, d) - in;
@@ -21,7 +21,7 @@ static void pad_same(strata_window *window, int d, int64_t in) {
     window->padding[2 * d + 1] = total - total / 2;
 }
 
-/* Sizes beyond this are refused, so that no sum or product of two of them leaves 64 bits. */
+/* Larger sizes are an error, so that no sum or product of two sizes exceeds 64 bits. */
 static bool is_small(int64_t value) {
     return value >= 0 && value <= INT32_MAX;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A window that slides over the axes H and W of (N, H, W, C): what convolutions and pools share. Tap (kh, kw) of the window at
- * output (oh, ow) lies at
+ * A window that slides over the axes H and W of (N, H, W, C): the common part of convolutions and pools. Tap (kh, kw) of the
+ * window at output (oh, ow) lies at
  *     h = oh stride[0] + kh dilation[0] - top,   w = ow stride[1] + kw dilation[1] - left
  * and takes part only where 0 <= h < H and 0 <= w < W. */
 #ifndef STRATA_CORE_OP_WINDOW_H
@@ -31,7 +31,7 @@ typedef struct strata_window {
         "padding", STRATA_ATTR_QUAD, offsetof(attrs, window.padding)                                                        \
     }
 
-/* What a user says about a window, before the padding is numbers. 0 in stride and dilation: 1. */
+/* The user's options of a window, before the padding is resolved to numbers. 0 in stride and dilation: 1. */
 typedef struct strata_window_wish {
     int64_t size[2], stride[2], dilation[2];
     strata_padding padding;
@@ -39,18 +39,18 @@ typedef struct strata_window_wish {
 } strata_window_wish;
 
 /* The window over x (N,H,W,C), its padding resolved as TensorFlow does: `same` gives ceil(H / stride) outputs, with the odd
- * element of padding after. Wrong values are left for strata_window_check to name. */
+ * element of padding after. Wrong values are reported by strata_window_check. */
 strata_window strata_window_over(strata_shape x, strata_window_wish wish);
 
-/* Checks that x is (N,H,W,C) and the window's numbers, and gives the outputs' OH and OW, both at least 1. `name` is what x is
- * called. */
+/* Checks that x is (N,H,W,C), checks the window's numbers, and returns OH and OW of the outputs, both at least 1. `name`: the
+ * name of x in messages. */
 STRATA_MUST_USE strata_status strata_window_check(const strata_window *window, strata_shape x, const char *name,
                                                   int64_t out_size[2], strata_error *err);
 /* OH and OW, for numbers that were checked. */
 void strata_window_outputs(const strata_window *window, int64_t in_h, int64_t in_w, int64_t out_size[2]);
 
-/* Taps first..end-1 of the window at output `o` that lie inside 0..in-1, along axis d (0: H, 1: W); *out_at: where tap 0 would
- * lie. */
+/* Taps first..end-1 of the window at output `o` that lie inside 0..in-1, along axis d (0: H, 1: W); *out_at: the position of
+ * tap 0, which may be outside. */
 void strata_window_taps(const strata_window *window, int d, int64_t o, int64_t in, int64_t *out_first, int64_t *out_end,
                         int64_t *out_at);
 

@@ -14,21 +14,22 @@
  *     strata_remote_value_fetch(loss, &array, 1, &err);                      loss.fetch()
  *     strata_coordinator_destroy(coordinator);                               workers return from serve
  *
- * A *closure* is one scheduled call of a function with its arguments. Any worker may run it, each worker runs one at a time,
- * and its results travel to the coordinator as soon as it ended.
+ * A *closure* is one scheduled call of a function with its arguments. Any worker may run it. Each worker runs one closure at a
+ * time and sends its results to the coordinator when it has ended.
  *
- * Lost workers. When a worker dies, or cannot be reached for 2 s, its closure runs again on another one, before those that were
- * scheduled later; so a closure may have had effects more than once, and strata_remote_call.attempt counts. A worker that is
- * started again with the same name is used again, after its per-worker values were built anew. A cut link that is made again is
- * no loss: a closure runs once over it.
+ * Lost workers. When a worker dies, or cannot be reached for 2 s, its closure runs again on another worker, before closures
+ * that were scheduled later. So the effects of a closure may happen more than once; strata_remote_call.attempt counts how often
+ * it was begun before. A worker that is started again with the same name is used again, after its per-worker values have been
+ * built anew. If a connection is interrupted and restored within that time, the worker is not lost and its closure runs only
+ * once.
  *
- * Errors. The first error of a closure is kept, and closures that wait in the queue are cancelled. Closures that run then are
- * waited for, since C functions cannot be stopped. The error is raised once, by the next call of schedule, join or done, when
- * nothing runs any more; after that the coordinator is as new. Fetching a value reports the error of its own closure, as often
- * as it is called.
+ * Errors. When a closure fails, its error is stored, and closures that wait in the queue are cancelled. Closures that are
+ * running continue to their end, since C functions cannot be stopped. When nothing runs any more, the next call of schedule,
+ * join or done returns the error, once; after that the coordinator can be used again. Fetching a value always returns the error
+ * of its own closure.
  *
- * Threads. Every function with a coordinator or a value may be called by several threads at a time, but for destroy. While a
- * thread is in join, schedule blocks in others. */
+ * Threads. Every function that takes a coordinator or a value, except destroy, may be called by several threads at a time.
+ * While a thread is in join, schedule blocks in other threads. */
 #ifndef STRATA_COORDINATOR_H
 #define STRATA_COORDINATOR_H
 
@@ -112,7 +113,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_remote_graph_hash(strata_tensor 
 typedef struct strata_coordinator_worker_options {
     /* This worker's number, from 0, and how many there are. */
     int worker, n_workers;
-    /* "host:port" where it listens, and the coordinator finds it. */
+    /* "host:port": the address where the worker listens and to which the coordinator connects. */
     const char *address;
     /* secret, tls_*, insecure, interface and heartbeat_seconds are used; NULL: defaults. */
     const strata_communicator_options *cluster;
@@ -126,10 +127,10 @@ typedef struct strata_coordinator_worker_options {
 } strata_coordinator_worker_options;
 
 /* Runs what the coordinator schedules, in the calling thread, until the coordinator is destroyed. A coordinator that was lost
- * may be started again and goes on with this worker, whose per-worker values are built anew then.
- * Fails: INVALID for wrong options, and for a coordinator with other functions, naming both sides; what creating the
- * coordinator failed with; UNAVAILABLE when the address cannot be listened on; TIMEOUT when there is no coordinator for
- * coordinator_seconds; INTERRUPTED by stop_now. */
+ * may be started again; it continues with this worker, whose per-worker values are then built anew.
+ * Fails: INVALID for wrong options, and for a coordinator with other functions, naming both sides; with the error of the
+ * coordinator if creating it failed; UNAVAILABLE when the address cannot be listened on; TIMEOUT when there is no coordinator
+ * for coordinator_seconds; INTERRUPTED by stop_now. */
 STRATA_API STRATA_MUST_USE strata_status strata_coordinator_serve(const strata_coordinator_worker_options *opts,
                                                                   strata_error *err);
 
@@ -150,9 +151,9 @@ typedef struct strata_coordinator_options {
     int n_functions;
     /* Closures that may wait; 0: STRATA_REMOTE_QUEUE_BOUND. schedule blocks while there are so many. */
     int64_t queue_bound;
-    /* How many workers create waits for; 0: all. The others are used when they come. */
+    /* How many workers create waits for; 0: all. The other workers are used when they have connected. */
     int least_workers;
-    /* How long closures wait while no worker is there; after that they fail with PEER_LOST. 0: 3600 s. */
+    /* How long closures wait while no worker is connected; after that they fail with PEER_LOST. 0: 3600 s. */
     double worker_seconds;
     /* How long one closure may run on a worker that lives; after that the worker counts as lost, and the closure fails with
      * TIMEOUT. 0: without a bound. */
@@ -161,23 +162,23 @@ typedef struct strata_coordinator_options {
 
 /* Connects to the workers; opts and what it points to, but for the functions' rows, is borrowed during create. The rows are
  * borrowed until destroy.
- * Fails: INVALID for wrong options, and when a worker has other functions, naming both sides; TIMEOUT when workers do not come
- * within connect_seconds, naming them. Workers that are there then fail with the same message. */
+ * Fails: INVALID for wrong options, and when a worker has other functions, naming both sides; TIMEOUT when workers do not
+ * connect within connect_seconds, naming them. The workers that have connected then fail with the same message. */
 STRATA_API STRATA_MUST_USE strata_status strata_coordinator_create(const strata_coordinator_options *opts,
                                                                    strata_coordinator **out_coordinator, strata_error *err);
 /* Cancels closures that wait, waits for those that run, and lets the workers return from serve. Values stay valid until they
  * are released. NULL is fine. */
 STRATA_API void strata_coordinator_destroy(strata_coordinator *coordinator);
 
-/* A value that each worker has by itself: an object that the function's `make` makes there, with arguments that are the same
- * for all. Freed with the coordinator. Objects are made before the worker's next closure; an error of `make` is raised as that
- * of a closure, and by each schedule with the value. */
+/* A value that is a different object on each worker. The function's `make` creates the object on the worker, with arguments
+ * that are the same for all workers. It is freed with the coordinator. A worker creates its object before its next closure. An
+ * error of `make` is reported like that of a closure, and by each schedule with the value. */
 typedef struct strata_per_worker strata_per_worker;
 STRATA_API STRATA_MUST_USE strata_status strata_per_worker_create(strata_coordinator *coordinator, const char *function,
                                                                   const strata_array *args, int n_args,
                                                                   strata_per_worker **out_value, strata_error *err);
 
-/* An argument: one of both. Results of other closures cannot be arguments; fetch them first. */
+/* An argument of a closure; one of the two fields is set. Results of other closures cannot be arguments; fetch them first. */
 typedef struct strata_remote_arg {
     /* Copied by schedule. */
     const strata_array *array;
@@ -194,10 +195,10 @@ typedef struct strata_remote_value strata_remote_value;
 STRATA_API STRATA_MUST_USE strata_status strata_coordinator_schedule(strata_coordinator *coordinator, const char *function,
                                                                      const strata_remote_arg *args, int n_args,
                                                                      strata_remote_value **out_value, strata_error *err);
-/* Waits until all closures have ended. Fails with an earlier closure's error. Bounded by the workers' signs of life,
- * worker_seconds and closure_seconds. */
+/* Waits until all closures have ended. Fails with an earlier closure's error. It cannot wait forever: lost workers,
+ * worker_seconds and closure_seconds end it. */
 STRATA_API STRATA_MUST_USE strata_status strata_coordinator_join(strata_coordinator *coordinator, strata_error *err);
-/* *out_done: whether all have ended. Does not wait. Fails with an earlier closure's error once nothing runs. */
+/* *out_done: whether all closures have ended. Does not wait. Fails with an earlier closure's error once nothing runs. */
 STRATA_API STRATA_MUST_USE strata_status strata_coordinator_done(strata_coordinator *coordinator, bool *out_done,
                                                                  strata_error *err);
 
@@ -231,36 +232,37 @@ STRATA_API strata_coordinator_counts strata_coordinator_count(strata_coordinator
  *     strata_remote_model_fetch(remote, &err);                            the chief: its model gets the parameters
  *     strata_remote_model_close(remote);
  *
- * With strata_parameter_server_options.replicas a server may be lost: steps go on with the copies of its shards, and each
- * counts once. A server that is started again gets its shards with the next fetch. Notices say so
- * (strata_strategy_parameter_server_notice, on the chief).
+ * With strata_parameter_server_options.replicas a server may be lost: steps continue with the copies of its shards, and each
+ * step is applied once. A server that is started again gets its shards with the next fetch. The chief reports both as notices
+ * (strata_strategy_parameter_server_notice).
  *
  * Threads: one call at a time for a remote model. */
 typedef struct strata_remote_model strata_remote_model;
 
 /* Owns this server's shards of the parameters, and updates them with the gradients that workers push, until the chief closes
- * the model. Fails: INVALID for another strategy, pace or task, and for a task whose model differs, naming both; TIMEOUT and
- * PEER_LOST for a chief that does not come, or was lost, within the strategy's connect_seconds; OUT_OF_MEMORY. */
+ * the model. Fails: INVALID for another strategy, pace or task, and for a task whose model differs, naming both; TIMEOUT for a
+ * chief that does not connect within the strategy's connect_seconds; PEER_LOST for a chief that was lost for as long;
+ * OUT_OF_MEMORY. */
 STRATA_API STRATA_MUST_USE strata_status strata_remote_model_serve(strata_model *model, strata_error *err);
-/* Connects to the servers; the chief gives them its model's parameters, so it opens the model before it schedules steps.
- * The model is borrowed until close. Fails: as serve; TIMEOUT for a server that does not come. */
+/* Connects to the servers. The chief sends them its model's parameters, so it must open the model before it schedules steps.
+ * The model is borrowed until close. Fails: as serve; TIMEOUT for a server that does not connect. */
 STRATA_API STRATA_MUST_USE strata_status strata_remote_model_open(strata_model *model, strata_remote_model **out_remote,
                                                                   strata_error *err);
 /* On a worker: pulls the parameters, computes the gradients of the loss's mean over a batch, and pushes them, for the servers'
  * optimizer.
- *   number   from 0, of the batch: what is pushed twice with the same number is applied once. With the closure's number a step
- *            of a closure that ran again counts once.
+ *   number   the number of the batch, from 0. Gradients that are pushed twice with the same number are applied once. Pass the
+ *            closure's number, so that a closure that runs again is applied once.
  *   x, y     features and labels, an array for each of the model's inputs and outputs in their order: (n, ...) as the model
  *            takes them, n at least 1: f32, or i32 where the model's are
  *   out_loss the mean loss before the update; may be NULL
  * Fails: INVALID for other shapes or dtypes; DATA, naming the first tensor, for gradients that are not finite, which are
- * not pushed; PEER_LOST when a server was lost whose shards no other has. */
+ * not pushed; PEER_LOST when a server was lost and no other server has its shards. */
 STRATA_API STRATA_MUST_USE strata_status strata_remote_model_step(strata_remote_model *remote, int64_t number,
                                                                   const strata_array *x, const strata_array *y,
                                                                   double *out_loss, strata_error *err);
 /* On the chief, while no closure runs: its model gets the servers' parameters, and the optimizer's slots. */
 STRATA_API STRATA_MUST_USE strata_status strata_remote_model_fetch(strata_remote_model *remote, strata_error *err);
-/* The chief's ends the servers. NULL is fine. */
+/* When the chief closes it, the servers end. NULL is fine. */
 STRATA_API void strata_remote_model_close(strata_remote_model *remote);
 
 #ifdef __cplusplus

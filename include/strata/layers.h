@@ -4,11 +4,12 @@
  * the fields below as keys. A field that is 0, NULL or false means the default that its comment names.
  *
  * Shapes. N is the number of examples in a batch, C the number of channels, the last axis. x is the layer's input, y its
- * output; both are floats, but for the tokens that an embedding takes. How each layer is built from ops: core/layer/<name>.c.
+ * output; both are floats, except for the tokens that an embedding takes. core/layer/<name>.c shows how each layer is built
+ * from ops.
  *
  * Errors. Adding a layer does not fail by itself: the model keeps the first error, and strata_model_compile returns it. INVALID
- * for an option out of range, an unknown name (with those that there are), or an input whose shape or dtype the layer does not
- * take; the message names the layer. */
+ * for an option out of range, an unknown name (the message lists the known ones), or an input whose shape or dtype the layer
+ * does not take; the message names the layer. */
 #ifndef STRATA_LAYERS_H
 #define STRATA_LAYERS_H
 
@@ -24,8 +25,8 @@ typedef struct strata_model strata_model;
 /* The most inputs and outputs of a model. */
 enum { STRATA_MAX_INPUTS = 8, STRATA_MAX_OUTPUTS = 8 };
 
-/* `name` of a layer: copied, and unique in the model. Its parameters are called by it, as "dense/kernel". NULL: the layer's
- * kind, with a number from the second one on: "dense", "dense_1". */
+/* `name` of a layer: copied, and unique in the model. The names of the layer's parameters begin with it: "dense/kernel". NULL:
+ * the name is the layer's kind, with a number from the second layer of this kind on: "dense", "dense_1". */
 
 /* y = activation(x kernel + bias): x (N, ..., in) -> (N, ..., units), with kernel (in, units) and bias (units). */
 typedef struct strata_dense_options {
@@ -53,7 +54,8 @@ typedef struct strata_activation_options {
 } strata_activation_options;
 STRATA_API void strata_model_add_activation(strata_model *model, strata_activation_options opts);
 
-/* While training, y is 0 with probability `rate` and x / (1 - rate) else; y = x in evaluation and prediction. */
+/* While training, each element of y is 0 with probability `rate`, and x / (1 - rate) otherwise. In evaluation and prediction y
+ * = x. */
 typedef struct strata_dropout_options {
     /* 0 <= rate < 1. */
     double rate;
@@ -69,7 +71,8 @@ STRATA_API void strata_model_add_flatten(strata_model *model, strata_flatten_opt
 
 /* (N, ...) -> (N, shape...), the same elements in their order. */
 typedef struct strata_reshape_options {
-    /* The shape of one example, without N. One dimension may be -1: it becomes what the others leave. In JSON [4, 4, -1]. */
+    /* The shape of one example, without N. One dimension may be -1: it is computed from the number of elements and the other
+     * dimensions. In JSON: [4, 4, -1]. */
     strata_shape shape;
     const char *name;
 } strata_reshape_options;
@@ -85,17 +88,16 @@ typedef struct strata_embedding_options {
     int64_t units;
     /* NULL: "uniform". */
     const char *initializer;
-    /* Token 0 is padding, which a global pool or an attention layer behind the embedding leaves out. All layers between must
-     * compute each position by itself: dense, activation, dropout, batch_norm, layer_norm, rms_norm, attention, lstm, gru, and
-     * residuals of these.
-     * Behind any other layer padding is not left out any more. */
+    /* Token 0 is padding. Global pooling and attention layers after the embedding leave padded positions out. This works only
+     * if each layer in between keeps the mask of padded positions: dense, activation, dropout, batch_norm, layer_norm,
+     * rms_norm, attention, lstm, gru, and residuals of these. After any other layer padding is treated like other positions. */
     bool mask_zero;
-    /* An update changes only the rows of tokens that are in its batches. Its cost grows with their number, not with the
-     * vocabulary. With adagrad, and with sgd without momentum, the parameters are those of a dense update. With momentum, adam,
-     * adamw and rmsprop the other rows stay as they are: no decay, and no change of their slots (as PyTorch's SparseAdam).
-     * lars, lamb and clip_norm need whole tables, so compile refuses them. With several replicas, accumulated gradients, or
-     * batches of at least as many tokens as the vocabulary, the numbers are the same, but gradients of all rows are sent or
-     * stored. */
+    /* An update changes only the rows of tokens that occur in its batches, so its cost depends on their number and not on the
+     * vocabulary. With adagrad, and with sgd without momentum, the result equals that of a dense update. With momentum, adam,
+     * adamw and rmsprop the other rows and their slots do not change, and decay does not apply to them (as in PyTorch's
+     * SparseAdam). compile fails for lars, lamb and clip_norm, which need the whole table. With several replicas, accumulated
+     * gradients, or batches of at least as many tokens as the vocabulary, results are the same, but gradients of all rows are
+     * sent or stored. */
     bool sparse;
     const char *name;
 } strata_embedding_options;
@@ -105,12 +107,12 @@ STRATA_API void strata_model_add_embedding(strata_model *model, strata_embedding
  *
  * While training, mean and biased variance are those of the batch, over all axes but the last. The states "moving_mean" and
  * "moving_variance" become momentum * average + (1 - momentum) * batch; evaluation and prediction use them. Each replica
- * normalizes its own part of a batch, and each batch is normalized by itself where gradients are accumulated. The averages then
- * change once an update, by the mean over these parts and batches. */
+ * normalizes its own part of a batch. If gradients are accumulated over several batches, each batch is normalized by itself.
+ * The moving averages then change once in each update, by the mean over these parts and batches. */
 typedef struct strata_batch_norm_options {
     /* 0: 0.99; below 1. */
     double momentum;
-    /* The momentum is 0: evaluation uses mean and variance of the last batch. */
+    /* Use a momentum of 0: evaluation uses mean and variance of the last batch. */
     bool no_average;
     /* 0: 1e-3. */
     double epsilon;
@@ -127,7 +129,7 @@ STRATA_API void strata_model_add_batch_norm(strata_model *model, strata_batch_no
  * Pairs are {height, width}; in JSON [3, 3], or 3 for both. `padding` is one of
  *     "valid", or NULL   none
  *     "same"             zeros around x, so that there are ceil(H / stride) rows of outputs, as in TensorFlow
- *     "explicit"         as many zeros as explicit_padding names: in JSON [1, 1, 0, 2], or 1 for all sides
+ *     "explicit"         the numbers of zeros in explicit_padding: in JSON [1, 1, 0, 2], or 1 for all sides
  * Formulas of the output's size: strata/ops.h. A window that leaves no output is an error. */
 
 /* y = activation(x * kernel + bias), where * is a convolution (strata_conv2d): x (N, H, W, C) -> (N, OH, OW, filters), with
@@ -150,7 +152,7 @@ typedef struct strata_conv2d_options {
     /* As of dense. */
     const char *activation;
     bool no_bias;
-    /* NULL: "glorot_uniform"; an output depends on the taps and channels of one group. */
+    /* NULL: "glorot_uniform". The fan-in counts the taps and channels of one group. */
     const char *kernel_initializer;
     /* NULL: "zeros". */
     const char *bias_initializer;
@@ -240,7 +242,7 @@ typedef struct strata_depthwise_conv2d_options {
 } strata_depthwise_conv2d_options;
 STRATA_API void strata_model_add_depthwise_conv2d(strata_model *model, strata_depthwise_conv2d_options opts);
 
-/* A depthwise convolution, without bias, and then one of a single tap over all channels (Chollet 2017): x (N, H, W, C) -> (N,
+/* A depthwise convolution without bias, followed by a 1 x 1 convolution over all channels (Chollet 2017): x (N, H, W, C) -> (N,
  * OH, OW, filters), with "depthwise_kernel" (KH, KW, C, depth_multiplier), "pointwise_kernel" (1, 1, C depth_multiplier,
  * filters) and bias (filters). */
 typedef struct strata_separable_conv2d_options {
@@ -269,7 +271,7 @@ typedef struct strata_separable_conv2d_options {
 } strata_separable_conv2d_options;
 STRATA_API void strata_model_add_separable_conv2d(strata_model *model, strata_separable_conv2d_options opts);
 
-/* The largest element, or the mean, of each window: x (N, H, W, C) -> (N, OH, OW, C). Padding is in neither. */
+/* The largest element, or the mean, of each window: x (N, H, W, C) -> (N, OH, OW, C). Padding does not count in either. */
 typedef struct strata_pool2d_options {
     /* At least 1. */
     int64_t size[2];
@@ -301,8 +303,8 @@ STRATA_API void strata_model_add_max_pool1d(strata_model *model, strata_max_pool
 typedef strata_pool1d_options strata_avg_pool1d_options;
 STRATA_API void strata_model_add_avg_pool1d(strata_model *model, strata_avg_pool1d_options opts);
 
-/* x (N, ..., C) -> (N, C): the mean, or the largest element, over all axes between. Positions that are padding by an
- * embedding's mask_zero are left out; an example of nothing but padding gives 0. */
+/* x (N, ..., C) -> (N, C): the mean, or the largest element, over all axes between. Positions that are padding (mask_zero of an
+ * embedding) are left out; an example that is only padding gives 0. */
 typedef struct strata_global_pool_options {
     const char *name;
 } strata_global_pool_options;
@@ -314,12 +316,12 @@ STRATA_API void strata_model_add_global_max_pool(strata_model *model, strata_glo
 /* y = activation(main(x) + shortcut(x)), where main and shortcut are sequences of layers (He et al. 2016):
  *     strata_model_begin_residual(model, (strata_residual_options){.activation = "relu"});
  *     ... layers added here are its main path ...
- *     strata_model_begin_shortcut(model);            may be left out: the shortcut is then x itself
+ *     strata_model_begin_shortcut(model);            optional; without it the shortcut is x itself
  *     ... layers added here are its shortcut ...
  *     strata_model_end_residual(model);
- * Both must have the same output shape. Residuals may be nested. Layers inside are named anew, from "conv2d" on, and their
- * parameters have the residual's name in front: "residual/conv2d/kernel". In JSON: {"layer": "residual", "activation": "relu",
- * "layers": [...], "shortcut": [...]}. */
+ * Both must have the same output shape. Residuals may be nested. Inside a residual, the numbering of default names starts again
+ * ("conv2d"), and names of parameters begin with the residual's name: "residual/conv2d/kernel". In JSON: {"layer": "residual",
+ * "activation": "relu", "layers": [...], "shortcut": [...]}. */
 typedef struct strata_residual_options {
     /* NULL: none. */
     const char *activation;
@@ -338,14 +340,14 @@ typedef struct strata_layer_norm_options {
 } strata_layer_norm_options;
 STRATA_API void strata_model_add_layer_norm(strata_model *model, strata_layer_norm_options opts);
 
-/* y = gamma (x - mean) / sqrt(variance + epsilon) + beta, of x's shape (N, ..., C), with mean and biased variance of each
- * example's group of neighbouring channels, over all places (Wu & He 2018). Parameters: "gamma" (C), "beta" (C). */
+/* y = gamma (x - mean) / sqrt(variance + epsilon) + beta, of x's shape (N, ..., C), with mean and biased variance of each group
+ * of neighbouring channels of an example, over all positions (Wu & He 2018). Parameters: "gamma" (C), "beta" (C). */
 typedef struct strata_group_norm_options {
-    /* Must divide C. -1: as many as channels, which normalises each by itself (instance norm). 0: 32. */
+    /* Must divide C. -1: as many groups as channels, so that each channel is normalised by itself (instance norm). 0: 32. */
     int64_t groups;
     /* 0: 1e-3. */
     double epsilon;
-    /* Without gamma, without beta. */
+    /* no_scale: there is no gamma. no_center: there is no beta. */
     bool no_scale, no_center;
     const char *name;
 } strata_group_norm_options;
@@ -356,21 +358,21 @@ STRATA_API void strata_model_add_group_norm(strata_model *model, strata_group_no
 typedef struct strata_rms_norm_options {
     /* 0: 1e-6. */
     double epsilon;
-    /* Without gamma. */
+    /* There is no gamma. */
     bool no_scale;
     const char *name;
 } strata_rms_norm_options;
 STRATA_API void strata_model_add_rms_norm(strata_model *model, strata_rms_norm_options opts);
 
 /* Self-attention (Vaswani et al. 2017): x (N, T, C) -> (N, T, C). For each head, with q, k, v = x kernel + bias of (N, T,
- * key_dim), the output is softmax(q k^T / sqrt(key_dim)) v; the heads side by side, times "output_kernel", plus "output_bias",
- * are y. Positions that are padding by an embedding's mask_zero are not used as keys, so the others have the values that they
- * have in the sequence without padding. Parameters: "query_kernel" (C, heads key_dim), "query_bias" (heads key_dim), the same
- * of key and value, "output_kernel" (heads key_dim, C), "output_bias" (C). */
+ * key_dim), the output is softmax(q k^T / sqrt(key_dim)) v; y is the concatenation of the heads' outputs, multiplied by
+ * "output_kernel", plus "output_bias". Positions that are padding (mask_zero of an embedding) are not used as keys, so the
+ * other positions have the same values as without the padding. Parameters: "query_kernel" (C, heads key_dim), "query_bias"
+ * (heads key_dim), the same of key and value, "output_kernel" (heads key_dim, C), "output_bias" (C). */
 typedef struct strata_multi_head_attention_options {
     /* At least 1. */
     int64_t heads;
-    /* Channels of a head; 0: C / heads, which must divide. */
+    /* Channels of a head; 0: C / heads, where heads must divide C. */
     int64_t key_dim;
     /* Position t uses the keys of positions 0 .. t only. */
     bool causal;
@@ -380,23 +382,23 @@ typedef struct strata_multi_head_attention_options {
 STRATA_API void strata_model_add_multi_head_attention(strata_model *model, strata_multi_head_attention_options opts);
 
 /* ---- recurrent layers: x (N, T, C), T time steps -> (N, U), h of the last step, or, with return_sequences, (N, T, U) ----
- * Formulas: strata_lstm and strata_gru in strata/ops.h, which say what a gate is. Parameters lie as Keras has them:
+ * Formulas and gates: strata_lstm and strata_gru in strata/ops.h. The layout of parameters is that of Keras:
  *     lstm   "kernel" (C, 4 U), "recurrent_kernel" (U, 4 U), "bias" (4 U), gates in the order i, f, c, o
- *     gru    "kernel" (C, 3 U), "recurrent_kernel" (U, 3 U), "bias" (2, 3 U): the input's and the recurrent one, gates in the
- *            order z, r, h; the reset gate is behind the product, as Keras' default reset_after has it. With no_reset_after it
- *            is in front, and "bias" is (3 U)
- * Those of the second direction of a bidirectional layer have "backward_" in front. Steps that are padding by an embedding's
- * mask_zero change nothing: h stays what it was. With return_sequences padding is left out behind the layer, too, unless it
- * goes backwards. Sums and states are f32 in every precision. */
+ *     gru    "kernel" (C, 3 U), "recurrent_kernel" (U, 3 U), "bias" (2, 3 U): the input's bias and the recurrent bias, gates in
+ *            the order z, r, h. The reset gate is applied after the product, as with Keras' default reset_after. With
+ *            no_reset_after it is applied before, and "bias" is (3 U)
+ * The names of the parameters of a bidirectional layer's second direction begin with "backward_". Steps that are padding
+ * (mask_zero of an embedding) do not change h. With return_sequences the mask of padding is passed to later layers, unless the
+ * layer goes backwards. Sums and states are f32 in every precision. */
 typedef struct strata_recurrent_layer_options {
     /* U, at least 1. */
     int64_t units;
-    /* Of the candidate (and of an LSTM's output): "tanh", "sigmoid", "relu" or "linear". NULL: "tanh". */
+    /* The activation of the candidate (and of an LSTM's output): "tanh", "sigmoid", "relu" or "linear". NULL: "tanh". */
     const char *activation;
-    /* Of the gates, one of the same. NULL: "sigmoid". */
+    /* The activation of the gates, one of the same four. NULL: "sigmoid". */
     const char *recurrent_activation;
     bool no_bias;
-    /* Of an LSTM: the forget gate's bias begins at 0, as the others do, instead of 1. */
+    /* For an LSTM: the forget gate's bias is initialized to 0, as the others are, instead of 1. */
     bool no_unit_forget_bias;
     /* NULL: "glorot_uniform". */
     const char *kernel_initializer;
@@ -406,15 +408,15 @@ typedef struct strata_recurrent_layer_options {
     bool return_sequences;
     /* Steps run from the last to the first; with return_sequences y is in the order in which they ran. */
     bool go_backwards;
-    /* A second layer, with parameters of its own, runs from the last step to the first. y is both outputs side by side,
-     * "concat", or their "sum", product "mul" or mean "ave". With return_sequences both are in the order of x. NULL: there is
-     * one direction. */
+    /* A second layer, with its own parameters, runs from the last step to the first. y combines both outputs: "concat"
+     * concatenates them, "sum" adds, "mul" multiplies and "ave" averages them. With return_sequences both are in the order of
+     * x. NULL: there is one direction. */
     const char *bidirectional;
     /* While training, a channel of x is left out at all steps of an example with this probability; 0 <= dropout < 1. */
     double dropout;
-    /* The same of the units of h, where products with the recurrent kernel take them (Gal & Ghahramani 2016). */
+    /* The same for the units of h in products with the recurrent kernel (Gal & Ghahramani 2016). */
     double recurrent_dropout;
-    /* Of a GRU: its reset gate is in front of the product, as Keras' reset_after=False. */
+    /* For a GRU: the reset gate is applied before the product, as with Keras' reset_after=False. */
     bool no_reset_after;
     const char *name;
 } strata_recurrent_layer_options;
@@ -437,16 +439,17 @@ typedef struct strata_multiply_options {
 } strata_multiply_options;
 STRATA_API void strata_model_add_multiply(strata_model *model, strata_multiply_options opts);
 
-/* The inputs end to end along an axis, in which alone their shapes may differ; at least two. */
+/* Concatenates at least two inputs along an axis. Their shapes may differ only in that axis. */
 typedef struct strata_concat_options {
-    /* Of (N, ...), from 1 on. 0: the last. */
+    /* The axis of (N, ...), from 1 on. 0: the last. */
     int64_t axis;
     const char *name;
 } strata_concat_options;
 STRATA_API void strata_model_add_concat(strata_model *model, strata_concat_options opts);
 
-/* An op of strata/ops.h as a layer: y = op(inputs), with the numbers that the op needs. Axis 0 is that of the examples, as in
- * all layers' inputs. Imported models are made of it where no other layer fits. What the ops take:
+/* An op of strata/ops.h as a layer: y = op(inputs), with the op's parameters in `numbers` and `value`. Axis 0 is that of the
+ * examples, as in all layers' inputs. Imported models use this layer where no other layer fits. The inputs and numbers of each
+ * op:
  *     neg abs sign square exp log sqrt rsqrt sin cos erf tanh sigmoid relu gelu gelu_tanh silu softplus softmax log_softmax
  *                              x; no numbers
  *     add sub mul div pow min max equal not_equal less less_equal greater greater_equal
@@ -484,10 +487,10 @@ typedef struct strata_op_options {
 } strata_op_options;
 STRATA_API void strata_model_add_op(strata_model *model, strata_op_options opts);
 
-/* A parameter that is an input of other layers: y = the parameter "value" (shape), whatever x is. With `constant` it is a state
- * that training does not change. Values of other types than f32 are stored as f32. */
+/* A parameter that is an input of other layers: y is the parameter "value" (shape), independent of x. With `constant` it is a
+ * state that training does not change. Values of every dtype are stored as f32. */
 typedef struct strata_weights_options {
-    /* The whole shape, which has no axis of examples. Rank 0: one number. */
+    /* The whole shape, without an axis of examples. Rank 0: one number. */
     strata_shape shape;
     bool constant;
     /* The type of y; NULL: f32. */
@@ -496,12 +499,13 @@ typedef struct strata_weights_options {
 } strata_weights_options;
 STRATA_API void strata_model_add_weights(strata_model *model, strata_weights_options opts);
 
-/* y = x, of any shape, and x is shown as strata_print (strata/ops.h) shows it, under the layer's name. Training, evaluation and
- * prediction show it, each replica its own part of a batch; `every` counts the steps of one kind and batch size. */
+/* y = x, of any shape, and x is printed by strata_print (strata/ops.h) under the layer's name, in training, evaluation and
+ * prediction. Each replica prints its own part of a batch. `every` counts the runs of each program separately: one for each
+ * kind of step and each batch size. */
 STRATA_API void strata_model_add_print(strata_model *model, strata_print_options opts);
 
-/* A layer of one's own (strata/registry.h), by the name that it is registered by. name: of the layer, NULL as for others.
- * options: its options struct; NULL: zeros. */
+/* Adds a registered layer (strata/registry.h). layer: the name under which it was registered. name: the name of this layer in
+ * the model; NULL: the default, as for other layers. options: the layer's options struct; NULL: zeros. */
 STRATA_API void strata_model_add_layer(strata_model *model, const char *layer, const char *name, const void *options);
 
 /* NULL-terminated: "zeros", "ones", "normal" (standard deviation 0.05), "uniform" (-0.05..0.05), "glorot_uniform",

@@ -5,12 +5,13 @@
  * Dtypes. "floats" are f32, f16 and bf16, with arithmetic in f32. "numbers" are floats, i32 and i64; integers wrap. "any" is
  * every dtype. Operands have one dtype, and the result has it too, unless the op's comment names another.
  *
- * Errors. An op whose operands have the wrong rank, shape or dtype, or whose options are out of range, poisons its result. The
- * graph's first such error is returned by strata_graph_check and by strata_executable_create: INVALID, with the op's name and
- * the shapes that do not fit. Ops without a gradient say so below; strata_gradients through them is UNSUPPORTED.
+ * Errors. If the operands of an op have the wrong rank, shape or dtype, or its options are out of range, the graph records an
+ * error: INVALID, with the op's name and the shapes that do not fit. strata_graph_check and strata_executable_create return the
+ * graph's first such error. Ops without a gradient are marked below; strata_gradients through such an op fails with
+ * UNSUPPORTED.
  *
- * Shapes. () is a scalar, (...) any number of axes. Axes may be negative: -1 is the last. How each op is computed and its
- * gradient: core/op/<op>.c. */
+ * Shapes. () is a scalar, (...) stands for any number of axes. Axes may be negative: -1 is the last. core/op/<op>.c describes
+ * how each op and its gradient are computed. */
 #ifndef STRATA_OPS_H
 #define STRATA_OPS_H
 
@@ -47,7 +48,7 @@ STRATA_API strata_tensor *strata_erf(strata_tensor *x);
 STRATA_API strata_tensor *strata_tanh(strata_tensor *x);
 /* Floats: 1 / (1 + e^-x). */
 STRATA_API strata_tensor *strata_sigmoid(strata_tensor *x);
-/* Floats: x < 0 ? 0 : x, so NaN stays NaN. Its gradient at 0 is 0. */
+/* Floats: x < 0 ? 0 : x. NaN stays NaN. Its gradient at 0 is 0. */
 STRATA_API strata_tensor *strata_relu(strata_tensor *x);
 /* Floats: x (1 + erf(x / sqrt 2)) / 2, which Keras calls gelu. Its gradient has no gradient. */
 STRATA_API strata_tensor *strata_gelu(strata_tensor *x);
@@ -61,11 +62,11 @@ STRATA_API strata_tensor *strata_softplus(strata_tensor *x);
 STRATA_API strata_tensor *strata_leaky_relu(strata_tensor *x, double slope);
 /* Floats: x < 0 ? scale (e^x - 1) : x. Its gradient at 0 is 1. */
 STRATA_API strata_tensor *strata_elu(strata_tensor *x, double scale);
-/* Numbers: min(max(x, low), high); NaN stays NaN. The gradient passes where low <= x <= high. low <= high is required, and for
- * integers both must be whole or infinite. */
+/* Numbers: min(max(x, low), high). NaN stays NaN. The gradient is 1 where low <= x <= high, else 0. low <= high is required;
+ * for integers both must be integers or infinite. */
 STRATA_API strata_tensor *strata_clip(strata_tensor *x, double low, double high);
 /* Any: x in another dtype. Floats to integers truncate toward 0 and saturate, and NaN becomes 0. Integers to integers saturate.
- * To bool: x != 0. The gradient passes between floats only. */
+ * To bool: x != 0. Only a cast between floats has a gradient. */
 STRATA_API strata_tensor *strata_cast(strata_tensor *x, strata_dtype dtype);
 /* u8 -> f32: x scale, for pixels that are stored as bytes. No gradient. */
 STRATA_API strata_tensor *strata_dequantize(strata_tensor *x, double scale);
@@ -85,7 +86,8 @@ STRATA_API strata_tensor *strata_pow(strata_tensor *a, strata_tensor *b);
 /* Numbers: the smaller, the larger; NaN if either is NaN. Where a = b the gradient goes to a. */
 STRATA_API strata_tensor *strata_min(strata_tensor *a, strata_tensor *b);
 STRATA_API strata_tensor *strata_max(strata_tensor *a, strata_tensor *b);
-/* Any -> bool: a = b, a != b, a < b, a <= b, a > b, a >= b. Comparisons with NaN are false, but for not_equal. No gradient. */
+/* Any -> bool: a = b, a != b, a < b, a <= b, a > b, a >= b. Comparisons with NaN are false, except not_equal, which is true. No
+ * gradient. */
 STRATA_API strata_tensor *strata_equal(strata_tensor *a, strata_tensor *b);
 STRATA_API strata_tensor *strata_not_equal(strata_tensor *a, strata_tensor *b);
 STRATA_API strata_tensor *strata_less(strata_tensor *a, strata_tensor *b);
@@ -103,10 +105,10 @@ STRATA_API strata_tensor *strata_where(strata_tensor *condition, strata_tensor *
 STRATA_API strata_tensor *strata_matmul(strata_tensor *a, strata_tensor *b, bool transpose_a, bool transpose_b);
 
 /* ---- convolution and pooling: windows over images (N, H, W, C) or sequences (N, L, C); floats ----
- * Padding as in TensorFlow. VALID adds none. SAME adds as many rows as ceil(H / stride) outputs need, half before and half
- * after; an odd one comes after. EXPLICIT adds those of explicit_padding. The output has (H + padding - (window - 1) dilation -
- * 1) / stride + 1 rows, rounded down, and as many columns for W; no row or column left is an error. Pairs are {height,
- * width}. */
+ * Padding as in TensorFlow. VALID adds none. SAME adds as many rows as ceil(H / stride) outputs need, half of them before and
+ * half after; if their number is odd, one more is added after. EXPLICIT adds as many as explicit_padding states. The output has
+ * (H + padding - (window - 1) dilation - 1) / stride + 1 rows, rounded down, and the columns are computed from W in the same
+ * way. An output without rows or columns is an error. Pairs are {height, width}. */
 typedef enum strata_padding { STRATA_PADDING_VALID = 0, STRATA_PADDING_SAME, STRATA_PADDING_EXPLICIT } strata_padding;
 
 typedef struct strata_conv2d_window {
@@ -178,7 +180,8 @@ STRATA_API strata_tensor *strata_avg_pool1d(strata_tensor *x, strata_pool1d_wind
 
 /* ---- shape; any dtype ---- */
 
-/* The same elements in row-major order. One dimension of `shape` may be -1: it becomes what the others leave. */
+/* The same elements in row-major order. One dimension of `shape` may be -1: it is computed from the number of elements and the
+ * other dimensions. */
 STRATA_API strata_tensor *strata_reshape(strata_tensor *x, strata_shape shape);
 /* (N, ...) -> (N, product of the rest). */
 STRATA_API strata_tensor *strata_flatten(strata_tensor *x);
@@ -186,11 +189,12 @@ STRATA_API strata_tensor *strata_flatten(strata_tensor *x);
 STRATA_API strata_tensor *strata_transpose(strata_tensor *x, const int *axes);
 /* x repeated as in NumPy broadcasting, to exactly this shape. */
 STRATA_API strata_tensor *strata_broadcast_to(strata_tensor *x, strata_shape shape);
-/* n_x tensors (at least 1) end to end along `axis`; their other dimensions are equal. */
+/* Concatenates n_x tensors (at least 1) along `axis`; their other dimensions must be equal. */
 STRATA_API strata_tensor *strata_concat(strata_tensor *const *x, int n_x, int axis);
-/* n_x tensors of one shape along a new axis, which is `axis` of the result. */
+/* Stacks n_x tensors of one shape along a new axis, which is `axis` of the result. */
 STRATA_API strata_tensor *strata_stack(strata_tensor *const *x, int n_x, int axis);
-/* n_parts equal parts of x along `axis`, to out_parts[0 .. n_parts - 1]. Parts along the first axis are not copied. */
+/* Splits x along `axis` into n_parts equal parts, out_parts[0 .. n_parts - 1]. Parts along the first axis are views of x and
+ * are not copied. */
 STRATA_API void strata_split(strata_tensor *x, int n_parts, int axis, strata_tensor **out_parts);
 /* x repeated times[i] times along each axis i. times: [rank of x]; 0 makes the result empty. */
 STRATA_API strata_tensor *strata_tile(strata_tensor *x, const int64_t *times);
@@ -199,7 +203,8 @@ STRATA_API strata_tensor *strata_slice(strata_tensor *x, const int64_t *begin, c
 /* x with before[i] elements of `value` before it along each axis i, and after[i] elements behind it. */
 STRATA_API strata_tensor *strata_pad(strata_tensor *x, const int64_t *before, const int64_t *after, double value);
 /* x[indices] along `axis`: the shape is x's, with that axis replaced by the shape of indices (i32 or i64). An index out of
- * range gives zeros and receives no gradient. The gradient adds rows in ascending order of their position, so its bits repeat.
+ * range gives zeros and receives no gradient. The gradient adds rows in ascending order of their position, so it has the same
+ * bits in each run.
  *     x (10, 3), indices (2, 5), axis 0 -> (2, 5, 3) */
 STRATA_API strata_tensor *strata_gather(strata_tensor *x, strata_tensor *indices, int axis);
 /* Floats. x (m, ...), indices (m) i32 or i64 -> y (n_rows, ...): y[i] is the sum of the rows of x whose index is i, added in
@@ -210,13 +215,14 @@ STRATA_API strata_tensor *strata_unsorted_segment_sum(strata_tensor *x, strata_t
 STRATA_API strata_tensor *strata_one_hot(strata_tensor *indices, int64_t depth, strata_dtype dtype);
 
 /* ---- reductions ----
- * Over the axes axes[0 .. n_axes - 1], over all with n_axes 0. These axes are removed, or have size 1 with keep_dims. */
+ * A reduction is over the axes axes[0 .. n_axes - 1]; n_axes 0: over all axes. These axes are removed; with keep_dims they have
+ * size 1 instead. */
 
 /* Numbers: the sum; 0 of no elements. */
 STRATA_API strata_tensor *strata_reduce_sum(strata_tensor *x, const int *axes, int n_axes, bool keep_dims);
 /* Floats: the mean; NaN of no elements. */
 STRATA_API strata_tensor *strata_reduce_mean(strata_tensor *x, const int *axes, int n_axes, bool keep_dims);
-/* Numbers: the largest, the smallest; NaN if one is NaN. Axes of size 0 are an error. */
+/* Numbers: the largest, the smallest element; NaN if one element is NaN. Axes of size 0 are an error. */
 STRATA_API strata_tensor *strata_reduce_max(strata_tensor *x, const int *axes, int n_axes, bool keep_dims);
 STRATA_API strata_tensor *strata_reduce_min(strata_tensor *x, const int *axes, int n_axes, bool keep_dims);
 /* Index (i32) of the first largest element along one axis, which is removed. NaN counts as larger than all. No gradient. */
@@ -249,13 +255,14 @@ STRATA_API strata_tensor *strata_softmax_cross_entropy(strata_tensor *logits, st
 /* Element-wise, logits a and labels b in 0..1 broadcast together: the binary crossentropy max(a, 0) - a b + log(1 + e^-|a|). */
 STRATA_API strata_tensor *strata_sigmoid_cross_entropy(strata_tensor *logits, strata_tensor *labels);
 
-/* losses (B), outputs (B, K), labels (B, K), all f32 -> (2) f32. First the sum of the losses. Second the sum over the rows of
- * the share of right outputs: an output is right if it is above `threshold` exactly where its label is above 1/2. No
- * gradient. */
+/* losses (B), outputs (B, K), labels (B, K), all f32 -> (2) f32. The first element is the sum of the losses. The second is the
+ * sum over the rows of the share of correct outputs: an output is correct if it is above `threshold` exactly where its label is
+ * above 1/2. No gradient. */
 STRATA_API strata_tensor *strata_binary_sums(strata_tensor *losses, strata_tensor *outputs, strata_tensor *labels,
                                              double threshold);
-/* losses (B) f32, logits (B, C) f32, labels (B) i32 or i64 -> (2) f32. First the sum of the losses. Second the number of rows
- * whose label is the index of the largest logit (the first one of equals; NaN counts as larger than all). No gradient. */
+/* losses (B) f32, logits (B, C) f32, labels (B) i32 or i64 -> (2) f32. The first element is the sum of the losses. The second
+ * is the number of rows whose label is the index of the largest logit (the first one of equals; NaN counts as larger than all).
+ * No gradient. */
 STRATA_API strata_tensor *strata_classification_sums(strata_tensor *losses, strata_tensor *logits, strata_tensor *labels);
 
 /* ---- normalisation; x is floats (..., C), the numbers of each channel (mean, scale ...) are f32 (C) ---- */
@@ -265,8 +272,9 @@ STRATA_API strata_tensor *strata_moments(strata_tensor *x);
 /* y = scale (x - mean) / sqrt(variance + epsilon) + shift. */
 STRATA_API strata_tensor *strata_batch_norm(strata_tensor *x, strata_tensor *mean, strata_tensor *variance,
                                             strata_tensor *scale, strata_tensor *shift, double epsilon);
-/* The same with mean and variance of x itself. These are returned too, f32 (C), for running averages; no gradient passes
- * through the returned ones. The gradient of x includes its part through mean and variance; that gradient has no gradient. */
+/* The same with mean and variance of x itself. They are also returned, f32 (C), for running averages; no gradient passes
+ * through the returned tensors. The gradient of x includes the part that passes through mean and variance. This gradient has no
+ * gradient. */
 STRATA_API strata_tensor *strata_batch_norm_training(strata_tensor *x, strata_tensor *scale, strata_tensor *shift,
                                                      double epsilon, strata_tensor **out_mean, strata_tensor **out_variance);
 
@@ -284,7 +292,7 @@ STRATA_API strata_tensor *strata_attention(strata_tensor *q, strata_tensor *k, s
 /* ---- recurrent layers over whole sequences; all f32 ---- */
 
 typedef enum strata_recurrent_activation {
-    /* Of the activation: tanh. Of the recurrent one: sigmoid. */
+    /* The default: tanh for the activation A, sigmoid for the recurrent activation R. */
     STRATA_RECURRENT_DEFAULT = 0,
     STRATA_RECURRENT_TANH,
     STRATA_RECURRENT_SIGMOID,
@@ -294,33 +302,34 @@ typedef enum strata_recurrent_activation {
 typedef struct strata_recurrent_options {
     /* A and R below. */
     strata_recurrent_activation activation, recurrent_activation;
-    /* Steps run from the last to the first. Each h lies where its step lies in the sequence, as it does without. */
+    /* Steps run from the last to the first. The order of h in the result is that of the sequence, as without `reverse`. */
     bool reverse;
     /* The result is h after the last step that ran, (N, U), instead of h after each step, (N, T, U). */
     bool last;
-    /* Of a GRU: its reset gate is in front of the product instead of behind it. */
+    /* For a GRU: the reset gate is applied before the product with the matrix instead of after it. */
     bool reset_first;
-    /* (N, U): what h of the step before is multiplied with wherever a product with the matrix takes it, at all steps; not
-     * differentiated. NULL: 1. With numbers that dropout draws it is recurrent dropout (Gal & Ghahramani 2016). */
+    /* (N, U): the h of the previous step is multiplied by this tensor in each product with the matrix, at all steps. It is not
+     * differentiated. NULL: 1. With the output of strata_dropout for a tensor of ones, this is recurrent dropout (Gal &
+     * Ghahramani 2016). */
     strata_tensor *factors;
 } strata_recurrent_options;
 /* With h and c of the step before (zeros before the first), s = h matrix + bias, and z, s in gates of U:
  *     i = R(z0 + s0), f = R(z1 + s1), g = A(z2 + s2), o = R(z3 + s3);  c = f c + i g, h = o A(c)
- *   z       (N, T, 4 U): the inputs' share, x kernel, of all steps        matrix  (U, 4 U)        bias  (4 U)
- *   mask    (N, T): where it is 0, h and c stay as they were. NULL: it is 1 everywhere
+ *   z       (N, T, 4 U): the products of the inputs, x kernel        matrix  (U, 4 U)        bias  (4 U)
+ *   mask    (N, T): where it is 0, h and c do not change. NULL: 1 everywhere
  * Hochreiter & Schmidhuber 1997, with forget gates. Its gradient has no gradient. */
 STRATA_API strata_tensor *strata_lstm(strata_tensor *z, strata_tensor *matrix, strata_tensor *bias, strata_tensor *mask,
                                       strata_recurrent_options opts);
-/* The same with u = R(z0 + s0), r = R(z1 + s1), g = A(z2 + r s2);  h = u h + (1 - u) g, and 3 U for 4 U. Cho et al. 2014, as
- * cuDNN has it; with reset_first, as in the paper, g = A(z2 + (r h) matrix2 + bias2). */
+/* The same with u = R(z0 + s0), r = R(z1 + s1), g = A(z2 + r s2); h = u h + (1 - u) g, and 3 U instead of 4 U. This is the GRU
+ * of Cho et al. 2014 in the form of cuDNN; with reset_first, as in the paper, g = A(z2 + (r h) matrix2 + bias2). */
 STRATA_API strata_tensor *strata_gru(strata_tensor *z, strata_tensor *matrix, strata_tensor *bias, strata_tensor *mask,
                                      strata_recurrent_options opts);
 
 /* ---- random numbers: Philox-4x32-10 ----
- * Element e is a function of (seed, step, stream, first row * elements of a row + e) alone, so it is the same on every device.
+ * Element e depends only on (seed, step, stream, first row * elements of a row + e), so it is the same on every device.
  *   state   i32 (STRATA_RNG_WORDS): seed low, seed high, step low, step high, first row low, first row high, 0, 0. A row is an
- *           index of the leading axis. The first row is 0, or, where the tensor is a part of a split batch, the number that its
- *           first row has in the whole batch
+ *           index of the leading axis. The first row is 0; if the tensor is a part of a split batch, it is the position of the
+ *           part's first row in the whole batch
  *   stream  a number for each op of a program, so that two ops draw different numbers
  * The layout of the counter is in shaders/README.md. */
 enum { STRATA_RNG_FIRST_ROW = 4, STRATA_RNG_WORDS = 8 };
@@ -328,13 +337,14 @@ enum { STRATA_RNG_FIRST_ROW = 4, STRATA_RNG_WORDS = 8 };
 STRATA_API strata_tensor *strata_random_uniform(strata_tensor *state, uint32_t stream, strata_shape shape);
 /* f32 of `shape`, normal with mean 0 and standard deviation 1. No gradient. */
 STRATA_API strata_tensor *strata_random_normal(strata_tensor *state, uint32_t stream, strata_shape shape);
-/* Floats: each element is x / (1 - rate) with probability 1 - rate, else 0; 0 <= rate < 1. The gradient computes the same
- * choice again and stores none. */
+/* Floats: each element is x / (1 - rate) with probability 1 - rate, else 0; 0 <= rate < 1. The gradient draws the same numbers
+ * again instead of storing which elements are 0. */
 STRATA_API strata_tensor *strata_dropout(strata_tensor *x, strata_tensor *state, uint32_t stream, double rate);
 
 /* ---- updates of variables ----
  * The first operand must come from strata_variable_read; its variable is changed in place. The result is the variable's new
- * value. Pass it to strata_executable_create as an update: a node whose value nobody asks for is not computed. No gradients. */
+ * value. Pass it to strata_executable_create as an update, because nodes that no output or update depends on are not computed.
+ * No gradients. */
 
 /* Any: the variable becomes value, of its shape and dtype. */
 STRATA_API strata_tensor *strata_assign(strata_tensor *variable, strata_tensor *value);
@@ -352,22 +362,22 @@ STRATA_API strata_tensor *strata_assign_add(strata_tensor *variable, strata_tens
  *     strata_scatter_update(w_v, 0, n, ids, v, u); */
 STRATA_API strata_tensor *strata_scatter_update(strata_tensor *variable, int64_t first, int64_t n_rows, strata_tensor *indices,
                                                 strata_tensor *rows, strata_tensor *update);
-/* f32 of one shape: state += rates (value - state). With a rate of 1 the state becomes exactly the value, with 0 it stays as it
- * is, even where it is infinite.
+/* f32 of one shape: state += rates (value - state). With a rate of 1 the state becomes exactly the value; with a rate of 0 it
+ * does not change, even if it is infinite.
  *   gate  an f32 scalar: if it is not finite, nothing is changed. NULL: the state is always changed */
 STRATA_API strata_tensor *strata_moving_average(strata_tensor *state, strata_tensor *value, strata_tensor *rates,
                                                 strata_tensor *gate);
 /* f32: the elements of n_x tensors in one flat tensor (size). Tensor x[i] begins at element offsets[i]; offsets ascend and
- * parts do not overlap; elements between them are 0. Where it can, the device computes each x[i] directly in its place, so
- * gradients that are packed are not copied. */
+ * parts do not overlap; elements between them are 0. Where possible, the device computes each x[i] directly at its position in
+ * the flat tensor, so packing gradients copies nothing. */
 STRATA_API strata_tensor *strata_pack(strata_tensor *const *x, const int64_t *offsets, int n_x, int64_t size);
 
 /* ---- optimizers: one step over flat f32 ranges (n), in place; no gradients ----
  * Common operands:
  *   parameters, m, v, velocity ...  variables, or rows that were gathered from them (strata_scatter_update)
  *   gradients  (n), or fewer: then only the first elements of the others are updated
- *   step       f32 (STRATA_STEP_WORDS): the numbers that change from step to step, so that the compiled program does not. lr
- *              below is its learning rate
+ *   step       f32 (STRATA_STEP_WORDS): the numbers that change from step to step. They are an operand so that the program need
+ *              not be compiled again. lr below is the learning rate in it
  *   gate       an f32 scalar: if it is not finite (a loss that overflowed), nothing is changed. NULL: always updated
  * Below p is an element of the parameters and g its gradient. The result is the new parameters. */
 enum {
@@ -394,7 +404,7 @@ STRATA_API strata_tensor *strata_adamw(strata_tensor *parameters, strata_tensor 
                                        double decay);
 /* RMSprop (Hinton 2012), as in Keras:
  *     squares = rho squares + (1 - rho) g g
- *     mean = rho mean + (1 - rho) g                           mean NULL: not centered, and 0 below
+ *     mean = rho mean + (1 - rho) g                           mean NULL: not centered; mean is 0 in the next line
  *     change = lr g / sqrt(squares - mean mean + epsilon)
  *     velocity = momentum velocity + change; p -= velocity    velocity NULL when momentum is 0: p -= change */
 STRATA_API strata_tensor *strata_rmsprop(strata_tensor *parameters, strata_tensor *squares, strata_tensor *mean,
@@ -424,20 +434,20 @@ STRATA_API strata_tensor *strata_all_reduce(strata_tensor *x, strata_reduction r
  * operations per element, so its time measures the device's multiply-add units (strata bench). No gradient. */
 STRATA_API strata_tensor *strata_fma_chain(strata_tensor *x, int64_t steps);
 
-/* ---- looking ---- */
+/* ---- printing ---- */
 enum { STRATA_MAX_PRINTED = 64 };
 typedef struct strata_print_options {
-    /* x is shown in runs 0, every, 2 every, ... of the program that it is part of; at least 0; 0: 1, in each run. */
+    /* x is shown in runs 0, every, 2 every, ... of the program that contains the node; at least 0; 0: 1, in each run. */
     int64_t every;
     /* How many of its first elements are listed: 0 to STRATA_MAX_PRINTED; 0: 3. */
     int64_t first;
-    /* What it is called where it is shown; copied. NULL: as x. */
+    /* The name that is shown; copied. NULL: the name of x. */
     const char *name;
 } strata_print_options;
-/* Any: y = x, which is shown to strata_device_options.on_print when the run has been waited for: shape, first elements, least,
- * mean and largest value, numbers of NaNs and infinities. It is shown if something that the program computes needs y, or if y
- * is one of the program's `updates`. x is then copied to the host in each run; without on_print the node costs nothing. opts
- * may be NULL. The gradient passes. */
+/* Any: y = x. After each run that has been waited for, strata_device_options.on_print gets the shape of x, its first elements,
+ * its smallest, mean and largest value, and how many elements are NaN or infinite. This happens only if an output or update of
+ * the program depends on y, or if y is one of the program's `updates`. x is then copied to the host in each run. Without
+ * on_print the node costs nothing. opts may be NULL. The gradient of x is that of y. */
 STRATA_API strata_tensor *strata_print(strata_tensor *x, const strata_print_options *opts);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a model consists of and what its training step costs, before it is trained. */
+ * The layers of a model, and the time and memory that its training step needs. */
 #ifndef STRATA_SUMMARY_H
 #define STRATA_SUMMARY_H
 
@@ -13,22 +13,22 @@ extern "C" {
 enum { STRATA_MAX_SUMMARY_INPUTS = 8 };
 /* A call of a layer; in a sequential model each layer is called once. */
 typedef struct strata_layer_summary {
-    /* The call's name, which is the layer's, or of further calls that and a number; and the layer's kind. Valid while the model
-     * lives and no layer is added. */
+    /* The name of the call, and the kind of the layer. The first call has the layer's name; further calls have that name and a
+     * number. The texts are valid while the model lives and no layer is added. */
     const char *name, *kind;
-    /* The shape of its outputs for the batch. */
+    /* The shape of the layer's outputs for the batch. */
     strata_shape output;
-    /* Numbers that are trained; those of a layer that is called several times are in its first call. */
+    /* The number of trained values. If a layer is called several times, they are counted in its first call. */
     int64_t parameters;
     /* Floating-point operations of the forward pass of the batch. */
     double flops;
-    /* The names of what it takes, in a functional model; of more than STRATA_MAX_SUMMARY_INPUTS the first. 0: the model is
-     * sequential, and the layer takes what the one before it gives. */
+    /* The names of the layer's inputs in a functional model, at most STRATA_MAX_SUMMARY_INPUTS of them. n_inputs 0: the model
+     * is sequential, and the layer's input is the output of the layer before it. */
     int n_inputs;
     const char *inputs[STRATA_MAX_SUMMARY_INPUTS];
 } strata_layer_summary;
 
-/* FLOPs are additions and multiplications, a multiply-add counting two. Zero-initialize; free with
+/* FLOPs are additions and multiplications; a multiply-add counts as two. Zero-initialize; free with
  * strata_model_summary_finish. */
 typedef struct strata_model_summary {
     int64_t batch;
@@ -40,53 +40,57 @@ typedef struct strata_model_summary {
     double forward_flops;
     /* Floating-point operations of a training step: forward pass, gradients, update. */
     double step_flops;
-    /* Bytes that a training step reads and writes, when each op reads its inputs and writes its output once. */
+    /* Bytes that a training step reads and writes if each op reads its inputs and writes its output once. */
     double step_bytes;
     /* Bytes that a training step needs on the device besides parameters and optimizer state. */
     int64_t step_memory_bytes;
 } strata_model_summary;
 
-/* The model must be compiled: its device says what is folded together; "host" is always there. batch 0: 32.
- * Fails: INVALID for a model that is not compiled or a batch below 0; what compiling a step would fail with. */
+/* The model must be compiled, because its device decides which ops are fused; the device "host" is always available. batch 0:
+ * 32.
+ * Fails: INVALID for a model that is not compiled or a batch below 0; with the errors of compiling a step. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_summarize(strata_model *model, int64_t batch,
                                                                 strata_model_summary *out_summary, strata_error *err);
 STRATA_API void strata_model_summary_finish(strata_model_summary *summary);
 
-/* Nodes of a training step that are alike: op, attributes, shapes of inputs and output. */
+/* Nodes of a training step that have the same op, attributes and shapes of inputs and output. */
 typedef struct strata_node_times {
-    /* And what is folded in: "matmul bias relu". */
+    /* The op and what is fused into it: "matmul bias relu". */
     char op[96];
     strata_dtype dtype;
     strata_shape output;
     int count;
-    /* Of one, run by itself on made-up numbers; 0: it does not run by itself, or moves nothing. */
+    /* The time of one node, measured when it runs alone on generated values, in microseconds; 0: it cannot run alone, or does
+     * not access memory. */
     double us;
     double flops;
-    /* Of one, read and written, when each tensor is read or written whole and once. */
+    /* Bytes that one node reads and writes if it reads or writes each tensor once and completely. */
     double bytes;
-    /* Of all of them in a step, by the device's own account and in its own time: cycles from the first to the last thing that
-     * it does for the node, bytes read from and written to its main memory, and the share (0..1) of its matrix units'
-     * multiply-adds that were used in these cycles. Nodes overlap. 0: the device does not say. */
+    /* Of all these nodes in a step, as reported by the device: the cycles from the beginning to the end of the device's work
+     * for a node, the bytes read from and written to its main memory, and the share (0..1) of its matrix units' multiply-adds
+     * that were used in these cycles. The cycles of different nodes may overlap. 0: the device does not report the value. */
     double cycles, device_bytes, utilisation;
 } strata_node_times;
 
-/* Where a training step's time goes. Zero-initialize; free with strata_step_times_finish. */
+/* The time of a training step, by nodes. Zero-initialize; free with strata_step_times_finish. */
 typedef struct strata_step_times {
     int n_nodes;
-    /* [n_nodes], those that take most together first. */
+    /* [n_nodes], sorted by us * count, the largest first. */
     strata_node_times *nodes;
     /* Sum of us * count. */
     double nodes_us;
-    /* Of whole steps on made-up examples, submitted one behind the other. */
+    /* The time of a step in microseconds, measured over whole steps on generated examples that are submitted without
+     * waiting. */
     double step_us;
-    /* Of a step by the device's own account, as of a node. */
+    /* Of a step, as reported by the device; see strata_node_times. device_us is in microseconds. */
     double device_us, cycles, device_bytes, utilisation;
-    /* The most bytes of temporaries at one time, where the device plans them by itself; 0: not known. */
+    /* The largest number of bytes of temporaries at one time, if the device plans them itself; 0: not known. */
     double work_bytes;
 } strata_step_times;
 
-/* Measures a step of `batch` (0: 32) on the model's device. Meanwhile it trains on made-up examples at a rate of 0: what its
- * optimizer and its layers remember (Adam's means, batch normalisation's statistics) is of no use afterwards.
+/* Measures a step of `batch` (0: 32) on the model's device. The model is trained on generated examples with a learning rate of
+ * 0. This changes the states of its optimizer and its layers (Adam's means, batch normalisation's statistics), so do not use
+ * them afterwards.
  * Fails: as strata_model_summarize; UNSUPPORTED where the model has several devices; DEVICE_LOST. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_time_step(strata_model *model, int64_t batch,
                                                                 strata_step_times *out_times, strata_error *err);
@@ -96,15 +100,16 @@ STRATA_API void strata_step_times_finish(strata_step_times *times);
 typedef enum strata_model_part { STRATA_PART_TRAINING = 0, STRATA_PART_EVALUATION, STRATA_PART_PREDICTION } strata_model_part;
 
 typedef enum strata_placed {
-    /* By the device. */
+    /* The device runs the node. */
     STRATA_PLACED_DEVICE = 0,
-    /* By the host for the device, which was opened with fallback_to_host. */
+    /* The host runs the node for the device, which was opened with fallback_to_host. */
     STRATA_PLACED_HOST,
-    /* By nobody: the program would be an error. */
+    /* Neither runs the node: compiling the program would fail. */
     STRATA_PLACED_NOWHERE
 } strata_placed;
 
-/* A node of a program, and who runs it. Ops that the device lacks are replaced by compositions of those that it has before. */
+/* A node of a program, and where it runs. Ops that the device lacks have already been replaced by compositions of ops that it
+ * has. */
 typedef struct strata_node_place {
     /* What the layers call it, cut where it is too long; "": nothing. */
     char name[64];
@@ -124,14 +129,15 @@ typedef struct strata_model_places {
     int n_nodes;
     /* [n_nodes], in the order in which they run. */
     strata_node_place *nodes;
-    /* How many of them the host runs, and how many nobody does. */
+    /* How many of the nodes the host runs, and how many neither the device nor the host runs. */
     int n_host, n_nowhere;
 } strata_model_places;
 
-/* Where the nodes of a program for `batch` examples (0: 32) run, on the device of this replica (0: the first). Nothing is
- * compiled, and a node that nobody runs is no error.
- *   others  at most 32 devices that are asked whether they run what the device does not, besides; NULL where n_others is 0
- * Fails: INVALID for a model that is not compiled, a batch below 0, a replica that there is not. */
+/* Lists where the nodes of a program for `batch` examples (0: 32) run on the device of this replica (0: the first). Nothing is
+ * compiled, and a node that runs nowhere is not an error.
+ * others: at most 32 further devices; strata_node_place.others says which of them could run the nodes that the device does not
+ * run. NULL where n_others is 0.
+ * Fails: INVALID for a model that is not compiled, a batch below 0, or a replica that does not exist. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_list_places(strata_model *model, strata_model_part part, int64_t batch,
                                                                   int replica, strata_device *const *others, int n_others,
                                                                   strata_model_places *out_places, strata_error *err);
@@ -148,21 +154,22 @@ typedef struct strata_value_memory {
     int64_t bytes;
 } strata_value_memory;
 
-/* What is in memory at the moment when a program needs most of it. Zero-initialize; free with strata_model_memory_finish. */
+/* The contents of memory at the moment when a program needs the most memory. Zero-initialize; free with
+ * strata_model_memory_finish. */
 typedef struct strata_model_memory {
-    /* [n_values] The temporaries that are alive then, the largest first; and their sum. */
+    /* [n_values] The temporaries that are in memory at that moment, the largest first; peak_bytes is the sum of their bytes. */
     strata_value_memory *values;
     int n_values;
     int64_t peak_bytes;
-    /* The node that runs then. */
+    /* The name and the op of the node that runs at that moment. */
     char at[64];
     const char *at_op;
     /* Bytes of the parameters with their optimizer slots and states, on one device. */
     int64_t parameter_bytes, slot_bytes, state_bytes;
 } strata_model_memory;
 
-/* Of a program for `batch` examples (0: 32) on the first replica's device. Nothing is compiled.
- * Fails: INVALID for a model that is not compiled, a batch below 0, a part that there is not. */
+/* Describes the memory of a program for `batch` examples (0: 32) on the first replica's device. Nothing is compiled.
+ * Fails: INVALID for a model that is not compiled, a batch below 0, or a part that does not exist. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_list_memory(strata_model *model, strata_model_part part, int64_t batch,
                                                                   strata_model_memory *out_memory, strata_error *err);
 STRATA_API void strata_model_memory_finish(strata_model_memory *memory);

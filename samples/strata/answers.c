@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Answers as a table, as CSV and as lines of JSON. */
+ * Writes answers as a table, as CSV, or as lines of JSON. */
 #include "answers.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ static void add_json_string(answers *a, const char *text) {
     free(string);
 }
 
-/* A cell of a table: in CSV with quotes where it needs them. */
+/* Adds a cell of a table; in CSV with quotes where they are needed. */
 static void add_cell(answers *a, const char *cell) {
     strata_text_add(&a->text, a->csv ? "," : "\t");
     if (!a->csv || !strpbrk(cell, ",\"\n\r")) {
@@ -41,7 +41,7 @@ static const char *name_of_element(const answers *a, int64_t index) {
     return a->data ? strata_dataset_element_name(a->data, index) : NULL;
 }
 
-/* The begin of an answer: which example it is of. */
+/* Begins an answer with the index of its example. */
 static void add_index(answers *a, int64_t index) {
     const char *name = name_of_element(a, index);
     strata_text_add(&a->text, a->json ? "{\"index\":%lld" : "%lld", (long long)index);
@@ -52,7 +52,8 @@ static void add_index(answers *a, int64_t index) {
         add_cell(a, name);
 }
 
-/* All digits of an f32 in a file, six on the screen, and no exponent as far as one can read the number without. */
+/* Writes all digits of an f32 to a file, six digits on the screen; without an exponent unless the number is very large or
+ * small. */
 static void print_number(const answers *a, double value, char out[32]) {
     const bool plain = fabs(value) >= 1e6 && fabs(value) < 1e12;
     snprintf(out, 32, a->csv ? "%.9g" : plain ? "%.0f" : "%.6g", value);
@@ -193,8 +194,8 @@ static void add_class_json(answers *a, const float *row, int64_t index, int64_t 
     strata_text_add(&a->text, "}\n");
 }
 
-/* One example's probabilities; a single one is that of class 1. Where one is no number, as of an input too large, there is no
- * answer. */
+/* Adds one example's probabilities; a single probability is that of class 1. If a probability is NaN, for example for an input
+ * that is too large, there is no answer. */
 static void add_class(answers *a, const float *row, int64_t index) {
     char number[24];
     int64_t best = 0;

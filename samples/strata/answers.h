@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How answers of a model are written, for strata predict and strata serve. */
+ * Writing the answers (predictions) of a model, for strata predict and strata serve. */
 #ifndef STRATA_SAMPLES_ANSWERS_H
 #define STRATA_SAMPLES_ANSWERS_H
 
 #include "core/base/text.h"
 #include "samples.h"
 
-/* Where answers go, and how they are written. */
+/* The output for answers, and its format. */
 typedef struct answers {
     strata_text text;
     const strata_model *model;
@@ -18,13 +18,13 @@ typedef struct answers {
     int64_t width; /* numbers of an answer */
 } answers;
 
-/* The names of the columns, where answers are a table. */
+/* Adds the names of the columns, if answers are a table. */
 void add_header(answers *a);
-/* The answer to one example: probabilities of classes, or numbers, or the numbers of several outputs under their names. row:
- * [width]. */
+/* Adds the answer for one example: probabilities of classes, or numbers, or the numbers of several outputs under their names.
+ * row: [width]. */
 void add_answer(answers *a, const float *row, int64_t index);
-/* The model's answers to a dataset, with its outputs side by side: f32 (n, the numbers of all outputs), or, of one output, (n,
- * ...). The caller finishes it. */
+/* Computes the model's answers for a dataset, with its outputs concatenated: f32 (n, the numbers of all outputs), or (n, ...)
+ * if there is one output. The caller finishes it. */
 STRATA_MUST_USE strata_status predict_outputs(strata_model *model, const strata_dataset *data, int64_t batch, strata_array *out,
                                               strata_error *err);
 

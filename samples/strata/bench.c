@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata bench matmul, conv2d: how fast a device multiplies matrices and convolves (bench_conv2d.c), beside what its
- * multiply-add units do at best (fma_chain). A product is checked against a sum of doubles before it is timed. */
+ * strata bench matmul, conv2d: measures how fast a device multiplies matrices and convolves (bench_conv2d.c), compared with the
+ * peak rate of its multiply-add units (fma_chain). A product is checked against a sum in double before it is timed. */
 #include "bench.h"
 
 #include <math.h>
@@ -13,8 +13,8 @@
 
 enum {
     CHAIN = BENCH_CHAIN,
-    REPEATS = 7,             /* the median of so many is told */
-    SLOTS = 3,               /* runs that the device has in its queue */
+    REPEATS = 7,             /* the median of so many repeats is reported */
+    SLOTS = 3,               /* runs that are in the device's queue at a time */
     CHECKED = 16,            /* elements of a product */
     PEAK_ELEMENTS = 1 << 18, /* of the chains; */
     MOST_PEAK_ELEMENTS = 1 << 23,
@@ -25,7 +25,7 @@ enum {
 static const double MOST_PRODUCT_SECONDS = 10, /* a larger product is skipped */
     LONG_RUN_SECONDS = 1,                      /* a run of CHAIN products that would take longer gets fewer */
     LEAST_PEAK_SECONDS = 5e-4,                 /* a shorter run of the chains gets more: submitting it would count */
-    PEAK_SECONDS = 0.02;                       /* for measuring the peak again, between repeats */
+    PEAK_SECONDS = 0.02;                       /* time for measuring the peak again, between repeats */
 
 /* a (m,k), or (k,m) when transpose_a; b (k,n), or (n,k) when transpose_b. */
 typedef struct shape {
@@ -105,7 +105,7 @@ float *bench_random(int64_t n, double scale, uint32_t seed, strata_error *err) {
 }
 
 strata_status bench_variable(bench *b, strata_shape shape, float *values, strata_variable **out_variable, strata_error *err) {
-    if (!values) return STRATA_OUT_OF_MEMORY; /* bench_random said so */
+    if (!values) return STRATA_OUT_OF_MEMORY; /* bench_random has set the error */
     const strata_array array = strata_array_view(STRATA_DTYPE_F32, shape, values);
     STRATA_TRY(strata_variable_create(b->device, "operand", array.dtype, array.shape, out_variable, err));
     return strata_variable_set(*out_variable, &array, err);
@@ -144,7 +144,7 @@ static strata_status open_peak(bench *b, strata_error *err) {
     }
 }
 
-/* Measures once more, *out_rate, and keeps the best: other work on the machine only lowers what is measured. */
+/* Measures once more, *out_rate, and keeps the best rate, since other work on the machine can only lower it. */
 static strata_status measure_peak(bench *b, double seconds, double *out_rate, strata_error *err) {
     double spent = 0, took;
     *out_rate = 0;
@@ -244,7 +244,7 @@ static strata_status open_product(bench *b, product *p, strata_error *err) {
     return bench_compile(b, &c, 1, &p->one, err);
 }
 
-/* c[row, column] of the product in doubles, and the largest difference that folding k in f32 may make. */
+/* c[row, column] of the product in double, and the largest error of a sum over k in f32. */
 static double reference(const product *p, int64_t row, int64_t column, double *out_tolerance) {
     const shape *s = &p->shape;
     double sum = 0, magnitude = 0;
@@ -274,8 +274,8 @@ static strata_status check(product *p, double *out_seconds, strata_error *err) {
     return STRATA_OK;
 }
 
-/* What is timed: of a square, c = c b again and again; of another shape, products of several a, equal ones but in other memory,
- * since equal products would be computed once. */
+/* Compiles what is timed: for square matrices c = c b repeatedly; for other shapes products of several a with equal values in
+ * different memory, since equal products would be computed only once. */
 static strata_status compile_many(bench *b, product *p, strata_error *err) {
     const shape *s = &p->shape;
     strata_tensor *c[CHAIN];
@@ -365,7 +365,7 @@ static strata_status bench_shape(bench *b, const shape *s, strata_error *err) {
 
 /* ---- the command ---- */
 
-/* The next size of a list, 0 at its end, -1 for what is none. */
+/* The next size of a list; 0: the end; -1: not a size. */
 static int64_t next_size(const char **list) {
     char *end = NULL;
     if (!**list) return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the benchmarks of `strata bench` share (bench.c): running on a device, its peak, rates beside it. */
+ * The common part of the benchmarks of `strata bench` (bench.c): running on a device, its peak rate, and rates compared with
+ * it. */
 #ifndef STRATA_SAMPLES_BENCH_H
 #define STRATA_SAMPLES_BENCH_H
 
@@ -31,13 +32,13 @@ typedef struct bench {
     double rate; /* GFLOP/s of the last product; 0: none yet */
 } bench;
 
-/* What was measured of one thing: GFLOP/s as the median and the largest of the repeats, and the median of the repeats' ratios
- * to the peaks measured just before and after. */
+/* The result of a measurement: the median and the largest GFLOP/s of the repeats, and the median of the repeats' ratios to the
+ * peaks that were measured just before and after. */
 typedef struct bench_rates {
     double gflops, best_gflops, paired_ratio;
 } bench_rates;
 
-/* Submits `runs` runs, as many at a time as there are slots, and waits for the last. */
+/* Submits `runs` runs, at most as many at a time as there are slots, and waits for the last. */
 strata_status bench_run(strata_executable *exe, int64_t runs, double *out_seconds, strata_error *err);
 strata_status bench_compile(bench *b, strata_tensor *const *outputs, int n_outputs, strata_executable **out_exe,
                             strata_error *err);
@@ -50,7 +51,7 @@ strata_tensor *bench_first_element(strata_tensor *y);
 /* Times an executable, one run of which does so many multiplications and additions. */
 strata_status bench_time(bench *b, strata_executable *exe, double flops_of_run, bench_rates *out, strata_error *err);
 
-/* The benchmarks: peak is measured by then. */
+/* The benchmarks; the peak has been measured before. */
 strata_status bench_conv2d(bench *b, strata_error *err);
 
 /* Needs no device. Returns the exit code. */

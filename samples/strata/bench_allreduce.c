@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata bench allreduce: how long a sum over processes takes. The ranks are forked from the command (threads for inproc); rank
- * 0 writes what was measured to a pipe, as it goes. A peer is another program that measures the same, run before on the same
- * machine. Of a job with workers of its own the command is one rank. */
+ * strata bench allreduce: measures how long a sum over processes takes. The command forks the ranks (for inproc they are
+ * threads); rank 0 writes each result to a pipe. A *peer* is another program that measures the same; it runs first on the same
+ * machine. In a job with several workers the command is one of the ranks. */
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -168,10 +168,11 @@ static int run_rank(const job *j, int rank) {
     if (!status) status = measure_all(j, comm, &err);
     strata_communicator_destroy(comm);
     if (!status) return EXIT_OK;
-    return rank ? EXIT_INTERNAL : report(FAILING_RUN, status, &err); /* all ranks fail alike: one tells */
+    /* all ranks fail with the same error: one of them reports it */
+    return rank ? EXIT_INTERNAL : report(FAILING_RUN, status, &err);
 }
 
-/* This process is a rank of a job that others started too. */
+/* Runs this process as a rank of a job whose other ranks were started separately. */
 static int run_worker(job *j, const strata_cluster_spec *spec) {
     strata_communicator *comm = NULL;
     strata_error err = {0};
@@ -339,7 +340,7 @@ static bool read_peer_line(const char *line, measured *out) {
     return n == 3;
 }
 
-/* Fills peer[i] for sizes[i]; left 0 where the peer told nothing. */
+/* Fills peer[i] for sizes[i]; 0: the peer reported nothing. */
 static int run_peer(const job *j, measured *peer) {
     static char texts[MOST_SIZES + 1][24];
     const char *argv[MOST_SIZES + 16];
@@ -466,7 +467,7 @@ static int run_here(job *j) {
     if (getrandom(j->secret, sizeof j->secret, 0) != sizeof j->secret)
         return usage_error("no random numbers: %s", strerror(errno));
     int held;
-    const int port = hold_port(&held); /* until rank 0 has listened there */
+    const int port = hold_port(&held); /* held until rank 0 listens at the port */
     if (port < 0) usage_error("bench allreduce: there is no free port: %s", strerror(errno));
     snprintf(j->store, sizeof j->store, "127.0.0.1:%d", port);
     const int ended = port < 0 ? EXIT_INTERNAL : j->options->tune ? tune(j) : run_job(j, peer, NULL);

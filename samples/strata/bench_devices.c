@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata bench allreduce --devices: how long a sum over devices of one process takes: each replica's variable to the sum on
- * each. The bytes that it has to touch on the host, each replica's value read and each one's sum written, beside what memcpy
- * moves in the same run. */
+ * strata bench allreduce --devices: measures how long a sum over devices of one process takes, from each replica's variable to
+ * the sum on each replica. The rate at which the host reads each replica's value and writes each replica's sum is compared with
+ * that of memcpy in the same run. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers of a training on their way to TensorBoard. */
+ * Writes the numbers of a training for TensorBoard. */
 #include "board.h"
 
 #include <cjson/cJSON.h>
@@ -54,7 +54,8 @@ static strata_status add_model(const board *b, const strata_model *model, strata
     return status;
 }
 
-/* The inputs are nodes too: each name that no layer before has. Returns how many nodes there are. */
+/* Makes the nodes of the graph. The inputs are nodes too: each name that no earlier layer has. Returns how many nodes there
+ * are. */
 static int make_nodes(const strata_model_summary *summary, const char **names, strata_event_node *nodes) {
     static const char *const only_input[] = {"input"};
     int n = 0;
@@ -185,7 +186,7 @@ int board_open(board *b, const char *folder, strata_model *model, const strata_o
                                                 {.name = "batch", .number = (double)batch}};
     const char *const metrics[] = {"epoch_loss"};
     if (!status) status = strata_events_hyperparameters(b->train, parameters, 3, metrics, 1, &err);
-    if (!status) status = strata_events_flush(b->train, &err); /* a folder that cannot be written is told now */
+    if (!status) status = strata_events_flush(b->train, &err); /* a folder that cannot be written is reported now */
     return status ? report(FAILING_DATA, strata_fail_in(&err, status, "--tensorboard"), &err) : EXIT_OK;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What --tensorboard writes: event files in DIR/train and DIR/validation, which `tensorboard --logdir DIR` shows. */
+ * Writes the files of --tensorboard: event files in DIR/train and DIR/validation, which `tensorboard --logdir DIR` shows. */
 #ifndef STRATA_SAMPLES_BOARD_H
 #define STRATA_SAMPLES_BOARD_H
 
@@ -10,7 +10,7 @@ typedef struct board {
     strata_events *train, *validation; /* NULL: not open */
     const char *folder;
     bool classifies;
-    /* Of whose first examples gradients are shown; borrowed. */
+    /* The data whose first batch is used for histograms of gradients; borrowed. */
     const strata_dataset *dataset;
     int64_t batch;
 } board;
@@ -20,8 +20,8 @@ typedef struct board {
 int board_open(board *b, const char *folder, strata_model *model, const strata_optimizer *optimizer,
                const strata_dataset *dataset, int64_t batch, bool classifies);
 /* Loss and learning rate of a step; at an epoch's end its numbers, and histograms of the weights and of
- * their gradients on the first batch of the data, whose norms are numbers too. A board that is not open
- * takes nothing; a file that cannot be written ends the training. */
+ * their gradients on the first batch of the data, whose norms are numbers too. If the board is not open, this does nothing. If
+ * a file cannot be written, the training ends. */
 strata_status board_add(board *b, const strata_progress *p, strata_model *model, strata_error *err);
 /* The test data's numbers, at the end. Returns an exit code. A zeroed board is fine. */
 int board_close(board *b, const strata_metrics *test);

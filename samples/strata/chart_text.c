@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A chart in a terminal. A cell has 2 x 4 dots of Braille, or is one character where the locale has no UTF-8. Series differ by
- * colour; without colours by how they are broken, or by their characters. */
+ * A chart in a terminal. A cell has 2 x 4 dots of Braille, or is one character if the locale is not UTF-8. Series are
+ * distinguished by colours; without colours by dashes or characters. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the commands of `strata` share: the table of commands, options read from tables, exit codes, messages. */
+ * The common part of the commands of `strata`: the table of commands, options that are read from tables, exit codes,
+ * messages. */
 #ifndef STRATA_SAMPLES_CLI_H
 #define STRATA_SAMPLES_CLI_H
 
@@ -24,8 +25,9 @@ enum {
 };
 
 /* ---- options ---- */
-/* LIST is a text_list, of what the option was given each time. PLUGIN loads one when it is read, and may be repeated; VERBOSE
- * shows what plugins say; neither of the two is stored. HEADING is no option: it begins a group of the help, which it names. */
+/* LIST is a text_list of the option's values; the option may be repeated. PLUGIN loads a plugin when it is read, and may be
+ * repeated; VERBOSE shows plugins' messages; neither of the two is stored. HEADING is not an option: it begins a group of the
+ * help and has its title. */
 typedef enum option_kind {
     OPTION_FLAG,
     OPTION_INT,
@@ -40,7 +42,7 @@ typedef enum option_kind {
 #define OPTION_GROUP(heading) \
     { .name = "", .help = (heading), .kind = OPTION_HEADING }
 
-/* What an option was given, each time. */
+/* The values of an option that may be repeated. */
 enum { MOST_TEXTS = 64 };
 typedef struct text_list {
     const char *items[MOST_TEXTS];
@@ -56,7 +58,7 @@ typedef struct option_row {
     double least, most; /* INT and NUMBER */
 } option_row;
 
-/* Options that a command took for another one, in the order in which they were given. */
+/* The options of another command that were given to this command, in their order. */
 typedef struct handed_option {
     const option_row *row;
     const char *text; /* NULL: a flag */
@@ -66,12 +68,13 @@ typedef struct handed_options {
     int n;
 } handed_options;
 
-/* A command that runs another one takes its options too: those of some groups, unless it has one of that name itself. */
+/* A command that runs another command also accepts options of that command: those of some groups, unless it has an option of
+ * the same name. */
 typedef struct taken_options {
     const option_row *rows;
     /* The groups, ends with NULL. */
     const char *const *groups;
-    /* Places in the command's options struct: of the other command's options struct, and of a handed_options. */
+    /* Offsets in the command's options struct: that of the other command's options struct, and that of a handed_options. */
     size_t offset, handed;
 } taken_options;
 
@@ -93,15 +96,15 @@ extern const command command_devices, command_train, command_evaluate, command_p
     command_tune;
 extern const command *const commands[]; /* ends with NULL */
 
-/* Reads argv[1..] by the command's table into `options`; what is no option goes to arguments[0..n_arguments), in order. Returns
- * EXIT_OK, EXIT_USAGE after a message on stderr, or -1 after printing the help. */
+/* Reads argv[1..] by the command's table into `options`; other arguments are stored in arguments[0..n_arguments), in their
+ * order. Returns EXIT_OK, EXIT_USAGE after a message on stderr, or -1 after printing the help. */
 int read_options(const command *command, int argc, char **argv, void *options, const char **arguments, int *n_arguments);
 void print_command_help(const command *command);
-/* The row behind `row`, headings among them; the first for NULL; NULL behind the last. */
+/* The row after `row`, including headings; NULL: the first row. Returns NULL after the last row. */
 const option_row *next_row(const command *command, const option_row *row);
 
 /* ---- messages ---- */
-/* What the failing call was about: the same status means another exit code for a missing file and a missing device. */
+/* What failed: the same status gives different exit codes for a missing file and a missing device. */
 typedef enum failing { FAILING_USAGE, FAILING_DATA, FAILING_DEVICE, FAILING_RUN } failing;
 /* Prints "strata: <message>" on stderr; returns the exit code. */
 int report(failing about, strata_status status, const strata_error *err);
@@ -181,8 +184,8 @@ typedef struct device_flags {
 int read_device_flags(const device_flags *flags, strata_device_options *out_options);
 int open_device(const device_flags *flags, strata_device **out_device);
 
-/* fallback.c: says on stderr which nodes of a program the host runs for its device, and later what copies that took. Nothing is
- * said where the host runs none. */
+/* fallback.c: prints on stderr which nodes of a program the host runs for its device, and later which copies that needed.
+ * Prints nothing if the host runs none. */
 typedef struct fallback_report {
     const strata_device *device;
     /* Nodes of one run of the program that the host runs. */
@@ -271,29 +274,30 @@ typedef struct strategy_flags {
         "tls-name", "NAME", "that every certificate must have (STRATA_TLS_NAME; else the host dialled)", OPTION_TEXT,          \
             offsetof(type, member.tls_name), 0, 0                                                                              \
     }
-/* A strategy and, where there are several workers, what joins them. */
+/* A strategy and, with several workers, their communicator. */
 typedef struct opened_strategy {
     strata_strategy *strategy;
     strata_communicator *communicator;
     bool chief; /* writes files and prints */
-    /* Of parameter_server: this task is the evaluator; the cluster has one. */
+    /* For parameter_server: this task is the evaluator; the cluster has an evaluator. */
     bool evaluates, has_evaluator;
     /* Of parameter_server: which task this is, as "worker1"; "" is the chief. */
     char task[32];
 } opened_strategy;
 /* "bf16" or "f16"; NULL is none, F32. Returns the exit code, after a message. */
 int read_compress(const char *text, strata_dtype *out_wire);
-/* What --strategy, --devices (a,b,c), --parameter-device and --split (3:1, auto) say; --device names one device. */
+/* Opens the strategy of --strategy, --devices (a,b,c), --parameter-device and --split (3:1, auto); --device names one
+ * device. */
 int open_strategy(const strategy_flags *flags, const device_flags *device, opened_strategy *out_opened);
 void close_strategy(opened_strategy *opened); /* after all made on it */
-/* Whether --tls-cert or the environment asks for TLS. */
+/* Whether --tls-cert or the environment enables TLS. */
 bool wants_tls(const strategy_flags *flags);
-/* A port of 127.0.0.1 that nobody has; -1: there is none, errno says why. *out_socket, which the caller closes if it is not -1,
- * keeps it: bound, it is given to nobody who asks for any port or connects from any; never listening, it lets those bind there
- * who set SO_REUSEADDR, as whoever listens does (socket(7)). */
+/* A free port of 127.0.0.1; -1: there is none, and errno has the reason. *out_socket, which the caller closes if it is not -1,
+ * reserves the port: since it is bound, the system does not assign the port to others; since it does not listen, a process that
+ * sets SO_REUSEADDR can still bind the port and listen there (socket(7)). */
 int hold_port(int *out_socket);
-/* Whom --cluster and --task or the environment name; with resolve_workers this task must be one that trains. What joins them:
- * `more` has what these do not say. */
+/* Find the tasks that --cluster and --task or the environment name; with resolve_workers this task must be one that trains. The
+ * next function creates their communicator; `more` has the options that are not given by these. */
 int resolve_tasks(const strategy_flags *flags, strata_cluster_spec *out_spec);
 int resolve_workers(const strategy_flags *flags, strata_cluster_spec *out_spec);
 int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, const strata_communicator_options *more,
@@ -304,7 +308,7 @@ int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, c
 void print_more_json(const strata_model *model, const strata_metrics *metrics);
 /* manual.c: the manual page of all commands, in troff. */
 void print_manual(const char *exit_codes);
-/* layers.c: what a model.json is made of. */
+/* layers.c: prints the layers and options of a model.json. */
 void print_layers(void);
 /* Every op with its attributes, as plugins see them (ops.c). */
 void print_ops(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata cluster check: every worker of a job runs it, and every parameter server. Rank 0 prints who was found and by which
- * resolver, who answers, and what messages between each two of them cost. */
+ * strata cluster check: every worker and every parameter server of a job runs it. Rank 0 prints which tasks were found and by
+ * which resolver, which of them answer, and the latency and bandwidth between each two of them. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static const option_row rows[] = {
     {"json", NULL, "one line of JSON", OPTION_FLAG, offsetof(check_options, json), 0, 0},
     {0}};
 
-/* What a rank tells about itself. */
+/* A rank's description of itself. */
 typedef struct answer {
     int32_t process, cores;
     char host[64], version[24];
@@ -164,7 +164,7 @@ static void name_task(const strata_cluster_spec *spec, int rank, char out[24]) {
     snprintf(out, 24, "%s:%d", type, index);
 }
 
-/* Before anyone is waited for, so that an absent rank can be looked up. */
+/* Prints the resolved tasks before waiting for them, so that an absent rank can be identified. */
 static void print_resolved(const strata_cluster_spec *spec) {
     static const char *const names[] = {"chief", "worker", "parameter server"};
     printf("%s", strcmp(spec->source, "none") ? spec->source : "nothing names a cluster");
@@ -236,7 +236,7 @@ static int check_all(const check_options *options, const strata_cluster_spec *sp
     strata_status status = STRATA_OK;
     const bool tls = wants_tls(&options->strategy);
     if (!answers || !pairs || !bytes) status = strata_fail(&err, STRATA_OUT_OF_MEMORY, "no memory to check %zu ranks", world);
-    if (!status) memset(bytes, 1, MOST_BYTES); /* no page is to be found while the clock runs */
+    if (!status) memset(bytes, 1, MOST_BYTES); /* touch all pages before the time is measured */
     if (!status) status = ask_all(comm, answers, &err);
     if (!status) status = measure(comm, bytes, pairs, &err);
     if (!status && spec->rank == 0 && options->json) print_json(spec, comm, tls, answers, pairs);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata compile: a model's training step for an accelerator that is not here. The step becomes StableHLO, which a PJRT
- * plugin's compiler takes for a topology of chips. With --strategy tpu it is the step of one replica a chip, and gradients are
- * added up among the chips inside of the program. */
+ * strata compile: compiles a model's training step for an accelerator that this machine does not have. The step is translated
+ * to StableHLO, which a PJRT plugin's compiler compiles for a topology of chips. With --strategy tpu each chip has a replica,
+ * and the chips add the gradients inside of the program. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata convert: a model file of one kind becomes one of another kind. The endings of the files' names say which. */
+ * strata convert: converts a model file to another format. The formats are given by the endings of the files' names. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata data: where the samples' data come from. `fetch` downloads the originals, checked by hash; `list` tells what there is.
- * Strata ships
- * none of them: their terms are their authors'. */
+ * strata data: gets the samples' data. `fetch` downloads the original files and checks their hashes; `list` prints what is
+ * available. Strata does not include the data, since their authors' licences apply. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata devices: what the machine has, and why something cannot be used. */
+ * strata devices: lists the machine's devices, and the reasons why some cannot be used. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata devices --check: every op of a device, in each dtype that it has, against the op's reference, over the rows of the
- * conformance suite. All cases of a row are one program, since a driver compiles kernels together. */
+ * strata devices --check: compares every op of a device, in each dtype that it supports, with the op's reference, over the rows
+ * of the conformance suite. All cases of a row are compiled as one program, which is faster. */
 #include "devices_check.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@
 typedef enum verdict { NOT_RUN, RIGHT, REPLACED, REFUSED, WRONG, VERDICTS } verdict;
 static const char *const words[VERDICTS] = {"-", "right", "replaced", "refused", "WRONG"};
 
-/* What became of one op in one dtype. */
+/* The verdict of one op in one dtype. */
 typedef struct cell {
     verdict verdict;
     char why[STRATA_ERROR_MESSAGE_BYTES];

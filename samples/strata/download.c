@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Downloads through libcurl's easy interface. A transfer that breaks is taken up where it ended, a few times in one call and
- * again in the next: by a Range request from the length of the .part file on. For a server that knows no ranges the part begins
- * anew. What came is believed only by its hash. */
+ * Downloads through libcurl's easy interface. A transfer that breaks is continued where it ended, by a Range request that
+ * starts at the length of the .part file; a few times in one call, and again in the next call. If the server does not support
+ * ranges, the download starts again. A file is accepted only if its hash is correct. */
 #include "download.h"
 
 #include <errno.h>

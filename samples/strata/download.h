@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file from the network, checked by its hash; what an earlier attempt left is continued. */
+ * Downloads a file and checks its hash; an earlier unfinished attempt is continued. */
 #ifndef STRATA_SAMPLES_DOWNLOAD_H
 #define STRATA_SAMPLES_DOWNLOAD_H
 
@@ -15,8 +15,8 @@ typedef struct download {
     int64_t bytes;      /* what it should have; 0: not known */
 } download;
 
-/* Told now and then while bytes come; `total` is 0 when the server does not say. Returning true ends the download, which can be
- * continued later. */
+/* Called from time to time while bytes arrive; `total` is 0 if the server does not send the size. Returning true ends the
+ * download, which can be continued later. */
 typedef bool (*download_progress)(const download *file, int64_t received, int64_t total, void *user);
 
 /* Makes <folder>/<name>. Bytes go to <name>.part, which stays when the connection breaks and is continued by the next call; the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata evaluate: how good a saved model is: loss and accuracy, and what else says how good its answers are. */
+ * strata evaluate: computes the quality of a saved model: loss, accuracy and other metrics. */
 #include <stdio.h>
 
 #include "own.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata export: a trained model as a program of its own, a file of C. */
+ * strata export: writes a trained model as a file of C that needs no library. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What --allow-fallback host costs: the nodes that the host runs, by op, and the copies that each run takes. */
+ * Reports the cost of --allow-fallback host: the nodes that the host runs, by op, and the copies of each run. */
 #include <stdio.h>
 #include <string.h>
 

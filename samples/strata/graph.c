@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata graph: a model's layers and what each takes, as a list or as a picture (SVG).
+ * strata graph: shows a model's layers and the inputs of each, as a list or as a picture (SVG).
  *
  * The picture has levels, from top to bottom: a layer stands one level below the lowest of what it takes. A line that passes
  * levels goes through a point on each, which takes part in the order of its level as a layer does. The order in a level is that

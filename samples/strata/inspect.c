@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata inspect: what is in a model or data file. What a file is is seen from its first bytes (its name decides only where a
- * format has no mark); each format is a row of `formats` and gives one list of parts, which one printer shows. */
+ * strata inspect: shows the contents of a model or data file. The format is recognized by the first bytes (by the name only if
+ * a format has no signature). Each format is a row of `formats`, whose reader makes a list of parts; one function prints these
+ * lists. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata launch: starts the workers of a job, on this host or on several over ssh. Each finds in its environment what the
- * resolvers (cluster/resolver/) understand: TF_CONFIG with all addresses and its own index, its place on the host, the job's
- * secret. On remote hosts `strata launch --agent` does what launch does here; it hears over ssh's stdin what the job is, and
- * ends when that closes. */
+ * strata launch: starts the workers of a job, on this host or on several over ssh. It passes to each worker, in the
+ * environment, the variables that the resolvers (cluster/resolver/) read: TF_CONFIG with all addresses and the worker's index,
+ * its position on the host, and the job's secret. On remote hosts `strata launch --agent` starts the workers; it reads the
+ * description of the job from stdin, through ssh, and ends when stdin is closed. */
 #define _GNU_SOURCE /* cpu_set_t */
 #include "launch.h"
 
@@ -64,8 +64,8 @@ static int make_secret(char *out_text) {
     return EXIT_OK;
 }
 
-/* 160 to 163 say that a restart may cure them; a signal's end (128 + n; ssh's 255) may be a machine's trouble. Ctrl-C is
- * none. */
+/* Whether a restart may help: the exit codes 160 to 163 mean that it may, and an end by a signal (128 + n; 255 for ssh) may be
+ * a failure of the machine. Ctrl-C is not a failure. */
 static bool may_be_cured(int code) {
     return code > 128 && code != EXIT_INTERRUPTED;
 }

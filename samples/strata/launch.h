@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The processes that `strata launch` looks after: workers of this host, or one `strata launch --agent` a remote host. */
+ * The processes that `strata launch` manages: workers on this host, or one `strata launch --agent` for each remote host. */
 #ifndef STRATA_SAMPLES_LAUNCH_H
 #define STRATA_SAMPLES_LAUNCH_H
 
@@ -8,7 +8,7 @@
 
 #include "cli.h"
 
-/* Lines from one pipe of a child on their way to our stdout or stderr. */
+/* Lines that are copied from a pipe of a child to our stdout or stderr. */
 typedef struct line_stream {
     /* -1 when the pipe is at its end. */
     int fd;
@@ -30,7 +30,7 @@ typedef struct child {
     int rank;
     /* A program reads stdout: rank 0's and an evaluator's lines stay as they are, those of other ranks go to stderr. */
     bool json;
-    /* Its failure leaves the others alone; it is started again, as often as run_children may. */
+    /* Its failure does not end the others; it is started again, as often as run_children allows. */
     bool replaceable;
     /* An evaluator: replaceable, also when all others have ended. Its stdout is for a program as rank 0's is. Its failure is
      * the exit code where nothing else failed. */
@@ -44,13 +44,13 @@ typedef struct child {
     line_stream lines[2];
 } child;
 
-/* Runs all children to their end. The first that fails ends the others: SIGTERM, and after grace_s seconds SIGKILL. Ctrl-C and
- * SIGTERM are handed on; a second one kills. With `obeys_stdin` the words "INT" and "TERM" from our stdin do the same, and its
- * end means TERM.
+/* Runs all children to their end. When the first child fails, the others are ended by SIGTERM, and after grace_s seconds by
+ * SIGKILL. Ctrl-C and SIGTERM are forwarded; a second one kills. With `obeys_stdin` the words "INT" and "TERM" from our stdin
+ * do the same, and its end means TERM.
  * A child that is replaceable does not end the others; when a signal or a lost peer ended it, it is started again, all of them
  * together at most `restarts` times.
- * Nobody outlives the call: processes that a child leaves in its process group are killed with it, and the children die when we
- * do.
+ * No process outlives the call: processes that a child leaves in its process group are killed with it, and the children end
+ * when this process ends.
  * Returns the exit code: 0, the first failing child's, 130 or 128 + signal when we were told to stop (*out_stopped then). */
 int run_children(child *children, int n, double grace_s, int64_t restarts, bool obeys_stdin, bool *out_stopped);
 

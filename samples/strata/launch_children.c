@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Starting, watching and ending the processes of `strata launch`. One loop over poll: their pipes, our signals (a signalfd),
- * our stdin. What they should do is decided in launch.c. */
+ * Starts, watches and ends the processes of `strata launch`, in one loop over poll: their pipes, our signals (a signalfd), our
+ * stdin. launch.c decides what they do. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static void close_pair(int pair[2]) {
 static void become(const child *self, int in, int out, int err, int failure, pid_t parent) {
     sigset_t none;
     sigemptyset(&none);
-    setpgid(0, 0); /* Ctrl-C of the terminal goes to us alone, and its own children can be ended with it */
+    setpgid(0, 0); /* Ctrl-C of the terminal is sent only to this process, and the child's own children can be ended with it */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(128 + SIGKILL);
     static const int ours[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
@@ -183,7 +183,7 @@ typedef struct watch {
     bool obeys_stdin; /* and it is still open */
 } watch;
 
-/* A remote host's agent is told by word, a worker by signal. */
+/* Ends a child: an agent of a remote host gets a word on stdin, a worker gets the signal. */
 static void tell(child *c, int signal_number) {
     const char *word = signal_number == SIGINT ? "INT\n" : "TERM\n";
     if (!c->running) return;
@@ -193,8 +193,8 @@ static void tell(child *c, int signal_number) {
         kill(-c->pid, SIGKILL); /* its end sees the pipe closed */
 }
 
-/* Hands on as much of the child's input as its pipe takes. Where it is gone already its end tells more than the broken pipe
- * does. */
+/* Writes as much of the child's input as its pipe accepts. If the child has already ended, its exit code is reported rather
+ * than the broken pipe. */
 static void feed(child *c) {
     ssize_t n = write(c->input_fd, c->input, strlen(c->input));
     if (n > 0) c->input += n;
@@ -226,7 +226,8 @@ static void print_failure(const child *c, const char *then) {
     fprintf(stderr, "strata: %s %s%s\n", c->name, how, then);
 }
 
-/* A worker that only lost a peer (162) is not the one to name: the peer's own end is here or comes at once. */
+/* A worker that only lost a peer (162) is not reported as the cause: the end of that peer has been seen or will be seen at
+ * once. */
 static void note_end(watch *w, const child *c) {
     const double patience_s = 1;
     if (w->phase == PHASE_ENDING || w->phase == PHASE_KILLING || !c->code) return;
@@ -250,7 +251,8 @@ static void note_end(watch *w, const child *c) {
     w->phase = PHASE_ASKING;
 }
 
-/* The others go on without a child that is replaceable; a signal's end and a lost peer may be cured by another start. */
+/* Handles the end of a replaceable child, without which the others continue: after a signal or a lost peer it is started
+ * again. */
 static void replace(watch *w, child *c) {
     const bool again = c->code > 128 && c->code != EXIT_INTERRUPTED && w->restarts > 0;
     print_failure(c, again ? "; it is started again" : w->n_running ? "; the others go on" : "");

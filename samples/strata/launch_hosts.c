@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Several hosts: `ssh HOST strata launch --agent`, which runs that host's workers as launch runs those of its own. The agent
- * hears the job and its secret over stdin, and ends its workers when that closes. */
+ * Several hosts: `ssh HOST strata launch --agent` runs the workers of a remote host. The agent reads the job and its secret
+ * from stdin, and ends its workers when stdin is closed. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ int choose_remote_addresses(job *j, const host *hosts, int n_hosts) {
     for (int h = 0; h < n_hosts; h++) {
         const char *at = strchr(hosts[h].name, '@'), *name = at ? at + 1 : hosts[h].name;
         for (int i = 0; i < hosts[h].n; i++) {
-            /* A host that stands there twice goes on counting. */
+            /* the ports of a host that is listed twice continue */
             int port = base + i;
             for (int other = 0; other < h; other++)
                 if (!strcmp(hosts[other].name, hosts[h].name)) port += hosts[other].n;
@@ -75,7 +75,7 @@ int choose_remote_addresses(job *j, const host *hosts, int n_hosts) {
     return EXIT_OK;
 }
 
-/* What the remote shell runs; the words of the job go to its stdin, where `ps` does not see them. */
+/* Makes the command for the remote shell. The description of the job is passed by stdin, where `ps` does not show it. */
 static bool describe_host(const job *j, host *h) {
     static const char default_ssh[] = "ssh -T -o BatchMode=yes -o ServerAliveInterval=5 -o ServerAliveCountMax=2";
     static const char *const tls_variables[] = {"STRATA_TLS_CERT", "STRATA_TLS_KEY", "STRATA_TLS_CA", "STRATA_TLS_NAME"};

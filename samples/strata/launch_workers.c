@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The workers of one host: what each finds in its environment, and its share of the cores. */
+ * The workers of one host: the environment of each worker, and its share of the cores. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 enum { N_VARIABLES = 16 };
 
-/* ---- what a worker finds in its environment ---- */
+/* ---- the environment of a worker ---- */
 
 typedef struct worker_setup {
     char *variables[N_VARIABLES + 1];
@@ -23,8 +23,8 @@ typedef struct worker_setup {
     cpu_set_t cores;
 } worker_setup;
 
-/* Tasks of one type are ranks [first, first + n). Without servers all are workers; else the first is the chief, and the servers
- * are behind the workers, and the evaluator behind these. */
+/* Tasks of one type are the ranks [first, first + n). Without servers all tasks are workers; else the order is the chief, the
+ * workers, the servers, the evaluator. */
 typedef struct role {
     const char *type;
     int first, n;
@@ -132,7 +132,7 @@ static bool set_up_worker(const job *j, int local, worker_setup *setup, child *o
     static const char *const removed[] = {"STRATA_CLUSTER", "STRATA_TASK", "STRATA_RENDEZVOUS"};
     int rank = j->first + local, n = 0, n_cores = 0;
     const role own = role_of(j, rank);
-    /* Chief, servers and evaluator take what the workers leave. */
+    /* chief, servers and evaluator share the cores that the workers leave */
     const bool computes = !strcmp(own.type, "worker"), served = j->options->ps > 0;
     const int at = served ? rank - own.first : local, n_here = served ? own.n : j->n_here;
     if (!j->options->no_bind && computes) n_cores = divide_cores(at, n_here, &setup->cores);

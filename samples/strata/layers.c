@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata help layers: what may stand in the "layers" of a model.json, from the tables that read it. */
+ * strata help layers: the allowed entries of "layers" in a model.json, from the tables that read it. */
 #include <stdio.h>
 
 #include "cli.h"

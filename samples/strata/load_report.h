@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is shown of the tasks of parameter_server: how stale updates were, who is slow, how long queues are. */
+ * Reports on the tasks of parameter_server: the staleness of updates, slow workers, and the length of queues. */
 #ifndef STRATA_SAMPLES_LOAD_REPORT_H
 #define STRATA_SAMPLES_LOAD_REPORT_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata, the command: finds the command that argv names, and helps where it can't. Each command is a file beside this one. */
+ * strata, the command: finds the command that argv names, and prints help if there is none. Each command has a file in this
+ * folder. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tables of commands and options become besides --help: the manual page (`strata help man`), and the words that a
- * shell completes (`strata completion SHELL`). */
+ * Other output from the tables of commands and options: the manual page (`strata help man`), and the completion for shells
+ * (`strata completion SHELL`). */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How each sample gets its data: files where --data names them, else data that are made here, always the same ones. */
+ * Opens the data of each sample: files if --data names them, else data that are generated here and are always the same. */
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 enum { MADE_SEED = 1 };
 
-/* Options that would mean nothing to these data. */
+/* Rejects options that have no effect on these data. */
 static int check_options(const sample *sample, const data_options *options) {
     const bool table = sample->open == open_own || (options->path && sample->open == open_regression);
     if (options->weight && !(table && options->path))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data of the user's own: which kind a path is of, and its parts for training and testing. */
+ * The user's own data: finds the kind of a path, and its parts for training and testing. */
 #include "own.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data of the user's own: tables, texts, folders of pictures, arrays (own.c); models for them (own_models.c); changes to a
- * model's JSON (settings.c). */
+ * The user's own data: tables, texts, folders of pictures, arrays (own.c); models for them (own_models.c); changes to a model's
+ * JSON (settings.c). */
 #ifndef STRATA_SAMPLES_OWN_H
 #define STRATA_SAMPLES_OWN_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models for data of the user's own, each made for their shape. They are JSON, as model.json is: --write-model writes one to be
- * edited. */
+ * Models for the user's own data, which depend on their shape. They are JSON in the format of model.json; --write-model writes
+ * a model so that it can be edited. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +44,8 @@ static void add_output(const purpose *p, strata_text *text) {
 
 /* ---- the models ---- */
 
-/* Few features of few rows are soon learned by heart, where a linear model would be better; with more features a network of the
- * same width loses more by dropping than it gains. By tests/bench/accuracy.py. */
+/* With few features and few rows a network overfits, so that a linear model would be better; with more features a network of
+ * the same width loses more by dropout than it gains. Measured by tests/bench/accuracy.py. */
 static const char *dropout_of(const purpose *p) {
     enum { FEW_FEATURES = 32 };
     return p->n_examples < FEW_ROWS && strata_shape_elements(p->element) <= FEW_FEATURES ? "0.5" : "0.2";
@@ -180,8 +180,8 @@ static void write_shape(const char *key, strata_shape shape, strata_text *text) 
     strata_text_add(text, "],");
 }
 
-/* The rate and the decay of weights. For a table a rate that falls along a cosine to a tenth lets few steps go far and end near
- * the minimum, and a strong decay keeps few rows from being learned by heart. By tests/bench/accuracy.py. */
+/* The rate and the decay of weights. For a table the learning rate falls along a cosine to a tenth, which converges in few
+ * steps, and a strong weight decay reduces overfitting to few rows. Measured by tests/bench/accuracy.py. */
 static void write_optimizer(const purpose *p, strata_text *text) {
     const char *decay = is_wide(p) && p->n_examples < FEW_ROWS ? "1" : "0.01";
     strata_text_add(text, "\"optimizer\":{\"name\":\"adamw\",\"learning_rate\":");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pictures that a person has, as a model's input: PNG, and PGM and PPM (netpbm, binary or text), brought to the trained
- * size. */
+ * Reads a user's picture as a model's input: PNG, PGM or PPM (netpbm, binary or text), resized to the size of the training
+ * data. */
 #ifndef STRATA_SAMPLES_PICTURE_H
 #define STRATA_SAMPLES_PICTURE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of strata plot share. */
+ * Declarations that the files of strata plot share. */
 #ifndef STRATA_SAMPLES_PLOT_H
 #define STRATA_SAMPLES_PLOT_H
 

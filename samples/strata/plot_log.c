@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Curves of training runs, from the files that strata train --log or --json writes: each line of JSON, or row of CSV, has names
- * and numbers. What a line has besides is passed over, and so is a last line that is not whole yet, as the run may go on. */
+ * and numbers. Other contents of a line are ignored, and so is an incomplete last line, since the run may still be writing. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pictures of a trained model: its confusion matrix on data, and how its weights are distributed. */
+ * Plots of a trained model: its confusion matrix on data, and the distribution of its weights. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata plugin-check: the conformance suite against a vendor's plugin, which runs in a child process, so that a crash, an exit
- * or a hang is a line of the report. After one the next child goes on with what is left. */
+ * strata plugin-check: runs the conformance suite on a vendor's plugin. The plugin runs in a child process, so that a crash, an
+ * exit or a hang becomes a line of the report. After that another child continues with the remaining cases. */
 #include "plugin_check.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "cli.h"
 
 enum { NAME_BYTES = 96, MOST_RESTARTS = 64 };
-/* The child's own waits end at the limit; what hangs elsewhere is ended a little later. */
+/* The child's waits end at the limit; if it hangs elsewhere, it is killed a little later. */
 static const double MORE_SECONDS = 2;
 
 static const option_row rows[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the two processes of `strata plugin-check` share: plugin_check.c starts the child and reports, plugin_cases.c runs in
- * it. */
+ * Declarations that the two processes of `strata plugin-check` share: plugin_check.c starts the child and reports,
+ * plugin_cases.c runs in the child. */
 #ifndef STRATA_SAMPLES_PLUGIN_CHECK_H
 #define STRATA_SAMPLES_PLUGIN_CHECK_H
 

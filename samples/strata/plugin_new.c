@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata plugin-new: writes a plugin to begin with. Its files are those of samples/plugin, which the build turns into text
- * (sample_plugin.h), with another name. */
+ * strata plugin-new: writes the source of a simple plugin. Its files are those of samples/plugin, which the build embeds as
+ * text (sample_plugin.h), with another name. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>

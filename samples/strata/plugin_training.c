@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The last unit of `strata plugin-check`: a small model is trained on the device, with the host's help for ops that the device
- * lacks, and on the host. It finds what one op at a time does not show: values that lie in others (aliases), temporaries that
- * share memory, parameters that are updated in place, slots in turn. */
+ * The last unit of `strata plugin-check`: trains a small model on the device (the host runs ops that the device lacks) and on
+ * the host, and compares them. This finds errors that tests of single ops do not find: aliases of values, temporaries that
+ * share memory, parameters that are updated in place, and alternating slots. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

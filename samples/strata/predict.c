@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata predict: class and probability (or number) for what a person has: pictures, a line of text, rows of a CSV, arrays. */
+ * strata predict: prints class and probability (or number) for the user's pictures, lines of text, rows of a CSV, or arrays. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The line of progress of a training: on stderr, when that is a terminal, in the width that it has just now. A thread of its
- * own draws it ten times a second from what training has reported last, so that training waits for no terminal, a new width is
- * seen at once, and seconds go on while kernels are compiled. */
+ * The line of progress of a training: on stderr, when that is a terminal, in the width that it has just now. A separate thread
+ * draws it ten times a second from the last report of the training. So training does not wait for the terminal, a new width is
+ * used at once, and the time is updated while kernels are compiled. */
 #ifndef STRATA_SAMPLES_PROGRESS_H
 #define STRATA_SAMPLES_PROGRESS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a training writes for programs while it runs, a row a step or an epoch: a file of JSON lines or a CSV (--log), and
- * epochs on stdout (--json). Names say which split a number is of: train_loss, val_accuracy, test_loss. */
+ * The log of a training for other programs, with a row for each step or epoch: a file of JSON lines or CSV (--log), and epochs
+ * on stdout (--json). The prefix of a name is the split of its number: train_loss, val_accuracy, test_loss. */
 #ifndef STRATA_SAMPLES_RUN_LOG_H
 #define STRATA_SAMPLES_RUN_LOG_H
 

@@ -86,7 +86,7 @@ static const sample samples[] = {
 };
 enum { N_SAMPLES = sizeof samples / sizeof *samples };
 
-/* Data of the user's own, for a model of the user's own. */
+/* The user's own data, for the user's own model. */
 static const sample own = {.name = "own", .open = open_own};
 /* Arrays that are named as the inputs and outputs of a model of the user's own. */
 static const sample columns = {.name = "columns", .open = open_columns};

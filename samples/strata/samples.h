@@ -10,7 +10,7 @@
 
 #include "cli.h"
 
-/* Where data are and which part of them is meant; the options of every command that reads them. */
+/* The location of data and the part of them to read; these options are common to all commands that read data. */
 typedef struct data_options {
     const char *path;            /* --data: folder or file; NULL: made data */
     const char *label, *columns; /* of a CSV; NULL: the sample's own */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How good predictions are, beyond loss and accuracy: by class, and of numbers in their own unit. */
+ * Metrics of predictions in addition to loss and accuracy: for each class, and for numbers in their own unit. */
 #ifndef STRATA_SAMPLES_SCORES_H
 #define STRATA_SAMPLES_SCORES_H
 

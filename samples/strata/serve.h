@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What strata serve consists of: the request's JSON as examples (serve_inputs.c), examples of several requests as one batch
- * (serve_batches.c), and HTTP (serve.c). */
+ * The parts of strata serve: converting a request's JSON to examples (serve_inputs.c), combining the examples of several
+ * requests to one batch (serve_batches.c), and HTTP (serve.c). */
 #ifndef STRATA_SAMPLES_SERVE_H
 #define STRATA_SAMPLES_SERVE_H
 

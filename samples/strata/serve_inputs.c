@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The body of a request as the array that the model takes. Tables go through the same reader as files, so what predict accepts
- * in a cell is accepted here. */
+ * Converts the body of a request to the array that the model takes. Tables are read by the same reader as files, so the same
+ * cells are accepted as by strata predict. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

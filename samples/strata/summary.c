@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata summary: a model's layers, their shapes and parameters, and what a training step costs; with --times where its time
- * goes on a device. Needs no data and, without --times, no accelerator. */
+ * strata summary: prints a model's layers, their shapes and parameters, and the cost of a training step; with --times the time
+ * of its nodes on a device. It needs no data and, without --times, no accelerator. */
 #include <stdio.h>
 #include <string.h>
 

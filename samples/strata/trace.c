@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata trace: where a training's time went, from the file that strata train --trace or --profile wrote. */
+ * strata trace: summarizes the time of a training, from the file that strata train --trace or --profile wrote. */
 #include <stdio.h>
 
 #include "samples.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a trace says: the file that strata train --trace or --profile writes, added up by op. */
+ * A summary of a trace, the file that strata train --trace or --profile writes, by op. */
 #ifndef STRATA_SAMPLES_TRACE_READ_H
 #define STRATA_SAMPLES_TRACE_READ_H
 
 #include "cli.h"
 
-/* What slices with the same name, or of the same op, took together. */
+/* The total of the slices with the same name, or of the same op. */
 typedef struct trace_row {
     char name[48];
     int64_t count;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata train: a sample or a model of the user's own, on the best device or the one named. */
+ * strata train: trains a sample or the user's own model on the best device or the given one. */
 #include "train.h"
 
 #include <errno.h>
@@ -181,8 +181,8 @@ static strata_status add_callbacks(training *t, strata_error *err) {
     return strata_model_add_callback(t->model, strata_model_saver(saver), err);
 }
 
-/* What the user or the model says, scaled by the replicas: from the plain rate to `replicas` times it within five epochs, or
- * the first fifth of fewer. */
+/* The optimizer of the user or the model. Its learning rate is scaled by the number of replicas: it rises from the plain rate
+ * to `replicas` times this rate within five epochs, or within the first fifth of the epochs if they are few. */
 static strata_optimizer choose_optimizer(const training *t) {
     const int replicas = strata_strategy_num_replicas_in_sync(t->strategy);
     const int64_t size = strata_dataset_size(t->train.dataset);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `strata train` is made of: what is trained on what (train_data.c), what is reported while it runs (train_report.c), and
- * what stands at its end (train_result.c). train.c has the options and the order in which all of it happens. */
+ * The parts of `strata train`: opening the model and the data (train_data.c), reports during the training (train_report.c), and
+ * the result (train_result.c). train.c has the options and runs these parts in order. */
 #ifndef STRATA_SAMPLES_TRAIN_H
 #define STRATA_SAMPLES_TRAIN_H
 
@@ -25,7 +25,7 @@ typedef struct train_options {
     int64_t patience, log_every, stop_after, keep;
     double learning_rate, validation_split, evaluator_wait_s;
     bool json, scale_lr, log_device_placement, restore_best, resume;
-    /* What --debug asks for. */
+    /* The options of --debug. */
     bool debug_nan, debug_determinism;
     /* The steps of --profile; last 0: none. */
     int64_t profile_first, profile_last;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is trained on what: the model that the user names or that is made for the data, and the parts of the data. */
+ * Opens the model, which the user names or which is made for the data, and the parts of the data. */
 #include <stdlib.h>
 #include <string.h>
 

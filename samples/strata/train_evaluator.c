@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The evaluator task of a cluster: it evaluates each new --checkpoint of the training beside it, prints what it finds, and
- * keeps the best model where --restore-best asks for that. It ends with the training. */
+ * The evaluator task of a cluster: it evaluates each new --checkpoint while the other tasks train, prints the results, and
+ * stores the best model if --restore-best is given. It ends when the training is over. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

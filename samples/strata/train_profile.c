@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata train --profile: some steps are traced, and what the trace says in sum is printed behind the result. What was traced
- * is also put beside the event files of --tensorboard. */
+ * strata train --profile: some steps are traced, and a summary of the trace is printed after the result. With --tensorboard the
+ * trace is also written for TensorBoard. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

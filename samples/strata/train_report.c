@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a training shows and writes while it runs: its line of progress, a line an epoch, the log, checkpoints; and Ctrl-C. */
+ * The output of a training while it runs: its line of progress, a line for each epoch, the log, checkpoints. Also handles
+ * Ctrl-C. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a training says at its beginning and at its end. */
+ * The output of a training at its beginning and at its end. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

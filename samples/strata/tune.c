@@ -39,7 +39,7 @@ static const option_row rows[] = {
     {"json", NULL, "a line of JSON for each trial and one at the end", OPTION_FLAG, offsetof(tune_options, json), 0, 0},
     {0}};
 
-/* ---- what the options say ---- */
+/* ---- reading the options ---- */
 
 static int read_words(tuner *t) {
     const tune_options *o = &t->options;

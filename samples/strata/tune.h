@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `strata tune` is made of: the settings that are searched (tune_space.c), the trials, each of them a process of
- * `strata train` (tune_trials.c), and the journal of those that are done (tune_log.c). tune.c has the options and the search.
+ * The parts of `strata tune`: the settings that are searched (tune_space.c), the trials, each of them a process of `strata
+ * train` (tune_trials.c), and the journal of finished trials (tune_log.c). tune.c has the options and the search.
  */
 #ifndef STRATA_SAMPLES_TUNE_H
 #define STRATA_SAMPLES_TUNE_H

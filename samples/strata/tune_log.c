@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The journal of `strata tune`, JSON lines. The first says which search it is; each other one is a trial that has reached the
- * epochs of a round. A line that is not whole, of a process that was killed, is cut off. */
+ * The journal of `strata tune`, JSON lines. The first line describes the search; each other line is a trial that has reached
+ * the epochs of a round. An incomplete last line, which a killed process may leave, is removed. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Trials of `strata tune`: each is a process of `strata train --json`, whose rows are appended to trial-N.jsonl and whose
- * messages go to trial-N.err, in the trials' folder. A trial goes on from trial-N.checkpoint, so that a later round trains only
- * the epochs that an earlier one has not, and one that was killed loses an epoch at most. */
+ * messages go to trial-N.err, in the trials' folder. A trial continues from trial-N.checkpoint, so that a later round trains
+ * only the remaining epochs, and a trial that was killed loses at most one epoch. */
 #define _GNU_SOURCE
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -26,7 +26,7 @@ static void trial_file(const tuner *t, int number, const char *ending, char out[
     snprintf(out, PATH_BYTES, "%s/trial-%d.%s", t->folder, number, ending);
 }
 
-/* ---- what a trial is started with ---- */
+/* ---- the command of a trial ---- */
 
 void tune_arguments(const tuner *t, int trial, const char *device, void (*add)(const char *word, void *user), void *user) {
     const tune_options *o = &t->options;

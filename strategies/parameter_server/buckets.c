@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradients in buckets. The gradient program of a large model sends a bucket as soon as the backward pass has it, the last
- * layers' first, and the worker pushes its shards to the servers while the device computes the next one. Servers keep these
- * parts, and apply them with the push that follows the whole unit. Without it, as where a gradient is not finite, they count
- * for nothing. */
+ * Gradients in buckets. The gradient program of a large model sends a bucket as soon as the backward pass has computed it,
+ * beginning with the last layers. The worker pushes the bucket's shards to the servers while the device computes the next one.
+ * Servers store these parts, and apply them with the push at the end of the unit. Without that push, for example because a
+ * gradient is not finite, the parts are not used. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,8 +76,8 @@ static strata_status push_part(strata_ps_worker *w, int server, const struct str
     return STRATA_OK;
 }
 
-/* Of the group that runs the program: a bucket is there. A failure to push it is told with the push, as the group would be of
- * no use after an error. */
+/* Called by the group that runs the program when a bucket is ready. A failure to push the bucket is reported with the final
+ * push, because the group could not be used after an error. */
 static strata_status take_bucket(const strata_workers *workers, int to, int64_t channel, const void *data, size_t bytes,
                                  strata_error *err) {
     strata_ps_worker *w = ((const struct strata_ps_sink *)(const void *)workers)->worker;
@@ -107,8 +107,8 @@ const strata_workers *strata_ps_sink_of(strata_ps_task *task) {
     return &task->sink.workers;
 }
 
-/* Whether the unit's buckets may be pushed before all of its gradients are known. Not where these are scaled by a loss scale or
- * by their norm, or their norm is told. */
+/* Whether the unit's buckets may be pushed before all of its gradients are known. This is not possible if a loss scale or the
+ * norm of all gradients scales them, or if this norm is reported. */
 static bool may_stream(const strata_ps_worker *w) {
     enum { MOST_SHARDS = (STRATA_RPC_HEAD_BYTES - (int)sizeof(strata_ps_part_ask)) / (int)sizeof(int32_t) };
     const bool needs_norm = (w->model->optimizer.clip_global_norm > 0 || w->model->measures_norm) && !w->task->pace.n_shares;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fit of the chief: it meets the servers and the workers, runs the epochs, and dismisses all at the end. It computes no
- * gradients.
+ * The fit of the chief: it connects to the servers and waits for the workers, runs the epochs, and ends all tasks. It computes
+ * no gradients.
  *
- * Threads: the handler of leases.c runs in a thread for each worker; the fit itself in the caller's. Both share the chief
- * under its lock. */
+ * Threads: the handler of leases.c runs in a thread for each worker, and the fit in the caller's thread. They share the struct
+ * of the chief under its lock. */
 #include "strategies/parameter_server/chief.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ void strata_ps_chief_notice(strata_ps_chief *c, const char *format, ...) {
     va_end(arguments);
 }
 
-/* Seconds of a worker's step: the mean, or those of the step that it is at, where that takes longer already. */
+/* The seconds of a worker's step: the mean, or the time of its present step if that is already longer. */
 static double step_seconds(const strata_ps_chief *c, int w) {
     const struct worker *own = &c->workers[w];
     const bool computes = strata_ps_pace_started(c->pace, w) > strata_ps_pace_clock(c->pace, w);
@@ -40,7 +40,7 @@ static void note(void *user, const char *text) {
 static void take_route(void *user, const strata_ps_route *route) {
     strata_ps_chief *c = user;
     pthread_mutex_lock(&c->lock);
-    c->fit->route = *route; /* workers learn it with their next batch */
+    c->fit->route = *route; /* workers get it with their next batch */
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
 }
@@ -84,7 +84,7 @@ int strata_ps_chief_n_there(const strata_ps_chief *c) {
     return n;
 }
 
-/* What a server has told of its queues. */
+/* Stores what a server has reported of its queues. */
 static void note_queue(void *user, const strata_ps_hello_reply *reply) {
     strata_ps_chief *c = user;
     pthread_mutex_lock(&c->task->lock);
@@ -93,7 +93,7 @@ static void note_queue(void *user, const strata_ps_hello_reply *reply) {
     pthread_mutex_unlock(&c->task->lock);
 }
 
-/* "worker:1, worker:3": which have not come. */
+/* Writes the workers that have not connected: "worker:1, worker:3". */
 static void list_absent(const strata_ps_chief *c, char *out, size_t room) {
     size_t used = 0;
     *out = '\0';
@@ -145,7 +145,7 @@ static strata_status begin(strata_ps_chief *c, strata_rpc_server *rpc, strata_er
     STRATA_TRY(strata_ps_watch_meet(&c->watch, err));
     STRATA_TRY(wait_for_workers(c, rpc, err));
     strata_status status = strata_ps_watch_spread(&c->watch, c->serial, err);
-    if (status == STRATA_PEER_LOST) /* its link broke, or it started again: it has nothing to lose yet */
+    if (status == STRATA_PEER_LOST) /* its connection broke, or it started again: it has no values yet */
         status = strata_ps_chief_spread_when_there(c, c->serial, strata_ps_seconds() + c->task->connect_seconds, err);
     if (status) return status;
     pthread_mutex_lock(&c->lock);
@@ -155,9 +155,9 @@ static strata_status begin(strata_ps_chief *c, strata_rpc_server *rpc, strata_er
     return STRATA_OK;
 }
 
-/* Workers fetch the parameters and leave; those that do not are not waited for longer than that. A worker whose connection
- * broke just now, perhaps as this process stood still, may come back for them. Where training does not begin each is to hear
- * why, also one that comes late; not where the time in which all had to come is over. */
+/* Waits, for a limited time, until the workers have fetched the final parameters and ended. A worker whose connection has just
+ * broken, perhaps because this process was stopped, may connect again for them. If training does not begin, each worker gets
+ * the reason, also one that connects late, unless the time in which all workers had to connect is over. */
 static void dismiss_workers(strata_ps_chief *c, strata_status status, const char *message) {
     const double now = strata_ps_seconds(), until = now + 10, heard_until = now + 5, back_within = 4;
     pthread_mutex_lock(&c->lock);

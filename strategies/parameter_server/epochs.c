@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The chief's epochs: it waits for their steps, calls the callback, fetches the parameters from the servers, and has the
- * validation data evaluated. When a server was lost that had the only copy of its shards, the epoch is begun again. */
+ * workers evaluate the validation data. If a server was lost that had the only copy of its shards, the epoch is begun again. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #include "strategies/parameter_server/chief.h"
 
-/* Training goes on where the callback had it wait for something that it saved. */
+/* Continues the training if it was paused because the callback saved the model. */
 static void go_on(strata_ps_loop *l) {
     strata_ps_chief *c = l->c;
     if (!l->paused) return;
@@ -27,7 +27,8 @@ static strata_status tell(strata_ps_loop *l, strata_error *err) {
     strata_model *model = l->c->fit->model;
     if (!opts->on_progress) return STRATA_OK;
     if (!l->progress.epoch_end) l->progress.epoch_seconds = strata_ps_seconds() - l->epoch_began;
-    /* Workers may be at the next synchronous step already. At their own pace a rate is that of later batches. */
+    /* in synchronous training workers may already compute the next step; without synchronization a new rate is for later
+     * batches */
     model->rate.locked = strata_ps_chief_synchronous(l->c) && !l->progress.epoch_end && !opts->wait_each_step;
     l->c->task->loop = l;
     strata_status status = opts->on_progress(&l->progress, opts->user, err);
@@ -41,7 +42,7 @@ static strata_status tell(strata_ps_loop *l, strata_error *err) {
     return status;
 }
 
-/* Takes over the steps that were finished since the last call. */
+/* Takes the steps that were finished since the last call from the shared list. */
 static void take_finished(strata_ps_loop *l) {
     strata_ps_chief *c = l->c;
     pthread_mutex_lock(&c->lock);
@@ -58,7 +59,7 @@ static void take_finished(strata_ps_loop *l) {
     pthread_mutex_unlock(&c->lock);
 }
 
-/* The next step's numbers. Returns whether the callback is called behind it. */
+/* Adds the numbers of the next step. Returns whether the callback is called after it. */
 static bool follow_step(strata_ps_loop *l) {
     strata_ps_chief *c = l->c;
     strata_history *h = c->fit->history;
@@ -148,7 +149,8 @@ static strata_status wait_for_epoch(strata_ps_loop *l, strata_error *err) {
         status = strata_ps_chief_check(c, ended, err);
         pthread_mutex_unlock(&c->lock);
         if (!status) status = tell_finished(l, err);
-        if (!status && ended) status = strata_ps_watch_look(&c->watch, err); /* an epoch may be shorter than the patience */
+        /* The servers are checked here too, since an epoch may be shorter than the time between two checks. */
+        if (!status && ended) status = strata_ps_watch_look(&c->watch, err);
         if (status || ended) return status;
     }
 }
@@ -162,7 +164,7 @@ static void forget_epoch(strata_ps_chief *c) {
     pthread_mutex_unlock(&c->task->lock);
 }
 
-/* The epoch's steps from where the model stands. */
+/* Begins the epoch's steps after those that the model has. */
 static void open_epoch(strata_ps_loop *l) {
     strata_ps_chief *c = l->c;
     const int64_t first = l->base.step;
@@ -180,7 +182,7 @@ static void open_epoch(strata_ps_loop *l) {
     l->progress.metrics = l->progress.validation = (strata_metrics){0};
     forget_epoch(c);
     strata_ps_pace_begin(c->pace, ++c->serial, first, c->fit->n_steps);
-    if (l->stop_now) strata_ps_pace_stop(c->pace); /* asked for between epochs: no step of this one is begun */
+    if (l->stop_now) strata_ps_pace_stop(c->pace); /* the stop was requested between epochs: no step of this epoch is begun */
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
 }
@@ -369,8 +371,9 @@ static strata_status end_epoch(strata_ps_loop *l, strata_error *err) {
     return tell(l, err);
 }
 
-/* Workers fetch what the training ended with from the servers. One that was lost since the chief fetched it gets it from the
- * chief when it has started again, or its copy serves; the chief waits for that only so long, as its own model is complete. */
+/* Workers fetch the final parameters from the servers. If a server was lost after the chief fetched them, its copy serves the
+ * workers, or the server gets them from the chief when it has started again. The chief waits for that only a limited time, as
+ * its own model is complete. */
 static strata_status keep_for_workers(strata_ps_chief *c, strata_error *err) {
     const double patience = 3;
     strata_status status = strata_ps_watch_look(&c->watch, err);

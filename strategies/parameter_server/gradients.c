@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gradients of a worker's unit: the device's program for each of its batches, their sums, whether these are finite, and
- * their scale and norm. */
+ * The gradients of a worker's unit: runs the device's program for each of its batches, sums the gradients, checks whether they
+ * are finite, and computes their scale and norm. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,8 @@ static double scale_of(const strata_ps_worker *w) {
     return w->model->scale.value > 0 ? w->model->scale.value : 1;
 }
 
-/* A batch's input, whose elements name rows of sparse parameter k: the places of these rows in the job's set; -1: no row. */
+/* Converts a batch's input, whose elements are rows of sparse parameter k, to the positions of these rows in the job's set; -1:
+ * no row. */
 static void write_places(const strata_ps_job *j, int k, const int32_t *ids, int64_t n, int32_t *out) {
     const strata_ps_row_set *set = &j->rows[k];
     for (int64_t i = 0; i < n; i++) out[i] = (uint32_t)ids[i] < (uint64_t)set->n_rows ? set->places[ids[i]] : -1;
@@ -53,7 +54,8 @@ static void add(float *sum, const float *values, int64_t n) {
     for (int64_t i = 0; i < n; i++) sum[i] += values[i];
 }
 
-/* Whether the gradients of a unit's only batch can stay where the device wrote them: one piece, which nothing scales. */
+/* Whether the gradients of a unit's only batch can be sent from the memory to which the device wrote them: they are contiguous
+ * and are not scaled. */
 static bool stay_in_place(const strata_ps_worker *w, const strata_ps_job *j) {
     const strata_model *model = w->model;
     return !w->layout->n_buckets && j->n_batches == 1 && model->parameters.n_blocks == 1 &&

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the chief answers workers: they come and go, report what they have finished, and are given the next batch (pace.h). */
+ * The chief's replies to workers: workers connect and leave, report what they have finished, and get the next batch
+ * (pace.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +59,7 @@ static void join(strata_ps_chief *c, int w) {
     strata_ps_chief_notice(c, "worker:%d has joined", w);
 }
 
-/* A worker's first call: it returns when all workers came, so that each learns of a difference between any two. */
+/* A worker's first call. It returns when all workers have connected, so that each of them is told if any two tasks differ. */
 static strata_status hello(strata_ps_chief *c, const strata_rpc_call *call, int w, strata_rpc_reply *reply, strata_error *err) {
     strata_error difference = {0};
     const strata_status differs = strata_ps_answer_hello(c->fit, call, &difference);
@@ -93,7 +94,8 @@ static void add_finished(strata_ps_chief *c, double loss, double rate, double no
     c->examples += examples;
 }
 
-/* The shares that count, in their order, so that the bits do not depend on which came first. */
+/* Adds the sums of the shares that count, in the order of the shares, so that the bits do not depend on which finished
+ * first. */
 static void end_step(strata_ps_chief *c) {
     strata_ps_close close;
     int64_t counted = 0;
@@ -164,8 +166,8 @@ bool strata_ps_chief_last_close(const strata_ps_chief *c, strata_ps_close *out_c
     return closed;
 }
 
-/* Further units for a worker with a pace of its own. It computes them without asking again, so that quick steps do not cost the
- * chief a request each. They are few enough that the others do not wait for them at the end of an epoch. */
+/* Leases further units to a worker in asynchronous training. The worker computes them without another request, so that short
+ * steps do not need a request each. They are few enough that the other workers do not wait for them at the end of an epoch. */
 static void give_more(strata_ps_chief *c, int w, strata_ps_next_reply *reply) {
     const double seconds_of_units = 0.004;
     const double own = c->workers[w].seconds;
@@ -178,7 +180,7 @@ static void give_more(strata_ps_chief *c, int w, strata_ps_next_reply *reply) {
     }
 }
 
-/* What the worker may do now; ahead: it computes another unit. With the lock. */
+/* Decides what the worker does next. ahead: it is still computing another unit. The caller has the lock. */
 static void give(strata_ps_chief *c, int w, bool ahead, strata_ps_next_reply *reply) {
     const bool told = !c->fit->opts->wait_each_step || c->settling || (!c->n_finished && !c->telling && !ahead);
     *reply = (strata_ps_next_reply){.grant = STRATA_PS_TRAINING_OVER, .t = c->t, .rate = c->rate, .route = c->fit->route};
@@ -195,7 +197,7 @@ static void give(strata_ps_chief *c, int w, bool ahead, strata_ps_next_reply *re
     }
 }
 
-/* A batch of the validation data. Who is second with it does not count. */
+/* Takes the result of a batch of the validation data. If two workers evaluated it, the first result counts. */
 static void take_visit(strata_ps_chief *c, int w, const strata_ps_next_ask *ask, const float *sums) {
     const int64_t index = ask->unit.index;
     if (!c->evaluating || strata_ps_pace_finish(c->visits, w, &ask->unit, false) == STRATA_PS_TOO_LATE) return;
@@ -212,7 +214,7 @@ static strata_status check_report(const strata_ps_chief *c, const strata_rpc_cal
 }
 
 static strata_status next(strata_ps_chief *c, const strata_rpc_call *call, int w, strata_rpc_reply *reply, strata_error *err) {
-    const double patience = 1; /* then the worker asks again, and so learns that the chief lives */
+    const double patience = 1; /* after that the worker sends the request again, and so knows that the chief is alive */
     const size_t n = call->head_bytes / sizeof(strata_ps_next_ask);
     strata_ps_next_ask reports[STRATA_PS_MOST_REPORTS];
     strata_ps_next_reply answer;
@@ -223,7 +225,7 @@ static strata_status next(strata_ps_chief *c, const strata_rpc_call *call, int w
     const strata_ps_next_ask *ask = &reports[n - 1];
     for (size_t i = 0; i < n; i++) STRATA_TRY(check_report(c, call, &reports[i], err));
     pthread_mutex_lock(&c->lock);
-    join(c, w); /* a worker whose link was cut comes back with this call */
+    join(c, w); /* a worker whose connection broke joins again with this call */
     if (ask->gives_back) {
         strata_ps_pace_join(c->pace, w);
         strata_ps_pace_join(c->visits, w);
@@ -270,8 +272,8 @@ static strata_status take_failure(strata_ps_chief *c, const strata_rpc_call *cal
     return STRATA_OK;
 }
 
-/* A task that is none of the cluster's workers as the chief knows it. At the start that ends all tasks: two of them were told
- * of different clusters. Later it is only sent away. */
+/* A task that is not a worker of the chief's cluster. At the start this ends all tasks, since two of them have different
+ * clusters. Later only this task is refused. */
 static strata_status refuse_stranger(strata_ps_chief *c, const strata_rpc_call *call, strata_error *err) {
     strata_error own = {0};
     strata_status status = call->method == STRATA_PS_HELLO ? strata_ps_answer_hello(c->fit, call, &own) : STRATA_OK;

@@ -7,18 +7,18 @@
 
 #include "strategies/parameter_server/task.h"
 
-/* What the means of a load are made of. */
+/* The sums from which the means of a load are computed. */
 typedef struct strata_ps_load_sums {
     int64_t staleness, leases, asks;
 } strata_ps_load_sums;
 
-/* What a worker reports of the pushes of one unit. */
+/* Adds a worker's report of the pushes of one unit. */
 void strata_ps_load_add_staleness(strata_parameter_server_load *load, strata_ps_load_sums *sums, const strata_ps_next_ask *ask);
-/* How many leases were out when a worker asked for the next. */
+/* Adds how many leases were unfinished when a worker requested the next one. */
 void strata_ps_load_add_leases(strata_parameter_server_load *load, strata_ps_load_sums *sums, int leases);
-/* What a server says of its queues. */
+/* Adds a server's report of its queues. */
 void strata_ps_load_add_queue(strata_parameter_server_load *load, const strata_ps_hello_reply *reply);
-/* Sets stragglers, slowest and slowest_ratio, by the step_seconds of those of workers[n] that are there. */
+/* Sets stragglers, slowest and slowest_ratio, by the step_seconds of those of workers[n] that are connected. */
 void strata_ps_load_find_stragglers(const strata_parameter_server_worker *workers, int n,
                                     strata_parameter_server_totals *totals);
 

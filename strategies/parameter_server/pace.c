@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Leases in a small table: a worker has at most a few at a time. */
+ * Leases are in a small table, since a worker has at most a few at a time. */
 #include "strategies/parameter_server/pace.h"
 
 #include <stdlib.h>
@@ -90,7 +90,7 @@ void strata_ps_pace_begin(strata_ps_pace *pace, int64_t epoch, int64_t first, in
     pace->stopped = pace->has_closed = false;
     pace->n_leases = 0;
     open_step(pace);
-    const int64_t clock = fastest(pace); /* an epoch's end is a point that all reach */
+    const int64_t clock = fastest(pace); /* all workers reach the end of an epoch */
     for (int w = 0; w < pace->opts.n_workers; w++) pace->workers[w] = (worker){pace->workers[w].there, clock, 0};
 }
 
@@ -137,15 +137,15 @@ static bool step_began(const strata_ps_pace *pace) {
     return false;
 }
 
-/* The worker's own share of the open step where it is free, else the first free one. A step that began is brought to its end,
- * also when a stop is asked for. */
+/* Leases the worker's own share of the open step if it is free, else the first free one. A step that has begun is completed,
+ * also after a stop was requested. */
 static strata_ps_grant ask_for_share(strata_ps_pace *pace, int w, strata_ps_unit *out_unit) {
     int share = w < pace->opts.n_shares && pace->shares[w] == FREE ? w : -1;
     if (pace->next >= pace->n_steps || (pace->stopped && !step_began(pace))) return STRATA_PS_NONE_LEFT;
     if (pace->workers[w].running) return STRATA_PS_WAIT;
     for (int i = 0; i < pace->opts.n_shares && share < 0; i++) {
         const bool own = i < pace->opts.n_workers && pace->workers[i].there && !pace->workers[i].running;
-        if (pace->shares[i] == FREE && !own) share = i; /* whose own worker is there and idle takes it itself */
+        if (pace->shares[i] == FREE && !own) share = i; /* a share whose own worker is connected and idle is left to it */
     }
     if (share < 0) return STRATA_PS_WAIT;
     const strata_ps_grant given = grant(pace, w, (strata_ps_unit){pace->epoch, pace->next, share}, NULL, out_unit);
@@ -193,7 +193,8 @@ static strata_ps_finished finish_share(strata_ps_pace *pace, const strata_ps_uni
 strata_ps_finished strata_ps_pace_finish(strata_ps_pace *pace, int w, const strata_ps_unit *unit, bool empty) {
     int at = 0;
     while (at < pace->n_leases && !same(&pace->leases[at].unit, unit)) at++;
-    /* A worker that was lost, and was not, may be the first to finish what is leased to another by now. */
+    /* A worker that was treated as lost, but was not, may be the first to finish a unit that is now leased to another
+     * worker. */
     if (at == pace->n_leases || unit->epoch != pace->epoch) return STRATA_PS_TOO_LATE;
     const int leased_to = pace->leases[at].worker;
     pace->leases[at] = pace->leases[--pace->n_leases];
@@ -214,7 +215,7 @@ void strata_ps_pace_go_on(strata_ps_pace *pace) {
 
 bool strata_ps_pace_ended(const strata_ps_pace *pace) {
     if (!synchronous(pace)) return !pace->n_leases && (pace->next >= pace->n_steps || pace->stopped);
-    if (pace->next >= pace->n_steps) return true; /* those that are late are waited for by nobody */
+    if (pace->next >= pace->n_steps) return true; /* nobody waits for shares that are late */
     return pace->stopped && !step_began(pace);
 }
 

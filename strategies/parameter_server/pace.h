@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who may compute what, and when. An epoch's batches are given to workers as *leases*: a worker that asks gets the next batch
- * (in synchronous training the next share of the open step) unless it must wait for others. A lease that is not finished when
- * its worker is lost is given to another worker, so each batch of an epoch is computed with once. A *clock* counts the leases
- * that a worker has finished; a worker that joins begins with the slowest one's clock.
+ * Decides which worker may compute which batch, and when. An epoch's batches are assigned to workers as *leases*: a worker that
+ * requests work gets the next batch (in synchronous training the next share of the open step), unless it must wait for others.
+ * If a worker is lost, its unfinished leases are assigned to other workers, so each batch of an epoch counts once. A worker's
+ * *clock* is the number of leases that it has finished; a worker that joins begins with the slowest worker's clock.
  *
- *   ASYNCHRONOUS   nobody waits
+ *   ASYNCHRONOUS   no worker waits
  *   BOUNDED        a worker waits while its next step would be more than `staleness` steps ahead of the slowest worker's clock
  *   SYNCHRONOUS    a step has n_shares shares and ends when all but `backup` of them are finished; those that are late do not
  *                  count
  *
- * Plain bookkeeping: no thread, no network, no time. The caller has a lock. */
+ * This file only does bookkeeping: it uses no threads, no network and no clock. The caller must hold a lock. */
 #ifndef STRATA_STRATEGIES_PARAMETER_SERVER_PACE_H
 #define STRATA_STRATEGIES_PARAMETER_SERVER_PACE_H
 
@@ -21,9 +21,9 @@ typedef struct strata_ps_pace strata_ps_pace;
 
 typedef struct strata_ps_pace_options {
     strata_pace pace;
-    /* Of BOUNDED; at least 1. */
+    /* For BOUNDED; at least 1. */
     int64_t staleness;
-    /* Of SYNCHRONOUS: shares of a step, and how many of them need not be there. */
+    /* For SYNCHRONOUS: the shares of a step, and how many of them a step may end without. */
     int n_shares, backup;
     /* Workers have the numbers 0 to n_workers - 1. */
     int n_workers;
@@ -33,11 +33,11 @@ STRATA_MUST_USE strata_status strata_ps_pace_create(const strata_ps_pace_options
                                                     strata_error *err);
 void strata_ps_pace_destroy(strata_ps_pace *pace);
 
-/* An epoch of n_steps batches (or accumulated ones), from step `first` on. Forgets all leases. */
+/* Begins an epoch of n_steps batches (or groups of accumulated batches) at step `first`. Forgets all leases. */
 void strata_ps_pace_begin(strata_ps_pace *pace, int64_t epoch, int64_t first, int64_t n_steps);
-/* A worker is there, or there again: what it had leased is given to others. */
+/* A worker has connected, for the first time or again. Its earlier leases are assigned to others. */
 void strata_ps_pace_join(strata_ps_pace *pace, int worker);
-/* Returns how many leases it had not finished. */
+/* The worker is lost. Returns how many unfinished leases it had. */
 int strata_ps_pace_lose(strata_ps_pace *pace, int worker);
 
 typedef enum strata_ps_grant {
@@ -52,31 +52,32 @@ strata_ps_grant strata_ps_pace_ask(strata_ps_pace *pace, int worker, strata_ps_u
 typedef enum strata_ps_finished {
     /* The unit counts. */
     STRATA_PS_COUNTS,
-    /* It counts, and with it the synchronous step ended. */
+    /* It counts, and it ended the synchronous step. */
     STRATA_PS_ENDS_STEP,
-    /* It was finished before by another worker, or its step had ended without it. */
+    /* Another worker has finished it before, or its step ended without it. */
     STRATA_PS_TOO_LATE,
 } strata_ps_finished;
-/* empty: of a synchronous share that has no examples, or whose gradients were not finite: the step ends as with it, but nothing
- * of it is added up. */
+/* empty: a synchronous share has no examples, or its gradients were not finite. It counts as finished for the end of the step,
+ * but is not added. */
 strata_ps_finished strata_ps_pace_finish(strata_ps_pace *pace, int worker, const strata_ps_unit *unit, bool empty);
-/* No leases are given any more, but those that lost workers had; until go_on. */
+/* No leases are assigned until go_on, except those of lost workers. */
 void strata_ps_pace_stop(strata_ps_pace *pace);
 void strata_ps_pace_go_on(strata_ps_pace *pace);
-/* All that was leased is finished, and nothing is left to lease. */
+/* Whether everything is finished and nothing is left to lease. */
 bool strata_ps_pace_ended(const strata_ps_pace *pace);
 
-/* How many steps are finished; in an ended epoch they are the first ones. */
+/* How many steps are finished; in an ended epoch they are the epoch's first ones. */
 int64_t strata_ps_pace_steps(const strata_ps_pace *pace);
-/* Of SYNCHRONOUS: which shares of the step that ended last count; false: no step has ended in this epoch. */
+/* For SYNCHRONOUS: which shares of the last ended step count; false: no step has ended in this epoch. */
 bool strata_ps_pace_closed(const strata_ps_pace *pace, strata_ps_close *out_close);
-/* How many steps of the epoch were not leased so far. */
+/* How many steps of the epoch have not been leased. */
 int64_t strata_ps_pace_left(const strata_ps_pace *pace);
-/* Leases that are not finished; leases of lost workers that wait for another; the largest difference of two workers' clocks. */
+/* running: unfinished leases. Then: leases of lost workers that wait for another worker; the largest difference of two workers'
+ * clocks. */
 int strata_ps_pace_running(const strata_ps_pace *pace);
 int strata_ps_pace_returned(const strata_ps_pace *pace);
 int64_t strata_ps_pace_spread(const strata_ps_pace *pace);
-/* Finished and running leases of a worker; -1: it is not there. */
+/* The finished and running leases of a worker; -1: it is not connected. */
 int64_t strata_ps_pace_clock(const strata_ps_pace *pace, int worker);
 int64_t strata_ps_pace_started(const strata_ps_pace *pace, int worker);
 

@@ -107,7 +107,7 @@ static strata_status copy_text(strata_ps_task *task, const char **text, strata_e
     return STRATA_OK;
 }
 
-/* The options outlive the call that gave them. */
+/* Copies the options, which are needed after the call. */
 static strata_status keep_communication(strata_ps_task *task, const strata_communicator_options *given, strata_error *err) {
     strata_communicator_options *own = &task->communication;
     const char *variable = getenv("STRATA_SECRET"), *secret = NULL;
@@ -179,7 +179,7 @@ strata_status strata_parameter_server_join(strata_strategy *strategy, const stra
     task->workers = calloc((size_t)workers, sizeof *task->workers);
     if (!task->workers) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d workers", workers);
     if (together) strategy->n_in_sync = workers;
-    /* The evaluator trains with nobody, and reads checkpoints by itself. */
+    /* the evaluator does not connect to the other tasks and only reads checkpoints */
     const bool alone = spec->task_type == STRATA_TASK_CHIEF || spec->task_type == STRATA_TASK_EVALUATOR;
     strategy->workers.rank = alone ? 0 : 1 + spec->task_index;
     return STRATA_OK;
@@ -245,7 +245,7 @@ static strata_status check_fit(strata_ps_fit *fit, strata_error *err) {
     return STRATA_OK;
 }
 
-/* The strategy's own terms behind the model's. */
+/* Appends the strategy's terms to the model's (the settings that tasks compare). */
 static strata_status add_terms(strata_ps_fit *fit, strata_error *err) {
     static const char *const paces[] = {"asynchronous", "bounded", "synchronous"};
     const strata_ps_task *task = fit->task;
@@ -293,7 +293,7 @@ static strata_status begin_trace(strata_ps_fit *fit, strata_error *err) {
     return strata_model_trace_begin(fit->model, fit->trace, &fit->tracks, err);
 }
 
-/* Of a training that failed too. */
+/* Writes the trace, also of a training that failed. */
 static strata_status end_trace(strata_ps_fit *fit, strata_error *err) {
     char *text = NULL;
     size_t bytes = 0;

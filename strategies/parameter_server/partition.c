@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cutting parameters by TensorFlow's rules (tf.distribute.experimental.partitioners): along the first axis only, scalars stay
- * whole. Shards go to servers by bytes: the largest first, each to the server with the fewest bytes so far. */
+ * Divides parameters into shards by TensorFlow's rules (tf.distribute.experimental.partitioners): only along the first axis,
+ * and scalars stay whole. Shards are assigned to servers by bytes: the largest first, each to the server with the fewest bytes
+ * so far. */
 #include "strategies/parameter_server/partition.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a model's parameters are cut into shards, and which server owns each.
+ * How a model's parameters are divided into shards, and which server owns each shard.
  *
- * A *shard* is a run of rows of one parameter, or all states together. All *dense* shards of a server are updated and pulled
- * together. A *table* is a shard of a sparse parameter, which is updated and pulled by rows. */
+ * A *shard* is a range of rows of one parameter, or all states together. All *dense* shards of a server are updated and pulled
+ * together. A *table* is a shard of a sparse parameter, of which single rows are updated and pulled. */
 #ifndef STRATA_STRATEGIES_PARAMETER_SERVER_PARTITION_H
 #define STRATA_STRATEGIES_PARAMETER_SERVER_PARTITION_H
 
@@ -18,7 +18,7 @@ typedef enum strata_partitioner_kind {
 
 typedef struct strata_partitioner {
     strata_partitioner_kind kind;
-    /* Of FIXED the number of shards, else bytes of a shard. */
+    /* For FIXED the number of shards, else the bytes of a shard. */
     int64_t amount;
 } strata_partitioner;
 
@@ -26,8 +26,8 @@ typedef struct strata_partitioner {
  * what was expected. */
 STRATA_MUST_USE strata_status strata_partitioner_parse(const char *text, strata_partitioner *out_partitioner,
                                                        strata_error *err);
-/* Into how many shards a parameter of so many rows is cut, 1 to rows. min_size makes as many as have at least the bytes each,
- * but no more than there are servers; max_size as few as have at most the bytes each. */
+/* How many shards a parameter with this number of rows becomes, 1 to rows. min_size: as many shards as possible of at least
+ * `amount` bytes each, but no more than there are servers. max_size: as few as possible of at most `amount` bytes each. */
 int64_t strata_partitioner_count(const strata_partitioner *partitioner, int64_t rows, int64_t row_bytes, int n_servers);
 /* Shard `index` of n: the first (rows mod n) shards have one row more than the others. */
 void strata_partition_rows(int64_t rows, int64_t n, int64_t index, int64_t *out_first, int64_t *out_n);
@@ -43,14 +43,14 @@ typedef struct strata_ps_shard {
     int64_t first_row, n_rows, row;
     /* Elements [first, first + n) of the parameters and states (strata_model_place). */
     int64_t first, n;
-    /* Elements of the server's shards of this kind before it. */
+    /* The number of elements of the server's shards of this kind that come before this one. */
     int64_t before;
 } strata_ps_shard;
 
-/* Who owns what. All tasks make the same plan. */
+/* Which server owns which shards. All tasks make the same plan. */
 typedef struct strata_ps_plan {
     int n_servers, n_shards, n_slots;
-    /* Server by server; of each the dense shards, then the tables, then the states. */
+    /* Sorted by server; for each server the dense shards, then the tables, then the states. */
     strata_ps_shard *shards;
     /* [n_servers + 1] Server s owns shards [begins[s], begins[s + 1]). */
     int *begins;
@@ -61,18 +61,20 @@ typedef struct strata_ps_plan {
     } * sizes;
 } strata_ps_plan;
 
-/* Fails: INVALID when fixed asks for more rows than no parameter has, a server would own nothing, or a parameter is cut whose
- * optimizer or clipping takes its whole norm. */
+/* Fails: INVALID if fixed needs more rows than any parameter has, if a server would own nothing, or if a parameter is divided
+ * although the optimizer or clipping needs the norm of the whole parameter. */
 STRATA_MUST_USE strata_status strata_ps_plan_make(const strata_model *model, const strata_partitioner *partitioner,
                                                   int n_servers, strata_ps_plan *out_plan, strata_error *err);
 void strata_ps_plan_finish(strata_ps_plan *plan);
-/* How much memory a worker and a server of one machine share in each direction: up to 16 MiB so much that all parameters of the
- * server with the most of them fit twice, else so much that they fit once. Larger ones than 128 MiB go through 16 MiB in
- * segments. */
+/* The bytes of memory that a worker and a server on one machine share in each direction. With n for the bytes of the
+ * parameters of the server that has the most of them: 2 n, so that they fit twice, if that is below 16 MiB; else 16 MiB or n,
+ * whichever is larger, so that they fit once; but 16 MiB if n exceeds 128 MiB, and the parameters are then sent in segments.
+ * A margin is added. */
 size_t strata_ps_plan_shared_bytes(const strata_ps_plan *plan);
 
-/* All values of a server lie end to end: its dense shards, their slots one after the other, each table with its slots, its
- * states. How many elements that is, and where value `slot` of a shard begins (0: the parameters, 1: slot 0, ...). */
+/* The values of a server are concatenated in this order: its dense shards, the slots of these, each table with its slots, and
+ * its states. These functions return how many elements that is, and where value `slot` of a shard begins (0: the parameters, 1:
+ * slot 0, ...). */
 int64_t strata_ps_plan_elements(const strata_ps_plan *plan, int server);
 int64_t strata_ps_plan_value(const strata_ps_plan *plan, const strata_ps_shard *shard, int slot);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker's pulls: what it asks servers for, where the replies go, and how they come to the device. */
+ * A worker's pulls: its requests to servers, the memory for the replies, and the copies to the device. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +37,7 @@ int64_t strata_ps_rows_of_table(const strata_ps_row_set *set, const strata_ps_sh
     return n;
 }
 
-/* Elements of the rows that a server is asked for; fills the head's counts and the ids. */
+/* Fills the counts of the request's head and the ids of the rows; returns the elements of these rows. */
 static strata_status prepare_pull(strata_ps_worker *w, strata_ps_job *j, int server, size_t *out_head_bytes, int64_t *out_ids,
                                   int64_t *out_elements, strata_error *err) {
     const strata_ps_plan *plan = &w->fit->plan;
@@ -65,7 +65,7 @@ static strata_status prepare_pull(strata_ps_worker *w, strata_ps_job *j, int ser
     return STRATA_OK;
 }
 
-/* Where a server's reply goes: f32 values to their place at once, bf16 to memory of their own. */
+/* Chooses the memory for a server's reply: f32 values are received at their final place, bf16 values in a separate buffer. */
 static strata_status prepare_rooms(strata_ps_worker *w, strata_ps_job *j, int server, int64_t row_elements, int *out_n,
                                    strata_error *err) {
     const strata_ps_plan *plan = &w->fit->plan;
@@ -117,7 +117,7 @@ strata_status strata_ps_start_pull(strata_ps_worker *w, strata_ps_job *j, strata
     return STRATA_OK;
 }
 
-/* Values that came as bf16 become f32, in the place where f32 would have come. */
+/* Converts values that were received as bf16 to f32, at the place where f32 values would have been received. */
 static void widen_values(strata_ps_worker *w, strata_ps_job *j, int server) {
     const strata_ps_plan *plan = &w->fit->plan;
     const strata_ps_shard *shards = plan->shards + plan->begins[server];
@@ -129,7 +129,7 @@ static void widen_values(strata_ps_worker *w, strata_ps_job *j, int server) {
     }
 }
 
-/* What was lent of a server's dense shards and states, where it is in the rooms as well or is not needed any more. */
+/* Copies the states from a reply that was lent in place, and releases what is not needed any more. */
 static void take_lent_states(strata_ps_worker *w, strata_ps_job *j, int server) {
     const strata_ps_plan *plan = &w->fit->plan;
     const struct strata_ps_sizes *sizes = &plan->sizes[server];
@@ -148,8 +148,8 @@ static const unsigned char *pulled_rows(const strata_ps_worker *w, const strata_
     return p->answer.lent ? (const unsigned char *)p->answer.lent + fixed : p->rows;
 }
 
-/* How many rows of a set, from place i on, a table has without one of another table's between them. 0: it lacks row i.
- * neighbours: whose numbers follow each other, too. */
+/* How many consecutive rows of a set, from position i on, belong to a table. 0: row i does not. neighbours: the numbers of the
+ * rows must be consecutive, too. */
 static int64_t run_of(const strata_ps_row_set *set, int64_t i, const strata_ps_shard *table, bool neighbours) {
     const int64_t end = table->first_row + table->n_rows;
     int64_t run = 0;
@@ -159,7 +159,8 @@ static int64_t run_of(const strata_ps_row_set *set, int64_t i, const strata_ps_s
     return run;
 }
 
-/* The rows that came, to the worker's tables: each to its place among all rows or, where rows are renumbered, in the set. */
+/* Copies the received rows to the worker's tables: each to its position among all rows or, if rows are renumbered, in the
+ * set. */
 static void place_rows(strata_ps_worker *w, const strata_ps_job *j, int server) {
     const strata_ps_plan *plan = &w->fit->plan;
     const struct strata_ps_sizes *sizes = &plan->sizes[server];
@@ -240,7 +241,7 @@ static strata_variable *table_on_device(const strata_ps_worker *w, int k, int64_
     return w->model->replicas[0].blocks[block].flat;
 }
 
-/* Renumbered rows lie on the device as they came from the server: in the order of the set. */
+/* Renumbered rows are stored on the device in the order of the set, as they were received. */
 static strata_status upload_renumbered(const strata_ps_worker *w, const strata_ps_job *j, int server, strata_error *err) {
     const strata_ps_plan *plan = &w->fit->plan;
     const struct strata_ps_sizes *sizes = &plan->sizes[server];
@@ -262,8 +263,9 @@ static strata_status upload_renumbered(const strata_ps_worker *w, const strata_p
     return STRATA_OK;
 }
 
-/* Each call of a driver costs as much as a copy of some KiB, so rows with less than that between them are written together,
- * with the newest that the worker's table has of those between them, which the batch does not use. */
+/* Each call of a driver costs as much as a copy of some KiB. So rows with a smaller gap between them are written together,
+ * including the rows in the gap, which the batch does not use; for those the newest values of the worker's table are
+ * written. */
 static strata_status upload_rows(const strata_ps_worker *w, int k, const strata_ps_row_set *set, strata_error *err) {
     enum { GAP_BYTES = 8 << 10 };
     int64_t begin;
@@ -295,7 +297,7 @@ strata_status strata_ps_make_table(strata_ps_worker *w, int k, strata_error *err
     return strata_variable_get_range(variable, begin * (int64_t)sizeof(float), &whole, err);
 }
 
-/* A server's dense shards, straight from the memory that it lent. */
+/* Copies a server's dense shards to the device, directly from the memory that was lent. */
 static strata_status upload_lent(const strata_ps_worker *w, strata_ps_job *j, int server, strata_error *err) {
     const strata_ps_plan *plan = &w->fit->plan;
     const strata_parameter_set *set = &w->model->parameters;

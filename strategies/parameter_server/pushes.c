@@ -6,14 +6,14 @@
 
 #include "strategies/parameter_server/worker.h"
 
-/* Memory of a push, kept from one to the next. */
+/* Grows memory that is reused from push to push. */
 static bool reserve(void **memory, size_t bytes) {
     void *grown = realloc(*memory, bytes + 4);
     if (grown) *memory = grown;
     return grown != NULL;
 }
 
-/* Whether a table has all rows of its parameter, so that the values of a set are those of the table. */
+/* Whether a table has all rows of its parameter, so that the values of a set can be sent as they are. */
 static bool in_one_piece(const strata_ps_shard *table, const strata_ps_row_set *set) {
     return !table->first_row && table->n_rows == set->n_rows;
 }
@@ -31,7 +31,7 @@ static unsigned char *narrow_rows(strata_dtype wire, const struct strata_ps_row_
     return to;
 }
 
-/* The gradients of a server's shards: f32 from where they are, bf16 from memory of their own. */
+/* Prepares the gradients of a server's shards: f32 values are sent in place, bf16 values from a separate buffer. */
 static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, int server, strata_ps_push *p,
                                   size_t *out_head_bytes, int *out_n, strata_error *err) {
     const strata_ps_plan *plan = &w->fit->plan;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model whose parameters are on the servers, for closures of a coordinator (strata/coordinator.h): the same servers, messages
- * and gradients as in fit, without fit's chief, as the coordinator decides who computes what. With replicas the chief's model
- * has a thread that looks after the servers; workers, which have no connection to the chief, ask a server who has a lost one's
- * shards. */
+ * A model whose parameters are on the servers, for closures of a coordinator (strata/coordinator.h): servers, messages and
+ * gradients are those of fit, but there is no chief of a fit, since the coordinator decides which worker computes what. With
+ * replicas the chief's model has a thread that monitors the servers. Workers have no connection to the chief; when a server is
+ * lost they query another server for the holder of its shards. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 struct strata_remote_model {
     strata_ps_fit fit;
-    /* Of the chief. With replicas a thread looks after the servers, under `lock`, until `closing`. */
+    /* For the chief. With replicas a thread monitors the servers, under `lock`, until `closing` is set. */
     strata_ps_watch watch;
     bool is_chief, watching, closing;
     pthread_t watcher;
@@ -26,7 +26,7 @@ struct strata_remote_model {
     strata_ps_stepper *stepper;
 };
 
-/* What all tasks must have alike. */
+/* Writes the terms: the settings that must be equal in all tasks. */
 static strata_status make_terms(strata_ps_fit *fit, strata_error *err) {
     const strata_ps_task *task = fit->task;
     const strata_optimizer *optimizer = &fit->model->optimizer;
@@ -94,7 +94,8 @@ static void take_route(void *user, const strata_ps_route *route) {
     ((strata_remote_model *)user)->fit.route = *route;
 }
 
-/* Until the model is closed. Shards that no server has any more are not brought back: steps and fetch fail then. */
+/* Monitors the servers until the model is closed. Shards that no server has any more cannot be restored: steps and fetch fail
+ * then. */
 static void *look_after_servers(void *user) {
     const double patience = 0.5;
     strata_remote_model *r = user;
@@ -109,7 +110,7 @@ static void *look_after_servers(void *user) {
     return NULL;
 }
 
-/* The chief meets the servers, and gives them the parameters. */
+/* The chief connects to the servers and sends them the parameters. */
 static strata_status open_chief(strata_remote_model *r, strata_error *err) {
     r->is_chief = true;
     r->watch = (strata_ps_watch){.notice = note, .on_route = take_route, .user = r};
@@ -186,7 +187,7 @@ strata_status strata_remote_model_step(strata_remote_model *r, int64_t number, c
     return strata_ps_stepper_step(r->stepper, number, x, y, n, out_loss, err);
 }
 
-/* With replicas a server that is lost just now is found out, and the one with its copy asked. */
+/* With replicas, a server that has just been lost is detected, and the server with its copy is used. */
 static strata_status fetch(strata_remote_model *r, strata_error *err) {
     const double until = strata_ps_seconds() + r->fit.task->connect_seconds;
     for (;;) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sets of rows: adding a row and finding it cost the same, however many there are. */
+ * Sets of rows: adding and finding a row take constant time. */
 #include "strategies/parameter_server/rows.h"
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ int64_t strata_ps_row_set_add(strata_ps_row_set *set, int32_t id) {
     return set->places[id];
 }
 
-/* Marks the rows first, and then numbers them: without branches that the processor would guess wrong. */
+/* Marks the rows first and then numbers them, which needs no branches that would be mispredicted. */
 static void add_ascending(strata_ps_row_set *set, const int32_t *ids, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         if ((uint32_t)ids[i] < (uint64_t)set->n_rows) set->places[ids[i]] = 0;
@@ -53,7 +53,7 @@ static void add_ascending(strata_ps_row_set *set, const int32_t *ids, int64_t n)
 }
 
 void strata_ps_row_set_add_all(strata_ps_row_set *set, const int32_t *ids, int64_t n) {
-    enum { ROWS_AN_ID = 4 }; /* a table of more rows costs more to walk through than the ids do */
+    enum { ROWS_AN_ID = 4 }; /* iterating over a table with more rows would take longer than over the ids */
     if (!set->n && set->n_rows / ROWS_AN_ID <= n) {
         add_ascending(set, ids, n);
         return;

@@ -6,17 +6,18 @@
 
 #include "core/model/model.h"
 
-/* Rows of a sparse parameter: of all of them, how many are in the set, and in which place of it each is. */
+/* A set of rows of a sparse parameter: how many rows the parameter has, how many are in the set, and the position of each in
+ * the set. */
 typedef struct strata_ps_row_set {
     /* Of the parameter. */
     int64_t n_rows, row;
     /* [n_rows] -1: not in the set. */
     int32_t *places;
-    /* [n] In the order in which they came, or in ascending order. */
+    /* [n] In the order in which they were added, or in ascending order. */
     int32_t *ids;
     int64_t n;
     bool ascending;
-    /* (room, row) f32. Of gradients: their sums. */
+    /* (room, row) f32. For gradients: their sums. */
     float *values;
     int64_t room;
 } strata_ps_row_set;
@@ -25,10 +26,10 @@ typedef struct strata_ps_row_set {
 STRATA_MUST_USE strata_status strata_ps_row_set_make(strata_ps_row_set *set, const strata_parameter_spec *p, strata_error *err);
 void strata_ps_row_set_finish(strata_ps_row_set *set);
 void strata_ps_row_set_clear(strata_ps_row_set *set);
-/* The row's place in the set, a new one where it was not in it. */
+/* Returns the row's position in the set, and adds it if it is not in the set. */
 int64_t strata_ps_row_set_add(strata_ps_row_set *set, int32_t id);
-/* Adds those of n ids that are rows of the parameter. Many ids come into an empty set in ascending order: neighbours are copied
- * together. */
+/* Adds those of n ids that are rows of the parameter. If many ids are added to an empty set, they are sorted in ascending
+ * order, so that neighbouring rows can be copied together. */
 void strata_ps_row_set_add_all(strata_ps_row_set *set, const int32_t *ids, int64_t n);
 /* How many of the n ids from the first on are neighbours, each one more than the one before: their values can be copied
  * together. At least 1. */

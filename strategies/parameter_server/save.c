@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoints of the servers' own making: each server writes its shards, with their slots, into a file of the checkpoint's
- * folder, all of them at the same time; the chief adds what each file has to the manifest (core/model/manifest.h). */
+ * Checkpoints that the servers write: each server writes its shards with their slots to a file in the checkpoint's folder, all
+ * servers at the same time. The chief adds the contents of each file to the manifest (core/model/manifest.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,8 @@ enum { NAME_BYTES = 512, PATH_BYTES = 4096 + 64 };
 
 /* ---- what a server's file has ---- */
 
-/* Elements [begin, end) of a tensor of the checkpoint. The server has n of them, from element `first` of its values on; what
- * lies behind is the space up to the next parameter, which is zeros. */
+/* Elements [begin, end) of a tensor of the checkpoint. The server has n of them, from element `first` of its values on; the
+ * rest is the padding before the next parameter, which is zeros. */
 typedef struct piece {
     char name[NAME_BYTES];
     strata_shape shape;

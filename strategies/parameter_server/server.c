@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fit of a server: it executes what chief and workers ask of its stores, until the chief says that the training is over.
+ * The fit of a server: it executes the requests of the chief and the workers with its stores, until the chief ends the
+ * training.
  *
  * Its own shards are in one store. With replicas another store is the copy of the shards of the server before it. An owner
- * applies a change and sends it on to its copy in the same order, under `chain`, and answers when the copy has answered; so
- * what a worker was told to be done is in both. */
+ * applies a change and forwards it to its copy in the same order, under the lock `chain`, and replies when the copy has
+ * replied. So every change that was acknowledged to a worker is in both. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,7 +14,8 @@
 
 #include "strategies/parameter_server/task.h"
 
-/* Parts of a worker's next push: of attempt `attempt`, the gradients of those dense shards that `came`. */
+/* The parts of a worker's next push that have arrived: of attempt `attempt`, the gradients of the dense shards for which `came`
+ * is true. */
 typedef struct staging {
     int64_t attempt;
     /* (dense) In the type `wire`; NULL: none ever came. */
@@ -23,7 +25,7 @@ typedef struct staging {
     int n_came;
 } staging;
 
-/* The shards of a group that are here. */
+/* The shards of a group that this server has. */
 typedef struct holding {
     int group;
     bool is_copy;
@@ -39,36 +41,38 @@ typedef struct holding {
 
 typedef struct server {
     const strata_ps_fit *fit;
-    /* The own group, then the copy. */
+    /* The group that this server owns, then the group of which it has the copy. */
     holding holdings[2];
     int n_holdings;
-    /* [n_servers] The other servers, where this one needed them so far; under `meeting`. */
+    /* [n_servers] The connections to other servers that were needed so far; under the lock `meeting`. */
     strata_rpc_client **peers;
     pthread_mutex_t meeting;
-    /* Guards the next three: changes of the own group are applied and sent on in one order. */
+    /* Guards the next three fields: changes of the own group are applied and forwarded in the same order. */
     pthread_mutex_t chain;
     /* Of `peers`: the one with the copy. */
     strata_rpc_client *next;
     /* The synchronous step that the copy closed last. */
     int64_t closed_epoch, closed_index;
-    /* Pulls and pushes that are executed or wait for another one's end, and the most of them since the chief asked last. */
+    /* Pulls and pushes that are being executed or wait, and the largest number of them since the chief's last query. */
     struct queue {
         atomic_int n, most;
     } pulls, pushes;
-    /* A change was applied here and may be missing in the copy: nothing is sent on until the chief has decided. */
+    /* A change was applied here and may be missing in the copy. Nothing is forwarded until the chief has decided which server
+     * serves the group. */
     atomic_bool copy_failed;
-    /* Both stores are on one device, which belongs to one thread at a time. */
+    /* Both stores are on one device, which one thread may use at a time. */
     pthread_mutex_t device;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* Under the lock. */
     strata_ps_route route;
-    /* The chief: when it was lost (0: it is there, or was not there yet). */
+    /* When the chief was lost; 0: it is connected, or has not connected yet. */
     bool chief_came, over;
     double chief_lost;
     strata_status status;
     char message[sizeof((strata_error *)0)->message];
-    /* Why this server has no room for its shards, which the chief is told when it comes; OK: it has. Never changes. */
+    /* The error if this server has no memory for its shards; the chief gets it when it connects. OK: there is memory. It never
+     * changes. */
     strata_status failed;
     char failure[sizeof((strata_error *)0)->message];
 } server;
@@ -121,8 +125,8 @@ static strata_ps_holders holders_of(server *s, int group) {
     return holders;
 }
 
-/* The store that a request about a group is for. A copy takes changes from the owner until workers use the copy itself; from
- * then on an owner that was believed lost, and lives, gets none through and so acknowledges none. */
+/* Finds the store for a request about a group. A copy accepts changes from the owner until workers use the copy. From then on,
+ * if the owner was not lost after all, its changes are refused, so it acknowledges none. */
 static strata_status find_holding(server *s, const strata_rpc_call *call, int64_t group, holding **out_holding,
                                   strata_error *err) {
     const bool from_owner = strncmp(call->task, "ps:", 3) == 0;
@@ -141,7 +145,7 @@ static strata_status find_holding(server *s, const strata_rpc_call *call, int64_
 
 /* ---- the norm of all gradients ---- */
 
-/* The store that workers use for a group, which is here. */
+/* Finds this server's store that workers use for a group. */
 static strata_status find_serving(server *s, int64_t group, strata_ps_store **out_store, strata_error *err) {
     for (int i = 0; i < s->n_holdings; i++) {
         holding *h = &s->holdings[i];
@@ -183,7 +187,7 @@ static strata_status ask_square(server *s, const strata_ps_close *close, int gro
     return strata_rpc_client_call(client, &ask, &answer, STRATA_PS_CALL_SECONDS, err);
 }
 
-/* With clip_global_norm every server needs the norm of the gradients that all of them have. They are added in the order of the
+/* With clip_global_norm every server needs the norm of the gradients of all servers. The squares are added in the order of the
  * servers, so all get the same bits. */
 static strata_status add_squares(server *s, holding *h, strata_ps_close *close, strata_error *err) {
     const bool clips = s->fit->model->optimizer.clip_global_norm > 0;
@@ -244,7 +248,7 @@ static strata_status apply_push(server *s, holding *h, const strata_rpc_ask *ask
     return status ? status : sent ? copy_is_lost(s, why.message, err) : STRATA_OK;
 }
 
-/* parted: the dense gradients came before, so the copy gets them together with the rest. */
+/* parted: the dense gradients arrived before as parts, so the copy gets them together with the rest. */
 static strata_status push_here(server *s, holding *h, const strata_rpc_call *call, bool parted,
                                const strata_ps_gradients *gradients, int64_t *out_staleness, strata_error *err) {
     const size_t dense = strata_ps_wire_bytes(s->fit->task->wire, h->sizes->dense);
@@ -283,7 +287,7 @@ static strata_status close_here(server *s, holding *h, strata_ps_pull_ask *asked
     return status ? status : sent ? copy_is_lost(s, why.message, err) : STRATA_OK;
 }
 
-/* The group that a pull is of, whose step before is closed first. */
+/* Closes the step before a pull, and finds the group of the pull. */
 static strata_status close_before(server *s, const strata_rpc_call *call, holding **out_holding, strata_error *err) {
     strata_ps_pull_ask ask;
     if (call->head_bytes < sizeof ask) return wrong_size(call, err);
@@ -308,7 +312,7 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
     const int64_t elements = read_tables(h, call, sizeof(strata_ps_pull_ask), call->body, call->body_bytes, tables, &n_rows);
     const bool sound = elements >= 0 && (size_t)n_rows * sizeof(int32_t) == call->body_bytes;
     const size_t row_bytes = sound ? (size_t)elements * strata_dtype_bytes(wire) : 0;
-    /* A worker of this machine reads what is written to its room; for others a snapshot and the rows are sent. */
+    /* for a worker on this machine the reply is written into shared memory; to others a snapshot and the rows are sent */
     unsigned char *room = sound ? strata_rpc_reply_room(call, fixed + row_bytes) : NULL;
     unsigned char *rows = room ? NULL : malloc(row_bytes + 4), *at = room ? room + fixed : rows;
     strata_status status = !sound ? wrong_size(call, err)
@@ -342,7 +346,7 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
     return status;
 }
 
-/* Where a worker's parts are kept; NULL: the task is no worker of the cluster. */
+/* The worker's parts; NULL: the task is not a worker of the cluster. */
 static staging *staging_of(server *s, holding *h, const char *task) {
     int index = -1;
     if (sscanf(task, "worker:%d", &index) != 1 || index < 0 || index >= s->fit->task->pace.n_workers) return NULL;
@@ -362,7 +366,7 @@ static strata_status begin_staging(const server *s, const holding *h, staging *o
     return STRATA_OK;
 }
 
-/* Keeps gradients of some dense shards until the push that they are part of comes. */
+/* Stores gradients of some dense shards until the push to which they belong arrives. */
 static strata_status take_part(server *s, const strata_rpc_call *call, strata_error *err) {
     const size_t each = strata_dtype_bytes(s->fit->task->wire);
     strata_ps_part_ask ask;
@@ -390,7 +394,7 @@ static strata_status take_part(server *s, const strata_rpc_call *call, strata_er
     return left ? wrong_size(call, err) : STRATA_OK;
 }
 
-/* The dense gradients that came as the parts of an attempt. A server that started again meanwhile does not have them. */
+/* Finds the dense gradients that arrived as parts of an attempt. A server that was started again does not have them. */
 static strata_status find_parts(server *s, holding *h, const strata_rpc_call *call, int64_t attempt, const void **out_dense,
                                 strata_error *err) {
     staging *own = staging_of(s, h, call->task);
@@ -592,7 +596,7 @@ static void trace_queue(server *s) {
     strata_trace_add_counter(s->fit->trace, "queue depth", n, strata_trace_now());
 }
 
-/* Requests of one task come one after the other, so each task has a track. */
+/* Requests of one task are executed one after the other, so each task has its own track. */
 static void trace_request(const server *s, const strata_rpc_call *call, double began) {
     static const char *const names[] = {
         [STRATA_PS_PULL] = "pull",       [STRATA_PS_PUSH] = "push",       [STRATA_PS_PART] = "take a part",
@@ -627,8 +631,8 @@ static void on_peer(void *user, strata_rpc_event event, const char *task, uint64
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Until the chief says that the training is over; a chief that does not come, or does not come back, is waited for as long as
- * tasks are waited for at the start. */
+/* Executes requests until the chief ends the training. If the chief does not connect, or not again after it was lost, this
+ * fails after connect_seconds. */
 static strata_status serve(server *s, strata_rpc_server *rpc, strata_error *err) {
     const double patience = s->fit->task->connect_seconds, began = strata_ps_seconds();
     const char *address = s->fit->task->spec.jobs[STRATA_TASK_CHIEF].addresses[0];
@@ -683,7 +687,7 @@ static strata_status add_holdings(server *s, strata_error *err) {
     return s->fit->task->replicas ? add_holding(s, (index + n - 1) % n, err) : STRATA_OK;
 }
 
-/* Where that fails the server begins nevertheless, so that every task ends at once and with the reason. */
+/* If adding the stores fails, the server starts nevertheless, so that every task gets the reason and ends at once. */
 static void keep_failure(server *s, strata_status status, const char *message) {
     const strata_ps_fit *fit = s->fit;
     int64_t elements = 0;

@@ -6,9 +6,10 @@
 
 #include "strategies/parameter_server/chief.h"
 
-/* Waits until all that was given is finished; nothing new is given before the callback returns. Batches are given in their
- * order, so what is finished then are the epoch's first steps. At the end of an epoch that is so anyway. tells: the callback,
- * in which this is called, is called for these steps, too, so that what callbacks keep is of the same step as the model. */
+/* Waits until all leased units are finished; nothing new is leased before the callback returns. Batches are leased in their
+ * order, so exactly the first steps of the epoch are finished then. At the end of an epoch this holds without waiting. tells:
+ * the callback in which this is called is also called for these steps, so that the state of callbacks belongs to the same step
+ * as the model. */
 static strata_status pause_training(strata_ps_loop *l, bool tells, strata_error *err) {
     const double patience = 0.5;
     strata_ps_chief *c = l->c;
@@ -74,7 +75,7 @@ strata_status strata_ps_write_parts(strata_model *model, const char *folder, str
         const strata_status status =
             strata_ps_save_all(&c->watch, closed ? &close : NULL, folder, manifest, &model->optimizer_steps, err);
         if (status != STRATA_PEER_LOST || !c->task->replicas || strata_ps_seconds() > until) return status;
-        strata_manifest_finish(manifest); /* the server with the copy writes what the lost one had */
+        strata_manifest_finish(manifest); /* the server with the copy writes the shards of the lost one */
         STRATA_TRY(strata_ps_watch_look(&c->watch, err));
         nanosleep(&pause, NULL);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A server's steps of synchronous training: pushes are kept until their step is closed, and then the shares that count are
- * added up in their order. */
+ * A server's steps in synchronous training: pushes are stored until their step is closed, and then the shares that count are
+ * added in their order. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,8 +100,8 @@ static int by_row(const void *a, const void *b) {
     return x->id != y->id ? (x->id > y->id) - (x->id < y->id) : x->share - y->share;
 }
 
-/* What a sum of gradients is multiplied by: the step's scale, and with clip_global_norm what brings the norm of all servers'
- * gradients to its bound. */
+/* The factor of a sum of gradients: the step's scale, and with clip_global_norm the factor that limits the norm of all servers'
+ * gradients. */
 static double factor_of(const strata_ps_store *store, const strata_ps_close *close) {
     const double norm = store->most_norm > 0 && close->square > 0 ? sqrt(close->square) : 0;
     return norm > store->most_norm ? close->scale * (store->most_norm / norm) : close->scale;

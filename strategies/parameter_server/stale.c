@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a server does about old gradients, where each push is an update. The staleness s of a push is how many updates were made
- * between the worker's pull and its push.
+ * How a server corrects old gradients when each push is an update. The staleness s of a push is the number of updates that were
+ * made between the worker's pull and its push.
  *
  * The learning rate of an update becomes rate / (1 + s) (Zhang and others, Staleness-aware async-SGD, 2016).
  *
- * A pull gives parameters that lie ahead (linear weight prediction: Kosson and others, Pipelined Backpropagation at Scale,
+ * A pull returns extrapolated parameters (linear weight prediction: Kosson and others, Pipelined Backpropagation at Scale,
  * 2021):
  *     w + (w - w') (beta + beta^2 + ... + beta^s)
  * w' are the parameters before the last update, beta is the optimizer's momentum (Adam's beta1), s the mean staleness of the
- * last pushes. This is where momentum alone will have brought the parameters when the gradient comes. Why both: with a delay an
- * optimizer with momentum stays stable only at much lower curvatures. For a quadratic with Adam's beta1 of 0.9 the bound on
- * rate * curvature is 38 without delay, 1.0 with s = 1 and 0.27 with s = 4; looking ahead makes it 2.5 and 0.49.
+ * last pushes. They are the parameters to which momentum alone will have moved them when the gradient arrives. Both are needed:
+ * with a delay an optimizer with momentum is stable only at much lower curvatures. For a quadratic function with Adam's beta1
+ * of 0.9 the bound on rate * curvature is 38 without delay, 1.0 with s = 1 and 0.27 with s = 4; extrapolation raises it to 2.5
+ * and 0.49.
  *
- * Without staleness, and so with one worker, no bit changes. Rows of sparse tables do not look ahead. */
+ * Without staleness, and so with one worker, no bit changes. Rows of sparse tables are not extrapolated. */
 #include <math.h>
 #include <stdlib.h>
 

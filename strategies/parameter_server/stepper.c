@@ -12,7 +12,7 @@ struct strata_ps_stepper {
     strata_ps_worker worker;
 };
 
-/* Asks a server who has which shards, and takes what it says where it is news. */
+/* Queries a server for the route (which server has which shards), and uses it if it is newer. */
 static strata_status ask_route(strata_ps_worker *w, int server, double seconds, strata_error *err) {
     strata_ps_hello_reply reply = {0};
     STRATA_TRY(strata_ps_say_hello(w->fit, w->servers[server], seconds, &reply, err));
@@ -20,8 +20,8 @@ static strata_status ask_route(strata_ps_worker *w, int server, double seconds, 
     return STRATA_OK;
 }
 
-/* With replicas: whoever has the shards of each group. A server that was lost before this worker began is not waited for, as
- * the others know that. */
+/* With replicas: connects to the server that has the shards of each group. A server that was lost before this worker began is
+ * not waited for, since the other servers know that it was lost. */
 static strata_status meet_holders(strata_ps_worker *w, strata_error *err) {
     const double until = strata_ps_seconds() + w->task->connect_seconds, patience = 1;
     for (;;) {
@@ -45,7 +45,7 @@ static strata_status meet_holders(strata_ps_worker *w, strata_error *err) {
     }
 }
 
-/* After a server was lost: whoever is there knows who has its shards now. */
+/* After a server was lost: any other server knows which server has its shards now. */
 static void find_holders(strata_ps_worker *w) {
     const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
     const double patience = 1;
@@ -94,7 +94,7 @@ static strata_status compute_once(strata_ps_worker *w, strata_ps_job *j, strata_
     return strata_ps_take_outputs(w, j, program, slot, err);
 }
 
-/* A push that one server has applied, and another not, is repeated: the unit's number tells. */
+/* If only some servers have applied a push, it is repeated; the others ignore it by the unit's number. */
 static strata_status make_step(strata_ps_worker *w, strata_ps_job *j, int64_t number, double *out_loss, strata_error *err) {
     STRATA_TRY(compute_once(w, j, err));
     const char *wrong = strata_ps_first_not_finite(w);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A server's shards: all values together, the units that were applied, pulls, and pushes that are an update by themselves.
- * The device's memory has the truth. Rows are pulled from it where the host reads that memory, else from a copy of the tables
- * on the host. */
+ * A server's shards: setting and reading all values, the units that were applied, pulls, and pushes in asynchronous training
+ * (each is an update). The values are in the device's memory. Rows are pulled from it if the host can read that memory, else
+ * from a copy of the tables on the host. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,7 +87,7 @@ strata_status strata_ps_store_create(const strata_model *model, const strata_ps_
                                .n_table_elements = sizes->tables,
                                .n_states = sizes->states,
                                .epoch = -1};
-    /* Of a push that is an update by itself the worker clips the norm, as it has all gradients. */
+    /* in asynchronous training the worker clips by the norm, since only it has all gradients */
     store->most_norm = opts->n_shares ? (double)store->optimizer.clip_global_norm : 0;
     store->optimizer.clip_global_norm = 0;
     store->square.epoch = -1;
@@ -313,7 +313,7 @@ void strata_ps_snapshot_release(void *snapshot) {
     if (own && atomic_fetch_sub(&own->references, 1) == 1) free(own);
 }
 
-/* The dense shards, in the type `wire`, and behind them the states. ahead: as in strata_ps_store_pull. */
+/* Writes the dense shards in the type `wire`, followed by the states. ahead: as in strata_ps_store_pull. */
 static strata_status write_values(strata_ps_store *store, bool ahead, unsigned char *to, strata_error *err) {
     const size_t dense = strata_ps_wire_bytes(store->opts.wire, store->n_dense_elements);
     const bool narrow = store->opts.wire != STRATA_DTYPE_F32;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What one server owns: its shards of the parameters, the optimizer's slots of these, and its part of the states; and the
- * updates that it makes with the gradients that workers push. Nothing here knows a network.
+ * updates that it makes with the gradients that workers push. This file does not use the network.
  *
- * A *unit* is what a worker computes gradients of: batch `index` of an epoch or, in synchronous training, one share of it. Each
- * unit is applied once: a push of a unit that came before is ignored. In synchronous training a push is only kept; when a step
- * is closed, the shares that count are added up in the order of their numbers, so the bits do not depend on which came first.
+ * A *unit* is the work for which a worker computes gradients at once: batch `index` of an epoch or, in synchronous training,
+ * one share of it. Each unit is applied once: a second push of the same unit is ignored. In synchronous training a push is only
+ * stored; when a step is closed, the shares that count are added in the order of their numbers, so the bits do not depend on
+ * the order in which they arrived.
  *
  * A *version* counts the updates that the server made. Everything that a pull returns is of one version. */
 #ifndef STRATA_STRATEGIES_PARAMETER_SERVER_STORE_H
@@ -22,7 +23,7 @@ typedef struct strata_ps_store_options {
     int n_shares;
     /* The type in which parameters are pulled and gradients pushed: F32 or BF16. States are always f32. */
     strata_dtype wire;
-    /* Where each push is an update: old gradients are corrected for (stale.c). */
+    /* In asynchronous training: old gradients are corrected (stale.c). */
     bool corrects;
 } strata_ps_store_options;
 
@@ -33,17 +34,18 @@ STRATA_MUST_USE strata_status strata_ps_store_create(const strata_model *model, 
                                                      strata_ps_store **out_store, strata_error *err);
 void strata_ps_store_destroy(strata_ps_store *store); /* NULL is fine */
 
-/* All values, as strata_ps_plan_value says: (elements). t: the optimizer's count of updates, from which versions go on, so that
- * an owner and its copy have the same ones. set forgets what was pushed and
- * which units were applied; units of an epoch before `epoch` are ignored from then on. Before it the functions below fail with
- * PEER_LOST, as the server that had the values is gone. Threads: any; so of all functions below. */
+/* Set and read all values, (elements) in the order of strata_ps_plan_value. t: the optimizer's count of updates, from which
+ * versions continue, so that an owner and its copy have the same versions. set forgets stored pushes and which units were
+ * applied; after it, units of an epoch before `epoch` are ignored. Before the first set, the functions below fail with
+ * PEER_LOST, because the server that had the values is lost. Threads: any thread may call these functions and all functions
+ * below. */
 STRATA_MUST_USE strata_status strata_ps_store_set(strata_ps_store *store, const float *values, int64_t t, int64_t epoch,
                                                   strata_error *err);
 STRATA_MUST_USE strata_status strata_ps_store_get(strata_ps_store *store, float *values, int64_t *out_t, strata_error *err);
 
 typedef struct strata_ps_unit {
     int64_t epoch, index;
-    /* 0 where each push is an update. */
+    /* The number of the share; 0 in asynchronous training. */
     int32_t share;
 } strata_ps_unit;
 
@@ -60,9 +62,9 @@ typedef struct strata_ps_gradients {
     strata_ps_unit unit;
     /* The version that they were computed with. */
     int64_t version;
-    /* The learning rate of the update, where it was set in place of the schedule's; below 0: the schedule's. */
+    /* The learning rate of the update if it was set explicitly; below 0: that of the schedule. */
     double rate;
-    /* The gradients of the dense shards, end to end, in the type `wire`. */
+    /* The gradients of the dense shards, concatenated, in the type `wire`. */
     const void *dense;
     /* [tables of this server] */
     const strata_ps_rows *tables;
@@ -70,15 +72,15 @@ typedef struct strata_ps_gradients {
     const float *states;
 } strata_ps_gradients;
 
-/* Where each push is an update, *out_staleness is how many updates the server had made since the version that was pulled; -1:
- * the unit was applied before, and nothing is changed. Fails: INVALID for a row that the table has not. */
+/* In asynchronous training *out_staleness is how many updates the server has made since the version that was pulled; -1: the
+ * unit was applied before, and nothing changes. Fails: INVALID for a row that the table does not have. */
 STRATA_MUST_USE strata_status strata_ps_store_push(strata_ps_store *store, const strata_ps_gradients *gradients,
                                                    int64_t *out_staleness, strata_error *err);
 
 /* The end of a step of synchronous training. */
 typedef struct strata_ps_close {
     int64_t epoch, index;
-    /* What the sum of gradients is multiplied by: the examples of the step / those of the shares that count. */
+    /* The factor of the sum of gradients: the examples of the step / the examples of the shares that count. */
     double scale;
     /* The learning rate of the update, as in strata_ps_gradients. */
     double rate;
@@ -91,25 +93,26 @@ typedef struct strata_ps_close {
 STRATA_MUST_USE strata_status strata_ps_store_close(strata_ps_store *store, const strata_ps_close *close, strata_error *err);
 /* Whether the step was closed before. */
 bool strata_ps_store_has_closed(strata_ps_store *store, const strata_ps_close *close);
-/* Before a step is closed, or until the next one is: the sum of the squares of this server's gradients of the step. Fails: as
- * close; PEER_LOST for a step of a time before the values were set. */
+/* The sum of the squares of this server's gradients of a step. It can be called until the next step is closed. Fails: as close;
+ * PEER_LOST for a step from before the values were set. */
 STRATA_MUST_USE strata_status strata_ps_store_square(strata_ps_store *store, const strata_ps_close *close, double *out_square,
                                                      strata_error *err);
 
-/* A copy of the dense shards (in the type `wire`, padded to a multiple of 4 bytes) and behind them the states, which several
- * pulls share. */
+/* A copy of the dense shards (in the type `wire`, padded to a multiple of 4 bytes), followed by the states. Several pulls share
+ * it. */
 typedef struct strata_ps_snapshot strata_ps_snapshot;
 const void *strata_ps_snapshot_data(const strata_ps_snapshot *snapshot);
 size_t strata_ps_snapshot_bytes(const strata_ps_snapshot *snapshot);
 void strata_ps_snapshot_release(void *snapshot);
 
-/* tables: [tables of this server] whose `values` are the rooms for the rows, in the type `wire`. room: memory that gets what a
- * snapshot has; NULL: the caller gets a snapshot, which it releases. ahead: with `corrects`, the dense shards are those that
- * are expected when the gradients computed with them are pushed. Fails: INVALID for a row that the table has not. */
+/* tables: [tables of this server] whose `values` are the rooms for the rows, in the type `wire`. room: memory to which the
+ * contents of a snapshot are written; NULL: the caller gets a snapshot, which it must release. ahead: with `corrects`, the
+ * dense shards are extrapolated to the time when their gradients will be pushed (stale.c). Fails: INVALID for a row that the
+ * table does not have. */
 STRATA_MUST_USE strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, bool ahead, void *room,
                                                    strata_ps_snapshot **out_snapshot, int64_t *out_version, strata_error *err);
 
-/* Bytes of a tight run of n elements in this type, padded to a multiple of 4. */
+/* Bytes of n contiguous elements of this type, padded to a multiple of 4. */
 static inline size_t strata_ps_wire_bytes(strata_dtype wire, int64_t n) {
     return ((size_t)n * strata_dtype_bytes(wire) + 3) / 4 * 4;
 }

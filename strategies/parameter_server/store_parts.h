@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of a store share: store.c, updates.c and shares.c. */
+ * Declarations that the files of a store share: store.c, updates.c, shares.c and stale.c. */
 #ifndef STRATA_STRATEGIES_PARAMETER_SERVER_STORE_PARTS_H
 #define STRATA_STRATEGIES_PARAMETER_SERVER_STORE_PARTS_H
 
@@ -10,13 +10,13 @@
 #include "strata/executable.h"
 #include "strategies/parameter_server/store.h"
 
-/* Sizes of updates: so many between each power of two and the next. */
+/* The sizes for which updates of rows are compiled: STRATA_PS_SIZE_PARTS sizes from each power of two to the next. */
 enum { STRATA_PS_SIZE_PARTS = 4, STRATA_PS_SIZES = 26 * STRATA_PS_SIZE_PARTS };
 
 typedef struct strata_ps_table {
     const strata_ps_shard *shard;
     strata_variable *parameters, *slots[STRATA_MAX_OPTIMIZER_SLOTS];
-    /* (n_rows, row) The parameters' memory where the host reads it; else a copy, which is the table's own. */
+    /* (n_rows, row) The parameters' memory if the host can read it; else a copy, which the table owns. */
     float *values;
     bool copies;
     /* The update of size_of(k) rows; NULL: not needed so far. */
@@ -57,9 +57,9 @@ struct strata_ps_store {
     } dense;
     strata_ps_table *tables;
     float *states;
-    /* Updates that were made here, and the optimizer's count, which goes on over starts. */
+    /* The number of updates that were made here, and the optimizer's count, which continues when a server is started again. */
     int64_t version, t;
-    /* snapshot_ahead: it has the values that are expected. */
+    /* snapshot_ahead: the snapshot has extrapolated values. */
     strata_ps_snapshot *snapshot;
     bool snapshot_ahead;
     /* With `corrects`: the dense shards before the last update, end to end (NULL: none was made since the values were set), and
@@ -70,7 +70,7 @@ struct strata_ps_store {
     bool filled;
     /* The epoch whose units are counted, and which of them were applied. */
     int64_t epoch;
-    /* Units of epochs before this one are of a time before the values were set. */
+    /* Units of epochs before this one are from before the values were set, and are ignored. */
     int64_t least_epoch;
     uint8_t *applied;
     int64_t applied_room;
@@ -91,21 +91,22 @@ struct strata_ps_store {
 
 /* ---- store.c ---- */
 
-/* Each fails with OUT_OF_MEMORY, or as a function of store.h. The lock is held, but for no_memory and value_bytes. */
+/* Each function fails with OUT_OF_MEMORY, or like a function of store.h. The caller has the lock, except for no_memory and
+ * value_bytes. */
 STRATA_MUST_USE strata_status strata_ps_store_no_memory(const strata_ps_store *store, strata_error *err);
 /* Bytes of an element of the type `wire`. */
 size_t strata_ps_store_value_bytes(const strata_ps_store *store);
 /* The values have changed: the next pull takes a new snapshot. */
 void strata_ps_store_changed(strata_ps_store *store);
 STRATA_MUST_USE strata_status strata_ps_store_check_filled(const strata_ps_store *store, strata_error *err);
-/* Units of that epoch are ignored: a later one has begun, or the values were set since. */
+/* Whether units of that epoch are ignored, because a later epoch has begun or the values were set since. */
 bool strata_ps_store_is_over(const strata_ps_store *store, int64_t epoch);
-/* The first push or close of an epoch begins it; nothing of it was applied. */
+/* Begins an epoch, at its first push or close; none of its units has been applied. */
 void strata_ps_store_start_epoch(strata_ps_store *store, int64_t epoch);
 
 /* ---- updates.c ---- */
 
-/* Where each dense shard lies on the device, and in which chunks, for norms of whole parameters. */
+/* Computes the place of each dense shard on the device, and its chunks, which are needed for norms of whole parameters. */
 STRATA_MUST_USE strata_status strata_ps_store_lay_out_dense(strata_ps_store *store, strata_error *err);
 /* n elements of parameters, and of each slot; zeros. */
 STRATA_MUST_USE strata_status strata_ps_store_make_variables(strata_ps_store *store, int64_t n, strata_variable **parameters,
@@ -116,7 +117,7 @@ STRATA_MUST_USE strata_status strata_ps_store_read_range(strata_variable *variab
                                                          strata_error *err);
 /* Submits the slot with the step's numbers, and waits for it. */
 STRATA_MUST_USE strata_status strata_ps_store_run(strata_executable *exe, int slot, const float *words, strata_error *err);
-/* Begins the update of the dense shards: where its gradients are to be written. */
+/* Begins the update of the dense shards: returns the memory to which its gradients must be written. */
 STRATA_MUST_USE strata_status strata_ps_store_open_dense(strata_ps_store *store, int *out_slot, float **out_gradients,
                                                          strata_error *err);
 /* Updates rows of a table, and its host copy; rows->values are f32 (n, row). */
@@ -127,11 +128,11 @@ void strata_ps_store_begin_update(strata_ps_store *store, double rate);
 
 /* ---- stale.c ---- */
 
-/* Before the dense shards are updated: keeps what they are. */
+/* Stores the dense shards before they are updated. */
 STRATA_MUST_USE strata_status strata_ps_store_keep_before(strata_ps_store *store, strata_error *err);
-/* The numbers of the update that was begun become those of a gradient with this staleness. */
+/* Adapts the numbers of the update that was begun to a gradient with this staleness. */
 void strata_ps_store_follow_staleness(strata_ps_store *store, int64_t staleness);
-/* values: (n_dense_elements) The dense shards, which become those that are expected when the next push comes. */
+/* values: (n_dense_elements) The dense shards, which are replaced by the extrapolated ones (stale.c). */
 void strata_ps_store_look_ahead(const strata_ps_store *store, float *values);
 
 /* ---- shares.c ---- */

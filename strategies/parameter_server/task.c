@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Meeting the other tasks. */
+ * Connecting to the other tasks of the cluster. */
 #include "strategies/parameter_server/task.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-/* Where there is a copy, nobody waits long for a link that broke: training goes on from the copy. */
+/* If there is a copy, tasks wait only this long for a broken connection; training then continues from the copy. */
 static const double REPLICATED_RECONNECT_SECONDS = 1.5;
 
 double strata_ps_seconds(void) {
@@ -52,7 +52,7 @@ strata_status strata_ps_connect_within(const strata_ps_task *task, strata_task_t
                                             .reconnect_seconds = copied                      ? REPLICATED_RECONNECT_SECONDS
                                                                  : type == STRATA_TASK_CHIEF ? task->connect_seconds
                                                                                              : 0};
-    /* A task that is killed while both sides shake hands looks like one that refuses, and starts again. */
+    /* a task that is killed during the handshake looks like one that refuses it, and may be started again */
     const struct timespec pause = {.tv_nsec = 300 * 1000 * 1000};
     strata_status status = strata_rpc_client_create(&opts, out_client, err);
     for (int again = 0; status == STRATA_UNAVAILABLE && again < 3; again++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A task of the strategy: what chief, workers and servers have in common, and the messages between them. */
+ * A task of the strategy: the declarations that chief, workers and servers share, and the messages between them. */
 #ifndef STRATA_STRATEGIES_PARAMETER_SERVER_TASK_H
 #define STRATA_STRATEGIES_PARAMETER_SERVER_TASK_H
 
@@ -13,19 +13,20 @@
 
 enum { STRATA_PS_MOST_NOTICES = 32, STRATA_PS_MOST_REPLICATED = 256 };
 
-/* Who has the values of a *group*, which is all shards that the plan gives to one server. Its *owner* is that server, ps:g for
+/* Which servers have the values of a *group*. A group is all shards that the plan assigns to one server, its *owner*: ps:g for
  * group g. With replicas the next server, ps:((g + 1) mod n), has a *copy*. */
 typedef enum strata_ps_holders {
     STRATA_PS_OWNER,
-    /* Workers use the owner, and it sends each change on to the copy before it answers. */
+    /* Workers use the owner, which forwards each change to the copy before it replies. */
     STRATA_PS_BOTH,
     /* The owner was lost: workers use the copy. */
     STRATA_PS_COPY,
 } strata_ps_holders;
 
-/* By group, strata_ps_holders; without replicas all OWNER. The chief decides it, and tells servers and workers. */
+/* For each group a strata_ps_holders; without replicas all are OWNER. The chief decides the route, and sends it to servers and
+ * workers. */
 typedef struct strata_ps_route {
-    /* Grows with each decision; 0: none was heard of. */
+    /* Grows with each decision; 0: this task has not received any. */
     int64_t number;
     uint8_t holders[STRATA_PS_MOST_REPLICATED];
 } strata_ps_route;
@@ -56,7 +57,7 @@ typedef struct strata_ps_task {
     strata_partitioner partitioner;
     char partitioner_text[64];
     strata_dtype wire;
-    /* Old gradients are corrected for (stale.c). */
+    /* Old gradients are corrected (stale.c). */
     bool corrects;
     /* Copies of each server's shards on another server: 0 or 1. */
     int replicas;
@@ -71,14 +72,14 @@ typedef struct strata_ps_task {
     /* Takes the buckets of the worker's gradient programs (buckets.c). */
     struct strata_ps_sink {
         strata_workers workers;
-        /* NULL: nobody trains. */
+        /* NULL: no training is in progress. */
         struct strata_ps_worker *worker;
     } sink;
 } strata_ps_task;
 /* buckets.c: makes the task's sink. */
 const strata_workers *strata_ps_sink_of(strata_ps_task *task);
 
-/* Where a staleness is counted in strata_parameter_server_load.staleness_histogram. */
+/* The bin of a staleness in strata_parameter_server_load.staleness_histogram. */
 static inline int strata_ps_staleness_bin(int64_t staleness) {
     int bin = 3;
     if (staleness < 4) return (int)staleness;
@@ -95,14 +96,14 @@ typedef struct strata_ps_fit {
     strata_ps_task *task;
     strata_model *model;
     const strata_dataset *dataset;
-    /* Which parts of the dataset's elements the model takes; of the validation data's. */
+    /* Which parts of the elements the model takes, of the dataset and of the validation data. */
     strata_model_feed feed, validation_feed;
     const strata_fit_options *opts;
     strata_history *history;
     strata_ps_plan plan;
     /* On chief and workers. */
     strata_ps_route route;
-    /* What the tasks compare (strata_model_terms), and the strategy's own lines behind it. */
+    /* The terms: the settings that all tasks compare (strata_model_terms), followed by the strategy's lines. */
     char *terms;
     /* Batches that make a step. */
     int64_t accumulate;
@@ -123,8 +124,8 @@ strata_status strata_ps_settle(strata_model *model, bool values, strata_error *e
 strata_status strata_ps_write_parts(strata_model *model, const char *folder, strata_manifest *manifest, bool *out_written,
                                     strata_error *err);
 
-/* A client of another task; type and index name it. shared_bytes as in strata_rpc_client_options. Fails with its name, after
- * connect_seconds. */
+/* Connects to another task, given by type and index. shared_bytes: as in strata_rpc_client_options. Fails with the task's name
+ * after connect_seconds. */
 STRATA_MUST_USE strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index,
                                                 size_t shared_bytes, strata_rpc_client **out_client, strata_error *err);
 /* The same within so many seconds. */
@@ -139,32 +140,34 @@ STRATA_MUST_USE strata_status strata_ps_listen(const strata_ps_task *task, strat
 typedef struct strata_ps_hello_reply {
     /* As the chief or the server knows it. */
     strata_ps_route route;
-    /* From a server: it could not send a change on to its group's copy, so the copy is of no use any more. */
+    /* From a server: it could not forward a change to its group's copy, so the copy cannot be used any more. */
     int32_t copy_failed;
     /* From a server to the chief: the most pulls and pushes that it had at a time since the last such reply. */
     int32_t pulls, pushes;
 } strata_ps_hello_reply;
-/* Sends this task's terms to a chief or server, which compares them with its own; once more where that has started again before
- * it answered. out_reply: NULL where it is not needed. */
+/* Sends this task's terms to a chief or server, which compares them with its own. Sends them again if that task was started
+ * again before it replied. out_reply: NULL if it is not needed. */
 STRATA_MUST_USE strata_status strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *client, double seconds,
                                                   strata_ps_hello_reply *out_reply, strata_error *err);
-/* The answer to such a call. */
+/* Replies to such a call. */
 strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, strata_error *err);
 
-/* watch.c: the servers as a chief sees them. Zeroed before make but for the functions. Threads: one at a time. */
+/* watch.c: the state of the servers, as the chief knows it. All fields except the functions must be zero before make. Threads:
+ * one at a time. */
 typedef struct strata_ps_watch {
     strata_ps_fit *fit;
     int n;
     /* [n] */
     strata_rpc_client **clients;
-    /* [n] Of the start of each server that got its values. */
+    /* [n] The incarnation of each server when it got its values. */
     uint64_t *incarnations;
-    /* [n] With replicas: the server was lost; the copy of its shards lacks a change. */
+    /* [n] With replicas: lost: the server was lost. cut: the copy of its shards lacks a change. */
     bool *lost, *cut;
-    /* Told what happens, and who has which shards from now on, which the function puts into fit->route. */
+    /* notice is called with messages for the user. The other function is called with each new route and stores it in
+     * fit->route. */
     void (*notice)(void *user, const char *text);
     void (*on_route)(void *user, const strata_ps_route *route);
-    /* Gets what a server answers when it is asked for a sign of life; NULL: nobody does. */
+    /* Called with a server's reply to each check whether it is alive; NULL: not called. */
     void (*on_hello)(void *user, const strata_ps_hello_reply *reply);
     void *user;
 } strata_ps_watch;
@@ -172,22 +175,22 @@ STRATA_MUST_USE strata_status strata_ps_watch_make(strata_ps_watch *watch, strat
 void strata_ps_watch_finish(strata_ps_watch *watch); /* also after a failure */
 /* Connects to all servers, and has them compare what is trained. */
 STRATA_MUST_USE strata_status strata_ps_watch_meet(strata_ps_watch *watch, strata_error *err);
-/* All servers that are there get the model's values, as strata_ps_send_values. */
+/* Sends the model's values to all servers that are connected, as strata_ps_send_values does. */
 STRATA_MUST_USE strata_status strata_ps_watch_spread(strata_ps_watch *watch, int64_t serial, strata_error *err);
-/* Asks each server for a sign of life. PEER_LOST when shards are gone with a server that was lost, or started again; where a
- * copy has them, the route is changed. */
+/* Checks whether each server is alive. If a server was lost or was started again, its copy serves its shards and the route is
+ * changed; PEER_LOST if no copy has them. */
 STRATA_MUST_USE strata_status strata_ps_watch_look(strata_ps_watch *watch, strata_error *err);
-/* With replicas, while nobody pushes and the model has the servers' values: servers that were lost and are there again get
- * these, and copies are whole again. */
+/* With replicas: servers that were lost and have been started again get their values, and all copies are complete again. May be
+ * called only while no worker pushes and the model has the servers' values. */
 STRATA_MUST_USE strata_status strata_ps_watch_take_back(strata_ps_watch *watch, int64_t serial, strata_error *err);
 /* All servers are there again. */
 void strata_ps_watch_forget(strata_ps_watch *watch);
 
-/* values.c, on the chief: servers[n_servers]. The holders of each group (fit->route) get the model's values; pushes with an
- * epoch before `serial` are ignored from then on. */
+/* values.c, on the chief: servers[n_servers]. Sends the model's values to the holders of each group (fit->route). After that,
+ * pushes with an epoch before `serial` are ignored. */
 STRATA_MUST_USE strata_status strata_ps_send_values(const strata_ps_fit *fit, strata_rpc_client *const *servers, int64_t serial,
                                                     strata_error *err);
-/* The model gets what the servers have, while nobody pushes. close: the last synchronous step; NULL: there is none. */
+/* Copies the servers' values to the model, while no worker pushes. close: the last synchronous step; NULL: there is none. */
 STRATA_MUST_USE strata_status strata_ps_fetch_values(const strata_ps_fit *fit, strata_rpc_client *const *servers,
                                                      const strata_ps_close *close, strata_error *err);
 /* Tells the servers how the training ended. */
@@ -203,8 +206,8 @@ typedef struct strata_ps_save_reply {
 } strata_ps_save_reply;
 STRATA_MUST_USE strata_status strata_ps_save_group(const strata_ps_fit *fit, int group, const float *values, const char *path,
                                                    strata_ps_save_reply *out_reply, strata_error *err);
-/* The chief has all groups written into files of the folder, side by side, while nobody pushes, and adds them to the manifest.
- * *out_t: the optimizer's count of updates. */
+/* Called by the chief while no worker pushes: the servers write all groups into files of the folder, at the same time, and the
+ * files are added to the manifest. *out_t: the optimizer's count of updates. */
 STRATA_MUST_USE strata_status strata_ps_save_all(const strata_ps_watch *watch, const strata_ps_close *close, const char *folder,
                                                  strata_manifest *manifest, int64_t *out_t, strata_error *err);
 
@@ -223,17 +226,18 @@ double strata_ps_seconds(void);
 void strata_ps_cond_init(pthread_cond_t *cond);
 struct timespec strata_ps_deadline(double seconds);
 
-/* ---- messages: structs as they are, between machines of one byte order, which the hello's number checks ---- */
+/* ---- messages: structs in the machine's byte order; the magic number of the hello checks that both sides have the same
+ * ---- */
 
 enum { STRATA_PS_MAGIC = 0x53505332, STRATA_PS_CALL_SECONDS = 600 };
 
 typedef enum strata_ps_method {
     /* head: uint32_t STRATA_PS_MAGIC; body: terms. Reply: strata_ps_hello_reply. */
     STRATA_PS_HELLO = 1,
-    /* To the chief: head strata_ps_next_ask [n], n from 1 to STRATA_PS_MOST_REPORTS, of which the last one also says what is
-     * asked for; body: the units' sums, f32 (n, n_sums). Reply: strata_ps_next_reply. */
+    /* To the chief: head strata_ps_next_ask [n], n from 1 to STRATA_PS_MOST_REPORTS, where the last one also has the worker's
+     * request; body: the units' sums, f32 (n, n_sums). Reply: strata_ps_next_reply. */
     STRATA_PS_NEXT,
-    /* To the chief, from a worker that ends: body: why, text. */
+    /* To the chief, from a worker that fails. body: the reason, text. */
     STRATA_PS_FAIL,
     /* To a server: head strata_ps_pull_ask and int64_t [tables] how many rows; body: their indices, i32. Reply: int64_t
      * version; body: a snapshot, then the rows, in the type `wire`. */
@@ -244,7 +248,7 @@ typedef enum strata_ps_method {
     /* From the chief to a server: head strata_ps_set_ask; body: all values. */
     STRATA_PS_SET,
     /* To a server, before the push of its unit: head strata_ps_part_ask and int32_t [] which of its dense shards; body: their
-     * gradients, end to end, in the type `wire`. They count with the push. */
+     * gradients, end to end, in the type `wire`. They are applied with the push. */
     STRATA_PS_PART,
     /* From the chief to a server: head strata_ps_pull_ask. Reply: int64_t t; body: all values. */
     STRATA_PS_GET,
@@ -252,7 +256,7 @@ typedef enum strata_ps_method {
     STRATA_PS_OVER,
     /* Likewise: head strata_ps_route. */
     STRATA_PS_ROUTE,
-    /* From an owner to its copy: head strata_ps_pull_ask. An owner also sends each PUSH on as it came. */
+    /* From an owner to its copy: head strata_ps_pull_ask. An owner also forwards each PUSH unchanged. */
     STRATA_PS_CLOSE,
     /* From one server to the others, with clip_global_norm: head strata_ps_pull_ask. Reply: double, the sum of the squares of
      * the group's gradients of that step. */
@@ -262,7 +266,7 @@ typedef enum strata_ps_method {
     STRATA_PS_SAVE,
 } strata_ps_method;
 
-/* The most units that one reply of the chief gives, and that one request reports: those of a reply, and the one before. */
+/* The most units that one reply of the chief leases, and that one request reports: those of a reply, and one from before. */
 enum { STRATA_PS_MOST_UNITS = 8, STRATA_PS_MOST_REPORTS = STRATA_PS_MOST_UNITS + 1 };
 
 typedef struct strata_ps_next_ask {
@@ -272,19 +276,19 @@ typedef struct strata_ps_next_ask {
     int32_t evaluates;
     /* Its gradients were left out: not finite (`what` is the first such tensor), or f16 that overflowed. */
     int32_t refused, overflow;
-    /* Wait until a unit can be given. */
+    /* The chief should delay its reply until it can lease a unit. */
     int32_t waits;
-    /* A server could not be reached: what the worker has leased is given back, and `what` says why. */
+    /* A server could not be reached: the worker returns its leases, and `what` is the reason. */
     int32_t gives_back;
     /* Examples of the unit, and of its whole step. */
     int64_t examples, whole;
-    /* Where each push is an update and the model asks for it: the norm of the gradients, before clipping; else 0. */
+    /* In asynchronous training, if the model needs it: the norm of the gradients before clipping; else 0. */
     double norm;
     /* Of its pushes. */
     int64_t n_staleness, staleness_sum, staleness_max;
     int32_t staleness_bins[STRATA_STALENESS_BINS];
     double seconds, rate;
-    /* That were pushed and pulled since the report before. */
+    /* The bytes that were pushed and pulled since the previous report. */
     int64_t bytes;
     char what[200];
 } strata_ps_next_ask;
@@ -295,17 +299,17 @@ typedef struct strata_ps_next_reply {
     int32_t has_close;
     /* The unit is a batch of the validation data, to be evaluated with the parameters that the servers have now. */
     int32_t evaluates;
-    /* Units behind the first one, which the worker computes before it asks again; only where each worker has its own pace. */
+    /* In asynchronous training: the number of further units, which the worker computes before its next request. */
     int32_t n_more;
     strata_ps_unit unit, more[STRATA_PS_MOST_UNITS - 1];
-    /* The epoch of the data. The unit's own epoch counts the times that an epoch was begun, as one begins again when a server
-     * was lost. */
+    /* The epoch of the data. The epoch in `unit` is a serial number, which also grows when an epoch is begun again after a
+     * server was lost. */
     int64_t epoch;
     /* The optimizer's count of updates before the epoch's first step. */
     int64_t t;
     /* The learning rate of the unit's update, as in strata_ps_gradients. */
     double rate;
-    /* The synchronous step before; servers are told of it by the next pull. */
+    /* The previous synchronous step, which the worker sends to servers with its next pull. */
     strata_ps_close close;
     strata_ps_route route;
 } strata_ps_next_reply;
@@ -315,7 +319,7 @@ typedef struct strata_ps_set_ask {
     int64_t group;
     /* The optimizer's count of updates. */
     int64_t t;
-    /* The first epoch whose units are taken. */
+    /* The first epoch whose units are accepted. */
     int64_t serial;
 } strata_ps_set_ask;
 
@@ -332,13 +336,13 @@ typedef struct strata_ps_push_ask {
     int64_t version;
     int64_t group;
     double rate;
-    /* Not 0: the dense gradients came before, as the parts of this attempt, and the body begins with the states. */
+    /* Not 0: the dense gradients were sent before as the parts of this attempt, and the body begins with the states. */
     int64_t attempt;
 } strata_ps_push_ask;
 
 typedef struct strata_ps_part_ask {
     int64_t group;
-    /* Of the worker that sends it: from 1, another one for each unit that it computes. */
+    /* A number of the worker that sends the part: from 1, a different one for each unit that it computes. */
     int64_t attempt;
 } strata_ps_part_ask;
 

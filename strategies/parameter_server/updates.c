@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The optimizer's own update graphs on a server's device: one over all its dense shards, and one for each table and number of
- * rows. */
+ * The graphs of the optimizer's updates on a server's device: one for all of its dense shards, and one for each table and
+ * number of rows. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,7 +141,7 @@ static strata_status rows_update(strata_ps_store *store, strata_ps_table *t, int
 
 strata_status strata_ps_store_update_rows(strata_ps_store *store, strata_ps_table *t, const strata_ps_rows *rows,
                                           strata_error *err) {
-    enum { GAP_BYTES = 512 }; /* a call of a driver costs as much as a copy of so much, or more */
+    enum { GAP_BYTES = 512 }; /* a call of a driver costs at least as much as copying this many bytes */
     const size_t row = (size_t)t->shard->row;
     strata_executable *exe = NULL;
     int64_t room = 0;
@@ -157,7 +157,7 @@ strata_status strata_ps_store_update_rows(strata_ps_store *store, strata_ps_tabl
     memset(gradients + (size_t)rows->n * row, 0, (size_t)(room - rows->n) * row * sizeof *gradients);
     STRATA_TRY(strata_ps_store_run(exe, slot, store->words, err));
     if (!t->copies) return STRATA_OK;
-    /* Rows that lie close to each other are read together, with those between them, which did not change. */
+    /* rows that are close to each other are read together with the rows between them, which did not change */
     const int64_t reach = 1 + GAP_BYTES / (int64_t)(row * sizeof *gradients);
     for (int64_t i = 0, first = 0; i < rows->n; i++) {
         const int64_t step = i + 1 < rows->n ? (int64_t)rows->ids[i + 1] - rows->ids[i] : 0;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Values of a whole model between the chief's model and the servers: at the start, after each epoch, and when the training is
- * over. */
+ * Transfers all values between the chief's model and the servers: at the start, after each epoch, and at the end of the
+ * training. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "strategies/parameter_server/task.h"
 
-/* Values of the whole model, slots behind parameters and states: (all_size + n_slots * flat_size). */
+/* The place of a value in the array of the whole model, (all_size + n_slots * flat_size): parameters and states, followed by
+ * the slots. */
 static float *value_at(const strata_ps_fit *fit, float *values, const strata_ps_shard *shard, int slot) {
     const strata_model *model = fit->model;
     const int64_t all = strata_model_all_size(model);
@@ -56,10 +57,10 @@ typedef union ask_head {
 
 /* Requests about all groups at the same time. */
 typedef struct round {
-    /* STRATA_PS_SET or STRATA_PS_GET, with this head but for the group. */
+    /* STRATA_PS_SET or STRATA_PS_GET, with this head except for the group. */
     uint32_t method;
     ask_head head;
-    /* Asks the servers of the copies, where there are copies besides; else those that workers use. */
+    /* Sends the requests to the servers of the copies, if there are any; else to the servers that workers use. */
     bool to_copies;
     /* [n_servers] What is sent, or NULL; where each reply's head and (unless NULL) body go. */
     const struct iovec *bodies;

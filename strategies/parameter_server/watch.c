@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The servers as the chief sees them: which were lost, and who has which shards. With replicas it decides that, and tells the
- * servers; workers learn it from the chief of fit, or from a server. */
+ * The chief's view of the servers: which of them were lost, and which has which shards (the route). With replicas the chief
+ * decides the route and sends it to the servers; workers get it from the chief of the fit, or from a server. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@ void strata_ps_watch_finish(strata_ps_watch *watch) {
     free(watch->cut);
 }
 
-/* No server has anything to lose yet, so one that stands still is waited for as long as one that is not there. */
+/* No server has values yet, so a server that does not respond is waited for as long as one that is not running. */
 strata_status strata_ps_watch_meet(strata_ps_watch *watch, strata_error *err) {
     const strata_ps_task *task = watch->fit->task;
     const double until = strata_ps_seconds() + task->connect_seconds;
@@ -48,8 +48,8 @@ strata_status strata_ps_watch_meet(strata_ps_watch *watch, strata_error *err) {
     return differs ? strata_fail(err, differs, "%s", difference.message) : STRATA_OK;
 }
 
-/* Out of which servers were lost. A group keeps the holder that it went on with, since only that one has all changes. PEER_LOST
- * when a group has none. */
+/* Computes the route from the servers that were lost. If a group already continued with one holder, it keeps this holder, since
+ * only this one has all changes. PEER_LOST when a group has no holder. */
 static strata_status choose_holders(const strata_ps_watch *watch, strata_ps_route *out_route, strata_error *err) {
     *out_route = (strata_ps_route){.number = watch->fit->route.number + 1};
     for (int g = 0; g < watch->n && watch->fit->task->replicas; g++) {
@@ -61,7 +61,7 @@ static strata_status choose_holders(const strata_ps_watch *watch, strata_ps_rout
     return STRATA_OK;
 }
 
-/* Tells all servers that are there who has which shards. A server that is lost meanwhile is noted. */
+/* Sends the route to all servers that are connected, and marks servers that are lost meanwhile. */
 static strata_status tell_route(strata_ps_watch *watch, strata_error *err) {
     const double patience = 10;
     strata_ps_route route;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fit of a worker: it asks the chief for a unit (a batch, or its share of one), pulls parameters, computes gradients, and
- * pushes them. While the device computes one unit, the parameters for the next one are pulled, where the pace allows that. */
+ * The fit of a worker: it requests a unit (a batch, or a share of one) from the chief, pulls parameters, computes gradients,
+ * and pushes them. While the device computes one unit, the parameters for the next one are pulled, if the pace allows that. */
 #include "strategies/parameter_server/worker.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ strata_status strata_ps_worker_no_memory(strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a worker of parameter_server");
 }
 
-/* Notes when it is a server that was lost. */
+/* Marks that a server was lost if that is the reason of the failure. */
 static strata_status of_server(strata_ps_worker *w, strata_status status) {
     w->lost_server |= status == STRATA_PEER_LOST;
     return status;
@@ -34,7 +34,7 @@ static strata_status begin_unit(strata_ps_worker *w, const strata_ps_unit *unit,
     if (j->evaluates) return STRATA_OK;
     STRATA_TRY(strata_ps_read_unit(w, j, err));
     STRATA_TRY(strata_ps_find_rows(w, j, err));
-    /* The later a pull is, the younger is the gradient: it waits for the push of the unit before. */
+    /* a later pull makes the gradient less stale, so it waits for the push of the previous unit */
     return w->task->corrects ? STRATA_OK : of_server(w, strata_ps_start_pull(w, j, err));
 }
 
@@ -46,13 +46,13 @@ static void keep_report(strata_ps_worker *w) {
     w->report = (strata_ps_next_ask){.unit.index = -1};
 }
 
-/* Nothing that was given or finished counts any more. */
+/* Forgets all leased and finished units. */
 static void forget_units(strata_ps_worker *w) {
     w->n_reports = w->n_begun = w->given.n_more = 0;
     w->report = (strata_ps_next_ask){.unit.index = -1};
 }
 
-/* Reports the units that were finished, if any, and asks for more. The last one is not finished while its push is under way. */
+/* Reports finished units, if any, and requests more. The last unit is not finished while its push is in progress. */
 static strata_status ask_chief(strata_ps_worker *w, bool waits, strata_error *err) {
     const int n_finished = w->n_reports - w->pushing, n = n_finished ? n_finished : 1;
     const size_t sums_bytes = (size_t)w->model->metrics.n_sums * sizeof *w->report_sums;
@@ -88,7 +88,7 @@ static strata_status finish_push(strata_ps_worker *w, strata_error *err) {
     return w->pushing ? of_server(w, strata_ps_finish_push(w, &w->reports[w->n_reports - 1], err)) : STRATA_OK;
 }
 
-/* The next unit: one that the chief has given already, else it is asked. */
+/* Gets the next unit: one that is already leased, else the chief is asked for one. */
 static strata_status next_unit(strata_ps_worker *w, bool waits, strata_ps_job *j, int32_t *out_grant, strata_error *err) {
     const strata_ps_unit *unit = &w->given.unit;
     if (w->n_begun < w->given.n_more) {
@@ -105,7 +105,7 @@ static strata_status next_unit(strata_ps_worker *w, bool waits, strata_ps_job *j
     return granted ? begin_unit(w, unit, j, err) : STRATA_OK;
 }
 
-/* Computes the unit's gradients. While the device is at its first batch, `ahead` may become the next unit. */
+/* Computes the unit's gradients. While the device computes its first batch, the next unit may be prepared in `ahead`. */
 static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_job *ahead, int32_t *out_grant,
                              strata_error *err) {
     *out_grant = STRATA_PS_WAIT;
@@ -135,14 +135,14 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
     return STRATA_OK;
 }
 
-/* Whether the answers to a push may come while the next unit is computed. Its gradients stay where the device wrote them, and
- * the next unit's are written to another slot. Elsewhere each unit is finished before the next one begins. */
+/* Whether the next unit may be computed while the replies to a push are pending. The gradients of the push stay in their slot,
+ * and those of the next unit are written to another slot. Otherwise each unit is finished before the next one begins. */
 static bool may_overlap(const strata_ps_worker *w, int32_t grant) {
     const bool own_pace = w->task->pace.pace == STRATA_PACE_ASYNCHRONOUS && !w->task->corrects;
     return own_pace && grant == STRATA_PS_GRANTED && !w->given.evaluates && !w->n_parts && w->n_slots > 1;
 }
 
-/* The model gets all that the servers have. */
+/* Copies all values of the servers to the model. */
 static strata_status take_all(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
     for (int k = 0; k < w->n_sparse; k++) {
         j->renumbered[k] = false;
@@ -156,7 +156,7 @@ static strata_status take_all(strata_ps_worker *w, strata_ps_job *j, strata_erro
     return strata_ps_upload(w, j, err);
 }
 
-/* Evaluates a batch. Nobody pushes meanwhile, so the parameters are pulled once for all of them. */
+/* Evaluates a batch. No worker pushes meanwhile, so the parameters are pulled once for all batches. */
 static strata_status visit(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
     int64_t n = 0;
     if (w->visits_epoch != j->unit.epoch) STRATA_TRY(take_all(w, j, err));
@@ -198,7 +198,7 @@ static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
     return may_overlap(w, *out_grant) ? STRATA_OK : finish_push(w, err);
 }
 
-/* Waits for what is under way, whatever becomes of it. */
+/* Waits for all requests in progress and ignores their results. */
 static void drop_requests(strata_ps_worker *w) {
     strata_ps_next_ask none = {0};
     const strata_status ignored = strata_ps_finish_push(w, &none, NULL);
@@ -207,7 +207,7 @@ static void drop_requests(strata_ps_worker *w) {
     strata_ps_drop_pulls(w, &w->jobs[1]);
 }
 
-/* Gives back what this worker has leased, as a server could not be reached: the chief finds out what has become of it. */
+/* Returns this worker's leases because a server could not be reached; the chief then checks that server. */
 static void give_back(strata_ps_worker *w, const char *why) {
     const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
     drop_requests(w);
@@ -218,7 +218,7 @@ static void give_back(strata_ps_worker *w, const char *why) {
     nanosleep(&pause, NULL);
 }
 
-/* The chief compares what is trained, and says who has which shards; it answers when all workers are there. */
+/* Sends this task's terms to the chief, which compares them, and replies with the route when all workers have connected. */
 static strata_status greet_chief(strata_ps_worker *w, strata_error *err) {
     strata_ps_hello_reply reply = {0};
     STRATA_TRY(strata_ps_say_hello(w->fit, w->chief, 2 * w->task->connect_seconds, &reply, err));
@@ -226,7 +226,7 @@ static strata_status greet_chief(strata_ps_worker *w, strata_error *err) {
     return STRATA_OK;
 }
 
-/* After the chief was lost: a chief that has started again begins an epoch anew, so nothing that was leased counts. */
+/* After the chief was lost: a chief that was started again begins the epoch again, so earlier leases do not count. */
 static strata_status greet_again(strata_ps_worker *w, strata_error *err) {
     drop_requests(w);
     w->lost_chief = w->lost_server = false;
@@ -261,7 +261,7 @@ static strata_status train(strata_ps_worker *w, strata_error *err) {
     }
 }
 
-/* The model gets the parameters that the training ended with. */
+/* Copies the final parameters to the model. */
 static strata_status take_last(strata_ps_worker *w, strata_error *err) {
     w->jobs[0].has_close = false;
     return take_all(w, &w->jobs[0], err);
@@ -281,7 +281,7 @@ static strata_status make_job(const strata_ps_worker *w, strata_ps_job *j, strat
 
 strata_status strata_ps_worker_make(strata_ps_worker *w, strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
-    w->attempt = (int64_t)w->task->incarnation; /* a task that starts again counts on behind it */
+    w->attempt = (int64_t)w->task->incarnation; /* a task that is started again continues with higher numbers */
     w->servers = calloc((size_t)w->n_servers, sizeof(*w->servers));
     w->pushes = calloc((size_t)w->n_servers, sizeof *w->pushes);
     w->sparse = calloc((size_t)set->n + 1, sizeof *w->sparse);
@@ -376,7 +376,7 @@ static strata_status meet(strata_ps_worker *w, strata_error *err) {
     return strata_ps_meet_servers(w, err);
 }
 
-/* The chief learns why this worker ends. */
+/* Sends the chief the reason why this worker ends. */
 static void say_failure(const strata_ps_worker *w, strata_status status, const char *message) {
     const int32_t head = (int32_t)status;
     const struct iovec body = {(char *)message, strlen(message)};

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of a worker share: units.c, pulls.c, gradients.c, buckets.c, pushes.c, worker.c
- * and stepper.c.
+ * Declarations that the files of a worker share: units.c, pulls.c, gradients.c, buckets.c, pushes.c, worker.c and stepper.c.
  *
- * A *job* is one unit on its way: its examples, the rows of sparse parameters that it uses, the parameters that were pulled
- * for it. There are two, which take turns. */
+ * A *job* has the data of one unit in progress: its examples, the rows of sparse parameters that it uses, and the parameters
+ * that were pulled for it. There are two jobs, which are used alternately. */
 #ifndef STRATA_STRATEGIES_PARAMETER_SERVER_WORKER_H
 #define STRATA_STRATEGIES_PARAMETER_SERVER_WORKER_H
 
@@ -13,7 +12,7 @@
 #include "strategies/parameter_server/rows.h"
 #include "strategies/parameter_server/task.h"
 
-/* A batch of a unit: `own` of its `n` examples are this worker's, the first of them number `first` of the batch. */
+/* A batch of a unit: `own` of its `n` examples belong to this worker, beginning with number `first` of the batch. */
 typedef struct strata_ps_batch {
     int64_t n, first, own;
     /* Of each of the model's inputs and outputs. */
@@ -23,11 +22,11 @@ typedef struct strata_ps_batch {
 
 typedef struct strata_ps_pull {
     strata_rpc_request *request;
-    /* Lends its body where the server is on this machine; the rooms are not used then. */
+    /* The reply. If the server is on this machine, its body is used in shared memory, and the rooms are not used. */
     strata_rpc_answer answer;
     struct iovec *rooms;
     int64_t version;
-    /* What the request borrows. */
+    /* The memory of the request. */
     unsigned char *head;
     int32_t *ids;
     int64_t n_ids;
@@ -37,7 +36,7 @@ typedef struct strata_ps_pull {
 
 /* A server's part of a push. */
 typedef struct strata_ps_push {
-    /* NULL: none is under way. */
+    /* NULL: none is in progress. */
     strata_rpc_request *request;
     strata_rpc_answer answer;
     int64_t staleness;
@@ -56,7 +55,7 @@ typedef struct strata_ps_job {
     double rate;
     /* The unit is a batch of the validation data. */
     bool evaluates;
-    /* Parameters are pulled ahead of what the server has, as in strata_ps_store_pull. */
+    /* The parameters are extrapolated, as in strata_ps_store_pull. */
     bool ahead;
     bool has_close;
     strata_ps_close close;
@@ -64,12 +63,12 @@ typedef struct strata_ps_job {
     strata_ps_batch *batches;
     int n_batches;
     int64_t examples, whole;
-    /* (all_size) What was pulled of dense parameters and states. */
+    /* (all_size) The dense parameters and states that were pulled. */
     float *values;
     /* [n_sparse] Which rows of each sparse parameter it uses; their values are in the worker's tables. */
     strata_ps_row_set *rows;
-    /* [n_sparse] The device's table has the rows in the order of the set, from its first row on, and the batches' inputs name
-     * places of the set. */
+    /* [n_sparse] The device's table has the rows in the order of the set, from its first row on, and the batches' inputs
+     * contain positions in the set. */
     bool *renumbered;
     /* [n_servers] */
     strata_ps_pull *pulls;
@@ -78,7 +77,7 @@ typedef struct strata_ps_job {
     double pull_began;
 } strata_ps_job;
 
-/* A bucket's gradients of a server's dense shards, on their way. */
+/* The gradients of a server's dense shards in a bucket, while they are sent. */
 typedef struct strata_ps_part {
     strata_rpc_request *request;
     unsigned char *head, *narrow;
@@ -91,16 +90,17 @@ typedef struct strata_ps_worker {
     strata_model *model;
     strata_rpc_client *chief, **servers;
     int n_servers, n_sparse;
-    /* [n_sparse] Indices of sparse parameters, and of each the rows as they were pulled last. */
+    /* [n_sparse] The indices of the sparse parameters, and for each the rows as they were last pulled. */
     int *sparse;
     float **tables;
     strata_batches *batches;
     int64_t batches_epoch, batches_next; /* the batch that `next` would give */
     strata_batch_form form;
-    /* Of the validation data, and the batch that `next` would give; the evaluation for which the model got its parameters. */
+    /* The batches of the validation data and the next one's position; and the evaluation for which the model has the
+     * parameters. */
     strata_batches *visits;
     int64_t visits_next, visits_epoch;
-    /* [n_servers] A push is under way: of batch `pushed`, since when. */
+    /* [n_servers] The push in progress, of batch `pushed`, and when it began. */
     strata_ps_push *pushes;
     bool pushing;
     /* Of the program that computed the gradients. */
@@ -108,14 +108,16 @@ typedef struct strata_ps_worker {
     int64_t pushed;
     double push_began;
     strata_ps_job jobs[2];
-    /* (dense_size) The unit's gradients: `sums_of_dense` where batches are added up, else where the device wrote them. */
+    /* (dense_size) The unit's gradients: `sums_of_dense` if batches are added, else the memory to which the device wrote
+     * them. */
     const float *gradients;
     float *sums_of_dense;
     /* (state_size) What is added to states. */
     float *states;
-    /* [n_sparse] The gradients of rows where batches are added up. */
+    /* [n_sparse] The sums of the gradients of rows, if batches are added. */
     strata_ps_row_set *sums;
-    /* [n_sparse] The rows that have gradients, and these (n, row): those of `sums`, or where the device wrote them. */
+    /* [n_sparse] The rows that have gradients, and the gradients (n, row): in `sums`, or in the memory to which the device
+     * wrote them. */
     struct strata_ps_row_gradients {
         const strata_ps_row_set *set;
         const float *values;
@@ -123,27 +125,27 @@ typedef struct strata_ps_worker {
     float *unit_sums; /* (n_sums) */
     /* Of the unit that is computed. */
     strata_ps_next_ask report;
-    /* The units that were finished since the chief was asked, and their sums (STRATA_PS_MOST_REPORTS, n_sums). */
+    /* The units that were finished since the last request to the chief, and their sums (STRATA_PS_MOST_REPORTS, n_sums). */
     strata_ps_next_ask reports[STRATA_PS_MOST_REPORTS];
     float *report_sums;
     int n_reports;
-    /* The chief's last reply, and how many of its further units were begun. */
+    /* The chief's last reply, and how many of its further units have begun. */
     strata_ps_next_reply given;
     int n_begun;
     /* The learning rate of the unit that is computed. */
     double rate;
-    /* Of the batch that is computed: its program's layout (NULL: none is). Nothing of the unit is in sums_of_dense
-     * before its first batch, whose buckets are copied there; others are added. */
+    /* The layout of the program of the present batch (NULL: none is computed). The buckets of a unit's first batch are copied
+     * to sums_of_dense; those of later batches are added. */
     const strata_gradient_layout *layout;
     bool first_batch;
-    /* Buckets are pushed as they come. `attempt` counts the units whose buckets are. */
+    /* Buckets are pushed as soon as they are computed. `attempt` counts the units for which this is done. */
     bool streams;
     int64_t attempt;
-    /* A bucket of the unit is not finite, so no more are pushed; why one could not be. */
+    /* A bucket of the unit is not finite, so no more are pushed; and the error of a bucket that could not be pushed. */
     bool stopped;
     strata_status part_status;
     strata_error part_error;
-    /* [n_servers * STRATA_MOST_BUCKETS] The parts that are on their way, and of each server, how many shards they have. */
+    /* [n_servers * STRATA_MOST_BUCKETS] The parts that are being sent, and for each server how many shards they have. */
     strata_ps_part *parts;
     int n_parts;
     int *n_parted;
@@ -153,7 +155,7 @@ typedef struct strata_ps_worker {
 
 /* ---- units.c ---- */
 
-/* Of an example, as the worker keeps it until the device takes it. */
+/* The bytes of an example's input in the worker's memory. */
 size_t strata_ps_input_bytes(const strata_ps_worker *w, int input);
 /* Memory for the worker's own examples. */
 STRATA_MUST_USE strata_status strata_ps_reserve_batch(const strata_ps_worker *w, strata_ps_batch *b, strata_error *err);
@@ -162,31 +164,32 @@ STRATA_MUST_USE strata_status strata_ps_read_unit(strata_ps_worker *w, strata_ps
 /* The program that computes the gradients of a batch of this size. */
 STRATA_MUST_USE strata_status strata_ps_program_of(strata_ps_worker *w, const strata_ps_batch *b,
                                                    strata_model_program **out_program, strata_error *err);
-/* Which rows of sparse parameters the unit uses: those that its tokens name, or all where that is not known before. */
+/* Finds which rows of sparse parameters the unit uses: those of its tokens, or all rows if that is not known in advance. */
 STRATA_MUST_USE strata_status strata_ps_find_rows(strata_ps_worker *w, strata_ps_job *j, strata_error *err);
 /* Goes to batch `index` of the validation data, which come in their order. */
 STRATA_MUST_USE strata_status strata_ps_seek_visit(strata_ps_worker *w, int64_t index, int64_t *out_n, strata_error *err);
 
 /* ---- pulls.c ---- */
 
-/* The client of the server that has a group's shards now. One that was lost when this worker began is met here. */
+/* The client of the server that now has a group's shards. If the server was lost when this worker began, it is connected
+ * here. */
 STRATA_MUST_USE strata_status strata_ps_reach(strata_ps_worker *w, int group, strata_rpc_client **out_client,
                                               strata_error *err);
 /* Which of the sparse parameters a parameter is. */
 int strata_ps_sparse_index(const strata_ps_worker *w, int parameter);
-/* The set's rows that a table has, as the table counts them; returns how many. */
+/* Lists the set's rows that belong to a table, by their numbers in the table; returns how many there are. */
 int64_t strata_ps_rows_of_table(const strata_ps_row_set *set, const strata_ps_shard *table, int32_t *out_ids);
-/* Asks all servers for what the job needs. */
+/* Sends all servers the requests for the parameters that the job needs. */
 STRATA_MUST_USE strata_status strata_ps_start_pull(strata_ps_worker *w, strata_ps_job *j, strata_error *err);
 /* A slice of the trace, on the track of this thread, from `began` until now. */
 void strata_ps_trace_slice(const strata_ps_worker *w, const char *name, const strata_ps_job *j, double began);
-/* Waits for the replies, and takes what has to be on the host. */
+/* Waits for the replies, and copies what is needed on the host. */
 STRATA_MUST_USE strata_status strata_ps_finish_pull(strata_ps_worker *w, strata_ps_job *j, strata_error *err);
-/* Waits for what is under way without looking at it. */
+/* Waits for pulls in progress and ignores their results. */
 void strata_ps_drop_pulls(const strata_ps_worker *w, const strata_ps_job *j);
-/* The worker's copy of a sparse parameter: what the device has at first, then each row as it was last pulled. */
+/* Creates the worker's copy of a sparse parameter: at first the device's values, then each row as it was last pulled. */
 STRATA_MUST_USE strata_status strata_ps_make_table(strata_ps_worker *w, int k, strata_error *err);
-/* Brings what was pulled to the device. */
+/* Copies the pulled parameters to the device. */
 STRATA_MUST_USE strata_status strata_ps_upload(const strata_ps_worker *w, strata_ps_job *j, strata_error *err);
 
 /* ---- gradients.c ---- */
@@ -196,27 +199,28 @@ STRATA_MUST_USE strata_status strata_ps_take_outputs(strata_ps_worker *w, const 
                                                      const strata_model_program *program, int slot, strata_error *err);
 /* Before the first batch of a unit. */
 void strata_ps_clear_sums(strata_ps_worker *w, const strata_ps_job *j);
-/* Batch number i of the unit is submitted, at least up to what it sends first. */
+/* Submits batch number i of the unit, at least up to its first send. */
 STRATA_MUST_USE strata_status strata_ps_submit(strata_ps_worker *w, const strata_ps_job *j, int i,
                                                strata_model_program **out_program, int *out_slot, strata_error *err);
-/* Submits the rest of it, takes what it sends, and waits for it. */
+/* Submits the rest of the batch, takes the values that it sends, and waits for it. */
 STRATA_MUST_USE strata_status strata_ps_finish_batch(const strata_model_program *program, int slot, strata_error *err);
 /* The first tensor of the unit that is not finite, in the order of the loss and then the parameters; NULL: all are finite. */
 const char *strata_ps_first_not_finite(const strata_ps_worker *w);
-/* The first tensor of the data that is not finite, for a message: "input x", "target y". False: the data are all finite, or are
- * whole numbers. */
+/* The first tensor of the data that is not finite, for a message: "input x", "target y". False: all data are finite, or are
+ * integers. */
 bool strata_ps_name_wrong_data(const strata_ps_worker *w, const strata_ps_job *j, char *out, size_t room);
-/* The norm of all gradients, for the report, and clipping by it. Where a push is an update by itself only the worker has them
- * together; of a synchronous step the servers clip the sum of all shares. */
+/* The norm of all gradients, for the report, and clipping by it. In asynchronous training only the worker has all gradients of
+ * an update; in synchronous training the servers clip the sum of all shares. */
 void strata_ps_clip_all(strata_ps_worker *w);
-/* Undoes the scale of f16, which follows what the gradients are as in fit. */
+/* Undoes the loss scale of f16, and adapts the scale as fit does. */
 void strata_ps_follow_scale(strata_ps_worker *w, bool finite);
 
 /* ---- buckets.c ---- */
 
-/* Before a batch of a unit, the first or last of those with examples: where its buckets go. */
+/* Called before a batch of a unit: sets where its buckets are stored. first, last: whether it is the first or last batch with
+ * examples. */
 void strata_ps_begin_buckets(strata_ps_worker *w, const strata_model_program *program, bool first, bool last);
-/* Waits for the parts that are on their way; fails if one of them did. */
+/* Waits for the parts that are being sent; fails if one of them failed. */
 STRATA_MUST_USE strata_status strata_ps_finish_parts(strata_ps_worker *w, strata_error *err);
 /* Whether all dense shards of a server were pushed as parts. */
 bool strata_ps_was_parted(const strata_ps_worker *w, int server);
@@ -224,9 +228,10 @@ bool strata_ps_all_finite(const float *values, int64_t n);
 
 /* ---- pushes.c ---- */
 
-/* Sends the unit's gradients to all servers. They stay where they are until finish, which is called also after a failure. */
+/* Sends the unit's gradients to all servers. The gradients must not change until finish, which must be called also after a
+ * failure. */
 STRATA_MUST_USE strata_status strata_ps_start_push(strata_ps_worker *w, const strata_ps_job *j, strata_error *err);
-/* Waits for the servers' answers, if a push is under way; the report gets how stale the gradients were. */
+/* Waits for the servers' replies, if a push is in progress, and stores the staleness of the gradients in the report. */
 STRATA_MUST_USE strata_status strata_ps_finish_push(strata_ps_worker *w, strata_ps_next_ask *report, strata_error *err);
 /* Both. */
 STRATA_MUST_USE strata_status strata_ps_push_all(strata_ps_worker *w, const strata_ps_job *j, strata_ps_next_ask *report,
@@ -238,7 +243,8 @@ STRATA_MUST_USE strata_status strata_ps_worker_no_memory(strata_error *err);
 /* Memory of the worker; finish also after a failure. */
 STRATA_MUST_USE strata_status strata_ps_worker_make(strata_ps_worker *w, strata_error *err);
 void strata_ps_worker_finish(strata_ps_worker *w);
-/* With replicas a server that is lost just now is met by the pull that needs it, or its copy is. */
+/* Connects to the servers. With replicas, a server that has just been lost (or its copy) is connected by the pull that needs
+ * it. */
 STRATA_MUST_USE strata_status strata_ps_meet_servers(strata_ps_worker *w, strata_error *err);
 
 #endif

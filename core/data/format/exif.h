@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one thing that is read of a JPEG's Exif data: which way the picture is to be turned (tag Orientation, 0x0112; Exif 2.32,
- * section 4.6.4). */
+ * The orientation of a picture from a JPEG's Exif data (tag Orientation, 0x0112; Exif 2.32, section 4.6.4). No other Exif data
+ * are read. */
 #ifndef STRATA_CORE_DATA_EXIF_H
 #define STRATA_CORE_DATA_EXIF_H
 
@@ -11,9 +11,10 @@
 STRATA_EXPORT_BEGIN
 
 /* 1 to 8, as Exif numbers them; 1 (as it is stored) where the file has no Exif data or they are damaged. From 5 on rows and
- * columns change places. */
+ * columns are exchanged. */
 int strata_exif_orientation(const unsigned char *jpeg, size_t n_bytes);
-/* Replaces u8 pixels (rows, columns, channels) by the picture as it is to be seen. Fails: OUT_OF_MEMORY. */
+/* Rotates or mirrors u8 pixels (rows, columns, channels) to the orientation in which the picture should be shown. Fails:
+ * OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_exif_turn(const char *name, int orientation, strata_array *pixels, strata_error *err);
 
 STRATA_EXPORT_END

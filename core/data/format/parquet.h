@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parquet files as tables. Apache Arrow reads them, which is C++ and some 60 MB with its Parquet library. What calls it,
- * parquet_module.cc, is a module of its own, libstrata_parquet.so; parquet.c opens that when the first Parquet file is read. */
+ * Parquet files as tables. Apache Arrow reads them, which is C++ and some 60 MB with its Parquet library. The code that calls
+ * Arrow, parquet_module.cc, is a separate module, libstrata_parquet.so, which parquet.c opens when the first Parquet file is
+ * read. */
 #ifndef STRATA_CORE_DATA_PARQUET_H
 #define STRATA_CORE_DATA_PARQUET_H
 
@@ -11,7 +12,7 @@
 extern "C" {
 #endif
 
-/* What a Parquet file begins with. */
+/* The first bytes of a Parquet file. */
 #define STRATA_PARQUET_MAGIC "PAR1"
 
 /* Whether a file begins so. */
@@ -23,7 +24,7 @@ STRATA_MUST_USE strata_status strata_csv_read_parquet(const char *path, size_t m
 
 /* ---- what the module exports ---- */
 
-/* Takes n bytes that follow those of the call before. What is not STRATA_OK ends the reading. */
+/* Receives n bytes that follow those of the previous call. A status other than STRATA_OK ends the reading. */
 typedef strata_status (*strata_parquet_take)(void *user, const char *bytes, size_t n, strata_error *err);
 /* Passes a file's cells to `take`, a few thousand rows at a time: first the names of the columns, then row by row, each cell
  * ended by a NUL; *out_n_columns of them are a row. The number in the name changes when the arguments do. */

@@ -10,9 +10,9 @@
 
 STRATA_EXPORT_BEGIN
 
-/* u8 (rows, columns, channels), which the caller finishes; channels 1 (colours become grey) or 3 (grey becomes colours). What
- * is transparent lies on white.
- *   name   stands in messages
+/* u8 (rows, columns, channels), which the caller finishes; channels 1 (colours become grey) or 3 (grey becomes colours).
+ * Transparent pixels are drawn on white.
+ * name: used in messages.
  * Fails: DATA for a damaged one; UNSUPPORTED for other formats, and for those whose library this build does not have. */
 STRATA_MUST_USE strata_status strata_picture_parse(const char *name, const void *bytes, size_t n_bytes, int channels,
                                                    strata_array *out_pixels, strata_error *err);
@@ -26,8 +26,8 @@ typedef struct strata_picture_size {
 /* What the header says. Fails as strata_picture_parse. */
 STRATA_MUST_USE strata_status strata_picture_measure(const char *name, const void *bytes, size_t n_bytes,
                                                      strata_picture_size *out_size, strata_error *err);
-/* u8 (height, width, channels) -> u8 (rows, columns, channels), which the caller finishes: each pixel is the mean of those
- * around its place under a triangle that is as wide as the pixels that come together in it, and at least as one. */
+/* u8 (height, width, channels) -> u8 (rows, columns, channels), which the caller finishes: each pixel is a weighted mean of the
+ * pixels around its position. The weights are a triangle whose width is the ratio of the sizes, at least one pixel. */
 STRATA_MUST_USE strata_status strata_picture_resize(const strata_array *pixels, int64_t rows, int64_t columns,
                                                     strata_array *out_pixels, strata_error *err);
 /* By the ending: .png, .jpg, .jpeg, .webp, .pgm, .ppm, in either case. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading safetensors: everything that the header claims is checked against the file before any tensor is given out.
+ * Reading safetensors: all values of the header are checked against the file before any tensor can be read.
  * Writing is in core/data/format/safetensors_write.c. */
 #include "core/data/format/safetensors.h"
 
@@ -97,7 +97,8 @@ static strata_status check_metadata(const strata_json *metadata, strata_error *e
 static int by_place(const void *a, const void *b) {
     const strata_safetensor *x = a, *y = b;
     if (x->data != y->data) return x->data < y->data ? -1 : 1;
-    return (x->n_bytes > y->n_bytes) - (x->n_bytes < y->n_bytes); /* an empty one lies before the one that begins there */
+    /* an empty tensor is sorted before the tensor that begins at the same position */
+    return (x->n_bytes > y->n_bytes) - (x->n_bytes < y->n_bytes);
 }
 
 static int by_name(const void *a, const void *b) {
@@ -212,7 +213,7 @@ void strata_safetensors_finish(strata_safetensors *file) {
     *file = (strata_safetensors){0};
 }
 
-/* ---- giving out ---- */
+/* ---- reading tensors ---- */
 
 static int name_of_tensor(const void *key, const void *element) {
     const strata_safetensor *const *tensor = element;

@@ -2,7 +2,7 @@
  *
  * safetensors files: an 8-byte little-endian header length, a JSON header {"name": {"dtype", "shape", "data_offsets"}, ...,
  * "__metadata__": {string: string}}, then the tensors, little-endian and row-major, without holes. Format: the README of
- * github.com/huggingface/safetensors. What the tensors mean is the model's business. */
+ * github.com/huggingface/safetensors. The meaning of the tensors is defined by the model. */
 #ifndef STRATA_CORE_DATA_SAFETENSORS_H
 #define STRATA_CORE_DATA_SAFETENSORS_H
 
@@ -19,7 +19,7 @@ typedef struct strata_safetensor {
     const char *name;
     /* As in the file: "F32". */
     const char *dtype_name;
-    /* STRATA_DTYPE_COUNT when Strata has none for it ("F64"); reading it is then UNSUPPORTED. */
+    /* STRATA_DTYPE_COUNT if Strata does not have the dtype ("F64"); reading such a tensor fails with UNSUPPORTED. */
     strata_dtype dtype;
     strata_shape shape;
     /* The data in the file's memory, which may be unaligned. */
@@ -55,7 +55,7 @@ const strata_safetensor *strata_safetensors_find(const strata_safetensors *file,
 /* A value of __metadata__, NULL when there is none. Lives as long as the file. */
 const char *strata_safetensors_metadata(const strata_safetensors *file, const char *key);
 
-/* Copies a tensor's elements into memory of the caller, who says what it must be.
+/* Copies a tensor's elements into memory of the caller, which states the expected dtype and shape.
  * Fails: DATA when there is no such tensor, or it has another dtype or shape, or a bool that is neither 0 nor 1; UNSUPPORTED
  * when Strata has no such dtype. */
 STRATA_MUST_USE strata_status strata_safetensors_copy(const strata_safetensors *file, const char *tensor_name,
@@ -77,13 +77,13 @@ typedef struct strata_metadata {
     const char *key, *value;
 } strata_metadata;
 
-/* Writes the file by way of a temporary one (core/base/file.h), so that `path` holds the old or the new, whatever happens.
- * Tensors lie in the order of falling element size, then name, as the format's own library writes them: each is aligned to its
- * element. The same content gives the same bytes.
+/* Writes a temporary file and renames it (core/base/file.h), so that `path` is always either the old or the new file. Tensors
+ * are sorted by decreasing element size, then by name, as in the format's own library, so each is aligned to its elements. The
+ * same content gives the same bytes.
  * Fails: INVALID for a duplicate or reserved name or key; OUT_OF_DISK, UNAVAILABLE, OUT_OF_MEMORY as core/base/file.h. */
 STRATA_MUST_USE strata_status strata_safetensors_write(const char *path, const strata_named_array *tensors, size_t n_tensors,
                                                        const strata_metadata *metadata, size_t n_metadata, strata_error *err);
-/* The same, and the file's SHA-256 and length, of the bytes as they were given to the disk. */
+/* The same; also returns the SHA-256 and the length of the bytes that were written. */
 STRATA_MUST_USE strata_status strata_safetensors_write_hashed(const char *path, const strata_named_array *tensors,
                                                               size_t n_tensors, const strata_metadata *metadata,
                                                               size_t n_metadata, char *out_sha256, int64_t *out_bytes,
