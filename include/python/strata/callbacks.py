@@ -80,10 +80,11 @@ class EarlyStopping(_Monitor):
         self._watch(monitor, mode, min_delta)
         self.patience, self.restore = patience, restore_best_weights
 
-    def asks_fit(self):
-        """What fit is asked for, so that checkpoints have the best weights."""
-        asks = self.restore and self.monitor == "val_loss" and self.sign < 0
-        return {"restore_best": True, "min_delta": self.min_delta} if asks else {}
+    def ask_fit(self, options, validates):
+        """Lets fit keep the best weights where it can, since checkpoints then have them."""
+        self.fit_keeps = validates and self.restore and self.monitor == "val_loss" and self.sign < 0 and \
+            not {"restore_best", "patience", "min_delta"} & set(options)
+        options.update(dict(restore_best=True, min_delta=self.min_delta) if self.fit_keeps else {})
 
     def on_train_begin(self, logs=None):
         self.stopped_epoch, self.weights = None, None

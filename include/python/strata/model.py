@@ -53,25 +53,23 @@ class Model(Handle):
     returns probabilities."""
     _destroy = "model_destroy"
     _one_accuracy = _run = None  # not known before the model is compiled; the newest fit
+    _settings = _inputs = _outputs = None  # of compile; of a model of calls
+    _compiled = stop_training = False
     _first_step = 0  # where the next fit goes on within its epoch
 
     def __init__(self, layers=None, input_shape=None, input_dtype=None, name: str = "", *, inputs=None, outputs=None):
-        self._inputs = self._outputs = None
         if inputs is not None:  # a model of calls: layers.Input(...), and what layers give when they are called
             spec, self._inputs, self._outputs = _layers.describe(_list(inputs), _list(outputs))
             self._spec = {"label": name, **spec}
         else:
             self._spec = {"label": name, "layers": list(layers), **({"input_dtype": input_dtype} if input_dtype else {})}
-        self._settings, self._compiled, self._as_parameter_, self._finalizer = None, False, None, None
-        self.stop_training = False
+        self._as_parameter_ = self._finalizer = None
         if input_shape is not None:
             self._create(input_shape, input_dtype)
 
     @classmethod
     def _of(cls, handle):
         model = cls.__new__(cls)
-        model._settings, model._compiled, model.stop_training = None, False, False
-        model._inputs = model._outputs = None
         Handle.__init__(model, handle)
         return model
 
@@ -110,10 +108,9 @@ class Model(Handle):
                                       **({"weight": loss_weights[o]} if loss_weights else {})} for o in self._outputs]
             loss = None
             self._create(None)
+        loss_options = None
         if isinstance(loss, dict):
             loss, loss_options = loss["name"], struct("loss_options", **{k: v for k, v in loss.items() if k != "name"})
-        else:
-            loss_options = None
         if strategy is not None and device is not None:
             raise InvalidError("compile: a strategy has devices of its own; leave device out")
         names = None if metrics is None else ",".join(m for m in metrics if m != "accuracy")
@@ -175,10 +172,7 @@ class Model(Handle):
         fit = None
         try:
             fit = lib.fit_begin(self, data, given)
-            while True:
-                progress = lib.fit_step(fit)
-                if not progress:
-                    break
+            while progress := lib.fit_step(fit):
                 p = progress[0]
                 yield Step(p.loss, p.epoch, p.step, p.learning_rate, bool(p.epoch_end),
                            run.history.latest() if p.epoch_end else {})
@@ -197,18 +191,14 @@ class Model(Handle):
             parts = validation_data if isinstance(validation_data, (tuple, list)) else (validation_data,)
             validation_data = self._data(*parts)
         self._ready(data)
-        weights = None
-        if class_weight is not None:
-            n = max(class_weight, default=-1) + 1 if isinstance(class_weight, dict) else len(class_weight)
-            n = max(n, data.n_classes)
-            weights = [float(class_weight.get(i, 1)) for i in range(n)] if isinstance(class_weight, dict) else \
-                [float(w) for w in class_weight]
+        if isinstance(class_weight, dict):
+            n = max([data.n_classes, *(c + 1 for c in class_weight)])
+            class_weight = [class_weight.get(i, 1) for i in range(n)]
+        weights = None if class_weight is None else [float(w) for w in class_weight]
         callbacks = list(callbacks)
         for one in callbacks:
             if isinstance(one, _callbacks.EarlyStopping):
-                asks = one.asks_fit() if validation_data is not None else {}
-                one.fit_keeps = bool(asks) and not {"restore_best", "patience", "min_delta"} & set(options)
-                options.update(asks if one.fit_keeps else {})
+                one.ask_fit(options, validation_data is not None)
         first, self._first_step = options.setdefault("first_step", self._first_step), 0
         run = _Run(self, callbacks, verbose, epochs, initial_epoch or first)
         given = struct("fit_options", epochs=epochs, first_epoch=initial_epoch, batch=batch_size or 0, seed=seed,
@@ -288,16 +278,13 @@ class Model(Handle):
     @property
     def weights(self) -> dict:
         """Copies of parameters and states by name, as "dense/kernel"."""
-        return {self._parameter(i).name.decode(): w for i, w in enumerate(self.get_weights())}
-
-    def _parameter(self, index):
-        return lib.model_parameter(self, index)
+        return {lib.model_parameter(self, i).name.decode(): w for i, w in enumerate(self.get_weights())}
 
     def get_weights(self) -> list:
         self._ready()
         values = []
         for i in range(lib.model_n_parameters(self)):
-            value = numpy.empty(_native.dims(self._parameter(i).shape), numpy.float32)
+            value = numpy.empty(_native.dims(lib.model_parameter(self, i).shape), numpy.float32)
             lib.model_get_parameter(self, i, value)
             values.append(value)
         return values
@@ -305,7 +292,7 @@ class Model(Handle):
     def set_weights(self, weights) -> None:
         """A list in the order of get_weights, or a dict by name, which may leave names out."""
         self._ready()
-        names = [self._parameter(i).name.decode() for i in range(lib.model_n_parameters(self))]
+        names = [lib.model_parameter(self, i).name.decode() for i in range(lib.model_n_parameters(self))]
         given = dict(weights) if isinstance(weights, dict) else dict(zip(names, weights))
         unknown = [n for n in given if n not in names]
         if unknown or (not isinstance(weights, dict) and len(weights) != len(names)):
@@ -314,7 +301,7 @@ class Model(Handle):
         for name, value in given.items():
             index = names.index(name)
             value = numpy.ascontiguousarray(value, numpy.float32)
-            expected = _native.dims(self._parameter(index).shape)
+            expected = _native.dims(lib.model_parameter(self, index).shape)
             if value.shape != expected:
                 raise InvalidError(f"set_weights: {name} is {expected}, not {value.shape}")
             lib.model_set_parameter(self, index, value)
@@ -455,7 +442,6 @@ class _Run:
         # A call of Python costs a small step some percent: one in 16 steps is enough where nobody wants each of them.
         self.steps_per_call = 0 if self.batches else 16
         self.metrics_seconds = 0.0 if not (self.batches or (self.bar and self.bar.bar)) else _callbacks.Progress.seconds
-        self.started = None
         states = json.loads(model._state.value or "[]") if goes_on else []
         for one, state in itertools.zip_longest(callbacks, states if len(states) == len(callbacks) else []):
             one.model, one.state = model, state or {}
@@ -473,7 +459,6 @@ class _Run:
         self.start_epoch(epoch)
 
     def start_epoch(self, epoch):
-        self.started = epoch
         _each(self.callbacks, "on_epoch_begin", epoch)
         _each(self.batches, "on_train_batch_begin", 0)
 
@@ -500,8 +485,7 @@ class _Run:
         else:
             self.end_epoch(p)
         self.keep_states()
-        if self.model.stop_training:
-            p.stop[0] = True
+        p.stop[0] = p.stop[0] or self.model.stop_training
 
     def end_epoch(self, p):
         logs = self.model._logs(p.metrics)
