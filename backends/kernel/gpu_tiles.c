@@ -73,22 +73,27 @@ bool strata_tiles_fit(const strata_kernel_limits *limits) {
     return limits->device_class >= STRATA_DEVICE_INTEGRATED_GPU && fits_device(limits, &most, tiles[N_TILES - 1].values);
 }
 
+int strata_tiles_keep_cheapest(strata_candidate *out, double *costs, int n, const strata_candidate *candidate, double cost) {
+    int at = n;
+    while (at > 0 && costs[at - 1] > cost) at--;
+    if (at == STRATA_TILES_TRIED) return n;
+    if (n < STRATA_TILES_TRIED) n++;
+    for (int i = n - 1; i > at; i--) {
+        costs[i] = costs[i - 1];
+        out[i] = out[i - 1];
+    }
+    costs[at] = cost;
+    out[at] = *candidate;
+    return n;
+}
+
 int strata_tiles_candidates(const strata_kernel_limits *limits, const strata_tiled_product *product, strata_candidate *out) {
     double costs[STRATA_TILES_TRIED];
     int n = 0;
     for (int tile = 0; tile < N_TILES; tile++) {
         if (!fits_device(limits, product, tiles[tile].values)) continue;
-        const double cost = cost_of(limits, product, tile);
-        int at = n;
-        while (at > 0 && costs[at - 1] > cost) at--;
-        if (at == STRATA_TILES_TRIED) continue;
-        if (n < STRATA_TILES_TRIED) n++;
-        for (int i = n - 1; i > at; i--) {
-            costs[i] = costs[i - 1];
-            out[i] = out[i - 1];
-        }
-        costs[at] = cost;
-        out[at] = candidate_of(tile);
+        const strata_candidate candidate = candidate_of(tile);
+        n = strata_tiles_keep_cheapest(out, costs, n, &candidate, cost_of(limits, product, tile));
     }
     return n;
 }

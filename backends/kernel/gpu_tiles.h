@@ -45,6 +45,9 @@ void strata_tiles_launch_parts(const strata_tensor *node, int64_t parts, strata_
  * row of the node. */
 STRATA_MUST_USE strata_status strata_tiles_fold(const strata_tensor *node, int64_t columns, int64_t parts,
                                                 strata_lowering *lowering, strata_error *err);
+/* Adds a candidate of this cost to the n cheapest so far, which are in the order of their costs and at most STRATA_TILES_TRIED.
+ * Returns how many there are then. */
+int strata_tiles_keep_cheapest(strata_candidate *out, double *costs, int n, const strata_candidate *candidate, double cost);
 /* Writes at most STRATA_TILES_TRIED candidates that the device can run, the one to take untuned first; returns how many. */
 int strata_tiles_candidates(const strata_kernel_limits *limits, const strata_tiled_product *product, strata_candidate *out);
 /* The constants and work-groups of one tile shape; global[0] holds one work-group, times which the caller takes the number of

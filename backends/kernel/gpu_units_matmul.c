@@ -16,7 +16,6 @@ extern const strata_family strata_family_gpu_matmul;
 
 enum { GROUPS_M, GROUPS_N, UNITS_M, UNITS_N, WITHOUT_UNITS = 5 }; /* candidate->values; a plain tile has 1 in the last one */
 enum {
-    TRIED = 4,
     SUMS = 5,       /* the kernel's buffer for sums of parts, behind that for the result */
     UNIT_STEPS = 2, /* TILE_K of the kernel, in units, */
     PAD = 4,        /* its PAD, */
@@ -107,24 +106,15 @@ static double cost_of(const strata_kernel_limits *limits, const strata_matmul_si
 static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
     const strata_matmul_sizes s = strata_matmul_sizes_of(node);
     const strata_matrix_unit *unit = unit_of(limits, node->dtype);
-    double costs[TRIED];
+    double costs[STRATA_TILES_TRIED];
     int n = 0;
     for (int i = 0; i < N_TILES; i++) {
         const int *t = tiles[i];
         if (!fits_device(limits, unit, is_split(node), t)) continue;
-        const double cost = cost_of(limits, &s, unit, t);
-        int at = n;
-        while (at > 0 && costs[at - 1] > cost) at--;
-        if (at == TRIED) continue;
-        if (n < TRIED) n++;
-        for (int j = n - 1; j > at; j--) {
-            costs[j] = costs[j - 1];
-            out[j] = out[j - 1];
-        }
-        costs[at] = cost;
-        out[at] = (strata_candidate){.exact = true, .values = {t[0], t[1], t[2], t[3]}};
-        snprintf(out[at].name, sizeof out[at].name, "units tile=%dx%d subgroups=%dx%d", (int)tile_m(unit, t),
+        strata_candidate candidate = {.exact = true, .values = {t[0], t[1], t[2], t[3]}};
+        snprintf(candidate.name, sizeof candidate.name, "units tile=%dx%d subgroups=%dx%d", (int)tile_m(unit, t),
                  (int)tile_n(unit, t), t[GROUPS_M], t[GROUPS_N]);
+        n = strata_tiles_keep_cheapest(out, costs, n, &candidate, cost_of(limits, &s, unit, t));
     }
     if (!limits->fast || !strata_family_gpu_matmul.fits(limits, node)) return n;
     const int plain = strata_family_gpu_matmul.candidates(limits, node, out + n);

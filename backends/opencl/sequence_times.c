@@ -133,10 +133,9 @@ static int share(opencl_counts *c) {
 
 void strata_opencl_counts_add(opencl_counts *c, strata_trace *trace, int track, const strata_trace_label *const *labels,
                               int64_t step, opencl_moment queued, opencl_moment over) {
-    const double seconds_a_count = (over.seconds - queued.seconds) / (double)(over.count - queued.count);
-    const double last = (double)(over.count - queued.count);
+    if (over.count <= queued.count) return; /* the two reads were on cores whose counters differ */
+    const double last = (double)(over.count - queued.count), seconds_a_count = (over.seconds - queued.seconds) / last;
     double at = 0; /* counts since the run was queued, as all from here on */
-    if (over.count <= queued.count) return;
     const int n = share(c);
     for (int i = 0; i < n; i++) {
         const int l = c->order[i];

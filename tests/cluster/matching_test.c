@@ -40,6 +40,10 @@ static strata_arrival *come(fixture *f, const char *bytes) {
     return arrival;
 }
 
+static void expect_right(const fixture *f) {
+    cr_expect(f->receive.done && !f->receive.error.status && !memcmp(f->room, right, BYTES));
+}
+
 Test(matching, a_message_with_a_wrong_checksum_is_given_to_no_receive) {
     fixture f;
     begin(&f);
@@ -49,7 +53,7 @@ Test(matching, a_message_with_a_wrong_checksum_is_given_to_no_receive) {
     strata_arrival_drop(bad);
     cr_expect_not(f.receive.done);
     strata_arrival_finish(come(&f, right)); /* the receive waits again, and gets the next one */
-    cr_expect(f.receive.done && !f.receive.error.status && !memcmp(f.room, right, BYTES));
+    expect_right(&f);
     end(&f);
 }
 
@@ -60,7 +64,7 @@ Test(matching, a_receive_that_starts_before_the_checksum_is_compared_ends_after_
     strata_seat_receive(f.seat, &f.receive);
     cr_expect_not(f.receive.done);
     strata_arrival_finish(arrival);
-    cr_expect(f.receive.done && !f.receive.error.status && !memcmp(f.room, right, BYTES));
+    expect_right(&f);
     cr_expect_eq(f.receive.message.bytes, BYTES);
     end(&f);
 }
@@ -71,7 +75,7 @@ Test(matching, a_finished_message_waits_for_its_receive) {
     strata_arrival_finish(come(&f, right));
     cr_expect_eq(f.roster.kept[1], BYTES);
     strata_seat_receive(f.seat, &f.receive);
-    cr_expect(f.receive.done && !f.receive.error.status && !memcmp(f.room, right, BYTES));
+    expect_right(&f);
     end(&f);
 }
 
