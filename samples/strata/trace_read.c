@@ -136,6 +136,10 @@ static int in_order(const void *a, const void *b) {
     return x->ended > y->ended ? -1 : x->ended < y->ended;
 }
 
+/* Microseconds. Files have whole nanoseconds, but the sum of a begin and a duration is rounded, and so it can lie behind the
+ * begin of the slice that follows without a gap. */
+static const double HALF_NANOSECOND = 0.0005;
+
 static void add_times(trace_summary *summary, const slice *slices, int64_t n) {
     const slice *open[MOST_DEPTH];
     int depth = 0, last = -1;
@@ -145,7 +149,7 @@ static void add_times(trace_summary *summary, const slice *slices, int64_t n) {
         const double took = s->ended - s->began;
         if (s->track != last) depth = 0;
         last = s->track;
-        while (depth && open[depth - 1]->ended <= s->began) depth--;
+        while (depth && open[depth - 1]->ended <= s->began + HALF_NANOSECOND) depth--;
         const bool inside = depth && !open[depth - 1]->compiling;
         if (inside) track->rows[open[depth - 1]->row].us -= took;
         if (s->compiling) {

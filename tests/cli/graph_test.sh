@@ -103,6 +103,15 @@ json "[(o['name'], o['us']) for o in r['tracks'][0]['rows'] if o['us']] == [('be
 # Where each step is one, all count.
 sed '/"step": 1[01], "op"/d; /"step": 9, "op"/ { /9700/ s/,$/]/; }' "$work/cold.json" >"$work/all.json"
 expect 0 "1 steps in 7.800 ms" trace "$work/all.json"
+# Slices without a gap, at times whose sum with a duration is rounded up: the second does not lie within the first.
+cat >"$work/close.json" <<'END'
+[{"name": "a", "cat": "device", "ph": "X", "ts": 10322588380.305, "dur": 0.040, "pid": 1, "tid": 101,
+  "args": {"step": 0, "op": "a"}},
+ {"name": "b", "cat": "device", "ph": "X", "ts": 10322588380.345, "dur": 91.236, "pid": 1, "tid": 101,
+  "args": {"step": 0, "op": "b"}}]
+END
+expect 0 "" trace "$work/close.json" --json
+json "[(o['name'], round(o['us'], 2)) for o in r['tracks'][0]['rows']] == [('b', 91.24), ('a', 0.04)]"
 # Two devices, one of which works three times as long.
 cat >"$work/two.json" <<'END'
 [{"name": "process_name", "ph": "M", "pid": 1, "tid": 101, "args": {"name": "worker 0"}},
