@@ -171,9 +171,9 @@ bool strata_ps_chief_last_close(const strata_ps_chief *c, strata_ps_close *out_c
 static void give_more(strata_ps_chief *c, int w, strata_ps_next_reply *reply) {
     const double seconds_of_units = 0.004;
     const double own = c->workers[w].seconds;
-    const int64_t share = strata_ps_pace_left(c->pace) / (2 * (int64_t)strata_ps_chief_n_there(c));
     if (c->task->pace.pace != STRATA_PACE_ASYNCHRONOUS || c->fit->opts->wait_each_step) return;
-    if (!(own > 0) || reply->grant != STRATA_PS_GRANTED) return;
+    if (!(own > 0) || reply->grant != STRATA_PS_GRANTED) return; /* the worker may be lost, and be the last one */
+    const int64_t share = strata_ps_pace_left(c->pace) / (2 * (int64_t)strata_ps_chief_n_there(c));
     while (reply->n_more < STRATA_PS_MOST_UNITS - 1 && reply->n_more < share && (reply->n_more + 2) * own < seconds_of_units) {
         if (strata_ps_pace_ask(c->pace, w, &reply->more[reply->n_more]) != STRATA_PS_GRANTED) break;
         reply->n_more++;
