@@ -4,7 +4,8 @@
  *   embed OUTPUT.c STEM NAME (VARIANT META OPENCL SPIRV FETCH)...
  * STEM is what the kernel is looked up by ("cpu/matmul"), NAME the same as a C identifier. META is the kernel read with
  * STRATA_META: what lies between STRATA_META_BEGIN and STRATA_META_END becomes the initializer. OPENCL, SPIRV or FETCH (the
- * SPIR-V that reads texel buffers) is "-" where the build or the kernel has none. The code is compressed; shaders.c unpacks it.
+ * SPIR-V that reads texel buffers) is "-" where the build or the kernel has none. The code is compressed, SPIR-V after its ids
+ * were replaced (ids.h); shaders.c unpacks it.
  * Not part of the library. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,8 @@
 #else
 #include <zlib.h>
 #endif
+
+#include "ids.h"
 
 static void die(const char *what, const char *path) {
     fprintf(stderr, "embed: %s %s\n", what, path);
@@ -86,11 +89,15 @@ typedef struct part {
     size_t first, bytes;
 } part;
 
+/* unit: bytes of a word; 4 is SPIR-V. */
 static part add_part(pack *pack, const char *path, size_t unit) {
     part added = {0};
     if (strcmp(path, "-") == 0) return added;
     added.first = add_file(pack, path, &added.bytes);
     if (added.bytes == 0 || added.bytes % unit != 0) die("not SPIR-V, or empty:", path);
+    if (unit == sizeof(uint32_t) &&
+        !strata_ids_convert((uint32_t *)(void *)(pack->data + added.first), added.bytes / unit, true))
+        die("not SPIR-V:", path);
     return added;
 }
 

@@ -12,6 +12,8 @@
 #include <zlib.h>
 #endif
 
+#include "shaders/ids.h"
+
 typedef struct stem_table {
     const strata_shader *shaders;
     const size_t *n_shaders;
@@ -54,6 +56,11 @@ static bool unpack(const strata_shader_pack *pack, unsigned char *out) {
 #endif
 }
 
+static bool is_spirv(const unsigned char *code, size_t bytes) {
+    const uint32_t magic = 0x07230203;
+    return bytes > sizeof magic && !memcmp(code, &magic, sizeof magic);
+}
+
 strata_status strata_shader_load(const strata_shader *shader, const strata_shader_code *code, void **out_code,
                                  strata_error *err) {
     if (!code->bytes)
@@ -63,11 +70,15 @@ strata_status strata_shader_load(const strata_shader *shader, const strata_shade
     if (!all)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "kernel %s: no host memory for its code of %zu bytes", shader->stem,
                            code->bytes);
+    bool whole = true;
     if (!code->pack) {
         memcpy(all, code->plain, code->bytes);
-    } else if (unpack(code->pack, all)) {
-        memmove(all, all + code->first, code->bytes);
     } else {
+        whole = unpack(code->pack, all);
+        if (whole) memmove(all, all + code->first, code->bytes);
+        whole = whole && (!is_spirv(all, code->bytes) || strata_ids_convert((uint32_t *)(void *)all, code->bytes / 4, false));
+    }
+    if (!whole) {
         free(all);
         return strata_fail(err, STRATA_INTERNAL, "kernel %s: its code in the library is damaged", shader->stem);
     }

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shaders/ids.h"
+
 Test(shaders, every_kernel_is_found_by_its_stem_and_variant) {
     cr_assert_gt(strata_shader_count(), 100);
     for (size_t i = 0; i < strata_shader_count(); i++) {
@@ -108,4 +110,29 @@ Test(shaders, damaged_or_missing_code_is_an_error) {
     cr_expect_eq(strata_shader_load(shader, &broken, &code, &err), STRATA_INTERNAL);
     cr_expect_not_null(strstr(err.message, "damaged"));
     free(damaged);
+}
+
+/* A module in the library has distances instead of ids (shaders/ids.h). */
+Test(shaders, ids_are_replaced_and_restored) {
+    for (size_t i = 0; i < strata_shader_count(); i++) {
+        const strata_shader *shader = strata_shader_at(i);
+        const size_t bytes = shader->spirv.bytes;
+        if (!bytes) continue;
+        void *module = NULL;
+        uint32_t *words = malloc(bytes);
+        cr_assert_eq(strata_shader_load(shader, &shader->spirv, &module, NULL), STRATA_OK, "%s", shader->stem);
+        memcpy(words, module, bytes);
+        cr_expect(strata_ids_convert(words, bytes / 4, true));
+        cr_expect_neq(memcmp(words, module, bytes), 0);
+        cr_expect(strata_ids_convert(words, bytes / 4, false));
+        cr_expect_eq(memcmp(words, module, bytes), 0, "%s %s", shader->stem, shader->variant);
+        free(words);
+        free(module);
+    }
+}
+
+Test(shaders, what_is_no_module_is_not_converted) {
+    uint32_t beyond[] = {0x07230203, 0, 0, 9, 0, 3u << 16 | 248, 1}, nothing[] = {0x07230203, 0, 0, 9, 0, 248, 1};
+    cr_expect_not(strata_ids_convert(beyond, sizeof beyond / sizeof *beyond, false));
+    cr_expect_not(strata_ids_convert(nothing, sizeof nothing / sizeof *nothing, false));
 }
