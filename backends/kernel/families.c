@@ -20,6 +20,9 @@ extern const strata_family strata_family_cpu_gather_grad;
 extern const strata_family strata_family_cpu_adam_product;
 extern const strata_family strata_family_gpu_units_matmul;
 extern const strata_family strata_family_gpu_matmul;
+extern const strata_family strata_family_gpu_units_conv2d;
+extern const strata_family strata_family_gpu_units_conv2d_input_grad;
+extern const strata_family strata_family_gpu_units_conv2d_filter_grad;
 extern const strata_family strata_family_gpu_conv2d;
 extern const strata_family strata_family_gpu_conv2d_input_grad;
 extern const strata_family strata_family_gpu_conv2d_filter_grad;
@@ -47,6 +50,9 @@ const strata_family *const strata_families[] = {
     &strata_family_cpu_adam_product,
     &strata_family_gpu_units_matmul,
     &strata_family_gpu_matmul,
+    &strata_family_gpu_units_conv2d,
+    &strata_family_gpu_units_conv2d_input_grad,
+    &strata_family_gpu_units_conv2d_filter_grad,
     &strata_family_gpu_conv2d,
     &strata_family_gpu_conv2d_input_grad,
     &strata_family_gpu_conv2d_filter_grad,

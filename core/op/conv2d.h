@@ -62,9 +62,16 @@ int64_t strata_conv2d_part(const strata_conv2d_sizes *sizes);
  * shaders/conv2d.kernel, except for its block sizes. The caller adds the kernel's name, further constants and words, and the
  * number of work-items. */
 STRATA_MUST_USE strata_status strata_conv2d_launch(const strata_tensor *node, strata_launch *out_launch, strata_error *err);
-/* Adds the launch of a kernel that sums parts of `part` rows for a conv2d_filter_grad node, and the launch that adds the parts.
- * `launch` has the kernel's name, constants and work-group; this function sets the words, buffers and work-items (items_a_part
- * for each part). */
+/* The common part of the launch of every kernel that sums parts of `part` rows for a conv2d_filter_grad node with rows: the
+ * words and buffers of shaders/conv2d_filter_grad.kernel, and its variant. `launch` has the kernel's name, constants and
+ * work-group. */
+STRATA_MUST_USE strata_status strata_conv2d_filter_grad_launch(const strata_tensor *node, int64_t part, strata_launch *launch,
+                                                               strata_error *err);
+/* Adds it, and the launch that adds the parts in scratch memory, if there are several. */
+STRATA_MUST_USE strata_status strata_conv2d_filter_grad_add(const strata_tensor *node, int64_t part,
+                                                            const strata_launch *launch, strata_lowering *lowering,
+                                                            strata_error *err);
+/* Both, with items_a_part work-items for each part; zeros where there are no rows. */
 STRATA_MUST_USE strata_status strata_conv2d_filter_grad_lower_parts(const strata_tensor *node, int64_t part,
                                                                     strata_launch *launch, int64_t items_a_part,
                                                                     strata_lowering *lowering, strata_error *err);

@@ -106,8 +106,8 @@ static const char *variant_of(strata_dtype dtype, bool in_parts) {
     return variants[in_parts][dtype];
 }
 
-strata_status strata_conv2d_filter_grad_lower_parts(const strata_tensor *node, int64_t part, strata_launch *launch,
-                                                    int64_t items_a_part, strata_lowering *lowering, strata_error *err) {
+strata_status strata_conv2d_filter_grad_launch(const strata_tensor *node, int64_t part, strata_launch *launch,
+                                               strata_error *err) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const int64_t rows = s.n * s.out_h * s.out_w, parts = rows ? ceil_div(rows, part) : 1;
     const int64_t elements = strata_shape_elements(node->shape);
@@ -116,7 +116,6 @@ strata_status strata_conv2d_filter_grad_lower_parts(const strata_tensor *node, i
                               (uint32_t)s.stride[1], (uint32_t)s.dilation[0], (uint32_t)s.dilation[1], (uint32_t)s.top,
                               (uint32_t)s.left,      (uint32_t)s.groups,      (uint32_t)s.group_in,    (uint32_t)s.group_out,
                               (uint32_t)parts,       (uint32_t)part};
-    if (rows == 0) return strata_fill_lower(node, 0, lowering, err); /* the sum of none */
     for (int i = 0; i < 2; i++) STRATA_TRY(strata_check_countable(node->inputs[i], err));
     STRATA_TRY(strata_check_countable(node, err));
     if (parts * elements > INT64_C(1) << 31)
@@ -129,10 +128,26 @@ strata_status strata_conv2d_filter_grad_lower_parts(const strata_tensor *node, i
     launch->buffers[2] = parts > 1 ? NULL : node;
     launch->writes = 1u << 2;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(launch)->u32 = words[i];
-    launch->global[0] = parts * items_a_part;
-    if (parts > 1) strata_lowering_scratch(lowering, parts * elements * (int64_t)sizeof(float));
+    return STRATA_OK;
+}
+
+strata_status strata_conv2d_filter_grad_add(const strata_tensor *node, int64_t part, const strata_launch *launch,
+                                            strata_lowering *lowering, strata_error *err) {
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    const int64_t parts = ceil_div(s.n * s.out_h * s.out_w, part);
+    if (parts > 1) strata_lowering_scratch(lowering, parts * strata_shape_elements(node->shape) * (int64_t)sizeof(float));
     STRATA_TRY(strata_lowering_add(lowering, launch, err));
     return parts > 1 ? strata_reduce_scratch(node, parts, lowering, err) : STRATA_OK;
+}
+
+strata_status strata_conv2d_filter_grad_lower_parts(const strata_tensor *node, int64_t part, strata_launch *launch,
+                                                    int64_t items_a_part, strata_lowering *lowering, strata_error *err) {
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    const int64_t rows = s.n * s.out_h * s.out_w;
+    if (rows == 0) return strata_fill_lower(node, 0, lowering, err); /* the sum of none */
+    STRATA_TRY(strata_conv2d_filter_grad_launch(node, part, launch, err));
+    launch->global[0] = ceil_div(rows, part) * items_a_part;
+    return strata_conv2d_filter_grad_add(node, part, launch, lowering, err);
 }
 
 strata_status strata_conv2d_filter_grad_lower_blocks(const strata_tensor *node, int work_m, int work_n,

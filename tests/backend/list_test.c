@@ -168,6 +168,32 @@ Test(list, products_go_to_matrix_units_where_the_precision_allows) {
     }
 }
 
+/* So do convolutions and their gradients that have columns enough for tiles. */
+Test(list, convolutions_go_to_matrix_units_where_they_have_enough_columns) {
+    if (!strata_shader_find("matrix_units/conv2d", NULL)) cr_skip_test("this build has no kernels for matrix units");
+    for (int64_t filters = 4; filters <= 16; filters += 12) {
+        hand *h = hand_make(STRATA_DEVICE_DISCRETE_GPU);
+        h->limits.f16_unit = (strata_matrix_unit){16, 16, 16};
+        h->limits.unit_lanes = 32;
+        strata_tensor *x = input(h, "x", STRATA_DTYPE_F16, STRATA_SHAPE(2, 8, 8, 9), 0), *dx[2];
+        strata_tensor *f = input(h, "f", STRATA_DTYPE_F16, STRATA_SHAPE(3, 3, 9, filters), 1 << 20);
+        strata_tensor *y = strata_conv2d(x, f, (strata_conv2d_window){.padding = STRATA_PADDING_SAME});
+        strata_gradients(y, y, (strata_tensor *[]){x, f}, 2, dx);
+        node(h, y, 2 << 20);
+        node(h, dx[0], 3 << 20);
+        node(h, dx[1], 4 << 20);
+        cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
+        static const char *const stems[] = {"matrix_units/conv2d", "matrix_units/conv2d", "matrix_units/conv2d_filter_grad"};
+        for (int i = 0, l = 0; i < 3; i++) {
+            const char *stem = h->list.kernels[h->list.launches[l].kernel].shader->stem;
+            cr_expect_eq(!strcmp(stem, stems[i]), i == 1 || filters >= 8, "%d filters, product %d: %s", (int)filters, i, stem);
+            const strata_tensor *own = h->list.launches[l].node;
+            while (l < h->list.n_launches && h->list.launches[l].node == own) l++;
+        }
+        hand_finish(h);
+    }
+}
+
 /* A kernel for matrix units needs whole subgroups and its tiles in local memory. */
 Test(list, products_stay_off_matrix_units_that_do_not_fit) {
     for (int i = 0; i < 2; i++) {

@@ -27,6 +27,8 @@ static const struct {
     {"channel_parts", 8900, true, "16 channels by 4 rows, unrolled into vectors; each f16 is converted by integers"},
     {"chain", 3500, false, "16 steps, each of any operation until its constant is known; a chain has as many as it needs"},
     {"reduce", 1300, true, "16 columns, unrolled into vectors; each f16 is converted by integers"},
+    {"matrix_units/conv2d", 1300, false,
+     "pairs of channels that may be of two taps, whose places are found for both directions"},
     {"matrix_units/matmul", 1100, false, "both operands in either order, and sums that each f16 is rounded to by integers"},
     {"conv2d_tiles", 1100, false, "a tile of 8 by 8 in registers; each f16 is converted by integers"},
 };

@@ -3,48 +3,21 @@
  * Matrix products by matrix units (the family gpu/units_matmul) on every device that has some, one that a CPU plays too: tails,
  * transposes, batches, epilogues, nothing to multiply, tiles of all sizes; and products of f32 by a split, whose error is
  * compared in double. */
+#include "tests/conformance/units.h"
+
 #include <criterion/criterion.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/kernel/lowering.h"
 #include "core/graph/graph.h"
 #include "core/op/element.h"
 #include "core/op/ops.h"
 #include "strata/ops.h"
-#include "tests/conformance/devices.h"
 #include "tests/conformance/run_case.h"
 
 TestSuite(conformance_units, .timeout = 600);
-
-/* ---- devices ---- */
-static bool has_units(const strata_kernel_limits *limits, strata_dtype dtype) {
-    static const char *const variants[] = {"f32", "f16", "bf16"};
-    return limits && (dtype == STRATA_DTYPE_BF16 ? limits->bf16_unit.m : limits->f16_unit.m) &&
-           strata_shader_find("matrix_units/matmul", variants[dtype]);
-}
-
-/* Visits each device that has units for some dtype, as a real GPU. Skips the running test where none has. */
-static void each_device(void (*visit)(strata_device *device, strata_kernel_limits *limits)) {
-    char ids[32][32];
-    const int n = conformance_device_ids(ids, 32);
-    int visited = 0;
-    if (!strata_shader_find("matrix_units/matmul", NULL))
-        cr_skip_test("this build has no kernels for matrix units: glslc or vulkan_core.h did not know them");
-    for (int i = 0; i < n; i++) {
-        strata_device *device = conformance_open(ids[i], &(strata_device_options){.no_tune = true});
-        strata_kernel_limits *limits = conformance_limits(device);
-        if (has_units(limits, STRATA_DTYPE_F16) || has_units(limits, STRATA_DTYPE_BF16)) {
-            limits->device_class = STRATA_DEVICE_DISCRETE_GPU;
-            visit(device, limits);
-            visited++;
-        }
-        conformance_close(device);
-    }
-    if (!visited) cr_skip_test("no device here has matrix units (VK_KHR_cooperative_matrix with f32 sums)");
-}
 
 /* ---- products ---- */
 typedef struct product {
@@ -62,12 +35,6 @@ static strata_array values(const product *p, bool is_b, bool transposed, strata_
     return strata_test_random(dtype, shape, -1, 1, seed);
 }
 
-static const char *family_of(const strata_kernel_limits *limits, const strata_tensor *node) {
-    strata_way way;
-    cr_assert_eq(strata_way_choose(limits, NULL, node, &way, NULL), STRATA_OK);
-    return way.family ? way.family->name : "portable";
-}
-
 static void check(run_case *run, strata_dtype dtype, const product *p, const char *what) {
     int wrong = 0;
     const strata_test_result result = run_case_check(run, &wrong);
@@ -81,14 +48,11 @@ static const product products[] = {{1, 1, 1, 0}, {7, 5, 13, 0},    {33, 17, 65, 
                                    {5, 0, 9, 0}, {130, 70, 66, 0}, {20, 401, 70, 0}, {9, 17, 10, 3}, {1, 200, 130, 2}};
 enum { N_PRODUCTS = sizeof products / sizeof *products };
 
-/* Few compute units bring large tiles, many bring small ones. */
-static const uint32_t compute_units[] = {2, 32, 4096};
-
 static void run_products(strata_device *device, strata_kernel_limits *limits) {
     for (strata_dtype dtype = STRATA_DTYPE_F16; dtype <= STRATA_DTYPE_BF16; dtype++)
-        for (int i = 0; i < N_PRODUCTS && has_units(limits, dtype); i++) {
+        for (int i = 0; i < N_PRODUCTS && units_has(limits, dtype); i++) {
             const product *p = &products[i];
-            limits->compute_units = compute_units[i % 3];
+            limits->compute_units = units_of_device[i % 3];
             run_case run;
             run_case_begin(&run, device);
             for (int flags = 0; flags < 4; flags++) {
@@ -97,7 +61,7 @@ static void run_products(strata_device *device, strata_kernel_limits *limits) {
                 strata_tensor *b = run_case_leaf(&run, values(p, true, tb, dtype, 2), false);
                 strata_tensor *c = strata_matmul(a, b, ta, tb);
                 cr_assert_not_null(c);
-                cr_expect_str_eq(family_of(limits, c), "gpu/units_matmul");
+                cr_expect_str_eq(units_family_of(limits, c), "gpu/units_matmul");
                 run_case_output(&run, c, strata_test_tolerance_of(dtype, p->k));
             }
             check(&run, dtype, p, "every transpose");
@@ -105,7 +69,7 @@ static void run_products(strata_device *device, strata_kernel_limits *limits) {
 }
 
 Test(conformance_units, every_transpose_and_tail) {
-    each_device(run_products);
+    units_each_device(run_products);
 }
 
 /* Every tile that some device would take; they change no bit. */
@@ -113,7 +77,7 @@ static void run_tiles(strata_device *device, strata_kernel_limits *limits) {
     const product p = {70, 150, 90, 0};
     for (strata_dtype dtype = STRATA_DTYPE_F16; dtype <= STRATA_DTYPE_BF16; dtype++) {
         strata_array first = {0};
-        for (uint32_t units = 1; units <= 256 && has_units(limits, dtype); units *= 4) {
+        for (uint32_t units = 1; units <= 256 && units_has(limits, dtype); units *= 4) {
             limits->compute_units = units == 1 ? 2 : units;
             run_case run;
             strata_array value;
@@ -137,13 +101,13 @@ static void run_tiles(strata_device *device, strata_kernel_limits *limits) {
 }
 
 Test(conformance_units, tiles_do_not_change_a_bit) {
-    each_device(run_tiles);
+    units_each_device(run_tiles);
 }
 
 static void run_epilogues(strata_device *device, strata_kernel_limits *limits) {
     static const product shapes[] = {{7, 5, 13, 0}, {33, 300, 66, 0}};
     for (strata_dtype dtype = STRATA_DTYPE_F16; dtype <= STRATA_DTYPE_BF16; dtype++)
-        for (int s = 0; s < 2 && has_units(limits, dtype); s++) {
+        for (int s = 0; s < 2 && units_has(limits, dtype); s++) {
             const product *p = &shapes[s];
             run_case run;
             run_case_begin(&run, device);
@@ -167,7 +131,7 @@ static void run_epilogues(strata_device *device, strata_kernel_limits *limits) {
 }
 
 Test(conformance_units, fused_epilogues) {
-    each_device(run_epilogues);
+    units_each_device(run_epilogues);
 }
 
 /* ---- f32 by a split ---- */
@@ -197,20 +161,11 @@ static void rescale(const split_case *c, bool is_b, strata_array *array) {
     }
 }
 
-static double largest_of(const float *x, int64_t n) {
-    double largest = 0;
-    for (int64_t i = 0; i < n; i++) largest = fmax(largest, fabs((double)x[i]));
-    return largest;
-}
-
-/* 3 2^-20, for conversions to f16 that cut off, and some for sums. f16 without the split would be off by thousands. */
-enum { MOST_ERROR = 64 };
-
 /* The largest error in units of 2^-24 times the sum of |a b|, beside what the range of f16 costs small values: 2^-38 of the
  * largest ones for each product. */
 static double error_of(const split_case *c, const float *a, const float *b, const float *got) {
     const product *p = &c->p;
-    const double floor = (double)p->k * ldexp(largest_of(a, p->m * p->k) * largest_of(b, p->k * p->n), -38);
+    const double floor = (double)p->k * ldexp(units_largest_of(a, p->m * p->k) * units_largest_of(b, p->k * p->n), -38);
     double worst = 0;
     for (int64_t m = 0; m < p->m; m++)
         for (int64_t n = 0; n < p->n; n++) {
@@ -227,7 +182,7 @@ static double error_of(const split_case *c, const float *a, const float *b, cons
 }
 
 static void run_splits(strata_device *device, strata_kernel_limits *limits) {
-    if (!has_units(limits, STRATA_DTYPE_F32)) return;
+    if (!units_has(limits, STRATA_DTYPE_F32)) return;
     for (size_t i = 0; i < sizeof split_cases / sizeof *split_cases; i++)
         for (int fast = 0; fast < 2; fast++) {
             const split_case *c = &split_cases[i];
@@ -236,20 +191,20 @@ static void run_splits(strata_device *device, strata_kernel_limits *limits) {
             strata_array b = values(&c->p, true, false, STRATA_DTYPE_F32, 2);
             strata_error err = {0};
             limits->fast = fast;
-            limits->compute_units = compute_units[i % 3];
+            limits->compute_units = units_of_device[i % 3];
             rescale(c, false, &a);
             rescale(c, true, &b);
             run_case_begin(&run, device);
             strata_tensor *x = run_case_leaf(&run, a, false), *y = run_case_leaf(&run, b, false);
             strata_tensor *product = strata_matmul(x, y, false, false);
-            cr_expect_str_eq(family_of(limits, product), fast ? "gpu/units_matmul" : "gpu/matmul");
+            cr_expect_str_eq(units_family_of(limits, product), fast ? "gpu/units_matmul" : "gpu/matmul");
             run_case_output(&run, product, (strata_test_tolerance){0});
             cr_assert_eq(run_case_on_device(&run, &value, &err), STRATA_OK, "%s", err.message);
             const double error = error_of(c, a.data, b.data, value.data);
             cr_log_info("%s: f32 %s%s: largest error %.2f x 2^-24 of the sum of |a b|", device->info.id, c->what,
                         fast ? ", split" : "", error);
-            cr_expect_leq(error, fast ? MOST_ERROR : (double)c->p.k, "%s: f32 %s: off by %.2f x 2^-24 of the sum of |a b|",
-                          device->info.id, c->what, error);
+            cr_expect_leq(error, fast ? UNITS_MOST_ERROR : (double)c->p.k,
+                          "%s: f32 %s: off by %.2f x 2^-24 of the sum of |a b|", device->info.id, c->what, error);
             strata_array_finish(&value);
             run_case_end(&run);
         }
@@ -257,13 +212,13 @@ static void run_splits(strata_device *device, strata_kernel_limits *limits) {
 }
 
 Test(conformance_units, f32_is_split_with_options_fast_only_and_stays_f32) {
-    each_device(run_splits);
+    units_each_device(run_splits);
 }
 
 /* A row that is not finite makes its own results NaN or infinite, and no others. */
 static void run_not_finite(strata_device *device, strata_kernel_limits *limits) {
     const product p = {20, 40, 24, 0};
-    if (!has_units(limits, STRATA_DTYPE_F32)) return;
+    if (!units_has(limits, STRATA_DTYPE_F32)) return;
     run_case run;
     strata_error err = {0};
     strata_array value, a = values(&p, false, false, STRATA_DTYPE_F32, 1), b = values(&p, true, false, STRATA_DTYPE_F32, 2);
@@ -284,5 +239,5 @@ static void run_not_finite(strata_device *device, strata_kernel_limits *limits) 
 }
 
 Test(conformance_units, what_is_not_finite_stays_in_its_row) {
-    each_device(run_not_finite);
+    units_each_device(run_not_finite);
 }

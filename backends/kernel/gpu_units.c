@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backends/kernel/gpu_units.h"
+
+#include <stdio.h>
+
+enum { GROUPS_M, GROUPS_N, UNITS_M, UNITS_N, WITHOUT_UNITS = 5 }; /* candidate->values; a plain tile has 1 in the last one */
+enum {
+    UNIT_STEPS = 2, /* TILE_K of the kernels, in units, */
+    PAD = 4,        /* their PAD, */
+    MOST_SUBGROUPS = 8,
+    MOST_SUMS = 64,     /* registers of a work-item for its sums: with 128 Mesa's compiler for AMD puts them into memory */
+    FULL_SUBGROUPS = 8, /* that a compute unit needs to hide what it waits for */
+    UNKNOWN_UNITS = 32
+};
+
+/* Subgroups of a work-group along m and n, units of each. */
+static const int tiles[][4] = {{2, 2, 4, 4}, {2, 4, 4, 2}, {2, 2, 4, 2}, {2, 2, 2, 4}, {2, 2, 2, 2},
+                               {2, 2, 1, 2}, {2, 2, 2, 1}, {2, 2, 1, 1}, {1, 4, 1, 2}, {1, 4, 1, 1}};
+enum { N_TILES = sizeof tiles / sizeof *tiles };
+
+static const strata_matrix_unit *unit_of(const strata_kernel_limits *limits, strata_dtype dtype) {
+    return dtype == STRATA_DTYPE_BF16 ? &limits->bf16_unit : &limits->f16_unit;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static int64_t tile_m(const strata_matrix_unit *unit, const int *tile) {
+    return (int64_t)tile[GROUPS_M] * tile[UNITS_M] * unit->m;
+}
+static int64_t tile_n(const strata_matrix_unit *unit, const int *tile) {
+    return (int64_t)tile[GROUPS_N] * tile[UNITS_N] * unit->n;
+}
+
+static int64_t count_tiles(const strata_tiled_product *product, const strata_matrix_unit *unit, const int *tile) {
+    return product->batch * ceil_div(product->m, tile_m(unit, tile)) * ceil_div(product->n, tile_n(unit, tile));
+}
+
+/* Words of 4 bytes in local memory for `across` rows or columns of an operand, one of its 16-bit matrices. */
+static int64_t room(const strata_matrix_unit *unit, int64_t across) {
+    const int64_t steps = UNIT_STEPS * unit->k;
+    return across * steps / 2 + PAD * (across + steps);
+}
+
+static int64_t local_words(const strata_matrix_unit *unit, bool split, const strata_tiled_product *product, const int *tile) {
+    const int64_t m = tile_m(unit, tile), n = tile_n(unit, tile), subgroups = tile[GROUPS_M] * tile[GROUPS_N];
+    return (1 + split) * (room(unit, m) + room(unit, n)) + subgroups * unit->m * unit->n + 2 + product->words_a_row * m +
+           product->words_a_step * UNIT_STEPS * unit->k;
+}
+
+static bool fits_device(const strata_kernel_limits *limits, strata_dtype dtype, const strata_tiled_product *product,
+                        const int *tile) {
+    const strata_matrix_unit *unit = unit_of(limits, dtype);
+    const uint32_t items = (uint32_t)(tile[GROUPS_M] * tile[GROUPS_N]) * limits->unit_lanes;
+    const uint32_t sums = (uint32_t)(tile[UNITS_M] * tile[UNITS_N]) * unit->m * unit->n / limits->unit_lanes;
+    const int64_t m = tile_m(unit, tile), n = tile_n(unit, tile);
+    const int64_t bytes = 4 * local_words(unit, dtype == STRATA_DTYPE_F32, product, tile);
+    const bool whole_columns = items % unit->k == 0 && items % (m / 2) == 0 && items % (n / 2) == 0;
+    return (uint64_t)bytes <= limits->local_bytes && items <= limits->max_workgroup && items <= limits->max_local[0] &&
+           sums <= MOST_SUMS && (limits->item_registers == 0 || 2 * sums <= limits->item_registers) && whole_columns &&
+           m * unit->k % items == 0 && n * unit->k % items == 0;
+}
+
+static bool multiply(const strata_kernel_limits *limits, strata_dtype dtype, const char *kernel,
+                     const strata_tiled_product *product) {
+    char stem[64];
+    if (limits->device_class < STRATA_DEVICE_INTEGRATED_GPU || !limits->unit_lanes || !strata_dtype_is_float(dtype))
+        return false;
+    snprintf(stem, sizeof stem, "matrix_units/%s", kernel);
+    return unit_of(limits, dtype)->m && (limits->fast || dtype != STRATA_DTYPE_F32) &&
+           fits_device(limits, dtype, product, tiles[N_TILES - 1]) && strata_shader_find(stem, strata_dtype_name(dtype));
+}
+
+bool strata_units_multiply(const strata_kernel_limits *limits, strata_dtype dtype) {
+    return multiply(limits, dtype, "matmul", &(strata_tiled_product){0});
+}
+
+bool strata_units_fit(const strata_kernel_limits *limits, const strata_tensor *node, const char *kernel,
+                      const strata_tiled_product *product) {
+    return multiply(limits, node->dtype, kernel, product);
+}
+
+int64_t strata_units_part(const strata_kernel_limits *limits, const strata_tensor *node, int64_t part) {
+    const int64_t step = UNIT_STEPS * unit_of(limits, node->dtype)->k;
+    return ceil_div(part, step) * step;
+}
+
+/* Of one step of k, relative: the subgroups' multiplications, and half as long for each unit of an operand that is read from
+ * local memory for them, one tile after another on each compute unit; or what one subgroup does where there are too few. */
+static double cost_of(const strata_kernel_limits *limits, const strata_tiled_product *product, const strata_matrix_unit *unit,
+                      const int *tile) {
+    const int64_t units = limits->compute_units > 1 ? limits->compute_units : UNKNOWN_UNITS;
+    const int64_t count = count_tiles(product, unit, tile), subgroups = (int64_t)tile[GROUPS_M] * tile[GROUPS_N];
+    const double each = (double)ceil_div(count ? count : 1, units), busy = each * (double)subgroups / FULL_SUBGROUPS;
+    const double work = tile[UNITS_M] * tile[UNITS_N] + 0.5 * (tile[UNITS_M] + tile[UNITS_N]);
+    return each * (double)subgroups * work / (busy < 1 ? busy : 1);
+}
+
+int strata_units_candidates(const strata_kernel_limits *limits, const strata_tensor *node, const strata_tiled_product *product,
+                            const strata_family *plain, strata_candidate *out) {
+    const strata_matrix_unit *unit = unit_of(limits, node->dtype);
+    double costs[STRATA_TILES_TRIED];
+    int n = 0;
+    for (int i = 0; i < N_TILES; i++) {
+        const int *t = tiles[i];
+        if (!fits_device(limits, node->dtype, product, t)) continue;
+        strata_candidate candidate = {.exact = true, .values = {t[0], t[1], t[2], t[3]}};
+        snprintf(candidate.name, sizeof candidate.name, "units tile=%dx%d subgroups=%dx%d", (int)tile_m(unit, t),
+                 (int)tile_n(unit, t), t[GROUPS_M], t[GROUPS_N]);
+        n = strata_tiles_keep_cheapest(out, costs, n, &candidate, cost_of(limits, product, unit, t));
+    }
+    if (!limits->fast || !plain->fits(limits, node)) return n;
+    const int more = plain->candidates(limits, node, out + n);
+    for (int i = n; i < n + more; i++) {
+        out[i].exact = false;
+        out[i].values[WITHOUT_UNITS] = 1;
+    }
+    return n + more;
+}
+
+bool strata_units_is_plain(const strata_candidate *candidate) {
+    return candidate->values[WITHOUT_UNITS];
+}
+
+void strata_units_launch(const strata_kernel_limits *limits, const strata_tensor *node, const strata_tiled_product *product,
+                         const strata_candidate *candidate, bool in_parts, strata_launch *launch) {
+    const strata_matrix_unit *unit = unit_of(limits, node->dtype);
+    const int *tile = candidate->values;
+    const strata_launch_constant constants[] = {
+        {"UNIT_M", (int32_t)unit->m}, {"UNIT_N", (int32_t)unit->n}, {"UNIT_K", (int32_t)unit->k}, {"GROUPS_M", tile[GROUPS_M]},
+        {"GROUPS_N", tile[GROUPS_N]}, {"UNITS_M", tile[UNITS_M]},   {"UNITS_N", tile[UNITS_N]},   {"SUMS", in_parts}};
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) launch->constants[launch->n_constants++] = constants[i];
+    launch->variant = strata_dtype_name(node->dtype);
+    launch->writes = 1u << (in_parts ? launch->n_buffers : launch->n_buffers - 1);
+    launch->buffers[launch->n_buffers++] = NULL; /* sums */
+    launch->local[0] = tile[GROUPS_M] * tile[GROUPS_N] * (int)limits->unit_lanes;
+    launch->global[0] = launch->local[0] * count_tiles(product, unit, tile);
+}
