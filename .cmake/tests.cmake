@@ -76,7 +76,7 @@ foreach(target IN LISTS targets)
 endforeach()
 
 # What tests/vendors.sh runs: the list of kernels for GPUs that are not here, and Mesa's AMD compiler.
-if(STRATA_WITH_OPENCL AND STRATA_WITH_VULKAN)
+if(STRATA_WITH_VULKAN)
   file(GLOB cases CONFIGURE_DEPENDS ${tests}/conformance/cases_*.c)
   strata_test_program(vendors_kernels ${tests}/vendors/kernels.c ${cases} ${tests}/conformance/tables.c
     ${tests}/support/check.c ${tests}/support/eval.c)

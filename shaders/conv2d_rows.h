@@ -9,8 +9,8 @@
  * i step + shift(tap).
  *
  * The kernel has conv2d's words, tap_step_h, tap_step_w, parts and part, and arrays of TILE_M in local memory for what is known
- * of each row of a tile: row_to is its pixel of `to`, and row_from, row_h and row_w are where its tap of shift 0 lies in `from`:
- * element, row, column. ITEMS is how many work-items a group has, `item` is which one this is. */
+ * of each row of a tile: row_to is its pixel of `to`, and row_from, row_h and row_w say where its tap of shift 0 lies in
+ * `from`: element, row, column. ITEMS is how many work-items a group has, `item` is which one this is. */
 #define NOWHERE    0x80000000u /* a row beyond the last, */
 #define NO_TAP     0x40000000u /* and a step: with any other shift or row both are outside of `from` */
 #define CEIL(a, b) (((a) + (b)-1u) / (b))

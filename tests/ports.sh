@@ -15,7 +15,8 @@ usage: sh tests/ports.sh i386|arm64|musl|endian|matrix [FOLDER]
           tests/threads, the command in one process, and two of its workers
   endian  asks a compiler for a big-endian processor whether core/base/tensor.c is refused, with the reason
   matrix  the newest Debian in FOLDER/matrix (debootstrap, chroot): builds the kernels for matrix units there, which older tools
-          do not know, and runs their tests on Mesa's Vulkan driver for CPUs, which has matrix units since Mesa 26.2 or before
+          do not know, runs their tests on Mesa's Vulkan driver for CPUs, which has matrix units since Mesa 26.2 or before, and
+          compiles them by Mesa's driver for AMD (tests/vendors.sh)
 
 FOLDER is build/ports unless it is given; what is there is used again. It takes 1 GB, matrix 2 GB. i386, arm64 and matrix need
 root, debootstrap and the network; musl and endian need the network, and root where their compiler is not installed. A slow
@@ -61,6 +62,7 @@ plain_programs() { # PREFIX FILE...
 
 # Makes the system in $system where it is not, copies the sources there, and mounts what a chroot needs until the end.
 enter() { # SUITE ARCHITECTURE PACKAGES
+    unset CMAKE_C_COMPILER_LAUNCHER # no ccache is there
     if [ ! -e "$system/made" ]; then
         debootstrap --variant=minbase --arch="$2" --include="$3" "$1" "$system" "$mirror"
         touch "$system/made"
@@ -89,10 +91,10 @@ matrix() {
     need_root
     system=$folder/matrix
     enter "${STRATA_PORTS_SUITE:-sid}" "$(dpkg --print-architecture)" \
-        $packages,libvulkan-dev,glslc,spirv-tools,mesa-vulkan-drivers,vulkan-validationlayers
+        $packages,libvulkan-dev,glslc,spirv-tools,mesa-vulkan-drivers,mesa-drm-shim,vulkan-validationlayers
     # shellcheck disable=SC2086 # words
     chroot "$system" cmake -S /src -B /build $options -DSTRATA_VULKAN=ON
-    chroot "$system" cmake --build /build --target sample_strata test_backend test_conformance
+    chroot "$system" cmake --build /build --target sample_strata test_backend test_conformance vendors_kernels vendors_radv
     chroot "$system" /build/strata devices
     chroot "$system" /build/strata devices | grep -q "matrix units" ||
         { echo "ports: no Vulkan driver there has matrix units; set STRATA_PORTS_SUITE to a newer Debian" >&2; exit 1; }
@@ -101,6 +103,11 @@ matrix() {
         STRATA_TEST_DEVICES=vulkan STRATA_TEST_KERNELS=gpu \
             chroot "$system" /build/suites/test_conformance --filter "conformance_$suite/*"
     done
+    STRATA_TEST_DEVICES=vulkan STRATA_TEST_KERNELS=gpu \
+        chroot "$system" /build/suites/test_conformance --filter "conformance_ops/@(products|window)"
+    mkdir -p "$system/src/build"
+    ln -sfn /build "$system/src/build/tests"
+    chroot "$system" sh /src/tests/vendors.sh --built --no-fetch --targets radv --kernels matrix_units --folder /vendors
 }
 
 arm64() {

@@ -19,8 +19,8 @@ typedef struct strata_conv2d_product_sizes {
 strata_conv2d_product_sizes strata_conv2d_product_of(const strata_tensor *node);
 /* Whether the product has enough columns for tiles. Depthwise convolutions above all would leave most of a tile empty. */
 bool strata_conv2d_suits_tiles(const strata_tensor *node);
-/* The launch of a kernel with conv2d_tiles' words for a conv2d or conv2d_input_grad in `parts` parts of `part` steps. The caller
- * adds the kernel's name and its tiles. */
+/* The launch of a kernel with conv2d_tiles' words for a conv2d or conv2d_input_grad in `parts` parts of `part` steps. The
+ * caller adds the kernel's name and its tiles. */
 STRATA_MUST_USE strata_status strata_conv2d_launch_tiles(const strata_tensor *node, int64_t parts, int64_t part,
                                                          strata_launch *out_launch, strata_error *err);
 /* ... and for its parts the launch that adds them. */

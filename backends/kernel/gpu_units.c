@@ -5,9 +5,8 @@
 
 enum { GROUPS_M, GROUPS_N, UNITS_M, UNITS_N, WITHOUT_UNITS = 5 }; /* candidate->values; a plain tile has 1 in the last one */
 enum {
-    UNIT_STEPS = 2, /* TILE_K of the kernels, in units, */
-    PAD = 4,        /* their PAD, */
-    MOST_SUBGROUPS = 8,
+    UNIT_STEPS = 2,     /* TILE_K of the kernels, in units, */
+    PAD = 4,            /* their PAD, */
     MOST_SUMS = 64,     /* registers of a work-item for its sums: with 128 Mesa's compiler for AMD puts them into memory */
     FULL_SUBGROUPS = 8, /* that a compute unit needs to hide what it waits for */
     UNKNOWN_UNITS = 32

@@ -21,8 +21,8 @@
  * The kernel defines its lists, with UNIT_CONSTANTS, CONSTANTS from number 8 on, and UNIT_LOCALS, and includes this header,
  * which includes the dialect. Then it defines
  *     A_ALONG_K, B_ALONG_K  whether the operand's rows in memory run along k
- *     FETCH_TILES(k)        sets a_next[i] for i < A_SHARE and b_next[i] for i < B_SHARE: the pairs in line A_LINE(i) and column
- *                           A_COLUMN of a's tile whose first step is k, with zeros beyond the edges; and the same of b
+ *     FETCH_TILES(k)        sets a_next[i] for i < A_SHARE to the pair in row A_LINE(i) and column A_COLUMN of a's tile whose
+ *                           first step is k, with zeros beyond the edges; and in the same way b_next[i] for i < B_SHARE
  *     RESULT(m, n, v)       stores the sum v of the tile's row m and column n, if c has them */
 #define MATRIX_UNITS
 #define UNIT_CONSTANTS(X) \

@@ -6,15 +6,18 @@
  * for the limits of each row of `targets`, once for each candidate that a family has, and keeps the kernels. Its pieces are the
  * rows of the conformance suite in all dtypes, products and convolutions of many sizes, and training steps of the models.
  *
- * FOLDER gets a file for each kernel: <number>.cl, OpenCL C with its constants, and <number>.spv, the SPIR-V module. Prints one
- * line of JSON for each kernel and target. Exit codes: 0, 1 with a message, 2 for wrong usage. */
+ * FOLDER gets a file for each kernel: <number>.cl, OpenCL C with its constants, and <number>.spv, the SPIR-V module. A kernel
+ * that has no OpenCL C (those for matrix units, and all in a build without OpenCL) is listed for Vulkan's targets alone. Prints
+ * one line of JSON for each kernel and target. Exit codes: 0, 1 with a message, 2 for wrong usage. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/kernel/gpu_tiles.h"
 #include "backends/null/null.h"
+#if STRATA_WITH_OPENCL
 #include "backends/opencl/opencl.h"
+#endif
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/graph/graph.h"
@@ -26,25 +29,29 @@ static const struct {
     const char *name;
     strata_kernel_limits limits;
 } targets[] = {
-#define TARGET(label, class, workgroup, local, units, registers) \
-    {                                                            \
-        .name = label, .limits = {                               \
-            .device_class = STRATA_DEVICE_##class##_GPU,         \
-            .opencl_c = true,                                    \
-            .dtypes = (1u << STRATA_DTYPE_COUNT) - 1,            \
-            .max_workgroup = workgroup,                          \
-            .max_local = {workgroup, workgroup},                 \
-            .max_groups = {65535, 65535},                        \
-            .local_bytes = local,                                \
-            .compute_units = units,                              \
-            .vector_width = 1,                                   \
-            .max_range_bytes = UINT32_MAX,                       \
-            .item_registers = registers                          \
-        }                                                        \
+/* The last argument is what a work-item has in registers, and what else the target has. */
+#define TARGET(label, class, workgroup, local, units, ...) \
+    {                                                      \
+        .name = label, .limits = {                         \
+            .device_class = STRATA_DEVICE_##class##_GPU,   \
+            .opencl_c = STRATA_WITH_OPENCL,                \
+            .dtypes = (1u << STRATA_DTYPE_COUNT) - 1,      \
+            .max_workgroup = workgroup,                    \
+            .max_local = {workgroup, workgroup},           \
+            .max_groups = {65535, 65535},                  \
+            .local_bytes = local,                          \
+            .compute_units = units,                        \
+            .vector_width = 1,                             \
+            .max_range_bytes = UINT32_MAX,                 \
+            .item_registers = __VA_ARGS__                  \
+        }                                                  \
     }
     TARGET("radv navi21", DISCRETE, 1024, 65536, 80, 0),
     TARGET("radv vega10", DISCRETE, 1024, 65536, 64, 0),
-    TARGET("radv gfx1100", DISCRETE, 1024, 65536, 96, 0),
+    /* `fast` lists f32 by a split as well; only families for matrix units heed it on GPUs. */
+    TARGET("radv gfx1100", DISCRETE, 1024, 65536, 96, 0, .f16_unit = {16, 16, 16}, .unit_lanes = 64, .fast = true),
+    TARGET("radv gfx1201", DISCRETE, 1024, 65536, 64, 0, .f16_unit = {16, 16, 16}, .bf16_unit = {16, 16, 16}, .unit_lanes = 64,
+           .fast = true),
     TARGET("amdgcn gfx1030", DISCRETE, 256, 65536, 80, 0),
     TARGET("ptxas sm_70", DISCRETE, 1024, 49152, 80, 0),
     TARGET("ptxas sm_80", DISCRETE, 1024, 49152, 108, 0),
@@ -106,9 +113,15 @@ static strata_support list_supports(strata_device *device, const strata_tensor *
     return strata_kernel_supports(&targets[0].limits, node, reason);
 }
 
+/* Whether the build has kernels for the units of a target that is there for them. */
+static bool has_units_of(const strata_kernel_limits *limits) {
+    return !limits->bf16_unit.m || strata_shader_find("matrix_units/matmul", "bf16");
+}
+
 static strata_status list_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
                                   strata_error *err) {
     for (int target = 0; target < N_TARGETS; target++) {
+        if (!has_units_of(&targets[target].limits)) continue;
         found.choice = 0;
         do {
             found.more = false;
@@ -241,6 +254,7 @@ static strata_status write_file(const char *folder, int number, const char *endi
     return STRATA_OK;
 }
 
+#if STRATA_WITH_OPENCL
 /* What tells one kernel from all others, as a suffix of its function's name (FNV-1a). */
 static uint64_t identity_of(const strata_kernel *kernel) {
     uint64_t hash = 14695981039346656037u;
@@ -250,29 +264,43 @@ static uint64_t identity_of(const strata_kernel *kernel) {
     return hash;
 }
 
-static strata_status write_kernel(const char *folder, int number, const found_kernel *kernel, strata_error *err) {
-    const strata_shader *shader = kernel->kernel.shader;
-    char suffix[24], entry[64], *source = NULL;
+static strata_status write_source(const char *folder, int number, const found_kernel *kernel, char entry[64],
+                                  strata_error *err) {
+    char suffix[24], *source = NULL;
     size_t bytes = 0;
-    void *spirv = NULL;
     strata_text text = {0};
     snprintf(suffix, sizeof suffix, "_%016llx", (unsigned long long)identity_of(&kernel->kernel));
     STRATA_TRY(strata_opencl_source_add(&text, &kernel->kernel, suffix, "", entry, err));
     STRATA_TRY(strata_text_take(&text, &source, &bytes, err));
-    strata_status status = write_file(folder, number, "cl", source, bytes, err);
+    const strata_status status = write_file(folder, number, "cl", source, bytes, err);
     free(source);
-    STRATA_TRY(status);
+    return status;
+}
+#else
+static strata_status write_source(const char *folder, int number, const found_kernel *kernel, char entry[64],
+                                  strata_error *err) {
+    (void)folder, (void)number, (void)kernel, (void)entry;
+    return strata_fail(err, STRATA_INTERNAL, "this build has no OpenCL C");
+}
+#endif
+
+static strata_status write_kernel(const char *folder, int number, const found_kernel *kernel, strata_error *err) {
+    const strata_shader *shader = kernel->kernel.shader;
+    char entry[64] = "";
+    void *spirv = NULL;
+    if (shader->opencl.bytes) STRATA_TRY(write_source(folder, number, kernel, entry, err));
     STRATA_TRY(strata_shader_load(shader, &shader->spirv, &spirv, err));
-    status = write_file(folder, number, "spv", spirv, shader->spirv.bytes, err);
+    strata_status status = write_file(folder, number, "spv", spirv, shader->spirv.bytes, err);
     free(spirv);
     STRATA_TRY(status);
     for (int target = 0; target < N_TARGETS; target++) {
-        if (!(kernel->targets >> target & 1)) continue;
+        if (!(kernel->targets >> target & 1) || (!shader->opencl.bytes && strncmp(targets[target].name, "radv", 4))) continue;
+        const bool by_units = shader->needs & STRATA_SHADER_NEEDS_MATRIX_UNITS;
         printf(
             "{\"target\":\"%s\",\"number\":%d,\"kernel\":\"%s\",\"variant\":\"%s\",\"entry\":\"%s\",\"buffers\":%d,"
-            "\"first\":%s,\"constants\":{",
+            "\"lanes\":%u,\"first\":%s,\"constants\":{",
             targets[target].name, number, shader->stem, shader->variant, entry, shader->n_buffers,
-            kernel->first >> target & 1 ? "true" : "false");
+            by_units ? targets[target].limits.unit_lanes : 0, kernel->first >> target & 1 ? "true" : "false");
         for (int i = 0; i < shader->n_constants; i++)
             printf("%s\"%s\":%u", i ? "," : "", shader->constants[i].name, kernel->kernel.constants[i]);
         puts("}}");

@@ -24,12 +24,18 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SUITES = HERE.parent.parent / "build/tests/suites"
-RADV = pathlib.Path("/usr/share/vulkan/icd.d/radeon_icd.x86_64.json")
+RADV = next(pathlib.Path("/usr/share/vulkan/icd.d").glob("radeon_icd*.json"), None)
+# A preloaded library that plays the kernel's driver (Debian: mesa-drm-shim), which Mesa 26 needs where older ones have
+# RADV_FORCE_FAMILY; and what it calls our targets.
+SHIM = next(pathlib.Path("/usr/lib").glob("*/libamdgpu_noop_drm_shim.so"), None)
+SHIM_NAMES = {"navi21": "navi21", "gfx1100": "navi31", "gfx1201": "gfx1201"}
 OPTIONS = ["-cl-std=CL1.2", "-cl-denorms-are-zero", "-w"]
 CLANG_KNOWS = "sm_86"  # NVIDIA's newest architecture that clang 15 knows: ptxas compiles its PTX for later ones
 BATCH = 8  # kernels of one OpenCL program: a compiler spends much of its time on what every program has
 LIMIT = 120  # seconds that a compiler may take for a program
-LEAST_ITEMS = 256  # FULL_WARPS * WARP of backends/kernel/gpu_tiles.c: work-items that its cost model assumes in a unit
+# Work-items that cost models assume in a unit: FULL_WARPS * WARP of backends/kernel/gpu_tiles.c, and FULL_SUBGROUPS of
+# backends/kernel/gpu_units.c.
+LEAST_ITEMS, LEAST_SUBGROUPS = 256, 8
 
 # What a compute unit (CU, SM, subslice or Xe core) has: work-items at a time, registers of 4 bytes and the step in which they
 # are given to a work-item, bytes of local memory, groups. Of Intel: threads of the hardware, whose registers are fixed.
@@ -38,6 +44,7 @@ UNITS = {
     "radv navi21": Unit(2048, 65536, 8, 65536, 32),
     "radv vega10": Unit(2560, 65536, 4, 65536, 40),
     "radv gfx1100": Unit(2048, 98304, 12, 65536, 32),
+    "radv gfx1201": Unit(2048, 98304, 12, 65536, 32),
     "amdgcn gfx1030": Unit(2048, 65536, 8, 65536, 32),
     "ptxas sm_70": Unit(2048, 65536, 8, 98304, 32),
     "ptxas sm_80": Unit(2048, 65536, 8, 167936, 32),
@@ -78,8 +85,14 @@ def last_line(text):
 # Each compiler: a function of rows (of one target) and the target's chip that returns {number: result}, or {} when the program
 # of all rows does not compile and they must be tried one by one. A result: {"error"} or registers, spilled, local, size ...
 def compile_radv(rows, chip, folder, _):
-    lines = [" ".join(map(str, [folder / f"kernels/{r['number']}.spv", r["buffers"], *r["constants"].values()])) for r in rows]
-    env = {**os.environ, "RADV_FORCE_FAMILY": chip, "VK_ICD_FILENAMES": str(RADV), "VK_DRIVER_FILES": str(RADV),
+    lines = [" ".join(map(str, [folder / f"kernels/{r['number']}.spv", r["buffers"], r["lanes"], *r["constants"].values()]))
+             for r in rows]
+    if not RADV:
+        raise Unavailable("Mesa's Vulkan driver for AMD is not installed (Debian: mesa-vulkan-drivers)")
+    if SHIM and chip not in SHIM_NAMES:
+        raise Unavailable(f"{SHIM.name} has no {chip}")
+    device = {"LD_PRELOAD": str(SHIM), "AMDGPU_GPU_ID": SHIM_NAMES[chip]} if SHIM else {"RADV_FORCE_FAMILY": chip}
+    env = {**os.environ, **device, "VK_ICD_FILENAMES": str(RADV), "VK_DRIVER_FILES": str(RADV),
            "MESA_SHADER_CACHE_DISABLE": "true"}
     done = subprocess.run([SUITES / "vendors_radv"], input="\n".join(lines) + "\n", env=env, capture_output=True, text=True,
                           timeout=600, check=False)
@@ -91,11 +104,13 @@ def compile_radv(rows, chip, folder, _):
     results = {}
     for row, answer in zip(rows, answers):
         verdict, *rest = answer.split("\t")
+        if verdict == "none":
+            continue
         s = dict(pair.split("=") for pair in rest)
         results[row["number"]] = {"error": f"VkResult {verdict}"} if verdict != "ok" else {
             "registers": int(s["VGPRs"]), "scalars": int(s["SGPRs"]),
-            "spilled": int(s["Spilled VGPRs"]) + int(s["Spilled SGPRs"]), "local": int(s["LDS size"]),
-            "size": int(s["Code size"])}
+            "spilled": int(s["Spilled VGPRs"]) + int(s["Spilled SGPRs"]) or int(s.get("Scratch size", 0)),
+            "local": int(s["LDS size"]), "size": int(s["Code size"])}
     return results
 
 
@@ -210,6 +225,10 @@ def is_tiled(row):
     return "TILE_K" in row["constants"]
 
 
+def uses_units(row):
+    return "UNIT_M" in row["constants"]
+
+
 def items_of(row):
     return row["constants"]["LOCAL_X"] * row["constants"].get("LOCAL_Y", 1)
 
@@ -238,7 +257,8 @@ def faults_of(row, result):
     if result["spilled"]:
         faults["spill"] = f"spills {result['spilled']}"
     groups = groups_in_unit(row, result)
-    least = -(-LEAST_ITEMS // items_of(row)) if is_tiled(row) else 1
+    assumed = LEAST_ITEMS if is_tiled(row) else LEAST_SUBGROUPS * row["lanes"] if uses_units(row) else 1
+    least = -(-assumed // items_of(row))
     if groups < least:
         faults["occupancy"] = f"{groups} groups fit a unit, {least} are assumed"
     return faults
@@ -247,31 +267,35 @@ def faults_of(row, result):
 def excepted(exceptions, row, fault):
     for e in exceptions:
         matches = all(row["constants"].get(k) == v for k, v in e.get("constants", {}).items())
-        named = re.fullmatch(e["kernel"], row["kernel"]) and re.fullmatch(e["target"], row["target"])
+        named = all(re.fullmatch(e.get(k, ".*"), row[k]) for k in ("kernel", "variant", "target"))
         if fault == e["fault"] and named and matches:
             e["used"] = True
             return True
     return False
 
 
+def work_of(row):
+    return row["constants"].get("WORK_M", 1) * row["constants"].get("WORK_N", 1)
+
+
 def choose(rows, every):
-    """All rows, or, without `every`: of kernels with tiles each tile and transposition in f32, and the tile that takes most
-    registers in other variants, with the first epilogue that was listed; of others the first and the last constants of each
-    variant."""
+    """All rows, or, without `every`: of kernels with tiles each tile and transposition in f32 (for matrix units in all
+    variants), and the tile that takes most registers in other variants, with the first epilogue that was listed; of others the
+    first and the last constants of each variant."""
     if every:
         return rows
     groups, tiles = {}, collections.defaultdict(list)
     for row in rows:
         c = row["constants"]
-        if not is_tiled(row):
+        if not is_tiled(row) and not uses_units(row):
             groups.setdefault((row["target"], row["kernel"], row["variant"]), []).append(row)
-        elif row["variant"].startswith("f32"):
+        elif uses_units(row) or row["variant"].startswith("f32"):
             shape = [v for k, v in c.items() if k not in ("BIAS", "ACTIVATION", "AUX")]
             tiles[row["target"], row["kernel"], row["variant"], *shape].append(row)
         else:
             turned = [v for k, v in c.items() if k.startswith("TRANSPOSE")]
             tiles[row["target"], row["kernel"], row["variant"], *turned].append(row)
-    kept = [max(several, key=lambda r: r["constants"]["WORK_M"] * r["constants"]["WORK_N"]) for several in tiles.values()]
+    kept = [max(several, key=work_of) for several in tiles.values()]
     return kept + [row for several in groups.values() for row in several[:1] + several[1:][-1:]]
 
 
@@ -285,7 +309,7 @@ def choose_quick(rows, texts):
     changed = [row for row in rows if texts.get(name_of(row), row["key"]) != row["key"]]
     kept = {}
     for row in rows:
-        if not is_tiled(row):
+        if not is_tiled(row) and not uses_units(row):
             kind = row["target"], row["kernel"]
             if kind not in kept or (is_float(row) and not is_float(kept[kind])):
                 kept[kind] = row
@@ -363,7 +387,8 @@ def report(rows, cache, skipped, late):
         if not result:
             continue
         n += 1
-        cell = table.setdefault((row["kernel"], row["target"]), {"registers": 0, "spilled": 0, "local": 0, "groups": 99})
+        name = f"{row['kernel']} {row['variant']}" if uses_units(row) else row["kernel"]
+        cell = table.setdefault((name, row["target"]), {"registers": 0, "spilled": 0, "local": 0, "groups": 99})
         for fault, text in faults_of(row, result).items():
             if excepted(exceptions, row, fault):
                 known += 1
@@ -388,7 +413,7 @@ def report(rows, cache, skipped, late):
         judged = [r for r in rows if r["key"] in cache and re.fullmatch(e["target"], r["target"]) and
                   re.fullmatch(e["kernel"], r["kernel"])]
         if e.get("used"):
-            print(f"known: {e['fault']} of {e['kernel']} {e['constants']} on {e['target']}: {e['reason']}")
+            print(f"known: {e['fault']} of {e['kernel']} {e.get('constants', '')} on {e['target']}: {e['reason']}")
         elif judged:
             print(f"not needed any more: the exception {e['fault']} of {e['kernel']} on {e['target']}")
     for target, count in late.items():
