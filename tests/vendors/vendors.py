@@ -413,7 +413,7 @@ def report(rows, cache, skipped, late):
         judged = [r for r in rows if r["key"] in cache and re.fullmatch(e["target"], r["target"]) and
                   re.fullmatch(e["kernel"], r["kernel"])]
         if e.get("used"):
-            print(f"known: {e['fault']} of {e['kernel']} {e.get('constants', '')} on {e['target']}: {e['reason']}")
+            print(f"known: {e['fault']} of {e['kernel']} {e.get('constants') or e['variant']} on {e['target']}: {e['reason']}")
         elif judged:
             print(f"not needed any more: the exception {e['fault']} of {e['kernel']} on {e['target']}")
     for target, count in late.items():
