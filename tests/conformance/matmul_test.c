@@ -184,24 +184,25 @@ static strata_tensor *build_halves(run_case *run) {
 }
 
 /* which: 0 the convolution, 1 and 2 its gradients by the input and by the filter. */
-static strata_tensor *convolution(run_case *run, int which) {
-    strata_tensor *x = strata_reshape(operand(run, 0, 2 * 9 * 15, 40, false, STRATA_DTYPE_F32, 1), STRATA_SHAPE(2, 9, 15, 40));
-    strata_tensor *filter = strata_reshape(operand(run, 0, 9 * 40, 48, false, STRATA_DTYPE_F32, 2), STRATA_SHAPE(3, 3, 40, 48));
+static strata_tensor *convolution(run_case *run, int which, strata_dtype dtype) {
+    strata_tensor *x = strata_reshape(operand(run, 0, 2 * 9 * 15, 40, false, dtype, 1), STRATA_SHAPE(2, 9, 15, 40));
+    strata_tensor *filter = strata_reshape(operand(run, 0, 9 * 40, 48, false, dtype, 2), STRATA_SHAPE(3, 3, 40, 48));
     strata_tensor *y = strata_conv2d(x, filter, (strata_conv2d_window){.stride = {2, 1}, .padding = STRATA_PADDING_SAME});
     strata_tensor *dx[2] = {NULL, NULL};
     if (which == 0) return y;
     strata_gradients(y, y, (strata_tensor *[]){x, filter}, 2, dx);
     return dx[which - 1];
 }
-static strata_tensor *build_conv2d(run_case *run) {
-    return convolution(run, 0);
-}
-static strata_tensor *build_input_grad(run_case *run) {
-    return convolution(run, 1);
-}
-static strata_tensor *build_filter_grad(run_case *run) {
-    return convolution(run, 2);
-}
+#define CONVOLUTION(name, which, dtype)                 \
+    static strata_tensor *build_##name(run_case *run) { \
+        return convolution(run, which, dtype);          \
+    }
+CONVOLUTION(conv2d, 0, STRATA_DTYPE_F32)
+CONVOLUTION(input_grad, 1, STRATA_DTYPE_F32)
+CONVOLUTION(filter_grad, 2, STRATA_DTYPE_F32)
+CONVOLUTION(conv2d_of_halves, 0, STRATA_DTYPE_F16)
+CONVOLUTION(input_grad_of_halves, 1, STRATA_DTYPE_F16)
+CONVOLUTION(filter_grad_of_halves, 2, STRATA_DTYPE_F16)
 
 /* The node's value on a newly opened device. */
 static strata_array value_on(const char *id, build_node *build) {
@@ -274,7 +275,8 @@ Test(conformance_matmul, the_tuners_choice_does_not_change_a_bit) {
 }
 
 Test(conformance_matmul, nor_that_for_convolutions) {
-    static build_node *const builds[] = {build_conv2d, build_input_grad, build_filter_grad};
+    static build_node *const builds[] = {build_conv2d,           build_input_grad,           build_filter_grad,
+                                         build_conv2d_of_halves, build_input_grad_of_halves, build_filter_grad_of_halves};
     if (conformance_small()) cr_skip_test("its products take a simulator minutes");
-    try_on_every_device(builds, 3);
+    try_on_every_device(builds, sizeof builds / sizeof *builds);
 }
