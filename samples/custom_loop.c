@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Teaches: a training loop of one's own over a model, the same under every strategy.
+ * Teaches: a custom training loop over a model, which is the same under every strategy.
  *
  *     custom_loop                                 the best device
  *     custom_loop mirrored opencl:0 host          a replica on each
@@ -12,7 +12,8 @@
 static strata_model *model;
 static strata_distributed_optimizer *optimizer;
 
-/* One replica's step: a graph that is traced once for each size of its part of a batch, and replayed. user: the loss's name. */
+/* The step of one replica. It builds a graph, once for each size of the replica's part of a batch; later steps run this graph.
+ * user: the name of the loss. */
 static strata_status train_step(strata_replica_context *replica, strata_tensor *const *inputs, void *user, strata_error *err) {
     strata_tensor *predictions = strata_model_apply(model, replica, inputs[0], true);
     strata_tensor *loss = strata_replica_average_loss(replica, strata_example_losses(user, NULL, predictions, inputs[1]));
@@ -21,7 +22,7 @@ static strata_status train_step(strata_replica_context *replica, strata_tensor *
     return strata_graph_check(strata_replica_graph(replica), err);
 }
 
-/* Ends main with what went wrong. */
+/* If the call fails, prints the error and ends main. */
 #define TRY(call) \
     if (call) return fprintf(stderr, "custom_loop: %s\n", err.message), 1
 
@@ -54,7 +55,7 @@ int main(int argc, char **argv) {
         }
         if (strata_strategy_is_chief(strategy)) printf("Epoch %d, Loss: %.4f\n", epoch, total_loss / n_batches);
     }
-    strata_strategy_destroy(strategy); /* and what was made with it */
+    strata_strategy_destroy(strategy); /* also destroys everything that was created with it */
     strata_dataset_destroy(dataset);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Teaches: arrays of your own, a part of them held out for validation, and a learning rate that falls by a schedule.
+ * Teaches: training on your own arrays, with validation on a part of them, and a learning rate that a schedule lowers.
  *
  *     own_data [host]        on the best device, or the one that is named */
 #include <stdio.h>
@@ -8,9 +8,9 @@
 
 enum { N = 600 };
 static float x[N][2];
-static int32_t inside[N]; /* whether the point x lies in the unit circle */
+static int32_t inside[N]; /* the label: 1 if the point x is in the unit circle */
 
-/* Ends main with what went wrong. */
+/* If the call fails, prints the error and ends main. */
 #define TRY(call) \
     if (call) return fprintf(stderr, "own_data: %s\n", err.message), 1
 
@@ -33,11 +33,11 @@ int main(int argc, char **argv) {
     strata_model_add_dense(model, (strata_dense_options){.units = 32, .activation = "relu"});
     strata_model_add_dense(model, (strata_dense_options){.units = 2});
     strata_compile_options opts = {.optimizer = strata_adam_optimizer(0.02), .seed = 1};
-    opts.optimizer.schedule = (strata_schedule){.name = "cosine", .steps = 30 * 15}; /* epochs, steps an epoch */
+    opts.optimizer.schedule = (strata_schedule){.name = "cosine", .steps = 30 * 15}; /* epochs * steps per epoch */
     TRY(strata_model_compile(model, device, &opts, &err));
     TRY(strata_model_fit(model, train, &(strata_fit_options){.epochs = 30, .validation = held_out}, &history, &err));
     for (int e = 9; e < 30; e += 10)
         printf("epoch %d: loss %.4f, accuracy of points held out %.3f\n", e + 1, history.epochs[e].loss,
                history.validation[e].accuracy);
-    return 0; /* what was made lives as long as the process */
+    return 0; /* the objects are not freed, since the process ends */
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Teaches: a layer of your own in a model, with an option and a parameter; ops give it its gradient and its kernels. */
+ * Teaches: your own layer in a model, with an option and a parameter. Ops, of which it is built, have gradients and kernels. */
 #include <stdio.h>
 #include <strata/strata.h>
 
@@ -18,7 +18,7 @@ static const char json[] =
     "{\"input\": [1], \"layers\": [{\"layer\": \"dense\", \"units\": 16}, {\"layer\": \"wave\", \"frequency\": 2},"
     "{\"layer\": \"dense\", \"units\": 1}], \"loss\": \"mse\"}";
 
-/* Ends main with what went wrong. */
+/* If the call fails, prints the error and ends main. */
 #define TRY(call) \
     if (call) return fprintf(stderr, "own_layer: %s\n", err.message), 1
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Teaches: model.fit with parameter servers, asynchronously. Servers own the model's parameters, cut into shards of at least
- * 256 KiB; workers train at their own pace; the chief gives them batches and prints. All tasks run this program:
+ * Teaches: asynchronous model.fit with parameter servers. The servers store the model's parameters, divided into shards of at
+ * least 256 KiB. Each worker trains at its own speed. The chief assigns batches to the workers and prints. All tasks run this
+ * program:
  *
  *     strata launch --workers 2 --ps 2 -- parameter_server_fit                   on this machine
  *
@@ -23,7 +24,7 @@
 
 enum { EPOCHS = 5, STEPS_PER_EPOCH = 60 };
 
-/* Ends main with what went wrong. */
+/* If the call fails, prints the error and ends main. */
 #define TRY(call) \
     if (call) return fprintf(stderr, "parameter_server_fit: %s\n", err.message), 1
 
@@ -53,7 +54,7 @@ int main(int argc, char **argv) {
     if (strata_strategy_is_chief(strategy))
         for (int i = 0; i < history.n_epochs; i++) printf("Epoch %d, Loss: %.4f\n", i + 1, history.epochs[i].loss);
     strata_history_finish(&history);
-    strata_strategy_destroy(strategy); /* and what was made with it */
+    strata_strategy_destroy(strategy); /* also destroys everything that was created with it */
     strata_dataset_destroy(dataset);
     return 0;
 }

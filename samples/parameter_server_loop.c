@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Teaches: a training loop of one's own with parameter servers. Servers own the model's parameters, workers make steps at their
- * own pace, and the chief's coordinator schedules them. All tasks run this program:
+ * Teaches: a custom training loop with parameter servers. The servers store the model's parameters, each worker makes steps at
+ * its own speed, and the chief's coordinator schedules the steps. All tasks run this program:
  *
  *     strata launch --workers 2 --ps 1 -- parameter_server_loop                  on this machine
  *
@@ -13,8 +13,8 @@
  *     STRATA_TASK=worker:1 parameter_server_loop
  *     STRATA_TASK=chief parameter_server_loop
  *
- * TF_CONFIG, Slurm or Kubernetes may say the same (cluster/resolver). "parameter_server_loop host" computes on the host, else
- * the best device of the machine does. */
+ * TF_CONFIG, Slurm or Kubernetes can define the cluster instead (cluster/resolver). "parameter_server_loop host" computes on
+ * the host; without an argument the best device of the machine is used. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <strata/strata.h>
@@ -22,7 +22,7 @@
 
 enum { EPOCHS = 5, STEPS_PER_EPOCH = 60 };
 
-/* Ends the function with what went wrong. */
+/* If the call fails, prints the error and ends the function. */
 #define TRY(call)                                                                        \
     do {                                                                                 \
         if (call) return fprintf(stderr, "parameter_server_loop: %s\n", err.message), 1; \
@@ -31,7 +31,7 @@ enum { EPOCHS = 5, STEPS_PER_EPOCH = 60 };
 static strata_strategy *strategy;
 static strata_remote_model *remote;
 
-/* An iterator over a worker's own data. */
+/* An iterator over the data of a worker. */
 typedef struct iterator {
     strata_dataset *dataset;
     strata_distributed_batches *batches;
@@ -65,7 +65,7 @@ static strata_status step(const strata_remote_call *call, strata_array *results,
     double loss = 0;
     int64_t n = 0;
     (void)n_results;
-    while (!n) STRATA_TRY(strata_distributed_batches_next(it->batches, inputs, &n, err)); /* 0: the epoch's end */
+    while (!n) STRATA_TRY(strata_distributed_batches_next(it->batches, inputs, &n, err)); /* 0 at the end of an epoch */
     STRATA_TRY(
         strata_remote_model_step(remote, (int64_t)call->closure, &inputs[0].arrays[0], &inputs[1].arrays[0], &loss, err));
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(), &results[0], err));
@@ -73,7 +73,7 @@ static strata_status step(const strata_remote_call *call, strata_array *results,
     return STRATA_OK;
 }
 
-/* All tasks know these by their names; no code travels. */
+/* The coordinator calls these functions by their names. All tasks have the same table, since code is not sent. */
 static const strata_remote_function functions[] = {{.name = "data", .make = open_data, .unmake = close_data},
                                                    {.name = "step", .run = step, .n_results = 1}};
 
@@ -107,7 +107,8 @@ static int coordinate(const strata_cluster_spec *spec, const strata_communicator
         printf("Epoch %d, Loss: %.4f\n", epoch, sum / STEPS_PER_EPOCH);
     }
     strata_coordinator_destroy(coordinator);
-    TRY(strata_remote_model_fetch(remote, &err)); /* the chief's model is what was trained: save it, evaluate it */
+    TRY(strata_remote_model_fetch(remote,
+                                  &err)); /* the chief's model now has the trained parameters, and can be saved or evaluated */
     puts("Parameter server training completed");
     return 0;
 }
@@ -148,7 +149,7 @@ int main(int argc, char **argv) {
         result =
             spec.task_type == STRATA_TASK_CHIEF ? coordinate(&spec, &security, model) : serve_closures(&spec, &security, model);
     strata_remote_model_close(remote);
-    strata_strategy_destroy(strategy); /* and what was made with it */
+    strata_strategy_destroy(strategy); /* also destroys everything that was created with it */
     strata_cluster_spec_finish(&spec);
     return result;
 }

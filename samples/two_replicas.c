@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Teaches: a training loop of your own with Adam, on two replicas that each take half of a batch. */
+ * Teaches: a custom training loop with Adam on two replicas, each of which computes half of a batch. */
 #include <stdio.h>
 #include <strata/strata.h>
 static strata_model *model;
 static strata_distributed_optimizer *adam;
 
-/* One replica's step, traced once and replayed. Gradients are added up over the replicas before the update. */
+/* Builds the graph of a replica's step, once. Gradients are added up over the replicas before the update. */
 static strata_status step(strata_replica_context *replica, strata_tensor *const *inputs, void *user, strata_error *err) {
     strata_tensor *outputs = strata_model_apply(model, replica, inputs[0], true);
     strata_tensor *loss = strata_replica_average_loss(replica, strata_example_losses(user, NULL, outputs, inputs[1]));
@@ -41,5 +41,5 @@ int main(void) {
         if (n) TRY(strata_strategy_run_scalar(function, inputs, 2, STRATA_REDUCE_SUM, &loss, &err));
         if (n && i % 50 == 0) printf("step %lld: loss %.4f\n", (long long)i, loss);
     }
-    strata_strategy_destroy(strategy); /* and what was made with it */
+    strata_strategy_destroy(strategy); /* also destroys everything that was created with it */
 }

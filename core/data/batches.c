@@ -191,6 +191,6 @@ int64_t strata_batches_count(const strata_dataset *dataset, int64_t batch) {
 strata_status strata_batches_check_size(const strata_dataset *dataset, const char *verb, strata_error *err) {
     if (dataset->n == 0) return strata_fail(err, STRATA_DATA, "%s: the data is empty", verb);
     if (dataset->n != STRATA_SIZE_INFINITE) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "%s: the data repeats for ever; strata_dataset_take says how much an epoch is",
+    return strata_fail(err, STRATA_INVALID, "%s: the data repeat without end; strata_dataset_take sets the size of an epoch",
                        verb);
 }

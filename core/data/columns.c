@@ -102,7 +102,7 @@ strata_status strata_columns_find_classes(strata_columns *columns, const strata_
         if (i == 0 || strcmp(words[i], words[distinct - 1])) words[distinct++] = words[i];
     strata_status status;
     if (distinct > MOST_CLASSES)
-        status = strata_fail(err, STRATA_DATA, "%s: column \"%s\" holds %lld different words, too many for classes",
+        status = strata_fail(err, STRATA_DATA, "%s: column \"%s\" has %lld different words, too many for classes",
                              strata_csv_name(csv), strata_csv_column(csv, columns->label), (long long)distinct);
     else
         status = strata_names_copy(words, (int)distinct, &columns->classes, err);
@@ -120,7 +120,7 @@ strata_status strata_columns_class(const strata_columns *columns, const strata_c
             return STRATA_OK;
         }
     const char *nearest = strata_nearest_name(word, (const char *const *)columns->classes, (size_t)columns->n_classes);
-    return strata_fail(err, STRATA_DATA, "%s:%lld: the label \"%.64s\" in column \"%s\" is none of the %d classes%s%s%s",
+    return strata_fail(err, STRATA_DATA, "%s:%lld: the label \"%.64s\" in column \"%s\" is not one of the %d classes%s%s%s",
                        strata_csv_name(csv), (long long)strata_csv_line(csv, row), word, strata_csv_column(csv, columns->label),
                        columns->n_classes, nearest ? "; the nearest is \"" : "", nearest ? nearest : "", nearest ? "\"" : "");
 }
@@ -134,9 +134,9 @@ static strata_status fill_numbers(const strata_csv *csv, const int *columns, int
             const char *cell = strata_csv_cell(csv, row, columns[i]);
             double value = 0;
             if (!strata_cell_number(cell, false, &value) || !isfinite((float)value))
-                return strata_fail(err, STRATA_DATA, "%s:%lld: column \"%s\" holds \"%.64s\", which is no finite f32 number",
-                                   strata_csv_name(csv), (long long)strata_csv_line(csv, row),
-                                   strata_csv_column(csv, columns[i]), cell);
+                return strata_fail(
+                    err, STRATA_DATA, "%s:%lld: column \"%s\" has the cell \"%.64s\", which is not a finite f32 number",
+                    strata_csv_name(csv), (long long)strata_csv_line(csv, row), strata_csv_column(csv, columns[i]), cell);
             *out++ = (float)value;
         }
     return STRATA_OK;

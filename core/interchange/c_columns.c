@@ -157,7 +157,7 @@ strata_status strata_c_add_columns(const strata_model *model, const char *name, 
     strata_preprocessing *p = NULL;
     if (!strata_model_note(model, "preprocessing")) {
         if (strata_model_note(model, "tokenizer"))
-            strata_text_add(usage, " *\n * x has tokens: places in the vocabulary, which the .strata file keeps.\n");
+            strata_text_add(usage, " *\n * x has tokens: indices in the vocabulary, which is in the .strata file.\n");
         return STRATA_OK;
     }
     STRATA_TRY(strata_model_preprocessing(model, &p, err));
@@ -169,20 +169,22 @@ strata_status strata_c_add_columns(const strata_model *model, const char *name, 
     if (rows) {
         add_row_type(p, name, out);
         add_encoding(p, name, out);
-        strata_text_add(usage, " *     void %s_features(const %s_row *row, float *x);    features of a row of the table\n",
-                        name, name);
+        strata_text_add(
+            usage, " *     void %s_features(const %s_row *row, float *x);    x of a row of the table; %s_row is near the end\n",
+            name, name, name);
     }
     if (arrays) {
         add_array_scaling(&p->columns[0], name, strata_shape_elements(p->element), out);
-        strata_text_add(usage, " *     void %s_standardize(float *x);    the numbers of the array as the model learned them\n",
+        strata_text_add(usage, " *     void %s_standardize(float *x);    converts the numbers of an array to x, in place\n",
                         name);
     }
     if (p->kind == STRATA_PREPROCESSING_PICTURES) strata_text_add(usage, " * x has pixels from 0 to 1.\n");
     if (strata_preprocessing_has_texts(p))
-        strata_text_add(usage, " * Texts are given as tokens: places in the vocabulary, which the .strata file keeps.\n");
+        strata_text_add(usage, " * Texts are given as tokens: indices in the vocabulary, which is in the .strata file.\n");
     if (p->n_labels == 1 && !numbers) {
         add_classes(&p->labels[0], name, out);
-        strata_text_add(usage, " *     const char *%s_class(int index);    the name of a class, NULL out of range\n", name);
+        strata_text_add(usage, " *     const char *%s_class(int index);    the name of a class; NULL: there is no such class\n",
+                        name);
     }
     if (numbers) {
         add_restoring(p, name, out);

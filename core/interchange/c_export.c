@@ -258,10 +258,13 @@ static void add_head(const walk *w, const strata_text *usage, strata_text *out) 
         strata_text_add(out, "\"\n");
     }
     if (usage->bytes) strata_text_add(out, "%s", usage->bytes);
-    strata_text_add(out,
-                    " *\n * Axes are in C's order, images (height, width, channels). %s_predict keeps intermediate results in\n"
-                    " * static memory, so one thread calls it at a time; %s_predict_in takes the memory from the caller. */\n",
-                    name, name);
+    strata_text_add(
+        out,
+        " *\n * To call these functions, include this file, or compile it by itself and copy the declarations. Axes are in "
+        "C's\n"
+        " * order, images (height, width, channels). %s_predict stores intermediate results in static memory, so only\n"
+        " * one thread may call it at a time; %s_predict_in uses memory of the caller. */\n",
+        name, name);
     strata_text_add(out, "#include <math.h>\n#include <stdint.h>\n#include <string.h>\n\n");
     strata_c_add_words(&w->c.body, out);
     strata_text_add(out, "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");

@@ -19,7 +19,7 @@ enum { MOST_TERMS = 24, VALUE_BYTES = 72 };
 typedef struct terms {
     int n;
     const char *names[MOST_TERMS];
-    char values[MOST_TERMS][VALUE_BYTES]; /* zeros behind the text: travels as bytes */
+    char values[MOST_TERMS][VALUE_BYTES]; /* filled with 0 after the text, since all bytes are sent */
 } terms;
 
 static void add_text(terms *t, const char *name, const char *value) {
@@ -43,7 +43,7 @@ static void add_number(terms *t, const char *name, double value) {
 static strata_status add_bytes(terms *t, const char *name, const void *bytes, size_t n_bytes, strata_error *err) {
     char hash[STRATA_SHA256_TEXT_BYTES];
     STRATA_TRY(strata_sha256_of(bytes, n_bytes, hash, err));
-    hash[12] = 0; /* for people */
+    hash[12] = 0; /* 12 digits suffice for a message */
     add_text(t, name, hash);
     return STRATA_OK;
 }
@@ -61,7 +61,7 @@ static strata_status collect(const strata_model *model, const strata_dataset *da
     if (!model->strategy->trainer) add_int(t, "first epoch", opts->first_epoch);
     add_int(t, "number of steps an epoch may have", opts->steps_per_epoch);
     add_text(t, "auto_shard policy", (unsigned)policy <= STRATA_SHARD_OFF ? policies[policy] : "unknown");
-    if (policy == STRATA_SHARD_DATA) { /* all walk the same examples */
+    if (policy == STRATA_SHARD_DATA) { /* all workers read the same examples */
         add_int(t, "number of examples", strata_dataset_size(dataset));
         add_text(t, "shuffling", opts->no_shuffle ? "off" : "on");
         if (!opts->no_shuffle) add_int(t, "seed of the shuffles", (int64_t)opts->seed);

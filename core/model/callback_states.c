@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What callbacks keep for later, on its way into checkpoints and out of them: that of each worker. */
+ * The states of callbacks of all workers: collecting them for a checkpoint, and restoring them from one. */
 #include <stdlib.h>
 #include <string.h>
 

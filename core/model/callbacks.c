@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calling a model's callbacks, and the ready-made ones. */
+ * Calling a model's callbacks, and the built-in callbacks. */
 #include "strata/callbacks.h"
 
 #include <errno.h>
@@ -89,7 +89,7 @@ void strata_callbacks_copy_state(const strata_model *model, void *state, bool ou
     }
 }
 
-/* ---- what is monitored ---- */
+/* ---- the monitored value ---- */
 
 static bool value_in(const strata_metrics *metrics, const char *name, double *out) {
     if (!metrics->examples) return false;
@@ -120,7 +120,7 @@ static bool more_is_better(const char *monitor) {
     return false;
 }
 
-/* The best value so far, of a state; whether this one is better by more than delta. */
+/* A part of a callback's state: the best value so far. */
 typedef struct best_value {
     double value;
     int64_t there;
@@ -133,7 +133,7 @@ static bool improves(best_value *best, const char *monitor, double value, double
     return true;
 }
 
-/* Whether a fit begins from the beginning: then states are those of a new callback. */
+/* Whether a fit begins with the first epoch, so that callbacks begin with a new state. */
 static bool begins_anew(strata_event event, const strata_progress *p) {
     return event == STRATA_EVENT_TRAIN_BEGIN && p->epoch == 0 && !strata_model_epoch_steps(p->model);
 }
@@ -239,7 +239,7 @@ typedef struct schedule {
 
 static strata_status schedule_event(strata_event event, const strata_progress *p, void *user, strata_error *err) {
     const schedule *s = user;
-    /* An epoch that goes on within has the rate that the checkpoint has kept. */
+    /* If a fit continues within an epoch, the epoch's rate is the one in the checkpoint. */
     if (event != STRATA_EVENT_EPOCH_BEGIN || strata_model_epoch_steps(p->model)) return STRATA_OK;
     return strata_model_set_learning_rate(p->model, s->rate(p->epoch, strata_model_learning_rate(p->model), s->user), err);
 }

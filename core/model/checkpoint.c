@@ -91,7 +91,7 @@ static float *slot_values(const strata_model *model, const state *s, int slot) {
 enum { MOST_EXTRAS = STRATA_MAX_OPTIMIZER_SLOTS + 10 };
 
 struct strata_checkpoint {
-    const strata_model *model; /* whose names of parameters are used */
+    const strata_model *model; /* for the names of the parameters */
     state s;
     char *json;
     /* Copies: a callback may change the model's. */
@@ -492,7 +492,7 @@ static strata_status share(const strata_model *model, strata_status status, cons
     const strata_workers *workers = &model->strategy->workers;
     if (workers->n <= 1) return status;
     int32_t told = (int32_t)status;
-    strata_error lost = {0}; /* err keeps what rank 0 found */
+    strata_error lost = {0}; /* err has rank 0's error already */
     strata_status sent = workers->broadcast(workers, STRATA_DTYPE_I32, &told, 1, &lost);
     if (status) return status;
     if (sent) return strata_fail(err, sent, "%s", lost.message);

@@ -197,7 +197,8 @@ static strata_status take_lock(strata_checkpoint_folder *f, strata_error *err) {
     }
     gethostname(host, sizeof host - 1);
     const int n = snprintf(who, sizeof who, "process %ld on %s\n", (long)getpid(), host);
-    if (ftruncate(f->lock, 0) || write(f->lock, who, (size_t)n) != n) return STRATA_OK; /* only a message would name it */
+    if (ftruncate(f->lock, 0) || write(f->lock, who, (size_t)n) != n)
+        return STRATA_OK; /* the text is only for messages, so an error is ignored */
     return STRATA_OK;
 }
 
@@ -340,7 +341,7 @@ static strata_status await_hash(const char *folder, int part, char *out_hash, in
     return STRATA_OK;
 }
 
-/* Behind the files of the manifest, which are workers'. */
+/* Adds the files of other tasks to the manifest, after those of the workers. */
 static strata_status add_parts(const strata_manifest *parts, strata_manifest *manifest, strata_error *err) {
     const int before = manifest->n_files;
     for (int i = 0; i < parts->n_files; i++)
@@ -453,7 +454,7 @@ static strata_status settle(strata_checkpoint_folder *f, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Other tasks write what they own into the folder that is being written. */
+/* Lets other tasks write what they own to the folder that is being written. */
 static strata_status take_parts(strata_checkpoint_folder *f, bool *out_written, strata_error *err) {
     const strata_trainer *trainer = f->model->strategy->trainer;
     char whole[PATH_MAX];

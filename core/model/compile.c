@@ -70,7 +70,8 @@ static strata_status upload_parameters(strata_model *model, strata_error *err) {
     if (!model->loaded) initialize(model, values);
     strata_status status = STRATA_OK;
     const strata_workers *workers = &model->strategy->workers;
-    if (workers->n > 1) status = workers->broadcast(workers, STRATA_DTYPE_F32, values, size, err); /* the chief's win */
+    if (workers->n > 1)
+        status = workers->broadcast(workers, STRATA_DTYPE_F32, values, size, err); /* all workers get the chief's values */
     if (!status) status = strata_model_write_all(model, values, err);
     if (!model->loaded) free(values);
     return status;
@@ -124,7 +125,8 @@ static strata_status make_block(strata_model *model, int replica, int block, str
     strata_model_block *own = &model->replicas[replica].blocks[block];
     const strata_parameter_block *at = &model->parameters.blocks[block];
     const bool computes = replica < model->strategy->n_replicas;
-    if (!model->trains && !computes) return STRATA_OK; /* functions of one's own run on those that compute */
+    if (!model->trains && !computes)
+        return STRATA_OK; /* a model that is only built is used by the caller's functions, on devices that compute */
     STRATA_TRY(make_sums(device, "parameters", at->end - at->begin, &own->flat, err));
     if (strata_model_accumulates(model) > 1 && computes)
         STRATA_TRY(make_sums(device, "held gradients", strata_model_gradient_size(model, block), &own->accumulated, err));

@@ -104,7 +104,8 @@ static strata_status check_input(const strata_input_spec *input, const strata_da
                                  strata_error *err) {
     const strata_shape element = part_shape(dataset, part);
     strata_shape fixed = element;
-    for (int i = 0; i < fixed.rank && i < input->shape.rank; i++) /* what a pipeline leaves open is seen batch by batch */
+    for (int i = 0; i < fixed.rank && i < input->shape.rank;
+         i++) /* dimensions that a pipeline does not fix are checked in each batch */
         if (fixed.dims[i] < 0) fixed.dims[i] = input->shape.dims[i];
     if (!same_elements(fixed, input->shape))
         return strata_fail(err, STRATA_DATA, "%s: the data's elements are %s, the model takes %s", verb,
@@ -205,7 +206,7 @@ strata_status strata_model_check_class_weights(const strata_model *model, const 
     return STRATA_OK;
 }
 
-/* Of an example's labels: integers, shares of all classes, or no and yes. */
+/* The class of an example. Its labels are an integer, a probability of each class, or 0 and 1 for no and yes. */
 static int64_t class_of(const strata_output_spec *output, const void *labels, int64_t example) {
     if (strata_loss_label_dtype(output->loss) == STRATA_DTYPE_I32) return ((const int32_t *)labels)[example];
     const int64_t size = strata_shape_elements(label_shape(output));
@@ -226,7 +227,8 @@ size_t strata_label_bytes(const strata_output_spec *output) {
     return (size_t)strata_shape_elements(label_shape(output)) * strata_dtype_bytes(strata_loss_label_dtype(output->loss));
 }
 
-/* In place, from the last on: an example's shares begin at or behind where its class stands. */
+/* Converts classes to probabilities in place. This begins with the last example, since the probabilities of an example begin at
+ * or after the position of its class. */
 static void spread_classes(int64_t n, int64_t classes, void *labels) {
     for (int64_t i = n - 1; i >= 0; i--) {
         int32_t label;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A training step taken apart, to find where it went wrong. Every float tensor of its graph before the update becomes an output
- * of a program of its own, without fusion, so that each value can be looked at: the first one that is not finite, or the first
- * one whose bits differ when the step is run again. */
+ * Finds the tensor of a training step at which an error begins. A separate program, without fusion, has every float tensor of
+ * the step's graph before the update as an output, so that each value can be examined. It is searched for the first tensor that
+ * is not finite, or the first one whose bits differ when the step is run again. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ enum { MOST_INPUTS_TOLD = 6 };
 /* A training step of one replica whose tensors can be read. */
 typedef struct dissection {
     strata_step step;
-    /* [n] The tensors, in the order of the graph: each is there before those that are computed from it. */
+    /* [n] The tensors, in the order of the graph: each is before those that are computed from it. */
     strata_tensor **tensors;
     int n;
     strata_executable *executable;
@@ -44,7 +44,7 @@ static void finish_dissection(dissection *d) {
     strata_graph_destroy(d->step.graph);
 }
 
-/* The step on one replica, without exchanges and update. */
+/* Runs the step on one replica, without exchanges and update. */
 static strata_status dissect(strata_model *model, int replica, const strata_examined_step *what, dissection *out,
                              strata_error *err) {
     const strata_step_role role = {.replica = replica, .batch = what->n, .form = {.byte_scale = what->byte_scale}};
@@ -82,7 +82,7 @@ static strata_status run(const strata_model *model, dissection *d, const strata_
     return strata_executable_wait(exe, slot, err);
 }
 
-/* ---- what is not finite ---- */
+/* ---- the first tensor that is not finite ---- */
 
 static double element(const strata_tensor *tensor, const void *values, int64_t i) {
     if (tensor->dtype == STRATA_DTYPE_F32) return ((const float *)values)[i];
@@ -91,7 +91,7 @@ static double element(const strata_tensor *tensor, const void *values, int64_t i
 }
 
 typedef struct statistics {
-    /* Of the finite elements. */
+    /* The smallest, the largest and the mean of the finite elements. */
     double least, most, mean;
     int64_t n_finite, n_nan, n_infinite;
 } statistics;
@@ -126,7 +126,8 @@ static int index_of(const dissection *d, const strata_tensor *tensor) {
     return -1;
 }
 
-/* "dense (4,8) f32 from 0 to 3, mean 1.2, 3 NaN, by op relu of x (4,3) f32 from 0 to 1, mean 0.5; ..." */
+/* Describes a tensor, for example "dense (4,8) f32 from 0 to 3, mean 1.2, 3 NaN, by op relu of x (4,3) f32 from 0 to 1, mean
+ * 0.5; ...". */
 static void describe_node(strata_text *text, const dissection *d, int slot, int index) {
     const strata_tensor *node = d->tensors[index];
     describe(text, node, strata_executable_output(d->executable, slot, index));
@@ -145,7 +146,7 @@ static bool is_block(const dissection *d, const strata_model *model, const strat
     return false;
 }
 
-/* Whether the losses of the examples are computed from the tensor, or are it: they come before the gradients. */
+/* Whether the tensor is the losses of the examples, or these are computed from it. Such tensors are before the gradients. */
 static bool leads_to_loss(const dissection *d, int index) {
     for (int i = index; i < d->n; i++)
         if (!strcmp(strata_tensor_name(d->tensors[i]), "loss")) return true;
@@ -191,7 +192,7 @@ strata_status strata_model_diagnose(strata_model *model, const strata_examined_s
                        reason.message);
 }
 
-/* ---- what differs when it is run again ---- */
+/* ---- the first tensor whose bits differ in a second run ---- */
 
 static strata_status tell_difference(strata_model *model, int replica, const dissection *d, const int slots[2],
                                      const char *where, strata_error *err) {

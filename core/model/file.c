@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Model files: safetensors with one F32 tensor a parameter, the model's JSON in the metadata under "strata.model", and its
- * notes beside it. */
+ * Model files are safetensors files with an F32 tensor for each parameter. The metadata contain the model's JSON, under
+ * "strata.model", and the model's notes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,14 +51,14 @@ strata_status strata_model_save(strata_model *model, const char *path, strata_er
     return strata_model_write(model, path, NULL, 0, err);
 }
 
-/* Every parameter must be there with its shape, and nothing else but a checkpoint's. */
+/* Checks that the file has every parameter with its shape, and no other tensors except those of a checkpoint. */
 static strata_status check_parameters(const strata_model *model, const strata_safetensors *file, strata_error *err) {
     for (int i = 0; i < model->parameters.n; i++) {
         const strata_parameter_spec *p = &model->parameters.items[i];
         const strata_safetensor *tensor = strata_safetensors_find(file, p->name);
         if (!tensor || tensor->dtype != STRATA_DTYPE_F32 || !strata_shape_equal(tensor->shape, p->shape))
             return strata_safetensors_copy(file, p->name, STRATA_DTYPE_F32, p->shape, NULL,
-                                           err); /* says which of these it is */
+                                           err); /* the message distinguishes these cases */
     }
     for (size_t i = 0; i < file->n_tensors; i++) {
         const char *name = file->tensors[i].name;
@@ -79,9 +79,9 @@ strata_status strata_model_take_parameters(const strata_model *model, const stra
     return STRATA_OK;
 }
 
-/* The file's tensors into model->loaded. */
+/* Reads the file's tensors to model->loaded. */
 static strata_status read_parameters(strata_model *model, const strata_safetensors *file, strata_error *err) {
-    STRATA_TRY(check_parameters(model, file, err)); /* before memory is asked for: a damaged file may describe any size */
+    STRATA_TRY(check_parameters(model, file, err)); /* before memory is allocated, since a damaged file may describe any size */
     int64_t size = strata_model_all_size(model);
     model->loaded = calloc((size_t)size, sizeof *model->loaded);
     if (!model->loaded)

@@ -165,10 +165,11 @@ STRATA_MUST_USE strata_status strata_fit_check_devices(strata_fit *fit, const st
 
 /* Opens the trace, and has the devices add to it unless that begins with a later step. */
 STRATA_MUST_USE strata_status strata_fit_begin_trace(strata_fit *fit, strata_error *err);
-/* Before a step, with none in flight: begins or ends what is traced where the caller asked for some steps. */
+/* strata_fit_trace_turns: whether tracing begins or ends before the next step. strata_fit_turn_trace then does this; no step
+ * may be in flight. */
 bool strata_fit_trace_turns(const strata_fit *fit);
 STRATA_MUST_USE strata_status strata_fit_turn_trace(strata_fit *fit, strata_error *err);
-/* Writes the trace, of a training that failed too: then of this worker alone. */
+/* Writes the trace. If the training has failed, it contains only this worker. */
 STRATA_MUST_USE strata_status strata_fit_end_trace(strata_fit *fit, strata_status trained, strata_error *err);
 
 #endif

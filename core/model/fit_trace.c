@@ -5,7 +5,7 @@
 
 #include "core/model/fit.h"
 
-/* What ran on other workers, for rank 0's file: each sends its events. */
+/* Sends the events of each worker to rank 0, which writes the file. */
 static strata_status gather_events(const strata_fit *f, char *own, size_t bytes, char **texts, strata_error *err) {
     enum { TRACE_CHANNEL = 0x74726163 };
     const strata_workers *workers = &f->model->strategy->workers;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Freezing layers: their parameters move from the range that is trained to that of the states. */
+ * Freezing layers: their parameters are moved from the trained range to the range of the states. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static void freeze_all(strata_layer *layer) {
         for (int i = 0; i < layer->branches[b].n; i++) freeze_all(&layer->branches[b].layers[i]);
 }
 
-/* The layer of this name; what names there are is collected on the way. */
+/* Finds the layer with this name, and collects the names of all layers for an error message. */
 static strata_layer *find_layer(const strata_layer_list *list, const char *name, const char **names, size_t *n) {
     for (int i = 0; i < list->n; i++) {
         strata_layer *layer = &list->layers[i];
@@ -43,8 +43,8 @@ static strata_status no_such_layer(const char *name, const char *const *names, s
     return status;
 }
 
-/* Where each parameter's values lie among those of a file. */
-static strata_status keep_places(const strata_model *model, int64_t **out, strata_error *err) {
+/* Lists the offset of each parameter in the values that were loaded from a file. */
+static strata_status list_offsets(const strata_model *model, int64_t **out, strata_error *err) {
     const int n = model->parameters.n;
     *out = calloc((size_t)n, sizeof **out);
     if (!*out) return strata_fail(err, STRATA_OUT_OF_MEMORY, "freeze: no host memory for %d parameters", n);
@@ -52,7 +52,7 @@ static strata_status keep_places(const strata_model *model, int64_t **out, strat
     return STRATA_OK;
 }
 
-/* Values that a file gave, in the places that the parameters have now: the order of parameters is the same. */
+/* Moves the values that were loaded from a file to the new offsets of the parameters, whose order is the same. */
 static strata_status move_values(strata_model *model, const int64_t *before, strata_error *err) {
     float *values = calloc((size_t)strata_model_all_size(model), sizeof *values);
     if (!values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "freeze: no host memory for the parameters");
@@ -75,7 +75,7 @@ strata_status strata_model_freeze(strata_model *model, const char *name, strata_
     STRATA_TRY(strata_model_declare(model, err));
     strata_layer *layer = find_layer(&model->list, name, names, &n_names);
     if (!layer) return no_such_layer(name, names, n_names, err);
-    STRATA_TRY(keep_places(model, &before, err));
+    STRATA_TRY(list_offsets(model, &before, err));
     freeze_all(layer);
     strata_model_free_parameters(model);
     strata_status status = strata_model_declare(model, err);

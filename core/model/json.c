@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model as JSON and back:
+ * Writing a model as JSON, and reading it:
  *   {"label": "mnist", "input": [28, 28], "layers": [{"layer": "flatten"}, {"layer": "dense", "units": 10, "name": "logits"}],
  *    "loss": "sparse_categorical_crossentropy", "optimizer": {"name": "adam", "learning_rate": 0.001}}
  * input and layers are required. Layer options are the tables of core/layer/; zero or false ones are left out when written.
- * A functional model has lists of inputs and outputs, and its layers name what they take:
+ * A functional model has lists of inputs and outputs, and its layers name their inputs:
  *   {"inputs": [{"name": "left", "shape": [4]}, {"name": "right", "shape": [4]}],
  *    "layers": [{"layer": "dense", "units": 8, "name": "side", "inputs": ["left"]},
  *               {"call": "side", "name": "other side", "inputs": ["right"]},
  *               {"layer": "add", "name": "both", "inputs": ["side", "other side"]}],
  *    "outputs": [{"name": "both", "loss": "mse", "weight": 0.5, "metrics": ["mae"]}]}
- * Without "inputs" a layer takes what the one before it gives. */
+ * The input of a layer without "inputs" is the result of the layer before it. */
 #include "core/base/json.h"
 
 #include <stdlib.h>
@@ -38,8 +38,8 @@ static strata_status read_shape(const strata_json *parent, const char *key, stra
 
 static strata_status read_layers(strata_model *model, const strata_json *parent, const char *key, strata_error *err);
 
-/* The error that the model kept, as one of this place. */
-static strata_status kept_error(const strata_model *model, const strata_json *layer, strata_error *err) {
+/* Returns the error that the model has stored, with the position in the JSON. */
+static strata_status stored_error(const strata_model *model, const strata_json *layer, strata_error *err) {
     if (!model->building.status) return STRATA_OK;
     strata_status kept = model->building.status == STRATA_INVALID ? STRATA_DATA : model->building.status;
     return strata_json_fail(layer, err, kept, "%s", model->building.error.message);
@@ -51,15 +51,16 @@ static strata_status read_branches(strata_model *model, const strata_layer_kind 
     for (int b = 0; b < STRATA_MAX_BRANCHES && kind->branches[b]; b++) {
         if (b && !strata_json_find(layer, kind->branches[b], &ignored)) continue;
         strata_model_open_branch(model, b);
-        STRATA_TRY(kept_error(model, layer, err));
+        STRATA_TRY(stored_error(model, layer, err));
         STRATA_TRY(read_layers(model, layer, kind->branches[b], err));
         strata_model_close_branch(model);
-        STRATA_TRY(kept_error(model, layer, err));
+        STRATA_TRY(stored_error(model, layer, err));
     }
     return STRATA_OK;
 }
 
-/* A layer's kind with its options, and the layers inside of it. takes_inputs: the key "inputs" is read by others. */
+/* Reads a layer's kind and options, and the layers inside of it. takes_inputs: the layer may have the key "inputs", which the
+ * caller reads. */
 static strata_status read_layer(strata_model *model, const strata_json *layer, bool takes_inputs, strata_error *err) {
     const char *type = NULL, *name = NULL, *also[STRATA_MAX_BRANCHES + 3] = {"layer", "name"};
     const strata_layer_kind *kind = NULL;
@@ -77,7 +78,7 @@ static strata_status read_layer(strata_model *model, const strata_json *layer, b
     if (!status) status = strata_options_read(layer, kind->options, also, n_also, options, err);
     if (!status) strata_model_add(model, kind, name, options);
     free(options);
-    if (!status) status = kept_error(model, layer, err);
+    if (!status) status = stored_error(model, layer, err);
     return status ? status : read_branches(model, kind, layer, err);
 }
 
@@ -116,12 +117,12 @@ static strata_status read_inputs(strata_model *model, const strata_json *inputs,
         if (strata_dtype_parse(dtype_name, &dtype, &reason))
             return strata_json_fail(&item, err, STRATA_DATA, "dtype: %s", reason.message);
         strata_model_input(model, name, shape, dtype);
-        STRATA_TRY(kept_error(model, &item, err));
+        STRATA_TRY(stored_error(model, &item, err));
     }
     return STRATA_OK;
 }
 
-/* Whether one of the layers in the list is called so. */
+/* Whether one of the layers in the list has this name. */
 static bool is_listed(const strata_json *layers, const char *name) {
     strata_json item;
     for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item)) {
@@ -131,7 +132,7 @@ static bool is_listed(const strata_json *layers, const char *name) {
     return false;
 }
 
-/* "inputs": names of inputs of the model and of layers before this one. */
+/* Reads "inputs": names of inputs of the model and of layers before this one. */
 static strata_status read_names(const strata_model *model, const strata_json *layers, const strata_json *layer, int *out,
                                 int *out_n, strata_error *err) {
     strata_json inputs, item;
@@ -163,7 +164,7 @@ static strata_status read_names(const strata_model *model, const strata_json *la
     return STRATA_OK;
 }
 
-/* {"call": name of a layer before, "name": .., "inputs": ..}: which layer that is. */
+/* Reads {"call": name of an earlier layer, "name": .., "inputs": ..}, and finds the layer. */
 static strata_status read_call(const strata_model *model, const strata_json *item, int *out_layer, const char **out_name,
                                strata_error *err) {
     static const char *const known[] = {"call", "name", "inputs"};
@@ -188,12 +189,12 @@ static strata_status read_calls(strata_model *model, const strata_json *root, st
         STRATA_TRY(strata_json_find(&item, "call", &ignored) ? read_call(model, &item, &layer, &name, err)
                                                              : read_layer(model, &item, true, err));
         strata_model_add_call(model, layer, name, inputs, n);
-        STRATA_TRY(kept_error(model, &item, err));
+        STRATA_TRY(stored_error(model, &item, err));
     }
     return STRATA_OK;
 }
 
-/* "learning_rate": a number, or an object: {"schedule": name, "initial": number, options by the table}. */
+/* Reads "learning_rate": a number, or an object {"schedule": name, "initial": number, options of the schedule's table}. */
 static strata_status read_learning_rate(const strata_json *optimizer, strata_optimizer *settings, strata_error *err) {
     static const char *const also[] = {"schedule", "initial"};
     strata_json json;
@@ -210,7 +211,7 @@ static strata_status read_learning_rate(const strata_json *optimizer, strata_opt
     return strata_options_read(&json, options, also, 2, &settings->schedule, err);
 }
 
-/* "optimizer": its name, or an object with it and options. */
+/* Reads "optimizer": its name, or an object with its name and options. */
 static strata_status read_optimizer(strata_model *model, const strata_json *root, strata_error *err) {
     static const char *const also[] = {"name", "learning_rate"};
     strata_json json;
@@ -231,7 +232,7 @@ static strata_status read_optimizer(strata_model *model, const strata_json *root
     return STRATA_OK;
 }
 
-/* "loss": its name, or an object with it and options. */
+/* Reads "loss": its name, or an object with its name and options. */
 static strata_status read_loss(const strata_model *model, const strata_json *parent, strata_output_spec *output,
                                strata_error *err) {
     static const char *const also[] = {"name"};
@@ -248,7 +249,7 @@ static strata_status read_loss(const strata_model *model, const strata_json *par
     return status ? strata_json_fail(&json, err, STRATA_DATA, "%s", reason.message) : STRATA_OK;
 }
 
-/* "metrics": ["auc", "precision"]: kept as one list with commas, until compile knows the outputs. */
+/* Reads "metrics": ["auc", "precision"]. They are stored as a list with commas until compile finds the metrics. */
 static strata_status read_metrics(const strata_model *model, const strata_json *parent, strata_output_spec *output,
                                   strata_error *err) {
     strata_json list, item;
@@ -272,7 +273,8 @@ static strata_status read_metrics(const strata_model *model, const strata_json *
     return strata_model_set_metrics(output, names, err);
 }
 
-/* "outputs": each with the name of what a layer gives, or another name and that as its "value". */
+/* Reads "outputs". The name of an output is that of its value, or the output has another name and "value" is that of its
+ * value. */
 static strata_status read_outputs(strata_model *model, const strata_json *root, strata_error *err) {
     static const char *const known[] = {"name", "value", "loss", "weight", "metrics"};
     strata_json outputs, item;
@@ -292,7 +294,7 @@ static strata_status read_outputs(strata_model *model, const strata_json *root, 
                                     value ? "" : "; \"value\" names one, where the output has another name");
         if (!value) opts.name = NULL;
         strata_model_output(model, model->values[index], opts);
-        STRATA_TRY(kept_error(model, &item, err));
+        STRATA_TRY(stored_error(model, &item, err));
         strata_output_spec *output = &model->outputs[model->n_outputs - 1];
         STRATA_TRY(read_loss(model, &item, output, err));
         STRATA_TRY(read_metrics(model, &item, output, err));
@@ -314,7 +316,7 @@ static strata_status create_sequential(const strata_json *root, strata_model **o
     return status ? strata_json_fail(root, err, STRATA_DATA, "input_dtype: %s", reason.message) : STRATA_OK;
 }
 
-/* What belongs to one form of models only. */
+/* Checks that the JSON has no keys that only the other form of models, sequential or functional, has. */
 static strata_status check_form(const strata_json *root, bool functional, strata_error *err) {
     static const char *const sequential[] = {"input", "input_dtype"};
     strata_json found;
@@ -326,8 +328,8 @@ static strata_status check_form(const strata_json *root, bool functional, strata
     return STRATA_OK;
 }
 
-/* The loss and metrics of the only output. */
-static strata_status read_answers(strata_model *model, const strata_json *root, strata_error *err) {
+/* Reads the loss and the metrics of the only output. */
+static strata_status read_only_output(strata_model *model, const strata_json *root, strata_error *err) {
     static const char *const keys[] = {"loss", "metrics"};
     strata_json found;
     for (int i = 0; i < 2 && model->n_outputs != 1; i++)
@@ -354,13 +356,13 @@ static strata_status read_model(const strata_json *root, strata_registry *regist
     STRATA_TRY(strata_model_set_label(*out_model, label, err));
     STRATA_TRY(read_optimizer(*out_model, root, err));
     if (!functional) {
-        STRATA_TRY(read_answers(*out_model, root, err));
+        STRATA_TRY(read_only_output(*out_model, root, err));
         return read_layers(*out_model, root, "layers", err);
     }
     STRATA_TRY(read_inputs(*out_model, &inputs, err));
     STRATA_TRY(read_calls(*out_model, root, err));
     STRATA_TRY(read_outputs(*out_model, root, err));
-    return read_answers(*out_model, root, err);
+    return read_only_output(*out_model, root, err);
 }
 
 strata_status strata_model_from_json(const char *text, size_t bytes, const char *source, strata_model **out_model,
@@ -404,7 +406,7 @@ strata_status strata_model_read_json_with(strata_registry *registry, const char 
 
 /* ---- writing ---- */
 
-/* What a call takes. */
+/* Writes the inputs of a call. */
 static void write_inputs(strata_json_writer *w, const strata_model *model, const strata_value *value) {
     strata_json_key(w, "inputs");
     strata_json_begin_array(w);
@@ -412,7 +414,7 @@ static void write_inputs(strata_json_writer *w, const strata_model *model, const
     strata_json_end_array(w);
 }
 
-/* call: what the layer takes, of a functional model; else NULL. */
+/* call: for a functional model the call of the layer, whose inputs are written; else NULL. */
 static void write_layer(strata_json_writer *w, const strata_layer *layer, const strata_value *call) {
     const char *slash = strrchr(layer->name, '/');
     strata_json_begin_object(w);

@@ -13,7 +13,7 @@
 #include "core/data/format/safetensors_dtypes.h"
 
 static const char FORMAT[] = "strata.checkpoint";
-/* What stands before and behind the digits of the manifest's own hash, which are its end. */
+/* The text before and after the digits of the manifest's own hash, at the end of the manifest. */
 static const char BEFORE_HASH[] = ",\"sha256\":\"", AFTER_HASH[] = "\"}\n";
 enum { HASH_DIGITS = STRATA_SHA256_TEXT_BYTES - 1 };
 enum { END_BYTES = sizeof BEFORE_HASH - 1 + HASH_DIGITS + sizeof AFTER_HASH - 1 };
@@ -46,9 +46,10 @@ static strata_status no_memory(strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory for its manifest");
 }
 
-/* Room for one element more, which is zeroed. NULL: no memory, and the list is as it was. */
+/* Makes room for one more element and returns it, filled with 0. Returns NULL if there is no memory; the list is then not
+ * changed. */
 static void *grow(void **list, int n, size_t element_bytes) {
-    /* Lists double at powers of two, so that many elements are copied seldom. */
+    /* The memory is doubled when n is a power of two, so that the elements are seldom copied. */
     if (!(n & (n - 1))) {
         void *larger = realloc(*list, (size_t)(n ? 2 * n : 1) * element_bytes);
         if (!larger) return NULL;
@@ -86,7 +87,7 @@ strata_status strata_manifest_add_file(strata_manifest *manifest, const char *na
 }
 
 static strata_manifest_tensor *find(const strata_manifest *manifest, const char *name) {
-    /* Pieces of one tensor come one after the other, so the newest tensor is looked at first. */
+    /* The search begins with the last tensor, since the pieces of a tensor are usually added one after the other. */
     for (int i = manifest->n_tensors - 1; i >= 0; i--)
         if (manifest->tensors[i].name && !strcmp(manifest->tensors[i].name, name)) return &manifest->tensors[i];
     return NULL;
@@ -138,7 +139,7 @@ static int by_begin(const void *a, const void *b) {
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* The pieces, in their order, are the whole tensor. A tensor without elements has one empty piece. */
+/* Checks that the pieces, in their order, are the whole tensor. A tensor without elements has one empty piece. */
 static strata_status check_tensor(const strata_manifest *manifest, const strata_manifest_tensor *tensor, strata_status status,
                                   strata_error *err) {
     int64_t end = 0;

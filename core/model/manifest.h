@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The manifest of a checkpoint folder: manifest.json, which says which files the checkpoint is made of and where in them each
- * tensor lies.
+ * The manifest of a checkpoint folder, manifest.json. It lists the files of the checkpoint, and for each tensor the files that
+ * contain its elements.
  *
  *     {"format": "strata.checkpoint", "version": 1,
  *      "model": "{\"input\":[28,28], ...}",
@@ -11,10 +11,10 @@
  *                   "pieces": [{"file": 0, "begin": 0, "end": 100352}]}],
  *      "sha256": "..."}
  *
- * A piece is the elements [begin, end) of its tensor in row-major order. The pieces of a tensor lie in the order of `begin`,
- * without holes and without overlaps. A piece that is the whole tensor has the tensor's name and shape in its file. Another
- * piece has the name "dense/kernel[0:50176]", with its begin and end, and the shape (end - begin). So each worker or server
- * that owns a part of a tensor writes a file of its own, and a reader needs no knowledge of who owned what.
+ * A piece contains the elements [begin, end) of its tensor in row-major order. The pieces of a tensor are sorted by `begin`,
+ * without gaps and overlaps. A piece that is the whole tensor has the tensor's name and shape in its file. Another piece has
+ * the name "dense/kernel[0:50176]", with its begin and end, and the shape (end - begin). So each worker or server that owns a
+ * part of a tensor writes a separate file, and a reader does not need to know who owned which part.
  *
  * The last field is the SHA-256 of all bytes of the text before `,"sha256"`. With the hashes of the files it detects each
  * changed byte of a checkpoint. A reader refuses versions that are newer than its own.
@@ -77,25 +77,25 @@ void strata_manifest_finish(strata_manifest *manifest); /* NULL and a zeroed man
 STRATA_MUST_USE strata_status strata_manifest_set_model(strata_manifest *manifest, const char *json, strata_error *err);
 STRATA_MUST_USE strata_status strata_manifest_add_text(strata_manifest *manifest, const char *key, const char *text,
                                                        strata_error *err);
-/* The file's index is n_files - 1 afterwards. */
+/* Adds a file. Its index is then n_files - 1. */
 STRATA_MUST_USE strata_status strata_manifest_add_file(strata_manifest *manifest, const char *name, int64_t bytes,
                                                        const char *sha256, strata_error *err);
-/* Adds a piece to the tensor of this name, which is made where there is none yet. Pieces may be added in any order: write sorts
- * them. */
+/* Adds a piece to the tensor with this name, which is added if there is none yet. Pieces may be added in any order, since
+ * strata_manifest_write sorts them. */
 STRATA_MUST_USE strata_status strata_manifest_add_piece(strata_manifest *manifest, const char *name, strata_dtype dtype,
                                                         strata_shape shape, strata_manifest_piece piece, strata_error *err);
 /* The name of the piece's tensor in its file; free with free(). NULL: no memory. */
 char *strata_manifest_piece_name(const strata_manifest_tensor *tensor, strata_manifest_piece piece);
-/* Writes folder/manifest.json by way of a temporary file. Fails: INVALID where pieces leave holes, overlap or lie outside of
- * their tensor; as strata_file_write. */
+/* Writes folder/manifest.json through a temporary file. Fails: INVALID if pieces leave gaps, overlap or are outside of their
+ * tensor; as strata_file_write. */
 STRATA_MUST_USE strata_status strata_manifest_write(strata_manifest *manifest, const char *folder, strata_error *err);
 
 /* ---- reading ---- */
 
-/* Reads and checks folder/manifest.json. Fails: UNAVAILABLE where it cannot be read; DATA for a text that is damaged or cut off
- * (by its hash), of another format or a newer version, or in which something does not fit. */
+/* Reads and checks folder/manifest.json. Fails: UNAVAILABLE if it cannot be read; DATA if its hash shows that it is damaged or
+ * cut off, if it has another format or a newer version, or if its values contradict each other. */
 STRATA_MUST_USE strata_status strata_manifest_read(const char *folder, strata_manifest *out_manifest, strata_error *err);
-/* NULL where there is none. */
+/* Finds a tensor by its name; NULL: there is none. */
 const strata_manifest_tensor *strata_manifest_find(const strata_manifest *manifest, const char *name);
 const char *strata_manifest_find_text(const strata_manifest *manifest, const char *key);
 
@@ -106,13 +106,13 @@ typedef struct strata_manifest_reader {
     struct strata_manifest_part *parts;
 } strata_manifest_reader;
 
-/* Reads all files and compares their lengths and hashes; borrows both. DATA with the name of a file that is missing, damaged or
- * no safetensors file. */
+/* Reads all files and compares their lengths and hashes. Borrows manifest and folder. Fails: DATA, with the name of a file that
+ * is missing, damaged or not a safetensors file. */
 STRATA_MUST_USE strata_status strata_manifest_open(const strata_manifest *manifest, const char *folder,
                                                    strata_manifest_reader *out_reader, strata_error *err);
 void strata_manifest_close(strata_manifest_reader *reader); /* a zeroed one is fine */
-/* Puts a tensor together, in memory of the caller, who says what it must be. Fails: DATA where there is no such tensor, it has
- * another dtype or shape, or a file lacks the piece. */
+/* Copies the pieces of a tensor to the caller's memory. dtype and shape are those that the caller expects. Fails: DATA if there
+ * is no such tensor, if its dtype or shape is another, or if a file does not have the piece. */
 STRATA_MUST_USE strata_status strata_manifest_copy(strata_manifest_reader *reader, const char *name, strata_dtype dtype,
                                                    strata_shape shape, void *out_data, strata_error *err);
 

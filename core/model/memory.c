@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is in memory when a model's program needs most of it. */
+ * Lists what is in memory at the moment when a model's program needs most memory. */
 #include <stdio.h>
 #include <stdlib.h>
 

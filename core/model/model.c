@@ -77,7 +77,7 @@ strata_status strata_model_set_input_dtype(strata_model *model, strata_dtype dty
     if (model->functional)
         return strata_fail(err, STRATA_INVALID, "model: strata_model_input says of which type each input is");
     model->inputs[0].dtype = dtype;
-    strata_model_free_parameters(model); /* declared anew with it */
+    strata_model_free_parameters(model); /* they are declared again with the changed model */
     return STRATA_OK;
 }
 
@@ -152,7 +152,7 @@ static strata_layer_list *open_list(strata_model *model, const strata_layer **ou
 
 const strata_layer *strata_model_open_layer(const strata_model *model) {
     const strata_layer *parent;
-    open_list((strata_model *)model, &parent); /* which it does not change */
+    open_list((strata_model *)model, &parent); /* open_list does not change the model */
     return parent;
 }
 
@@ -208,7 +208,7 @@ static strata_status copy_options(strata_layer *layer, const void *options, stra
 /* Checks that both numbers of a pair are set or neither, since JSON cannot represent a pair with one number set. */
 static strata_status check_pairs(const strata_layer_kind *kind, const void *options, strata_error *err) {
     for (const strata_option *option = kind->options; option->name; option++) {
-        /* Where 0 is a value, it may stand beside another. */
+        /* If 0 is a valid value, the pair may contain 0 and another number. */
         if (option->kind != STRATA_OPTION_PAIR || option->least == 0) continue;
         const int64_t *pair = (const int64_t *)(const void *)((const char *)options + option->offset);
         if ((pair[0] == 0) != (pair[1] == 0))
@@ -264,7 +264,7 @@ static strata_status add_layer(strata_model *model, const strata_layer_kind *kin
         free_layer(&layer);
     else
         list->layers[list->n++] = layer;
-    strata_model_free_parameters(model); /* declared anew with the layer */
+    strata_model_free_parameters(model); /* they are declared again with the new layer */
     return status;
 }
 

@@ -181,34 +181,37 @@ typedef struct strata_batch_form {
 /* The most buckets in which the gradients of a block are exchanged. */
 enum { STRATA_MOST_BUCKETS = 8 };
 
-/* The outputs of a program of the kind GRADIENTS: output 0 is the batch's sums; output 1 + k the gradients of block k, of which
- * the first (dense_end - begin) elements are those of its dense parameters, laid out as these are; then, where the model has
- * states, what is to be added to them; then of each sparse parameter, in their order, the rows that the batch uses (i32, each
- * row's index once, -1 in the places left over). That output is missing where the gradients are those of all rows and the
- * elements of an input of the model tell which of them the batch uses. */
+/* The outputs of a program of the kind GRADIENTS, in this order:
+ *   the batch's sums;
+ *   for each block its gradients, of which the first (dense_end - begin) elements are those of its dense parameters, in their
+ *   layout;
+ *   if the model has states, their changes, which are added to them;
+ *   for each sparse parameter the indices of the rows that the batch uses (i32, each index once, then -1). This output is
+ *   missing if the gradients are those of all rows and the elements of an input of the model are the indices of the used
+ *   rows. */
 typedef struct strata_gradient_layout {
     /* [n_sparse] */
     struct strata_sparse_gradient {
         /* The parameter's index. */
         int parameter;
-        /* The output with the rows' indices (-1: there is none, and the gradients are of all rows in their order), and how many
-         * rows the gradients have room for. */
+        /* The output with the rows' indices (-1: there is none, and the gradients are those of all rows in their order), and
+         * the number of rows of the gradients. */
         int ids;
         int64_t n_ids;
-        /* Where the gradients of these rows begin among those of the block. */
+        /* The block, and the element of its gradients at which those of these rows begin. */
         int block;
         int64_t place;
-        /* The rows are those that the elements of this input of the model name; -1: the input's elements do not tell. */
+        /* The elements of this input of the model are the indices of the rows; -1: there is no such input. */
         int input;
-        /* The input's elements are used for nothing else. So its rows may be numbered anew: with other numbers in the input,
-         * and the rows at these numbers in the table, the program computes the same, and the gradients are at the new
-         * numbers. */
+        /* The input's elements are used only as these indices, so the rows may be renumbered: if the input has other indices
+         * and the table has the rows at these indices, the program computes the same, and the gradients are at the new
+         * indices. */
         bool renumbers;
     } * sparse;
     int n_sparse;
-    /* With a strategy that takes gradients in buckets (strata_strategy.sink), of a model of one block without sparse
-     * parameters: elements [begin, end) of the block's gradients are sent in channel k as soon as the backward pass has them.
-     * There is no output with the gradients then. 0: they are outputs. */
+    /* For a strategy that receives gradients in buckets (strata_strategy.sink), and a model of one block without sparse
+     * parameters: elements [begin, end) of the block's gradients are sent in channel k as soon as the backward pass has
+     * computed them. There is then no output with the gradients. 0 buckets: the gradients are outputs. */
     struct strata_gradient_bucket {
         int64_t begin, end;
     } buckets[STRATA_MOST_BUCKETS];
@@ -259,7 +262,7 @@ typedef struct strata_step {
     strata_tensor **blocks;
     /* The sums. In training with a loss scale they have one more number, which is 0 if the gradients were finite. */
     strata_tensor *output;
-    /* Of the kind GRADIENTS, instead of `output`: [n_outputs] as strata_gradient_layout says. */
+    /* For the kind GRADIENTS, instead of `output`: [n_outputs] as described at strata_gradient_layout. */
     strata_tensor **outputs;
     int n_outputs;
     strata_gradient_layout layout;
@@ -298,13 +301,13 @@ struct strata_model {
     int n_values, values_capacity;
     /* The program's own layers, losses, metrics and activations; NULL: none. */
     strata_registry *registry;
-    /* What kind of data the model learns, for the command: "mnist". */
+    /* The kind of the model's data, for the command, for example "mnist". */
     char *label;
 
     strata_layer_list list;
-    /* While layers are added. */
+    /* Used while layers are added. */
     struct {
-        /* The branches that are open, outermost first: each belongs to the last layer of its list. */
+        /* The open branches, the outermost first. Each belongs to the last layer of its list. */
         int open[STRATA_MAX_NESTING], n_open;
         /* The first error. */
         strata_status status;
@@ -314,7 +317,7 @@ struct strata_model {
     /* Texts that are saved in the model's file. */
     struct {
         struct strata_model_note {
-            /* The key is that of the file's metadata, "strata.tokenizer". */
+            /* The key in the file's metadata, for example "strata.tokenizer". */
             char *key, *text;
         } * items;
         int n;
@@ -338,7 +341,7 @@ struct strata_model {
 
     /* The strategy whose devices the model is on; NULL until compile or build. */
     strata_strategy *strategy;
-    /* The model's place among what the strategy destroys. */
+    /* The model's entry in the list of objects that the strategy destroys. */
     strata_owned owned;
     /* The strategy of a model that is compiled for a device, and that device. */
     struct {
@@ -349,8 +352,8 @@ struct strata_model {
     bool trains;
     /* [strategy->n_devices] */
     strata_model_replica *replicas;
-    /* The parameters as variables of custom loops: [parameters.n_blocks], whose copies are the replicas' `flat`, and their
-     * addresses. */
+    /* The parameters as variables for custom loops: [parameters.n_blocks], and their addresses. The copies of a variable are
+     * the replicas' `flat`. */
     struct {
         strata_distributed_variable *variables, **list;
     } custom;
@@ -362,29 +365,29 @@ struct strata_model {
         int64_t n_sums;
         double *sums;
     } metrics;
-    /* Updates that were made. */
+    /* The number of updates that were made. */
     int64_t optimizer_steps;
     struct {
-        /* The rate that strata_model_set_learning_rate said, in place of the schedule's; below 0: the schedule's. */
+        /* The rate that strata_model_set_learning_rate has set, instead of the schedule's; below 0: the schedule's is used. */
         double own;
-        /* Steps with the rate as it is were submitted ahead, so it cannot be set now. */
+        /* Steps with the current rate are already submitted, so it cannot be set now. */
         bool locked;
     } rate;
     struct {
-        /* What f16 gradients are multiplied by until the update; 0 for other types. */
+        /* f16 gradients are multiplied by this until the update; 0 for other types. */
         double value;
-        /* Steps since it changed. */
+        /* The number of steps since it was changed. */
         int64_t steps;
     } scale;
     strata_model_best best;
     /* NULL: there are none. */
     struct strata_model_callbacks *callbacks;
-    /* While it is not 0, the devices keep the sums of the steps that were done. */
+    /* If it is not 0, the devices contain the sums of the steps of the epoch that were done. */
     strata_model_position position;
-    /* The step's output has one number more, the sum of squares of its gradients. */
+    /* The step's output has one more number, the sum of squares of its gradients. */
     bool measures_norm;
     strata_model_program *programs;
-    /* What programs that are gone have communicated. */
+    /* The communication of programs that were destroyed. */
     strata_group_totals communicated;
 };
 
@@ -392,39 +395,40 @@ struct strata_model {
  * context->declaring. */
 void strata_model_build_calls(strata_model *model, strata_layer_context *context, strata_tensor *const *inputs,
                               strata_tensor **outputs);
-/* A graph's input for an input of the model, of `batch` examples. Inputs of programs are called "x", "x1", ..., labels "y",
- * "y1", ... */
+/* Adds to the graph the input for `batch` examples of an input of the model. Inputs of programs are called "x", "x1", ...,
+ * labels "y", "y1", ... */
 strata_tensor *strata_model_make_input(const strata_model *model, strata_graph *graph, int input, strata_dtype dtype,
                                        int64_t batch);
 typedef struct strata_slot_text {
     char text[16];
 } strata_slot_text;
 strata_slot_text strata_slot_name(const char *base, int index);
-/* The same of a model with one input and one output. */
+/* As strata_model_build_calls, for a model with one input and one output. */
 strata_tensor *strata_model_build_layers(strata_model *model, strata_layer_context *context, strata_tensor *x);
-/* Makes parameters[], flat_size and output from the layers, once; reports the first error of building. */
+/* Computes parameters[], flat_size and outputs from the layers, unless this was done. Fails with the first error of adding
+ * layers. */
 STRATA_MUST_USE strata_status strata_model_declare(strata_model *model, strata_error *err);
 void strata_model_free_parameters(strata_model *model);
-/* values.c: makes a sequential model's values, and checks those of a functional one. */
+/* values.c: creates the values of a sequential model, or checks those of a functional one. */
 STRATA_MUST_USE strata_status strata_model_connect(strata_model *model, strata_error *err);
 void strata_model_free_values(strata_model *model);
 const char *strata_output_name(const strata_model *model, int output);
-/* What predict makes of it, by its loss: "softmax", "sigmoid", or NULL, the output as it is. */
+/* The activation that predict applies to the output, which follows from its loss: "softmax", "sigmoid"; NULL: none. */
 const char *strata_output_activation(const strata_output_spec *output);
-/* The value of this name; -1: there is none. */
+/* The index of the value with this name; -1: there is none. */
 int strata_model_find_value(const strata_model *model, const char *name);
-/* A call of the layer with this index, of which the model keeps the first error. name NULL: one is made. */
+/* Adds a call of the layer with this index. The model stores the first error. name NULL: a name is made. */
 const strata_value *strata_model_add_call(strata_model *model, int layer, const char *name, const int *inputs, int n);
-/* Takes a call away that nothing uses, and its layer, which has no other call. */
+/* strata_model_drop_call removes a call that is not used, and its layer, which must not have another call. */
 void strata_model_drop_call(strata_model *model, int value);
 void strata_model_drop_layer(strata_model *model, int index);
-/* The layer of the model's own list with this name; -1: there is none. */
+/* The index of the layer with this name, not counting layers inside of others; -1: there is none. */
 int strata_model_find_layer(const strata_model *model, const char *name);
-/* How many values are calls. */
+/* How many of the values are calls of layers. */
 int strata_model_n_calls(const strata_model *model);
-/* Keeps the first error of building. */
+/* Stores the error, unless the model has one already; strata_model_declare returns it. */
 void strata_model_remember(strata_model *model, strata_status status, const strata_error *err);
-/* registry.c: what has this name, built in or the user's own. INVALID with the names that there are. registry may be NULL. */
+/* registry.c: finds a built-in or registered kind by its name. registry may be NULL. Fails: INVALID, with all names. */
 STRATA_MUST_USE strata_status strata_registry_find_layer(const strata_registry *registry, const char *name,
                                                          const strata_layer_kind **out_kind, strata_error *err);
 STRATA_MUST_USE strata_status strata_registry_find_loss(const strata_registry *registry, const char *name,
@@ -433,206 +437,214 @@ STRATA_MUST_USE strata_status strata_registry_find_metric(const strata_registry 
                                                           const strata_metric_kind **out_kind, strata_metric_case *c,
                                                           strata_error *err);
 bool strata_registry_has_activation(const strata_registry *registry, const char *name);
-/* The layer that is begun and not ended; NULL: none. */
+/* The layer whose branch is open; NULL: there is none. */
 const strata_layer *strata_model_open_layer(const strata_model *model);
-/* Elements of the gradients of a block that replicas exchange and hold: those of its parameters, and of each sparse
- * parameter's row how often batches use it. */
+/* The number of elements of a block's gradients that replicas exchange: those of its parameters, and for each row of a sparse
+ * parameter how often batches use it. */
 int64_t strata_model_gradient_size(const strata_model *model, int block);
-/* Elements of both ranges, the states behind the parameters; and a parameter's first element in them. */
+/* The number of elements of both ranges, the parameters followed by the states; and the first element of a parameter in
+ * them. */
 int64_t strata_model_all_size(const strata_model *model);
 int64_t strata_model_place(const strata_model *model, const strata_parameter_spec *parameter);
-/* All parameters and states as they are on the device. values: (all_size). */
+/* Reads all parameters and states from the devices. values: (all_size). */
 STRATA_MUST_USE strata_status strata_model_read_all(strata_model *model, float *values, strata_error *err);
-/* And back, to every device. */
+/* Writes all parameters and states to every device. */
 STRATA_MUST_USE strata_status strata_model_write_all(strata_model *model, const float *values, strata_error *err);
-/* Layers added from now on go into this branch of the layer that was added last; until close. The model keeps the first
+/* Until strata_model_close_branch, layers are added to this branch of the layer that was added last. The model stores the first
  * error. */
 void strata_model_open_branch(strata_model *model, int branch);
 void strata_model_close_branch(strata_model *model);
-/* Adds a layer with a copy of its options; the model keeps the first error. name NULL: one is made. */
+/* Adds a layer with a copy of its options. The model stores the first error. name NULL: a name is made. */
 void strata_model_add(strata_model *model, const strata_layer_kind *kind, const char *name, const void *options);
 
-/* step.c, with step.h, gradients.c and update.c: the graph of a step. layers: [calls of layers] takes what each costs; NULL:
- * not asked for. */
+/* step.c, with step.h, gradients.c and update.c: builds the graph of a step. layers: [calls of layers] receives the cost of
+ * each; NULL: not needed. */
 STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind,
                                                 strata_step_role role, strata_layer_cost *layers, strata_error *err);
 
-/* programs.c: the program for this many examples on this worker's replicas, compiled at first use; 0: others have all of the
- * batch. */
+/* programs.c: returns the program for this many examples on this worker's replicas, which is compiled at its first use. batch
+ * 0: other workers have the whole batch. */
 STRATA_MUST_USE strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch,
                                                        strata_batch_form form, strata_model_program **out_program,
                                                        strata_error *err);
 STRATA_EXPORT_BEGIN
-/* A replica's step of that program as a graph, which is not compiled; for those who compile it elsewhere. The caller destroys
- * step->graph. */
+/* Builds the graph of a replica's step of that program without compiling it, for callers that compile it for another device.
+ * The caller destroys step->graph. */
 STRATA_MUST_USE strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
                                                       strata_step *out_step, strata_error *err);
 STRATA_EXPORT_END
-/* The memory of a part's inputs, [n_inputs], and of its labels, [n_outputs] (NULL: not asked for), in a slot. One that no
- * node of the program needs is NULL. */
+/* Returns the memory of a part's inputs, [n_inputs], and labels, [n_outputs] (NULL: not needed), in a slot. The memory of an
+ * input that no node of the program uses is NULL. */
 void strata_model_slots(const strata_model *model, const strata_program_part *part, int slot, void **out_inputs,
                         void **out_labels);
-/* Whether the program for this batch size would fit the devices; OUT_OF_MEMORY with bytes wanted and free and a batch that
- * does. */
+/* Checks that the program for this batch size fits in the devices' free memory. Fails: OUT_OF_MEMORY, with the needed and free
+ * bytes and a batch size that fits. */
 STRATA_MUST_USE strata_status strata_model_check_batch(strata_model *model, strata_program_kind kind, int64_t batch,
                                                        strata_error *err);
 /* Calls `visit` with each node of the replica's program and where it runs. */
 STRATA_MUST_USE strata_status strata_model_visit(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
                                                  strata_placement_visit *visit, void *user, strata_error *err);
-/* Calls `visit` with each temporary that is alive where the first replica's program needs most memory. */
+/* Calls `visit` with each value that is in memory at the moment when the first replica's program needs most memory. */
 STRATA_MUST_USE strata_status strata_model_visit_peak(strata_model *model, strata_program_kind kind, int64_t batch,
                                                       strata_peak_visit *visit, void *user, strata_error *err);
-/* What the program for this batch size would cost on the first device, and each call of a layer in it (NULL: not asked for). */
+/* Computes the cost of the program for this batch size on the first device, and of each call of a layer in it (NULL: not
+ * needed). */
 STRATA_MUST_USE strata_status strata_model_measure(strata_model *model, strata_program_kind kind, int64_t batch,
                                                    strata_layer_cost *out_layers, strata_program_cost *out_cost,
                                                    strata_error *err);
-/* What a training step was given: n examples, as the programs' inputs take them. */
+/* The inputs of a training step: n examples in the format of the programs' inputs. */
 typedef struct strata_examined_step {
     void *const *x, *const *y;
     int64_t n;
-    /* Of strata_batch_form. */
+    /* As in strata_batch_form. */
     float byte_scale;
     /* The inputs "step" and "rng". */
     const float *words;
     const int32_t *rng;
 } strata_examined_step;
-/* Names the first tensor of the step on the first replica that is not finite, with what is known of it and of what it was
- * computed from: fills err with DATA "epoch .., step ..: ..". OK: all are finite. */
+/* Finds the first tensor of the step on the first replica that is not finite. Returns DATA, with a message "epoch .., step ..:
+ * .." that describes this tensor and those from which it is computed; OK if all are finite. */
 strata_status strata_model_diagnose(strata_model *model, const strata_examined_step *step, const char *where,
                                     strata_error *err);
-/* Computes the step's loss and gradients twice on each replica's device. DATA, naming the first tensor whose bits differ. */
+/* Computes the step's loss and gradients twice on each replica's device. Fails: DATA, with the first tensor whose bits
+ * differ. */
 STRATA_MUST_USE strata_status strata_model_repeat(strata_model *model, const strata_examined_step *step, const char *where,
                                                   strata_error *err);
-/* Labels that the dataset wrote for n examples, in place, as the output's loss takes them: integers become f32 where it wants
- * numbers, and classes shares of each where it wants these. part: of the dataset's elements. labels NULL: nothing is done. */
+/* Converts the labels of n examples in place to the form that the output's loss needs: integers to f32 for a loss of numbers,
+ * and classes to a probability of each class for a loss of probabilities. part: the part of the dataset's elements. labels
+ * NULL: nothing is done. */
 void strata_model_convert_labels(const strata_output_spec *output, const strata_dataset *dataset, int part, int64_t n,
                                  void *labels);
-/* Weights of classes, n of them: INVALID unless the model has one output, whose loss is one of that many classes, one an
+/* Checks the weights of n classes. Fails: INVALID unless the model has one output, whose loss is for one of n classes per
  * example. */
 STRATA_MUST_USE strata_status strata_model_check_class_weights(const strata_model *model, const double *class_weights, int n,
                                                                strata_error *err);
-/* Multiplies n examples' weights by those of their classes. labels: converted. */
+/* Multiplies the weights of n examples by those of their classes. labels: as strata_model_convert_labels returns them. */
 void strata_model_weigh_classes(const strata_output_spec *output, const double *class_weights, const void *labels, int64_t n,
                                 float *weights);
-/* The bytes of one example, as the model takes them. */
+/* The bytes of an example in an input of the model, and of its labels for an output. */
 size_t strata_input_bytes(const strata_input_spec *input);
 size_t strata_label_bytes(const strata_output_spec *output);
-/* Integer labels are below; 0: they are numbers. */
+/* Integer labels must be below this number; 0: the labels are numbers. */
 int64_t strata_output_n_classes(const strata_output_spec *output);
-/* The parts of elements that batches are made of. targets: those too. */
+/* Sets the parts of the elements from which batches are made. targets: also the parts with labels. */
 void strata_model_batch_parts(const strata_model *model, const strata_dataset *dataset, const strata_model_feed *feed,
                               bool targets, strata_batches_options *opts);
-/* metrics.c: takes the list of names over; finds what each metric needs, once losses and outputs are known. list: instead of
- * the names of the only output; NULL: those. */
+/* metrics.c: strata_model_set_metrics copies the list of names. strata_model_choose_metrics finds the metrics when losses and
+ * outputs are known. list: replaces the names of the only output; NULL: those are used. */
 STRATA_MUST_USE strata_status strata_model_set_metrics(strata_output_spec *output, const char *names, strata_error *err);
 STRATA_MUST_USE strata_status strata_model_choose_metrics(strata_model *model, const char *list, strata_error *err);
-/* A batch's words, behind loss and accuracy (2). outputs, labels: [n_outputs] */
+/* Appends a batch's sums of the metrics to those of loss and accuracy (2). outputs, labels: [n_outputs] */
 strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor *sums, strata_tensor *const *outputs,
                                         strata_tensor *const *labels);
-/* From model->metrics.sums. */
+/* Computes the metrics from model->metrics.sums. */
 strata_metrics strata_model_metrics(const strata_model *model, int64_t examples);
-/* The device's sums: set to zeros, as is what replicas hold; read into model->metrics.sums. */
+/* strata_model_reset_sums sets the sums on the devices, and those that replicas have accumulated, to 0. strata_model_read_sums
+ * reads the sums to model->metrics.sums. */
 STRATA_MUST_USE strata_status strata_model_reset_sums(strata_model *model, strata_error *err);
 STRATA_MUST_USE strata_status strata_model_read_sums(strata_model *model, strata_error *err);
-/* Writes model->metrics.sums to the devices that keep sums. */
+/* Writes model->metrics.sums to the devices that have sums. */
 STRATA_MUST_USE strata_status strata_model_write_sums(strata_model *model, strata_error *err);
 void strata_model_free_programs(strata_model *model);
-/* Adds what a program has communicated. */
+/* Adds the communication of a program to the totals. */
 void strata_model_count(const strata_model *model, const strata_model_program *program, strata_group_totals *totals);
 
-/* shards.c: decides whether the optimizer is sharded, and cuts the shards. INVALID where the strategy asks for shards and the
- * model or its devices cannot have them. */
+/* shards.c: decides whether the optimizer is sharded, and divides the flat range into shards. Fails: INVALID if the strategy
+ * requires shards and the model or its devices cannot have them. */
 STRATA_MUST_USE strata_status strata_shards_make(strata_model *model, strata_error *err);
 void strata_shards_free(strata_model *model);
 /* The part of a block that a device of this worker updates. */
 void strata_shards_range(const strata_model *model, int replica, int block, int64_t *out_begin, int64_t *out_end);
-/* lengths[r]: how many of the elements [begin, end) of the flat range are shard r's. */
+/* lengths[r]: how many of the elements [begin, end) of the flat range are in shard r. */
 void strata_shards_cut(const strata_shards *shards, int64_t begin, int64_t end, int64_t *lengths);
-/* Where the parameters in [begin, end) of the flat range lie. Free with strata_shards_free_segments. */
+/* Computes the positions of the parameters in [begin, end) of the flat range. Free with strata_shards_free_segments. */
 STRATA_MUST_USE strata_status strata_shards_segments(const strata_model *model, int64_t begin, int64_t end,
                                                      strata_segments *out_segments, strata_error *err);
 void strata_shards_free_segments(strata_segments *segments);
-/* Slot `slot` of the whole flat range, (flat_size), from the devices that own parts of it, and back. With shards over several
- * workers all of them call read_slot. */
+/* Read a slot of the optimizer for the whole flat range, (flat_size), from the devices that own parts of it, and write it. With
+ * shards over several workers, all workers must call read_slot. */
 STRATA_MUST_USE strata_status strata_shards_read_slot(strata_model *model, int slot, float *values, strata_error *err);
 STRATA_MUST_USE strata_status strata_shards_write_slot(strata_model *model, int slot, float *values, strata_error *err);
-/* The elements of the flat range whose slots this worker's devices have; and these slots alone, in their places of values
- * (flat_size). */
+/* strata_shards_own_range returns the elements of the flat range whose slots are on this worker's devices;
+ * strata_shards_read_own_slot reads only these, to their positions in values, (flat_size). */
 void strata_shards_own_range(const strata_model *model, int64_t *out_begin, int64_t *out_end);
 STRATA_MUST_USE strata_status strata_shards_read_own_slot(strata_model *model, int slot, float *values, strata_error *err);
-/* Copies a flat range's values into the shards of this worker's devices. */
+/* Writes values with the layout of the flat range to the shards of this worker's devices. */
 STRATA_MUST_USE strata_status strata_shards_write(strata_model *model, const float *flat, strata_error *err);
 
-/* rate.c: the numbers of update t = 1, 2, ... (STRATA_STEP_WORDS). */
+/* rate.c: computes the input "step" of update t = 1, 2, ... (STRATA_STEP_WORDS numbers). */
 void strata_model_step_words(const strata_model *model, int64_t t, float *words);
-/* Every worker takes rank 0's rate; all of them call it. */
+/* Sends rank 0's learning rate to all workers, all of which must call it. */
 STRATA_MUST_USE strata_status strata_model_share_rate(strata_model *model, strata_error *err);
 /* compile.c */
-/* Slots of the model's own optimizer; 0 where it was only built. */
+/* The number of slots of the model's optimizer; 0: the model was only built. */
 int strata_model_n_slots(const strata_model *model);
-/* The device whose variables are read. */
+/* The device from which variables are read. */
 int strata_model_root(const strata_model *model);
-/* How many batches' gradients make an update. */
+/* The number of batches whose gradients are accumulated for an update. */
 int64_t strata_model_accumulates(const strata_model *model);
 void strata_model_free_variables(strata_model *model);
 
-/* validation.c: fit's validation data and what their loss decides. begin checks the options and makes room, before training;
- * without validation data nothing is done but that. */
+/* validation.c: fit's validation data, and the decisions that depend on their loss. strata_validation_begin checks the options
+ * and allocates memory before training. Without validation data the other functions do nothing. */
 STRATA_MUST_USE strata_status strata_validation_begin(strata_model *model, const strata_fit_options *opts, strata_error *err);
-/* What the metrics of the validation data after epoch `epoch` decide; *out_stop: patience is at its end. */
+/* Uses the metrics of the validation data after epoch `epoch`: updates the best epoch. *out_stop: patience ends the
+ * training. */
 STRATA_MUST_USE strata_status strata_validation_take(strata_model *model, const strata_fit_options *opts, int epoch,
                                                      const strata_metrics *metrics, bool *out_stop, strata_error *err);
-/* Evaluates the validation data, if there are any, and takes the metrics. */
+/* Evaluates the validation data, if there are any, and calls strata_validation_take. */
 STRATA_MUST_USE strata_status strata_validation_run(strata_model *model, const strata_fit_options *opts, int epoch,
                                                     strata_metrics *out_metrics, bool *out_stop, strata_error *err);
-/* Gives the model the best epoch's parameters, where these are asked for. */
-/* Whether patience has ended the training that would go on: by the epochs that the options and the model's best one name. */
+/* Whether patience has already ended the training that this fit would continue. */
 bool strata_validation_is_over(const strata_model *model, const strata_fit_options *opts);
+/* With restore_best, writes the parameters of the best epoch to the devices. */
 STRATA_MUST_USE strata_status strata_validation_restore(strata_model *model, const strata_fit_options *opts, strata_error *err);
 void strata_validation_forget(strata_model *model);
 
-/* evaluate.c: the sums of one batch, which evaluate adds up: of the n examples at which `batches` stands. For a model on one
- * device. out_sums: (n_sums). */
+/* evaluate.c: computes the sums of the current batch of `batches`, which has n examples, for a model on a single device.
+ * out_sums: (n_sums). */
 STRATA_MUST_USE strata_status strata_model_evaluate_batch(strata_model *model, const strata_dataset *dataset,
                                                           const strata_model_feed *feed, strata_batches *batches, int64_t n,
                                                           float *out_sums, strata_error *err);
-/* callbacks.c: event is a strata_event. progress NULL: outside of a fit. Fails as the first callback that does, whose name it
- * says. */
+/* callbacks.c: calls the callbacks. event is a strata_event. progress NULL: outside of a fit. Fails with the status of the
+ * first callback that fails, and its name. */
 STRATA_MUST_USE strata_status strata_callbacks_call(strata_model *model, int event, const strata_progress *progress,
                                                     strata_error *err);
-/* What the callbacks want to be kept in checkpoints, one behind the other. out: from the callbacks, else to them. */
+/* The size of the callbacks' states for a checkpoint, one after the other; and copying the states from the callbacks (out) or
+ * to them. */
 size_t strata_callbacks_state_bytes(const strata_model *model);
 void strata_callbacks_copy_state(const strata_model *model, void *state, bool out);
 
 /* file.c */
 #define STRATA_MODEL_METADATA "strata.model"
-/* trace.c: adds a track for each device, which then add what they run; *out_tracks, [devices], is the caller's to free, also on
- * failure. The host's slices of a program come with strata_group_set_trace. */
+/* trace.c: adds a track for each device; the devices then add what they run. *out_tracks: [devices], which the caller frees,
+ * also on failure. strata_group_set_trace adds the host's slices of a program. */
 STRATA_MUST_USE strata_status strata_model_trace_begin(strata_model *model, strata_trace *trace, int **out_tracks,
                                                        strata_error *err);
-/* Devices add to the trace, or to none any more (NULL). Programs are compiled anew, as those for a trace measure. */
+/* Lets the devices add to the trace; NULL: they add to no trace. Programs are compiled again, since those for a trace measure
+ * times. */
 STRATA_MUST_USE strata_status strata_model_trace_devices(strata_model *model, strata_trace *trace, const int *tracks,
                                                          strata_error *err);
 
-#define STRATA_CHECKPOINT_PREFIX "checkpoint/" /* begins the names of tensors that are no parameters */
-/* As strata_model_load_checkpoint; *out_over: the file is the last checkpoint of a training that is over. */
+#define STRATA_CHECKPOINT_PREFIX "checkpoint/" /* the names of tensors that are not parameters begin with this */
+/* As strata_model_load_checkpoint. *out_over: the file is the last checkpoint of a training that has ended. */
 STRATA_MUST_USE strata_status strata_checkpoint_load(strata_model *model, const char *path, int *out_epochs, bool *out_over,
                                                      strata_error *err);
-/* A model file with `extra` tensors. */
+/* Writes a model file with additional tensors. */
 STRATA_MUST_USE strata_status strata_model_write(strata_model *model, const char *path, const strata_named_array *extra,
                                                  int n_extra, strata_error *err);
-/* Parameters and states of a file, which must be those of the model. out: (all_size). */
+/* Reads the parameters and states of a file, which must be those of the model. out: (all_size). */
 STRATA_MUST_USE strata_status strata_model_take_parameters(const strata_model *model, const strata_safetensors *file,
                                                            float *out, strata_error *err);
 
 /* data.c */
-bool strata_model_takes_bytes(const strata_model *model); /* as its features, besides numbers */
+bool strata_model_takes_bytes(const strata_model *model); /* whether the features may be u8 */
 STRATA_MUST_USE strata_status strata_model_check_compiled(const strata_model *model, const char *verb, strata_error *err);
-/* Compiled, or built: whether it has its variables. */
+/* Checks that the model was compiled or built, so that it has variables. */
 STRATA_MUST_USE strata_status strata_model_check_built(const strata_model *model, const char *verb, strata_error *err);
-/* Built, or loaded: whether there are parameters to read. */
+/* Checks that the model was built or loaded, so that it has parameters. */
 STRATA_MUST_USE strata_status strata_model_check_readable(const strata_model *model, const char *verb, strata_error *err);
-/* Whether the dataset's elements and labels fit the model; and which of its parts are used for what. */
+/* Checks that the dataset's elements and labels fit the model. *out_feed: the parts for the inputs and outputs. */
 STRATA_MUST_USE strata_status strata_model_check_dataset(const strata_model *model, const strata_dataset *dataset, bool labels,
                                                          const char *verb, strata_model_feed *out_feed, strata_error *err);
 /* Whether all workers are about to fit the same model in the same way; every worker calls it. Fails alike on all: INVALID, with

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Texts that travel with a model: its tokenizer, names of its classes, what a user adds. In a model file they are metadata
- * beside the model's JSON. */
+ * Texts that are stored with a model: its tokenizer, its preprocessing, and notes of the user. In a model file they are
+ * metadata, like the model's JSON. */
 #include "core/model/notes.h"
 
 #include <stdlib.h>

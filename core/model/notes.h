@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model's texts, between the model and its file. Users see strata_model_set_note. */
+ * Reading a model's notes from its file. The public functions are strata_model_set_note and strata_model_note. */
 #ifndef STRATA_CORE_MODEL_NOTES_H
 #define STRATA_CORE_MODEL_NOTES_H
 
@@ -8,7 +8,7 @@
 #include "strata/model.h"
 
 void strata_model_free_notes(strata_model *model);
-/* All metadata "strata.*" of a file but the model itself. */
+/* Reads all metadata "strata.*" of a file except the model itself. */
 STRATA_MUST_USE strata_status strata_model_read_notes(strata_model *model, const strata_safetensors *file, strata_error *err);
 
 #endif

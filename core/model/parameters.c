@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parameters and states of a compiled model, one by one and all of them: read, written, compared, hashed. */
+ * Reading, writing, comparing and hashing the parameters and states of a compiled model, one by one and all together. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which device runs each node of a model's programs, and which others could: the rows of a placement report. */
+ * Finds which device runs each node of a model's programs, and which other devices could run it: the rows of a placement
+ * report. */
 #include <stdio.h>
 #include <stdlib.h>
 

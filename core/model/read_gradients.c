@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gradients of a model on some examples, for users to look at: a program of the kind GRADIENTS on the first replica, whose
- * outputs are put where their parameters lie. */
+ * Computes the gradients of a model on some examples, for users to examine, by a program of the kind GRADIENTS on the first
+ * replica. They are returned in the layout of the parameters. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "core/model/model.h"
 #include "core/run/executable.h"
 
-/* The examples, where the program takes them; those that it does not use are written to memory of their own. */
+/* Writes the examples to the program's inputs. Inputs that the program does not use are written to temporary memory. */
 static strata_status fill(strata_model *model, const strata_dataset *dataset, const strata_model_feed *parts,
                           strata_executable *exe, int slot, int64_t n, strata_error *err) {
     strata_batches_options opts = {.batch = n};
@@ -62,7 +62,7 @@ static strata_status run(strata_model *model, const strata_dataset *dataset, con
     return strata_executable_wait(exe, *out_slot, err);
 }
 
-/* The flat range of all gradients, out of what the program gives (strata_gradient_layout). */
+/* Copies all gradients from the program's outputs (strata_gradient_layout) to the flat range. */
 static void take(const strata_model *model, const strata_step *step, const strata_executable *exe, int slot, float *flat) {
     const strata_parameter_set *set = &model->parameters;
     memset(flat, 0, (size_t)set->flat_size * sizeof *flat);

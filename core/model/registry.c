@@ -10,7 +10,7 @@
 
 enum { MOST_NAME = 31 };
 
-/* ---- a registry's life ---- */
+/* ---- creating and destroying ---- */
 
 strata_status strata_registry_create(strata_registry **out_registry, strata_error *err) {
     strata_registry *registry = calloc(1, sizeof *registry);

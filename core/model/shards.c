@@ -35,7 +35,7 @@ strata_status strata_shards_make(strata_model *model, strata_error *err) {
     const char *reason = obstacle(model);
     const bool asked = strategy->shard_optimizer == STRATA_SHARD_OPTIMIZER_YES;
     model->shards = (strata_shards){0};
-    if (!model->trains) return STRATA_OK; /* loops of one's own have optimizers of their own */
+    if (!model->trains) return STRATA_OK; /* a model that is only built has no optimizer */
     if (asked && reason)
         return strata_fail(err, STRATA_INVALID, "strategy %s: shard_optimizer is YES, but %s; use AUTO or NO", strategy->name,
                            reason);
@@ -86,7 +86,7 @@ strata_status strata_shards_segments(const strata_model *model, int64_t begin, i
         if (p->state || p->offset < begin || p->offset >= end) continue;
         int64_t chunk = (p->offset - begin) / STRATA_SEGMENT_CHUNK;
         int64_t last = (p->offset - begin + strata_shape_elements(p->shape) + STRATA_SEGMENT_CHUNK - 1) / STRATA_SEGMENT_CHUNK;
-        if (last > n_chunks) last = n_chunks; /* a shard that ends inside has no norms taken of it */
+        if (last > n_chunks) last = n_chunks; /* norms are not computed if a shard ends within a parameter */
         for (; chunk < last; chunk++) owner[chunk] = out_segments->n;
         ends[out_segments->n++] = (int32_t)last;
     }
@@ -105,7 +105,7 @@ static strata_array part_of(const strata_model_block *own, float *flat) {
     return strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(own->end - own->begin), flat + own->begin);
 }
 
-/* Every worker's part of the range to all workers. */
+/* Sends every worker's part of the range to all workers. */
 static strata_status gather_over_workers(const strata_model *model, float *values, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
     const int64_t *begins = model->shards.begins;

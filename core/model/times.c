@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a training step's time goes: the nodes of the compiled step, each kind run by itself, and whole steps beside them.
- * Examples are made up, and the learning rate is 0, so that the loss stays finite however long it takes. */
+ * Measures a training step: each kind of node of the compiled step by itself, and whole steps. The examples are random numbers,
+ * and the learning rate is 0, so that the loss stays finite. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static strata_status run_steps(void *context, int n, strata_error *err) {
 
 /* ---- kinds of nodes ---- */
 
-/* "matmul transpose_b=1 bias relu": what the op's small integers are, where they are not 0. */
+/* Writes the op with its integer attributes that are not 0, for example "matmul transpose_b=1 bias relu". */
 static void describe(const strata_tensor *node, char out[OP_BYTES]) {
     static const char *const activations[] = {"", " relu", " tanh", " sigmoid"};
     static const char *const aux_forms[] = {"", " relu_grad", " tanh_grad", " sigmoid_grad", " add"};
@@ -88,7 +88,7 @@ static bool alike(const strata_tensor *a, const strata_tensor *b) {
     return !strcmp(of_a, of_b);
 }
 
-/* The row of node `index` and its like; n_nodes when it is the first of its kind. `first`: of each kind, by row. */
+/* The row of the kind of node `index`; n_nodes: it is the first of its kind. first[r]: the first node of the kind of row r. */
 static int row_of(const strata_executable *exe, int index, const int *first, const strata_step_times *times) {
     const strata_tensor *node = strata_executable_get_node(exe, index).node;
     int k = 0;
@@ -96,7 +96,7 @@ static int row_of(const strata_executable *exe, int index, const int *first, con
     return k;
 }
 
-/* Adds what the device says of node `index` to its kind's row. */
+/* Adds the cost that the device reports for node `index` to the row of its kind. */
 static strata_status add_device_cost(const strata_executable *exe, int index, strata_node_times *row, strata_error *err) {
     strata_device_cost cost;
     STRATA_TRY(strata_executable_device_cost(exe, index, &cost, err));

@@ -26,7 +26,7 @@ static strata_status check(const strata_model *model, const strata_fit_options *
         return strata_batches_check_size(opts->validation, verb, err);
     }
     if (!opts->patience && !opts->restore_best) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "fit: %s looks at the loss on validation data, and there are none",
+    return strata_fail(err, STRATA_INVALID, "fit: %s needs the loss on validation data, and there are none",
                        opts->patience ? "patience" : "restore_best");
 }
 
@@ -55,7 +55,7 @@ strata_status strata_validation_take(strata_model *model, const strata_fit_optio
                                      const strata_metrics *metrics, bool *out_stop, strata_error *err) {
     strata_model_best *best = &model->best;
     const double below = best->epochs ? best->loss - opts->min_delta : INFINITY;
-    if (metrics->loss < below) { /* one that is not a number never is */
+    if (metrics->loss < below) { /* false for NaN */
         if (best->values) STRATA_TRY(strata_model_read_all(model, best->values, err));
         best->epochs = epoch + 1;
         best->loss = metrics->loss;

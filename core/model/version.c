@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the library that runs is: its version and the sizes of its public structs. */
+ * The version of the loaded library, and the sizes of its public structs. */
 #include <string.h>
 
 #include "strata/strata.h"

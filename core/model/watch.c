@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Evaluating the checkpoints of a training that goes on in another process. The file is looked at a few times a second: each
- * checkpoint is a new file under the same name, so its inode, time or size differ from those of the one before. */
+ * Evaluating the checkpoints of a training that runs in another process. The file's status is read a few times a second. Each
+ * checkpoint is a new file with the same name, so its inode, time or size differ from those of the one before. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,12 +12,12 @@
 #include "core/model/model.h"
 
 static const double DEFAULT_WAIT_SECONDS = 3600;
-/* A file that cannot be read may be one that is being copied there: it is tried again for so long. */
+/* A file that cannot be read may be one that is just being copied, so reading it is tried again for so long. */
 static const double RETRY_SECONDS = 2;
-/* A file that is gone for so long was removed, and not only replaced in two steps. */
+/* A file that does not exist for so long was removed, and is not just being replaced in two steps. */
 static const double GONE_SECONDS = 3;
 
-/* Which file stands at the path. */
+/* Identifies the file at the path. */
 typedef struct stamp {
     dev_t device;
     ino_t inode;
@@ -33,10 +33,10 @@ typedef struct watch {
     double wait_seconds;
     /* The file that was evaluated last, and the one that could not be read. */
     stamp seen, unread;
-    /* When the newest file was evaluated, or the watch began; when the file was gone first, 0: it is there; when the one that
-     * could not be read was tried first. */
+    /* When the last file was evaluated, or the watch began; when the file was first found to be missing (0: it exists); when
+     * reading the file that cannot be read was tried first. */
     double since, gone, tried;
-    /* What was evaluated last. */
+    /* The position of the checkpoint that was evaluated last. */
     int epochs;
     int64_t epoch_steps, steps;
 } watch;
@@ -53,7 +53,7 @@ static bool same(const stamp *a, const stamp *b) {
 }
 
 /* *out_there: whether there is a file. */
-static strata_status look(const watch *w, stamp *out_stamp, bool *out_there, strata_error *err) {
+static strata_status read_stamp(const watch *w, stamp *out_stamp, bool *out_there, strata_error *err) {
     struct stat info;
     *out_there = !stat(w->opts->path, &info);
     if (!*out_there && errno != ENOENT)
@@ -68,7 +68,7 @@ static strata_status evaluate(watch *w, int epochs, bool over, strata_error *err
     const double began = now_seconds();
     STRATA_TRY(strata_model_evaluate(w->model, w->dataset, w->opts->batch, &own.metrics, err));
     own.seconds = now_seconds() - began;
-    own.best = own.metrics.loss < w->result->best_loss; /* one that is not a number never is */
+    own.best = own.metrics.loss < w->result->best_loss; /* false for NaN */
     if (own.best) {
         w->result->best_epochs = epochs;
         w->result->best_loss = own.metrics.loss;
@@ -80,8 +80,8 @@ static strata_status evaluate(watch *w, int epochs, bool over, strata_error *err
     return w->opts->on_evaluation ? w->opts->on_evaluation(&own, w->opts->user, err) : STRATA_OK;
 }
 
-/* A file that was not seen before. *out_ends: it is the last one that is waited for. */
-static strata_status take(watch *w, const stamp *found, bool *out_ends, strata_error *err) {
+/* Evaluates a file that was not seen before. *out_ends: it is the last checkpoint. */
+static strata_status evaluate_file(watch *w, const stamp *found, bool *out_ends, strata_error *err) {
     int epochs = 0;
     bool over = false;
     strata_error why = {0};
@@ -94,7 +94,8 @@ static strata_status take(watch *w, const stamp *found, bool *out_ends, strata_e
     if (status) return strata_fail(err, status, "%s", why.message);
     w->seen = *found;
     if (!epochs && !w->model->position.steps) return STRATA_OK; /* it was removed meanwhile */
-    /* A checkpoint that was written again, or read when the next one had taken its place already, is evaluated once. */
+    /* A checkpoint is evaluated only once, also if it was written again, or if the next one had already replaced the file when
+     * it was read. */
     const bool known = w->result->n && epochs == w->epochs && w->model->position.steps == w->epoch_steps &&
                        w->model->optimizer_steps == w->steps;
     if (!known) STRATA_TRY(evaluate(w, epochs, over, err));
@@ -126,11 +127,11 @@ static strata_status run(watch *w, strata_error *err) {
             w->result->end = STRATA_WATCH_STOPPED;
             return STRATA_OK;
         }
-        STRATA_TRY(look(w, &found, &there, err));
+        STRATA_TRY(read_stamp(w, &found, &there, err));
         const double now = now_seconds();
         w->gone = there ? 0 : w->gone > 0 ? w->gone : now;
         if (there && !same(&found, &w->seen)) {
-            STRATA_TRY(take(w, &found, &ends, err));
+            STRATA_TRY(evaluate_file(w, &found, &ends, err));
             if (same(&found, &w->seen)) continue;
         } else if (!there && w->result->n && now - w->gone > GONE_SECONDS) {
             w->result->end = STRATA_WATCH_REMOVED;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Teaches: a model read from a file that a person edits, trained on colour pictures.
- *     sample_cifar10 FOLDER [MODEL.json [EPOCHS]]     the folder holds cifar-10-binary.tar.gz, or its files unpacked */
+ * Teaches: reading a model from a JSON file, and training it on colour pictures.
+ *     sample_cifar10 FOLDER [MODEL.json [EPOCHS]]     the folder contains cifar-10-binary.tar.gz, or its files unpacked */
 #include <stdio.h>
 #include <stdlib.h>
 #include <strata/strata.h>

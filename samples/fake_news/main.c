@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Teaches: a classifier of the texts in a CSV, whatever its columns are called.
- *     sample_fake_news TRAIN.csv TEST.csv [TEXT_COLUMN LABEL_COLUMN]     tweet and label without them */
+ * Teaches: a classifier of the texts in a CSV, with any names of columns.
+ *     sample_fake_news TRAIN.csv TEST.csv [TEXT_COLUMN LABEL_COLUMN]     the default columns are tweet and label */
 #include <stdio.h>
 #include <strata/strata.h>
 #include <strata/tokenizer.h>
 
 enum { TOKENS = 64, VOCABULARY = 10000, MOST_CLASSES = 2 };
 
-/* The label's words are classes in the order of their bytes; in the test file, where one may be missing, they are those of
+/* The words of the label are the classes, sorted by bytes. The test file, in which one may be missing, uses the classes of
  * `like`. */
 static strata_status read_texts(const char *path, const char *text, const char *label, const strata_texts *like,
                                 strata_texts **out_texts, strata_error *err) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Teaches: text. A vocabulary is made from film reviews, a model learns whether they are kind, and judges a line of one's own.
- *     sample_imdb FOLDER ["a line to judge"]     the folder holds aclImdb_v1.tar.gz, or aclImdb unpacked, or imdb_train.csv and
+ * Teaches: classifying texts. A vocabulary is made from film reviews, and a model learns whether reviews are positive. It then
+ * classifies the text of the second argument.
+ *     sample_imdb FOLDER ["a text"]     the folder contains aclImdb_v1.tar.gz, or aclImdb unpacked, or imdb_train.csv and
  *     imdb_test.csv */
 #include <stdio.h>
 #include <strata/strata.h>
@@ -39,7 +40,7 @@ int main(int argc, char **argv) {
     }
     if (!status) status = strata_model_fit(model, train, &fit, NULL, &err);
     if (!status) status = strata_model_evaluate(model, test, 0, &metrics, &err);
-    if (!status) status = strata_model_set_tokenizer(model, tokenizer, &err); /* so that the file alone can judge texts */
+    if (!status) status = strata_model_set_tokenizer(model, tokenizer, &err); /* stores the vocabulary in the model's file */
     if (!status) status = strata_model_save(model, "imdb.strata", &err);
     if (!status) status = strata_dataset_from_text(line, tokenizer, TOKENS, &one, &err);
     if (!status) status = strata_model_predict(model, one, 0, &prediction, &err);

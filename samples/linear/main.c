@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Teaches: the smallest training program, on numbers in memory. One weight and one bias learn that 1 gives 1.
+ * Teaches: the smallest training program, on numbers in memory. A model of one weight and one bias learns the output 1 for the
+ * input 1.
  *     sample_linear */
 #include <stdio.h>
 #include <strata/strata.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Teaches: convolutions over pictures, and progress told by a callback.
- *     sample_mnist_cnn [FOLDER [EPOCHS]]      the MNIST files; without them, digits that the library draws itself */
+ * Teaches: convolutions over pictures, and a callback that reports the progress.
+ *     sample_mnist_cnn [FOLDER [EPOCHS]]      the folder with the MNIST files; without it, the library generates images of
+ * digits */
 #include <stdio.h>
 #include <stdlib.h>
 #include <strata/strata.h>
@@ -11,7 +12,7 @@ static strata_status on_progress(const strata_progress *p, void *user, strata_er
     if (p->epoch_end)
         printf("epoch %d of %d: loss %.4f, accuracy %.4f, %.1f s\n", p->epoch + 1, p->epochs, p->metrics.loss,
                p->metrics.accuracy, p->epoch_seconds);
-    return STRATA_OK; /* anything else ends the training */
+    return STRATA_OK; /* another status would end the training */
 }
 
 int main(int argc, char **argv) {

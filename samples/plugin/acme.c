@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An accelerator for Strata: the plugin of a device called "acme". It computes in host memory and runs two ops, matmul and add,
- * which is enough to train: Strata composes other ops of those that a device has, and --allow-fallback host runs the rest on
- * the host. Replace what it does by your device, part by part. strata/plugin.h is the manual.
+ * An accelerator for Strata: the plugin of a device called "acme". It computes in host memory and runs two ops, matmul and add.
+ * This is enough to train: Strata composes other ops from those that a device has, and --allow-fallback host runs the rest on
+ * the host. Replace the parts of this file by code for your device, one after the other. strata/plugin.h is the manual.
  *
  * In the order of this file:
  *   1. the device's memory: buffers
  *   2. which ops it runs
- *   3. programs: what compile makes of Strata's tables
+ *   3. programs, which compile makes from Strata's tables
  *   4. running and waiting
  *   5. the device, and the plugin */
 #include <stdio.h>
@@ -17,12 +17,12 @@
 
 enum { MOST_RANK = 8, ARENA_ALIGNMENT = 64 };
 
-/* The structs whose names Strata knows are the plugin's own: they contain whatever a device needs. */
+/* Strata knows only the names of these structs. The plugin defines their contents, which are whatever a device needs. */
 struct strata_plugin_device {
     uint64_t last_ticket;
 };
 
-/* Every call that fails returns a status, which tells the user what can be done, and one sentence with the values. */
+/* A call that fails returns a status, which shows the user what can be done, and sets a message with the values. */
 static strata_plugin_status fail(strata_plugin_error *error, strata_plugin_status status, const char *what, long long value) {
     snprintf(error->message, sizeof error->message, what, value);
     return status;
@@ -30,12 +30,12 @@ static strata_plugin_status fail(strata_plugin_error *error, strata_plugin_statu
 
 /* ---- 1. memory ---------------------------------------------------------------------------------------------------------- */
 
-/* Device memory. A real device asks its driver for it, and keeps the driver's handle here. */
+/* Device memory. A real device allocates it through its driver, and stores the driver's handle here. */
 struct strata_plugin_buffer {
     char *bytes;
 };
 
-/* A new buffer is zeros. */
+/* A new buffer must be filled with 0. */
 static strata_plugin_status buffer_create(strata_plugin_device *device, int64_t bytes, strata_plugin_buffer **out_buffer,
                                           strata_plugin_error *error) {
     (void)device;
@@ -55,7 +55,8 @@ static void buffer_destroy(strata_plugin_device *device, strata_plugin_buffer *b
     free(buffer);
 }
 
-/* Copies come after every run that was submitted before, and are done when they return. Here runs end before they return. */
+/* A copy must begin after all runs that were submitted before it have ended, and must be complete when it returns. Here runs
+ * end before they return. */
 static strata_plugin_status upload(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
                                    const void *source, int64_t bytes, strata_plugin_error *error) {
     (void)device, (void)error;
@@ -72,7 +73,7 @@ static strata_plugin_status download(strata_plugin_device *device, strata_plugin
 
 /* ---- 2. ops ------------------------------------------------------------------------------------------------------------- */
 
-/* An attribute of a node, which is found by its name. */
+/* Finds an attribute of a node by its name. */
 static const strata_plugin_attribute *find_attribute(const strata_plugin_node *node, const char *name) {
     for (int32_t i = 0; i < node->n_attributes; i++)
         if (!strcmp(node->attributes[i]->name, name)) return node->attributes[i];
@@ -89,13 +90,14 @@ static int is_text(const strata_plugin_node *node, const char *name, const char 
     return !attribute || (attribute->type == STRATA_PLUGIN_TEXT && !strcmp(attribute->text, text));
 }
 
-/* Strata folds a bias, an activation or a gradient into a product where the device runs that. This one runs the product alone,
- * so it answers no to the fused form, and Strata keeps the separate nodes. */
+/* Strata fuses a bias, an activation or a gradient into a product if the device runs the fused node. This device runs only the
+ * plain product. It refuses the fused node, and Strata then uses separate nodes. */
 static int is_plain_product(const strata_plugin_node *node) {
     return !int_attribute(node, "has_bias") && is_text(node, "activation", "linear") && is_text(node, "aux", "none");
 }
 
-/* Asked about each node before anything is compiled: by its op, attributes, dtypes and shapes. The reason is for the user. */
+/* Strata calls this for each node before it compiles a program. The answer depends on the node's op, attributes, dtypes and
+ * shapes. The reason is shown to the user. */
 static strata_plugin_support supports(strata_plugin_device *device, const strata_plugin_piece *piece, int32_t node,
                                       const char **out_reason) {
     (void)device;
@@ -116,11 +118,12 @@ static strata_plugin_support supports(strata_plugin_device *device, const strata
 
 /* ---- 3. programs -------------------------------------------------------------------------------------------------------- */
 
-/* A value as this device keeps it. The tables that compile gets are Strata's, and gone when it returns. */
+/* The device's copy of what it needs of a value, since the tables that compile gets are not valid after it returns. */
 typedef struct value {
     int rank;
     int64_t dims[MOST_RANK];
-    /* Where its bytes are: memory that does not move, or at `offset` in the INPUT or OUTPUT arena of the slot that runs. */
+    /* Its bytes, at an address that does not change; NULL: they are at `offset` in the INPUT or OUTPUT arena of the running
+     * slot. */
     char *bytes;
     strata_plugin_role role;
     int64_t offset;
@@ -137,9 +140,9 @@ struct strata_plugin_program {
     value *values;
     step *steps;
     int32_t n_values, n_steps, n_slots;
-    /* Memory of temporaries and copies of constants, by value; NULL for others. */
+    /* [values] The memory of temporaries and the copies of constants; NULL for other values. */
     char **owned;
-    /* By slot. */
+    /* [slots] */
     char **inputs, **outputs;
 };
 
@@ -159,7 +162,7 @@ static size_t round_up(int64_t bytes) {
     return ((size_t)bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
 }
 
-/* Memory of one value that has bytes of its own. Values that are an alias of another one come after this (place_alias). */
+/* Sets the memory of a value that is not an alias of another value. Aliases are set afterwards (place_alias). */
 static int place_value(strata_plugin_program *program, int32_t index, const strata_plugin_value *given) {
     value *own = &program->values[index];
     own->rank = given->rank;
@@ -174,16 +177,16 @@ static int place_value(strata_plugin_program *program, int32_t index, const stra
         case STRATA_PLUGIN_CONSTANT:
         case STRATA_PLUGIN_TEMPORARY:
             if (given->alias_of >= 0 || !given->bytes) return 1;
-            /* A planner would let temporaries share memory: given->first_node and last_node say how long each is needed. */
+            /* A real plugin would let temporaries share memory: each is needed from the node given->first_node to last_node. */
             own->bytes = program->owned[index] = calloc(1, (size_t)given->bytes);
             if (own->bytes && given->data) memcpy(own->bytes, given->data, (size_t)given->bytes);
             return own->bytes != NULL;
         default:
-            return 1; /* INPUT and OUTPUT: in a slot's arena */
+            return 1; /* INPUT and OUTPUT are in the arena of a slot */
     }
 }
 
-/* The bytes of an alias are at alias_offset in those of another value, which may be an alias itself. */
+/* Sets the memory of an alias. Its bytes begin at alias_offset in those of another value, which may be an alias as well. */
 static void place_alias(strata_plugin_program *program, const strata_plugin_piece *piece, int32_t index) {
     int64_t offset = 0;
     int32_t root = index;
@@ -233,7 +236,7 @@ static int fill_program(strata_plugin_program *program, const strata_plugin_piec
     return make_slots(program, piece);
 }
 
-/* A program is compiled once and run for every step, so it is worth being thorough here. */
+/* A program is compiled once and runs in every step, so compile may take time to make it fast. */
 static strata_plugin_status compile(strata_plugin_device *device, const strata_plugin_piece *piece,
                                     strata_plugin_program **out_program, strata_plugin_error *error) {
     strata_plugin_program *program = calloc(1, sizeof *program);
@@ -270,7 +273,7 @@ static int64_t elements(const value *v) {
     return n;
 }
 
-/* out = a b, for each matrix of the leading axes; an operand without leading axes is the same for all. */
+/* out = a b, for each matrix of the leading axes. An operand without leading axes is the same for all matrices. */
 static void run_matmul(const strata_plugin_program *program, const step *s, int32_t slot) {
     const value *a = &program->values[s->a], *b = &program->values[s->b], *out = &program->values[s->out];
     const float *x = address(program, s->a, slot), *y = address(program, s->b, slot);
@@ -289,7 +292,8 @@ static void run_matmul(const strata_plugin_program *program, const step *s, int3
     }
 }
 
-/* The distance between elements along axis d of `out`: 0 where the operand is repeated (NumPy's broadcasting). */
+/* strides[d]: the distance between elements of the operand along axis d of `out`; 0: the operand is repeated along this axis
+ * (NumPy's broadcasting). */
 static void find_strides(const value *v, const value *out, int64_t *strides) {
     int64_t distance = 1;
     for (int d = out->rank - 1; d >= 0; d--) {
@@ -309,7 +313,7 @@ static void run_add(const strata_plugin_program *program, const step *s, int32_t
     find_strides(&program->values[s->b], out, y_strides);
     for (int64_t i = 0; i < n; i++) {
         z[i] = x[x_at] + y[y_at];
-        for (int d = out->rank - 1; d >= 0; d--) { /* to the next element, in row-major order */
+        for (int d = out->rank - 1; d >= 0; d--) { /* advances to the next element in row-major order */
             x_at += x_strides[d], y_at += y_strides[d];
             if (++at[d] < out->dims[d]) break;
             x_at -= x_strides[d] * out->dims[d], y_at -= y_strides[d] * out->dims[d];
@@ -318,8 +322,8 @@ static void run_add(const strata_plugin_program *program, const step *s, int32_t
     }
 }
 
-/* A real device submits the work and returns at once; the ticket is what `wait` is asked about later. n is 1, since this device
- * has no table "steps". */
+/* A real device submits the work and returns at once; Strata passes the ticket to `wait` later. n is 1, since this device has
+ * no table "steps". */
 static strata_plugin_status run(strata_plugin_program *program, int32_t first_slot, int32_t n, uint64_t *out_ticket,
                                 strata_plugin_error *error) {
     (void)n, (void)error;
@@ -334,7 +338,7 @@ static strata_plugin_status run(strata_plugin_program *program, int32_t first_sl
     return STRATA_PLUGIN_OK;
 }
 
-/* Until the run with this ticket has ended, or TIMEOUT after timeout_ns. Here it has ended already. */
+/* Waits until the run with this ticket has ended; returns TIMEOUT after timeout_ns. Here it has ended already. */
 static strata_plugin_status wait_for(strata_plugin_device *device, uint64_t ticket, int64_t timeout_ns,
                                      strata_plugin_error *error) {
     (void)device, (void)ticket, (void)timeout_ns, (void)error;
@@ -361,7 +365,7 @@ static const strata_plugin_device_calls calls = {.size = sizeof calls,
                                                  .run = run,
                                                  .wait = wait_for};
 
-/* Looks for devices. Options are what the user wrote behind the file's name: --plugin libacme.so,key=value. */
+/* Finds the devices. options: the text after the name of the file in --plugin libacme.so,key=value. */
 static strata_plugin_status start(const char *options, int32_t *out_n_devices, strata_plugin_error *error) {
     if (options) return fail(error, STRATA_PLUGIN_INVALID, "acme has no options", 0);
     *out_n_devices = 1;
@@ -373,7 +377,7 @@ static const strata_plugin_device_info *device_info(int32_t index) {
                                                    .name = "Acme A1",
                                                    .vendor = "Acme",
                                                    .driver_version = "0.1",
-                                                   /* A bit for each dtype that values may have. Labels and tokens are i32. */
+                                                   /* A bit for each dtype of values. Labels and tokens are i32. */
                                                    .dtypes = 1u << STRATA_PLUGIN_F32 | 1u << STRATA_PLUGIN_I32,
                                                    .unified_memory = 1};
     (void)index;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Teaches: learning a number from the columns of a table, and predicting it.
- *     sample_regression FILE.csv LABEL     every other column of the file is learned from; without arguments, a made table */
+ *     sample_regression FILE.csv LABEL     the features are all other columns; without arguments, the program generates a
+ * table */
 #include <math.h>
 #include <stdio.h>
 #include <strata/strata.h>
 
 enum { ROWS = 2000, WIDTH = 10, EPOCHS = 10 };
 
-/* A table of numbers in -1..1, and what is to be found out about them. */
+/* Generates a table of numbers in -1..1, and labels that are a function of them. */
 static strata_status make_table(strata_dataset **out_data, strata_error *err) {
     static float x[ROWS][WIDTH], y[ROWS];
     uint32_t state = 1;

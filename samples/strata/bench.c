@@ -15,26 +15,27 @@ enum {
     CHAIN = BENCH_CHAIN,
     REPEATS = 7,             /* the median of so many repeats is reported */
     SLOTS = 3,               /* runs that are in the device's queue at a time */
-    CHECKED = 16,            /* elements of a product */
-    PEAK_ELEMENTS = 1 << 18, /* of the chains; */
+    CHECKED = 16,            /* so many elements of a product are checked */
+    PEAK_ELEMENTS = 1 << 18, /* the elements of the chains */
     MOST_PEAK_ELEMENTS = 1 << 23,
     PEAK_STEPS = 4096,
-    COPY_ELEMENTS = 1 << 23, /* f32, 32 MiB: more than caches hold */
+    COPY_ELEMENTS = 1 << 23, /* f32, 32 MiB: larger than the caches */
     MOST_SIZE = 32768
 };
 static const double MOST_PRODUCT_SECONDS = 10, /* a larger product is skipped */
-    LONG_RUN_SECONDS = 1,                      /* a run of CHAIN products that would take longer gets fewer */
-    LEAST_PEAK_SECONDS = 5e-4,                 /* a shorter run of the chains gets more: submitting it would count */
-    PEAK_SECONDS = 0.02;                       /* time for measuring the peak again, between repeats */
+    LONG_RUN_SECONDS = 1,                      /* a run of CHAIN products that would take longer has fewer products */
+    LEAST_PEAK_SECONDS = 5e-4, /* a shorter run of the chains is made longer, since the time to submit it would count */
+    PEAK_SECONDS = 0.02;       /* time for measuring the peak again, between repeats */
 
-/* a (m,k), or (k,m) when transpose_a; b (k,n), or (n,k) when transpose_b. */
+/* A product of a, (m,k) or with transpose_a (k,m), and b, (k,n) or with transpose_b (n,k). */
 typedef struct shape {
     int64_t m, n, k;
     bool transpose_a, transpose_b;
 } shape;
 
 static const char default_sizes[] = "64,128,192,256,384,512,768,1024,1152,1536,2048";
-/* The products of a training step of 784-128-10 with batch 64: forward, the gradients of the weights, of the hidden layer. */
+/* The products of a training step of the model 784-128-10 with batch 64: forward, gradients of the weights, gradient of the
+ * hidden layer. */
 static const shape mnist_shapes[] = {{64, 128, 784, false, false},
                                      {64, 10, 128, false, false},
                                      {784, 128, 64, true, false},
@@ -43,31 +44,31 @@ static const shape mnist_shapes[] = {{64, 128, 784, false, false},
 
 static const option_row rows[] = {
     DEVICE_OPTION_ROWS(bench_options, device),
-    {"sizes", "N,N,...", "square products to time, default 64 to 2048; bytes for allreduce", OPTION_TEXT,
+    {"sizes", "N,N,...", "sizes of the square products to time (64 to 2048); with allreduce: numbers of bytes", OPTION_TEXT,
      offsetof(bench_options, sizes), 0, 0},
-    {"batch", "N", "conv2d: pictures; default: 64", OPTION_INT, offsetof(bench_options, batch), 1, 65536},
-    {"mnist", NULL, "the five products of an MNIST training step too", OPTION_FLAG, offsetof(bench_options, mnist), 0, 0},
-    {"seconds", "S", "time for each shape, default 1; allreduce: the most for each size", OPTION_NUMBER,
+    {"batch", "N", "conv2d: pictures per batch (64)", OPTION_INT, offsetof(bench_options, batch), 1, 65536},
+    {"mnist", NULL, "also time the five products of an MNIST training step", OPTION_FLAG, offsetof(bench_options, mnist), 0, 0},
+    {"seconds", "S", "time for each shape (1); allreduce: the longest time for each size", OPTION_NUMBER,
      offsetof(bench_options, seconds), 0.01, 3600},
-    {"ranks", "N", "allreduce: processes of this machine; default: the workers of the job, or 2", OPTION_INT,
+    {"ranks", "N", "allreduce: processes on this machine (the workers of the job, or 2)", OPTION_INT,
      offsetof(bench_options, ranks), 1, 64},
     CLUSTER_OPTION_ROWS(bench_options, strategy),
-    {"transport", "NAME", "allreduce: tcp (the default, but for a job's workers), shm or inproc (threads)", OPTION_TEXT,
+    {"transport", "NAME", "allreduce: tcp, shm or inproc, which means threads (tcp; in a job that of its workers)", OPTION_TEXT,
      offsetof(bench_options, transport), 0, 0},
-    {"algorithm", "NAME", "allreduce: one_shot, two_shot, ring, halving_doubling; default: by size", OPTION_TEXT,
+    {"algorithm", "NAME", "allreduce: one_shot, two_shot, ring or halving_doubling (chosen by size)", OPTION_TEXT,
      offsetof(bench_options, algorithm), 0, 0},
-    {"tune", NULL, "allreduce: try all algorithms, and take the best here from now on", OPTION_FLAG,
+    {"tune", NULL, "allreduce: try all algorithms, and store the fastest as the default for this machine", OPTION_FLAG,
      offsetof(bench_options, tune), 0, 0},
-    {"compress", "bf16|f16", "allreduce: what f32 travels as; default: as it is", OPTION_TEXT,
-     offsetof(bench_options, compress), 0, 0},
-    {"engine", "builtin|mpi", "allreduce over the workers of a job that mpirun started: who adds up (builtin)", OPTION_TEXT,
+    {"compress", "bf16|f16", "allreduce: the type in which f32 is sent (f32)", OPTION_TEXT, offsetof(bench_options, compress),
+     0, 0},
+    {"engine", "builtin|mpi", "allreduce between the workers of a job that mpirun started: who adds up (builtin)", OPTION_TEXT,
      offsetof(bench_options, strategy.engine), 0, 0},
-    {"peer", "NAME", "allreduce: gloo or mpi beside", OPTION_TEXT, offsetof(bench_options, peer), 0, 0},
-    {"devices", "A,B", "allreduce: between devices of this process instead, beside what copying reaches", OPTION_TEXT,
+    {"peer", "NAME", "allreduce: also measure gloo or mpi, for comparison", OPTION_TEXT, offsetof(bench_options, peer), 0, 0},
+    {"devices", "A,B", "allreduce: between devices of this process instead, compared with the speed of copies", OPTION_TEXT,
      offsetof(bench_options, devices), 0, 0},
-    {"cross-device-ops", "NAME", "with --devices: host, tree or device; default: host", OPTION_TEXT,
+    {"cross-device-ops", "NAME", "with --devices: host, tree or device (host)", OPTION_TEXT,
      offsetof(bench_options, cross_device_ops), 0, 0},
-    {"json", NULL, "one JSON line a shape", OPTION_FLAG, offsetof(bench_options, json), 0, 0},
+    {"json", NULL, "print one line of JSON for each shape", OPTION_FLAG, offsetof(bench_options, json), 0, 0},
     {0}};
 
 /* ---- running ---- */
@@ -144,7 +145,7 @@ static strata_status open_peak(bench *b, strata_error *err) {
     }
 }
 
-/* Measures once more, *out_rate, and keeps the best rate, since other work on the machine can only lower it. */
+/* Measures the peak again, *out_rate. The highest rate is stored, since other work on the machine can only lower it. */
 static strata_status measure_peak(bench *b, double seconds, double *out_rate, strata_error *err) {
     double spent = 0, took;
     *out_rate = 0;
@@ -160,7 +161,7 @@ static strata_status measure_peak(bench *b, double seconds, double *out_rate, st
     return STRATA_OK;
 }
 
-/* GB/s of copies from one variable to another, which read and write each byte once. */
+/* Measures copies from one variable to another, in GB/s. Each byte is read and written once. */
 static strata_status measure_copies(bench *b, double seconds, double *out_rate, strata_error *err) {
     strata_variable *from = NULL, *to = NULL;
     strata_graph *graph = NULL;
@@ -206,7 +207,7 @@ typedef struct product {
     float *a_values, *b_values;
     strata_variable *a[CHAIN], *b;
     strata_graph *graph;
-    strata_executable *one, *many; /* one product, whose result is read; `chain` products */
+    strata_executable *one, *many; /* a single product, whose result is read; several products */
     int chain;
     bench_rates rates;
 } product;
@@ -229,7 +230,8 @@ static bool is_square(const shape *s) {
     return s->m == s->n && s->n == s->k && !s->transpose_a && !s->transpose_b;
 }
 
-/* Operands and the executable of one product. b is scaled so that a chain c = c b stays bounded. */
+/* Creates the operands and the executable of a single product. b is scaled so that the numbers of a chain c = c b stay
+ * bounded. */
 static strata_status open_product(bench *b, product *p, strata_error *err) {
     const shape *s = &p->shape;
     p->a_values = bench_random(s->m * s->k, 1, 2, err);
@@ -244,7 +246,7 @@ static strata_status open_product(bench *b, product *p, strata_error *err) {
     return bench_compile(b, &c, 1, &p->one, err);
 }
 
-/* c[row, column] of the product in double, and the largest error of a sum over k in f32. */
+/* Computes c[row, column] of the product in double. *out_tolerance: the largest error of a sum over k in f32. */
 static double reference(const product *p, int64_t row, int64_t column, double *out_tolerance) {
     const shape *s = &p->shape;
     double sum = 0, magnitude = 0;
@@ -258,7 +260,7 @@ static double reference(const product *p, int64_t row, int64_t column, double *o
     return sum;
 }
 
-/* Runs one product, *out_seconds, and compares elements spread over it with sums of doubles. */
+/* Runs a single product, in *out_seconds, and compares some of its elements with sums in double. */
 static strata_status check(product *p, double *out_seconds, strata_error *err) {
     const shape *s = &p->shape;
     STRATA_TRY(bench_run(p->one, 1, out_seconds, err));
@@ -274,8 +276,8 @@ static strata_status check(product *p, double *out_seconds, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Compiles what is timed: for square matrices c = c b repeatedly; for other shapes products of several a with equal values in
- * different memory, since equal products would be computed only once. */
+/* Compiles the program that is timed. For square matrices it computes c = c b repeatedly. For other shapes it multiplies
+ * several matrices a with equal values in different memory, since equal products would be computed only once. */
 static strata_status compile_many(bench *b, product *p, strata_error *err) {
     const shape *s = &p->shape;
     strata_tensor *c[CHAIN];
@@ -307,7 +309,7 @@ strata_status bench_time(bench *b, strata_executable *exe, double flops_of_run, 
     STRATA_TRY(bench_run(exe, 1, &seconds, err));
     int64_t runs = (int64_t)(a_repeat / seconds) + 1;
     STRATA_TRY(measure_peak(b, PEAK_SECONDS, &before, err));
-    for (int i = 0; i < REPEATS; i++, before = after) { /* between the repeats the peak is measured too */
+    for (int i = 0; i < REPEATS; i++, before = after) { /* the peak is measured again between the repeats */
         STRATA_TRY(bench_run(exe, runs, &seconds, err));
         STRATA_TRY(measure_peak(b, PEAK_SECONDS, &after, err));
         rates[i] = (double)runs * a_run / seconds;
@@ -365,7 +367,7 @@ static strata_status bench_shape(bench *b, const shape *s, strata_error *err) {
 
 /* ---- the command ---- */
 
-/* The next size of a list; 0: the end; -1: not a size. */
+/* Reads the next size of a list. Returns 0 at the end, -1 if it is not a size. */
 static int64_t next_size(const char **list) {
     char *end = NULL;
     if (!**list) return 0;
@@ -401,7 +403,7 @@ static const struct {
 } benchmarks[] = {{"matmul", bench_matmul}, {"conv2d", bench_conv2d}};
 enum { BENCHMARKS = sizeof benchmarks / sizeof benchmarks[0] };
 
-/* Measures the peak first, on which all else is based. */
+/* Measures the peak, with which the other measurements are compared, and then runs a benchmark. */
 static strata_status run_benchmark(bench *b, int which, strata_error *err) {
     double rate;
     STRATA_TRY(open_peak(b, err));
@@ -439,7 +441,7 @@ static int run(const command *command, int argc, char **argv) {
 const command command_bench = {
     .name = "bench",
     .arguments = "matmul|conv2d|allreduce",
-    .summary = "measure a device (products of matrices, convolutions, beside its peak) or the sum over processes",
+    .summary = "measure a device (products of matrices and convolutions, compared with its peak), or sums over processes",
     .details =
         "GFLOP/s is the median of 7 repeats, best the fastest of them; of peak compares the median with the best that "
         "fma_chain\n"

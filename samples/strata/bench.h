@@ -9,7 +9,7 @@
 
 typedef struct bench_options {
     device_flags device;
-    strategy_flags strategy; /* of allreduce: whom --cluster and its like name */
+    strategy_flags strategy; /* of allreduce: the options --cluster and others */
     const char *sizes;
     double seconds;
     int64_t batch, ranks;                     /* ranks 0: the job's, or 2 */
@@ -22,14 +22,14 @@ typedef struct bench_options {
 typedef struct bench {
     bench_options options;
     strata_device *device;
-    strata_variable *chains; /* what fma_chain reads */
+    strata_variable *chains; /* the input of fma_chain */
     strata_graph *chain_graph;
     strata_executable *chain;
-    double chain_flops; /* of a run */
-    double peak;        /* best GFLOP/s of fma_chain up to now */
-    /* Operations and seconds of fma_chain up to now: their quotient is the mean rate, other work on the machine included. */
+    double chain_flops; /* the operations of a run of fma_chain */
+    double peak;        /* the highest GFLOP/s of fma_chain so far */
+    /* Operations and seconds of fma_chain so far. Their quotient is the mean rate, which other work on the machine lowers. */
     double all_chain_flops, all_chain_seconds;
-    double rate; /* GFLOP/s of the last product; 0: none yet */
+    double rate; /* GFLOP/s of the last product; 0: there was none yet */
 } bench;
 
 /* The result of a measurement: the median and the largest GFLOP/s of the repeats, and the median of the repeats' ratios to the
@@ -42,23 +42,25 @@ typedef struct bench_rates {
 strata_status bench_run(strata_executable *exe, int64_t runs, double *out_seconds, strata_error *err);
 strata_status bench_compile(bench *b, strata_tensor *const *outputs, int n_outputs, strata_executable **out_exe,
                             strata_error *err);
-/* n numbers from -scale to scale, the same for the same seed; NULL when there is no memory. Caller frees. */
+/* Makes n random numbers from -scale to scale, which depend only on the seed. The caller frees them. Returns NULL if there is
+ * no memory. */
 float *bench_random(int64_t n, double scale, uint32_t seed, strata_error *err);
-/* values may be NULL: OUT_OF_MEMORY then. */
+/* Creates a variable. Fails: OUT_OF_MEMORY if values is NULL. */
 strata_status bench_variable(bench *b, strata_shape shape, float *values, strata_variable **out_variable, strata_error *err);
-/* The first element of y: an output, so that y is computed but not read back. */
+/* The first element of y. As the only output it has y computed, but not read back. */
 strata_tensor *bench_first_element(strata_tensor *y);
-/* Times an executable, one run of which does so many multiplications and additions. */
+/* Measures an executable. flops_of_run: the multiplications and additions of one run. */
 strata_status bench_time(bench *b, strata_executable *exe, double flops_of_run, bench_rates *out, strata_error *err);
 
 /* The benchmarks; the peak has been measured before. */
 strata_status bench_conv2d(bench *b, strata_error *err);
 
-/* Needs no device. Returns the exit code. */
+/* The benchmark allreduce, which needs no device. Returns the exit code. */
 int bench_allreduce(const bench_options *options);
-/* "4,1024": bytes, multiples of 4. Returns the exit code, after a message. */
+/* Reads a list of sizes in bytes, which must be multiples of 4, for example "4,1024". Returns the exit code, after a
+ * message. */
 int bench_read_sizes(const char *text, int64_t *sizes, int most, int *out_n);
-/* allreduce with --devices. */
+/* The benchmark allreduce with --devices. */
 int bench_devices(const bench_options *options);
 
 enum {

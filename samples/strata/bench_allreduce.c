@@ -22,28 +22,28 @@ enum {
     WARM_UPS = 3,
     LEAST_REPEATS = 5,
     MOST_REPEATS = 2000,
-    REPEATED_BYTES = 64 << 20 /* of a size, in all repeats */
+    REPEATED_BYTES = 64 << 20 /* the bytes of all repeats of a size together */
 };
 static const char default_sizes[] = "4,64,1024,4096,16384,65536,262144,1048576,4194304,16777216,67108864,268435456";
 
 static const char tuned_sizes[] = "64,1024,4096,8192,16384,32768,65536,262144,1048576,4194304,16777216";
 
 typedef struct measured {
-    int64_t bytes, wire_bytes; /* wire: that rank 0 sent */
+    int64_t bytes, wire_bytes; /* the bytes of the sum; those that rank 0 sent */
     double median_us, min_us;
     char algorithm[24];
 } measured;
 
 typedef struct job {
     const bench_options *options;
-    const char *algorithm; /* NULL: by size */
+    const char *algorithm; /* NULL: chosen by size */
     int64_t sizes[MOST_SIZES];
     int n_sizes, world;
     const char *transport;
     char store[32];
     unsigned char secret[32];
     strata_dtype wire;
-    int results; /* pipe: the end that rank 0 writes; -1: it prints */
+    int results; /* the pipe to which rank 0 writes results; -1: it prints them */
 } job;
 
 static int ascending(const void *a, const void *b) {
@@ -101,7 +101,7 @@ static strata_status check_sum(const job *j, strata_communicator *comm, float *d
     return STRATA_OK;
 }
 
-/* The slowest rank's time, once. */
+/* Measures one sum: the time of the slowest rank. */
 static strata_status time_once(const job *j, strata_communicator *comm, float *data, int64_t n, double *out_seconds,
                                strata_error *err) {
     memset(data, 0, (size_t)n * sizeof *data);
@@ -226,7 +226,7 @@ static int run_threads(const job *j) {
     return ranks[0].status ? report(FAILING_RUN, ranks[0].status, &ranks[0].err) : EXIT_OK;
 }
 
-/* Forks the ranks; returns how many were. */
+/* Forks the ranks. Returns how many were started. */
 static int start_ranks(job *j, int pipe_in, pid_t *pids) {
     const bool threads = !strcmp(j->transport, "inproc");
     const int n = threads ? 1 : j->world;
@@ -243,7 +243,7 @@ static int start_ranks(job *j, int pipe_in, pid_t *pids) {
 
 /* ---- peers ---- */
 
-/* Measures as measure() does. argv: ranks, sizes. */
+/* A Python program that measures in the same way as measure(). argv: ranks, sizes. */
 static const char gloo_program[] =
     "import os, sys, tempfile, time\n"
     "world, sizes = int(sys.argv[1]), [int(s) for s in sys.argv[2:]]\n"
@@ -274,8 +274,8 @@ static const char gloo_program[] =
     "if not rank:\n"
     "    for pid in pids: os.waitpid(pid, 0)\n";
 
-/* This command over the machine's MPI: Open MPI as measured beside others, with more ranks than cores, and over TCP where we
- * are; MPICH takes it as it is. */
+/* Makes the command that runs this benchmark over the machine's MPI. Open MPI gets options that allow more ranks than cores,
+ * and TCP if the sum uses TCP; MPICH needs none. */
 static int mpi_command(const job *j, char texts[][24], const char **argv) {
     static char self[4096], sizes[MOST_SIZES * 24];
     size_t used = 0;
@@ -294,7 +294,7 @@ static int mpi_command(const job *j, char texts[][24], const char **argv) {
     return n;
 }
 
-/* The command's arguments; NULL-terminated. False where the peer is not known. */
+/* Makes the arguments of the peer's command, which end with NULL. Returns false if there is no such peer. */
 static bool peer_command(const job *j, char texts[][24], const char **argv) {
     int n = 0;
     if (!strcmp(j->options->peer, "mpi") && !getenv("STRATA_BENCH_MPI")) {
@@ -325,7 +325,7 @@ static bool peer_command(const job *j, char texts[][24], const char **argv) {
     return true;
 }
 
-/* "4096 B median 9.1 us min 8.4 us", with anything before it; or our own JSON. */
+/* Reads "4096 B median 9.1 us min 8.4 us", with any text before it, or the JSON of this command. */
 static bool read_peer_line(const char *line, measured *out) {
     long long bytes = 0;
     *out = (measured){0};
@@ -340,7 +340,7 @@ static bool read_peer_line(const char *line, measured *out) {
     return n == 3;
 }
 
-/* Fills peer[i] for sizes[i]; 0: the peer reported nothing. */
+/* Runs the peer. peer[i]: its result for sizes[i]; 0: it reported none. */
 static int run_peer(const job *j, measured *peer) {
     static char texts[MOST_SIZES + 1][24];
     const char *argv[MOST_SIZES + 16];
@@ -390,7 +390,7 @@ int bench_read_sizes(const char *text, int64_t *sizes, int most, int *out_n) {
     }
 }
 
-/* out NULL: prints what is measured as it comes. */
+/* Runs the ranks. out: receives the results; NULL: they are printed. */
 static int run_job(job *j, const measured *peer, measured *out) {
     pid_t pids[MOST_RANKS];
     int ends[2], code = EXIT_OK, i = 0;
@@ -418,7 +418,7 @@ static int run_job(job *j, const measured *peer, measured *out) {
 
 /* ---- tuning ---- */
 
-/* The best algorithm of each size; between two sizes the choice changes at their geometric mean. */
+/* Stores the fastest algorithm for each size. Between two sizes the choice changes at their geometric mean. */
 static int save_best(const job *j, const measured *best) {
     strata_algorithm_choice choices[MOST_SIZES];
     strata_error err = {0};

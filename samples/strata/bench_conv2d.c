@@ -18,7 +18,7 @@ typedef struct layer {
     const char *name;
     int64_t height, width, channels, size, filters, stride;
     bool same;      /* padding */
-    bool has_input; /* its input is computed by another layer: the gradient by it is wanted */
+    bool has_input; /* its input is computed by another layer, so that the gradient with respect to it is needed */
 } layer;
 
 static const layer layers[] = {
@@ -28,7 +28,7 @@ static const layer layers[] = {
     {"resnet 3", 16, 16, 64, 3, 64, 1, true, true},     {"resnet 4", 16, 16, 64, 3, 128, 2, true, true},
     {"resnet 5", 8, 8, 128, 3, 128, 1, true, true},     {"resnet 1x1", 32, 32, 32, 1, 64, 2, true, true}};
 
-/* Pixels of y along an axis of x, and the padding before it. */
+/* The number of pixels of y along an axis on which x has `size` pixels. */
 static int64_t pixels_of(const layer *l, int64_t size) {
     return l->same ? (size + l->stride - 1) / l->stride : (size - l->size) / l->stride + 1;
 }
@@ -84,7 +84,7 @@ static strata_status open_convolution(bench *b, convolution *c, strata_error *er
     return strata_graph_create(&c->graph, err);
 }
 
-/* y, dx and dfilter by the i-th x and dy. */
+/* Builds y, dx and dfilter of the i-th x and dy. */
 static void build(const convolution *c, int i, strata_tensor *out[OUTPUTS]) {
     strata_tensor *x = strata_variable_read(c->graph, c->x[i]), *filter = strata_variable_read(c->graph, c->filter);
     strata_tensor *dy = strata_variable_read(c->graph, c->dy[i]);
@@ -94,7 +94,7 @@ static void build(const convolution *c, int i, strata_tensor *out[OUTPUTS]) {
     strata_gradients(out[0], dy, (strata_tensor *[]){x, filter}, 2, out + 1);
 }
 
-/* y[at] in doubles; *out_magnitude: the sum of the terms' magnitudes. */
+/* Computes y[at] in double. *out_magnitude: the sum of the absolute values of the terms. */
 static double reference(const convolution *c, int64_t at, double *out_magnitude) {
     const int64_t *x = c->x_shape.dims, *f = c->filter_shape.dims, *y = c->y_shape.dims;
     const int64_t k = at % y[3], ow = at / y[3] % y[2], oh = at / y[3] / y[2] % y[1], n = at / y[3] / y[2] / y[1];
@@ -167,8 +167,8 @@ static void print_rates(const bench *b, const convolution *c, int output, const 
     fflush(stdout);
 }
 
-/* One of the three, BENCH_CHAIN times in a run: of equal operands in other memory, since equal products would be computed
- * once. */
+/* Measures one of the three outputs, of which a run computes BENCH_CHAIN. Their operands are equal, but in different memory,
+ * since otherwise they would be computed only once. */
 static strata_status time_output(bench *b, convolution *c, int output, strata_error *err) {
     strata_tensor *firsts[BENCH_CHAIN], *outputs[OUTPUTS];
     bench_rates rates;

@@ -22,7 +22,7 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Bytes read and written a second, the best of some. */
+/* Measures memcpy: bytes read and written per second, the highest of several repeats. */
 static strata_status copy_rate(int64_t bytes, double *out_rate, strata_error *err) {
     char *from = malloc((size_t)bytes), *to = malloc((size_t)bytes);
     *out_rate = 0;
@@ -46,7 +46,7 @@ static strata_status step(strata_replica_context *replica, strata_tensor *const 
     return STRATA_OK;
 }
 
-/* The sum is checked where it was read back: its first element. */
+/* Checks the first element of the sum, which was read back. */
 static strata_status check(const strata_per_replica *sums, strata_error *err) {
     const float want = (float)sums->n * (float)(sums->n + 1) / 2;
     for (int r = 0; r < sums->n; r++)
@@ -84,7 +84,7 @@ static strata_status time_steps(strata_function *function, int64_t bytes, int n_
     return status;
 }
 
-/* Replica r's copy is r + 1 everywhere. */
+/* Sets all elements of replica r's copy to r + 1. */
 static strata_status fill(strata_distributed_variable *variable, int64_t elements, int n_replicas, strata_error *err) {
     float *values = malloc((size_t)elements * sizeof *values);
     strata_status status = values ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory");

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Charts as SVG: text and lines alone, which browsers, README pages and office programs show. */
+ * Charts as SVG. They consist only of text and lines, which browsers, README pages and office programs can show. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "chart.h"
 
-/* Okabe and Ito's colours, which people with any colour vision tell apart. */
+/* The colours of Okabe and Ito, which people with any colour vision can distinguish. */
 const char *svg_colour(int series) {
     static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
     return colours[series % 6];
@@ -35,7 +35,7 @@ void svg_text(strata_text *svg, double x, double y, int size, const char *anchor
     strata_text_add(svg, "</text>\n");
 }
 
-/* 1, 2 or 5 times a power of ten, of which about n make the range. */
+/* The distance between two ticks: 1, 2 or 5 times a power of ten, so that the range has about n ticks. */
 static double step_of(double range, int n) {
     const double rough = range / n, power = pow(10, floor(log10(rough))), first = rough / power;
     return power * (first < 1.5 ? 1 : first < 3.5 ? 2 : first < 7.5 ? 5 : 10);
@@ -73,7 +73,7 @@ static void line(strata_text *svg, const chart_series *s, const chart_range *r, 
     strata_text_add(svg, "\"/>\n");
 }
 
-/* The names of the series in lines from y on; returns how many lines. svg NULL: only counts. */
+/* Adds the names of the series, in lines from y on. Returns the number of lines. svg NULL: only counts them. */
 static int names(strata_text *svg, const chart *c, double x, double y, double width) {
     enum { SWATCH = 18, LINE = 16 };
     double at = x;

@@ -9,7 +9,7 @@
 
 #include "chart.h"
 
-enum { MARGIN = 10 }; /* columns of the numbers at the left, and of the axis */
+enum { MARGIN = 10 }; /* the width of the numbers at the left and the axis */
 
 const char *look_colour(const look *look, int series) {
     static const char *const colours[] = {"\033[36m", "\033[33m", "\033[32m", "\033[35m", "\033[31m", "\033[34m"};
@@ -25,8 +25,8 @@ static const char marks[] = "*+ox#@%&=~$^";
 typedef struct canvas {
     int columns, rows;
     bool utf8;
-    unsigned char *dots; /* [rows * columns] Braille's bits */
-    signed char *series; /* which was drawn last there; -1: none */
+    unsigned char *dots; /* [rows * columns] the dots of a cell, as the bits of a Braille character */
+    signed char *series; /* the series that was drawn last in the cell; -1: none */
 } canvas;
 
 static int across(const canvas *c) {
@@ -45,7 +45,7 @@ static void set_dot(canvas *c, int x, int y, int series) {
     c->series[row * c->columns + column] = (signed char)series;
 }
 
-/* Whether the dot at this place of a line is left out, so that series differ without colours. */
+/* Whether the dot at this position of a line is left out. Without colours, series differ by such gaps. */
 static bool is_gap(const look *look, int series, long place) {
     static const int periods[] = {0, 6, 3, 10};
     const int period = look->colours || !look->utf8 ? 0 : periods[series % 4];
@@ -75,7 +75,7 @@ static void draw_series(canvas *c, const chart *ch, const chart_range *range, co
 static void print_cell(const canvas *c, int at) {
     if (!c->dots[at])
         putchar(' ');
-    else if (c->utf8) /* U+2800 and the bits */
+    else if (c->utf8) /* the Braille characters begin at U+2800 */
         printf("\xe2%c%c", 0xa0 | c->dots[at] >> 6, 0x80 | (c->dots[at] & 0x3f));
     else
         putchar(marks[c->series[at] % MOST_SERIES]);
@@ -112,7 +112,7 @@ static void print_axis(const canvas *c, const look *look, const chart_range *ran
     printf("\n%*s%s%*s%s\n", MARGIN, "", left, gap > 1 ? gap : 1, "", right);
 }
 
-/* "── train_loss   ╌╌ val_loss", in as many lines as that takes. */
+/* Prints the names of the series, for example "── train_loss   ╌╌ val_loss", in as many lines as needed. */
 static void print_names(const chart *c, const look *look) {
     static const char *const lines[] = {"━━", "╍╍", "┅┅", "┉┉"};
     const int margin = look->columns < 4 * MARGIN ? 1 : MARGIN;

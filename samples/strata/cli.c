@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options from tables (getopt_long does the reading), help made from the same tables, messages and their exit codes. */
+ * Reads options by tables, through getopt_long, prints the help from the same tables, and prints messages and chooses their
+ * exit codes. */
 #include "cli.h"
 
 #include <errno.h>
@@ -69,7 +70,7 @@ int report(failing about, strata_status status, const strata_error *err) {
 
 /* ---- options ---- */
 
-/* A name of one letter is a short option. */
+/* The dashes of an option: one for a name of one letter. */
 static const char *dashes(const option_row *row) {
     return row->name[1] ? "--" : "-";
 }
@@ -86,7 +87,7 @@ static bool is_taken_group(const taken_options *also, const char *group) {
     return false;
 }
 
-/* The first row from `row` on that the command takes of another one. */
+/* The first row, from `row` on, that the command accepts of another command's options. */
 static const option_row *taken_row(const command *command, const option_row *row) {
     const taken_options *also = command->also;
     bool taken = false;
@@ -133,7 +134,7 @@ void print_command_help(const command *command) {
     print_columns("--help", "this text");
 }
 
-/* What others call it. */
+/* Names of options in other programs. */
 static const struct {
     const char *command, *name, *instead;
 } other_names[] = {{"train", "lr", "--learning-rate R"},
@@ -168,7 +169,7 @@ static int unknown_option(const command *command, const char *given) {
     return usage_error("%s has no option --%s; strata help %s lists them", command->name, name, command->name);
 }
 
-/* Loads "pjrt:FILE", and tells the library by STRATA_PLUGINS, whose parts are separated by colons. */
+/* Loads "pjrt:FILE", and adds the bridge to STRATA_PLUGINS, which the library reads and whose parts are separated by colons. */
 static int use_pjrt_plugin(const char *text) {
     const char *before = getenv("STRATA_PLUGINS");
     strata_error err = {0};
@@ -226,7 +227,7 @@ static int set_option(const option_row *row, const char *text, void *options) {
     return EXIT_OK;
 }
 
-/* An option of the command itself, or one that it takes for another command, which it is stored for besides. */
+/* Stores the value of an option. An option that is accepted for another command is also stored in the list for that command. */
 static int set_row(const command *command, const option_row *row, const char *text, void *options) {
     if (is_own(command, row)) return set_option(row, text, options);
     handed_options *handed = (handed_options *)((char *)options + command->also->handed);
@@ -238,8 +239,8 @@ static int set_row(const command *command, const option_row *row, const char *te
 
 int read_options(const command *command, int argc, char **argv, void *options, const char **arguments, int *n_arguments) {
     struct option table[MAX_OPTIONS + 2] = {{"help", no_argument, NULL, 'h'}};
-    char letters[2 * MAX_OPTIONS + 4] = "-:h";        /* "-" first: arguments are handed over in order, mixed with options */
-    const option_row *rows[MAX_OPTIONS + 2] = {NULL}; /* of the table, at the same places */
+    char letters[2 * MAX_OPTIONS + 4] = "-:h"; /* "-" at the beginning: getopt returns arguments in order, between options */
+    const option_row *rows[MAX_OPTIONS + 2] = {NULL}; /* the row of each element of the array for getopt */
     int n = 1, n_letters = 3, found = 0, index = 0;
     for (const option_row *row = next_row(command, NULL); row && n <= MAX_OPTIONS; row = next_row(command, row)) {
         if (row->kind == OPTION_HEADING) continue;
@@ -268,7 +269,7 @@ int read_options(const command *command, int argc, char **argv, void *options, c
             return usage_error("%s: \"%s\" is one argument too many; strata help %s", command->name, optarg, command->name);
         }
     }
-    for (; optind < argc; optind++) { /* behind "--" */
+    for (; optind < argc; optind++) { /* the arguments after "--" */
         if (*n_arguments == command->most_arguments)
             return usage_error("%s: \"%s\" is one argument too many; strata help %s", command->name, argv[optind],
                                command->name);
@@ -279,14 +280,14 @@ int read_options(const command *command, int argc, char **argv, void *options, c
     return EXIT_OK;
 }
 
-/* ---- what several commands do ---- */
+/* ---- functions of several commands ---- */
 
 static void print_warning(const char *message, void *user) {
     (void)user;
     fprintf(stderr, "%sstrata: warning: %s\n", terminal_draws(STDERR_FILENO) ? "\r\033[K" : "", message);
 }
 
-/* On stderr, as tf.print does, so that results on stdout can be read by other programs. */
+/* Prints on stderr, like tf.print, so that other programs can read the results on stdout. */
 static void print_printed(const strata_printed *printed, void *user) {
     (void)user;
     fprintf(stderr, "%s%s\n", terminal_draws(STDERR_FILENO) ? "\r\033[K" : "", printed->text);
@@ -306,10 +307,10 @@ int read_device_flags(const device_flags *flags, strata_device_options *out_opti
                                            .on_print = print_printed,
                                            .user = flags->user};
     if (!flags->allow_fallback || !strcmp(flags->allow_fallback, "host")) return EXIT_OK;
-    return usage_error("--allow-fallback %s: it is host; no other device runs what one cannot", flags->allow_fallback);
+    return usage_error("--allow-fallback %s: it must be host; no other device can run the nodes", flags->allow_fallback);
 }
 
-/* For commands without a line of progress. */
+/* Reports the compilation of kernels, for commands without a line of progress. */
 static void print_compiling(const strata_compile_progress *p, void *user) {
     (void)user;
     if (!terminal_draws(STDERR_FILENO)) return;

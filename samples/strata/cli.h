@@ -51,7 +51,7 @@ typedef struct text_list {
 
 typedef struct option_row {
     const char *name;  /* without the dashes; a single letter has one dash */
-    const char *value; /* what stands for its value in the help: "DIR"; NULL for flags */
+    const char *value; /* the name of the value in the help, for example "DIR"; NULL for flags */
     const char *help;
     option_kind kind;
     size_t offset;      /* in the command's options struct: bool, int64_t, double, const char *, text_list */
@@ -83,7 +83,7 @@ typedef struct command {
     const char *arguments;     /* "NAME|MODEL.json" */
     const char *summary;       /* one line, for the list of commands */
     const char *details;       /* further lines of its help; NULL: none */
-    void (*print_more)(void);  /* what stands behind them, from tables; NULL: nothing */
+    void (*print_more)(void);  /* prints text after the details, from tables; NULL: there is none */
     const option_row *options; /* ends at a NULL name */
     const taken_options *also; /* NULL: no others */
     int least_arguments, most_arguments;
@@ -104,7 +104,7 @@ void print_command_help(const command *command);
 const option_row *next_row(const command *command, const option_row *row);
 
 /* ---- messages ---- */
-/* What failed: the same status gives different exit codes for a missing file and a missing device. */
+/* What has failed. The same status has different exit codes for, say, a missing file and a missing device. */
 typedef enum failing { FAILING_USAGE, FAILING_DATA, FAILING_DEVICE, FAILING_RUN } failing;
 /* Prints "strata: <message>" on stderr; returns the exit code. */
 int report(failing about, strata_status status, const strata_error *err);
@@ -120,67 +120,72 @@ typedef struct device_flags {
     bool (*is_interrupted)(void *user);
     void *user;
 } device_flags;
-#define PLUGIN_OPTION_ROWS                                                                                   \
-    {"plugin",                                                                                               \
-     "FILE[,K=V]|pjrt:FILE",                                                                                 \
-     "load a vendor's plugin with its options, or an OpenXLA PJRT plugin; may be repeated (STRATA_PLUGINS)", \
-     OPTION_PLUGIN,                                                                                          \
-     0,                                                                                                      \
-     0,                                                                                                      \
-     0},                                                                                                     \
-    {                                                                                                        \
-        "verbose", NULL, "show what plugins say, on stderr", OPTION_VERBOSE, 0, 0, 0                         \
+#define PLUGIN_OPTION_ROWS                                                                                    \
+    {"plugin",                                                                                                \
+     "FILE[,K=V]|pjrt:FILE",                                                                                  \
+     "load a vendor's plugin with its options, or an OpenXLA PJRT plugin; may be repeated ($STRATA_PLUGINS)", \
+     OPTION_PLUGIN,                                                                                           \
+     0,                                                                                                       \
+     0,                                                                                                       \
+     0},                                                                                                      \
+    {                                                                                                         \
+        "verbose", NULL, "show the messages of plugins on stderr", OPTION_VERBOSE, 0, 0, 0                    \
     }
-#define DEVICE_OPTION_ROWS(type, member)                                                                                      \
-    {"device",                                                                                                                \
-     "WHICH",                                                                                                                 \
-     "opencl:0, vulkan:1, host, part of a name, or opencl:part; default: the best",                                           \
-     OPTION_TEXT,                                                                                                             \
-     offsetof(type, member.which),                                                                                            \
-     0,                                                                                                                       \
-     0},                                                                                                                      \
-        {"allow-fallback",                                                                                                    \
-         "host",                                                                                                              \
-         "what the device cannot run, the host runs, with copies to and fro (it is an error that lists it)",                  \
-         OPTION_TEXT,                                                                                                         \
-         offsetof(type, member.allow_fallback),                                                                               \
-         0,                                                                                                                   \
-         0},                                                                                                                  \
-        {"fast",                                                                                                              \
-         NULL,                                                                                                                \
-         "allow kernels that change last bits (matrix units for f32, CLBlast)",                                               \
-         OPTION_FLAG,                                                                                                         \
-         offsetof(type, member.fast),                                                                                         \
-         0,                                                                                                                   \
-         0},                                                                                                                  \
-        {"direct",                                                                                                            \
-         NULL,                                                                                                                \
-         "convolutions without Winograd's method, which rounds more",                                                         \
-         OPTION_FLAG,                                                                                                         \
-         offsetof(type, member.direct),                                                                                       \
-         0,                                                                                                                   \
-         0},                                                                                                                  \
-        {"no-tune", NULL, "take default kernels; read and write no tuning file", OPTION_FLAG, offsetof(type, member.no_tune), \
-         0,         0},                                                                                                       \
-        {"trust",                                                                                                             \
-         NULL,                                                                                                                \
-         "do not compare the driver's kernels with the reference on first use",                                               \
-         OPTION_FLAG,                                                                                                         \
-         offsetof(type, member.trust),                                                                                        \
-         0,                                                                                                                   \
-         0},                                                                                                                  \
-        {"compile-seconds",                                                                                                   \
-         "S",                                                                                                                 \
-         "how long a driver may compile one kernel, once, before it is an error (120)",                                       \
-         OPTION_NUMBER,                                                                                                       \
-         offsetof(type, member.compile_seconds),                                                                              \
-         0.01,                                                                                                                \
-         1e9},                                                                                                                \
-        PLUGIN_OPTION_ROWS, {                                                                                                 \
-        "no-cache", NULL, "keep no compiled kernels on disk", OPTION_FLAG, offsetof(type, member.no_cache), 0, 0              \
+#define DEVICE_OPTION_ROWS(type, member)                                                                              \
+    {"device",                                                                                                        \
+     "WHICH",                                                                                                         \
+     "the device: opencl:0, vulkan:1, host, part of a name, or opencl:part (the best)",                               \
+     OPTION_TEXT,                                                                                                     \
+     offsetof(type, member.which),                                                                                    \
+     0,                                                                                                               \
+     0},                                                                                                              \
+        {"allow-fallback",                                                                                            \
+         "host",                                                                                                      \
+         "the host runs nodes that the device cannot run, which needs copies (an error lists these nodes)",           \
+         OPTION_TEXT,                                                                                                 \
+         offsetof(type, member.allow_fallback),                                                                       \
+         0,                                                                                                           \
+         0},                                                                                                          \
+        {"fast",                                                                                                      \
+         NULL,                                                                                                        \
+         "use faster kernels with slightly different rounding (matrix units for f32, CLBlast)",                       \
+         OPTION_FLAG,                                                                                                 \
+         offsetof(type, member.fast),                                                                                 \
+         0,                                                                                                           \
+         0},                                                                                                          \
+        {"direct",                                                                                                    \
+         NULL,                                                                                                        \
+         "compute convolutions without Winograd's method, which has larger rounding errors",                          \
+         OPTION_FLAG,                                                                                                 \
+         offsetof(type, member.direct),                                                                               \
+         0,                                                                                                           \
+         0},                                                                                                          \
+        {"no-tune",                                                                                                   \
+         NULL,                                                                                                        \
+         "use the default kernels; do not read or write the tuning file",                                             \
+         OPTION_FLAG,                                                                                                 \
+         offsetof(type, member.no_tune),                                                                              \
+         0,                                                                                                           \
+         0},                                                                                                          \
+        {"trust",                                                                                                     \
+         NULL,                                                                                                        \
+         "do not compare the driver's kernels with the reference on first use",                                       \
+         OPTION_FLAG,                                                                                                 \
+         offsetof(type, member.trust),                                                                                \
+         0,                                                                                                           \
+         0},                                                                                                          \
+        {"compile-seconds",                                                                                           \
+         "S",                                                                                                         \
+         "the longest time in which a driver may compile a kernel; more is an error (120)",                           \
+         OPTION_NUMBER,                                                                                               \
+         offsetof(type, member.compile_seconds),                                                                      \
+         0.01,                                                                                                        \
+         1e9},                                                                                                        \
+        PLUGIN_OPTION_ROWS, {                                                                                         \
+        "no-cache", NULL, "do not store compiled kernels on disk", OPTION_FLAG, offsetof(type, member.no_cache), 0, 0 \
     }
 
-/* The options that the flags are. Returns the exit code, after a message. */
+/* Converts the flags to options. Returns the exit code, after a message. */
 int read_device_flags(const device_flags *flags, strata_device_options *out_options);
 int open_device(const device_flags *flags, strata_device **out_device);
 
@@ -188,15 +193,15 @@ int open_device(const device_flags *flags, strata_device **out_device);
  * Prints nothing if the host runs none. */
 typedef struct fallback_report {
     const strata_device *device;
-    /* Nodes of one run of the program that the host runs. */
+    /* How many nodes of the program the host runs. */
     int n_host;
     strata_device_counters before;
-    /* Of one run, once they are known. */
+    /* The copies and bytes of one run, set by say_what_it_copied. */
     double copies, bytes;
 } fallback_report;
 strata_status say_what_the_host_runs(strata_model *model, strata_model_part part, int64_t batch, int replica,
                                      const strata_device *device, fallback_report *out_report, strata_error *err);
-/* `run`: "step", or what else the program does once. */
+/* Prints how many copies and bytes a run of the program needed. `run`: the word for one run, for example "step". */
 void say_what_it_copied(fallback_report *report, const char *run);
 
 typedef struct strategy_flags {
@@ -212,30 +217,30 @@ typedef struct strategy_flags {
 #define CLUSTER_OPTION_ROWS(type, member)                                                                                      \
     {"cluster",                                                                                                                \
      "A:PORT,B:PORT",                                                                                                          \
-     "the workers (TF_CONFIG or the launcher's environment)",                                                                  \
+     "the addresses of the workers ($TF_CONFIG or the launcher's environment)",                                                \
      OPTION_TEXT,                                                                                                              \
      offsetof(type, member.cluster),                                                                                           \
      0,                                                                                                                        \
      0},                                                                                                                       \
-        {"task", "worker:1", "with --cluster: which of the workers this one is", OPTION_TEXT, offsetof(type, member.task),     \
+        {"task", "worker:1", "with --cluster: which of the workers this process is", OPTION_TEXT, offsetof(type, member.task), \
          0,      0},                                                                                                           \
         {"tls-cert",                                                                                                           \
          "FILE",                                                                                                               \
-         "TLS between workers: this one's certificate, PEM (STRATA_TLS_CERT)",                                                 \
+         "TLS between workers: this worker's certificate as PEM ($STRATA_TLS_CERT)",                                           \
          OPTION_TEXT,                                                                                                          \
          offsetof(type, member.tls_cert),                                                                                      \
          0,                                                                                                                    \
          0},                                                                                                                   \
         {"tls-key",                                                                                                            \
          "FILE",                                                                                                               \
-         "its key (STRATA_TLS_KEY; else in the certificate's file)",                                                           \
+         "the certificate's key ($STRATA_TLS_KEY, else in the file of the certificate)",                                       \
          OPTION_TEXT,                                                                                                          \
          offsetof(type, member.tls_key),                                                                                       \
          0,                                                                                                                    \
          0},                                                                                                                   \
         {"tls-ca",                                                                                                             \
          "FILE",                                                                                                               \
-         "the authorities whose certificates are believed (STRATA_TLS_CA)",                                                    \
+         "the certificates of trusted authorities ($STRATA_TLS_CA)",                                                           \
          OPTION_TEXT,                                                                                                          \
          offsetof(type, member.tls_ca),                                                                                        \
          0,                                                                                                                    \
@@ -249,81 +254,87 @@ typedef struct strategy_flags {
          0},                                                                                                                   \
         {"insecure",                                                                                                           \
          NULL,                                                                                                                 \
-         "listen beyond this host without a secret (STRATA_SECRET)",                                                           \
+         "let other hosts connect without a secret ($STRATA_SECRET)",                                                          \
          OPTION_FLAG,                                                                                                          \
          offsetof(type, member.insecure),                                                                                      \
          0,                                                                                                                    \
          0},                                                                                                                   \
-        {"wait", "S", "seconds in which all of the workers must have come (60)", OPTION_NUMBER, offsetof(type, member.wait_s), \
-         0.1,    1e6},                                                                                                         \
+        {"wait",                                                                                                               \
+         "S",                                                                                                                  \
+         "for how many seconds this worker waits for the others (60)",                                                         \
+         OPTION_NUMBER,                                                                                                        \
+         offsetof(type, member.wait_s),                                                                                        \
+         0.1,                                                                                                                  \
+         1e6},                                                                                                                 \
         {"heartbeat",                                                                                                          \
          "S",                                                                                                                  \
-         "seconds between signs of life; a worker without five of them is lost (1)",                                           \
+         "seconds between heartbeats; a worker of which five are missing is lost (1)",                                         \
          OPTION_NUMBER,                                                                                                        \
          offsetof(type, member.heartbeat_s),                                                                                   \
          0.01,                                                                                                                 \
          1e6},                                                                                                                 \
         {"stall",                                                                                                              \
          "S",                                                                                                                  \
-         "seconds that a sum may make no progress while all workers live (300)",                                               \
+         "seconds after which a sum without progress fails, although all workers are alive (300)",                             \
          OPTION_NUMBER,                                                                                                        \
          offsetof(type, member.stall_s),                                                                                       \
          0.1,                                                                                                                  \
          1e9},                                                                                                                 \
     {                                                                                                                          \
-        "tls-name", "NAME", "that every certificate must have (STRATA_TLS_NAME; else the host dialled)", OPTION_TEXT,          \
+        "tls-name", "NAME", "the name that every certificate must have ($STRATA_TLS_NAME, else the host)", OPTION_TEXT,        \
             offsetof(type, member.tls_name), 0, 0                                                                              \
     }
 /* A strategy and, with several workers, their communicator. */
 typedef struct opened_strategy {
     strata_strategy *strategy;
     strata_communicator *communicator;
-    bool chief; /* writes files and prints */
+    bool chief; /* this process writes files and prints */
     /* For parameter_server: this task is the evaluator; the cluster has an evaluator. */
     bool evaluates, has_evaluator;
-    /* Of parameter_server: which task this is, as "worker1"; "" is the chief. */
+    /* For parameter_server: the name of this task, for example "worker1"; "" is the chief. */
     char task[32];
 } opened_strategy;
-/* "bf16" or "f16"; NULL is none, F32. Returns the exit code, after a message. */
+/* Reads --compress, "bf16" or "f16"; NULL means f32. Returns the exit code, after a message. */
 int read_compress(const char *text, strata_dtype *out_wire);
 /* Opens the strategy of --strategy, --devices (a,b,c), --parameter-device and --split (3:1, auto); --device names one
  * device. */
 int open_strategy(const strategy_flags *flags, const device_flags *device, opened_strategy *out_opened);
-void close_strategy(opened_strategy *opened); /* after all made on it */
+void close_strategy(opened_strategy *opened); /* after everything that uses the strategy was destroyed */
 /* Whether --tls-cert or the environment enables TLS. */
 bool wants_tls(const strategy_flags *flags);
 /* A free port of 127.0.0.1; -1: there is none, and errno has the reason. *out_socket, which the caller closes if it is not -1,
  * reserves the port: since it is bound, the system does not assign the port to others; since it does not listen, a process that
  * sets SO_REUSEADDR can still bind the port and listen there (socket(7)). */
 int hold_port(int *out_socket);
-/* Find the tasks that --cluster and --task or the environment name; with resolve_workers this task must be one that trains. The
- * next function creates their communicator; `more` has the options that are not given by these. */
+/* Find the tasks of the job from --cluster and --task, or from the environment. resolve_workers fails unless this task is one
+ * that trains. join_workers creates the communicator of the tasks; `more` has the options that the flags do not set. All return
+ * exit codes, after a message. */
 int resolve_tasks(const strategy_flags *flags, strata_cluster_spec *out_spec);
 int resolve_workers(const strategy_flags *flags, strata_cluster_spec *out_spec);
 int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, const strata_communicator_options *more,
                  strata_communicator **out_comm);
 
-/* ",\"metrics\":{\"auc\":0.9, ...}" for those that the model was asked for, its confusion matrix among them; nothing where
+/* Prints ",\"metrics\":{\"auc\":0.9, ...}" with the metrics of --metrics, including the confusion matrix; prints nothing if
  * there are none. */
 void print_more_json(const strata_model *model, const strata_metrics *metrics);
 /* manual.c: the manual page of all commands, in troff. */
 void print_manual(const char *exit_codes);
 /* layers.c: prints the layers and options of a model.json. */
 void print_layers(void);
-/* Every op with its attributes, as plugins see them (ops.c). */
+/* ops.c: prints every op with its attributes, as plugins get them. */
 void print_ops(void);
-/* "  auc 0.9000" for each, the prefix before its name. */
+/* Prints each further metric, for example "  auc 0.9000", with the prefix before its name. */
 void print_more(FILE *to, const strata_metrics *metrics, const char *prefix);
-/* The confusion matrix as a table, where the model was asked for one. */
+/* Prints the confusion matrix as a table, if --metrics contains it. */
 void print_confusion(const strata_model *model);
-/* Megabytes of memory that the process held at most. */
+/* The largest resident memory of the process so far, in MiB. */
 int64_t peak_rss_mib(void);
 /* Write a JSON string with quotes, and an array of the shape's dimensions. */
 void print_json_string(const char *text);
 void print_json_shape(strata_shape shape);
-/* The number in printf's format; null for what JSON has no number for: infinity, NaN. */
+/* Prints a number in printf's format; prints null for infinity and NaN, which JSON does not have. */
 void print_json_number(double value, const char *format);
-/* 1234567.0 as "1.23 M", for people. */
+/* A number in a short form: 1234567.0 becomes "1.23 M". */
 typedef struct readable_number {
     char text[32];
 } readable_number;

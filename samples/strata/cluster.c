@@ -16,11 +16,11 @@ enum {
     MOST_PINGS = 200,
     LEAST_PINGS = 5,
     LEAST_BYTES = 64 << 10,
-    MOST_BYTES = 16 << 20, /* of a message */
+    MOST_BYTES = 16 << 20, /* the largest message */
     BULK_REPEATS = 4
 };
-static const double PING_SECONDS = 0.2, BULK_SECONDS = 0.03,
-                    SLOW_SECONDS = 0.3; /* of a pair; a slow link takes what its least message takes */
+/* SLOW_SECONDS is the time for a pair of ranks. Over a slow link the smallest message may take longer. */
+static const double PING_SECONDS = 0.2, BULK_SECONDS = 0.03, SLOW_SECONDS = 0.3;
 
 typedef struct check_options {
     strategy_flags strategy;
@@ -28,11 +28,11 @@ typedef struct check_options {
     bool json;
 } check_options;
 
-static const option_row rows[] = {
-    CLUSTER_OPTION_ROWS(check_options, strategy),
-    {"transport", "NAME", "tcp, or shm for workers of one host (auto)", OPTION_TEXT, offsetof(check_options, transport), 0, 0},
-    {"json", NULL, "one line of JSON", OPTION_FLAG, offsetof(check_options, json), 0, 0},
-    {0}};
+static const option_row rows[] = {CLUSTER_OPTION_ROWS(check_options, strategy),
+                                  {"transport", "NAME", "tcp, or shm for workers on the same host (chosen automatically)",
+                                   OPTION_TEXT, offsetof(check_options, transport), 0, 0},
+                                  {"json", NULL, "print one line of JSON", OPTION_FLAG, offsetof(check_options, json), 0, 0},
+                                  {0}};
 
 /* A rank's description of itself. */
 typedef struct answer {
@@ -75,8 +75,8 @@ static strata_status answer_pings(strata_communicator *comm, int peer, strata_er
     return STRATA_OK;
 }
 
-/* Messages that double until one takes long enough to be timed, and that one a few times more, as others use the machine too;
- * each is answered by a byte. */
+/* Sends messages, each twice as large as the last, until one takes long enough to be measured, and repeats that one a few
+ * times, since other programs use the machine as well. Each message is answered by a byte. */
 static strata_status send_bulk(strata_communicator *comm, int peer, const uint8_t *bytes, double *out_mb_s, strata_error *err) {
     int repeats = 0;
     *out_mb_s = 0;
@@ -123,7 +123,7 @@ static strata_status follow(strata_communicator *comm, int peer, uint8_t *bytes,
     return strata_communicator_send(comm, &mb_s, 1, STRATA_DTYPE_F64, peer, err);
 }
 
-/* One pair after another, so that none disturbs the other. pairs: [world][world], of this rank its own row. */
+/* Measures one pair after another, so that they do not disturb each other. pairs: [world][world]; this rank sets its row. */
 static strata_status measure(strata_communicator *comm, uint8_t *bytes, pair *pairs, strata_error *err) {
     const int world = strata_communicator_world(comm), rank = strata_communicator_rank(comm);
     for (int a = 0; a < world; a++)
@@ -150,14 +150,14 @@ static strata_status ask_all(strata_communicator *comm, answer *answers, strata_
 
 /* ---- printing ---- */
 
-/* "": the launcher does not say. */
+/* The address of a rank; "": the launcher did not give it. */
 static const char *address_of(const strata_cluster_spec *spec, int rank) {
     int index = 0;
     const strata_task_type type = strata_cluster_spec_task(spec, rank, &index);
     return type < STRATA_TASK_TYPES && spec->jobs[type].addresses ? spec->jobs[type].addresses[index] : "";
 }
 
-/* "worker:1". */
+/* Writes the name of a task, for example "worker:1". */
 static void name_task(const strata_cluster_spec *spec, int rank, char out[24]) {
     int index = 0;
     const char *type = strata_task_type_name(strata_cluster_spec_task(spec, rank, &index));
@@ -225,7 +225,7 @@ static void print_json(const strata_cluster_spec *spec, const strata_communicato
     printf("]}\n");
 }
 
-/* ---- the whole ---- */
+/* ---- the command ---- */
 
 static int check_all(const check_options *options, const strata_cluster_spec *spec, strata_communicator *comm) {
     const size_t world = (size_t)spec->world_size;
@@ -263,7 +263,7 @@ static int run(const command *command, int argc, char **argv) {
         strata_cluster_spec_finish(&spec);
         return EXIT_OK;
     }
-    /* Servers are ranks here, after the workers. */
+    /* In this communicator, parameter servers have ranks as well, after those of the workers. */
     spec.rank = spec.all_rank;
     spec.world_size = spec.all_size - spec.jobs[STRATA_TASK_EVALUATOR].n_tasks;
     if (!code && spec.rank == 0 && !options.json) print_resolved(&spec);
@@ -279,9 +279,10 @@ const command command_cluster = {
     .arguments = "check",
     .summary = "check the tasks of a job: who answers, latency and bandwidth",
     .details =
-        "All workers and parameter servers run it, and find each other as the tasks of `strata train` do.\n"
-        "Rank 0 prints who was found, who answers, and for each two of them half a round trip of a byte, and bytes a\n"
-        "second there and back. Where some do not come, all end with exit code 163 and their ranks are named.\n"
+        "All workers and parameter servers run it, and find each other as the tasks of `strata train` do. Rank 0 prints which\n"
+        "tasks were found and which answer, and for each two of them the latency, half of a round trip of a byte, and the "
+        "bytes\n"
+        "per second in both directions. If some do not answer, all end with exit code 163 and print which ranks are missing.\n"
         "  strata launch -n 3 -- strata cluster check\n"
         "  strata launch --workers 3 --ps 2 -- strata cluster check\n"
         "  strata cluster check --cluster a:2222,b:2222 --task worker:0\n",

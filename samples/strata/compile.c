@@ -14,37 +14,36 @@
 
 typedef struct compile_options {
     const char *plugin, *target, *strategy, *precision;
-    /* Format and file. */
+    /* The format and the file of --emit. */
     const char *emit, *emit_to;
     int64_t batch;
     bool json, fast;
 } compile_options;
 
 static const option_row rows[] = {
-    {"batch", "N", "examples a step, of all replicas (64)", OPTION_INT, offsetof(compile_options, batch), 1, 1e12},
-    {"plugin", "pjrt:FILE", "the PJRT plugin whose compiler is asked (libtpu.so)", OPTION_TEXT,
+    {"batch", "N", "examples per step, of all replicas together (64)", OPTION_INT, offsetof(compile_options, batch), 1, 1e12},
+    {"plugin", "pjrt:FILE", "the PJRT plugin whose compiler is used (libtpu.so)", OPTION_TEXT,
      offsetof(compile_options, plugin), 0, 0},
-    {"target", "NAME", "what it compiles for: v4:2x2x1, v5e:2x2, v6e:2x4, ...", OPTION_TEXT, offsetof(compile_options, target),
-     0, 0},
-    {"strategy", "tpu", "a replica on each chip of the target; default: one chip", OPTION_TEXT,
-     offsetof(compile_options, strategy), 0, 0},
-    {"emit", "stablehlo FILE", "write the program's text", OPTION_TEXT, offsetof(compile_options, emit), 0, 0},
-    {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16", OPTION_TEXT, offsetof(compile_options, precision),
-     0, 0},
-    {"fast", NULL, "allow the compiler to multiply f32 in less than its precision", OPTION_FLAG,
-     offsetof(compile_options, fast), 0, 0},
-    {"json", NULL, "one line of JSON", OPTION_FLAG, offsetof(compile_options, json), 0, 0},
+    {"target", "NAME", "the accelerator to compile for: v4:2x2x1, v5e:2x2, v6e:2x4, ...", OPTION_TEXT,
+     offsetof(compile_options, target), 0, 0},
+    {"strategy", "tpu", "a replica on each chip of the target (one chip)", OPTION_TEXT, offsetof(compile_options, strategy), 0,
+     0},
+    {"emit", "stablehlo FILE", "write the program as text to this file", OPTION_TEXT, offsetof(compile_options, emit), 0, 0},
+    {"precision", "TYPE", "the type in which activations are stored: f32, f16 or bf16", OPTION_TEXT,
+     offsetof(compile_options, precision), 0, 0},
+    {"fast", NULL, "let the compiler multiply f32 with lower precision", OPTION_FLAG, offsetof(compile_options, fast), 0, 0},
+    {"json", NULL, "print one line of JSON", OPTION_FLAG, offsetof(compile_options, json), 0, 0},
     {0}};
 
 /* ---- the target ---- */
 
-/* Chips whose matrix units' speed is known: Google's published peak of bf16, FLOP/s of one chip. */
+/* The peak of a chip's matrix units in bf16, in FLOP/s, as published by Google. */
 static const struct {
     const char *name;
     double peak;
 } chips[] = {{"v4", 275e12}, {"v5e", 197e12}, {"v5p", 459e12}, {"v6e", 918e12}};
 
-/* 0: not known. */
+/* The peak of a chip of the target; 0: it is not known. */
 static double peak_of(const char *target) {
     const size_t n = strcspn(target, ":");
     for (size_t i = 0; i < sizeof chips / sizeof *chips; i++)
@@ -52,7 +51,7 @@ static double peak_of(const char *target) {
     return 0;
 }
 
-/* "v5e:2x2": 4; 0: the text has no such form. */
+/* The number of chips of a target, for example 4 for "v5e:2x2"; 0: the text does not have this form. */
 static int chips_of(const char *target) {
     enum { MOST_CHIPS = 4096 };
     const char *at = strchr(target, ':');
@@ -69,7 +68,7 @@ static int chips_of(const char *target) {
 
 /* ---- the step ---- */
 
-/* A model on n devices that compute nothing: only the step's graph is wanted. */
+/* Places the model on n devices that compute nothing, since only the step's graph is needed. */
 static strata_status place_model(strata_model *model, int n, strata_device **out_device, strata_strategy **out_strategy,
                                  strata_error *err) {
     if (n == 1) {
@@ -86,7 +85,7 @@ static strata_status place_model(strata_model *model, int n, strata_device **out
     }
     if (!status) {
         status = strata_strategy_from_devices(devices, n, out_strategy, err);
-        opened = 0; /* it has taken them */
+        opened = 0; /* the strategy has taken the devices */
     }
     for (int i = 0; i < opened; i++) strata_device_close(devices[i]);
     free(devices);
@@ -104,7 +103,7 @@ static strata_status lower_step(const compile_options *options, strata_model *mo
     return status;
 }
 
-/* ---- what is printed ---- */
+/* ---- output ---- */
 
 typedef struct number_row {
     const char *key, *label;
@@ -178,7 +177,8 @@ static int compile_for(const compile_options *options, const char *name, const p
     const int n = options->strategy ? n_chips : 1;
     if (n < 1 || options->batch % n) {
         strata_model_destroy(model);
-        if (n < 1) return usage_error("--target %s: it is a chip and sides of a grid, as v5e:2x2", options->target);
+        if (n < 1)
+            return usage_error("--target %s: it must be a chip and the sides of a grid, for example v5e:2x2", options->target);
         return usage_error("--batch %lld on %d replicas: each has the same program, so %d must divide it",
                            (long long)options->batch, n, n);
     }
@@ -197,7 +197,7 @@ static int compile_for(const compile_options *options, const char *name, const p
     return status ? report(status == STRATA_DATA ? FAILING_DATA : FAILING_RUN, status, &err) : EXIT_OK;
 }
 
-/* The file of "pjrt:FILE"; NULL: it is of another kind. */
+/* The file of "pjrt:FILE"; NULL: the plugin is of another kind. */
 static const char *plugin_file(const char *plugin) {
     return strncmp(plugin, "pjrt:", 5) ? NULL : plugin + 5;
 }
@@ -224,7 +224,7 @@ static int check(const compile_options *options) {
         return usage_error("--emit %s: the format is stablehlo", options->emit);
     if (options->emit && !options->emit_to) return usage_error("--emit %s needs a file: --emit stablehlo FILE", options->emit);
     if (options->plugin && !plugin_file(options->plugin))
-        return usage_error("--plugin %s: strata compile takes pjrt:FILE, as pjrt:libtpu.so", options->plugin);
+        return usage_error("--plugin %s: strata compile needs pjrt:FILE, for example pjrt:libtpu.so", options->plugin);
     if (options->plugin && !options->target) return usage_error("--plugin needs a --target, as v5e:2x2");
     if (options->strategy && !options->target) return usage_error("--strategy tpu needs a --target, as v5e:2x2");
     if (!options->plugin && !options->emit)
@@ -232,7 +232,7 @@ static int check(const compile_options *options) {
     return EXIT_OK;
 }
 
-/* Takes `--emit FORMAT FILE` out of the arguments, as no other option has two values. */
+/* Reads `--emit FORMAT FILE` and removes it from the arguments, since no other option has two values. */
 static void take_emit(int *argc, char **argv, compile_options *options) {
     for (int i = 1; i + 2 < *argc; i++) {
         if (strcmp(argv[i], "--emit") != 0) continue;
@@ -266,11 +266,12 @@ static int run(const command *command, int argc, char **argv) {
 const command command_compile = {
     .name = "compile",
     .arguments = "NAME|MODEL.json|MODEL.strata",
-    .summary = "a training step for an accelerator that is not here: what its compiler says",
+    .summary = "compile a training step for an accelerator that this machine does not have",
     .details =
         "The step is lowered to StableHLO and compiled by the plugin for the target; no such chip is needed. Numbers are the\n"
-        "compiler's own estimates for one chip. With --strategy tpu the program is that of a replica, and gradients are\n"
-        "added up among the target's chips inside of it. --emit works without a plugin.\n",
+        "compiler's estimates for one chip. With --strategy tpu the program is that of a replica, and it adds the gradients "
+        "of\n"
+        "the target's chips. --emit works without a plugin.\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,

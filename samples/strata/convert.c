@@ -14,11 +14,11 @@ typedef struct convert_options {
 
 static const option_row rows[] = {
     {"map", "FILE",
-     "with .safetensors: which of its names is which parameter, \"THEIR.NAME OUR/NAME [linear|conv2d|..]\" a line", OPTION_TEXT,
-     offsetof(convert_options, map), 0, 0},
-    {"model", "MODEL", "with .safetensors: the model whose weights they are, a .json, .strata, .onnx or .keras file",
+     "with .safetensors: a file that assigns its names to parameters, with lines \"THEIR.NAME OUR/NAME [linear|conv2d|..]\"",
+     OPTION_TEXT, offsetof(convert_options, map), 0, 0},
+    {"model", "MODEL", "with .safetensors: the model that the weights belong to, a .json, .strata, .onnx or .keras file",
      OPTION_TEXT, offsetof(convert_options, model), 0, 0},
-    {"whole", NULL, "with .onnx: axis 0 of its inputs is no batch; the model takes one example at a time", OPTION_FLAG,
+    {"whole", NULL, "with .onnx: axis 0 of its inputs is not a batch; the model takes one example at a time", OPTION_FLAG,
      offsetof(convert_options, whole), 0, 0},
     {0}};
 
@@ -60,11 +60,12 @@ static strata_status save_keras(strata_model *model, const char *path, const con
 
 static strata_status save_state_dict(strata_model *model, const char *path, const convert_options *options, strata_error *err) {
     if (!options->map)
-        return strata_fail(err, STRATA_INVALID, "%s: --map says under which names the weights are written", path);
+        return strata_fail(err, STRATA_INVALID, "%s: give --map, which contains the names for the weights", path);
     return strata_model_save_state_dict(model, path, options->map, err);
 }
 
-/* What can be read, and written. A model.json has no weights, so it is only what --model names. */
+/* The formats, and the functions that read and write them. A model.json has no weights, so it can only be the value of
+ * --model. */
 static const struct {
     const char *ending;
     strata_status (*load)(const char *path, const convert_options *options, strata_model **out, strata_error *err);
@@ -76,7 +77,7 @@ static const struct {
                {".json", load_json, NULL}};
 enum { N_FORMATS = sizeof formats / sizeof *formats, JSON_FORMAT = N_FORMATS - 1 };
 
-/* -1: there is none with this ending. */
+/* The index of the format with the path's ending; -1: there is none. */
 static int format_of(const char *path) {
     for (int i = 0; i < N_FORMATS; i++) {
         const size_t n = strlen(path), k = strlen(formats[i].ending);
@@ -125,10 +126,11 @@ static int run_convert(const command *command, int argc, char **argv) {
 const command command_convert = {
     .name = "convert",
     .arguments = "FROM TO",
-    .summary = "make a model file of another program's, or one for it: ONNX, Keras, PyTorch's weights",
+    .summary = "convert model files of other programs, in both directions: ONNX, Keras, PyTorch's weights",
     .details =
-        "The endings of the names say what is made of what: .strata, .onnx, .keras and .safetensors (weights alone, by --map)\n"
-        "are read and written. A model that was read is trained on as any other one.\n",
+        "The endings of the names give the formats: .strata, .onnx, .keras and .safetensors (only weights, with --map) are "
+        "read\n"
+        "and written. The training of a model that was read can be continued like that of any other model.\n",
     .options = rows,
     .least_arguments = 2,
     .most_arguments = 2,

@@ -22,17 +22,17 @@ typedef struct fetch_options {
     bool json;
 } fetch_options;
 
-static const option_row rows[] = {
-    {"to", "DIR", "folder for the files; made when it is missing", OPTION_TEXT, offsetof(fetch_options, to), 0, 0},
-    {"json", NULL, "one line of JSON", OPTION_FLAG, offsetof(fetch_options, json), 0, 0},
-    {0}};
+static const option_row rows[] = {{"to", "DIR", "the folder for the files; it is created if it does not exist", OPTION_TEXT,
+                                   offsetof(fetch_options, to), 0, 0},
+                                  {"json", NULL, "print one line of JSON", OPTION_FLAG, offsetof(fetch_options, json), 0, 0},
+                                  {0}};
 
-/* ---- what there is ---- */
+/* ---- the samples' data ---- */
 
 typedef struct source {
     const char *name;
-    const char *about; /* what, whose, terms */
-    download files[4]; /* ends at a NULL name */
+    const char *about; /* what the data are, their authors, and the licence */
+    download files[4]; /* ends with a NULL name */
 } source;
 
 #define MNIST_URL "https://storage.googleapis.com/cvdf-datasets/mnist/"
@@ -90,7 +90,7 @@ static int list(const fetch_options *options) {
     return EXIT_OK;
 }
 
-/* ---- a list of the user's own: {"files": [{"name", "url", "sha256", "bytes"}, ...]} ---- */
+/* ---- the user's own list: {"files": [{"name", "url", "sha256", "bytes"}, ...]} ---- */
 
 static strata_status read_file(const strata_json *item, download *out_file, strata_error *err) {
     static const char *const known[] = {"name", "url", "sha256", "bytes"};
@@ -153,7 +153,7 @@ static bool on_progress(const download *file, int64_t received, int64_t total, v
     return interrupted;
 }
 
-/* A folder and those above it. */
+/* Creates a folder and those above it. */
 static int make_folder(const char *path) {
     char *copy = strdup(path);
     int failed = !copy;
@@ -211,8 +211,8 @@ static int fetch(const char *name, const fetch_options *options) {
         return code ? code : fetch_files(sources[i].files, n, options);
     }
     const char *near = strata_nearest_name(name, words, N_SOURCES);
-    if (near) return usage_error("there are no data \"%s\". Did you mean \"%s\"? strata data list tells all", name, near);
-    return usage_error("there are no data \"%s\"; strata data list tells what there is", name);
+    if (near) return usage_error("there are no data \"%s\". Did you mean \"%s\"? strata data list prints all", name, near);
+    return usage_error("there are no data \"%s\"; strata data list prints all", name);
 }
 
 static int run(const command *command, int argc, char **argv) {
@@ -223,7 +223,7 @@ static int run(const command *command, int argc, char **argv) {
     if (!strcmp(arguments[0], "list")) return n > 1 ? usage_error("data list takes no name; strata help data") : list(&options);
     if (strcmp(arguments[0], "fetch"))
         return usage_error("data does \"fetch\" and \"list\", not \"%s\"; strata help data", arguments[0]);
-    if (n < 2) return usage_error("data fetch needs NAME|FILES.json; strata data list tells what there is");
+    if (n < 2) return usage_error("data fetch needs NAME|FILES.json; strata data list prints all");
     signal(SIGINT, on_interrupt);
     for (int i = 1; i < n && !code; i++) code = fetch(arguments[i], &options);
     if (!code && options.json) {
@@ -239,9 +239,9 @@ const command command_data = {
     .arguments = "list|fetch NAME|FILES.json ...",
     .summary = "fetch the samples' original data, checked by hash",
     .details =
-        "strata data list                  what there is, and where it comes from\n"
-        "strata data fetch mnist --to DIR  continues what an earlier run began\n"
-        "FILES.json lists files of your own: {\"files\": [{\"name\": ..., \"url\": ..., \"sha256\": ...}]}\n",
+        "strata data list                  lists the data, and where they come from\n"
+        "strata data fetch mnist --to DIR  downloads, or continues an earlier download\n"
+        "A file FILES.json lists your own files: {\"files\": [{\"name\": ..., \"url\": ..., \"sha256\": ...}]}\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1 + MOST_NAMES,

@@ -16,17 +16,17 @@ typedef struct devices_options {
 } devices_options;
 
 static const option_row rows[] = {
-    {"json", NULL, "one JSON array instead of the table", OPTION_FLAG, offsetof(devices_options, json), 0, 0},
-    {"check", NULL, "compare every op with the reference, in each type that a device has; exit code 4 where one is wrong",
+    {"json", NULL, "print a JSON array instead of the table", OPTION_FLAG, offsetof(devices_options, json), 0, 0},
+    {"check", NULL, "compare every op with its reference, in each type that the device has; exit code 4 if one is wrong",
      OPTION_FLAG, offsetof(devices_options, check), 0, 0},
-    {"device", "ID", "this one alone: opencl:0", OPTION_TEXT, offsetof(devices_options, device), 0, 0},
+    {"device", "ID", "list only this device, for example opencl:0", OPTION_TEXT, offsetof(devices_options, device), 0, 0},
     PLUGIN_OPTION_ROWS,
     {0}};
 
-/* ---- what only an open device says ---- */
+/* ---- properties for which the device must be opened ---- */
 
 typedef struct details {
-    /* False: the device cannot be opened, and `err` says why; or it is of a kind that has no more to say. */
+    /* False: the device was not opened, or cannot be opened; `err` has the reason. */
     bool open;
     bool has_topology;
     strata_topology topology;
@@ -34,8 +34,8 @@ typedef struct details {
     strata_error err;
 } details;
 
-/* Only accelerators are opened: they may have cores, links and memories of their own. */
-static details ask(const strata_device_info *d) {
+/* Opens a device to read its details. Only accelerators are opened, which may have several cores, links and memories. */
+static details read_details(const strata_device_info *d) {
     details own = {.features = {.steps_per_call = 1}};
     strata_device *device = NULL;
     if (d->skipped[0] || d->device_class != STRATA_DEVICE_ACCELERATOR) return own;
@@ -49,7 +49,7 @@ static details ask(const strata_device_info *d) {
     return own;
 }
 
-/* "(0,3)" */
+/* Prints numbers, for example "(0,3)". */
 static void print_numbers(const char *open, const int *numbers, int n, const char *close) {
     printf("%s", open);
     for (int i = 0; i < n; i++) printf("%s%d", i ? "," : "", numbers[i]);
@@ -90,7 +90,7 @@ static void print_features(const strata_device_features *f) {
 }
 
 static void print_details(const strata_device_info *d) {
-    const details own = ask(d);
+    const details own = read_details(d);
     if (own.has_topology) print_topology(&own.topology, &own.features);
     print_spaces(&own.features);
     print_features(&own.features);
@@ -155,9 +155,9 @@ static void print_json_spaces(const strata_device_features *f) {
     putchar(']');
 }
 
-/* steps_per_call null: any number. */
+/* steps_per_call is null if any number of steps can be given in one call. */
 static void print_json_details(const strata_device_info *d) {
-    const details own = ask(d);
+    const details own = read_details(d);
     const strata_device_features *f = &own.features;
     printf(",\"topology\":");
     if (own.has_topology)
@@ -240,6 +240,6 @@ static int run(const command *command, int argc, char **argv) {
 
 const command command_devices = {.name = "devices",
                                  .arguments = "",
-                                 .summary = "list the devices of this machine, and why one was skipped",
+                                 .summary = "list the devices of this machine, and why others cannot be used",
                                  .options = rows,
                                  .run = run};

@@ -18,7 +18,7 @@
 #include "tests/support/check.h"
 #include "tests/support/eval.h"
 
-/* From the best to the worst, so that an op's verdict is the worst of its cases'. */
+/* Sorted from the best to the worst. The verdict of an op is the worst one of its cases. */
 typedef enum verdict { NOT_RUN, RIGHT, REPLACED, REFUSED, WRONG, VERDICTS } verdict;
 static const char *const words[VERDICTS] = {"-", "right", "replaced", "refused", "WRONG"};
 
@@ -31,7 +31,7 @@ typedef struct cell {
 typedef struct checker {
     strata_device *device;
     cell *cells; /* [op * STRATA_DTYPE_COUNT + dtype] */
-    /* Kernels that were found to be wrong in the program that is being compiled, and the last of them. */
+    /* How many kernels of the current program were found to be wrong, and the last of them. */
     int n_warnings;
     char warning[STRATA_ERROR_MESSAGE_BYTES];
 } checker;
@@ -60,7 +60,7 @@ static void take_warning(const char *message, void *user) {
 typedef struct program {
     const op_row *row;
     strata_graph *graph;
-    int n, n_leaves; /* outputs, and what they are made of */
+    int n, n_leaves; /* the number of outputs, and of leaves from which they are computed */
     strata_tensor **outputs;
     strata_dtype *dtypes;
     int64_t *terms;
@@ -162,7 +162,8 @@ static strata_status run(const checker *c, program *p, strata_error *err) {
     return status;
 }
 
-/* Runs a row in these dtypes; false: the device refuses the program as a whole, *why says so. */
+/* Runs a row in these dtypes. Fails with the device's error if the device refuses the whole program, which *why then
+ * describes. */
 static strata_status check_row(checker *c, const op_row *row, unsigned dtypes, strata_error *why) {
     program p = {.row = row};
     c->n_warnings = 0;
@@ -185,7 +186,8 @@ static strata_status check_row(checker *c, const op_row *row, unsigned dtypes, s
     return status;
 }
 
-/* Where the program of all dtypes is refused: which of them are. What a device simply lacks is no fault of its. */
+/* If the program of all dtypes was refused, runs each dtype by itself to find which are. A dtype that the device does not have
+ * is not an error. */
 static void check_row_by_dtype(checker *c, const op_row *row, unsigned dtypes) {
     for (int d = 0; d < STRATA_DTYPE_COUNT; d++) {
         strata_error why = {0};

@@ -6,7 +6,7 @@
 
 #include "strata/device.h"
 
-/* Compares every op on the device with its reference and prints the verdicts. Returns the exit code: EXIT_DEVICE where an op is
+/* Compares every op on the device with its reference and prints the verdicts. Returns the exit code: EXIT_DEVICE if an op is
  * wrong or refused. */
 int check_device(const strata_device_info *info, bool json);
 

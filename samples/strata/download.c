@@ -27,7 +27,7 @@ enum {
 
 /* ---- the file on disk ---- */
 
-/* SHA-256 of the file's bytes; UNAVAILABLE when there is none. */
+/* Computes the SHA-256 of the file. Fails: UNAVAILABLE if there is no such file. */
 static strata_status hash_file(const char *path, char out_text[STRATA_SHA256_TEXT_BYTES], strata_error *err) {
     strata_sha256 sha = {0};
     unsigned char *bytes = malloc(HASH_BYTES);
@@ -56,8 +56,8 @@ static strata_status make_path(char path[LONGEST_PATH], const char *folder, cons
                        strlen(folder), LONGEST_PATH - 256);
 }
 
-/* Whether the file is there already; DATA when it is another one. */
-static strata_status look_for(const download *file, const char *path, bool *out_present, strata_error *err) {
+/* Checks whether the file exists already. Fails: DATA if a file of that name has other content. */
+static strata_status find_present(const download *file, const char *path, bool *out_present, strata_error *err) {
     char hash[STRATA_SHA256_TEXT_BYTES];
     struct stat info;
     *out_present = false;
@@ -70,8 +70,8 @@ static strata_status look_for(const download *file, const char *path, bool *out_
                        path, hash, file->sha256);
 }
 
-/* The .part becomes the file when its hash is right, and goes when it is not. */
-static strata_status adopt(const download *file, const char *part, const char *path, strata_error *err) {
+/* Renames the .part to the file if its hash is right; otherwise removes it. */
+static strata_status accept_part(const download *file, const char *part, const char *path, strata_error *err) {
     char hash[STRATA_SHA256_TEXT_BYTES];
     STRATA_TRY(hash_file(part, hash, err));
     if (strcmp(hash, file->sha256)) {
@@ -95,10 +95,10 @@ typedef struct transfer {
     const download *file;
     CURL *curl;
     FILE *part;
-    int64_t begin;    /* bytes of the part that were there before */
-    int64_t received; /* bytes of the file that are there */
-    int write_error;  /* errno */
-    bool stopped;     /* by progress */
+    int64_t begin;    /* the size of the part before this request */
+    int64_t received; /* the size of the part now */
+    int write_error;  /* errno of a failed write; 0: none failed */
+    bool stopped;     /* the callback has ended the download */
     download_progress progress;
     void *user;
 } transfer;
@@ -166,7 +166,8 @@ static void set_options(transfer *t, char detail[CURL_ERROR_SIZE]) {
     curl_easy_setopt(t->curl, CURLOPT_ERRORBUFFER, detail);
 }
 
-/* One request. *out_again: another one may help, as the connection broke after some bytes or the server knows no ranges. */
+/* Sends one request. *out_again: another one may help, since the connection broke after some bytes or the server does not
+ * support ranges. */
 static strata_status request(transfer *t, const char *part, bool *out_again, strata_error *err) {
     char detail[CURL_ERROR_SIZE] = "";
     *out_again = false;
@@ -184,7 +185,7 @@ static strata_status request(transfer *t, const char *part, bool *out_again, str
     if (fclose(t->part) && !t->write_error) t->write_error = errno, code = CURLE_WRITE_ERROR;
     long answer = 0;
     curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &answer);
-    /* 416: nothing lies behind the part's end; its hash tells whether it is whole. */
+    /* 416 means that the file has no bytes after the part. The hash then shows whether the part is complete. */
     bool whole = code == CURLE_OK || (code == CURLE_HTTP_RETURNED_ERROR && answer == 416 && t->begin);
     strata_status status = whole ? STRATA_OK : transfer_failed(t, code, detail, err);
     *out_again = !whole && !t->stopped && !t->write_error && t->received > t->begin;
@@ -198,7 +199,7 @@ strata_status download_file(const download *file, const char *folder, download_p
     char path[LONGEST_PATH], part[LONGEST_PATH];
     STRATA_TRY(make_path(path, folder, file->name, "", err));
     STRATA_TRY(make_path(part, folder, file->name, ".part", err));
-    STRATA_TRY(look_for(file, path, out_present, err));
+    STRATA_TRY(find_present(file, path, out_present, err));
     if (*out_present) return STRATA_OK;
     if (curl_global_init(CURL_GLOBAL_DEFAULT)) return strata_fail(err, STRATA_INTERNAL, "libcurl does not start");
     transfer t = {.file = file, .progress = progress, .user = user};
@@ -206,7 +207,7 @@ strata_status download_file(const download *file, const char *folder, download_p
     strata_status status = STRATA_UNAVAILABLE;
     for (int i = 0; i < ATTEMPTS && again; i++) status = request(&t, part, &again, err);
     curl_global_cleanup();
-    return status ? status : adopt(file, part, path, err);
+    return status ? status : accept_part(file, part, path, err);
 }
 
 #else
@@ -217,9 +218,9 @@ strata_status download_file(const download *file, const char *folder, download_p
     (void)progress, (void)user;
     STRATA_TRY(make_path(path, folder, file->name, "", err));
     STRATA_TRY(make_path(part, folder, file->name, ".part", err));
-    STRATA_TRY(look_for(file, path, out_present, err));
+    STRATA_TRY(find_present(file, path, out_present, err));
     if (*out_present) return STRATA_OK;
-    if (!access(part, R_OK)) return adopt(file, part, path, err);
+    if (!access(part, R_OK)) return accept_part(file, part, path, err);
     return strata_fail(err, STRATA_UNSUPPORTED,
                        "this build has no libcurl. Get %s yourself, as %s, and run the command again: it checks the file",
                        file->url, part);

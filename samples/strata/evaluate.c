@@ -17,11 +17,12 @@ typedef struct evaluate_options {
 
 static const option_row rows[] = {
     DATA_OPTION_ROWS(evaluate_options, data),
-    {"batch", "N", "examples a step (100)", OPTION_INT, offsetof(evaluate_options, batch), 1, 1e12},
-    {"metrics", "A,B", "besides loss and accuracy; as strata train", OPTION_TEXT, offsetof(evaluate_options, metrics), 0, 0},
-    {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16 (as the model was trained)", OPTION_TEXT,
+    {"batch", "N", "examples per step (100)", OPTION_INT, offsetof(evaluate_options, batch), 1, 1e12},
+    {"metrics", "A,B", "metrics besides loss and accuracy, as for strata train", OPTION_TEXT,
+     offsetof(evaluate_options, metrics), 0, 0},
+    {"precision", "TYPE", "the type in which activations are stored: f32, f16 or bf16 (as in the training)", OPTION_TEXT,
      offsetof(evaluate_options, precision), 0, 0},
-    {"json", NULL, "one line of JSON", OPTION_FLAG, offsetof(evaluate_options, json), 0, 0},
+    {"json", NULL, "print one line of JSON", OPTION_FLAG, offsetof(evaluate_options, json), 0, 0},
     DEVICE_OPTION_ROWS(evaluate_options, device),
     {0}};
 
@@ -98,7 +99,7 @@ static int run(const command *command, int argc, char **argv) {
 
 const command command_evaluate = {.name = "evaluate",
                                   .arguments = "MODEL.strata [DATA]",
-                                  .summary = "how good a saved model is on data that have labels: all rows of DATA",
+                                  .summary = "measure a saved model on data with labels: all rows of DATA",
                                   .options = rows,
                                   .least_arguments = 1,
                                   .most_arguments = 2,

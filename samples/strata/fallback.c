@@ -6,7 +6,7 @@
 
 #include "cli.h"
 
-/* "2 relu, 1 adam" */
+/* Writes for example "2 relu, 1 adam". */
 static void list_ops(const strata_model_places *places, char *text, size_t room) {
     size_t used = 0;
     for (int i = 0; i < places->n_nodes; i++) {

@@ -2,9 +2,9 @@
  *
  * strata graph: shows a model's layers and the inputs of each, as a list or as a picture (SVG).
  *
- * The picture has levels, from top to bottom: a layer stands one level below the lowest of what it takes. A line that passes
- * levels goes through a point on each, which takes part in the order of its level as a layer does. The order in a level is that
- * of the means of what its members take, so lines cross seldom (the first phase of Sugiyama, Tagawa and Toda, 1981). */
+ * The picture has levels, from top to bottom. A layer is one level below the lowest of its inputs. A line that crosses levels
+ * has a point on each of them, and points are ordered in a level like layers. The members of a level are sorted by the mean
+ * position of their inputs, so that few lines cross (the first phase of Sugiyama, Tagawa and Toda, 1981). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,17 +23,17 @@ typedef struct graph_options {
 } graph_options;
 
 static const option_row rows[] = {
-    {"svg", NULL, "a picture, on stdout or to --to FILE", OPTION_FLAG, offsetof(graph_options, svg), 0, 0},
-    {"to", "FILE", "write there instead of to stdout", OPTION_TEXT, offsetof(graph_options, to), 0, 0},
+    {"svg", NULL, "write a picture as SVG, to stdout or to --to FILE", OPTION_FLAG, offsetof(graph_options, svg), 0, 0},
+    {"to", "FILE", "write to this file instead of stdout", OPTION_TEXT, offsetof(graph_options, to), 0, 0},
     {"batch", "N", "examples, the first axis of the shapes (64)", OPTION_INT, offsetof(graph_options, batch), 1, 1e12},
     {0}};
 
-/* A layer, an input of the model, or a point of a line on its way. */
+/* A layer, an input of the model, or a point of a line that crosses a level. */
 typedef struct node {
-    /* NULL: an input, whose name is `name`, or a point. */
+    /* NULL: the node is an input of the model, called `name`, or a point, whose name is "". */
     const strata_layer_summary *layer;
     const char *name;
-    /* Indices of what it takes. */
+    /* The indices of its inputs. */
     int inputs[STRATA_MAX_SUMMARY_INPUTS], n_inputs;
     int level;
     double place;
@@ -55,7 +55,8 @@ static int add_node(picture *p, node added) {
     return p->n++;
 }
 
-/* The layers come in the order of computation, so what one takes is there before it, or is an input of the model. */
+/* Adds the layers. They are in the order of computation, so each input of a layer is an earlier layer or an input of the
+ * model. */
 static void add_layers(picture *p, const strata_model_summary *summary) {
     for (int i = 0; i < summary->n_layers; i++) {
         const strata_layer_summary *layer = &summary->layers[i];
@@ -73,7 +74,7 @@ static void add_layers(picture *p, const strata_model_summary *summary) {
     p->n_real = p->n;
 }
 
-/* Puts points into the lines that pass levels. */
+/* Adds the points of lines that cross levels. */
 static void add_points(picture *p) {
     for (int i = 0; i < p->n_real; i++)
         for (int k = 0; k < p->nodes[i].n_inputs; k++) {
@@ -104,7 +105,7 @@ static int by_mean(const void *a, const void *b) {
     return x->node - y->node;
 }
 
-/* Orders each level by the means of what its members take (down), or of who takes them (up). room: [n] */
+/* Sorts each level by the mean position of its members' inputs (down), or of the nodes whose inputs they are (up). room: [n] */
 static void sweep(picture *p, bool down, ordered *room) {
     for (int step = 0; step < p->n_levels; step++) {
         const int level = down ? step : p->n_levels - 1 - step;
@@ -146,7 +147,7 @@ static void draw(strata_text *svg, const picture *p) {
             const double x0 = width / 2 + from->place * (BOX_WIDTH + GAP_X), x1 = width / 2 + to->place * (BOX_WIDTH + GAP_X),
                          y0 = MARGIN + from->level * (BOX_HEIGHT + GAP_Y) + BOX_HEIGHT,
                          y1 = MARGIN + to->level * (BOX_HEIGHT + GAP_Y);
-            const bool point = !*to->name; /* the line goes on through its place */
+            const bool point = !*to->name; /* the line continues through the point */
             strata_text_add(svg, "<path d=\"M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f\" fill=\"none\" stroke=\"#888\"/>\n", x0,
                             y0, x0, y0 + GAP_Y * 0.6, x1, y1 - GAP_Y * 0.6, x1, y1);
             if (point)
@@ -263,7 +264,7 @@ static int run(const command *command, int argc, char **argv) {
 
 const command command_graph = {.name = "graph",
                                .arguments = "NAME|MODEL.json|MODEL.strata",
-                               .summary = "a model's layers and what each takes, as a list or a picture",
+                               .summary = "show a model's layers and their inputs, as a list or a picture",
                                .details =
                                    "  strata graph mnist_cnn\n"
                                    "  strata graph m.strata --svg --to m.svg\n",

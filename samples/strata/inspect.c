@@ -24,16 +24,17 @@ typedef struct inspect_options {
     bool json;
 } inspect_options;
 
-static const option_row rows[] = {{"json", NULL, "one line of JSON", OPTION_FLAG, offsetof(inspect_options, json), 0, 0}, {0}};
+static const option_row rows[] = {{"json", NULL, "print one line of JSON", OPTION_FLAG, offsetof(inspect_options, json), 0, 0},
+                                  {0}};
 
-/* What the printer needs to know of a part of a file. */
+/* A tensor, array or column of a file, for printing. */
 typedef struct part {
     const char *name, *dtype;
     strata_shape shape;
     int64_t bytes;
 } part;
 
-/* Collects parts and notes, in text or JSON, as a format's reader finds them. */
+/* Prints the parts of a file, as text or JSON, as the reader of the format finds them. */
 typedef struct listing {
     bool json;
     int n_parts;
@@ -73,7 +74,7 @@ static bool is_safetensors(const char *path, const unsigned char *head, size_t n
     return n > 8 && head[8] == '{' && !head[7] && !head[6] && !head[5];
 }
 
-/* A text of the metadata that is JSON stands in the output as it is; another one as a string. */
+/* Prints the model's JSON and ends the output. */
 static void print_model(const listing *list, const char *model) {
     if (list->json)
         printf("],\"model\":%s}\n", model);
@@ -86,7 +87,7 @@ static strata_status inspect_safetensors(const char *path, listing *list, strata
     STRATA_TRY(strata_safetensors_read(path, &file, err));
     const char *text = strata_safetensors_metadata(&file, "strata.model");
     strata_json model = {0};
-    /* A model's text is looked at before it is put into our own JSON. */
+    /* The model's text becomes part of the output's JSON, so it is checked first. */
     strata_status status = text ? strata_json_parse(path, text, strlen(text), strlen(text), &model, err) : STRATA_OK;
     if (!status) {
         begin(list, path, text ? "a Strata model (safetensors)" : "safetensors");
@@ -128,7 +129,7 @@ static strata_status inspect_npy(const char *path, listing *list, strata_error *
     size_t n = 0, elements = 0;
     part stored = {.name = "elements"};
     STRATA_TRY(strata_stream_read_file(path, MOST_BYTES, &bytes, &n, err));
-    strata_status status = strata_npy_parse(path, bytes, n, &array, err); /* which looks at all of it */
+    strata_status status = strata_npy_parse(path, bytes, n, &array, err); /* reads all elements, so that damage is found */
     if (!status) status = strata_npy_describe(path, bytes, n, &stored.dtype, &stored.shape, &elements, err);
     strata_array_finish(&array);
     free(bytes);
@@ -153,7 +154,8 @@ static strata_status inspect_npz(const char *path, listing *list, strata_error *
     unsigned char *bytes = NULL;
     size_t n = 0;
     STRATA_TRY(strata_file_read(path, MOST_BYTES, &bytes, &n, err));
-    strata_status status = strata_npz_list(path, bytes, n, NULL, NULL, err); /* all of it, before a word is said */
+    /* The whole archive is checked before anything is printed. */
+    strata_status status = strata_npz_list(path, bytes, n, NULL, NULL, err);
     if (!status) {
         begin(list, path, "npz");
         status = strata_npz_list(path, bytes, n, add_entry, list, err);
@@ -174,7 +176,7 @@ static strata_status inspect_idx(const char *path, listing *list, strata_error *
     return list_array(path, "IDX", &array, list);
 }
 
-/* Ends of names, plain or compressed. */
+/* Whether the path ends in `end`, or in that and .gz or .xz. */
 static bool is_called(const char *path, const char *end) {
     char gz[32], xz[32];
     snprintf(gz, sizeof gz, "%s.gz", end);
@@ -256,8 +258,8 @@ static bool is_csv(const char *path, const unsigned char *head, size_t n) {
     return n && is_called(path, ".csv");
 }
 
-/* A column is of numbers when all its cells are. */
-static part look_at_column(const strata_csv *csv, int column) {
+/* Describes a column. Its type is number if all cells are numbers. */
+static part describe_column(const strata_csv *csv, int column) {
     part found = {strata_csv_column(csv, column), "number", STRATA_SHAPE(strata_csv_n_rows(csv)), 0};
     for (int64_t row = 0; row < strata_csv_n_rows(csv); row++) {
         const char *cell = strata_csv_cell(csv, row, column);
@@ -273,7 +275,7 @@ static strata_status inspect_table(const char *path, listing *list, strata_error
     strata_csv *csv = NULL;
     STRATA_TRY(strata_csv_read_table(path, 0, NULL, &csv, err));
     begin(list, path, is_called(path, ".csv") ? "CSV" : "Parquet");
-    for (int i = 0; i < strata_csv_n_columns(csv); i++) add(list, look_at_column(csv, i));
+    for (int i = 0; i < strata_csv_n_columns(csv); i++) add(list, describe_column(csv, i));
     end(list);
     strata_csv_destroy(csv);
     return STRATA_OK;
@@ -321,7 +323,7 @@ static int run(const command *command, int argc, char **argv) {
 
 const command command_inspect = {.name = "inspect",
                                  .arguments = "FILE",
-                                 .summary = "what is in a model or data file",
+                                 .summary = "show the contents of a model or data file",
                                  .options = rows,
                                  .least_arguments = 1,
                                  .most_arguments = 1,

@@ -14,25 +14,27 @@
 #include <unistd.h>
 
 static const option_row rows[] = {
-    {"n", "N", "workers on this host (1)", OPTION_INT, offsetof(launch_options, n), 1, MAX_WORKERS},
-    {"workers", "N", "with --ps: workers beside a chief, for --strategy parameter_server", OPTION_INT,
+    {"n", "N", "the number of workers on this host (1)", OPTION_INT, offsetof(launch_options, n), 1, MAX_WORKERS},
+    {"workers", "N", "with --ps: the number of workers besides the chief, for --strategy parameter_server", OPTION_INT,
      offsetof(launch_options, workers), 1, 1024},
-    {"ps", "N", "with --workers: parameter servers", OPTION_INT, offsetof(launch_options, ps), 1, 1024},
-    {"evaluator", NULL, "with --workers and --ps: one more task, which evaluates each new --checkpoint beside the training",
-     OPTION_FLAG, offsetof(launch_options, evaluator), 0, 0},
-    {"hosts", "A:2,B:2", "workers on these hosts, over ssh; :N may be left out for one", OPTION_TEXT,
+    {"ps", "N", "with --workers: the number of parameter servers", OPTION_INT, offsetof(launch_options, ps), 1, 1024},
+    {"evaluator", NULL,
+     "with --workers and --ps: also start a task that evaluates each new --checkpoint while the others train", OPTION_FLAG,
+     offsetof(launch_options, evaluator), 0, 0},
+    {"hosts", "A:2,B:2", "start workers on these hosts over ssh, :N on each; without :N one", OPTION_TEXT,
      offsetof(launch_options, hosts), 0, 0},
-    {"restarts", "K", "start all again, at most K times, after a failure that a restart may cure (0)", OPTION_INT,
+    {"restarts", "K", "restart all workers at most K times after a failure that a restart may repair (0)", OPTION_INT,
      offsetof(launch_options, restarts), 0, 1e6},
-    {"grace", "S", "seconds from SIGTERM to SIGKILL (10)", OPTION_NUMBER, offsetof(launch_options, grace_s), 0, 1e5},
-    {"port", "P", "worker k of a host listens at P + k (free ones; on --hosts by chance from 20000 to 29999)", OPTION_INT,
-     offsetof(launch_options, port), 1, 65535},
+    {"grace", "S", "seconds between SIGTERM and SIGKILL (10)", OPTION_NUMBER, offsetof(launch_options, grace_s), 0, 1e5},
+    {"port", "P", "worker k of a host listens on port P + k (free ports; with --hosts random ones from 20000 to 29999)",
+     OPTION_INT, offsetof(launch_options, port), 1, 65535},
     {"no-bind", NULL, "let every worker use all cores", OPTION_FLAG, offsetof(launch_options, no_bind), 0, 0},
-    {"ssh", "COMMAND", "how to reach a host (STRATA_SSH, else ssh)", OPTION_TEXT, offsetof(launch_options, ssh), 0, 0},
-    {"strata", "PATH", "this command on the other hosts (the path that it has here)", OPTION_TEXT,
+    {"ssh", "COMMAND", "the command that connects to a host ($STRATA_SSH, else ssh)", OPTION_TEXT,
+     offsetof(launch_options, ssh), 0, 0},
+    {"strata", "PATH", "the path of this command on the other hosts (the same as here)", OPTION_TEXT,
      offsetof(launch_options, strata), 0, 0},
-    {"agent", NULL, "what launch runs on each of --hosts: the job comes on stdin", OPTION_FLAG, offsetof(launch_options, agent),
-     0, 0},
+    {"agent", NULL, "used by launch itself on each of --hosts; reads the job from stdin", OPTION_FLAG,
+     offsetof(launch_options, agent), 0, 0},
     {0}};
 
 int no_memory(void) {
@@ -49,7 +51,7 @@ static void free_addresses(job *j) {
     j->held = NULL;
 }
 
-/* ---- the whole ---- */
+/* ---- the command ---- */
 
 static int make_secret(char *out_text) {
     unsigned char bytes[SECRET_BYTES];
@@ -59,14 +61,14 @@ static int make_secret(char *out_text) {
         return usage_error("launch: STRATA_SECRET must have at most %d characters and no blanks", SECRET_TEXT - 1);
     }
     if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-        return report(FAILING_RUN, STRATA_UNAVAILABLE, &(strata_error){.message = "launch: the system gives no random bytes"});
+        return report(FAILING_RUN, STRATA_UNAVAILABLE, &(strata_error){.message = "launch: the system has no random bytes"});
     for (int i = 0; i < SECRET_BYTES; i++) snprintf(out_text + 2 * i, 3, "%02x", bytes[i]);
     return EXIT_OK;
 }
 
 /* Whether a restart may help: the exit codes 160 to 163 mean that it may, and an end by a signal (128 + n; 255 for ssh) may be
  * a failure of the machine. Ctrl-C is not a failure. */
-static bool may_be_cured(int code) {
+static bool may_restart_help(int code) {
     return code > 128 && code != EXIT_INTERRUPTED;
 }
 
@@ -79,7 +81,7 @@ static int run_job(job *j, host *hosts, int n_hosts) {
         if (!code) code = hosts ? choose_remote_addresses(j, hosts, n_hosts) : choose_local_addresses(j);
         if (!code) code = hosts ? run_hosts(j, hosts, n_hosts, &stopped) : run_workers(j, &stopped);
         free_addresses(j);
-        if (!code || stopped || j->options->ps || !may_be_cured(code) || j->restart >= j->options->restarts) return code;
+        if (!code || stopped || j->options->ps || !may_restart_help(code) || j->restart >= j->options->restarts) return code;
         fprintf(stderr, "strata: restart %d of %lld\n", j->restart + 1, (long long)j->options->restarts);
     }
 }
@@ -92,7 +94,7 @@ static int run_agent(job *j) {
     return code;
 }
 
-/* As if all workers were on one host. */
+/* Checks that there are enough ports from --port on. The check assumes that all workers are on one host. */
 static int check_ports(const job *j) {
     if (j->options->port + j->n_ranks - 1 <= 65535) return EXIT_OK;
     return usage_error("launch: --port is %lld; with %d workers the last port would be beyond 65535",
@@ -121,7 +123,7 @@ static int run(const command *command, int argc, char **argv) {
     if (!code && options.evaluator && !options.ps)
         code = usage_error("launch: --evaluator goes with --workers and --ps, whose chief writes what it evaluates");
     if (!code && options.ps && (options.n || options.hosts || options.agent))
-        code = usage_error("launch: --workers and --ps start their tasks on this host; give no -n or --hosts");
+        code = usage_error("launch: --workers and --ps start their tasks on this host; leave out -n and --hosts");
     if (!code && options.hosts && options.n) code = usage_error("launch: give -n or --hosts, not both");
     if (!code && options.hosts) {
         code = run_on_hosts(&j);
@@ -140,15 +142,18 @@ const command command_launch = {
     .arguments = "-- COMMAND...",
     .summary = "start the workers of a job, here or on several hosts",
     .details =
-        "Each worker finds in its environment what --strategy multi_worker_mirrored needs: TF_CONFIG, STRATA_LOCAL_RANK,\n"
-        "STRATA_LOCAL_SIZE, STRATA_SECRET and STRATA_RESTART (how often the job was started again). Its lines are shown\n"
-        "with its rank, and it gets its share of the cores and accelerators (where each gets one core, on one host:\n"
-        "PoCL's driver without threads, unless POCL_DEVICES says which). The first worker that fails ends the others, and\n"
-        "its exit code is launch's; a restart may cure 160 to 163, and a worker that a signal ended. With\n"
-        "train's --checkpoint the job goes on from its last whole epoch.\n"
-        "With --workers and --ps a worker or server that fails leaves the others alone, and --restarts starts it again.\n"
-        "So does an --evaluator, whose exit code is then launch's if all else went well. For a program (--json) stdout has\n"
-        "the lines of the chief and of the evaluator.\n"
+        "Each worker gets the variables that --strategy multi_worker_mirrored reads: TF_CONFIG, STRATA_LOCAL_RANK,\n"
+        "STRATA_LOCAL_SIZE, STRATA_SECRET and STRATA_RESTART (how often the job was started again). Its lines are printed\n"
+        "with its rank, and it gets its share of the cores and accelerators (if all workers are on one host and each has one\n"
+        "core, also PoCL's driver without threads, unless POCL_DEVICES is set). The first worker that fails ends the others,\n"
+        "and its exit code is that of launch. --restarts repeats the job after the exit codes 160 to 163 and after a signal;\n"
+        "with train's --checkpoint it continues after its last complete epoch.\n"
+        "\n"
+        "With --workers and --ps a worker or server that fails does not end the others, and --restarts starts it again. So "
+        "does\n"
+        "an --evaluator, whose exit code is that of launch if no other task failed. With --json stdout has only the lines of "
+        "the\n"
+        "chief and of the evaluator.\n"
         "  strata launch --workers 3 --ps 2 -- strata train mnist --data DIR --strategy parameter_server\n"
         "  strata launch -n 4 -- strata train mnist --data DIR\n"
         "  strata launch --hosts a:2,me@b:2 --restarts 3 -- strata train mnist --data DIR\n",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Starts, watches and ends the processes of `strata launch`, in one loop over poll: their pipes, our signals (a signalfd), our
- * stdin. launch.c decides what they do. */
+ * Starts, watches and ends the processes of `strata launch`, in one loop over poll, which waits for their pipes, our signals (a
+ * signalfd) and our stdin. launch.c decides which processes there are. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -27,8 +27,8 @@ static void close_pair(int pair[2]) {
     pair[0] = pair[1] = -1;
 }
 
-/* In the child: never returns. What went wrong is written to `failure`, an errno. */
-static void become(const child *self, int in, int out, int err, int failure, pid_t parent) {
+/* Runs the command in the child process, and does not return. If that fails, writes errno to the file descriptor `failure`. */
+static void exec_child(const child *self, int in, int out, int err, int failure, pid_t parent) {
     sigset_t none;
     sigemptyset(&none);
     setpgid(0, 0); /* Ctrl-C of the terminal is sent only to this process, and the child's own children can be ended with it */
@@ -61,7 +61,7 @@ static int start_child(child *self) {
     fflush(NULL);
     pid = fork();
     if (pid < 0) goto failed;
-    if (!pid) become(self, in[0], out[1], err[1], failure[1], parent);
+    if (!pid) exec_child(self, in[0], out[1], err[1], failure[1], parent);
     close(failure[1]);
     failure[1] = -1;
     ssize_t n;
@@ -106,7 +106,7 @@ static bool write_all(int fd, const char *bytes, size_t n) {
     return true;
 }
 
-/* Writes the whole lines of the stream, each with its prefix, by one write; all that is there with `all`. */
+/* Writes the complete lines of the stream, each with its prefix, in one write; with `all` also an incomplete line. */
 static bool write_lines(line_stream *stream, bool all) {
     size_t n_lines = 0, n_whole = 0;
     for (size_t i = 0; i < stream->n; i++)
@@ -134,7 +134,7 @@ static bool write_lines(line_stream *stream, bool all) {
     return written;
 }
 
-/* Reads what is there. False: our own output is gone. */
+/* Reads what the pipe contains and writes its lines. Returns false if our own output is closed. */
 static bool read_lines(line_stream *stream) {
     for (;;) {
         if (stream->capacity - stream->n < READ_BYTES) {
@@ -166,7 +166,7 @@ static void finish_stream(line_stream *stream) {
 
 typedef enum watch_phase {
     PHASE_RUNNING,
-    PHASE_ASKING,  /* one failed because of another: that other one is about to be seen */
+    PHASE_ASKING,  /* one failed because it lost another, whose own end will be noticed soon */
     PHASE_ENDING,  /* all were told to end */
     PHASE_KILLING, /* all were killed */
 } watch_phase;
@@ -174,23 +174,23 @@ typedef enum watch_phase {
 typedef struct watch {
     child *children;
     int n, n_running, signals, code;
-    int64_t restarts; /* that are left, of replaceable children */
-    bool patient;     /* some are replaceable: when another fails, all have a second to say why */
+    int64_t restarts; /* how many restarts of replaceable children are left */
+    bool patient;     /* some are replaceable: if another one fails, all have a second to print why */
     watch_phase phase;
     double deadline, grace_s;
-    bool stopped;     /* somebody told us to */
-    bool mute;        /* nobody reads what we write */
-    bool obeys_stdin; /* and it is still open */
+    bool stopped;     /* this process was told to stop */
+    bool mute;        /* our output is closed */
+    bool obeys_stdin; /* words from stdin are obeyed, and it is still open */
 } watch;
 
-/* Ends a child: an agent of a remote host gets a word on stdin, a worker gets the signal. */
+/* Ends a child: an agent on a remote host gets a word on stdin, a worker gets the signal. */
 static void tell(child *c, int signal_number) {
     const char *word = signal_number == SIGINT ? "INT\n" : "TERM\n";
     if (!c->running) return;
-    if (!c->input || *c->input || signal_number == SIGKILL) /* no agent, or one that does not know its job yet */
+    if (!c->input || *c->input || signal_number == SIGKILL) /* a worker, or an agent that has not read its job yet */
         kill(-c->pid, signal_number);
     else if (write(c->input_fd, word, strlen(word)) < 0)
-        kill(-c->pid, SIGKILL); /* its end sees the pipe closed */
+        kill(-c->pid, SIGKILL); /* the agent notices that stdin is closed, and ends */
 }
 
 /* Writes as much of the child's input as its pipe accepts. If the child has already ended, its exit code is reported rather
@@ -226,8 +226,8 @@ static void print_failure(const child *c, const char *then) {
     fprintf(stderr, "strata: %s %s%s\n", c->name, how, then);
 }
 
-/* A worker that only lost a peer (162) is not reported as the cause: the end of that peer has been seen or will be seen at
- * once. */
+/* Records the end of a child. A worker that only lost a peer (162) is not reported as the cause, since the end of that peer was
+ * noticed or will be noticed soon. */
 static void note_end(watch *w, const child *c) {
     const double patience_s = 1;
     if (w->phase == PHASE_ENDING || w->phase == PHASE_KILLING || !c->code) return;
@@ -255,7 +255,7 @@ static void note_end(watch *w, const child *c) {
  * again. */
 static void replace(watch *w, child *c) {
     const bool again = c->code > 128 && c->code != EXIT_INTERRUPTED && w->restarts > 0;
-    print_failure(c, again ? "; it is started again" : w->n_running ? "; the others go on" : "");
+    print_failure(c, again ? "; it is started again" : w->n_running ? "; the others continue" : "");
     if (!again && c->evaluates) w->code = c->code;
     if (!again) return;
     w->restarts--;
@@ -267,7 +267,8 @@ static void reap(watch *w) {
         child *c = &w->children[i];
         siginfo_t info = {0};
         if (!c->running || waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid) continue;
-        kill(-c->pid, SIGKILL); /* what it started and left; the group's number is ours until the wait below */
+        /* Ends processes that the child started and that still run. The group's number is not reused before the wait below. */
+        kill(-c->pid, SIGKILL);
         waitpid(c->pid, NULL, 0);
         c->running = false;
         c->code = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
@@ -292,7 +293,8 @@ static void read_signals(watch *w) {
         if (info.ssi_signo != SIGCHLD) stop_for(w, (int)info.ssi_signo);
 }
 
-/* Words of the host that started us; its end, seen as the end of stdin, is ours too. */
+/* Reads words from the host that started this process. The end of stdin means that the host has ended, and this process ends as
+ * well. */
 static void read_words(watch *w) {
     char words[256];
     ssize_t n = read(0, words, sizeof words);
@@ -363,8 +365,7 @@ int run_children(child *children, int n, double grace_s, int64_t restarts, bool 
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) sigaddset(&ours, watched[i]);
     sigprocmask(SIG_BLOCK, &ours, &before);
     void (*pipe_before)(int) = signal(SIGPIPE, SIG_IGN);
-    if (obeys_stdin)
-        prctl(PR_SET_PDEATHSIG, 0); /* inherited through a ssh that became us: the end of stdin tells it in good order */
+    if (obeys_stdin) prctl(PR_SET_PDEATHSIG, 0); /* inherited from ssh, whose end is noticed by the end of stdin instead */
     w.signals = signalfd(-1, &ours, SFD_NONBLOCK | SFD_CLOEXEC);
     for (int i = 0; i < n; i++)
         children[i].running = false, children[i].lines[0].fd = children[i].lines[1].fd = children[i].input_fd = -1;

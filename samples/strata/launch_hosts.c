@@ -14,14 +14,14 @@
 
 /* ---- a job on several hosts ---- */
 
-/* 'text' for a shell. */
+/* Adds a word, quoted for a shell. */
 static void add_quoted(strata_text *text, const char *word) {
     strata_text_add(text, "'");
     for (; *word; word++) strata_text_add(text, *word == '\'' ? "'\\''" : "%c", *word);
     strata_text_add(text, "'");
 }
 
-/* HOST or HOST:N. */
+/* Reads HOST or HOST:N. */
 static bool read_host(const char *at, size_t length, host *out_host) {
     const char *colon = memrchr(at, ':', length), *bracket = memrchr(at, ']', length);
     size_t n_name = colon && colon > bracket ? (size_t)(colon - at) : length;
@@ -64,7 +64,7 @@ int choose_remote_addresses(job *j, const host *hosts, int n_hosts) {
     for (int h = 0; h < n_hosts; h++) {
         const char *at = strchr(hosts[h].name, '@'), *name = at ? at + 1 : hosts[h].name;
         for (int i = 0; i < hosts[h].n; i++) {
-            /* the ports of a host that is listed twice continue */
+            /* If a host is listed twice, its second entry gets the ports after those of the first. */
             int port = base + i;
             for (int other = 0; other < h; other++)
                 if (!strcmp(hosts[other].name, hosts[h].name)) port += hosts[other].n;
@@ -88,7 +88,7 @@ static bool describe_host(const job *j, host *h) {
     strata_text command = {0}, input = {0};
     strata_text_add(&command, "cd ");
     add_quoted(&command, folder);
-    for (size_t i = 0; i < sizeof tls_variables / sizeof *tls_variables; i++) { /* paths, no secrets */
+    for (size_t i = 0; i < sizeof tls_variables / sizeof *tls_variables; i++) { /* these are paths and not secrets */
         const char *value = getenv(tls_variables[i]);
         if (!value || !*value) continue;
         strata_text_add(&command, " && export %s=", tls_variables[i]);
@@ -121,7 +121,7 @@ static void finish_host(host *h) {
 }
 
 int run_hosts(const job *j, host *hosts, int n_hosts, bool *out_stopped) {
-    static const char *const no_variables[] = {"STRATA_SECRET", NULL}; /* ssh needs it not */
+    static const char *const no_variables[] = {"STRATA_SECRET", NULL}; /* ssh does not need the secret */
     int code = EXIT_OK;
     child *children = calloc((size_t)n_hosts, sizeof *children);
     for (int i = 0; i < n_hosts && !code; i++) {
@@ -132,7 +132,7 @@ int run_hosts(const job *j, host *hosts, int n_hosts, bool *out_stopped) {
         children[i] = (child){
             .argv = hosts[i].argv, .environment = no_variables, .name = hosts[i].label, .rank = -1, .input = hosts[i].input};
     }
-    /* An agent has its own grace time first. */
+    /* Each agent first waits for the grace time itself. */
     if (!code) code = run_children(children, n_hosts, j->options->grace_s + 5, 0, false, out_stopped);
     for (int i = 0; i < n_hosts; i++) finish_host(&hosts[i]);
     free(children);
@@ -141,12 +141,12 @@ int run_hosts(const job *j, host *hosts, int n_hosts, bool *out_stopped) {
 
 /* ---- the agent ---- */
 
-/* Reads stdin's first line: secret, first rank, restart, ranks, addresses. */
+/* The first line of stdin has the secret, the first rank, the number of the restart, the number of ranks, and the addresses. */
 int read_job(job *j) {
     char *line = NULL, *rest = NULL;
     size_t capacity = 0, n = 0;
     int code = EXIT_OK;
-    for (char c = 0; c != '\n';) { /* by bytes: what follows is for the watch */
+    for (char c = 0; c != '\n';) { /* one byte at a time, since the following bytes are read later */
         if (n + 1 >= capacity) {
             char *grown = capacity < (1 << 24) ? realloc(line, capacity = 2 * capacity + 4096) : NULL;
             if (!grown) {
@@ -164,7 +164,7 @@ int read_job(job *j) {
     long first = words[0] ? atol(words[0]) : -1, restart = words[1] ? atol(words[1]) : -1,
          ranks = words[2] ? atol(words[2]) : -1;
     if (first < 0 || restart < 0 || ranks < first + j->n_here || ranks > MAX_WORKERS) {
-        code = usage_error("launch --agent: stdin does not describe a job; it is for `strata launch --hosts` to start");
+        code = usage_error("launch --agent: stdin does not describe a job; only `strata launch --hosts` starts this command");
     } else {
         snprintf(j->secret, sizeof j->secret, "%s", secret);
         j->first = (int)first, j->restart = (int)restart, j->n_ranks = (int)ranks;

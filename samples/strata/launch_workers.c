@@ -23,8 +23,8 @@ typedef struct worker_setup {
     cpu_set_t cores;
 } worker_setup;
 
-/* Tasks of one type are the ranks [first, first + n). Without servers all tasks are workers; else the order is the chief, the
- * workers, the servers, the evaluator. */
+/* The tasks of one type have the ranks [first, first + n). Without servers all tasks are workers; otherwise the order is the
+ * chief, the workers, the servers, the evaluator. */
 typedef struct role {
     const char *type;
     int first, n;
@@ -78,14 +78,14 @@ static char *tf_config_of(const job *j, int rank) {
     return strata_json_take(&writer, &text, NULL, NULL) ? NULL : text;
 }
 
-/* How many cores this process has; 0: more than 1024, which are left alone. */
+/* How many cores this process may use; 0: more than 1024, which are not divided. */
 static int own_cores(cpu_set_t *out_cores) {
     CPU_ZERO(out_cores);
     return sched_getaffinity(0, sizeof *out_cores, out_cores) ? 0 : CPU_COUNT(out_cores);
 }
 
-/* Worker `local` of n gets a run of this process's cores, or shares one where there are more workers than cores. Returns how
- * many. */
+/* Gives worker `local` of n consecutive ones of this process's cores, or a shared one if there are more workers than cores.
+ * Returns how many. */
 static int divide_cores(int local, int n, cpu_set_t *out_cores) {
     cpu_set_t all;
     CPU_ZERO(out_cores);
@@ -114,25 +114,26 @@ static bool add_number(worker_setup *setup, int *n, const char *name, int value)
     return add_variable(setup, n, name, text);
 }
 
-/* Whether the workers print for a program: `strata train ... --json`. */
+/* Whether a program reads the output of the workers: their command contains --json. */
 static bool asks_for_json(const char *const *command) {
     while (*command && strcmp(*command, "--json") != 0) command++;
     return *command != NULL;
 }
 
 static bool set_up_worker(const job *j, int local, worker_setup *setup, child *out_child) {
-    /* A worker's drivers start as many threads as it has cores. PoCL's variable is the second one since 4.0; LP is lavapipe. */
+    /* These variables limit the threads of a worker's drivers to its cores. PoCL has the second name since version 4.0; LP is
+     * lavapipe. */
     static const char *const limits[] = {"POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT", "LP_NUM_THREADS",
                                          "OMP_NUM_THREADS"};
-    /* On one core PoCL's thread and the one that waits for it only take turns; this driver of it computes in the thread that
-     * asks. All of a job's workers must have the same one, so not where some have two cores, nor over several hosts: there the
-     * thread computes while the other waits for the network, too. Names that a version doesn't know are passed over; the second
-     * is the first one's since 4.0. */
+    /* On a single core PoCL's thread and the thread that waits for it only alternate. This driver of PoCL computes in the
+     * calling thread. All workers of a job must have the same driver, so it is not used if some workers have two cores, nor on
+     * several hosts, where PoCL's thread computes while the other one waits for the network. A version of PoCL ignores names
+     * that it does not know; the second is the name since version 4.0. */
     static const char *const threadless[] = {"POCL_DEVICES", "basic cpu-minimal"};
     static const char *const removed[] = {"STRATA_CLUSTER", "STRATA_TASK", "STRATA_RENDEZVOUS"};
     int rank = j->first + local, n = 0, n_cores = 0;
     const role own = role_of(j, rank);
-    /* chief, servers and evaluator share the cores that the workers leave */
+    /* Chief, servers and evaluator share the cores that the workers do not use. */
     const bool computes = !strcmp(own.type, "worker"), served = j->options->ps > 0;
     const int at = served ? rank - own.first : local, n_here = served ? own.n : j->n_here;
     if (!j->options->no_bind && computes) n_cores = divide_cores(at, n_here, &setup->cores);

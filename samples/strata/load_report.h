@@ -12,18 +12,19 @@ enum { N_LOAD_VALUES = 10, LOAD_TEXT = 64 };
 typedef struct load_value {
     const char *name;
     double value;
-    /* It is a whole number. */
+    /* The value is a whole number. */
     bool whole;
 } load_value;
 
-/* Numbers of the epoch, or of the training: [N_LOAD_VALUES]. */
+/* Writes the values of the last epoch, or of the whole training: [N_LOAD_VALUES]. */
 void load_values(const strata_strategy *strategy, bool epoch, load_value *out_values);
-/* ",\"staleness_histogram\":[...],\"worker_steps\":[...],\"worker_samples_per_s\":[...]"; seconds: of the epoch, or of the
- * training. */
+/* Prints ",\"staleness_histogram\":[...],\"worker_steps\":[...],\"worker_samples_per_s\":[...]". seconds: the time of the
+ * epoch, or of the training. */
 void load_print_lists(FILE *file, const strata_strategy *strategy, bool epoch, double seconds);
-/* "  staleness 1.2  slow worker:1 9.8x", the latter where there is a straggler, for the line of an epoch. */
+/* Prints for example "  staleness 1.2  slow worker:1 9.8x", for the line of an epoch; the second part only if there is a slow
+ * worker. */
 void load_print_epoch(FILE *to, const strata_strategy *strategy);
-/* "stale 1.2 leases 3 queue 2 slow worker:1 10x", likewise, for the line of progress. */
+/* Writes for example "stale 1.2 leases 3 queue 2 slow worker:1 10x", for the line of progress. */
 void load_text(const strata_strategy *strategy, char out_text[LOAD_TEXT]);
 
 #endif

@@ -42,7 +42,7 @@ static void print_help(void) {
     printf("strata trains neural networks on any accelerator.\n\nusage: strata COMMAND [ARGUMENTS] [OPTIONS]\n\n");
     for (int i = 0; commands[i]; i++) print_columns(commands[i]->name, commands[i]->summary);
     print_columns("help", "help on a command, or on layers, ops or exit-codes; man prints the manual page");
-    print_fitted("\nstrata help COMMAND lists its options. A start: strata train mnist\n");
+    print_fitted("\nstrata help COMMAND lists its options, with their defaults in parentheses. To begin: strata train mnist\n");
 }
 
 static const command *find_command(const char *name) {
@@ -106,7 +106,7 @@ static int dispatch(int argc, char **argv) {
         printf("strata %s\n", STRATA_VERSION);
         return EXIT_OK;
     }
-    if (argv[1][0] == '-') return usage_error("\"%s\" is not an option; strata --help tells more", argv[1]);
+    if (argv[1][0] == '-') return usage_error("\"%s\" is not an option; see strata --help", argv[1]);
     const command *found = find_command(argv[1]);
     if (!found) return unknown_command(argv[1]);
     return found->run(found, argc - 1, argv + 1);
@@ -118,7 +118,7 @@ int main(int argc, char **argv) {
         usage_error("cannot write to standard output: %s", strerror(errno));
         code = EXIT_OUT_OF_DISK;
     }
-    /* A driver may be compiling, or hang: what it does in exit would crash, or wait for it. */
+    /* A driver may still be compiling or hang, and its exit handlers could crash or wait for that. */
     if (code >= EXIT_INTERRUPTED) _exit(code);
     return code;
 }

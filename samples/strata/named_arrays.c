@@ -56,7 +56,7 @@ typedef struct archive {
     const char *path;
     unsigned char *bytes;
     size_t n_bytes;
-    /* "_train" or "_test" where the archive has the parts apart, else "". */
+    /* "_train" or "_test" if the archive has separate arrays for the parts, else "". */
     const char *part;
 } archive;
 
@@ -90,7 +90,7 @@ static strata_status missing_array(const archive *a, const char *name, const cha
     return status;
 }
 
-/* Labels (n, 1) are (n). */
+/* Reads an array; (n, 1) becomes (n). */
 static strata_status read_array(const archive *a, const char *name, const char *what, strata_array *out, strata_error *err) {
     char full[160];
     bool found = false;
@@ -103,7 +103,7 @@ static strata_status read_array(const archive *a, const char *name, const char *
     return STRATA_OK;
 }
 
-/* All arrays of the model, into data->arrays, and a dataset of them. */
+/* Reads the arrays of the model's inputs and outputs into data->arrays, and makes a dataset of them. */
 static strata_status read_columns(const archive *a, const strata_model *model, bool labelled, sample_data *data,
                                   strata_dataset **out, strata_error *err) {
     strata_data_column columns[MOST_ARRAYS];
@@ -126,7 +126,7 @@ static void finish_arrays(sample_data *data) {
     for (int i = 0; i < MOST_ARRAYS; i++) strata_array_finish(&data->arrays[i]);
 }
 
-/* "left, right -> same: 80 train / 20 test, shuffled, seed 0" */
+/* Sets the dataset's source, for example "left, right -> same: 80 train / 20 test, shuffled, seed 0". */
 static strata_status describe(const strata_model *model, const data_options *options, sample_data *data, strata_error *err) {
     strata_text text = {0};
     char *line = NULL;
@@ -156,7 +156,7 @@ static strata_status open_archive(archive *a, const data_options *options, bool 
     data->dataset = whole;
     if (!train) return STRATA_OK;
     if (!apart && test_fraction(options) > 0) {
-        STRATA_TRY(split_dataset(options, whole, data, err)); /* which takes it */
+        STRATA_TRY(split_dataset(options, whole, data, err)); /* takes `whole` */
         finish_arrays(data);
     }
     return describe(data->model, options, data, err);

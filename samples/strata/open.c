@@ -16,9 +16,9 @@ enum { MADE_SEED = 1 };
 static int check_options(const sample *sample, const data_options *options) {
     const bool table = sample->open == open_own || (options->path && sample->open == open_regression);
     if (options->weight && !(table && options->path))
-        return usage_error("--weight-column: only a CSV of numbers has one; give it with --data FILE.csv");
+        return usage_error("--weight-column: only a CSV of numbers has weights; give --data FILE.csv");
     if ((options->label || options->columns) && !table)
-        return usage_error("--%s: only a CSV has columns that can be named; the data of %s are none",
+        return usage_error("--%s: only a CSV has columns with names, and the data of %s are not a CSV",
                            options->label ? "label" : "columns", sample->name);
     if (options->subwords && !sample->texts && sample->open != open_own)
         return usage_error("--subwords: %s does not learn from texts", sample->name);
@@ -60,7 +60,7 @@ int recall_data(const strata_model *model, const sample *sample, sample_data *da
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
 }
 
-/* The model's JSON with another "input", and other "units" of its last layer. */
+/* Makes a model with another "input" and other "units" of the last layer. */
 static strata_status with_widths(const strata_model *model, int64_t width, int64_t n_outputs, strata_model **out_model,
                                  strata_error *err) {
     char *text = NULL, *changed = NULL;
@@ -126,7 +126,7 @@ int open_cifar10(const sample *sample, const data_options *options, const char *
 
 /* ---- numbers ---- */
 
-/* f32 features (n, width) and labels (n, n_labels), or (n) of one each; zeros. */
+/* Allocates f32 features (n, width) and labels (n, n_labels), or (n) if n_labels is 1, filled with 0. */
 static strata_status make_numbers(int64_t n, int64_t width, int64_t n_labels, strata_array *x, strata_array *y,
                                   strata_error *err) {
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, width), x, err));
@@ -148,7 +148,7 @@ int open_linear(const sample *sample, const data_options *options, const char *s
     return opened(status, &err);
 }
 
-/* splitmix64 (Steele, Lea, Flood 2014), as a number in -1..1. */
+/* The next number of splitmix64 (Steele, Lea, Flood 2014), in -1..1. */
 static double next_number(uint64_t *state) {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -156,7 +156,8 @@ static double next_number(uint64_t *state) {
     return (double)((z ^ z >> 31) >> 11) / (double)(UINT64_C(1) << 52) - 1;
 }
 
-/* Ten numbers x in -1..1; y = sin(3 x0) + 2 x1 x2 + x3^2 + 0.5 x4 - x5 and a little noise; the other four do not matter. */
+/* Generates examples with ten numbers x in -1..1 and the label y = sin(3 x0) + 2 x1 x2 + x3^2 + 0.5 x4 - x5 plus a little
+ * noise. y does not depend on the other four numbers. */
 static int make_regression(bool train, sample_data *data) {
     enum { WIDTH = 10, TRAIN = 4000, TEST = 1000 };
     strata_error err = {0};
@@ -181,7 +182,7 @@ int open_regression(const sample *sample, const data_options *options, const cha
 
 /* ---- text ---- */
 
-/* Rows of tokens from documents, by the tokenizer that is there or a new one. */
+/* Converts documents to tokens, with data->tokenizer, or with a new one if that is NULL. */
 static strata_status to_tokens(const data_options *options, const strata_texts *texts, sample_data *data, strata_error *err) {
     strata_tokenizer_options opts = {.kind = options->subwords ? STRATA_TOKENIZER_SUBWORDS : STRATA_TOKENIZER_WORDS,
                                      .vocabulary = data->vocabulary};

@@ -50,8 +50,8 @@ static int opened(strata_status status, const strata_error *err) {
 
 /* ---- options ---- */
 
-/* Ends a name of a list at its comma; one that belongs to the name has a backslash before it, which goes. What follows; NULL:
- * nothing. */
+/* Ends the first name of a list at its comma, and returns the rest of the list; NULL: there is none. A comma after a backslash
+ * belongs to the name; the backslash is removed. */
 static char *end_name(char *name) {
     char *to = name;
     for (; *name && *name != ','; *to++ = *name++)
@@ -75,7 +75,7 @@ static strata_status split_names(const char *list, column_list *out, strata_erro
     return out->n ? STRATA_OK : strata_fail(err, STRATA_INVALID, "\"%s\" names no column", list);
 }
 
-/* One character, or "tab", "\t", "space". */
+/* Reads --separator: one character, or "tab", "\t", "space". */
 static strata_status read_separator(const char *text, char *out, strata_error *err) {
     *out = 0;
     if (!text) return STRATA_OK;
@@ -86,8 +86,8 @@ static strata_status read_separator(const char *text, char *out, strata_error *e
     else if (strlen(text) == 1 && *text != '"' && *text != '\n')
         *out = *text;
     else
-        return strata_fail(err, STRATA_INVALID, "--separator \"%s\": it is one character, such as ; or |, or tab or space",
-                           text);
+        return strata_fail(err, STRATA_INVALID,
+                           "--separator \"%s\": it must be one character, such as ; or |, or the word tab or space", text);
     return STRATA_OK;
 }
 
@@ -98,11 +98,11 @@ static strata_status read_task(const char *text, strata_task *out, strata_error 
     else if (!strcmp(text, "regression"))
         *out = STRATA_TASK_REGRESSION;
     else
-        return strata_fail(err, STRATA_INVALID, "--learn %s: it is classification or regression", text);
+        return strata_fail(err, STRATA_INVALID, "--learn %s: it must be classification or regression", text);
     return STRATA_OK;
 }
 
-/* What a preprocessing is to be found by; finish both lists. */
+/* Makes the options of a preprocessing from those of the command. They borrow both lists, whose text the caller frees. */
 static strata_status read_options_of(const sample *sample, const data_options *options, const sample_data *data,
                                      column_list *labels, column_list *features, strata_preprocessing_options *out,
                                      strata_error *err) {
@@ -133,7 +133,7 @@ double test_fraction(const data_options *options) {
     return options->no_test ? 0 : options->test_split > 0 ? options->test_split : USUAL_TEST_SPLIT;
 }
 
-/* ---- what was met ---- */
+/* ---- reports ---- */
 
 void print_report(const strata_preprocessing_report *r) {
     if (r->n_unlabelled)
@@ -171,9 +171,10 @@ strata_status split_dataset(const data_options *options, strata_dataset *whole, 
     return status;
 }
 
-/* A table that is trained on: its preprocessing is found unless the model has one. parts: it is divided. */
-static strata_status learn_table(const sample *sample, const data_options *options, const strata_csv *csv, bool parts,
-                                 sample_data *data, strata_error *err) {
+/* Makes the datasets of a table for training. Its preprocessing is made from the table, unless the model has one. parts: some
+ * rows are kept for testing. */
+static strata_status open_training_table(const sample *sample, const data_options *options, const strata_csv *csv, bool parts,
+                                         sample_data *data, strata_error *err) {
     column_list labels = {0}, features = {0};
     strata_preprocessing_options opts;
     strata_dataset *whole = NULL;
@@ -207,7 +208,8 @@ static strata_status apply_table(const strata_csv *csv, sample_data *data, strat
     return STRATA_OK;
 }
 
-/* Whether the folder has a table of this part: one of the sample's stems, plain or compressed. */
+/* Finds the table for training or testing in a folder: a plain or compressed file with one of the sample's names, or with the
+ * name train or test. */
 static bool find_table(const sample *sample, const char *path, const char *split, char out_path[LONGEST_PATH]) {
     static const char *const ends[] = {".csv", ".csv.gz", ".csv.xz", ".tsv", ".parquet"}, *const usual[2][TABLE_STEMS] = {
                                                                                               {"train"}, {"test"}};
@@ -226,15 +228,15 @@ bool has_table(const sample *sample, const char *path) {
     return is_table(path) || find_table(sample, path, "train", found) || find_table(sample, path, "test", found);
 }
 
-/* parts: the file is all there is, and one part of it is kept for testing. */
+/* Opens a table. parts: there is no other file, so some rows of this one are kept for testing. */
 static strata_status open_csv(const sample *sample, const data_options *options, const char *path, bool train, bool parts,
                               sample_data *data, strata_error *err) {
     strata_csv *csv = NULL;
     char separator = 0;
     STRATA_TRY(read_separator(options->separator, &separator, err));
     STRATA_TRY(strata_csv_read_table(path, separator, data->preprocessing, &csv, err));
-    strata_status status =
-        train || !data->preprocessing ? learn_table(sample, options, csv, parts, data, err) : apply_table(csv, data, err);
+    strata_status status = train || !data->preprocessing ? open_training_table(sample, options, csv, parts, data, err)
+                                                         : apply_table(csv, data, err);
     strata_csv_destroy(csv);
     return status;
 }
@@ -250,7 +252,7 @@ static void finish_pair(array_pair *pair) {
     strata_array_finish(&pair->y);
 }
 
-/* Names that arrays of features and labels have in archives; a pair is of one row. */
+/* The names of the features and of the labels in archives, one pair in each row. */
 static const char *const array_names[][2] = {
     {"x", "y"},         {"X", "y"},           {"X", "Y"},           {"features", "labels"},
     {"data", "target"}, {"data", "labels"},   {"images", "labels"}, {"inputs", "targets"},
@@ -273,7 +275,8 @@ static bool has_entry(const entries *list, const char *name) {
     return false;
 }
 
-/* The pair of this part: "x_train" and "y_train", or "x" and "y" where the archive has no parts. */
+/* Finds the names of this part's arrays: for example "x_train" and "y_train", or "x" and "y" if the archive is not divided into
+ * parts for training and testing. */
 static bool choose_pair(const entries *list, const char *split, char out[2][NAME_BYTES]) {
     for (int part = 0; part < 2; part++)
         for (int i = 0; i < N_PAIRS; i++) {
@@ -301,7 +304,7 @@ bool is_npz(const char *path) {
     return !strata_stream_peek_file(path, head, sizeof head, &n, NULL) && n == 4 && !memcmp(head, "PK\3\4", 4);
 }
 
-/* *out_parts: the archive has the parts apart. */
+/* *out_parts: the archive has separate arrays for training and testing. */
 static strata_status read_npz(const char *path, const char *split, bool labelled, array_pair *out, bool *out_parts,
                               strata_error *err) {
     unsigned char *bytes = NULL;
@@ -325,8 +328,8 @@ static strata_status read_npz(const char *path, const char *split, bool labelled
     return status;
 }
 
-/* Pictures (n, rows, columns) have one channel, labels (n, 1) are (n). */
-static void shape_pair(array_pair *pair) {
+/* Pictures (n, rows, columns) become (n, rows, columns, 1), and labels (n, 1) become (n). */
+static void normalize_shapes(array_pair *pair) {
     strata_shape *x = &pair->x.shape, *y = &pair->y.shape;
     if (x->rank == 3) x->dims[x->rank++] = 1;
     if (pair->y.data && y->rank == 2 && y->dims[1] == 1) y->rank = 1;
@@ -340,16 +343,16 @@ static strata_status read_arrays(const data_options *options, const char *path, 
         status = read_npz(path, split, labelled, out, out_parts, err);
     } else {
         if (labelled && !options->labels)
-            return strata_fail(err, STRATA_INVALID, "%s: has features alone; give their labels with --labels y.npy", path);
+            return strata_fail(err, STRATA_INVALID, "%s: has only features; give their labels with --labels y.npy", path);
         status = strata_npy_read(path, &out->x, err);
         if (!status && labelled) status = strata_npy_read(options->labels, &out->y, err);
     }
-    if (!status) shape_pair(out);
+    if (!status) normalize_shapes(out);
     return status;
 }
 
-static strata_status learn_arrays(const sample *sample, const data_options *options, const array_pair *pair, bool parts,
-                                  sample_data *data, strata_error *err) {
+static strata_status open_training_arrays(const sample *sample, const data_options *options, const array_pair *pair, bool parts,
+                                          sample_data *data, strata_error *err) {
     column_list labels = {0}, features = {0};
     strata_preprocessing_options opts;
     strata_dataset *whole = NULL;
@@ -380,7 +383,7 @@ static strata_status open_arrays(const sample *sample, const data_options *optio
     strata_status status = read_arrays(options, options->path, split, true, &pair, &apart, err);
     if (!status) {
         status = train || !data->preprocessing
-                     ? learn_arrays(sample, options, &pair, train && !apart, data, err)
+                     ? open_training_arrays(sample, options, &pair, train && !apart, data, err)
                      : strata_preprocessing_apply_arrays(data->preprocessing, &pair.x, &pair.y, &data->dataset, err);
         if (status) strata_fail_in(err, status, "%s", options->path);
     }
@@ -390,7 +393,7 @@ static strata_status open_arrays(const sample *sample, const data_options *optio
 
 /* ---- pictures ---- */
 
-/* A folder with train/ and test/ has its parts there. */
+/* Finds the folder of this part, if the folder has both train/ and test/. */
 static bool find_part(const char *path, const char *split, char out[LONGEST_PATH]) {
     char other[LONGEST_PATH];
     snprintf(other, sizeof other, "%s/%s", path, strcmp(split, "train") ? "train" : "test");
@@ -421,8 +424,8 @@ static strata_status open_pictures(const sample *sample, const data_options *opt
     if (!apart && is_folder(other) && !has_pictures(other))
         return strata_fail(
             err, STRATA_DATA,
-            "%s: has a folder %s, and none that is called %s: name the other part so, or give %s, of which a part "
-            "is then kept for testing",
+            "%s: has a folder %s, and none that is called %s; rename the folder of the other part, or train on %s, of which "
+            "some pictures are then kept for testing",
             path, split, train ? "test" : "train", other);
     if (!data->preprocessing) {
         STRATA_TRY(read_options_of(sample, options, data, &labels, &features, &opts, err));
@@ -434,7 +437,7 @@ static strata_status open_pictures(const sample *sample, const data_options *opt
     return STRATA_OK;
 }
 
-/* ---- all of them ---- */
+/* ---- data of any kind ---- */
 
 static bool is_npy(const char *path) {
     unsigned char head[6] = {0};
@@ -518,7 +521,7 @@ int open_unlabelled(const strata_preprocessing *p, const data_options *options, 
         return opened(strata_preprocessing_apply_pictures(p, path, &(strata_apply_options){.unlabelled = true}, out, &err),
                       &err);
     if (file && strata_preprocessing_get_kind(p) == STRATA_PREPROCESSING_PICTURES && exists(path)) {
-        usage_error("%s: is no picture (PNG, JPEG, WebP, PGM, PPM), and the model learned from pictures", path);
+        usage_error("%s: is not a picture (PNG, JPEG, WebP, PGM, PPM), but the model was trained on pictures", path);
         return EXIT_DATA;
     }
     return opened(read_unlabelled_csv(p, options, out, &err), &err);

@@ -11,25 +11,25 @@
 
 enum { FEW_ROWS = 2000 };
 
-/* What a model is made for. */
+/* What the model must be able to process. */
 typedef struct purpose {
     strata_preprocessing_kind kind;
     strata_shape element;
-    /* Of texts: different tokens, and tokens of an example. 0: there are none. */
+    /* How many different tokens there are, and how many an example has. 0: the data have no texts. */
     int64_t vocabulary, n_tokens;
     int64_t n_outputs, n_examples;
-    /* Steps of the usual training. */
+    /* The steps of a training with the default epochs and batch. */
     int64_t n_steps;
-    /* Numbers are learned, not classes. */
+    /* The labels are numbers, not classes. */
     bool learns_numbers;
 } purpose;
 
-/* A table with texts beside other columns: the model has the inputs "numbers" and "text". */
+/* The data are a table with texts and other columns. The model has the inputs "numbers" and "text". */
 static bool is_mixed(const purpose *p) {
     return p->kind == STRATA_PREPROCESSING_TABLE && p->vocabulary > 0;
 }
 
-/* A table without texts (add_mlp): its input has the name "numbers", as the output takes it once more. */
+/* The data are a table without texts. The model's input is called "numbers", since the last layer uses it, too (add_mlp). */
 static bool is_wide(const purpose *p) {
     return p->kind == STRATA_PREPROCESSING_TABLE && p->vocabulary == 0;
 }
@@ -44,15 +44,15 @@ static void add_output(const purpose *p, strata_text *text) {
 
 /* ---- the models ---- */
 
-/* With few features and few rows a network overfits, so that a linear model would be better; with more features a network of
- * the same width loses more by dropout than it gains. Measured by tests/bench/accuracy.py. */
+/* With few features and few rows, strong dropout keeps a network from overfitting. With more features, strong dropout makes a
+ * network of the same width worse. Measured by tests/bench/accuracy.py. */
 static const char *dropout_of(const purpose *p) {
     enum { FEW_FEATURES = 32 };
     return p->n_examples < FEW_ROWS && strata_shape_elements(p->element) <= FEW_FEATURES ? "0.5" : "0.2";
 }
 
-/* The output for a table takes the columns themselves beside what the hidden layers made of them, as in wide and deep models
- * (Cheng et al. 2016): what is linear need not go through layers with dropout. */
+/* For a table, the inputs of the last layer are the hidden layers' outputs and the columns themselves, as in wide and deep
+ * models (Cheng et al. 2016), so that linear relations need not pass through layers with dropout. */
 static void add_mlp(const purpose *p, strata_text *text) {
     const int64_t width = strata_shape_elements(p->element), units = width > 256 ? 128 : 64;
     if (p->element.rank > 1) strata_text_add(text, "{\"layer\":\"flatten\"},");
@@ -114,8 +114,8 @@ static void add_embedding(const purpose *p, strata_text *text) {
                     (long long)p->vocabulary, is_mixed(p) ? ",\"inputs\":[\"text\"]" : "");
 }
 
-/* What the text says becomes one vector, beside which the numbers of the other columns are put. */
-static void add_summary(const purpose *p, const char *dropout, strata_text *text) {
+/* Averages the tokens' vectors to one vector, and appends the numbers of the other columns, if there are any. */
+static void add_pooling(const purpose *p, const char *dropout, strata_text *text) {
     strata_text_add(text, "{\"layer\":\"global_average_pool\"},{\"layer\":\"dropout\",\"rate\":%s,\"name\":\"meaning\"},",
                     dropout);
     if (is_mixed(p))
@@ -126,7 +126,7 @@ static void add_summary(const purpose *p, const char *dropout, strata_text *text
 
 static void add_text(const purpose *p, strata_text *text) {
     add_embedding(p, text);
-    add_summary(p, "0.5", text);
+    add_pooling(p, "0.5", text);
     strata_text_add(text, "{\"layer\":\"dense\",\"units\":32,\"activation\":\"relu\"},");
     add_output(p, text);
 }
@@ -136,7 +136,7 @@ static void add_attention(const purpose *p, strata_text *text) {
     strata_text_add(text,
                     "{\"layer\":\"residual\",\"layers\":[{\"layer\":\"layer_norm\"},"
                     "{\"layer\":\"multi_head_attention\",\"heads\":4}]},{\"layer\":\"layer_norm\"},");
-    add_summary(p, "0.3", text);
+    add_pooling(p, "0.3", text);
     add_output(p, text);
 }
 
@@ -158,7 +158,7 @@ static const struct {
               {"attention", "texts", has_texts, add_attention}};
 enum { N_MODELS = sizeof models / sizeof *models };
 
-/* ---- all of it ---- */
+/* ---- choosing and writing the model ---- */
 
 static const char *usual_model(const purpose *p) {
     return has_texts(p) ? "text" : has_pictures(p) ? "cnn" : "mlp";
@@ -169,8 +169,8 @@ static int unknown_model(const char *kind) {
     for (int i = 0; i < N_MODELS; i++) words[i] = models[i].name;
     const char *near = strata_nearest_name(kind, words, N_MODELS);
     return usage_error(
-        "--model %s: there are mlp, cnn, resnet, text and attention%s%s%s. A model of your own is trained by strata "
-        "train MODEL.json --data DATA",
+        "--model %s: there are mlp, cnn, resnet, text and attention%s%s%s. To train your own model: strata train MODEL.json "
+        "--data DATA",
         kind, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
@@ -180,7 +180,7 @@ static void write_shape(const char *key, strata_shape shape, strata_text *text) 
     strata_text_add(text, "],");
 }
 
-/* The rate and the decay of weights. For a table the learning rate falls along a cosine to a tenth, which converges in few
+/* Writes learning rate and weight decay. For a table the learning rate falls along a cosine to a tenth, which converges in few
  * steps, and a strong weight decay reduces overfitting to few rows. Measured by tests/bench/accuracy.py. */
 static void write_optimizer(const purpose *p, strata_text *text) {
     const char *decay = is_wide(p) && p->n_examples < FEW_ROWS ? "1" : "0.01";
@@ -236,7 +236,7 @@ int make_own_model(const char *kind, const strata_preprocessing *preprocessing, 
     while (m < N_MODELS && strcmp(kind, models[m].name)) m++;
     if (m == N_MODELS) return unknown_model(kind);
     if (!models[m].fits(&p))
-        return usage_error("--model %s takes %s; for these data there is %s", kind, models[m].takes, usual_model(&p));
+        return usage_error("--model %s needs %s; for these data use --model %s", kind, models[m].takes, usual_model(&p));
     write_model(&p, m, &text);
     strata_status status = strata_text_take(&text, &json, NULL, &err);
     if (!status) status = strata_model_from_json(json, strlen(json), "", out_model, &err);
@@ -247,8 +247,8 @@ int make_own_model(const char *kind, const strata_preprocessing *preprocessing, 
 void own_defaults(const strata_preprocessing *preprocessing, int64_t n, int64_t *out_epochs, int64_t *out_batch) {
     const bool texts = strata_preprocessing_n_tokens(preprocessing) > 0;
     const bool pictures = strata_preprocessing_element(preprocessing).rank == 3;
-    const bool numbers =
-        !strata_preprocessing_n_classes(preprocessing); /* which few rows with noise are soon learned by heart */
+    /* Numbers get fewer epochs, since a model soon overfits few rows with noise. */
+    const bool numbers = !strata_preprocessing_n_classes(preprocessing);
     const int64_t steps_wanted = texts ? 450 : 2500, least = texts ? 3 : pictures ? 5 : 10;
     const int64_t most = texts ? 30 : pictures ? 40 : numbers ? 25 : 50;
     const int64_t batch = n < 2000 ? 16 : n < 20000 ? 32 : 128, steps = (n + batch - 1) / batch, epochs = steps_wanted / steps;

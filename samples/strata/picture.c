@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bringing a picture to a model's size. */
+ * Converts a picture to a model's input. */
 #include "picture.h"
 
 #include <stdlib.h>

@@ -14,18 +14,21 @@
 enum { MOST_FILES = 8 };
 
 static const option_row rows[] = {
-    {"svg", "FILE", "write the picture there instead", OPTION_TEXT, offsetof(plot_options, svg), 0, 0},
-    {"show", "A,B", "runs: which curves (loss,accuracy); also learning_rate, gradient_norm, weight_norm, samples_per_s",
+    {"svg", "FILE", "write the plot as a picture to this file", OPTION_TEXT, offsetof(plot_options, svg), 0, 0},
+    {"show", "A,B",
+     "the curves of runs: loss, accuracy, learning_rate, gradient_norm, weight_norm, samples_per_s, ... (loss,accuracy)",
      OPTION_TEXT, offsetof(plot_options, show), 0, 0},
-    {"steps", NULL, "runs: each step, rather than each epoch", OPTION_FLAG, offsetof(plot_options, steps), 0, 0},
-    {"width", "N", "columns (the terminal's)", OPTION_INT, offsetof(plot_options, width), 20, 1000},
-    {"height", "N", "runs: rows of a chart (as fits the terminal)", OPTION_INT, offsetof(plot_options, height), 2, 200},
-    {"confusion", "DATA", "a model's confusion matrix on these data, as strata evaluate takes them", OPTION_TEXT,
+    {"steps", NULL, "runs: plot each step instead of each epoch", OPTION_FLAG, offsetof(plot_options, steps), 0, 0},
+    {"width", "N", "the width in columns (the terminal's)", OPTION_INT, offsetof(plot_options, width), 20, 1000},
+    {"height", "N", "runs: the height of a chart in lines (fits the terminal)", OPTION_INT, offsetof(plot_options, height), 2,
+     200},
+    {"confusion", "DATA", "plot a model's confusion matrix on these data, which are given as for strata evaluate", OPTION_TEXT,
      offsetof(plot_options, data.path), 0, 0},
-    {"label", "COLUMN", "--confusion CSV: the column of the labels", OPTION_TEXT, offsetof(plot_options, data.label), 0, 0},
-    {"columns", "A,B,...", "--confusion CSV: the columns that the model takes", OPTION_TEXT,
+    {"label", "COLUMN", "with --confusion and a CSV: the column with the labels", OPTION_TEXT,
+     offsetof(plot_options, data.label), 0, 0},
+    {"columns", "A,B,...", "with --confusion and a CSV: the columns of the model's features", OPTION_TEXT,
      offsetof(plot_options, data.columns), 0, 0},
-    {"weights", NULL, "how a model's weights are distributed", OPTION_FLAG, offsetof(plot_options, weights), 0, 0},
+    {"weights", NULL, "plot the distribution of a model's weights", OPTION_FLAG, offsetof(plot_options, weights), 0, 0},
     DEVICE_OPTION_ROWS(plot_options, device),
     {0}};
 
@@ -55,8 +58,8 @@ static int plot(const plot_options *options, const char *const *files, int n, co
                            options->weights ? "weights" : "confusion");
     if (!of_model && n_logs < n)
         return usage_error(
-            "plot: a run's file ends in .jsonl or .csv (strata train --log FILE); of a model, --confusion DATA or "
-            "--weights says what to show");
+            "plot: a run's file ends in .jsonl or .csv (strata train --log FILE); for a model, give --confusion DATA or "
+            "--weights");
     if (options->data.path) return plot_confusion(options, files[0], target);
     if (options->weights) return plot_weights(options, files[0], target);
     return plot_logs(options, files, n, target);

@@ -8,7 +8,7 @@
 #include "samples.h"
 
 typedef struct plot_options {
-    /* data.path: --confusion. */
+    /* data.path is the value of --confusion. */
     data_options data;
     const char *svg, *show;
     device_flags device;
@@ -16,12 +16,12 @@ typedef struct plot_options {
     bool steps, weights;
 } plot_options;
 
-/* Where a plot goes. */
+/* The output of a plot. */
 typedef struct plot_target {
     look look;
-    /* The rows of a chart's picture; 0: as fits the terminal. */
+    /* The height of a chart in rows; 0: it fits the terminal. */
     int rows;
-    /* NULL: to the terminal. */
+    /* The picture; NULL: the plot is printed on stdout. */
     strata_text *svg;
 } plot_target;
 

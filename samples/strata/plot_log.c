@@ -15,7 +15,7 @@ enum { MOST_NAMES = 64, MOST_LINE = 1 << 20, MOST_SHOWN = 8 };
 
 typedef struct log_row {
     bool epoch;
-    double values[MOST_NAMES]; /* NaN: the row does not have it */
+    double values[MOST_NAMES]; /* NaN: the row does not have this value */
 } log_row;
 
 typedef struct run_rows {
@@ -70,7 +70,8 @@ static int add_json(run_rows *run, const char *where, char *line, size_t bytes) 
     return row ? EXIT_OK : no_memory();
 }
 
-/* The first row is names: columns[i] is where column i goes, -1: it is the event. */
+/* Reads a row of a CSV. The first row has the names: columns[i] is then the index of the name of column i; -1: it is the
+ * event. */
 static int add_csv(run_rows *run, const char *where, char *line, int *columns, int *n_columns) {
     int n = 0;
     char *rest = line;
@@ -88,7 +89,8 @@ static int add_csv(run_rows *run, const char *where, char *line, int *columns, i
         if (columns[n] < 0) row->epoch = !strcmp(cell, "epoch");
         if (columns[n] < 0 || !*cell) continue;
         if (*end)
-            return usage_error("%s: column %s is \"%s\", which is no number", where, run->names[columns[n]], cell), EXIT_DATA;
+            return usage_error("%s: column %s is \"%s\", which is not a number", where, run->names[columns[n]], cell),
+                   EXIT_DATA;
         row->values[columns[n]] = value;
     }
     return row ? EXIT_OK : no_memory();
@@ -108,7 +110,7 @@ static int read_run(const char *path, run_rows *run) {
         line[n - 1] = '\0';
         snprintf(where, sizeof where, "%s: line %ld", path, number);
         if (strlen(line) != (size_t)n - 1)
-            code = (usage_error("%s is no text; strata train --log writes such files", where), EXIT_DATA);
+            code = (usage_error("%s is not text; strata train --log writes such files", where), EXIT_DATA);
         if (!code && n > 1)
             code = ends_with(path, ".csv") ? add_csv(run, where, line, columns, &n_columns)
                                            : add_json(run, where, line, (size_t)n - 1);
@@ -121,7 +123,7 @@ static int read_run(const char *path, run_rows *run) {
     return code;
 }
 
-/* Of one run, by epoch; or by step, where what only epochs have lies at their last steps. */
+/* Adds the curve of one run, by epoch or by step. In a chart by step, values of epochs are at their last steps. */
 static bool add_curve(chart *c, run_rows *run, const char *name, const char *label, bool steps) {
     const int y = find_name(run, name, false), x = find_name(run, steps ? "total_step" : "epoch", false);
     bool of_epochs = true;
@@ -147,7 +149,7 @@ static const char *base_of(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-/* A chart of what is called so, with what is called so of each split. */
+/* Makes the chart of a name, with the values of this name for each split (train_, val_, test_). */
 static bool make_chart(chart *c, const char *shown, const char *const *paths, run_rows *runs, int n_runs, bool steps) {
     static const char *const splits[] = {"", "train_", "val_"};
     for (int r = 0; r < n_runs; r++)
@@ -160,7 +162,7 @@ static bool make_chart(chart *c, const char *shown, const char *const *paths, ru
     return true;
 }
 
-/* "loss,accuracy" */
+/* Reads --show, for example "loss,accuracy". */
 static int read_shown(const plot_options *options, char *room, size_t bytes, const char *out[MOST_SHOWN]) {
     int n = 0;
     snprintf(room, bytes, "%s", options->show ? options->show : "loss,accuracy");

@@ -14,7 +14,7 @@ static int load(const char *path, strata_model **out_model) {
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
 }
 
-/* Light to dark, for a share from 0 to 1. */
+/* The shade for a share from 0 to 1, from light to dark. */
 static const char *shade(const look *look, double share) {
     static const char *const blocks[] = {" ", "░", "▒", "▓", "█"}, *const characters[] = {" ", ".", ":", "+", "#"};
     const int level = share <= 0 ? 0 : share >= 1 ? 4 : 1 + (int)(share * 3.999);
@@ -26,7 +26,7 @@ static const char *shade(const look *look, double share) {
 enum { CLASS_NAME = 24 };
 
 typedef struct confusion {
-    const int64_t *counts; /* (n, n), a row a label, a column an answer */
+    const int64_t *counts; /* (n, n): how many examples have this label (row) and this answer (column) */
     int64_t n;
     char (*names)[CLASS_NAME];
     double accuracy;
@@ -44,7 +44,7 @@ static double share_of(const confusion *c, int64_t row, int64_t column) {
     return sum ? (double)c->counts[row * c->n + column] / (double)sum : 0;
 }
 
-/* Cells of numbers on a ground that is the darker the more they are; the diagonal, which is right, is green. */
+/* Prints a count. Its background is darker for a larger count, and green on the diagonal, whose answers are right. */
 static void print_cell(const confusion *c, const look *look, int64_t row, int64_t column, int width) {
     const int64_t count = c->counts[row * c->n + column];
     const double share = share_of(c, row, column);
@@ -61,7 +61,7 @@ static int digits_of(int64_t number) {
     return snprintf(text, sizeof text, "%lld", (long long)number);
 }
 
-/* The most frequent of all mistakes, at most n. */
+/* Prints the most frequent mistakes, at most n. */
 static void print_mistakes(const confusion *c, int n) {
     int64_t below = INT64_MAX, below_at = -1;
     for (int i = 0; i < n; i++) {
@@ -172,8 +172,8 @@ int plot_confusion(const plot_options *options, const char *path, const plot_tar
     int code = load(path, &model);
     if (!code && !classifies(model))
         code = usage_error(
-            "plot: %s learns numbers or has several outputs, and a confusion matrix is of classes; strata evaluate "
-            "%s DATA says how good it is",
+            "plot: %s learns numbers or has several outputs, but a confusion matrix needs classes; strata evaluate %s DATA "
+            "measures it",
             path, path);
     if (!code) sample = sample_of_model(model, &options->data);
     if (!code) code = recall_data(model, sample, &data);
@@ -297,7 +297,7 @@ int plot_weights(const plot_options *options, const char *path, const plot_targe
     strata_model *model = NULL;
     strata_device *device = NULL;
     device_flags host = options->device;
-    if (!host.which) host.which = "host"; /* nothing is computed */
+    if (!host.which) host.which = "host"; /* no computation is needed, so the host suffices */
     int code = load(path, &model);
     if (!code) code = open_device(&host, &device);
     if (!code) {

@@ -64,7 +64,7 @@ void check_unit_name(int unit, char *out_name, int bytes) {
 typedef struct checker {
     const check_options *options;
     strata_device *device;
-    /* Another device of the plugin; "": there is none. */
+    /* The id of another device of the plugin; "": there is none. */
     char other[32];
     int pipe, unit;
 } checker;
@@ -72,12 +72,12 @@ typedef struct checker {
 static void send(const checker *c, check_kind kind, int n, const char *text) {
     check_message message = {.kind = kind, .unit = c->unit, .n = n};
     snprintf(message.text, sizeof message.text, "%s", text ? text : "");
-    if (write(c->pipe, &message, sizeof message) != (ssize_t)sizeof message) _exit(1); /* the parent is gone */
+    if (write(c->pipe, &message, sizeof message) != (ssize_t)sizeof message) _exit(1); /* the parent has ended */
 }
 
 /* ---- one case ---- */
 
-/* A graph of one instance, what its leaves are fed, and what the device made of it. */
+/* The graph of an instance, the values of its leaves, and the device's result. */
 typedef struct trial {
     const op_row *row;
     const case_instance *instance;
@@ -116,14 +116,14 @@ static bool is_needed(const strata_tensor *root, const strata_tensor *node) {
     return false;
 }
 
-/* Whether the device runs the op under test, and every other node; the reason where it does not. An empty case may lack the op,
- * and then says nothing about the claim. */
+/* Finds whether the device runs the tested op and every other node, and if not, its reason. If the case has no elements, the op
+ * may be missing from its program, which then shows nothing about the claim. */
 static check_kind find_claim(const checker *c, const trial *t, char *reason) {
     check_kind kind = CHECK_RIGHT;
     bool there = false;
     for (int i = 0; i < t->graph->n_nodes; i++) {
         const strata_tensor *node = t->graph->nodes[i];
-        const char *why = "it gives no reason";
+        const char *why = "without a reason";
         there |= !strcmp(node->op->name, t->row->op) && is_needed(t->y, node);
         if ((node->op->flags & (STRATA_OP_LEAF | STRATA_OP_VIEW)) && strcmp(node->op->name, t->row->op)) continue;
         if (node->op->flags & STRATA_OP_VIEW || !is_needed(t->y, node) || c->device->api->supports(c->device, node, &why))
@@ -143,7 +143,7 @@ static strata_status run_trial(const checker *c, trial *t, strata_error *err) {
     strata_array inputs[CASE_INPUTS];
     int n = 0;
     const strata_executable_options opts = {.no_fusion = true, .n_slots = 1};
-    /* What updates a variable is compared there. */
+    /* For an op that updates a variable, the variable is compared instead of the output. */
     const int n_updates = t->variables[0] ? 1 : 0, n_outputs = 1 - n_updates;
     STRATA_TRY(strata_executable_create(c->device, &t->y, n_outputs, &t->y, n_updates, &opts, &exe, err));
     for (int i = 0; i < t->row->n_operands; i++) {
@@ -173,15 +173,15 @@ static bool is_product(const char *op) {
     return false;
 }
 
-/* The sum of the absolute values of the products behind each element: with operands that were rounded by u relative, an element
- * may differ by (2 u + u^2) of it. */
+/* Computes for each element the sum of the absolute values of its products. If operands have a relative rounding error u, an
+ * element may differ by (2 u + u^2) times this sum. */
 static strata_status find_magnitude(trial *t, strata_error *err) {
     for (int i = 0; i < 2; i++) {
         strata_array *value = &t->values[i];
         for (int64_t k = 0; k < strata_shape_elements(value->shape); k++)
             strata_element_set(value->dtype, value->data, k, fabs(strata_element_get(value->dtype, value->data, k)));
     }
-    /* Of the product itself: what may be folded into it does not enlarge an error. */
+    /* The sum of the product alone; an op that may be fused into it does not enlarge the error. */
     strata_tensor *product = t->y;
     while (!is_product(product->op->name) && product->n_inputs) product = product->inputs[0];
     return evaluate(t, product, &t->magnitude, err);
@@ -218,7 +218,7 @@ static strata_test_result compare(const checker *c, trial *t) {
     return strata_test_compare(&t->got, &t->want, tolerance);
 }
 
-/* What the node wrote in place. */
+/* Compares the variables that the node updated in place. */
 static strata_test_result compare_variables(trial *t) {
     for (int i = 0; i < t->row->n_operands; i++) {
         strata_array got = {0};
@@ -260,7 +260,8 @@ static void describe_case(const op_row *row, const case_instance *instance, stra
     }
 }
 
-/* One instance; *out_text says what is wrong, or not claimed. *out_lost: the device cannot go on. */
+/* Checks one instance. *out_text: what is wrong, or why the op is not claimed. *out_lost: the device cannot run any more
+ * programs. */
 static check_kind check_instance(const checker *c, trial *t, char *out_text, bool *out_lost) {
     strata_error err = {0};
     strata_status status = build(c, t, &err);
@@ -295,7 +296,7 @@ static check_kind check_instance(const checker *c, trial *t, char *out_text, boo
 
 /* ---- units ---- */
 
-/* A row in one dtype: the first case that is wrong is reported. */
+/* Checks a row in one dtype, and reports the first case that is wrong. */
 static bool check_row(const checker *c, const op_row *row, strata_dtype dtype) {
     char text[MOST_REASON] = "", reason[MOST_REASON] = "";
     check_kind worst = CHECK_NOT_CLAIMED;
@@ -319,7 +320,7 @@ static bool check_row(const checker *c, const op_row *row, strata_dtype dtype) {
     return true;
 }
 
-/* New buffers are zeros; parts of them are written and read. */
+/* Checks that new buffers contain zeros, and that parts of them can be written and read. */
 static strata_test_result try_memory(strata_device *device, int64_t bytes) {
     const strata_device_api *api = device->api;
     strata_error err = {0};
@@ -348,11 +349,12 @@ static strata_test_result try_memory(strata_device *device, int64_t bytes) {
 }
 
 static const strata_device_transfers *transfers_of(strata_device *device) {
-    return device->api->transfers(device); /* every plugin's device has the slot; NULL: not the table */
+    /* Every plugin's device has this function; it returns NULL if the plugin has no such table. */
+    return device->api->transfers(device);
 }
 
-/* Copies of the table "transfers": a later one comes after an earlier one that nobody has waited for. other: a device of the
- * same plugin, to which they go over the link between both; NULL: there is none. */
+/* Checks the copies of the table "transfers": a copy must begin after the earlier copies, also without a wait between them.
+ * other: a device of the same plugin, to which copies are made over the link between both; NULL: there is none. */
 static strata_test_result try_transfers(strata_device *device, strata_device *other) {
     enum { BYTES = 70001 };
     const strata_device_transfers *transfers = transfers_of(device);
@@ -415,11 +417,11 @@ static void check_memory(const checker *c) {
     send(c, result.ok ? CHECK_RIGHT : CHECK_WRONG, n, result.ok ? NULL : result.text);
 }
 
-/* The plugin's first device, or the one that was asked for. */
+/* Opens the plugin's first device, or that of --device. */
 static strata_status open_device_of(checker *c, strata_error *err) {
     strata_device_info *rows = NULL;
     int n = 0, chosen = -1;
-    unsetenv("STRATA_PLUGINS"); /* this plugin and no other */
+    unsetenv("STRATA_PLUGINS"); /* only this plugin is loaded */
     STRATA_TRY(strata_plugin_load(c->options->plugin, err));
     STRATA_TRY(strata_bridge_rows(c->options->plugin, &rows, &n, err));
     for (int i = 0; i < n && chosen < 0; i++)
@@ -483,7 +485,7 @@ void check_run(const check_options *options, int first, int pipe) {
         else if (is_wanted(&c, row->op) && info->dtypes >> dtype & 1)
             go_on = check_row(&c, row, dtype);
     }
-    if (!go_on) _exit(0); /* lost: the parent starts another child for the rest */
+    if (!go_on) _exit(0); /* the device is lost; the parent starts another child for the remaining units */
     send(&c, CHECK_BEGIN, 0, "closing");
     char id[32];
     snprintf(id, sizeof id, "%s", info->id);

@@ -16,18 +16,17 @@
 #include "cli.h"
 
 enum { NAME_BYTES = 96, MOST_RESTARTS = 64 };
-/* The child's waits end at the limit; if it hangs elsewhere, it is killed a little later. */
+/* The child's waits for the device end at the limit. If the child hangs elsewhere, it is killed so many seconds later. */
 static const double MORE_SECONDS = 2;
 
 static const option_row rows[] = {
-    {"device", "NAME:1", "the device to check; default: the plugin's first", OPTION_TEXT, offsetof(check_options, device), 0,
-     0},
-    {"ops", "A,B", "check these ops alone", OPTION_TEXT, offsetof(check_options, ops), 0, 0},
-    {"limit", "S", "seconds that one case may take (60)", OPTION_NUMBER, offsetof(check_options, limit_s), 0.1, 1e6},
-    {"verbose", NULL, "show what the plugin says, on stderr", OPTION_VERBOSE, 0, 0, 0},
+    {"device", "NAME:1", "the device to check (the plugin's first)", OPTION_TEXT, offsetof(check_options, device), 0, 0},
+    {"ops", "A,B", "check only these ops", OPTION_TEXT, offsetof(check_options, ops), 0, 0},
+    {"limit", "S", "the longest time for a case, in seconds (60)", OPTION_NUMBER, offsetof(check_options, limit_s), 0.1, 1e6},
+    {"verbose", NULL, "show the plugin's messages on stderr", OPTION_VERBOSE, 0, 0, 0},
     {0}};
 
-/* What became of a unit. */
+/* The result of a unit. */
 typedef struct outcome {
     enum { OUT_OPEN, OUT_RIGHT, OUT_NOT_CLAIMED, OUT_BLOCKED, OUT_WRONG, OUT_CRASHED, OUT_HUNG } what;
     int n_right;
@@ -38,7 +37,7 @@ typedef struct watcher {
     const check_options *options;
     outcome *outcomes;
     int n_units;
-    /* Where the newest child is: the unit, the case's operands, and whether it said that all is done. */
+    /* The state of the current child: its unit, the operands of its case, and whether it has reported the end of its work. */
     int unit;
     char at_case[400];
     bool ended, named;
@@ -58,10 +57,10 @@ static void settle(watcher *w, int unit, int what, int n_right, const char *text
 
 static int start_child(watcher *w, int first) {
     int ends[2];
-    if (pipe(ends)) return usage_error("plugin-check: there is no pipe: %s", strerror(errno)), EXIT_INTERNAL;
+    if (pipe(ends)) return usage_error("plugin-check: the system cannot make a pipe: %s", strerror(errno)), EXIT_INTERNAL;
     fflush(stdout);
     w->child = fork();
-    if (w->child < 0) return usage_error("plugin-check: there is no process: %s", strerror(errno)), EXIT_INTERNAL;
+    if (w->child < 0) return usage_error("plugin-check: the system cannot start a process: %s", strerror(errno)), EXIT_INTERNAL;
     if (w->child == 0) {
         close(ends[0]);
         check_run(w->options, first, ends[1]);
@@ -89,7 +88,7 @@ static void take(watcher *w, const check_message *message) {
         settle(w, message->unit, what[message->kind], message->n, message->text);
 }
 
-/* Reads until the child closes the pipe; false: it said nothing for too long. */
+/* Reads messages until the child closes the pipe. Returns false if it sent none for too long. */
 static bool listen(watcher *w) {
     check_message message;
     size_t have = 0;
@@ -109,7 +108,7 @@ static bool listen(watcher *w) {
     }
 }
 
-/* How the child ended, where it did not come to the end of its work. */
+/* Records how the child ended, if it did not finish its work. */
 static void settle_end(watcher *w, bool heard, int status) {
     char text[600];
     const char *colon = w->at_case[0] ? ": " : "";
@@ -159,7 +158,7 @@ static bool is_bad(const watcher *w, int unit) {
 static const char *const words[] = {
     [OUT_BLOCKED] = "not checked", [OUT_WRONG] = "WRONG", [OUT_CRASHED] = "CRASH", [OUT_HUNG] = "HANG"};
 
-/* One line a unit. Ops that are not claimed are named in the end. */
+/* Prints a line for the unit. Ops that are not claimed are listed at the end. */
 static void print_unit(const watcher *w, int unit) {
     const outcome *o = &w->outcomes[unit];
     char name[NAME_BYTES];
@@ -177,7 +176,7 @@ static bool said_before(const watcher *w, int unit) {
     return false;
 }
 
-/* The reason that the device gave, behind the case: "neg (7): it computes in f32". */
+/* The device's reason, which follows the case in the text: "neg (7): it computes in f32". */
 static const char *reason_of(const outcome *o) {
     const char *behind = o->text ? strstr(o->text, "): ") : NULL;
     return behind ? behind + 3 : o->text ? o->text : "";
@@ -187,7 +186,7 @@ static bool is_not_claimed(const watcher *w, int unit) {
     return w->outcomes[unit].what == OUT_NOT_CLAIMED && !said_before(w, unit);
 }
 
-/* The ops from unit `first` on that are not claimed for its reason, in lines of COLUMNS. */
+/* Prints the ops, from unit `first` on, that are not claimed for the same reason as that unit, in lines of COLUMNS. */
 static void print_same_reason(const watcher *w, int first) {
     enum { COLUMNS = 110 };
     const char *reason = reason_of(&w->outcomes[first]);
@@ -243,7 +242,8 @@ static int check(watcher *w) {
     int first = CHECK_UNIT_OPEN, code = EXIT_OK;
     for (int i = 0; i < MOST_RESTARTS && first >= 0 && !code; i++) {
         code = watch(w, first);
-        if (w->ended || is_bad(w, CHECK_UNIT_OPEN)) break; /* a device that does not open needs no second child */
+        if (w->ended || is_bad(w, CHECK_UNIT_OPEN))
+            break; /* if the device cannot be opened, another child would fail as well */
         first = next_open(w);
     }
     return code;
@@ -270,9 +270,10 @@ const command command_plugin_check = {
     .arguments = "FILE[,key=value]",
     .summary = "run the conformance suite against a vendor's plugin",
     .details =
-        "The plugin runs in a child process. Each op that its device claims is compared with Strata's reference, in each\n"
-        "dtype that the device has. Without --ops a small model is trained as well, with the host's help for ops that the\n"
-        "device lacks. The exit code is 0 only when all of that is right.\n",
+        "The plugin runs in a child process. Each op that its device claims to run is compared with Strata's reference, in "
+        "each\n"
+        "dtype that the device has. Without --ops a small model is trained as well, where the host runs ops that the device\n"
+        "does not have. The exit code is 0 only if all results are right.\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,

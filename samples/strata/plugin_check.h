@@ -13,7 +13,7 @@
 typedef enum check_kind {
     /* The child begins with this unit or case. */
     CHECK_BEGIN,
-    /* What the device is. */
+    /* The description of the device. */
     CHECK_DEVICE,
     CHECK_RIGHT,
     /* The device does not run the op; text: its reason. */
@@ -21,15 +21,15 @@ typedef enum check_kind {
     /* The device runs the op, but not others that the case has around it. */
     CHECK_BLOCKED,
     CHECK_WRONG,
-    /* The last message of the child: all is done. */
+    /* The last message of the child: all units are done. */
     CHECK_END
 } check_kind;
 
-/* One write to a pipe, which is whole as it is shorter than PIPE_BUF. */
+/* A message in the pipe. It is shorter than PIPE_BUF, so it is written and read as a whole. */
 typedef struct check_message {
     check_kind kind;
     int unit;
-    /* Cases that were right; for BEGIN the case. */
+    /* The number of cases that were right; for BEGIN the index of the case. */
     int n;
     char text[1500];
 } check_message;
@@ -38,9 +38,9 @@ typedef struct check_message {
  * training, which comes last in time. */
 enum { CHECK_UNIT_OPEN = 0, CHECK_UNIT_MEMORY = 1, CHECK_UNIT_TRAINING = 2, CHECK_FIRST_ROW = 3 };
 int check_n_units(void);
-/* "matmul f32"; for messages and the report. */
+/* Writes the name of a unit, for example "matmul f32", for messages and the report. */
 void check_unit_name(int unit, char *out_name, int bytes);
-/* The op of a unit; NULL: it is none of an op. */
+/* The op of a unit; NULL: the unit does not check an op. */
 const char *check_unit_op(int unit);
 
 typedef struct check_options {
@@ -54,8 +54,8 @@ typedef struct check_options {
     const char *ops;
 } check_options;
 
-/* Trains a small model on the device and on the host (plugin_training.c). rounding: of the operands of products, 2^-8 for bf16;
- * 0: there is none. */
+/* Trains a small model on the device and on the host, and compares them (plugin_training.c). rounding: the relative rounding
+ * error of the operands of products, 2^-8 for bf16; 0: they are not rounded. */
 strata_test_result check_training(const char *device, double limit_s, double rounding);
 
 /* Runs units from `first` on in this process and writes messages to the pipe; the plugin may end the process. */

@@ -18,10 +18,10 @@ typedef struct new_options {
 } new_options;
 
 static const option_row rows[] = {
-    {"to", "DIR", "the folder to write to; it is made where it is not there", OPTION_TEXT, offsetof(new_options, to), 0, 0},
+    {"to", "DIR", "the folder to write to; it is created if it does not exist", OPTION_TEXT, offsetof(new_options, to), 0, 0},
     {0}};
 
-/* {file, text}; in both "acme" stands for the name, and "Acme" for the same with a capital. */
+/* The name and the text of each file. In both, "acme" is replaced by the name, and "Acme" by the name with a capital letter. */
 static const struct {
     const char *file, *text;
 } files[] = {{"acme.c", plugin_acme_c}, {"CMakeLists.txt", plugin_CMakeLists_txt}, {"README.md", plugin_README_md}};
@@ -45,7 +45,7 @@ static int write_file(const char *folder, const char *file_name, const char *tex
     const int wrote =
         snprintf(path, sizeof path, "%s/%s%s", folder, named ? name : "", named ? file_name + strlen("acme") : file_name);
     if (wrote < 0 || (size_t)wrote >= sizeof path) return usage_error("plugin-new: the path of %s is too long", folder);
-    FILE *file = fopen(path, "wx"); /* what is there stays */
+    FILE *file = fopen(path, "wx"); /* existing files are not overwritten */
     if (!file) return usage_error("plugin-new: %s cannot be written: %s", path, strerror(errno));
     write_named(file, text, name);
     const bool failed = ferror(file) != 0;
@@ -63,8 +63,8 @@ static int check_name(const char *name) {
     bool fits = n > 0 && n <= MOST_NAME && isalpha((unsigned char)name[0]);
     for (size_t i = 0; i < n && fits; i++) fits = isalnum((unsigned char)name[i]) || name[i] == '-';
     if (!fits)
-        return usage_error("plugin-new: \"%s\" is no name: a letter, then letters, digits and '-', %d at most", name,
-                           MOST_NAME);
+        return usage_error("plugin-new: \"%s\" cannot be a name, which is: a letter, then letters, digits and '-', %d at most",
+                           name, MOST_NAME);
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         if (!strcmp(taken[i], name)) return usage_error("plugin-new: \"%s\" is Strata's own; take another name", name);
     return EXIT_OK;
@@ -93,8 +93,8 @@ static int run(const command *command, int argc, char **argv) {
 const command command_plugin_new = {
     .name = "plugin-new",
     .arguments = "NAME",
-    .summary = "write a plugin for an accelerator, to begin with",
-    .details = "A CMake project that builds against the installed Strata, and passes plugin-check.\n",
+    .summary = "write the source of a simple plugin for an accelerator",
+    .details = "The plugin is a CMake project that builds against the installed Strata and passes plugin-check.\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,

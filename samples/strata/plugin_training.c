@@ -22,7 +22,7 @@ static strata_status make_model(strata_device *device, strata_model **out_model,
     return strata_model_compile(*out_model, device, &opts, err);
 }
 
-/* What the dataset borrows. */
+/* The arrays that the dataset borrows. */
 typedef struct examples {
     float x[EXAMPLES * FEATURES];
     int32_t y[EXAMPLES];
@@ -62,8 +62,8 @@ static strata_status train(const char *id, double limit_s, float losses[STEPS], 
     return status;
 }
 
-/* How far the losses of step t may be apart. Of products whose operands are rounded: 2.5 sqrt(2 products) of a rounding, which
- * the steps before t carry on (samples/systolic/README.md). */
+/* How much the losses of step t may differ. If the operands of the two products are rounded, the first losses may differ by 2.5
+ * sqrt(2) times the rounding error, and each further step adds a seventh of this (samples/systolic/README.md explains why). */
 static double bound(double rounding, int t, double loss) {
     return rounding > 0 ? 2.5 * sqrt(2) * rounding * (1 + t / 7.0) : 1e-4 * (1 + fabs(loss));
 }
@@ -76,8 +76,8 @@ strata_test_result check_training(const char *id, double limit_s, double roundin
     for (int t = 0; t < STEPS; t++)
         if (!(fabs((double)losses[t] - wanted[t]) <= bound(rounding, t, wanted[t])))
             return strata_test_bad(
-                "the loss of step %d is %.6g instead of %.6g, though each op may be right: look at aliases, "
-                "temporaries, values that are written in place, and slots",
+                "the loss of step %d is %.6g instead of %.6g, although each op may be right: check aliases, temporaries, "
+                "values that are written in place, and slots",
                 t, (double)losses[t], (double)wanted[t]);
     return strata_test_ok();
 }

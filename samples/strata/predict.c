@@ -22,28 +22,29 @@ typedef struct predict_options {
 } predict_options;
 
 static const option_row rows[] = {
-    {"input", "FILE", "the same as FILE behind the model", OPTION_LIST, offsetof(predict_options, inputs), 0, 0},
-    {"row", "1,2,...", "the numbers themselves, in the order of the columns that the model learned from", OPTION_TEXT,
+    {"input", "FILE", "the same as the argument FILE", OPTION_LIST, offsetof(predict_options, inputs), 0, 0},
+    {"row", "1,2,...", "one row of numbers, in the order of the columns that the model was trained on", OPTION_TEXT,
      offsetof(predict_options, row), 0, 0},
-    {"text", "LINE", "the text itself", OPTION_TEXT, offsetof(predict_options, text), 0, 0},
-    {"columns", "A,B,...", "CSV: the columns to take (those that the model learned from)", OPTION_TEXT,
+    {"text", "LINE", "one text", OPTION_TEXT, offsetof(predict_options, text), 0, 0},
+    {"columns", "A,B,...", "CSV: the columns of the features (those that the model was trained on)", OPTION_TEXT,
      offsetof(predict_options, columns), 0, 0},
-    {"separator", "C", "CSV: what stands between cells: ; | tab ... (found in the first lines)", OPTION_TEXT,
+    {"separator", "C", "CSV: the character between cells: ; | tab ... (detected from the first lines)", OPTION_TEXT,
      offsetof(predict_options, separator), 0, 0},
-    {"to", "FILE", "write the answers there, as CSV, or as lines of JSON where it is called .json or .jsonl", OPTION_TEXT,
+    {"to", "FILE", "write the answers to this file: lines of JSON if it ends in .json or .jsonl, else CSV", OPTION_TEXT,
      offsetof(predict_options, to), 0, 0},
-    {"probabilities", NULL, "those of all classes, not of the answer alone", OPTION_FLAG,
+    {"probabilities", NULL, "also the probabilities of all classes, and not only of the answer", OPTION_FLAG,
      offsetof(predict_options, probabilities), 0, 0},
-    {"invert", NULL, "pictures: dark on bright, where bright on dark was trained", OPTION_FLAG,
-     offsetof(predict_options, invert), 0, 0},
-    {"batch", "N", "examples a step (100)", OPTION_INT, offsetof(predict_options, batch), 1, 1e12},
-    {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16 (as the model was trained)", OPTION_TEXT,
+    {"invert", NULL,
+     "pictures: invert the brightness, for a dark drawing on white when the model was trained on bright ones on black",
+     OPTION_FLAG, offsetof(predict_options, invert), 0, 0},
+    {"batch", "N", "examples per step (100)", OPTION_INT, offsetof(predict_options, batch), 1, 1e12},
+    {"precision", "TYPE", "the type in which activations are stored: f32, f16 or bf16 (as in the training)", OPTION_TEXT,
      offsetof(predict_options, precision), 0, 0},
-    {"json", NULL, "a line of JSON a row", OPTION_FLAG, offsetof(predict_options, json), 0, 0},
+    {"json", NULL, "print one line of JSON for each row", OPTION_FLAG, offsetof(predict_options, json), 0, 0},
     DEVICE_OPTION_ROWS(predict_options, device),
     {0}};
 
-/* ---- what is to be judged ---- */
+/* ---- reading the examples ---- */
 
 static strata_status open_picture(const char *path, const strata_model *model, bool invert, strata_dataset **out,
                                   strata_error *err) {
@@ -53,7 +54,7 @@ static strata_status open_picture(const char *path, const strata_model *model, b
     return strata_dataset_take_arrays(&features, NULL, 0, out, err);
 }
 
-/* The row of --row, with a column for each of its cells. */
+/* Parses --row as a table of one row. */
 static strata_status parse_row(const char *row, strata_csv **out_csv, strata_error *err) {
     char names[MOST_COLUMNS][24];
     const char *columns[MOST_COLUMNS];
@@ -67,7 +68,7 @@ static strata_status parse_row(const char *row, strata_csv **out_csv, strata_err
     return strata_csv_parse_rows("--row", row, strlen(row), ',', columns, n, out_csv, err);
 }
 
-/* Rows for a model without preprocessing: numbers, in their order or as --columns says. */
+/* Opens a table of numbers for a model without preprocessing. The columns are used in their order, or in that of --columns. */
 static strata_status open_plain_rows(const predict_options *options, strata_dataset **out, strata_error *err) {
     strata_csv *csv = NULL;
     char *names = options->columns ? strdup(options->columns) : NULL, *rest = names;
@@ -97,12 +98,12 @@ static strata_status open_numbers(const predict_options *options, const strata_m
     return strata_dataset_from_file(options->input, strata_model_input_shape(model), out, err);
 }
 
-/* Whether the file has a document a line; else it is a table. */
+/* Whether each line of the file is a document; otherwise it is a table. */
 static bool has_lines(const char *path) {
     return strcmp(path, "-") && (!is_table(path) || ends_with(path, ".txt"));
 }
 
-/* Texts as they are: a line, or a file of lines; of a model of a sample, a table whose columns are all text. */
+/* Opens texts: the text of --text, a file of lines, or for the model of a sample a table whose columns are all text. */
 static strata_status open_texts(const predict_options *options, const strata_tokenizer *tokenizer, int64_t length,
                                 strata_dataset **out, strata_error *err) {
     strata_texts *texts = NULL;
@@ -126,7 +127,7 @@ static int open_input(const predict_options *options, const strata_model *model,
     if (has_several_ports(model) && !preprocessing) return open_named_arrays(&data, "test", false, opened);
     strata_status status = strata_model_tokenizer(model, &tokenizer, &err);
     const bool table = preprocessing && strata_preprocessing_get_kind(preprocessing) == STRATA_PREPROCESSING_TABLE;
-    const bool texts = !status && !table; /* a table's texts are columns beside others */
+    const bool texts = !status && !table; /* in a table, texts may be some of several columns */
     int code = EXIT_OK;
     if (texts && options->row)
         code = usage_error("--row: the model learned from texts. Give --text LINE, or a FILE");
@@ -146,9 +147,9 @@ static int open_input(const predict_options *options, const strata_model *model,
     return code;
 }
 
-/* ---- what the model says ---- */
+/* ---- writing the answers ---- */
 
-/* To the file of --to, or to standard output. */
+/* Writes the answers to the file of --to, or to standard output. */
 static int write_answers(answers *a, const char *to, int64_t n) {
     strata_error err = {0};
     char *bytes = NULL;
@@ -191,7 +192,7 @@ static int predict(const predict_options *options, strata_model *model, const st
     return write_answers(&a, to, n);
 }
 
-/* What is to be judged is said once. */
+/* Checks that the examples are given exactly once. */
 static int check_options(predict_options *options, const char *file) {
     if (options->inputs.n + !!file > 1)
         return usage_error("predict takes one FILE; join them, or call it for each: \"%s\" and \"%s\" are two",
@@ -204,7 +205,7 @@ static int check_options(predict_options *options, const char *file) {
         return usage_error("predict needs a FILE, --text LINE or --row 1,2,...%s; strata help predict",
                            n ? ", not more than one" : "");
     if (options->row && options->columns)
-        return usage_error("--columns: a --row has no names; it is all columns in their order");
+        return usage_error("--columns: a --row has no names; give all columns in their order");
     return EXIT_OK;
 }
 
@@ -238,10 +239,11 @@ static int run(const command *command, int argc, char **argv) {
 const command command_predict = {
     .name = "predict",
     .arguments = "MODEL.strata [FILE]",
-    .summary = "class and probability of pictures, texts, rows of numbers",
+    .summary = "predict classes or numbers for pictures, texts, rows of tables or arrays",
     .details =
-        "FILE is a table (CSV; its header may be left out), a picture or a folder of them, an array\n"
-        "(.npy, .npz, IDX), or texts, one a line; maybe .gz or .xz; - is a table on standard input.\n",
+        "FILE is a table (CSV, with or without a header), a picture or a folder of pictures, an array (.npy, .npz, IDX), or a "
+        "file\n"
+        "with a text in each line; it may be compressed (.gz, .xz). - is a table on standard input.\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 2,

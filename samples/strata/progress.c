@@ -15,11 +15,11 @@
 #include "terminal.h"
 
 enum { MOST_FIELDS = 8, FIELD = 64, LINE = 4096, LEAST_BAR = 8, MOST_COLUMNS = 500 };
-/* Drivers compile on when kernels run for the first time: these steps behind a compilation do not count, and it is shown again
- * where nothing is reported for so long. */
+/* Drivers continue compiling when kernels run for the first time. So many steps after a compilation are therefore not counted
+ * for the speed. */
 enum { SETTLING_STEPS = 4 };
 static const double SETTLING_SECONDS = 0.3;
-static const double FORGET_SECONDS = 20; /* of steps that the rate is taken of, half are forgotten then */
+static const double FORGET_SECONDS = 20; /* the steps of the displayed rate have half of their weight after this time */
 
 typedef enum what_is_done { NOTHING, COMPILING, TRAINING, SAYING } what_is_done;
 
@@ -27,9 +27,9 @@ struct progress {
     progress_options opts;
     pthread_t thread;
     pthread_mutex_t mutex;
-    pthread_cond_t changed; /* at the end alone */
+    pthread_cond_t changed; /* signalled only at the end */
     bool ends, colours, utf8;
-    /* What is to be seen. */
+    /* What the line shows. */
     what_is_done what;
     const char *text;
     char device[32];
@@ -37,20 +37,20 @@ struct progress {
     int done, total;
     strata_progress step;
     char note[FIELD];
-    /* Since when kernels are compiled, and how many steps are to come until that is over; 0: it is. */
+    /* When the compilation of kernels began, and how many more steps may be slow because of it; 0: none. */
     double compiles_since;
     int settling;
-    /* When a step was reported last, 0: none was; and the steps that count, and their seconds. */
+    /* When a step was reported last (0: none was); the number of steps from which the rate is computed, and their seconds. */
     double stepped, steps, seconds;
-    /* Seconds from an epoch's last step to its end. */
+    /* The seconds from an epoch's last step to its end. */
     double between;
-    /* Columns of the line that is drawn; 0: none is. */
+    /* The width of the line that is on the terminal; 0: there is none. */
     int drawn;
 };
 
 /* ---- a line ---- */
 
-/* What stands in the line beside the bar, from left to right. Where they do not all fit, those with the highest rank go
+/* A text in the line, besides the bar. If the terminal is too narrow for all fields, those with the highest rank are left out
  * first. */
 typedef struct field {
     char text[FIELD];
@@ -65,7 +65,7 @@ static void STRATA_PRINTF(4, 5) add(field *fields, int *n, int rank, const char 
     fields[(*n)++].rank = rank;
 }
 
-/* The columns of all fields with a blank before each but the first. */
+/* The width of all fields, with a space between each two. */
 static int width_of(const field *fields, int n) {
     int width = 0;
     for (int i = 0; i < n; i++) width += (int)strlen(fields[i].text) + 1;
@@ -95,7 +95,7 @@ static void append_bar(const progress *p, char *line, int columns, double share)
     if (p->colours) append(line, "\033[0m");
 }
 
-/* "12 s", "3:05", "1:02:03" */
+/* Writes a time as "12 s", "3:05" or "1:02:03". */
 static void duration(double seconds, char text[32]) {
     const long long s = seconds < 1e9 ? (long long)ceil(seconds) : 1000000000;
     if (s < 60)
@@ -106,7 +106,7 @@ static void duration(double seconds, char text[32]) {
         snprintf(text, 32, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
 }
 
-/* Returns the columns used. */
+/* Returns the width of the written line. */
 static int write_training(const progress *p, char *line, int columns) {
     const strata_progress *s = &p->step;
     const double rate = p->seconds > 0 ? p->steps / p->seconds : 0;
@@ -130,7 +130,7 @@ static int write_training(const progress *p, char *line, int columns) {
     const int bar_least = s->steps ? LEAST_BAR + 1 : 0;
     while (n > 1 && width_of(fields, n) - 1 + bar_least > columns) drop_one(fields, &n);
     int bar = s->steps ? columns - width_of(fields, n) : 0;
-    if (bar > 0 && bar < LEAST_BAR) bar = 0; /* nothing but the first field is left */
+    if (bar > 0 && bar < LEAST_BAR) bar = 0; /* the bar is left out if only the first field fits */
     for (int i = 0; i < n; i++) {
         if (i) append(line, " ");
         append(line, fields[i].text);
@@ -156,7 +156,7 @@ static int write_line(const progress *p, char *line, int columns) {
     return (int)strlen(line);
 }
 
-/* Erases what is drawn. A terminal that has become narrower has put the end of the line onto rows of its own. */
+/* Erases the line. If the terminal has become narrower, the line has become several rows. */
 static void erase(progress *p, int columns, char *out) {
     if (!p->drawn) return;
     if (p->drawn > columns) snprintf(out, 32, "\033[%dA", (p->drawn - 1) / columns);
@@ -169,7 +169,8 @@ static void draw(progress *p) {
     int columns = terminal_columns(STDERR_FILENO);
     if (columns > MOST_COLUMNS) columns = MOST_COLUMNS;
     erase(p, columns, all);
-    if (p->what != NOTHING) p->drawn = write_line(p, line, columns - 1); /* the last column would begin a new row */
+    if (p->what != NOTHING)
+        p->drawn = write_line(p, line, columns - 1); /* a character in the last column would begin a new row */
     append(all, line);
     if (*all && write(STDERR_FILENO, all, strlen(all)) < 0) p->what = NOTHING;
 }
@@ -199,7 +200,7 @@ progress *progress_begin(const progress_options *opts) {
     p->utf8 = locale_is_utf8();
     pthread_mutex_init(&p->mutex, NULL);
     pthread_cond_init(&p->changed, NULL);
-    /* Signals are the training's. */
+    /* The thread blocks all signals, so that the thread of the training receives them. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A row is a list of names and numbers, the same list for every kind of row of a log: a CSV leaves out the values that a row
- * does not have, JSON the names too. */
+ * A row is a list of names and numbers. All rows of a log have the same names; a value that a row does not have is an empty
+ * cell in CSV, and is left out in JSON. */
 #include "run_log.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ enum { MOST_CELLS = 112, NAME = 48 };
 typedef struct cell {
     char name[NAME];
     double value;
-    /* The row does not have it; else a value that is not finite is null. */
+    /* The row does not have this value. A value that is not finite is not missing; it is written as null. */
     bool missing;
     bool whole;
 } cell;
@@ -25,7 +25,7 @@ typedef struct row {
     const char *event;
     cell cells[MOST_CELLS];
     int n;
-    /* The row is of an epoch of parameter_server, which JSON says more of in lists; NULL: it is not. */
+    /* For an epoch of parameter_server, of which JSON has further lists; NULL: it is another row. */
     const strata_strategy *servers;
     double epoch_seconds;
 } row;
@@ -42,7 +42,7 @@ static void add_whole(row *r, const char *name, int64_t value, bool there) {
     r->cells[r->n - 1].whole = true;
 }
 
-/* names: of the metrics besides loss and accuracy. */
+/* names: the metrics besides loss and accuracy. */
 static void add_metrics(row *r, const char *split, const strata_metrics *m, const strata_metrics *names, bool classifies,
                         bool there) {
     add(r, split, "loss", m->loss, there);
@@ -130,7 +130,7 @@ static void write_row(run_log *log, const row *r) {
 
 int run_log_check(const char *path) {
     if (ends_with(path, ".jsonl") || ends_with(path, ".json") || ends_with(path, ".csv")) return EXIT_OK;
-    return usage_error("--log %s: its ending says what is written, .jsonl (a line of JSON a step or epoch) or .csv", path);
+    return usage_error("--log %s: its ending must be .jsonl (a line of JSON for each step or epoch) or .csv", path);
 }
 
 int run_log_open(run_log *log, const char *path, bool goes_on, bool classifies) {

@@ -12,33 +12,33 @@ typedef struct run_log {
     FILE *file;
     const char *path;
     bool csv;
-    /* A CSV's first row is the names, which the first row that is written knows. */
+    /* The header of a CSV was written. */
     bool begun;
-    /* Answers are right or wrong, so that there are accuracies. */
+    /* The model predicts classes, so that there are accuracies. */
     bool classifies;
     double began;
-    /* The errno of the first row that could not be written; 0: all could. */
+    /* The errno of the first row that could not be written; 0: all rows were written. */
     int error;
 } run_log;
 
-/* What a row has besides what fit reports; NaN: it does not have it. */
+/* Values of a row that fit does not report; NaN: the row does not have this value. */
 typedef struct run_log_more {
     double weight_norm, samples_per_s;
-    /* parameter_server, of whose tasks an epoch's row says how far apart they were; NULL: another strategy. */
+    /* The strategy parameter_server, for the numbers of its tasks in the row of an epoch; NULL: another strategy is used. */
     const strata_strategy *servers;
 } run_log_more;
 
-/* Whether the name's ending is one of a log, .jsonl or .csv; else prints what is wrong. Returns an exit code. */
+/* Checks that the name ends in .jsonl or .csv. Returns an exit code, after a message. */
 int run_log_check(const char *path);
-/* goes_on: rows are written behind those that are there. Returns an exit code, after a message. */
+/* Opens the file. goes_on: rows are appended to those in it. Returns an exit code, after a message. */
 int run_log_open(run_log *log, const char *path, bool goes_on, bool classifies);
-/* A row of a step, or of an epoch where p says that one has ended. */
+/* Writes the row of a step, or of an epoch if p reports the end of one. */
 void run_log_add(run_log *log, const strata_progress *p, const run_log_more *more);
-/* A row of the test data, at the end. servers: as in run_log_more. */
+/* Writes the row of the test data, at the end. servers: as in run_log_more. */
 void run_log_add_test(run_log *log, const strata_metrics *test, const strata_strategy *servers);
-/* One such row of an epoch on stdout, as JSON. */
+/* Prints the row of an epoch on stdout, as JSON. */
 void run_log_print_epoch(const strata_progress *p, const run_log_more *more, bool classifies, double seconds);
-/* Prints what is wrong where not all could be written. Returns an exit code. A zeroed log is fine. */
+/* Closes the file. If a row could not be written, prints why. Returns an exit code. A zeroed log is fine. */
 int run_log_close(run_log *log);
 
 #endif

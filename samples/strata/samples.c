@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of samples. Each model is samples/<name>/model.json, put into the program when it is built. */
+ * The table of samples. The build embeds each model, samples/<name>/model.json, as text. */
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,9 +86,9 @@ static const sample samples[] = {
 };
 enum { N_SAMPLES = sizeof samples / sizeof *samples };
 
-/* The user's own data, for the user's own model. */
+/* The row for the user's own data. */
 static const sample own = {.name = "own", .open = open_own};
-/* Arrays that are named as the inputs and outputs of a model of the user's own. */
+/* The row for arrays with the names of the inputs and outputs of the user's own model. */
 static const sample columns = {.name = "columns", .open = open_columns};
 
 const sample *own_sample(void) {
@@ -101,7 +101,7 @@ const sample *find_sample(const char *name) {
     return NULL;
 }
 
-/* A folder of MNIST's own files, which a model without a label learns from. */
+/* Whether the folder contains the MNIST files. */
 static bool has_idx(const char *path) {
     char file[4096];
     static const char *const names[] = {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte", "train-labels-idx1-ubyte"};
@@ -144,7 +144,7 @@ bool classifies(const strata_model *model) {
     if (strata_model_n_outputs(model) > 1) return false;
     if (strata_model_to_json(model, &text, &err)) return true;
     cJSON *json = cJSON_Parse(text), *loss = cJSON_GetObjectItemCaseSensitive(json, "loss");
-    if (!loss) /* a functional model: that of its first output */
+    if (!loss) /* in a functional model each output has a loss; that of the first is used */
         loss =
             cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(json, "outputs"), 0), "loss");
     if (cJSON_IsObject(loss)) loss = cJSON_GetObjectItemCaseSensitive(loss, "name");
@@ -180,9 +180,11 @@ static int unknown_sample(const char *name) {
     const char *near = strata_nearest_name(name, words, N_SAMPLES);
     if (near)
         return usage_error(
-            "there is no file and no sample \"%s\". Did you mean \"%s\"? A model of your own is a file MODEL.json", name, near);
-    return usage_error("there is no file and no sample \"%s\"; the samples are: %s. A model of your own is a file MODEL.json",
-                       name, list);
+            "there is no file and no sample \"%s\". Did you mean \"%s\"? To train your own model, give a file MODEL.json", name,
+            near);
+    return usage_error(
+        "there is no file and no sample \"%s\"; the samples are: %s. To train your own model, give a file MODEL.json", name,
+        list);
 }
 
 strata_status load_trained(const char *path, strata_model **out_model, strata_error *err) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The samples that `strata train NAME` knows, one row each (samples.c), and how each gets its data (open.c). */
+ * The table of the samples of `strata train NAME` (samples.c), and opening their data (open.c). */
 #ifndef STRATA_SAMPLES_SAMPLES_H
 #define STRATA_SAMPLES_SAMPLES_H
 
@@ -10,139 +10,138 @@
 
 #include "cli.h"
 
-/* The location of data and the part of them to read; these options are common to all commands that read data. */
+/* Where the data are, and how to read them. All commands that read data have these options. */
 typedef struct data_options {
-    const char *path;            /* --data: folder or file; NULL: made data */
-    const char *label, *columns; /* of a CSV; NULL: the sample's own */
-    const char *weight;          /* of a CSV of numbers: the column of weights; NULL: none */
-    const char *separator;       /* of a CSV; NULL: it is found */
-    const char *labels;          /* of .npy features: the file of their labels */
+    const char *path;            /* --data: a folder or file; NULL: the program generates data */
+    const char *label, *columns; /* for a CSV; NULL: those of the sample */
+    const char *weight;          /* for a CSV of numbers: the column of weights; NULL: there is none */
+    const char *separator;       /* for a CSV; NULL: it is detected */
+    const char *labels;          /* for features in a .npy: the file of their labels */
     const char *row;             /* predict: the cells themselves, instead of a path */
-    bool subwords;               /* a new tokenizer cuts words into pieces */
-    const char *task;            /* "classification" or "regression"; NULL: as the label looks, or as the model's loss says */
-    double test_split;           /* of data without a part for testing; 0: a fifth */
-    bool no_test;                /* all are for training */
-    int64_t size;                /* rows and columns of pictures; 0: as they are */
-    int64_t seed;                /* of the division */
+    bool subwords;               /* a new tokenizer divides words into subwords */
+    const char *task;            /* "classification" or "regression"; NULL: found from the label or the model's loss */
+    double test_split;           /* the share for testing, of data without a part for testing; 0: a fifth */
+    bool no_test;                /* all data are for training */
+    int64_t size;                /* rows and columns of pictures; 0: chosen for the pictures */
+    int64_t seed;                /* for dividing the data */
 } data_options;
-#define DATA_OPTION_ROWS(type, member)                                                                             \
-    {"data",                                                                                                       \
-     "DIR",                                                                                                        \
-     "folder (or file) of the data; default: data that the program makes",                                         \
-     OPTION_TEXT,                                                                                                  \
-     offsetof(type, member.path),                                                                                  \
-     0,                                                                                                            \
-     0},                                                                                                           \
-        {"label",                                                                                                  \
-         "COLUMN",                                                                                                 \
-         "CSV: the column to be learned (the last); several, A,B, are numbers learned together",                   \
-         OPTION_TEXT,                                                                                              \
-         offsetof(type, member.label),                                                                             \
-         0,                                                                                                        \
-         0},                                                                                                       \
-        {"separator",                                                                                              \
-         "C",                                                                                                      \
-         "CSV: what stands between cells: ; | tab ... (found in the first lines)",                                 \
-         OPTION_TEXT,                                                                                              \
-         offsetof(type, member.separator),                                                                         \
-         0,                                                                                                        \
-         0},                                                                                                       \
-        {"labels", "Y.npy", "data.npy: the file of its labels", OPTION_TEXT, offsetof(type, member.labels), 0, 0}, \
-        {"weight-column",                                                                                          \
-         "COLUMN",                                                                                                 \
-         "CSV of numbers: the column that says what a row's loss counts",                                          \
-         OPTION_TEXT,                                                                                              \
-         offsetof(type, member.weight),                                                                            \
-         0,                                                                                                        \
-         0},                                                                                                       \
-    {                                                                                                              \
-        "columns", "A,B,...", "CSV: the columns to learn from", OPTION_TEXT, offsetof(type, member.columns), 0, 0  \
+#define DATA_OPTION_ROWS(type, member)                                                                                       \
+    {"data", "DIR", "the folder or file of the data (the program generates data)", OPTION_TEXT, offsetof(type, member.path), \
+     0,      0},                                                                                                             \
+        {"label",                                                                                                            \
+         "COLUMN",                                                                                                           \
+         "CSV: the column to learn (the last); A,B learns several columns of numbers together",                              \
+         OPTION_TEXT,                                                                                                        \
+         offsetof(type, member.label),                                                                                       \
+         0,                                                                                                                  \
+         0},                                                                                                                 \
+        {"separator",                                                                                                        \
+         "C",                                                                                                                \
+         "CSV: the character between cells: ; | tab ... (detected from the first lines)",                                    \
+         OPTION_TEXT,                                                                                                        \
+         offsetof(type, member.separator),                                                                                   \
+         0,                                                                                                                  \
+         0},                                                                                                                 \
+        {"labels", "Y.npy", "for data.npy: the file with its labels", OPTION_TEXT, offsetof(type, member.labels), 0, 0},     \
+        {"weight-column",                                                                                                    \
+         "COLUMN",                                                                                                           \
+         "CSV of numbers: the column of weights, by which the loss of each row is multiplied",                               \
+         OPTION_TEXT,                                                                                                        \
+         offsetof(type, member.weight),                                                                                      \
+         0,                                                                                                                  \
+         0},                                                                                                                 \
+    {                                                                                                                        \
+        "columns", "A,B,...", "CSV: the columns to learn from", OPTION_TEXT, offsetof(type, member.columns), 0, 0            \
     }
 
 typedef struct sample sample;
 enum { TABLE_STEMS = 3 };
 
-/* What opening gives. */
+/* A part of the data, and what belongs to the data as a whole. */
 enum { MOST_ARRAYS = 16 };
 typedef struct sample_data {
     strata_dataset *dataset;
-    strata_array arrays[MOST_ARRAYS]; /* what the dataset borrows; finished by close_data */
-    const strata_model *model;        /* whose names arrays have, where it has several inputs or outputs; borrowed */
-    bool text_beside_numbers;         /* it learns from the texts of a table and its other columns */
-    strata_tokenizer *tokenizer;      /* of texts: used when it is there, else made from the texts */
-    int64_t length, vocabulary;       /* of texts: tokens of an example, and how many there are, told by the model */
-    strata_task task;                 /* by the model's loss */
-    strata_shape picture;             /* what the model takes, where it is pictures */
-    bool whole;                       /* of a CSV that is the only one all rows are taken, none kept for testing */
-    /* Of own data: a model's, or made from the training part. */
+    strata_array arrays[MOST_ARRAYS]; /* arrays that the dataset borrows; close_data finishes them */
+    const strata_model *model;        /* a model with several inputs or outputs, after which arrays are named; borrowed */
+    bool text_beside_numbers;         /* the model's inputs are the texts of a table and its other columns */
+    strata_tokenizer *tokenizer;      /* for texts; NULL: it is made from the training texts */
+    int64_t length, vocabulary;       /* for texts: tokens per example, and ids of the vocabulary; from the model */
+    strata_task task;                 /* from the model's loss */
+    strata_shape picture;             /* the model's input, if it is pictures */
+    bool whole;                       /* no rows of a single CSV are kept for testing */
+    /* For the user's own data: the model's preprocessing, or that made from the training part. */
     strata_preprocessing *preprocessing;
-    strata_dataset *rest; /* of own data that have no part for testing: what training left for it */
-    bool split;           /* whether it left something */
+    strata_dataset *rest; /* for the user's own data without a part for testing: the examples that are kept for testing */
+    bool split;           /* the data were divided into dataset and rest */
 } sample_data;
 
 struct sample {
     const char *name;
     const char *about; /* one line, for the help */
-    const char *model; /* JSON, as in a model file: samples/<name>/model.json */
-    /* split: "train" or "test". Returns an exit code. options->path is NULL only where there are made data. */
+    const char *model; /* the contents of samples/<name>/model.json */
+    /* Opens a part of the data. split: "train" or "test". options->path is NULL only if `made` is not NULL. Returns an exit
+     * code, after a message. */
     int (*open)(const sample *sample, const data_options *options, const char *split, sample_data *data);
-    const char *made;  /* what the program makes where there is no --data, for messages; NULL: it makes none */
-    const char *fetch; /* what `strata data fetch` calls the data; NULL: there is nothing to fetch */
+    const char *made;  /* a description of the data that are generated if there is no --data; NULL: none are */
+    const char *fetch; /* the name of the data in `strata data fetch`; NULL: there is nothing to fetch */
     int epochs;
     int64_t batch;
-    strata_flip_crop *augment;          /* what pictures go through before they are learned from; NULL: nothing */
-    bool any_width;                     /* the data say how many numbers an example has: the model's "input" follows */
-    const char *classes;                /* their words, separated by commas, in order; NULL: they are their numbers */
-    bool texts;                         /* documents, which a tokenizer makes numbers of */
-    const char *label, *columns;        /* of a CSV */
-    const char *tables[2][TABLE_STEMS]; /* of CSV files in a folder: names for training and for testing, without .csv */
+    strata_flip_crop *augment;          /* random changes of training pictures; NULL: none */
+    bool any_width;                     /* the model's "input" is set to the number of features of the data */
+    const char *classes;                /* the names of the classes, separated by commas, in order; NULL: their numbers */
+    bool texts;                         /* the data are documents, which a tokenizer converts to tokens */
+    const char *label, *columns;        /* the default columns of a CSV */
+    const char *tables[2][TABLE_STEMS]; /* names of CSV files in a folder, for training and testing, without .csv */
 };
 
-/* The sample of that name, or NULL. */
+/* The sample with this name; NULL: there is none. */
 const sample *find_sample(const char *name);
-/* The row whose data a model learns: by its label, else what the data look like, else the first row. */
+/* The row whose data a model can be trained on: the sample that the model's label names (strata_model_label), else by the kind
+ * of the data, else the first row. */
 const sample *sample_of_model(const strata_model *model, const data_options *options);
-/* --precision for a model that is not compiled yet; NULL: as it was trained. */
+/* Sets --precision for a model that is not compiled yet. name NULL: the precision with which it was trained. Returns an exit
+ * code. */
 int set_precision(strata_model *model, const char *name);
 const char *precision_of(const strata_model *model);
-/* The word for a class; NULL: it is its number. Holds until the next call. */
+/* The name of a class; NULL: it has none. Valid until the next call. */
 const char *class_name(const sample *sample, const strata_preprocessing *preprocessing, int64_t class);
-/* Whether answers are right or wrong, so that accuracy says something: by the loss of a model with one output. */
+/* Whether the model predicts classes, so that there is an accuracy. This follows from the loss of a model with one output. */
 bool classifies(const strata_model *model);
-/* "accuracy 97.00 % on 10000 test examples, loss 0.1", without an end of line; the loss alone where answers are no classes. */
+/* Prints for example "accuracy 97.00 % on 10000 test examples, loss 0.1", without an end of line; only the loss if the model
+ * does not predict classes. */
 void print_metrics(FILE *to, const strata_model *model, const strata_metrics *metrics);
-/* strata_model_load, with a word to who names data or a model that was not trained. */
+/* strata_model_load, with a better message if the file contains data or a model that was not trained. */
 strata_status load_trained(const char *path, strata_model **out_model, strata_error *err);
-/* The model that `name` means: a sample's own, a file of JSON, or a saved model where `saved` allows one.
- * Prints what is wrong; returns an exit code. */
+/* Opens the model of a sample or of a JSON file, or a saved model if `saved`. Returns an exit code, after a message. */
 int open_model(const char *name, bool saved, strata_model **out_model);
-/* Whether these data (NULL: there are none) can be those of a model with several inputs or outputs. Returns an exit code. */
+/* Checks that the data (NULL: there are none) are an .npz archive if the model has several inputs or outputs. Returns an exit
+ * code, after a message. */
 int check_ports(const char *name, const strata_model *model, const char *data);
-/* Prints the samples' rows of a help. */
+/* Prints the list of samples, for the help. */
 void print_samples(void);
 
 /* ---- open.c ---- */
-/* The names in "a,b,c". */
+/* The names of a list "a,b,c". */
 enum { MOST_COLUMNS = 1024 };
 typedef struct column_list {
     const char *names[MOST_COLUMNS];
     int n;
     char *text;
 } column_list;
-/* Opens one part of a sample's data, or says how to get them. Returns an exit code. */
+/* Opens one part of a sample's data. Returns an exit code, after a message that explains how to get the data. */
 int open_data(const sample *sample, const data_options *options, const char *split, sample_data *data);
 void close_data(sample_data *data);
-/* What the model says of the texts that it takes: their length and vocabulary. */
+/* Sets the fields of `data` that follow from the model: for texts their length and vocabulary. */
 void describe_inputs(const strata_model *model, sample_data *data);
-/* The model's; *out NULL: it has none. */
+/* Reads the model's preprocessing; *out NULL: it has none. */
 STRATA_MUST_USE strata_status recall_preprocessing(const strata_model *model, strata_preprocessing **out, strata_error *err);
-/* Puts into `data` what opening another part of what the model learned from needs of it: its preprocessing, its tokenizer, the
- * length of its texts. */
+/* Sets the fields of `data` that are needed to open data for a trained model: its preprocessing, its tokenizer, the length of
+ * its texts. Returns an exit code, after a message. */
 int recall_data(const strata_model *model, const sample *sample, sample_data *data);
-/* Where the sample takes any width: the model anew with the data's number of numbers, and as many outputs as there are
- * labels. */
+/* If the sample accepts any number of features, replaces the model by one with as many inputs as the data have features and as
+ * many outputs as they have labels. Returns an exit code, after a message. */
 int fit_model_to_data(const sample *sample, const sample_data *data, strata_model **model);
-/* Whether the path is a CSV's, or a folder that has one of the sample's. */
+/* Whether the path is that of a CSV file; and whether it is that, or a folder that contains a CSV file of the sample. */
 bool is_table(const char *path);
 bool has_table(const sample *sample, const char *path);
 int open_linear(const sample *sample, const data_options *options, const char *split, sample_data *data);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Precision, recall, F1, AUC, R2: from predictions and labels on the host. */
+ * Computes precision, recall, F1, AUC and R2 on the host, from predictions and labels. */
 #include "scores.h"
 
 #include <math.h>
@@ -29,8 +29,8 @@ static int by_score(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The share of pairs of an example of the class and another one that are in the right order; ties count half. NaN: one of both
- * is missing. */
+/* The AUC: the share of the pairs of an example of the class and an example of others in which the first has the higher score;
+ * equal scores count half. NaN: there are no such pairs. */
 static double area(ranked *examples, int64_t n) {
     double right = 0, before = 0, n_class = 0;
     qsort(examples, (size_t)n, sizeof *examples, by_score);
@@ -38,7 +38,7 @@ static double area(ranked *examples, int64_t n) {
         double same_class = 0, same_others = 0;
         int64_t k = i;
         for (; k < n && examples[k].score == examples[i].score; k++) *(examples[k].is_class ? &same_class : &same_others) += 1;
-        if (k == i) return NAN; /* a score that is no number */
+        if (k == i) return NAN; /* a score is NaN */
         right += same_class * (before + same_others / 2);
         before += same_others;
         n_class += same_class;
@@ -49,7 +49,7 @@ static double area(ranked *examples, int64_t n) {
 
 /* ---- classes ---- */
 
-/* The probability of a class; a single output is that of class 1. */
+/* The probability of a class. If there is only one output, it is the probability of class 1. */
 static float probability(const float *row, int64_t width, int64_t class) {
     return width > 1 ? row[class] : class ? row[0] : 1 - row[0];
 }
@@ -114,7 +114,7 @@ static void compare_numbers(const float *predictions, const float *labels, int64
     s->rmse = sqrt(squares / (double)(n * width));
 }
 
-/* ---- all of it ---- */
+/* ---- measuring a model ---- */
 
 static strata_status compare(strata_array *predictions, const strata_dataset *dataset,
                              const strata_preprocessing *preprocessing, bool classes, scores *s, strata_error *err) {
@@ -155,7 +155,7 @@ strata_status scores_measure(strata_model *model, const strata_dataset *dataset,
                              int64_t batch, scores *out, strata_error *err) {
     strata_array predictions = {0};
     *out = (scores){.n = strata_dataset_size(dataset), .auc = NAN};
-    if (strata_model_n_outputs(model) > 1) out->n = 0; /* the metrics of each output say how good it is */
+    if (strata_model_n_outputs(model) > 1) out->n = 0; /* each output has metrics of its own instead */
     if (out->n < 1) return STRATA_OK;
     STRATA_TRY(strata_model_predict(model, dataset, batch, &predictions, err));
     strata_status status = compare(&predictions, dataset, preprocessing, classifies(model), out, err);
@@ -165,7 +165,7 @@ strata_status scores_measure(strata_model *model, const strata_dataset *dataset,
 
 /* ---- printing ---- */
 
-/* Of a class: examples of it, answers of it, and both. */
+/* For a class: how many examples have it as their label, how many as their answer, and how many as both. */
 typedef struct class_counts {
     int64_t labels, answers, right;
     double precision, recall, f1;
@@ -183,7 +183,7 @@ static class_counts count_class(const scores *s, int64_t class) {
     return c;
 }
 
-/* Over the classes that have examples or answers. */
+/* The mean over the classes that are the label or the answer of an example. */
 static class_counts mean_of_classes(const scores *s) {
     class_counts mean = {0};
     double n = 0;
@@ -238,7 +238,7 @@ static void print_row(const char *name, int width, const class_counts *c) {
     printf("%-*s  %9.4f  %7.4f  %7.4f  %8lld\n", width, name, c->precision, c->recall, c->f1, (long long)c->labels);
 }
 
-/* "51.02", "138200": in the label's unit, without an exponent as far as one can read it. */
+/* Prints an error in the unit of the label, for example "51.02" or "138200", without an exponent unless it is very large. */
 static void print_error(FILE *to, const char *name, double value) {
     fprintf(to, value >= 1e4 && value < 1e12 ? "%s %.0f" : "%s %.4g", name, value);
 }
@@ -317,7 +317,8 @@ void print_hint(const scores *s, const sample *sample, const strata_preprocessin
     if (!s->n_classes) {
         if (s->r2 <= 0)
             fprintf(stderr,
-                    "strata: this is no better than the mean of the labels as every answer; try more --epochs, another "
+                    "strata: this is not better than predicting the mean of the labels for all examples; try more --epochs, "
+                    "another "
                     "--learning-rate, or other --columns\n");
         return;
     }
@@ -329,7 +330,8 @@ void print_hint(const scores *s, const sample *sample, const strata_preprocessin
     const bool table = p && strata_preprocessing_get_kind(p) == STRATA_PREPROCESSING_TABLE;
     if (right <= most && right < s->n)
         fprintf(stderr,
-                "strata: this is no better than \"%s\" as every answer (%.2f %%); try more --epochs, another --learning-rate, "
+                "strata: this is not better than predicting \"%s\" for all examples (%.2f %%); try more --epochs, another "
+                "--learning-rate, "
                 "or %s\n",
                 name_of(sample, p, best, name), 100 * (double)most / (double)s->n, table ? "other --columns" : "more examples");
 }

@@ -8,29 +8,30 @@
 
 /* Zero-initialize; finish when done. */
 typedef struct scores {
-    int64_t n;         /* examples */
-    int64_t n_classes; /* 0: numbers are predicted */
-    /* [n_classes][n_classes] examples by label and answer. */
+    int64_t n;         /* how many examples were compared */
+    int64_t n_classes; /* 0: the labels are numbers */
+    /* [n_classes][n_classes] How many examples have this label (row) and this answer (column). */
     int64_t *confusion;
-    /* Mean over examples of a label of the area under the curve of true and false answers: of the one class where there are
-     * two, else over classes of each against the others. NaN: a class is missing, or there are too many. */
+    /* The area under the receiver operating characteristic curve: that of class 1 if there are two classes, otherwise the mean
+     * over the classes of the area for one class against the others. NaN: a class is missing, or there are too many classes. */
     double auc;
-    /* Of numbers: coefficient of determination, mean absolute error, root of the mean squared error, over all labels. */
+    /* For numbers: coefficient of determination, mean absolute error, root of the mean squared error, over all labels. */
     double r2, mae, rmse;
 } scores;
 void scores_finish(scores *scores);
-/* Predicts all of `dataset`, which has labels, with a compiled model, and compares. preprocessing: NULL, or what restores
- * labels that are numbers. */
+/* Predicts all examples of a dataset with labels with a compiled model, and compares predictions and labels. preprocessing:
+ * converts standardised numbers back to the labels' unit; NULL: they are not standardised. */
 STRATA_MUST_USE strata_status scores_measure(strata_model *model, const strata_dataset *dataset,
                                              const strata_preprocessing *preprocessing, int64_t batch, scores *out,
                                              strata_error *err);
-/* A table of the classes with precision, recall, F1, their means, AUC and the confusion matrix; or R2 and errors. */
+/* Prints a table of precision, recall and F1 for each class, their means, AUC and the confusion matrix; for numbers R2 and the
+ * errors. */
 void print_scores(const scores *scores, const sample *sample, const strata_preprocessing *preprocessing);
-/* ",\"scores\":{...}" */
+/* Prints ",\"scores\":{...}", a part of a JSON object. */
 void print_scores_json(const scores *scores, const sample *sample, const strata_preprocessing *preprocessing);
-/* "R2 0.52, mean absolute error 41.2", for a line; nothing for classes. */
+/* Prints for example "R2 0.52, mean absolute error 41.2"; prints nothing for classes. */
 void print_number_scores(const scores *scores);
-/* Says so where answers are no better than one and the same for all. */
+/* Prints a hint if the answers are not better than the same answer for all examples. */
 void print_hint(const scores *scores, const sample *sample, const strata_preprocessing *preprocessing);
 
 #endif

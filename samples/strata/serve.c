@@ -33,21 +33,21 @@ typedef struct serve_options {
 } serve_options;
 
 static const option_row rows[] = {
-    {"port", "N", "the port to listen on; 0: any that is free, which is printed (8080)", OPTION_INT,
-     offsetof(serve_options, port), 0, 65535},
-    {"host", "ADDRESS", "the address to listen on; 0.0.0.0 or :: for all, without any protection (127.0.0.1)", OPTION_TEXT,
-     offsetof(serve_options, host), 0, 0},
-    {"batch", "N", "examples of several requests that the model runs on at once (64)", OPTION_INT,
+    {"port", "N", "the port to listen on; 0: any free port, which is printed (8080)", OPTION_INT, offsetof(serve_options, port),
+     0, 65535},
+    {"host", "ADDRESS", "the address to listen on; 0.0.0.0 or :: lets any host connect, without protection (127.0.0.1)",
+     OPTION_TEXT, offsetof(serve_options, host), 0, 0},
+    {"batch", "N", "the most examples, of several requests, that the model computes together (64)", OPTION_INT,
      offsetof(serve_options, batch), 1, 1 << 20},
     {"wait-ms", "MS", "how long the first example of a batch waits for others (2)", OPTION_NUMBER,
      offsetof(serve_options, wait_ms), 0, 60000},
-    {"max-request", "MIB", "the largest request (16)", OPTION_NUMBER, offsetof(serve_options, most_mib), 0.001, 4096},
-    {"max-waiting", "N", "examples that may wait; more get the answer 503 (4096)", OPTION_INT,
+    {"max-request", "MIB", "the largest size of a request (16)", OPTION_NUMBER, offsetof(serve_options, most_mib), 0.001, 4096},
+    {"max-waiting", "N", "the most examples that may wait; further requests are answered with 503 (4096)", OPTION_INT,
      offsetof(serve_options, most_waiting), 1, 1 << 30},
-    {"connections", "N", "connections at a time (256)", OPTION_INT, offsetof(serve_options, connections), 1, 65536},
-    {"idle", "S", "a connection on which nothing comes for so long is closed (30)", OPTION_NUMBER,
+    {"connections", "N", "the most connections at a time (256)", OPTION_INT, offsetof(serve_options, connections), 1, 65536},
+    {"idle", "S", "close a connection that sends nothing for so many seconds (30)", OPTION_NUMBER,
      offsetof(serve_options, idle_s), 1, 86400},
-    {"json", NULL, "say where it listens as a line of JSON", OPTION_FLAG, offsetof(serve_options, json), 0, 0},
+    {"json", NULL, "print the address as a line of JSON", OPTION_FLAG, offsetof(serve_options, json), 0, 0},
     DEVICE_OPTION_ROWS(serve_options, device),
     {0}};
 
@@ -56,7 +56,7 @@ static const option_row rows[] = {
 /* Upper limits of the buckets of request times, in seconds. */
 static const double bucket_limits[] = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5};
 enum { N_BUCKETS = sizeof bucket_limits / sizeof *bucket_limits };
-/* HTTP codes that are answered, and counted. */
+/* The HTTP status codes of answers, each of which is counted. */
 static const unsigned codes[] = {200, 400, 404, 405, 413, 500, 503};
 enum { N_CODES = sizeof codes / sizeof *codes };
 
@@ -64,13 +64,13 @@ typedef struct server {
     served_model served;
     batches *batches;
     size_t most_bytes;
-    /* One at a time makes texts of answers. */
+    /* Only one thread at a time writes predictions as JSON. */
     pthread_mutex_t writing;
     atomic_ullong n_codes[N_CODES], in_bucket[N_BUCKETS + 1], microseconds;
     atomic_int active;
 } server;
 
-/* One request while it comes in. */
+/* A request of which more parts may follow. */
 typedef struct request {
     strata_text body;
     bool too_large;
@@ -85,7 +85,7 @@ static void count_request(server *s, unsigned code, double seconds) {
     s->microseconds += (unsigned long long)(seconds * 1e6);
 }
 
-/* Sends the text, which is freed. */
+/* Sends the text, which this function takes, and counts the request. */
 static enum MHD_Result send_text(server *s, struct MHD_Connection *connection, const request *r, unsigned code,
                                  const char *type, char *text) {
     static char nothing[] = "";
@@ -104,7 +104,7 @@ static enum MHD_Result send_text(server *s, struct MHD_Connection *connection, c
     return result;
 }
 
-/* {"error": "..."} */
+/* Sends {"error": "..."}. */
 static enum MHD_Result send_error(server *s, struct MHD_Connection *connection, const request *r, unsigned code,
                                   const char *message) {
     strata_json_writer writer = {0};
@@ -131,7 +131,7 @@ static unsigned code_of(strata_status status) {
     }
 }
 
-/* {"predictions": [...]} of answers as strata predict --json writes them. */
+/* Writes {"predictions": [...]}, where each prediction is an object as strata predict --json writes it. */
 static strata_status write_predictions(server *s, const strata_array *predictions, bool probabilities, char **out,
                                        strata_error *err) {
     const int64_t n = predictions->shape.dims[0];
@@ -147,7 +147,7 @@ static strata_status write_predictions(server *s, const strata_array *prediction
     for (int64_t i = 0; i < n; i++) {
         if (i) strata_text_add(&a.text, ",");
         add_answer(&a, (const float *)predictions->data + i * a.width, i);
-        if (!a.text.failed) a.text.n_bytes--; /* the end of the line */
+        if (!a.text.failed) a.text.n_bytes--; /* removes the end of the line */
     }
     strata_text_add(&a.text, "]}\n");
     pthread_mutex_unlock(&s->writing);
@@ -179,7 +179,7 @@ static void write_shape(strata_json_writer *w, const char *key, strata_shape sha
     strata_json_end_array(w);
 }
 
-/* "inputs": {"left": {"shape": [2], "dtype": "f32"}, ...} */
+/* Writes for example "inputs": {"left": {"shape": [2], "dtype": "f32"}, ...}. */
 static void write_ports(strata_json_writer *w, const char *key, const strata_model *model, int n,
                         strata_model_port (*port_of)(const strata_model *model, int index)) {
     strata_json_key(w, key);
@@ -290,7 +290,7 @@ static enum MHD_Result answer(server *s, struct MHD_Connection *connection, cons
                      strcmp(url, "/model") ? strdup("{\"status\":\"ok\"}") : describe(s));
 }
 
-/* Called once when the head of a request is there, then for each part of its body, and at its end. */
+/* libmicrohttpd calls this once when the head of a request has arrived, then for each part of its body, and at its end. */
 static enum MHD_Result handle(void *user, struct MHD_Connection *connection, const char *url, const char *method,
                               const char *version, const char *part, size_t *part_bytes, void **state) {
     server *s = user;
@@ -301,8 +301,8 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
         r->started = now_seconds();
         s->active++;
         *state = r;
-        /* A body that is somewhat too large is read and dropped, since many clients read no answer before they have sent all.
-         * One that says that it is far too large is refused at once. */
+        /* A body that is too large is read and discarded, since many clients do not read an answer before they have sent all of
+         * the request. If the header says that the body is far too large, the request is refused at once. */
         const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
         r->too_large = length && strtoull(length, NULL, 10) / 16 > s->most_bytes;
         return r->too_large ? answer(s, connection, r, url, method) : MHD_YES;
@@ -319,7 +319,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     return r->body.failed ? MHD_NO : MHD_YES;
 }
 
-static void forget(void *user, struct MHD_Connection *connection, void **state, enum MHD_RequestTerminationCode why) {
+static void end_request(void *user, struct MHD_Connection *connection, void **state, enum MHD_RequestTerminationCode why) {
     (void)connection, (void)why;
     request *r = *state;
     if (!r) return;
@@ -331,7 +331,7 @@ static void forget(void *user, struct MHD_Connection *connection, void **state, 
 
 /* ---- listening ---- */
 
-/* The address as sockaddr; false: it is none. */
+/* Converts an IP address to a sockaddr. Returns false if `host` is none. */
 static bool read_address(const char *host, int64_t port, struct sockaddr_storage *out) {
     struct sockaddr_in *v4 = (struct sockaddr_in *)out;
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
@@ -348,22 +348,24 @@ static bool read_address(const char *host, int64_t port, struct sockaddr_storage
     return true;
 }
 
-/* Serves until a signal comes. */
+/* Serves until the process receives one of the signals. */
 static int listen_and_serve(const serve_options *options, server *s, const sigset_t *signals) {
     struct sockaddr_storage address;
     if (!read_address(options->host, options->port, &address))
-        return usage_error("--host: \"%s\" is no address such as 127.0.0.1, 0.0.0.0 or ::1", options->host);
+        return usage_error("--host: \"%s\" is not an address; give for example 127.0.0.1, 0.0.0.0 or ::1", options->host);
     const unsigned flags =
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | (address.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0);
     struct MHD_Daemon *daemon = MHD_start_daemon(
         flags, (uint16_t)options->port, NULL, NULL, handle, s, MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)options->connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)options->idle_s,
-        MHD_OPTION_NOTIFY_COMPLETED, forget, s, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_COMPLETED, end_request, s, MHD_OPTION_END);
     strata_error err = {0};
     if (!daemon) {
-        const strata_status status = strata_fail(&err, STRATA_UNAVAILABLE,
-                                                 "cannot listen on %s, port %lld: another program has it, or it is not allowed",
-                                                 options->host, (long long)options->port);
+        const strata_status status =
+            strata_fail(&err, STRATA_UNAVAILABLE,
+                        "cannot listen on %s, port %lld: another program uses it, or it is not allowed; choose "
+                        "another port (--port)",
+                        options->host, (long long)options->port);
         return report(FAILING_DATA, status, &err);
     }
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT);
@@ -374,7 +376,7 @@ static int listen_and_serve(const serve_options *options, server *s, const sigse
     fflush(stdout);
     int received = 0;
     sigwait(signals, &received);
-    MHD_socket listening = MHD_quiesce_daemon(daemon); /* no new connections; requests that run are answered */
+    MHD_socket listening = MHD_quiesce_daemon(daemon); /* accepts no new connections; current requests are answered */
     for (int i = 0; i < 500 && s->active; i++) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     MHD_stop_daemon(daemon);
     if (listening != MHD_INVALID_SOCKET) close(listening);
@@ -422,7 +424,7 @@ static int run(const command *command, int argc, char **argv) {
     int n_arguments = 0;
     int code = read_options(command, argc, argv, &options, arguments, &n_arguments);
     if (code) return code < 0 ? EXIT_OK : code;
-    /* Before the first thread begins, a driver's too, so that the signals wait for sigwait. */
+    /* The signals are blocked before the first thread starts, also that of a driver, so that only sigwait receives them. */
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
@@ -434,7 +436,7 @@ static int run(const command *command, int argc, char **argv) {
     strata_status status = load_trained(arguments[0], &s.served.model, &err);
     if (!status) status = recall_preprocessing(s.served.model, &s.served.preprocessing, &err);
     if (!status && strata_model_tokenizer(s.served.model, &s.served.tokenizer, &err) == STRATA_UNAVAILABLE)
-        s.served.tokenizer = NULL; /* the model learned from no texts */
+        s.served.tokenizer = NULL; /* the model was not trained on texts */
     code = status ? report(FAILING_DATA, status, &err) : open_device(&options.device, &device);
     if (!code) code = serve(&options, &s, device, &signals);
     strata_model_destroy(s.served.model);
@@ -462,10 +464,12 @@ const command command_serve = {
     .arguments = "MODEL.strata",
     .summary = "answer requests for predictions over HTTP",
     .details =
-        "POST /predict takes {\"inputs\": [[...], ...]}, for a table {\"rows\": [{\"column\": 5.1}, ...]}, for texts\n"
-        "{\"texts\": [\"...\"]}, or the bytes of a picture (Content-Type: image/png), and answers as predict --json\n"
-        "does: {\"predictions\": [...]}; with ?probabilities=1 those of all classes. GET /model, /health, /metrics.\n"
-        "There is no encryption and no password: put it behind a proxy that has them, or leave it on 127.0.0.1.\n",
+        "POST /predict accepts {\"inputs\": [[...], ...]}, for a table {\"rows\": [{\"column\": 5.1}, ...]}, for texts\n"
+        "{\"texts\": [\"...\"]}, or the bytes of a picture (Content-Type: image/png). The answer is {\"predictions\": [...]}, "
+        "as\n"
+        "of predict --json; with ?probabilities=1 it has the probabilities of all classes. GET /model describes the inputs;\n"
+        "there are also /health and /metrics. There is no encryption and no password: put the server behind a proxy that has\n"
+        "them, or let it listen on 127.0.0.1.\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One thread runs the model; callers put their examples into its queue and wait for their part of the answers. A program is
- * compiled for each number of examples, so a batch is filled up with zeros to the next power of two. */
+ * One thread runs the model. Callers add their examples to its queue and wait for their part of the predictions. Each number of
+ * examples needs a compiled program, so batches are padded with zeros to the next power of two. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "answers.h"
 #include "serve.h"
 
-/* One caller's examples. It lies on the caller's stack and is in the queue until `done`. */
+/* The examples of one caller. The job is on the caller's stack, and the caller waits until it is `done`. */
 typedef struct job {
     const strata_array *examples;
     strata_array *predictions;
@@ -41,15 +41,16 @@ static size_t example_bytes(const strata_array *a) {
     return strata_array_bytes(a) / (size_t)examples_of(a);
 }
 
-/* What n examples are filled up to: a power of two up to `batch`, then a multiple of it. */
-static int64_t filled(int64_t n, int64_t batch) {
+/* How many examples a run has that is padded to contain n: a power of two up to `batch`, then a multiple of `batch`. */
+static int64_t padded_size(int64_t n, int64_t batch) {
     int64_t size = 1;
     while (size < n && size < batch) size *= 2;
     if (size > batch) size = batch;
     return n <= size ? size : (n + batch - 1) / batch * batch;
 }
 
-/* The examples as the model's input, or each of its inputs as an array of its own. `parts` must outlive the dataset. */
+/* Makes a dataset of the examples. For a model with several inputs, the examples are divided into `parts`, an array for each
+ * input, which must outlive the dataset. */
 static strata_status make_dataset(const served_model *served, const strata_array *together, strata_array parts[MOST_ARRAYS],
                                   strata_dataset **out, strata_error *err) {
     if (!served->several) return strata_dataset_from_arrays(together, NULL, 0, out, err);
@@ -64,7 +65,7 @@ static strata_status make_dataset(const served_model *served, const strata_array
         strata_shape shape = {.rank = port.shape.rank + 1, .dims = {n}};
         memcpy(shape.dims + 1, port.shape.dims, sizeof(int64_t) * (size_t)port.shape.rank);
         STRATA_TRY(strata_array_create(port.dtype, shape, &parts[k], err));
-        for (int64_t i = 0; i < n; i++) /* elements of all types are of 4 bytes */
+        for (int64_t i = 0; i < n; i++) /* elements of all types have 4 bytes */
             memcpy((char *)parts[k].data + 4 * i * own, (const char *)together->data + 4 * (i * width + at), (size_t)(4 * own));
         inputs[k] = (strata_data_column){.name = port.name, .array = &parts[k]};
         at += own;
@@ -72,14 +73,14 @@ static strata_status make_dataset(const served_model *served, const strata_array
     return strata_dataset_from_columns(inputs, n_inputs, NULL, 0, out, err);
 }
 
-/* The model on all examples of the list, n together. */
+/* Runs the model on all examples of the list, n in all. */
 static strata_status predict_all(batches *all, const job *list, int64_t n, strata_array *out, strata_error *err) {
-    const int64_t size = filled(n, all->batch);
+    const int64_t size = padded_size(n, all->batch);
     strata_shape shape = list->examples->shape;
     shape.dims[0] = size;
     strata_array together = {0}, parts[MOST_ARRAYS] = {{0}};
     strata_dataset *data = NULL;
-    STRATA_TRY(strata_array_create(list->examples->dtype, shape, &together, err)); /* zeros */
+    STRATA_TRY(strata_array_create(list->examples->dtype, shape, &together, err)); /* filled with 0, which is the padding */
     char *at = together.data;
     for (const job *j = list; j; j = j->next) {
         memcpy(at, j->examples->data, strata_array_bytes(j->examples));
@@ -94,7 +95,7 @@ static strata_status predict_all(batches *all, const job *list, int64_t n, strat
     return status;
 }
 
-/* Gives each caller its part. */
+/* Copies to each caller its part of the predictions. */
 static void answer(job *list, const strata_array *predictions, strata_status status, const strata_error *err) {
     const size_t bytes = status ? 0 : example_bytes(predictions);
     const char *at = status ? NULL : predictions->data;
@@ -119,7 +120,8 @@ static struct timespec after(double seconds) {
     return (struct timespec){.tv_sec = t.tv_sec + nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};
 }
 
-/* Waits for a first example and then for more, and takes whole jobs up to a batch (the first one in any case). */
+/* Waits for a first job, then until there are enough examples for a batch or the time is over. Removes jobs from the queue as
+ * long as their examples fit in a batch; the first job is removed in any case. */
 static job *take_jobs(batches *all, int64_t *out_n) {
     while (!all->first && !all->ending) pthread_cond_wait(&all->added, &all->mutex);
     if (!all->first) return NULL;
@@ -155,7 +157,7 @@ static void *run_batches(void *argument) {
         all->counts.batches++;
         all->counts.examples += (uint64_t)n;
         for (job *j = list, *next; j; j = next) {
-            next = j->next; /* a caller that is done takes its job away */
+            next = j->next; /* the caller of a job that is done may return, and the job is then no longer valid */
             j->done = true;
         }
         pthread_cond_broadcast(&all->answered);
@@ -170,7 +172,7 @@ strata_status predict_in_batch(batches *all, const strata_array *examples, strat
     if (all->counts.waiting + examples_of(examples) > all->most_waiting && all->counts.waiting) {
         const int64_t waiting = all->counts.waiting;
         pthread_mutex_unlock(&all->mutex);
-        return strata_fail(err, STRATA_UNAVAILABLE, "%lld examples wait already; try again", (long long)waiting);
+        return strata_fail(err, STRATA_UNAVAILABLE, "%lld examples are waiting already; try again later", (long long)waiting);
     }
     *all->last = &own;
     all->last = &own.next;
@@ -188,7 +190,7 @@ batch_counts count_batches(batches *all) {
     return counts;
 }
 
-/* Compiles what a single example and a whole batch need. */
+/* Compiles the programs for a single example and for a whole batch, by running them. */
 static strata_status warm_up(batches *all, strata_error *err) {
     for (int64_t n = 1;; n = all->batch) {
         strata_array examples = {0}, predictions = {0};
@@ -214,7 +216,7 @@ strata_status batches_create(const served_model *served, int64_t batch, double s
     pthread_cond_init(&all->answered, NULL);
     strata_status status = warm_up(all, err);
     int failed = status ? 0 : pthread_create(&all->thread, NULL, run_batches, all);
-    if (failed) status = strata_fail(err, STRATA_UNAVAILABLE, "serve: no thread: %s", strerror(failed));
+    if (failed) status = strata_fail(err, STRATA_UNAVAILABLE, "serve: the system cannot start a thread: %s", strerror(failed));
     all->started = !status;
     if (status)
         batches_destroy(all);

@@ -19,13 +19,13 @@ enum { MOST_EXAMPLES = 1 << 20 };
 
 /* ---- numbers ---- */
 
-/* Checks that the value is nested as the shape's dims from `axis` on say, and writes its numbers. */
+/* Writes the numbers of a value, whose arrays must be nested as the shape's dimensions from `axis` on. */
 static strata_status read_numbers(const strata_json *value, strata_shape shape, int axis, strata_array *out, int64_t *at,
                                   strata_error *err) {
     if (axis == shape.rank) {
         double number = NAN;
         if (strata_json_kind_of(value) == STRATA_JSON_NULL && out->dtype == STRATA_DTYPE_F32) {
-            /* a missing value */
+            /* null is a missing value */
         } else if (out->dtype == STRATA_DTYPE_I32) {
             int64_t token = 0;
             STRATA_TRY(strata_json_to_int(value, INT32_MIN, INT32_MAX, &token, err));
@@ -51,7 +51,8 @@ static strata_status fetch_all(const served_model *served, const strata_dataset 
 static strata_status read_array(const served_model *served, const strata_json *list, strata_array *out, strata_error *err) {
     strata_shape element = served->element;
     strata_json first;
-    /* Columns of numbers: what becomes of them may be wider, as a column with missing values is two features. */
+    /* With a preprocessing the request has the columns, of which there may be fewer than features: a column with missing values
+     * becomes two features. */
     if (served->preprocessing && element.rank == 1 && strata_json_first(list, &first))
         element.dims[0] = strata_json_length(&first);
     strata_shape shape = {.rank = element.rank + 1, .dims = {strata_json_length(list)}};
@@ -72,7 +73,7 @@ static strata_status read_array(const served_model *served, const strata_json *l
     return status;
 }
 
-/* One input of several: its examples into place `at` of the rows of `out`. */
+/* Reads one of several inputs. In each row of `out` its numbers begin at index `at`. */
 static strata_status read_port(const strata_model_port *port, const strata_json *list, int64_t at, strata_array *out,
                                strata_error *err) {
     const int64_t own = strata_shape_elements(port->shape), n = out->shape.dims[0], width = out->shape.dims[1];
@@ -93,7 +94,7 @@ static strata_status read_port(const strata_model_port *port, const strata_json 
     return status;
 }
 
-/* {"left": [...], "right": [...]}: all inputs of the model, and no others. */
+/* Reads {"left": [...], "right": [...]}, which must have all inputs of the model and no others. */
 static strata_status read_ports(const served_model *served, const strata_json *object, strata_array *out, strata_error *err) {
     const int n_inputs = strata_model_n_inputs(served->model);
     const char *names[MOST_ARRAYS];
@@ -120,7 +121,7 @@ static strata_status read_ports(const served_model *served, const strata_json *o
 
 /* ---- rows of a table ---- */
 
-/* A cell with quotes around it, and those inside doubled. null is a missing value: an empty cell. */
+/* Adds a quoted cell, in which quotes are doubled. null, a missing value, becomes an empty cell. */
 static strata_status add_cell(strata_text *csv, const strata_json *cell, strata_error *err) {
     const char *text = "";
     double number = 0;
@@ -156,7 +157,8 @@ static strata_status add_row(strata_text *csv, const strata_json *row, strata_er
     return STRATA_OK;
 }
 
-/* The rows as CSV: objects have the names of their columns, which the first one lists and all have; arrays have none. */
+/* Writes the rows as CSV. If they are objects, the first one's names become the header, and all objects must have them. Rows
+ * that are arrays have no header. */
 static strata_status write_rows(const strata_json *list, strata_text *csv, strata_error *err) {
     strata_json row, first, name, cell;
     if (!strata_json_first(list, &first)) return STRATA_OK;
@@ -190,7 +192,7 @@ static strata_status write_rows(const strata_json *list, strata_text *csv, strat
     return STRATA_OK;
 }
 
-/* Behind each example's numbers, its tokens, bit by bit. */
+/* Appends to each example's numbers its tokens, which are stored as i32 and not converted. */
 static strata_status append_tokens(const strata_dataset *tokens, const strata_order *order, strata_array *out,
                                    strata_error *err) {
     const int64_t n_tokens = strata_dataset_element_shape(tokens).dims[0];
@@ -207,7 +209,7 @@ static strata_status append_tokens(const strata_dataset *tokens, const strata_or
     return STRATA_OK;
 }
 
-/* All features of a dataset, in their order. */
+/* Reads the features of all examples of a dataset. */
 static strata_status fetch_all(const served_model *served, const strata_dataset *data, strata_array *out, strata_error *err) {
     const strata_shape element = strata_dataset_element_shape(data);
     strata_shape shape = {.rank = element.rank + 1, .dims = {strata_dataset_size(data)}};
@@ -265,7 +267,7 @@ static strata_status read_texts(const served_model *served, const strata_json *l
     return STRATA_OK;
 }
 
-/* ---- pictures, which are read from files ---- */
+/* ---- pictures, which are written to a temporary file, since the functions that read them read files ---- */
 
 static strata_status read_picture(const served_model *served, const char *body, size_t n_bytes, strata_array *out,
                                   strata_error *err) {
@@ -287,7 +289,7 @@ static strata_status read_picture(const served_model *served, const char *body, 
     }
     strata_dataset_destroy(data);
     unlink(path);
-    /* The name of the temporary file says nothing to who sent the picture. */
+    /* The name of the temporary file is replaced in the message, since the client does not know it. */
     const char *at = status && err ? strstr(err->message, path) : NULL;
     if (at) {
         const strata_error whole = *err;
@@ -312,7 +314,7 @@ strata_status read_inputs(const served_model *served, const char *body, size_t n
     strata_status status = strata_json_expect(&root, STRATA_JSON_OBJECT, err);
     if (!status) status = strata_json_check_keys(&root, known, sizeof known / sizeof *known, err);
     if (!status && !strata_json_find(&root, wanted, &list))
-        status = strata_json_fail(&root, err, STRATA_DATA, "has no \"%s\", which is what this model takes", wanted);
+        status = strata_json_fail(&root, err, STRATA_DATA, "has no \"%s\", which this model needs", wanted);
     if (!status && served->several && !table) {
         status = strata_json_expect(&list, STRATA_JSON_OBJECT, err);
         if (!status) status = read_ports(served, &list, out, err);

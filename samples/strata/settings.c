@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * --set PATH=VALUE: a model's JSON with another value at a path, "layers.0.units=64" or "optimizer.learning_rate=3e-4". */
+ * --set PATH=VALUE: changes a value in a model's JSON, for example "layers.0.units=64" or "optimizer.learning_rate=3e-4". */
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,15 +11,15 @@
 #include "core/base/text.h"
 #include "own.h"
 
-/* The value as JSON, where it is that, else as a string. */
+/* Parses the value as JSON; if it is not JSON, it is a string. */
 static cJSON *read_value(const char *text) {
     const char *end = NULL;
     cJSON *value = cJSON_ParseWithOpts(text, &end, 1);
     return value ? value : cJSON_CreateString(text);
 }
 
-/* What stands at a step of the path, for messages: the keys of an object, or how many an array has. */
-static int no_such_place(const char *setting, const char *key, const cJSON *parent) {
+/* Reports that the path does not exist, with the keys of the object, or the number of elements of the array, where it ends. */
+static int report_wrong_path(const char *setting, const char *key, const cJSON *parent) {
     const char *names[32], *near;
     char list[400] = "";
     size_t n = 0, used = 0;
@@ -36,7 +36,7 @@ static int no_such_place(const char *setting, const char *key, const cJSON *pare
                        near ? ". Did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
-/* Item of an array by its number, or of an object by its key; NULL: there is none. */
+/* Finds an item of an array by its number, or of an object by its key; NULL: there is none. */
 static cJSON *find_item(cJSON *parent, const char *key) {
     if (!cJSON_IsArray(parent)) return cJSON_GetObjectItemCaseSensitive(parent, key);
     char *end = NULL;
@@ -44,8 +44,8 @@ static cJSON *find_item(cJSON *parent, const char *key) {
     return *key && !*end && index >= 0 ? cJSON_GetArrayItem(parent, (int)index) : NULL;
 }
 
-/* "adam" stands for {"name": "adam"}: it becomes that, so that it has settings. */
-static cJSON *open_name(cJSON *parent, cJSON *item, const char *key) {
+/* Replaces "adam" by {"name": "adam"}, which means the same and can have settings. */
+static cJSON *expand_name(cJSON *parent, cJSON *item, const char *key) {
     if (!cJSON_IsString(item) || (strcmp(key, "optimizer") && strcmp(key, "loss"))) return item;
     cJSON *object = cJSON_CreateObject();
     if (!object || !cJSON_AddStringToObject(object, "name", item->valuestring)) return item;
@@ -53,8 +53,8 @@ static cJSON *open_name(cJSON *parent, cJSON *item, const char *key) {
     return object;
 }
 
-/* Another optimizer or loss has other settings: it begins with its own defaults. */
-static void forget_settings(cJSON *object) {
+/* Removes the settings of an optimizer or loss whose name is changed, since another one has other settings. */
+static void remove_settings(cJSON *object) {
     for (cJSON *item = object->child, *next; item; item = next) {
         next = item->next;
         if (strcmp(item->string, "name")) cJSON_Delete(cJSON_DetachItemViaPointer(object, item));
@@ -65,7 +65,7 @@ static int put_value(const char *setting, cJSON *parent, const char *key, const 
     cJSON *value = read_value(text);
     if (cJSON_IsArray(parent) ? find_item(parent, key) == NULL : !cJSON_IsObject(parent)) {
         cJSON_Delete(value);
-        return no_such_place(setting, key, parent);
+        return report_wrong_path(setting, key, parent);
     }
     if (cJSON_IsArray(parent))
         cJSON_ReplaceItemInArray(parent, atoi(key), value);
@@ -78,25 +78,26 @@ static int put_value(const char *setting, cJSON *parent, const char *key, const 
 
 static int apply(const char *setting, cJSON *root) {
     const char *equals = strchr(setting, '=');
-    if (!equals || equals == setting) return usage_error("--set %s: it is PATH=VALUE, as layers.0.units=64", setting);
+    if (!equals || equals == setting)
+        return usage_error("--set %s: it must be PATH=VALUE, for example layers.0.units=64", setting);
     char *path = strndup(setting, (size_t)(equals - setting)), *rest = path;
     cJSON *at = root;
     int code = path ? EXIT_OK : usage_error("--set: no memory");
     if (!code && !cJSON_GetObjectItemCaseSensitive(root, "optimizer") && !strncmp(path, "optimizer.", 10) &&
         strcmp(path, "optimizer.name"))
-        cJSON_AddStringToObject(root, "optimizer", "adam"); /* what a model without one is trained by */
+        cJSON_AddStringToObject(root, "optimizer", "adam"); /* the default optimizer */
     for (char *key = strsep(&rest, "."); key && !code; key = strsep(&rest, ".")) {
         if (!rest) {
             const bool kind = !strcmp(key, "name") && at != root &&
                               (at->string && (!strcmp(at->string, "optimizer") || !strcmp(at->string, "loss")));
-            if (kind) forget_settings(at);
+            if (kind) remove_settings(at);
             code = put_value(setting, at, key, equals + 1);
             break;
         }
         cJSON *item = find_item(at, key);
         if (!item && !strcmp(key, "optimizer") && at == root) item = cJSON_AddObjectToObject(root, "optimizer");
-        if (item) item = open_name(at, item, key);
-        if (!item || (!cJSON_IsObject(item) && !cJSON_IsArray(item))) code = no_such_place(setting, key, at);
+        if (item) item = expand_name(at, item, key);
+        if (!item || (!cJSON_IsObject(item) && !cJSON_IsArray(item))) code = report_wrong_path(setting, key, at);
         at = item;
     }
     free(path);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * --strategy and its options. */
+ * Reads --strategy and its options, and opens the strategy. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,12 +11,12 @@
 
 enum { MOST = 64 };
 
-/* The text cut at `separator`, in place; -1 after a message. */
+/* Divides the text at each separator, in place. Returns the number of pieces; -1 after a message. */
 static int cut(const char *option, char *text, const char *separator, const char *pieces[MOST]) {
     int n = 0;
     for (char *rest = text, *piece; (piece = strsep(&rest, separator));) {
         if (!*piece || n == MOST) {
-            usage_error("--%s: %s; it is a list of 1 to %d parts with %s between them", option,
+            usage_error("--%s: %s; it must be a list of 1 to %d parts with %s between them", option,
                         *piece ? "there are more" : "a part is empty", MOST, separator);
             return -1;
         }
@@ -33,8 +33,9 @@ static int read_split(char *text, int64_t split[MOST]) {
         errno = 0;
         split[i] = strtoll(pieces[i], &end, 10);
         if (*end || errno || split[i] < 1) {
-            usage_error("--split: \"%s\" is no whole number of 1 or more; it is a share for each device, as 3:1, or auto",
-                        pieces[i]);
+            usage_error(
+                "--split: \"%s\" is not a whole number of 1 or more; give a share for each device, for example 3:1, or auto",
+                pieces[i]);
             return -1;
         }
     }
@@ -58,7 +59,7 @@ int resolve_workers(const strategy_flags *flags, strata_cluster_spec *out_spec) 
                   &err);
 }
 
-/* An empty variable is none. */
+/* The value of an environment variable; NULL: it is not set, or empty. */
 static const char *set_variable(const char *name) {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
@@ -68,7 +69,7 @@ bool wants_tls(const strategy_flags *flags) {
     return flags->tls_cert || set_variable("STRATA_TLS_CERT");
 }
 
-/* The secret, TLS and times that flags and environment say. */
+/* Sets secret, TLS and time limits from the flags and the environment. */
 static void choose_communication(const strategy_flags *flags, strata_communicator_options *opts) {
     const char *secret = getenv("STRATA_SECRET");
     opts->secret = secret;
@@ -96,8 +97,8 @@ int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, c
     return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
 }
 
-/* Joins the workers that --cluster or the environment names, and tells the strategy. alone: a strategy of one worker is meant
- * as often as not, and needs nobody to join. */
+/* Joins the workers that --cluster or the environment names, and passes the communicator to the strategy. alone: the strategy
+ * also works with a single worker, and no workers are joined if none are named. */
 static int find_and_join_workers(const strategy_flags *flags, bool alone, opened_strategy *opened,
                                  strata_strategy_options *opts) {
     strata_cluster_spec spec = {0};
@@ -118,7 +119,7 @@ static int find_and_join_workers(const strategy_flags *flags, bool alone, opened
     return code;
 }
 
-/* --cluster-role ps with --task ps:0 or 0; "ps:0" in `room`. */
+/* Combines --cluster-role ps with --task 0 or ps:0 to "ps:0", in `room`. */
 static int read_task(const strategy_flags *flags, char *room, size_t bytes, const char **out_task) {
     const char *task = flags->task;
     *out_task = task;
@@ -126,17 +127,18 @@ static int read_task(const strategy_flags *flags, char *room, size_t bytes, cons
     const size_t n = strlen(flags->role);
     int type = 0;
     while (type < STRATA_TASK_TYPES && strcmp(flags->role, strata_task_type_name((strata_task_type)type)) != 0) type++;
-    if (type == STRATA_TASK_TYPES) return usage_error("--cluster-role %s: it is chief, worker, ps or evaluator", flags->role);
+    if (type == STRATA_TASK_TYPES)
+        return usage_error("--cluster-role %s: it must be chief, worker, ps or evaluator", flags->role);
     if (task && strchr(task, ':') && (strncmp(task, flags->role, n) != 0 || task[n] != ':'))
         return usage_error("--cluster-role %s and --task %s name different roles", flags->role, task);
     if (task && strchr(task, ':')) return EXIT_OK;
     if ((size_t)snprintf(room, bytes, "%s:%s", flags->role, task ? task : "0") >= bytes)
-        return usage_error("--task %s: it is the number of the %s", task, flags->role);
+        return usage_error("--task %s: it must be the number of the %s", task, flags->role);
     *out_task = room;
     return EXIT_OK;
 }
 
-/* --staleness, --sync, --backup, --ps-replicas and --old-gradients. */
+/* Reads --staleness, --sync, --backup, --ps-replicas and --old-gradients. */
 static int read_pace(const strategy_flags *flags, strata_parameter_server_options *servers) {
     servers->pace = flags->sync ? STRATA_PACE_SYNCHRONOUS : STRATA_PACE_ASYNCHRONOUS;
     servers->backup = (int)flags->backup;
@@ -146,7 +148,7 @@ static int read_pace(const strategy_flags *flags, strata_parameter_server_option
         errno = 0;
         servers->staleness = strtoll(flags->staleness, &end, 10);
         if (end == flags->staleness || *end || errno || servers->staleness < 0)
-            return usage_error("--staleness %s: it is a whole number of steps, 0 (as --sync) or more", flags->staleness);
+            return usage_error("--staleness %s: it must be a whole number of steps, 0 (as --sync) or more", flags->staleness);
         if (flags->sync && servers->staleness)
             return usage_error("--sync and --staleness %s: synchronous training has a staleness of 0; give one of them",
                                flags->staleness);
@@ -156,12 +158,12 @@ static int read_pace(const strategy_flags *flags, strata_parameter_server_option
         return usage_error("--backup %lld is for synchronous training; give --sync", (long long)flags->backup);
     if (!flags->old_gradients) return EXIT_OK;
     if (strcmp(flags->old_gradients, "corrected") != 0 && strcmp(flags->old_gradients, "plain") != 0)
-        return usage_error("--old-gradients %s: it is plain or corrected", flags->old_gradients);
+        return usage_error("--old-gradients %s: it must be plain or corrected", flags->old_gradients);
     if (!strcmp(flags->old_gradients, "corrected")) servers->old_gradients = STRATA_OLD_GRADIENTS_CORRECTED;
     return EXIT_OK;
 }
 
-/* What parameter_server needs besides what others do; the options borrow all of it. */
+/* Memory that the options of parameter_server borrow. */
 typedef struct server_setup {
     strata_parameter_server_options options;
     strata_communicator_options communication;
@@ -199,10 +201,10 @@ static bool names_servers(const strategy_flags *f) {
     return f->role || f->staleness || f->sync || f->backup || f->ps_replicas || f->old_gradients || f->partitioner;
 }
 
-/* A job whose workers do not know of each other is rarely meant. */
+/* Warns if the environment names several workers, but the strategy does not use them. */
 static void warn_of_workers(const char *strategy) {
     strata_cluster_spec spec = {0};
-    if (strata_cluster_spec_resolve(NULL, &spec, NULL)) return; /* nobody asked for it */
+    if (strata_cluster_spec_resolve(NULL, &spec, NULL)) return; /* the environment names no workers */
     if (spec.world_size > 1 && spec.rank == 0)
         fprintf(
             stderr,
@@ -220,7 +222,7 @@ static bool names_workers(const strategy_flags *f) {
 int read_compress(const char *text, strata_dtype *out_wire) {
     *out_wire = !text ? STRATA_DTYPE_F32 : !strcmp(text, "bf16") ? STRATA_DTYPE_BF16 : STRATA_DTYPE_F16;
     if (!text || *out_wire == STRATA_DTYPE_BF16 || !strcmp(text, "f16")) return EXIT_OK;
-    return usage_error("--compress %s: it is bf16 or f16", text);
+    return usage_error("--compress %s: it must be bf16 or f16", text);
 }
 
 static int read_shard_optimizer(const char *text, strata_shard_optimizer *out_choice) {
@@ -230,7 +232,7 @@ static int read_shard_optimizer(const char *text, strata_shard_optimizer *out_ch
         *out_choice = (strata_shard_optimizer)i;
         if (!text || !strcmp(text, names[i])) return EXIT_OK;
     }
-    return usage_error("--shard-optimizer %s: it is auto, yes or no", text);
+    return usage_error("--shard-optimizer %s: it must be auto, yes or no", text);
 }
 
 static int open_with(const strategy_flags *flags, const device_flags *device, char *devices, char *split,

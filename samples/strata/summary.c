@@ -16,26 +16,26 @@ typedef struct summary_options {
 } summary_options;
 
 static const option_row rows[] = {
-    {"batch", "N", "examples a step (64)", OPTION_INT, offsetof(summary_options, batch), 1, 1e12},
+    {"batch", "N", "examples per step (64)", OPTION_INT, offsetof(summary_options, batch), 1, 1e12},
     {"times", NULL, "measure the nodes of a training step on the device", OPTION_FLAG, offsetof(summary_options, times), 0, 0},
-    {"placement", NULL, "which device runs each node of a training step, and why --device does not", OPTION_FLAG,
+    {"placement", NULL, "list which device runs each node of a training step, and why --device does not run it", OPTION_FLAG,
      offsetof(summary_options, placement), 0, 0},
-    {"memory", NULL, "what is in memory when a training step needs most of it", OPTION_FLAG, offsetof(summary_options, memory),
-     0, 0},
+    {"memory", NULL, "list what is in memory at the moment of a training step that needs most memory", OPTION_FLAG,
+     offsetof(summary_options, memory), 0, 0},
     DEVICE_OPTION_ROWS(summary_options, device),
-    {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16", OPTION_TEXT, offsetof(summary_options, precision),
-     0, 0},
-    {"json", NULL, "one line of JSON", OPTION_FLAG, offsetof(summary_options, json), 0, 0},
+    {"precision", "TYPE", "the type in which activations are stored: f32, f16 or bf16", OPTION_TEXT,
+     offsetof(summary_options, precision), 0, 0},
+    {"json", NULL, "print one line of JSON", OPTION_FLAG, offsetof(summary_options, json), 0, 0},
     {0}};
 
 /* ---- tables ---- */
 
-/* The cells of text on the left of a table's row. */
+/* The cells with text, at the left of a row. */
 typedef struct cells {
     char text[3][192];
 } cells;
 
-/* Columns that are as wide as the widest of their cells. */
+/* The width of each column, which is that of its widest cell. */
 typedef struct columns {
     int width[3];
 } columns;
@@ -47,7 +47,7 @@ static cells cells_of(const char *first, const char *second, const char *third) 
     return row;
 }
 
-/* "f32(64,10)" */
+/* Makes the cells of a node, for example "f32(64,10)". */
 static cells node_cells(const char *name, const char *op, strata_dtype dtype, strata_shape output) {
     char value[192];
     snprintf(value, sizeof value, "%s%s", strata_dtype_name(dtype), strata_shape_text(output).text);
@@ -61,7 +61,7 @@ static void columns_take(columns *c, cells row) {
     }
 }
 
-/* Empty columns take no room. */
+/* Columns without cells are left out. */
 static void print_cells(FILE *to, const columns *c, cells row) {
     for (int i = 0, n = 0; i < 3; i++)
         if (c->width[i]) fprintf(to, "%s%-*s", n++ ? "  " : "", c->width[i], row.text[i]);
@@ -96,12 +96,12 @@ static void print_text(const strata_model_summary *s) {
     line_end(&whole, 4);
 }
 
-/* GFLOP/s or GB/s of what takes so many microseconds. */
+/* Converts operations or bytes per microseconds to GFLOP/s or GB/s. */
 static double rate(double amount, double us) {
     return us > 0 ? amount / us / 1e3 : 0;
 }
 
-/* A number in its column; 0 is not known, or nothing. */
+/* Prints a number in its column, or "-" for 0, which means that it is not known or nothing runs. */
 static void print_number(FILE *to, int width, int decimals, double value) {
     if (value > 0)
         fprintf(to, " %*.*f", width, decimals, value);
@@ -114,7 +114,7 @@ static double share(const strata_step_times *times, const strata_node_times *nod
 }
 
 static void print_times(const strata_step_times *times) {
-    const bool tells = times->cycles > 0; /* what it costs in the device's own time */
+    const bool tells = times->cycles > 0; /* the device reports its own clock cycles */
     const cells heading = cells_of("", "node", "output");
     columns c = {0};
     columns_take(&c, heading);
@@ -154,7 +154,7 @@ static void print_times(const strata_step_times *times) {
     if (times->work_bytes > 0) printf("the device's temporaries take %.1f kB at one time\n", times->work_bytes / 1e3);
 }
 
-/* What the device itself says, where it does. */
+/* Prints what the device reports about itself; 0: it does not report this. */
 static void print_json_device(double cycles, double utilisation, double bytes) {
     if (cycles > 0) printf(",\"cycles\":%.0f,\"utilisation\":%.5f,\"device_bytes\":%.0f", cycles, utilisation, bytes);
 }
@@ -227,7 +227,7 @@ static int summarize(const summary_options *options, const char *name, strata_mo
 
 enum { MOST_OTHERS = 32 };
 
-/* The devices of the machine besides the one. */
+/* The other devices of the machine. */
 typedef struct other_devices {
     strata_device *devices[MOST_OTHERS];
     int n;
@@ -312,7 +312,7 @@ static void print_json_places(const strata_model_places *places, const other_dev
     printf("],\"n_host\":%d,\"n_nowhere\":%d}\n", places->n_host, places->n_nowhere);
 }
 
-/* Other devices are opened only where the device does not run all by itself. */
+/* Other devices are opened only if the device does not run all nodes. */
 static int place(const summary_options *options, const char *name, strata_model *model, strata_device *device) {
     const strata_device_info *info = strata_device_get_info(device);
     strata_error err = {0};
@@ -420,14 +420,18 @@ static int run(const command *command, int argc, char **argv) {
 const command command_summary = {
     .name = "summary",
     .arguments = "NAME|MODEL.json|MODEL.strata",
-    .summary = "layers, shapes, parameters and the cost of a training step",
+    .summary = "show layers, shapes, parameters and the cost of a training step",
     .details =
-        "FLOPs are additions and multiplications of a batch, a multiply-add counting two.\n"
-        "--times runs each kind of node of the compiled step by itself, on made-up numbers, and whole steps beside\n"
-        "them; \"-\" stands where nothing runs. Without --times no accelerator is needed: the device is the host.\n"
-        "--placement lists the nodes of the step instead: what the device runs, what it does not and why, and which other\n"
-        "devices of the machine run that. With --allow-fallback host the host runs it.\n"
-        "--memory lists the temporaries that are alive at the moment when a step needs most memory, the largest first.\n",
+        "FLOPs are the additions and multiplications of a batch; a multiply-add counts as two.\n"
+        "\n"
+        "--times runs each kind of node of the compiled step by itself, with random numbers, and also whole steps; \"-\" means "
+        "that\n"
+        "nothing runs. Without --times no accelerator is needed, and the device is the host.\n"
+        "\n"
+        "--placement lists the nodes that the device runs, those that it does not run and why, and which other devices of the\n"
+        "machine run them. With --allow-fallback host the host runs them.\n"
+        "\n"
+        "--memory lists the values that are in memory at the moment when a step needs most memory, the largest first.\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,

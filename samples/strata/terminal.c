@@ -43,13 +43,13 @@ static int help_width(void) {
     return columns < LEAST_WIDTH ? LEAST_WIDTH : columns > MOST_WIDTH ? MOST_WIDTH : columns;
 }
 
-/* Prints words from column `at` on, in lines that begin at `indent` and end before `width`. A word that is longer than a line
- * stays whole. */
+/* Prints words from column `at` on, in lines that begin at column `indent` and end before column `width`. A word that is longer
+ * than a line is not divided. A line feed in the text counts as a space. */
 static void print_words(const char *text, size_t n, int at, int indent, int width) {
     bool begins = true;
     for (size_t i = 0; i < n;) {
         size_t length = 0;
-        while (i + length < n && text[i + length] != ' ') length++;
+        while (i + length < n && text[i + length] != ' ' && text[i + length] != '\n') length++;
         if (length) {
             if (!begins && at + 1 + (int)length > width) {
                 printf("\n%*s", indent, "");
@@ -107,11 +107,24 @@ static void print_fitted_line(const char *line, size_t n, int width) {
     print_words(line + behind, n - behind, indent + 4, indent + 4, width);
 }
 
+/* Whether the line is part of a paragraph: it is not empty, is not indented and has no columns, between which are several
+ * spaces. */
+static bool is_prose(const char *line) {
+    const size_t n = strcspn(line, "\n");
+    const char *gap = strstr(line, "  ");
+    return n && *line != ' ' && !(gap && gap < line + n);
+}
+
 void print_fitted(const char *text) {
     const int width = help_width();
     while (*text) {
-        const size_t n = strcspn(text, "\n");
-        print_fitted_line(text, n, width);
+        size_t n = strcspn(text, "\n");
+        if (is_prose(text)) {
+            while (text[n] && is_prose(text + n + 1)) n += 1 + strcspn(text + n + 1, "\n");
+            print_words(text, n, 0, 0, width);
+        } else {
+            print_fitted_line(text, n, width);
+        }
         text += n;
         if (*text) text++;
     }
@@ -119,7 +132,7 @@ void print_fitted(const char *text) {
 
 /* ---- lines in the terminal's width ---- */
 
-/* Where a line of `width` columns ends: at the last gap of two spaces, else at the last space, else at the next one. */
+/* Where to break a line of `width` columns: at the last gap of two spaces, else at the last space, else at the next one. */
 static size_t line_break(const char *text, int width) {
     size_t gap = 0, space = 0, i = 0;
     for (int column = 0; text[i] && text[i] != '\n'; i++) {
@@ -128,7 +141,7 @@ static size_t line_break(const char *text, int width) {
             if (text[i + 1] == ' ' && text[i - 1] != ' ') gap = i;
         }
         if (column >= width && (gap || space)) return gap ? gap : space;
-        if (((unsigned char)text[i] & 0xC0) != 0x80) column++; /* not the further bytes of a character in UTF-8 */
+        if (((unsigned char)text[i] & 0xC0) != 0x80) column++; /* further bytes of a UTF-8 character are not counted */
         if (column > width && (gap || space)) return gap ? gap : space;
     }
     return i;

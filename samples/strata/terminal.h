@@ -1,34 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a stream's terminal can show. */
+ * Properties of a terminal, and printing text in its width. */
 #ifndef STRATA_SAMPLES_TERMINAL_H
 #define STRATA_SAMPLES_TERMINAL_H
 
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Whether lines can be drawn over again on this descriptor: it is a terminal, and TERM is not "dumb". */
+/* Whether a line can be overwritten on this descriptor: it is a terminal, and TERM is not "dumb". */
 bool terminal_draws(int fd);
-/* Whether it gets colours: such a terminal, and NO_COLOR is not set (no-color.org). */
+/* Whether to print colours: terminal_draws is true, and NO_COLOR is not set (no-color.org). */
 bool terminal_has_colours(int fd);
-/* Columns of the terminal; of what is none COLUMNS, else 80. */
+/* The columns of the terminal. If it is not a terminal: those of COLUMNS, else 80. */
 int terminal_columns(int fd);
-/* Rows, likewise; LINES, else 24. */
+/* The rows of the terminal. If it is not a terminal: those of LINES, else 24. */
 int terminal_rows(int fd);
-/* Prints help on stdout, in the terminal's width. Two columns: `right` begins at a fixed place behind `left`, and goes on there
- * in further lines; where that leaves it too little room, it stands below. */
+/* Prints a row of help with two columns on stdout, in the terminal's width. The lines of `right` begin at a fixed column; if
+ * the terminal is too narrow for that, `right` is printed below `left`. */
 void print_columns(const char *left, const char *right);
-/* Words in lines that begin behind so many spaces. */
+/* Prints words in lines that begin with so many spaces. */
 void print_indented(int indent, const char *text);
-/* Lines of text: a line that is too long is broken between words. Where a line has a gap of two spaces or more, what is behind
- * it goes below what is before. */
+/* Prints text in the terminal's width. Consecutive lines without indentation are a paragraph, whose words are divided into
+ * lines anew. In a line with a gap of two spaces or more, the text after the gap is printed below the text before it, if the
+ * line is too long. */
 void print_fitted(const char *text);
-/* Prints lines on stdout. A terminal that is narrower than one gets it in several, the further ones behind `indent` spaces: it
- * is broken at gaps of two spaces, and where there are none in reach between words. Whatever is no terminal gets the lines as
- * they are, for programs that read them. */
+/* Prints lines on stdout. On a terminal, a line that is too long is broken at gaps of two spaces, else between words, and the
+ * further lines begin with `indent` spaces. If stdout is not a terminal, lines are not broken, so that programs can read
+ * them. */
 void print_line(int indent, const char *text);
-/* The same, for what is written in parts: line_begin returns the stream for them, line_end prints what was written and ends the
- * line. */
+/* As print_line, for a line that is written in parts. line_begin returns the stream for the parts; line_end prints them and
+ * ends the line. */
 typedef struct line {
     FILE *stream;
     char *text;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata trace: summarizes the time of a training, from the file that strata train --trace or --profile wrote. */
+ * strata trace: summarizes the times of a training, from the file that strata train --trace or --profile wrote. */
 #include <stdio.h>
 
 #include "samples.h"
@@ -13,11 +13,11 @@ typedef struct trace_options {
 } trace_options;
 
 static const option_row rows[] = {
-    {"top", "N", "rows of each table (12)", OPTION_INT, offsetof(trace_options, top), 1, MOST_TRACE_ROWS},
-    {"peaks", NULL, "measure what the device reaches, and say which share of it each op reached", OPTION_FLAG,
+    {"top", "N", "the number of rows in each table (12)", OPTION_INT, offsetof(trace_options, top), 1, MOST_TRACE_ROWS},
+    {"peaks", NULL, "measure the device's peaks, and print which share of them each op reached", OPTION_FLAG,
      offsetof(trace_options, peaks), 0, 0},
     DEVICE_OPTION_ROWS(trace_options, device),
-    {"json", NULL, "one line of JSON", OPTION_FLAG, offsetof(trace_options, json), 0, 0},
+    {"json", NULL, "print one line of JSON", OPTION_FLAG, offsetof(trace_options, json), 0, 0},
     {0}};
 
 static int measure(const trace_options *options, trace_peaks *out_peaks) {
@@ -48,15 +48,16 @@ static int run(const command *command, int argc, char **argv) {
     return code;
 }
 
-const command command_trace = {.name = "trace",
-                               .arguments = "TRACE.json",
-                               .summary = "where a training's time went: by op, device and worker, and what bounds it",
-                               .details =
-                                   "  strata train mnist --profile 100:120 --trace t.json\n"
-                                   "  strata trace t.json\n"
-                                   "  strata trace t.json --peaks --device opencl:0\n"
-                                   "The file is in the Trace Event Format: ui.perfetto.dev shows it as a picture.\n",
-                               .options = rows,
-                               .least_arguments = 1,
-                               .most_arguments = 1,
-                               .run = run};
+const command command_trace = {
+    .name = "trace",
+    .arguments = "TRACE.json",
+    .summary = "show where the time of a training was spent, by op, device and worker, and what limits it",
+    .details =
+        "  strata train mnist --profile 100:120 --trace t.json\n"
+        "  strata trace t.json\n"
+        "  strata trace t.json --peaks --device opencl:0\n"
+        "The file is in the Trace Event Format: ui.perfetto.dev shows it as a picture.\n",
+    .options = rows,
+    .least_arguments = 1,
+    .most_arguments = 1,
+    .run = run};

@@ -4,12 +4,13 @@
 #include "samples.h"
 #include "trace_read.h"
 
-/* Operations or bytes in microseconds, as GFLOP/s or GB/s. */
+/* Converts operations or bytes per microseconds to GFLOP/s or GB/s. */
 static double rate(double amount, double us) {
     return us > 0 ? amount / us / 1e3 : 0;
 }
 
-/* The larger one of the shares that the row reaches of what the device can compute and can move; 0: not known. */
+/* The share of the device's peak that the row reaches, for arithmetic or for memory, whichever is larger; 0: it is not
+ * known. */
 static double of_peak(const trace_row *row, const trace_peaks *peaks) {
     if (!peaks) return 0;
     const double computing = peaks->gflops > 0 ? rate(row->flops, row->flops_us) / peaks->gflops : 0;
@@ -54,7 +55,7 @@ void trace_print(const trace_summary *summary, const trace_peaks *peaks, int mos
         printf("left out: %lld step%s of %.3f ms, in which programs were compiled\n", (long long)summary->n_compiling,
                summary->n_compiling == 1 ? "" : "s", summary->compiling_us / 1e3);
     if (peaks)
-        printf("measured on the device: %.1f GFLOP/s of multiply-adds, %.1f GB/s of copies that no cache holds\n",
+        printf("measured on the device: %.1f GFLOP/s of multiply-adds, %.1f GB/s of copies larger than the caches\n",
                peaks->gflops, peaks->gbytes);
     for (int i = 0; i < summary->n_tracks; i++)
         if (summary->tracks[i].n_slices) print_track(summary, &summary->tracks[i], peaks, most_rows);

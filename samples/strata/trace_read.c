@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads a trace and adds it up: a slice's own time is what it took without the slices inside it. */
+ * Reads a trace and adds up the times of its slices. The time of a slice that contains others counts without theirs. */
 #include "trace_read.h"
 
 #include <stdio.h>
@@ -15,23 +15,25 @@ typedef struct slice {
     int track, row;
     int64_t step;
     double began, ended;
-    /* Of a step in which a program was compiled. */
+    /* The slice is part of a step in which a program was compiled. */
     bool compiling;
 } slice;
 
-/* A step in which a program was compiled, and from when until when: to the end of its last slice of a device. */
+/* A step in which a program was compiled: from the beginning of the compilation to the end of the step's last slice on a
+ * device, in microseconds. */
 typedef struct compiled_step {
     int64_t step;
     double began, ended;
 } compiled_step;
 
-/* [n] By step. */
+/* [n], sorted by the number of the step. */
 typedef struct compiling {
     compiled_step *steps;
     int n;
 } compiling;
 
-/* Exchanges are numbered: "exchange 3: all_reduce (100)" is a row "all_reduce" beside those of the same kind. */
+/* Writes the name of the slice's row: on a device the op. The names of exchanges and epochs contain numbers, which are removed,
+ * so that slices of the same kind have one row. */
 static void name_row(const char *name, const char *op, bool device, char *out, size_t room) {
     if (device)
         snprintf(out, room, "%s", op ? op : name);
@@ -46,7 +48,7 @@ static void name_row(const char *name, const char *op, bool device, char *out, s
 static int row_of(trace_track *track, const char *name) {
     int i = 0;
     while (i < track->n_rows && strcmp(track->rows[i].name, name)) i++;
-    if (i >= MOST_TRACE_ROWS - 1) name = "others", i = MOST_TRACE_ROWS - 1; /* what is left over is counted together */
+    if (i >= MOST_TRACE_ROWS - 1) name = "others", i = MOST_TRACE_ROWS - 1; /* the last row is the sum of all others */
     if (i == track->n_rows) snprintf(track->rows[track->n_rows++].name, sizeof track->rows[0].name, "%s", name);
     return i;
 }
@@ -65,7 +67,7 @@ static bool is_of_device(const strata_trace_file *trace, int64_t i) {
     return trace->tracks[trace->slices[i].track].device;
 }
 
-/* None where no step would be left. */
+/* Finds the steps in which a program was compiled. If these are all steps, *out is empty, so that they are counted. */
 static strata_status find_compiling(const strata_trace_file *trace, compiling *out, strata_error *err) {
     bool others = false;
     int n = 0;
@@ -77,7 +79,7 @@ static strata_status find_compiling(const strata_trace_file *trace, compiling *o
             out->steps[n++] = (compiled_step){s->step, s->began, s->began + s->took};
     }
     qsort(out->steps, (size_t)n, sizeof *out->steps, by_number);
-    for (int i = 0; i < n; i++) { /* of several workers the first to begin counts */
+    for (int i = 0; i < n; i++) { /* if several workers compiled in the same step, the earliest beginning counts */
         if (!out->n || out->steps[out->n - 1].step != out->steps[i].step) out->steps[out->n++] = out->steps[i];
         if (out->steps[i].began < out->steps[out->n - 1].began) out->steps[out->n - 1].began = out->steps[i].began;
     }
@@ -91,8 +93,9 @@ static strata_status find_compiling(const strata_trace_file *trace, compiling *o
     return STRATA_OK;
 }
 
-/* What the host does while such a step runs belongs to it: it waits, for the most part. The slice of an epoch contains steps of
- * all kinds. */
+/* Whether the slice is not counted because of a compilation: it is on a device and part of such a step, or on the host and
+ * begins while such a step runs, in which the host mostly waits. The slice of an epoch is counted, since it contains other
+ * steps as well. */
 static bool is_left_out(const compiling *c, const strata_trace_file_slice *s, bool device) {
     if (device || !strncmp(s->name, "epoch ", 6)) return device && find_step(c, s->step);
     bool inside = find_step(c, s->step) != NULL;
@@ -112,7 +115,7 @@ static slice add_slice(trace_summary *summary, const strata_trace_file_slice *s,
     return (slice){s->track, (int)(found - track->rows), s->step, s->began, s->began + s->took, false};
 }
 
-static strata_status take_tracks(const strata_trace_file *trace, trace_summary *summary, strata_error *err) {
+static strata_status copy_tracks(const strata_trace_file *trace, trace_summary *summary, strata_error *err) {
     summary->tracks = calloc((size_t)trace->n_tracks + 1, sizeof *summary->tracks);
     if (!summary->tracks) return strata_fail(err, STRATA_OUT_OF_MEMORY, "trace: no host memory");
     summary->n_tracks = trace->n_tracks;
@@ -128,7 +131,7 @@ static strata_status take_tracks(const strata_trace_file *trace, trace_summary *
 
 /* ---- adding up ---- */
 
-/* By track, then by time; of those that begin together the longer one first, which contains the other. */
+/* Sorts by track, then by time. If two begin at the same time, the longer one is first, since it contains the other. */
 static int in_order(const void *a, const void *b) {
     const slice *x = a, *y = b;
     if (x->track != y->track) return x->track - y->track;
@@ -136,8 +139,8 @@ static int in_order(const void *a, const void *b) {
     return x->ended > y->ended ? -1 : x->ended < y->ended;
 }
 
-/* Microseconds. Files have whole nanoseconds, but the sum of a begin and a duration is rounded, and so it can lie behind the
- * begin of the slice that follows without a gap. */
+/* In microseconds. Times in files are whole nanoseconds, but the sum of a beginning and a duration is rounded. Because of this,
+ * the end of a slice can be slightly after the beginning of the next one, although that follows it without a gap. */
 static const double HALF_NANOSECOND = 0.0005;
 
 static void add_times(trace_summary *summary, const slice *slices, int64_t n) {
@@ -178,24 +181,25 @@ static int by_begin(const void *a, const void *b) {
     return x->began < y->began ? -1 : x->began > y->began;
 }
 
-/* The time of the devices: of each run of slices without one between them that is left out. And what those take. */
-static void add_spans(trace_summary *summary, slice *slices, int64_t n) {
+/* Adds up the time of the devices: the sequences of slices between those that are not counted, each from the beginning of its
+ * first slice to the end of its last one. */
+static void add_device_time(trace_summary *summary, slice *slices, int64_t n) {
     double began = 0, ended = 0;
-    bool runs = false;
+    bool in_sequence = false;
     qsort(slices, (size_t)n, sizeof *slices, by_begin);
     for (int64_t i = 0; i < n; i++) {
         const slice *s = &slices[i];
         if (!summary->tracks[s->track].device) continue;
         if (s->compiling) {
-            if (runs) summary->us += ended - began;
-            runs = false;
+            if (in_sequence) summary->us += ended - began;
+            in_sequence = false;
             continue;
         }
-        if (!runs) began = s->began > ended ? s->began : ended;
-        runs = true;
+        if (!in_sequence) began = s->began > ended ? s->began : ended;
+        in_sequence = true;
         if (s->ended > ended) ended = s->ended;
     }
-    if (runs) summary->us += ended - began;
+    if (in_sequence) summary->us += ended - began;
 }
 
 static void count_steps(trace_summary *summary, slice *slices, int64_t n) {
@@ -217,7 +221,7 @@ static void finish_summary(trace_summary *summary, slice *slices, int64_t n) {
         summary->n_workers += first;
         summary->n_devices += track->device && track->n_slices;
     }
-    add_spans(summary, slices, n);
+    add_device_time(summary, slices, n);
     count_steps(summary, slices, n);
 }
 
@@ -229,7 +233,7 @@ strata_status trace_read(const char *path, trace_summary *out_summary, strata_er
     compiling left_out = {0};
     slice *slices = calloc((size_t)n + 1, sizeof *slices);
     strata_status status =
-        slices ? take_tracks(&trace, out_summary, err) : strata_fail(err, STRATA_OUT_OF_MEMORY, "trace: no host memory");
+        slices ? copy_tracks(&trace, out_summary, err) : strata_fail(err, STRATA_OUT_OF_MEMORY, "trace: no host memory");
     if (!status) status = find_compiling(&trace, &left_out, err);
     for (int64_t i = 0; i < n && !status; i++) slices[i] = add_slice(out_summary, &trace.slices[i], &left_out);
     for (int i = 0; i < left_out.n; i++) out_summary->compiling_us += left_out.steps[i].ended - left_out.steps[i].began;
@@ -244,8 +248,8 @@ strata_status trace_read(const char *path, trace_summary *out_summary, strata_er
     free(slices);
     if (!status && !out_summary->n_devices)
         status = strata_fail(err, STRATA_DATA,
-                             "%s: no slice of a device in this trace; strata train --trace or --profile "
-                             "writes one that has them",
+                             "%s: this trace has no slices of a device; strata train --trace or --profile "
+                             "writes a trace with them",
                              path);
     if (status) trace_finish(out_summary);
     return status;
@@ -256,7 +260,7 @@ void trace_finish(trace_summary *summary) {
     *summary = (trace_summary){0};
 }
 
-/* ---- what bounds it ---- */
+/* ---- what limits the training ---- */
 
 double trace_busy(const trace_summary *summary, const trace_track *track) {
     return summary->us > 0 ? track->busy / summary->us : 0;

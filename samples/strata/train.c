@@ -13,162 +13,167 @@
 const option_row train_rows[] = {
     OPTION_GROUP("data"),
     DATA_OPTION_ROWS(train_options, data),
-    {"learn", "KIND", "own data: classification or regression (as the label looks)", OPTION_TEXT,
+    {"learn", "KIND", "own data: learn classes (classification) or numbers (regression) (found from the label)", OPTION_TEXT,
      offsetof(train_options, data.task), 0, 0},
-    {"test-split", "F", "own data: the share that is kept for testing (0.2)", OPTION_NUMBER,
+    {"test-split", "F", "own data: the share of the examples that is kept for testing (0.2)", OPTION_NUMBER,
      offsetof(train_options, data.test_split), 1e-12, 1},
-    {"size", "N", "pictures: rows and columns that all are brought to (their own where they are all alike, at most 64)",
+    {"size", "N", "pictures: resize all to N rows and N columns (their own size if all have the same, else at most 64)",
      OPTION_INT, offsetof(train_options, data.size), 1, 4096},
-    {"augment", NULL, "pictures: learn from each flipped left to right and moved a little, at random", OPTION_FLAG,
+    {"augment", NULL, "pictures: flip and move each picture a little at random, differently in each epoch", OPTION_FLAG,
      offsetof(train_options, augment), 0, 0},
-    {"subwords", NULL, "texts: cut words into pieces, so that no word is unknown", OPTION_FLAG,
+    {"subwords", NULL, "texts: divide words into pieces, so that no word is unknown", OPTION_FLAG,
      offsetof(train_options, data.subwords), 0, 0},
-    {"validation-split", "F", "this share of the examples of each class is not trained on but evaluated after each epoch (0)",
+    {"validation-split", "F", "do not train on this share of the examples of each class, but evaluate it after each epoch (0)",
      OPTION_NUMBER, offsetof(train_options, validation_split), 1e-12, 1},
-    {"validation", "DIR", "evaluate these after each epoch: a CSV file, or the test part of a folder such as --data takes",
+    {"validation", "DIR", "evaluate these data after each epoch: a CSV file, or the test part of a folder as for --data",
      OPTION_TEXT, offsetof(train_options, validation), 0, 0},
     OPTION_GROUP("model"),
-    {"model", "KIND", "own data: mlp, cnn, resnet, text or attention (as suits the data)", OPTION_TEXT,
+    {"model", "KIND", "own data: mlp, cnn, resnet, text or attention (chosen for the data)", OPTION_TEXT,
      offsetof(train_options, model), 0, 0},
-    {"set", "PATH=VALUE", "another value in the model's JSON: layers.0.units=64; may be given several times", OPTION_LIST,
+    {"set", "PATH=VALUE", "change a value in the model's JSON, for example layers.0.units=64; may be repeated", OPTION_LIST,
      offsetof(train_options, set), 0, 0},
-    {"from", "MODEL.strata", "own data: train this model further, with its preprocessing", OPTION_TEXT,
+    {"from", "MODEL.strata", "own data: continue the training of this model, with its preprocessing", OPTION_TEXT,
      offsetof(train_options, from), 0, 0},
-    {"freeze", "A,B", "the layers of these names stay as they are, with --from: strata summary lists them", OPTION_TEXT,
+    {"freeze", "A,B", "with --from: do not train these layers; strata summary lists their names", OPTION_TEXT,
      offsetof(train_options, freeze), 0, 0},
-    {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16 (the model's own, else f32)", OPTION_TEXT,
+    {"precision", "TYPE", "the type in which activations are stored: f32, f16 or bf16 (the model's, else f32)", OPTION_TEXT,
      offsetof(train_options, precision), 0, 0},
     OPTION_GROUP("training"),
-    {"epochs", "N", "times over the data (as the sample says, else 5)", OPTION_INT, offsetof(train_options, epochs), 1, 1e6},
-    {"batch", "N", "examples a step, on each replica (as the sample says, else 64)", OPTION_INT, offsetof(train_options, batch),
-     1, 1e12},
-    {"global-batch", "N", "examples a step, of all replicas together", OPTION_INT, offsetof(train_options, global_batch), 1,
+    {"epochs", "N", "how often all data are used (chosen for the sample or the data, else 5)", OPTION_INT,
+     offsetof(train_options, epochs), 1, 1e6},
+    {"batch", "N", "examples per step, on each replica (chosen for the sample or the data, else 64)", OPTION_INT,
+     offsetof(train_options, batch), 1, 1e12},
+    {"global-batch", "N", "examples per step, of all replicas together", OPTION_INT, offsetof(train_options, global_batch), 1,
      1e12},
-    {"steps-per-epoch", "N", "steps of an epoch at most; the rest of its data is left out (all)", OPTION_INT,
+    {"steps-per-epoch", "N", "the most steps of an epoch; the rest of its data is left out (all)", OPTION_INT,
      offsetof(train_options, steps_per_epoch), 1, 1e12},
-    {"accumulate", "N", "steps of N batches, whose gradients are added up (as the model says, else 1)", OPTION_INT,
+    {"accumulate", "N", "update once every N batches, with the sum of their gradients (the model's number, else 1)", OPTION_INT,
      offsetof(train_options, accumulate), 1, 1e6},
-    {"learning-rate", "R", "of the optimizer (as the model says)", OPTION_NUMBER, offsetof(train_options, learning_rate), 1e-12,
-     1e6},
+    {"learning-rate", "R", "the optimizer's learning rate (the model's)", OPTION_NUMBER, offsetof(train_options, learning_rate),
+     1e-12, 1e6},
     {"patience", "N", "end when the loss on validation data has not fallen for N epochs (never)", OPTION_INT,
      offsetof(train_options, patience), 1, 1e6},
     {"reduce-on-plateau", "F:N",
-     "learning rate times F when the loss, on validation data if there are some, has not fallen for N "
-     "epochs, as 0.5:3 (never)",
+     "multiply the learning rate by F when the loss, on validation data if there are some, has not fallen for N epochs; for "
+     "example 0.5:3 (never)",
      OPTION_TEXT, offsetof(train_options, plateau), 0, 0},
     {"restore-best", NULL,
-     "end with the weights of the epoch whose loss on validation data was the least; an evaluator task writes that model "
-     "beside --save, with .best before its ending",
+     "end with the weights of the epoch with the smallest loss on validation data; an evaluator task writes that model to the "
+     "name of --save with .best before the ending",
      OPTION_FLAG, offsetof(train_options, restore_best), 0, 0},
-    {"class-weights", "1,2,...", "what an example's loss counts, by its class (1 each)", OPTION_TEXT,
+    {"class-weights", "1,2,...", "multiply the loss of an example by the weight of its class (all 1)", OPTION_TEXT,
      offsetof(train_options, class_weights), 0, 0},
-    {"metrics", "A,B", "besides loss and accuracy: top_5_accuracy, precision, recall, auc, confusion_matrix, mae", OPTION_TEXT,
-     offsetof(train_options, metrics), 0, 0},
-    {"seed", "N", "of weights, shuffles and dropout (0)", OPTION_INT, offsetof(train_options, seed), 0, 9e15},
+    {"metrics", "A,B", "metrics besides loss and accuracy: top_5_accuracy, precision, recall, auc, confusion_matrix, mae",
+     OPTION_TEXT, offsetof(train_options, metrics), 0, 0},
+    {"seed", "N", "seed for weights, shuffles and dropout (0)", OPTION_INT, offsetof(train_options, seed), 0, 9e15},
     {"profile", "A:B",
-     "measure steps A to B, counted from 1, and print where their time went; the others run as ever (strata trace reads what "
-     "--trace FILE keeps of it)",
+     "measure steps A to B, counted from 1, and print where their time was spent; other steps are not slowed down (strata "
+     "trace reads the file of --trace)",
      OPTION_TEXT, offsetof(train_options, profile), 0, 0},
     {"debug", "nan|determinism",
-     "nan: end at the first step with a gradient that is not finite, and tell which tensor that began with; determinism: "
-     "compute "
-     "each step twice and compare the bits",
+     "nan: end at the first step with a gradient that is not finite, and print which tensor was the first; determinism: "
+     "compute each step twice and compare the bits",
      OPTION_TEXT, offsetof(train_options, debug), 0, 0},
     OPTION_GROUP("devices"),
     DEVICE_OPTION_ROWS(train_options, device),
     OPTION_GROUP("distribution"),
     {"strategy", "NAME", "default, one_device, mirrored, multi_worker_mirrored, central_storage, parameter_server, tpu or auto",
      OPTION_TEXT, offsetof(train_options, strategy.name), 0, 0},
-    {"devices", "A,B", "of the strategy, one a replica (mirrored: all accelerators)", OPTION_TEXT,
+    {"devices", "A,B", "the strategy's devices, one for each replica (mirrored: all accelerators)", OPTION_TEXT,
      offsetof(train_options, strategy.devices), 0, 0},
-    {"tpu-address", "local|NAME", "tpu: the system of cores, by its name or its plugin's (TPU_NAME, else local)", OPTION_TEXT,
-     offsetof(train_options, strategy.tpu_address), 0, 0},
+    {"tpu-address", "local|NAME", "tpu: the system of cores, by its name or its plugin's name ($TPU_NAME, else local)",
+     OPTION_TEXT, offsetof(train_options, strategy.tpu_address), 0, 0},
     {"check-every", "N",
-     "steps after which a random node is compared with the reference again; -1: never (10000, at most 0.1 % of the time)",
-     OPTION_INT, offsetof(train_options, check_every), -1, 1e15},
+     "after every N steps compare a random node with the reference; -1: never (10000, at most 0.1 % of the time)", OPTION_INT,
+     offsetof(train_options, check_every), -1, 1e15},
     {"steps-per-execution", "N",
-     "steps that the host gives cores of a TPU in one call; elsewhere how often the progress is shown (1)", OPTION_INT,
+     "steps that the host gives to the cores of a TPU in one call; elsewhere how often the progress is shown (1)", OPTION_INT,
      offsetof(train_options, together), 1, 1e6},
     CLUSTER_OPTION_ROWS(train_options, strategy),
-    {"transport", "NAME", "several workers: tcp, or shm for those of one host (shm where it can be)", OPTION_TEXT,
+    {"transport", "NAME", "several workers: tcp, or shm for workers on the same host (shm if possible)", OPTION_TEXT,
      offsetof(train_options, strategy.transport), 0, 0},
-    {"engine", "builtin|mpi", "several workers: who adds up; mpi: Open MPI or MPICH, when mpirun started them (builtin)",
-     OPTION_TEXT, offsetof(train_options, strategy.engine), 0, 0},
-    {"compress", "bf16|f16", "several workers: gradients travel in half the bytes, rounded (as f32)", OPTION_TEXT,
+    {"engine", "builtin|mpi",
+     "several workers: who adds up gradients; mpi: Open MPI or MPICH, if mpirun started the workers (builtin)", OPTION_TEXT,
+     offsetof(train_options, strategy.engine), 0, 0},
+    {"compress", "bf16|f16", "several workers: send gradients rounded to half the bytes (f32)", OPTION_TEXT,
      offsetof(train_options, strategy.compress), 0, 0},
     {"auto-shard", "data|file|off|auto",
-     "several workers: rows of all batches, or files, or everything for each (data); in C: hint", OPTION_TEXT,
-     offsetof(train_options, auto_shard), 0, 0},
+     "what each of several workers reads. data: a part of each batch; file: some of the files; off: all data (data); in C: "
+     "hint",
+     OPTION_TEXT, offsetof(train_options, auto_shard), 0, 0},
     {"cluster-role", "ROLE",
-     "with --cluster: what this task is, chief, worker, ps or evaluator; --task has the number (as --task says)", OPTION_TEXT,
+     "with --cluster: what this task is: chief, worker, ps or evaluator; --task has its number (from --task)", OPTION_TEXT,
      offsetof(train_options, strategy.role), 0, 0},
-    {"staleness", "N", "parameter_server: no worker is more than N steps ahead of the slowest; 0 is --sync (no limit)",
+    {"staleness", "N", "parameter_server: no worker is more than N steps ahead of the slowest; 0 means --sync (no limit)",
      OPTION_TEXT, offsetof(train_options, strategy.staleness), 0, 0},
-    {"sync", NULL, "parameter_server: a step is one update with the gradients of all workers", OPTION_FLAG,
+    {"sync", NULL, "parameter_server: each step is one update with the gradients of all workers", OPTION_FLAG,
      offsetof(train_options, strategy.sync), 0, 0},
-    {"backup", "N", "with --sync: a step does not wait for the N slowest workers, whose gradients do not count then (0)",
-     OPTION_INT, offsetof(train_options, strategy.backup), 0, 1024},
+    {"backup", "N", "with --sync: a step does not wait for the N slowest workers, and ignores their gradients (0)", OPTION_INT,
+     offsetof(train_options, strategy.backup), 0, 1024},
     {"ps-replicas", "N",
-     "parameter_server: 1 keeps a copy of each server's shards on the next server, so that a server may be lost (0)",
+     "parameter_server: 1 stores a copy of each server's shards on the next server, so that one server may be lost (0)",
      OPTION_INT, offsetof(train_options, strategy.ps_replicas), 0, 1},
     {"old-gradients", "plain|corrected",
-     "parameter_server: corrected has gradients of old parameters count less, and workers pull parameters moved ahead (plain)",
+     "parameter_server: corrected gives gradients of old parameters less weight, and sends workers predicted parameters "
+     "(plain)",
      OPTION_TEXT, offsetof(train_options, strategy.old_gradients), 0, 0},
-    {"evaluator-wait", "S", "the evaluator task: it fails when there is no new --checkpoint for so many seconds (3600)",
+    {"evaluator-wait", "S", "the evaluator task fails if there is no new --checkpoint for so many seconds (3600)",
      OPTION_NUMBER, offsetof(train_options, evaluator_wait_s), 0.1, 1e9},
     {"partitioner", "RULE",
-     "parameter_server: cuts parameters into shards, fixed:N, min_size:BYTES or max_size:BYTES, as 256K or 4M (they stay "
-     "whole)",
+     "parameter_server: divide parameters into shards: fixed:N, min_size:BYTES or max_size:BYTES, for example 256K or 4M (not "
+     "divided)",
      OPTION_TEXT, offsetof(train_options, strategy.partitioner), 0, 0},
-    {"parameter-device", "WHICH", "central_storage, parameter_server: where parameters are kept (host)", OPTION_TEXT,
-     offsetof(train_options, strategy.parameter_device), 0, 0},
-    {"cross-device-ops", "NAME", "how replicas' gradients are added up: host, tree or device (host)", OPTION_TEXT,
+    {"parameter-device", "WHICH", "central_storage, parameter_server: the device that stores the parameters (host)",
+     OPTION_TEXT, offsetof(train_options, strategy.parameter_device), 0, 0},
+    {"cross-device-ops", "NAME", "how the gradients of replicas are added up: host, tree or device (host)", OPTION_TEXT,
      offsetof(train_options, strategy.cross_device_ops), 0, 0},
     {"shard-optimizer", "auto|yes|no",
-     "each replica updates only its shard of the parameters and has the optimizer's memory of that (auto: no)", OPTION_TEXT,
+     "each replica updates only a shard of the parameters and stores only that shard's optimizer state (auto: no)", OPTION_TEXT,
      offsetof(train_options, strategy.shard_optimizer), 0, 0},
-    {"bytes-per-pack", "N", "gradients travel in packs of about this size (262144; on the host's own cores: all at once)",
-     OPTION_INT, offsetof(train_options, strategy.bytes_per_pack), 1, 1e12},
-    {"split", "3:1", "shares of a batch, by replica; auto: by measured speed (equal)", OPTION_TEXT,
+    {"bytes-per-pack", "N", "send gradients in packs of about this size (262144; on the host's cores: all at once)", OPTION_INT,
+     offsetof(train_options, strategy.bytes_per_pack), 1, 1e12},
+    {"split", "3:1", "the replicas' shares of a batch; auto: by measured speed (equal)", OPTION_TEXT,
      offsetof(train_options, strategy.split), 0, 0},
-    {"scale-lr", NULL, "learning rate times replicas, after a warm-up (Goyal et al. 2017)", OPTION_FLAG,
+    {"scale-lr", NULL, "multiply the learning rate by the number of replicas, after a warm-up (Goyal et al. 2017)", OPTION_FLAG,
      offsetof(train_options, scale_lr), 0, 0},
     OPTION_GROUP("output"),
-    {"save", "FILE", "write the trained model there", OPTION_TEXT, offsetof(train_options, save), 0, 0},
+    {"save", "FILE", "write the trained model to this file", OPTION_TEXT, offsetof(train_options, save), 0, 0},
     {"save-best", "FILE",
-     "write the model there after each epoch whose loss, on validation data if there are some, is the least so far",
+     "write the model to this file after each epoch with the smallest loss so far, on validation data if there are some",
      OPTION_TEXT, offsetof(train_options, save_best), 0, 0},
     {"checkpoint", "FILE|DIR",
-     "write there after each epoch, and at Ctrl-C or SIGTERM, what it takes to go on. A file: go on from it where it is, and "
-     "remove it at the end (the evaluator task does, where there is one). A folder: go on with --resume",
+     "write a checkpoint after each epoch, and at Ctrl-C or SIGTERM. FILE: the same command continues from it, and removes it "
+     "at the end. DIR: continue with --resume",
      OPTION_TEXT, offsetof(train_options, checkpoint), 0, 0},
-    {"every", "N|30s", "a checkpoint in the folder of --checkpoint after every N steps, or so many seconds (each epoch)",
+    {"every", "N|30s", "with --checkpoint DIR: write a checkpoint after every N steps, or every so many seconds (each epoch)",
      OPTION_TEXT, offsetof(train_options, every), 0, 0},
-    {"keep", "K", "how many checkpoints the folder keeps, the newest (3)", OPTION_INT, offsetof(train_options, keep), 1, 1e6},
-    {"resume", NULL, "go on from the newest checkpoint in the folder that is whole; begin where there is none", OPTION_FLAG,
-     offsetof(train_options, resume), 0, 0},
-    {"stop-after", "N", "end this run behind epoch N of --epochs, and leave --checkpoint for the same command to go on from",
-     OPTION_INT, offsetof(train_options, stop_after), 1, 1e6},
-    {"write-model", "FILE", "write the model's JSON there, to be edited", OPTION_TEXT, offsetof(train_options, write_model), 0,
-     0},
+    {"keep", "K", "with --checkpoint DIR: how many checkpoints are kept, the newest ones (3)", OPTION_INT,
+     offsetof(train_options, keep), 1, 1e6},
+    {"resume", NULL, "continue from the newest complete checkpoint in the folder; start from the beginning if there is none",
+     OPTION_FLAG, offsetof(train_options, resume), 0, 0},
+    {"stop-after", "N", "end this run after epoch N of --epochs; the same command continues from the --checkpoint", OPTION_INT,
+     offsetof(train_options, stop_after), 1, 1e6},
+    {"write-model", "FILE", "write the model's JSON to this file, where it can be edited", OPTION_TEXT,
+     offsetof(train_options, write_model), 0, 0},
     {"log", "FILE",
-     "write a row a step and epoch there: .jsonl, or .csv; also measures the norms of gradients and weights (strata plot FILE)",
+     "write a row for each step and epoch to this file, .jsonl or .csv; also measures the norms of gradients and weights "
+     "(strata plot FILE shows them)",
      OPTION_TEXT, offsetof(train_options, log), 0, 0},
     {"tensorboard", "DIR",
-     "write event files there: numbers of steps and epochs, histograms, the model; the steps of --profile (tensorboard "
-     "--logdir DIR)",
+     "write event files to this folder: numbers of steps and epochs, histograms, the model, the steps of --profile "
+     "(tensorboard --logdir DIR shows them)",
      OPTION_TEXT, offsetof(train_options, tensorboard), 0, 0},
-    {"log-every", "N", "with --log and --tensorboard: every N steps (1)", OPTION_INT, offsetof(train_options, log_every), 1,
-     1e12},
+    {"log-every", "N", "with --log and --tensorboard: write every Nth step (1)", OPTION_INT, offsetof(train_options, log_every),
+     1, 1e12},
     {"trace", "FILE",
-     "write what ran when there, for chrome://tracing or ui.perfetto.dev; worker 2 of several: with .rank2 before its ending, "
-     "tasks of parameter_server: .worker2, .ps0",
+     "write what ran when, for chrome://tracing or ui.perfetto.dev; other workers add .rank2, and tasks of parameter_server "
+     ".worker2 or .ps0, before the ending",
      OPTION_TEXT, offsetof(train_options, trace), 0, 0},
-    {"log-device-placement", NULL, "say where each variable, node and exchange is, on stderr", OPTION_FLAG,
+    {"log-device-placement", NULL, "print on stderr on which device each variable, node and exchange is", OPTION_FLAG,
      offsetof(train_options, log_device_placement), 0, 0},
     {"json", NULL,
-     "a line of JSON an epoch and one at the end: train_..., val_..., test_... say of which data; loss is train_loss, accuracy "
-     "test_accuracy",
+     "print a line of JSON for each epoch and one at the end: names beginning with train_, val_ and test_ are of these data; "
+     "loss is train_loss, accuracy is test_accuracy",
      OPTION_FLAG, offsetof(train_options, json), 0, 0},
     {0}};
 
@@ -210,7 +215,7 @@ static strata_status log_placement(const training *t, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Of each replica of this process. */
+/* Prints for each replica of this process which nodes the host runs. */
 static strata_status say_fallbacks(training *t, strata_error *err) {
     const int n = strata_strategy_num_local_replicas(t->strategy);
     for (int r = 0; r < n && r < MOST_FALLBACKS; r++)
@@ -223,34 +228,35 @@ static void say_copies(training *t) {
     for (int r = 0; r < MOST_FALLBACKS; r++) say_what_it_copied(&t->fallbacks[r], "step");
 }
 
-/* Whether the tasks are those of parameter_server. */
 bool has_servers(const training *t) {
     return !strcmp(strata_strategy_name(t->strategy), "parameter_server");
 }
 
-/* Finds a checkpoint, and after how many epochs to go on: 0 where there is none. */
-static int go_on(training *t, int *out_epochs) {
+/* Loads the checkpoint, if there is one. *out_epochs: how many epochs it has; 0: there is none. */
+static int load_checkpoint(training *t, int *out_epochs) {
     strata_error err = {0};
     const char *path = t->options.checkpoint;
     *out_epochs = 0;
-    if (t->in_folder && !t->options.resume) return EXIT_OK;            /* the fit says it where there are checkpoints already */
-    if (!path || (has_servers(t) && !t->opened.chief)) return EXIT_OK; /* the chief tells its workers and servers */
+    if (t->in_folder && !t->options.resume) return EXIT_OK;            /* fit reports an error if the folder has checkpoints */
+    if (!path || (has_servers(t) && !t->opened.chief)) return EXIT_OK; /* workers and servers get the weights from the chief */
     strata_status status = strata_model_load_checkpoint(t->model, path, out_epochs, &err);
     if (!status && *out_epochs >= t->options.epochs)
-        status = strata_fail(&err, STRATA_DATA, "%s has %d epochs behind it; --epochs is %lld", path, *out_epochs,
-                             (long long)t->options.epochs);
+        status = strata_fail(&err, STRATA_DATA,
+                             "%s was written after %d epochs, and --epochs is %lld; give more --epochs to train further", path,
+                             *out_epochs, (long long)t->options.epochs);
     if (status) return report(FAILING_DATA, status, &err);
     const int64_t steps = strata_model_epoch_steps(t->model);
     const bool says = t->opened.chief && !t->options.json;
     if (steps && says)
-        printf("goes on in epoch %d after step %lld, from %s\n", *out_epochs + 1, (long long)steps, path);
+        printf("continues in epoch %d after step %lld, from %s\n", *out_epochs + 1, (long long)steps, path);
     else if (*out_epochs && says)
-        printf("goes on after epoch %d, from %s\n", *out_epochs, path);
+        printf("continues after epoch %d, from %s\n", *out_epochs, path);
     fflush(stdout);
     return EXIT_OK;
 }
 
-/* Of the last epoch as it was measured; of the best one anew, as it may have been before a restart. */
+/* Sets the metrics of the validation data: those of the last epoch, which fit has measured. Those of the best epoch are
+ * computed here, since it may have been before a restart. */
 static strata_status measure_validation(training *t, strata_error *err) {
     if (!t->history.validation) return STRATA_OK;
     if (t->history.n_epochs) t->val_metrics = t->history.validation[t->history.n_epochs - 1];
@@ -265,8 +271,8 @@ void name_beside(const char *file, const char *what, char *out, size_t room) {
     snprintf(out, room, "%.*s.%s%s", (int)(ending - file), file, what, ending);
 }
 
-/* Where this worker's trace goes: of rank 0 the file itself, of rank 2 with ".rank2" before the name's ending. NULL where none
- * is asked for. */
+/* The file of this worker's trace: that of --trace for rank 0, and for rank 2 the same with ".rank2" before the ending. NULL:
+ * there is no --trace. */
 static const char *trace_path(training *t) {
     const char *file = t->options.trace;
     const int rank = t->opened.communicator ? strata_communicator_rank(t->opened.communicator) : 0;
@@ -284,38 +290,39 @@ static const char *with_resume(const training *t) {
     return t->in_folder && !t->options.resume ? "with --resume " : "";
 }
 
-/* --stop-after: there is no result yet. */
+/* Reports that --stop-after has ended this run. There is no result yet. */
 static int say_paused(training *t, int epochs) {
     t->paused = true;
     if (!t->opened.chief) return EXIT_OK;
     if (t->options.json)
         printf("{\"event\":\"paused\",\"epochs\":%d}\n", epochs);
     else
-        printf("paused after epoch %d; the same command %sgoes on from %s\n", epochs, with_resume(t), t->options.checkpoint);
+        printf("paused after epoch %d; the same command %scontinues from %s\n", epochs, with_resume(t), t->options.checkpoint);
     return EXIT_OK;
 }
 
-/* Ctrl-C or --stop-after has ended the training after a step, of all workers alike: what was asked for is written as things are
- * now. */
+/* Ctrl-C or --stop-after has ended the training after a step, the same step on all workers. Writes the checkpoint and the model
+ * of --save as they are now. */
 static int stop_early(training *t, int epochs) {
     const int64_t steps = strata_model_epoch_steps(t->model);
     const char *save = t->options.save, *checkpoint = t->options.checkpoint;
     strata_error err = {0};
     strata_status status = STRATA_OK;
     progress_hide(t->reporter.line);
-    if (checkpoint && !t->in_folder && (epochs || steps)) /* the fit itself writes in a folder */
+    if (checkpoint && !t->in_folder && (epochs || steps)) /* fit has written a checkpoint in a folder already */
         status = strata_model_save_checkpoint(t->model, epochs, t->opened.chief ? checkpoint : NULL, &err);
     if (!status && save && t->opened.chief) status = strata_model_save(t->model, save, &err);
     if (status) return report(FAILING_DATA, status, &err);
-    /* Another worker's Ctrl-C ends this one too; --stop-after ends between epochs. */
+    /* This process may have been ended by the Ctrl-C of another worker. --stop-after ends only between epochs. */
     if (!was_interrupted() && t->options.stop_after && !steps) return say_paused(t, epochs);
     if (!t->opened.chief) return interrupt_code();
     if (t->options.json) printf("{\"event\":\"interrupted\",\"epoch\":%d,\"step\":%lld}\n", epochs + 1, (long long)steps);
     fprintf(stderr, "strata: interrupted in epoch %d after step %lld\n", epochs + 1, (long long)steps);
-    if (checkpoint) fprintf(stderr, "strata: the same command %sgoes on there, from %s\n", with_resume(t), checkpoint);
+    if (checkpoint) fprintf(stderr, "strata: the same command %scontinues there, from %s\n", with_resume(t), checkpoint);
     if (save) fprintf(stderr, "strata: saved %s as it is now\n", save);
     if (!checkpoint && !save)
-        fprintf(stderr, "strata: nothing was saved; --save FILE keeps the model, with --checkpoint FILE training can go on\n");
+        fprintf(stderr,
+                "strata: nothing was saved; --save FILE saves the model, and with --checkpoint FILE training can continue\n");
     return interrupt_code();
 }
 
@@ -325,7 +332,7 @@ static int choose_debugging(train_options *options) {
     options->debug_nan = !strcmp(what, "nan");
     options->debug_determinism = !strcmp(what, "determinism");
     if (options->debug_nan || options->debug_determinism) return EXIT_OK;
-    return usage_error("train: --debug \"%s\" is not known; it is nan or determinism", what);
+    return usage_error("train: --debug \"%s\": it must be nan or determinism", what);
 }
 
 static int fit(training *t) {
@@ -368,7 +375,7 @@ static int fit(training *t) {
                                .seed = (uint64_t)t->options.seed,
                                .class_weights = t->class_weights,
                                .n_class_weights = t->n_class_weights,
-                               /* With an evaluator nobody else evaluates between epochs. */
+                               /* The evaluator, if there is one, evaluates the validation data. */
                                .validation = t->opened.has_evaluator ? NULL : t->validation.dataset,
                                .patience = (int)t->options.patience,
                                .restore_best = t->options.restore_best && !t->opened.has_evaluator,
@@ -381,9 +388,9 @@ static int fit(training *t) {
                                               .on_warning = report_warning,
                                               .user = r};
     if (t->in_folder && (t->opened.chief || !has_servers(t))) opts.checkpoint = &folder;
-    int code = go_on(t, &opts.first_epoch);
+    int code = load_checkpoint(t, &opts.first_epoch);
     if (code) return code;
-    if (r->stop_after && opts.first_epoch >= r->stop_after) return say_paused(t, opts.first_epoch); /* nothing is left to do */
+    if (r->stop_after && opts.first_epoch >= r->stop_after) return say_paused(t, opts.first_epoch); /* these epochs are done */
     opts.first_step = strata_model_epoch_steps(t->model);
     if (t->options.log && r->chief)
         code = run_log_open(&r->log, t->options.log, opts.first_epoch || opts.first_step, r->classifies);
@@ -403,8 +410,8 @@ static int fit(training *t) {
     say_copies(t);
     say_notices(r);
     if (!status && t->history.stopped) return stop_early(t, opts.first_epoch + t->history.n_epochs);
-    if (!status && !t->opened.chief && has_servers(t)) return EXIT_OK; /* the chief has the rest to do */
-    strata_dataset_destroy(t->train.dataset); /* what follows needs its memory for the programs that evaluate */
+    if (!status && !t->opened.chief && has_servers(t)) return EXIT_OK; /* only the chief evaluates and saves */
+    strata_dataset_destroy(t->train.dataset);                          /* the programs that evaluate need the memory */
     t->train.dataset = NULL;
     progress_say(r->line, "evaluating the test examples ...");
     if (!status) status = measure_validation(t, &err);
@@ -417,13 +424,14 @@ static int fit(training *t) {
     if (status) return report(FAILING_RUN, status, &err);
     if (r->log.file) run_log_add_test(&r->log, &t->test_metrics, r->has_servers ? t->strategy : NULL);
     status = t->options.save && t->opened.chief ? strata_model_save(t->model, t->options.save, &err) : STRATA_OK;
-    if (!status && r->checkpoint && r->chief && !r->has_evaluator) unlink(r->checkpoint); /* a file; a folder stays */
+    if (!status && r->checkpoint && r->chief && !r->has_evaluator)
+        unlink(r->checkpoint); /* a file; the checkpoints in a folder are kept */
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
 }
 
 /* ---- options that are more than a number or a name ---- */
 
-/* Whether a file could be made at `path`, so that nobody learns after the training that it can't. */
+/* Checks that a file can be created at `path`, so that an error is reported before the training and not after it. */
 static int check_save(const char *option, const char *path) {
     const char *slash = strrchr(path, '/');
     char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
@@ -437,18 +445,19 @@ static int check_save(const char *option, const char *path) {
     return code;
 }
 
-/* Whether --checkpoint names a folder, and how often it gets one. */
+/* Finds whether --checkpoint names a folder, and how often a checkpoint is written to it. */
 static int read_checkpoint(training *t) {
     const train_options *o = &t->options;
     const char *path = o->checkpoint, *needs = o->every ? "every" : o->keep ? "keep" : o->resume ? "resume" : NULL;
     struct stat info = {0};
-    if (!path) return needs ? usage_error("--%s is about checkpoints in a folder; give --checkpoint DIR", needs) : EXIT_OK;
+    if (!path) return needs ? usage_error("--%s is for checkpoints in a folder; give --checkpoint DIR", needs) : EXIT_OK;
     const bool there = !stat(path, &info);
     t->in_folder = needs || (there && S_ISDIR(info.st_mode)) || (*path && path[strlen(path) - 1] == '/');
     if (!t->in_folder) return check_save("checkpoint", path);
     if (there && !S_ISDIR(info.st_mode)) {
         usage_error(
-            "--checkpoint %s: it is a file, and --%s needs a folder. A checkpoint in a file goes on without --every, "
+            "--checkpoint %s: it is a file, and --%s needs a folder. Training continues from a checkpoint in a file without "
+            "--every, "
             "--keep and --resume",
             path, needs ? needs : "checkpoint");
         return EXIT_DATA;
@@ -458,7 +467,7 @@ static int read_checkpoint(training *t) {
     const double every = strtod(o->every, &end);
     const bool by_time = end > o->every && !strcmp(end, "s");
     if (end == o->every || (*end && !by_time) || !(every > 0 && every < 1e12) || (!by_time && every != (double)(int64_t)every))
-        return usage_error("--every %s: give a number of steps, as 500, or of seconds, as 30s", o->every);
+        return usage_error("--every %s: give a number of steps, for example 500, or of seconds, for example 30s", o->every);
     if (by_time)
         t->every_seconds = every;
     else
@@ -466,7 +475,7 @@ static int read_checkpoint(training *t) {
     return EXIT_OK;
 }
 
-/* "0.5:3" */
+/* Reads --reduce-on-plateau, for example "0.5:3". */
 static int read_plateau(training *t) {
     const char *text = t->options.plateau;
     char *end = NULL;
@@ -475,10 +484,10 @@ static int read_plateau(training *t) {
     const long epochs = end > text && *end == ':' ? strtol(end + 1, &end, 10) : 0;
     t->plateau.patience = epochs > 0 && epochs < 1000000 ? (int)epochs : 0;
     if (!*end && t->plateau.patience && t->plateau.factor > 0 && t->plateau.factor < 1) return EXIT_OK;
-    return usage_error("--reduce-on-plateau %s: give a factor between 0 and 1 and a number of epochs, as 0.5:3", text);
+    return usage_error("--reduce-on-plateau %s: give a factor between 0 and 1 and a number of epochs, for example 0.5:3", text);
 }
 
-/* "1,2.5,0": how many there must be, the fit says. */
+/* Reads --class-weights, for example "1,2.5,0". fit checks how many there are. */
 static int read_class_weights(const char *list, training *t) {
     int n = 1;
     if (!list) return EXIT_OK;
@@ -489,7 +498,7 @@ static int read_class_weights(const char *list, training *t) {
         char *end;
         t->class_weights[i] = strtod(list, &end);
         if (end == list || *end != (i + 1 < n ? ',' : 0))
-            return usage_error("--class-weights %s: number %d is none; give one for each class, as 1,2,0.5",
+            return usage_error("--class-weights %s: number %d cannot be read; give one for each class, for example 1,2,0.5",
                                t->options.class_weights, i + 1);
         list = end + 1;
     }
@@ -497,7 +506,7 @@ static int read_class_weights(const char *list, training *t) {
     return EXIT_OK;
 }
 
-/* A hint is a place that the program which builds the dataset marks; the command's datasets have none. */
+/* Reads --auto-shard. The policy hint needs a shard_hint stage, which only programs in C can add to a dataset. */
 static int read_auto_shard(training *t) {
     static const struct {
         const char *name;
@@ -512,21 +521,20 @@ static int read_auto_shard(training *t) {
         }
     if (name && !strcmp(name, "hint"))
         return usage_error(
-            "--auto-shard hint: the command's data have no mark for it. A dataset that is built in C has one by "
-            "strata_dataset_shard_hint (strata/pipeline.h), and .auto_shard = STRATA_SHARD_HINT in the options of "
-            "strata_model_fit; here it is data, file, off or auto");
-    return name ? usage_error("--auto-shard %s: it is data, file, off or auto", name) : EXIT_OK;
+            "--auto-shard hint: only programs in C can use it, with strata_dataset_shard_hint (strata/pipeline.h) and "
+            ".auto_shard = STRATA_SHARD_HINT in the options of strata_model_fit; here it must be data, file, off or auto");
+    return name ? usage_error("--auto-shard %s: it must be data, file, off or auto", name) : EXIT_OK;
 }
 
 static int check_validation(const train_options *o) {
     const char *needs = o->patience ? "patience" : o->restore_best ? "restore-best" : NULL;
     if (o->validation && o->validation_split > 0) return usage_error("give --validation or --validation-split, not both");
     if (needs && !o->validation && !(o->validation_split > 0))
-        return usage_error("--%s looks at the loss on validation data; give --validation-split F or --validation DIR", needs);
+        return usage_error("--%s needs the loss on validation data; give --validation-split F or --validation DIR", needs);
     return EXIT_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- the command ---- */
 
 static int train(training *t) {
     t->options.data.seed = t->options.seed;
@@ -539,11 +547,11 @@ static int train(training *t) {
     if (!code && t->options.log) code = run_log_check(t->options.log);
     if (!code && t->options.log) code = check_save("log", t->options.log);
     if (!code && t->options.stop_after && !t->options.checkpoint)
-        code = usage_error("--stop-after ends a run that another one goes on with; give --checkpoint FILE");
+        code = usage_error("--stop-after ends a run that another one continues; give --checkpoint FILE");
     if (!code) code = choose_debugging(&t->options);
     if (!code) code = read_profile(t);
     if (!code && t->options.log_every && !t->options.log && !t->options.tensorboard)
-        code = usage_error("--log-every says how often --log FILE gets a row");
+        code = usage_error("--log-every is for --log FILE or --tensorboard DIR; give one of them");
     if (!code) code = open_what_is_trained(t);
     if (!code && t->options.write_model) code = write_model_json(t->model, t->options.write_model);
     if (!code) code = read_class_weights(t->options.class_weights, t);
@@ -597,14 +605,14 @@ static int run(const command *command, int argc, char **argv) {
 const command command_train = {
     .name = "train",
     .arguments = "DATA|MODEL.json|NAME",
-    .summary = "train on data of your own, a model of your own, or a sample",
+    .summary = "train on your own data, your own model, or a sample",
     .details =
         "  strata train mnist --save m.strata     a sample, from the list below\n"
-        "  strata train flowers.csv               its last column, or --label, is learned\n"
+        "  strata train flowers.csv               learns the last column, or --label\n"
         "  strata train photos/                   a folder of pictures for each class\n"
         "  strata train data.npz                  arrays x and y, or x_train, y_train\n"
-        "  strata train MODEL.json --data DATA    a model of your own: strata help layers\n"
-        "  strata train --from M.strata more.csv  a trained model further\n"
+        "  strata train MODEL.json --data DATA    your own model: strata help layers\n"
+        "  strata train --from M.strata more.csv  continues a model's training\n"
         "  strata train photos/ --strategy mirrored --devices opencl:0,vulkan:0\n"
         "  strata train mnist --log run.jsonl && strata plot run.jsonl\n",
     .print_more = print_samples,

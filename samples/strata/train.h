@@ -27,122 +27,126 @@ typedef struct train_options {
     bool json, scale_lr, log_device_placement, restore_best, resume;
     /* The options of --debug. */
     bool debug_nan, debug_determinism;
-    /* The steps of --profile; last 0: none. */
+    /* The first and the last step of --profile; 0: there is no --profile. */
     int64_t profile_first, profile_last;
 } train_options;
 
-/* In the groups data, model, training, devices, distribution and output; of a train_options. */
+/* The options of train, which are stored in a train_options. Their groups are data, model, training, devices, distribution and
+ * output. */
 extern const option_row train_rows[];
 
-/* Replicas whose fallbacks are told of. */
+/* The nodes that the host runs are reported for at most so many replicas. */
 enum { MOST_FALLBACKS = 32 };
 
-/* Between the callbacks of a fit. */
+/* What the callbacks of fit use. */
 typedef struct reporter {
-    progress *line; /* NULL: stderr is no terminal */
-    run_log log;    /* its file is NULL: none */
+    progress *line; /* NULL: stderr is not a terminal */
+    run_log log;    /* log.file NULL: there is no --log */
     int64_t log_every;
-    board board; /* not open: none */
+    board board; /* not open: there is no --tensorboard */
     bool quiet, json, classifies;
     int64_t patience, stop_after;
     strata_model *model;
     const strata_strategy *strategy;
-    int64_t notices;        /* of the strategy, that were said */
-    const char *checkpoint; /* a file; NULL: none, or a folder, which the fit itself writes */
-    bool chief;             /* writes it */
+    int64_t notices;        /* how many notices of the strategy were printed */
+    const char *checkpoint; /* the file of --checkpoint; NULL: there is none, or it is a folder, to which fit itself writes */
+    bool chief;             /* this process writes the checkpoint */
     bool has_servers;       /* the strategy is parameter_server */
-    bool has_evaluator;     /* which waits for a last checkpoint */
+    bool has_evaluator;     /* the cluster has an evaluator, which waits for the last checkpoint */
     double began;
-    /* Steps that may still wait for kernels to be compiled; seconds of this epoch that did; when a step was reported last. */
+    /* How many of the next steps may still wait for kernels to be compiled; the seconds of such steps in this epoch; when a
+     * step was reported last. */
     int settling;
-    int64_t waited; /* how many they were in this epoch */
+    int64_t waited; /* how many steps of this epoch have waited for kernels */
     double compiled, reported;
-    int epoch;    /* of the newest step */
-    int64_t step; /* in it */
+    int epoch;    /* the epoch of the last step */
+    int64_t step; /* the last step in this epoch */
 } reporter;
 
-/* What one run of the command holds, freed together. */
+/* The state of one run of the command. */
 typedef struct training {
     train_options options;
     const sample *sample;
-    const char *name; /* as the user gave it */
+    const char *name; /* the argument: a sample, a model or data */
     opened_strategy opened;
-    strata_strategy *strategy; /* of `opened` */
+    strata_strategy *strategy; /* opened.strategy */
     strata_model *model;
-    int64_t batch; /* of all replicas */
+    int64_t batch; /* the batch of all replicas together */
     strata_auto_shard auto_shard;
     sample_data train, test, validation;
     fallback_report fallbacks[MOST_FALLBACKS];
-    scores test_scores;    /* of own data */
-    double *class_weights; /* NULL: 1 each */
+    scores test_scores;    /* only for the user's own data */
+    double *class_weights; /* NULL: all are 1 */
     int n_class_weights;
     strata_history history;
     strata_metrics test_metrics;
-    strata_metrics val_metrics; /* of the weights that the model ended with */
+    strata_metrics val_metrics; /* of the model's final weights */
     char sha256[65];
     bool replicas_equal;
     strata_plateau_options plateau;
-    bool in_folder; /* checkpoints are in a folder, one after every so many steps or seconds; 0: each epoch */
+    bool in_folder; /* --checkpoint is a folder, to which one is written after so many steps or seconds; 0: after each epoch */
     int64_t every_steps;
     double every_seconds;
-    bool paused;             /* by --stop-after: there is no result yet */
-    double began, fit_began; /* seconds, of the command and of the fit */
+    bool paused;             /* --stop-after has ended this run, and there is no result yet */
+    double began, fit_began; /* when the command and fit began, in seconds */
     reporter reporter;
-    double data_seconds;   /* what reading the data took, between the two */
-    char own_trace[256];   /* a file of --profile's own; "": none */
-    char trace_file[4096]; /* where this worker's trace goes; "": nowhere */
+    double data_seconds;   /* the time of reading the data, which is between the two */
+    char own_trace[256];   /* the temporary file of --profile's trace; "": there is none */
+    char trace_file[4096]; /* the file of this worker's trace; "": no trace is written */
 } training;
 
-/* "a/run.what.json" of "a/run.json" and "what". */
+/* Makes the name of another file in the same folder: of "a/run.json" and "what" it makes "a/run.what.json". */
 void name_beside(const char *file, const char *what, char *out, size_t room);
-/* Whether the tasks are those of parameter_server. */
+/* Whether the strategy is parameter_server. */
 bool has_servers(const training *t);
 
 /* ---- train_data.c ---- */
-/* The model, and the training part of data of the user's own, which the model is made for. */
+/* Opens the model, and the training part of the user's own data, on which the model depends. Returns an exit code, after a
+ * message. */
 int open_what_is_trained(training *t);
-/* All parts of the data. */
+/* Opens all parts of the data. Returns an exit code, after a message. */
 int open_all_data(training *t);
-/* Epochs, and the batch of one replica, where no option says them. */
+/* Sets the epochs and the batch of one replica to their defaults, unless options give them. */
 void choose_epochs_and_batch(training *t);
 
 /* ---- train_report.c ---- */
-/* Callbacks of the device's compiler and of fit; `user` is a reporter. */
+/* The callbacks of the device's compiler and of fit; `user` is a reporter. */
 void report_compile(const strata_compile_progress *compile, void *user);
 STRATA_MUST_USE strata_status report_progress(const strata_progress *p, void *user, strata_error *err);
-/* What has happened to workers and servers since the last call, on stderr. */
+/* Prints on stderr what has happened to workers and servers since the last call. */
 void say_notices(reporter *r);
-/* From here on Ctrl-C, and with `terms` SIGTERM, end the fit after its step, and a second one the process. tells: the first one
- * is answered on stderr. */
+/* After this call Ctrl-C, and SIGTERM if `terms`, ends the fit after its current step, and a second one ends the process.
+ * tells: the first one prints a message on stderr. */
 void obey_interrupts(bool tells, bool terms);
 bool was_interrupted(void);
-/* strata_device_options.is_interrupted. */
+/* The function for strata_device_options.is_interrupted. */
 bool is_interrupted(void *user);
-/* The exit code of a training that was ended so, by this process's signal or another worker's. */
+/* The exit code of a training that a signal to this process or to another worker has ended. */
 int interrupt_code(void);
-/* What a fit warns of; `user` is a reporter. */
+/* Prints a warning of fit; `user` is a reporter. */
 void report_warning(const char *text, void *user);
 
 /* ---- train_profile.c ---- */
-/* Reads --profile and finds a file for its trace where --trace names none. Returns an exit code, after a message. */
+/* Reads --profile, and creates a temporary file for its trace unless there is --trace. Returns an exit code, after a
+ * message. */
 int read_profile(training *t);
-/* Prints what the trace of the steps says in sum. A message says where that fails. */
+/* Prints the summary of the trace, or a message if there is none. */
 void print_profile(training *t);
-/* Where there are --tensorboard and --trace or --profile: the trace, for TensorBoard's profiler. */
+/* Writes the trace for TensorBoard's profiler, if there are --tensorboard and --trace or --profile. */
 void show_profile(const training *t);
-/* Removes the files of --profile's own. */
+/* Removes the temporary files of --profile. */
 void finish_profile(const training *t);
 
 /* ---- train_evaluator.c ---- */
-/* Whether the options suit a cluster that has an evaluator. Returns an exit code, after a message. */
+/* Checks the options, if the cluster has an evaluator. Returns an exit code, after a message. */
 int check_evaluator(const training *t);
-/* What the evaluator does in place of the fit, with the compiled model. Returns an exit code. */
+/* Runs the evaluator task, which evaluates checkpoints instead of training. Returns an exit code. */
 int evaluate_beside(training *t);
 
 /* ---- train_result.c ---- */
-/* One line before the training: what is trained on which device, and what the data are. */
+/* Prints before the training what is trained on which device, and what the data are. */
 void print_start(const training *t);
-/* Of the weights that the model ended with; text or, with --json, one object. */
+/* Prints the result, for the model's final weights, as text or with --json as an object. */
 void print_result(const training *t);
 
 #endif

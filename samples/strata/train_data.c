@@ -8,11 +8,11 @@
 
 /* ---- the model ---- */
 
-/* A sample, or a model of the user's own. */
+/* Opens a sample or the user's own model. */
 static int open_named(training *t) {
     const char *alone = t->options.model ? "model" : t->options.from ? "from" : NULL;
     if (alone)
-        return usage_error("--%s is for data of your own, strata train DATA --%s %s; \"%s\" is no file or folder of data",
+        return usage_error("--%s is for your own data, as in strata train DATA --%s %s; \"%s\" is not a file or folder of data",
                            alone, alone, t->options.model ? t->options.model : t->options.from, t->name);
     int code = open_model(t->name, false, &t->model);
     if (!code) code = check_ports(t->name, t->model, t->options.data.path);
@@ -21,7 +21,7 @@ static int open_named(training *t) {
     return code;
 }
 
-/* The layers that --freeze names stay as the file has them. */
+/* Freezes the layers that --freeze names: training does not change them. */
 static int freeze_layers(training *t) {
     strata_error err = {0};
     strata_status status = STRATA_OK;
@@ -32,27 +32,30 @@ static int freeze_layers(training *t) {
     return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
 }
 
-/* The model of --from, whose preprocessing the data go through. */
+/* Opens the model of --from, whose preprocessing is applied to the data. */
 static int open_from(training *t) {
     strata_error err = {0};
     if (t->options.model || t->options.set.n)
-        return usage_error("--%s makes a new model, and --from trains one further; give one of them",
+        return usage_error("--%s makes a new model, and --from continues the training of one; give only one of them",
                            t->options.model ? "model" : "set");
     strata_status status = load_trained(t->options.from, &t->model, &err);
     if (status) return report(FAILING_DATA, status, &err);
     t->sample = sample_of_model(t->model, &t->options.data);
     int code = recall_data(t->model, t->sample, &t->train);
     if (!code && !t->train.preprocessing)
-        code = usage_error("--from %s: it has no preprocessing, as it was not trained on data of your own", t->options.from);
+        code = usage_error(
+            "--from %s: it has no preprocessing, because it was not trained on your own data with strata train "
+            "DATA",
+            t->options.from);
     return code ? code : freeze_layers(t);
 }
 
-/* Data first: the model is made for them, unless --from names one. */
+/* Opens the data, and then makes a model for them, unless there is --from. */
 static int open_own_data(training *t) {
     if (t->options.data.path) return usage_error("%s and --data %s: give the data once", t->name, t->options.data.path);
     t->options.data.path = t->name;
     if (t->options.freeze && !t->options.from)
-        return usage_error("--freeze keeps layers of a trained model; name it with --from");
+        return usage_error("--freeze is for layers of a trained model; name the model with --from");
     int code = t->options.from ? open_from(t) : EXIT_OK;
     if (!code) t->sample = own_sample();
     if (!code) code = open_data(t->sample, &t->options.data, "train", &t->train);
@@ -75,8 +78,8 @@ void choose_epochs_and_batch(training *t) {
 
 /* ---- the parts of the data ---- */
 
-/* What was learned of the training data, for the part that is opened next. */
-static void hand_on(sample_data *from, sample_data *to) {
+/* Moves what belongs to the data as a whole from one part to the part that is opened next. */
+static void move_common(sample_data *from, sample_data *to) {
     to->tokenizer = from->tokenizer;
     to->preprocessing = from->preprocessing;
     to->rest = from->rest;
@@ -104,11 +107,11 @@ static int open_validation(training *t) {
     if (!t->options.validation) return EXIT_OK;
     options.path = t->options.validation;
     t->validation.whole = true;
-    strata_dataset *rest = t->train.rest; /* which is for testing */
+    strata_dataset *rest = t->train.rest; /* the part for testing, which is not for validation */
     t->train.rest = NULL;
-    hand_on(&t->train, &t->validation);
+    move_common(&t->train, &t->validation);
     const int code = open_data(t->sample, &options, "test", &t->validation);
-    hand_on(&t->validation, &t->train);
+    move_common(&t->validation, &t->train);
     t->train.rest = rest;
     return code;
 }
@@ -124,7 +127,7 @@ int open_all_data(training *t) {
     int code = t->train.dataset ? EXIT_OK : open_data(t->sample, &t->options.data, "train", &t->train);
     if (!code) code = open_validation(t);
     if (code) return code;
-    hand_on(&t->train, &t->test);
+    move_common(&t->train, &t->test);
     code = open_data(t->sample, &t->options.data, "test", &t->test);
     if (!code) code = fit_model_to_data(t->sample, &t->train, &t->model);
     if (code) return code;
@@ -134,12 +137,13 @@ int open_all_data(training *t) {
     strata_flip_crop *augment = t->options.augment ? &own_augment : t->sample->augment;
     if (!status && augment) {
         status = strata_dataset_keep_bytes(t->train.dataset, &err);
-        if (!status) status = strata_dataset_shuffle(&t->train.dataset, NULL, &err); /* a pipeline has an order of its own */
+        if (!status) status = strata_dataset_shuffle(&t->train.dataset, NULL, &err); /* fit does not shuffle a pipeline */
         if (!status) status = strata_dataset_map(&t->train.dataset, strata_augment_flip_crop, augment, NULL, &err);
     }
     if (status) return report(FAILING_DATA, status, &err);
     int64_t n = strata_dataset_size(t->train.dataset);
     if (t->batch > n && !t->options.json && t->opened.chief)
-        fprintf(stderr, "strata: the batch of %lld is all of the %lld examples\n", (long long)t->batch, (long long)n);
+        fprintf(stderr, "strata: the batch of %lld is larger than the training data, %lld examples\n", (long long)t->batch,
+                (long long)n);
     return EXIT_OK;
 }

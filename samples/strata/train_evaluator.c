@@ -23,12 +23,12 @@ int check_evaluator(const training *t) {
             o->checkpoint);
     if (o->patience)
         return usage_error(
-            "--patience: with an evaluator task the chief does not evaluate between epochs, so nothing tells it "
-            "to end; leave out --patience or the evaluator");
+            "--patience: with an evaluator task the chief does not evaluate between epochs, so it cannot end early; leave out "
+            "--patience or the evaluator");
     if (o->restore_best && !o->save)
         return usage_error(
-            "--restore-best: an evaluator task writes the best model beside that of --save FILE, with .best "
-            "before its ending; give --save");
+            "--restore-best: an evaluator task writes the best model to the name of --save FILE, with .best before its ending; "
+            "give --save");
     return EXIT_OK;
 }
 
@@ -36,7 +36,7 @@ typedef struct beside {
     training *t;
     const char *data; /* "validation" or "test" */
     bool classifies;
-    char best[4096]; /* where the best model goes; "": nowhere */
+    char best[4096]; /* the file of the best model; "": it is not stored */
 } beside;
 
 static void print_json(const beside *b, const strata_checkpoint_evaluation *e) {
@@ -95,7 +95,7 @@ int evaluate_beside(training *t) {
     strata_error err = {0};
     strata_watch_result result;
     const strata_watch_options opts = {.path = checkpoint,
-                                       .batch = t->validation.dataset ? t->batch : 0, /* as the chief would evaluate them */
+                                       .batch = t->validation.dataset ? t->batch : 0, /* the batch that the chief would use */
                                        .wait_seconds = t->options.evaluator_wait_s,
                                        .epochs = (int)t->options.stop_after,
                                        .on_evaluation = on_evaluation,

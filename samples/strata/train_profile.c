@@ -29,8 +29,7 @@ static bool read_steps(const char *text, int64_t *out_first, int64_t *out_last) 
 int read_profile(training *t) {
     if (!t->options.profile) return EXIT_OK;
     if (!read_steps(t->options.profile, &t->options.profile_first, &t->options.profile_last))
-        return usage_error("--profile \"%s\" is not understood; it is the first and the last step, as 10:20",
-                           t->options.profile);
+        return usage_error("--profile \"%s\": it must be the first and the last step, for example 10:20", t->options.profile);
     if (t->options.trace) return EXIT_OK;
     const char *folder = getenv("TMPDIR");
     snprintf(t->own_trace, sizeof t->own_trace, "%.200s/strata-profile-XXXXXX", folder && *folder ? folder : "/tmp");
@@ -57,8 +56,9 @@ void print_profile(training *t) {
     else if (tells)
         putchar('\n'), trace_print(&summary, status ? NULL : &peaks, ROWS);
     if (tells) trace_finish(&summary);
-    if (status == STRATA_DATA && !tells) /* the file was just written: it has no step of a device */
-        fprintf(stderr, "strata: --profile %s: none of these steps was made, so nothing was measured\n", t->options.profile);
+    if (status == STRATA_DATA && !tells) /* the trace has no steps of a device */
+        fprintf(stderr, "strata: --profile %s: the training had none of these steps, so nothing was measured\n",
+                t->options.profile);
     else if (status)
         fprintf(stderr, "strata: --profile %s: %s\n", t->options.profile, err.message);
 }
@@ -78,5 +78,5 @@ void show_profile(const training *t) {
 void finish_profile(const training *t) {
     if (!*t->own_trace) return;
     unlink(t->own_trace);
-    if (*t->trace_file) unlink(t->trace_file); /* of a worker: it stands beside the other */
+    if (*t->trace_file) unlink(t->trace_file); /* a worker has a file of its own in the same folder */
 }

@@ -15,7 +15,8 @@
 
 static volatile sig_atomic_t interrupted, tells_of_interrupt, compiles;
 
-/* While a driver compiles there is no step to finish: compiling ends by is_interrupted. */
+/* While kernels are compiled no message is printed, since no step is running; the device calls is_interrupted and ends the
+ * compilation. */
 static void on_interrupt(int signal_number) {
     static const char text[] = "\nstrata: finishing this step; Ctrl-C once more ends at once\n";
     interrupted = signal_number;
@@ -48,9 +49,10 @@ void report_warning(const char *text, void *user) {
     fprintf(stderr, "strata: %s\n", text);
 }
 
-/* ---- between the callbacks of a fit ---- */
+/* ---- the callbacks of fit ---- */
 
-/* Drivers compile on when kernels run for the first time, so some steps behind this do not count where speed is reported. */
+/* Drivers continue compiling when kernels run for the first time, so the first steps after a compilation are not counted for
+ * the reported speed. */
 void report_compile(const strata_compile_progress *compile, void *user) {
     reporter *r = user;
     enum { SETTLING_STEPS = 4 };
@@ -76,7 +78,7 @@ static void print_epoch(const reporter *r, const strata_progress *p, double rate
     fflush(stdout);
 }
 
-/* The norm of all parameters; NaN where it could not be read. */
+/* The norm of all parameters; NaN: a parameter could not be read. */
 static double weight_norm(strata_model *model) {
     double square = 0;
     for (int i = 0; i < strata_model_n_parameters(model); i++) {
@@ -151,7 +153,7 @@ strata_status report_progress(const strata_progress *p, void *user, strata_error
         progress_note(r->line, text);
     }
     r->reported = now_seconds();
-    const char *checkpoint = r->chief ? r->checkpoint : NULL; /* NULL: the others of a job only send their part */
+    const char *checkpoint = r->chief ? r->checkpoint : NULL; /* NULL: the other processes only send their part */
     const bool last = p->epoch + 1 == p->epochs || *p->stop;
     if (p->epoch_end && r->checkpoint && !last)
         STRATA_TRY(strata_model_save_checkpoint(r->model, p->epoch + 1, checkpoint, err));

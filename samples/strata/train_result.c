@@ -10,7 +10,7 @@
 #include "terminal.h"
 #include "train.h"
 
-/* What the data are, when they do not say it by themselves. */
+/* Prints a description of the data. */
 static void print_source(FILE *to, const training *t) {
     const char *source = strata_dataset_source(t->train.dataset);
     if (t->test.preprocessing) {
@@ -22,7 +22,7 @@ static void print_source(FILE *to, const training *t) {
     if (*source) fprintf(to, "\n%s", source);
 }
 
-/* "mnist on opencl:0 (a processor)", "mnist: mirrored on opencl:0, vulkan:0: as asked for" */
+/* Prints for example "mnist on opencl:0 (a processor)" or "mnist: mirrored on opencl:0, vulkan:0: as asked for". */
 void print_start(const training *t) {
     const strata_device_info *info = strata_device_get_info(strata_strategy_device(t->strategy, 0));
     const char *name = strcmp(t->name, "-") ? t->name : "standard input";
@@ -41,7 +41,8 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Median of the epochs after the first, which compiles kernels; of a single epoch, its own time; 0: none was run. */
+/* The median time of the epochs after the first one, which compiles kernels; the time of a single epoch; 0: there was no
+ * epoch. */
 static double median_epoch(const strata_history *h) {
     int first = h->n_epochs > 1 ? 1 : 0, n = h->n_epochs - first;
     if (!n) return 0;
@@ -54,7 +55,7 @@ static double median_epoch(const strata_history *h) {
     return median;
 }
 
-/* Of all replicas of this process. */
+/* Prints how many nodes the host runs for the replicas of this process, and the copies that this needs. */
 static void print_fallbacks(const training *t) {
     double copies = 0, bytes = 0;
     int n_host = 0;
@@ -88,7 +89,7 @@ static double fit_seconds(const strata_history *h) {
     return seconds;
 }
 
-/* What workers and servers did. */
+/* Prints the totals of workers and parameter servers. */
 static void print_servers_json(const training *t) {
     const strata_parameter_server_totals totals = strata_strategy_parameter_server_totals(t->strategy);
     if (!has_servers(t)) return;
@@ -116,7 +117,7 @@ static void print_servers(FILE *to, const training *t) {
     if (totals.lost) fprintf(to, "; a worker was lost %lld time%s", (long long)totals.lost, totals.lost > 1 ? "s" : "");
 }
 
-/* " and 2 other workers, 407 kB sent a step, 12 % of its exchange hidden" */
+/* Prints for example " and 2 other workers, 407 kB sent a step, 12 % of its exchange hidden". */
 static void print_workers(FILE *to, const training *t) {
     const int others = strata_strategy_num_workers(t->strategy) - 1;
     const strata_communication_totals c = strata_model_communication(t->model);
@@ -125,7 +126,7 @@ static void print_workers(FILE *to, const training *t) {
                 readable(c.wire_bytes_per_step).text, 100 * c.hidden);
 }
 
-/* "best epoch 3, whose weights were kept: val_loss 0.21" */
+/* Prints for example "best epoch 3, whose weights were kept: val_loss 0.21". */
 static void print_best(const training *t) {
     const strata_history *h = &t->history;
     if (!h->validation || h->best_epoch < 0) return;
@@ -149,9 +150,9 @@ static void print_validation_json(const training *t) {
 
 void print_result(const training *t) {
     const strata_history *h = &t->history;
-    /* Patience may have ended the training before it was interrupted: then no epoch was left to be run. */
+    /* There may be no epoch: --patience had ended the training before the interruption after which this command continues. */
     const strata_metrics none = {.loss = NAN}, *trained = h->n_epochs ? &h->epochs[h->n_epochs - 1] : &none;
-    /* Examples are not those of the data: --steps-per-epoch may leave some out. */
+    /* The examples of the epoch are counted, not those of the data, since --steps-per-epoch may leave some out. */
     const double epoch_s = median_epoch(h), rate = h->n_epochs ? (double)trained->examples / epoch_s : 0;
     if (!t->options.json) {
         print_best(t);

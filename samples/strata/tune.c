@@ -2,8 +2,8 @@
  *
  * strata tune: trains a model with many settings and finds the best by their loss on validation data.
  *   random   every trial is trained to its end.
- *   halving  all trials get a few epochs, the better third three times as many, and so on (successive halving: Jamieson and
- *            Talwalkar 2016). It finds as good settings in about half of the epochs. */
+ *   halving  all trials are trained for a few epochs, the better third of them for three times as many, and so on (successive
+ *            halving: Jamieson and Talwalkar 2016). It needs about half of the epochs to find settings that are as good. */
 #include "tune.h"
 
 #include <errno.h>
@@ -20,23 +20,24 @@ static const option_row rows[] = {
     OPTION_GROUP("search"),
     {"trials", "N", "how many settings are tried (20)", OPTION_INT, offsetof(tune_options, trials), 1, 10000},
     {"search", "random|halving",
-     "train every trial to its end, or all a little and the better third of them on, again and again (halving)", OPTION_TEXT,
-     offsetof(tune_options, search), 0, 0},
+     "random: train every trial to its end; halving: train all for a few epochs, then the better third for more, and so on "
+     "(halving)",
+     OPTION_TEXT, offsetof(tune_options, search), 0, 0},
     {"set", "PATH=VALUES",
-     "what is searched: optimizer.learning_rate=1e-4..1e-2, layers.0.units=32|64|128, batch=16|32, model=mlp|cnn; one value "
-     "alone is set in each trial; may be repeated (learning rate, batch, sizes of layers, dropout and weight decay around what "
-     "the model says)",
+     "what is searched: optimizer.learning_rate=1e-4..1e-2, layers.0.units=32|64|128, batch=16|32, model=mlp|cnn; a single "
+     "value is set in each trial; may be repeated (learning rate, batch, sizes of layers, dropout and weight decay around the "
+     "model's values)",
      OPTION_LIST, offsetof(tune_options, set), 0, 0},
-    {"objective", "loss|accuracy", "what is best: the least loss or the highest accuracy on validation data (loss)",
+    {"objective", "loss|accuracy", "what is best: the smallest loss or the highest accuracy on validation data (loss)",
      OPTION_TEXT, offsetof(tune_options, objective), 0, 0},
     {"log", "FILE.jsonl",
-     "the journal: a search that was ended goes on from there, without the trials that are done; each trial's own rows are in "
-     "FILE.jsonl.trials/ (strata plot)",
+     "write the finished trials to this file; the same command continues the search from it. The epochs of each trial are in "
+     "FILE.jsonl.trials/ (strata plot shows them)",
      OPTION_TEXT, offsetof(tune_options, log), 0, 0},
-    {"device", "WHICH", "as --devices, one", OPTION_TEXT, offsetof(tune_options, device), 0, 0},
-    {"devices", "A,B", "trials run side by side, one on each of these (all accelerators, else the best CPU)", OPTION_TEXT,
-     offsetof(tune_options, devices), 0, 0},
-    {"json", NULL, "a line of JSON for each trial and one at the end", OPTION_FLAG, offsetof(tune_options, json), 0, 0},
+    {"device", "WHICH", "run all trials on this device", OPTION_TEXT, offsetof(tune_options, device), 0, 0},
+    {"devices", "A,B", "run trials in parallel, one on each of these devices (all accelerators, else the best CPU)",
+     OPTION_TEXT, offsetof(tune_options, devices), 0, 0},
+    {"json", NULL, "print a line of JSON for each trial and one at the end", OPTION_FLAG, offsetof(tune_options, json), 0, 0},
     {0}};
 
 /* ---- reading the options ---- */
@@ -44,11 +45,11 @@ static const option_row rows[] = {
 static int read_words(tuner *t) {
     const tune_options *o = &t->options;
     if (o->search && strcmp(o->search, "random") != 0 && strcmp(o->search, "halving") != 0)
-        return usage_error("--search %s: it is random or halving", o->search);
+        return usage_error("--search %s: it must be random or halving", o->search);
     if (o->objective && strcmp(o->objective, "loss") != 0 && strcmp(o->objective, "accuracy") != 0)
-        return usage_error("--objective %s: it is loss or accuracy", o->objective);
+        return usage_error("--objective %s: it must be loss or accuracy", o->objective);
     if (!strcmp(t->name, "-"))
-        return usage_error("tune reads the data once for each trial, and standard input can be read once; give a file");
+        return usage_error("tune reads the data in each trial, but standard input can be read only once; give a file");
     if (o->train.validation && o->train.validation_split > 0)
         return usage_error("give --validation or --validation-split, not both");
     if (o->device && o->devices) return usage_error("give --device or --devices, not both");
@@ -59,12 +60,13 @@ static int read_words(tuner *t) {
     return tune_space_read(&o->set, &t->space);
 }
 
-/* Opens the model and the data once, so that what is wrong with them is said here and not by each trial. */
-static int look_at_model(tuner *t) {
+/* Opens the model and the data once, so that an error in them is reported once and not by each trial, and adds the default
+ * ranges. */
+static int check_model(tuner *t) {
     training one = {.options = t->options.train, .name = t->name};
     one.options.data.seed = one.options.seed;
     int code = open_what_is_trained(&one);
-    if (!code) choose_epochs_and_batch(&one); /* before a sample's data are there: it has numbers of its own */
+    if (!code) choose_epochs_and_batch(&one); /* before a sample's data are opened, since a sample has its own defaults */
     if (!code) describe_inputs(one.model, &one.train);
     if (!code && !one.train.dataset) code = open_data(one.sample, &one.options.data, "train", &one.train);
     if (!code) {
@@ -75,7 +77,7 @@ static int look_at_model(tuner *t) {
             tune_space_add_defaults(one.model, &t->options.train, t->batch, strata_dataset_size(one.train.dataset), &t->space);
     }
     if (!code && t->by_accuracy && !t->classifies)
-        code = usage_error("--objective accuracy: the answers of %s are no classes; it is loss", t->name);
+        code = usage_error("--objective accuracy: %s does not predict classes; use --objective loss", t->name);
     if (!code) code = tune_space_check(&t->space, &t->options.train, one.model);
     strata_model_destroy(one.model);
     close_data(&one.train);
@@ -88,13 +90,13 @@ static int add_device(tuner *t, const char *id) {
     return EXIT_OK;
 }
 
-/* Each is opened once, so that a wrong name is said here. */
-static int name_devices(tuner *t, char *list) {
+/* Opens each device of the list once, so that a wrong name is reported before the search begins. */
+static int open_devices(tuner *t, char *list) {
     for (char *name; (name = strsep(&list, ","));) {
         device_flags flags = t->options.train.device;
         strata_device *device = NULL;
         flags.which = name;
-        if (!*name) return usage_error("--devices: a name is empty; it is a list as opencl:0,opencl:1");
+        if (!*name) return usage_error("--devices: a name is empty; give a list, for example opencl:0,opencl:1");
         int code = open_device(&flags, &device);
         if (!code) code = add_device(t, strata_device_get_info(device)->id);
         strata_device_close(device);
@@ -108,7 +110,7 @@ static int choose_devices(tuner *t) {
     char *list = named ? strdup(named) : NULL;
     int code = EXIT_OK;
     if (named) {
-        code = list ? name_devices(t, list) : EXIT_INTERNAL;
+        code = list ? open_devices(t, list) : EXIT_INTERNAL;
         free(list);
         return code;
     }
@@ -144,9 +146,10 @@ static int make_folder(tuner *t) {
 
 /* ---- the search ---- */
 
-enum { FACTOR = 3 }; /* of the trials one in three goes on, with three times the epochs */
+/* In halving, one of FACTOR trials continues, for FACTOR times as many epochs. */
+enum { FACTOR = 3 };
 
-/* The best first; a search has few trials. */
+/* Sorts the trials, the best first. A simple method suffices, since a search has few trials. */
 static void sort(const tuner *t, int *order, int n) {
     for (int i = 1; i < n; i++)
         for (int k = i; k && tune_better(t, &t->trials[order[k]], &t->trials[order[k - 1]]); k--) {
@@ -165,13 +168,13 @@ static int search(tuner *t, int *order) {
         for (int k = round + 1; k < rounds; k++) epochs = (epochs + FACTOR - 1) / FACTOR;
         if (round) n = n / FACTOR > 1 ? n / FACTOR : 1;
         code = tune_run(t, order, n, epochs);
-        /* Those of this round by what they have reached in it; the others stay behind them. */
+        /* Only the trials of this round are sorted; the others remain after them. */
         sort(t, order, n);
     }
     return code;
 }
 
-/* ---- what is printed ---- */
+/* ---- output ---- */
 
 static void add_quoted(const char *word, void *user) {
     FILE *out = user;
@@ -189,7 +192,7 @@ static void add_quoted(const char *word, void *user) {
     fputc('\'', out);
 }
 
-/* The command that trains with a trial's settings, to be freed; NULL: no memory. */
+/* The command that trains with a trial's settings, which the caller frees; NULL: no memory. */
 static char *command_of(const tuner *t, const tune_trial *trial) {
     char *text = NULL;
     size_t n = 0;
@@ -253,7 +256,7 @@ static void show_start(const tuner *t) {
     int n_known = 0;
     for (int i = 0; i < t->n_trials; i++) n_known += t->trials[i].epochs > 0 || *t->trials[i].failure;
     if (n_known)
-        printf("goes on from %s, with %d trial%s that ha%s been run\n", t->options.log, n_known, n_known == 1 ? "" : "s",
+        printf("continues from %s, with %d trial%s that ha%s been run\n", t->options.log, n_known, n_known == 1 ? "" : "s",
                n_known == 1 ? "s" : "ve");
     printf("%s: %d trials of %d epochs, %s, on ", t->name, t->n_trials, t->epochs, t->halving ? "halving" : "random");
     for (int d = 0; d < t->n_devices; d++) printf("%s%s", d ? ", " : "", t->devices[d]);
@@ -269,9 +272,9 @@ static int conclude(const tuner *t, const int *order, double seconds) {
     if (t->interrupted) {
         fprintf(stderr, "strata: interrupted; ");
         if (t->options.log)
-            fprintf(stderr, "the same command goes on from %s\n", t->options.log);
+            fprintf(stderr, "the same command continues from %s\n", t->options.log);
         else
-            fprintf(stderr, "with --log FILE.jsonl the same command would go on where it was\n");
+            fprintf(stderr, "with --log FILE.jsonl the same command would continue the search\n");
         return EXIT_INTERRUPTED;
     }
     if (*best->failure) {
@@ -284,7 +287,7 @@ static int conclude(const tuner *t, const int *order, double seconds) {
 static int tune(tuner *t) {
     const double began = now_seconds();
     int code = read_words(t);
-    if (!code) code = look_at_model(t);
+    if (!code) code = check_model(t);
     if (!code) code = choose_devices(t);
     if (code) return code;
     t->trials = calloc((size_t)t->n_trials, sizeof *t->trials);
@@ -316,15 +319,15 @@ static int run(const command *command, int argc, char **argv) {
     return code;
 }
 
-/* Of train; where and how trials run, and what they write, is tune's. */
+/* The groups of train's options that tune accepts. tune itself has the options for where trials run and what they write. */
 static const char *const taken[] = {"data", "model", "training", "devices", NULL};
 
 const command command_tune = {
     .name = "tune",
     .arguments = "DATA|MODEL.json|NAME",
-    .summary = "find the settings that a model learns best with",
+    .summary = "find the settings with which a model learns best",
     .details =
-        "  strata tune flowers.csv                    20 trials, and the command of the best\n"
+        "  strata tune flowers.csv        20 trials; prints the best one's command\n"
         "  strata tune mnist --trials 30 --log tune.jsonl --devices opencl:0,opencl:1\n"
         "  strata tune m.json --data DIR --set optimizer.learning_rate=1e-4..1e-2\n"
         "  strata tune photos/ --set 'model=cnn|resnet' --set 'batch=16|32|64'\n",

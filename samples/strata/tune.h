@@ -10,22 +10,23 @@
 
 enum { MOST_RANGES = 32, MOST_CHOICES = 32, MOST_DEVICES = 64, SETTING_BYTES = 256 };
 
-/* ---- tune_space.c: what is searched ---- */
+/* ---- tune_space.c: the settings that are searched ---- */
 
-/* One setting, and the values that it may have: a list of choices, or all numbers from `least` to `most`. */
+/* A setting and its possible values: a list of choices, or all numbers from `least` to `most`. */
 typedef struct tune_range {
-    /* A path in the model's JSON, as --set has it; or "batch" or "model", which are options of train. */
+    /* A path in the model's JSON, as in --set; or "batch" or "model", which are options of train. */
     char path[128];
-    /* As the user wrote it or the default says: "1e-4..1e-2", "32|64". */
+    /* The values as the user or the default gives them: "1e-4..1e-2", "32|64". */
     char text[128];
-    /* n_choices > 0: one of these. They are pieces of `pieces`. */
+    /* If n_choices is above 0, the value is one of these, which are parts of `pieces`. */
     const char *choices[MOST_CHOICES];
     int n_choices;
     char pieces[128];
     double least, most;
-    /* Only whole numbers. */
+    /* Values are whole numbers. */
     bool whole;
-    /* Each factor is as likely as every other: where `most` is ten times `least` or more. */
+    /* The logarithm of the value is uniformly distributed, and not the value itself. This is used if `most` is at least ten
+     * times `least`. */
     bool logarithmic;
 } tune_range;
 
@@ -36,41 +37,41 @@ typedef struct tune_space {
 
 /* Reads the --set options. Returns an exit code, after a message. */
 int tune_space_read(const text_list *settings, tune_space *out);
-/* Adds the ranges that suit the model, unless the user has given a range: learning rate, batch, units and filters, dropout,
- * weight decay. batch: of a training without one. */
+/* Unless the user has given a range, adds ranges around the model's values: learning rate, batch, units and filters, dropout,
+ * weight decay. batch: the batch that a training without --batch would have. */
 int tune_space_add_defaults(const strata_model *model, const train_options *options, int64_t batch, int64_t n_examples,
                             tune_space *space);
-/* Whether the model takes the settings: the first and the last value of each range. */
+/* Checks that the model accepts the first and the last value of each range. Returns an exit code, after a message. */
 int tune_space_check(const tune_space *space, const train_options *options, const strata_model *model);
-/* The value of a range in a trial, which only the seed, the trial's number and the path decide. */
+/* The value of a setting in a trial. It depends only on the seed, the trial's number and the range. */
 void tune_space_value(const tune_range *range, uint64_t seed, int trial, char out[SETTING_BYTES]);
-/* "batch=32 optimizer.learning_rate=0.002" */
+/* Writes the values of a trial, for example "batch=32 optimizer.learning_rate=0.002". */
 void tune_space_text(const tune_space *space, uint64_t seed, int trial, char *out, size_t room);
-/* The option of train that a setting is given by: "--batch"; "--set" for those that have none of their own. */
+/* The option of train that sets this value, for example "--batch"; "--set" if there is no special one. */
 const char *tune_option_of(const tune_range *range);
 
 /* ---- trials ---- */
 
 typedef struct tune_trial {
     int number; /* from 1 */
-    /* Epochs that are done; 0: none. */
+    /* How many epochs were trained. */
     int epochs;
-    /* The least loss on validation data of these epochs, the accuracy in that epoch, and which it was. accuracy is NaN where
-     * answers are no classes. */
+    /* The smallest loss on validation data, the accuracy in the same epoch, and the number of that epoch. The accuracy is NaN
+     * if the model does not predict classes. */
     double val_loss, val_accuracy;
     int best_epoch;
-    /* Of all its processes. */
+    /* The total time of its processes. */
     double seconds;
     char device[64];
-    /* It ended before the epochs that it was given, by --patience: it has nothing more to run. */
+    /* --patience has ended the training, so the trial is complete although it was trained for fewer epochs than planned. */
     bool ended;
-    /* Why it failed; "": it did not. A failed trial is not tried again. */
+    /* Why the trial failed; "": it did not fail. A failed trial is not repeated. */
     char failure[512];
     int failure_code;
 } tune_trial;
 
 typedef struct tune_log {
-    FILE *file; /* NULL: nothing is written */
+    FILE *file; /* NULL: there is no --log */
     const char *path;
 } tune_log;
 
@@ -85,43 +86,44 @@ typedef struct tune_options {
 
 typedef struct tuner {
     tune_options options;
-    const char *name; /* what is trained, as train takes it */
+    const char *name; /* the sample, model or data to train, as the argument of train */
     tune_space space;
     uint64_t seed;
-    int epochs; /* of a whole training */
+    int epochs; /* of a complete training */
     int64_t batch;
     bool halving, by_accuracy, classifies;
     tune_trial *trials; /* [n_trials] */
     int n_trials;
     char devices[MOST_DEVICES][64];
     int n_devices;
-    /* Of the trials' files; whether it is removed at the end. */
+    /* The folder of the trials' files, and whether it is removed at the end. */
     char folder[4096];
     bool temporary;
-    char self[4096]; /* the command's own file */
+    char self[4096]; /* the path of the running command, which trials run again */
     tune_log log;
     bool interrupted;
-    /* For the line of progress: trials that ended, of how many, in this round. */
+    /* For the line of progress: how many of this round's trials have ended, and how many there are. */
     int n_done, n_round;
 } tuner;
 
-/* Trains trials[of[i]] up to `epochs` epochs, side by side, one on each device. Trials that have as many behind them are
- * passed over. Returns an exit code. */
+/* Trains the trials trials[of[i]], i < n, until they have `epochs` epochs, one at a time on each device. Trials that have them
+ * already are skipped. Returns an exit code. */
 int tune_run(tuner *t, const int *of, int n, int epochs);
-/* The arguments of train for a trial, from "train" on: handed to add() one by one. device NULL: it is left to train. */
+/* Calls add() with each argument of the command that trains a trial, beginning with "train". device NULL: train chooses the
+ * device. */
 void tune_arguments(const tuner *t, int trial, const char *device, void (*add)(const char *word, void *user), void *user);
-/* Removes what trials need to go on. */
+/* Removes the trials' checkpoints and other files that are not needed after the search. */
 void tune_remove_checkpoints(const tuner *t);
-/* Whether a is better than b. Failed trials are the worst, then those with fewer epochs. */
+/* Whether a is better than b. Trials that failed are the worst, then those with fewer epochs. */
 bool tune_better(const tuner *t, const tune_trial *a, const tune_trial *b);
-/* A trial's object as JSON, without an end of line. */
+/* Prints a trial as a JSON object, without an end of line. */
 void tune_print_trial(FILE *file, const tuner *t, const tune_trial *trial);
 
 /* ---- tune_log.c ---- */
-/* Opens the journal and takes over the trials that are in it. One that was made by another search is an error that says what
- * differs. */
+/* Opens the journal and reads the trials in it. If another search wrote it, this is an error, and the message says what
+ * differs. Returns an exit code. */
 int tune_log_open(tuner *t);
-/* Called whenever a trial has reached the epochs of a round, or failed. */
+/* Writes a trial that has reached the epochs of a round, or failed, to the journal, and prints it. */
 int tune_log_add(tuner *t, const tune_trial *trial);
 int tune_log_close(tuner *t);
 

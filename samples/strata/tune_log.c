@@ -38,7 +38,7 @@ static cJSON *make_header(const tuner *t) {
     add_words(header, "options", t);
     space = cJSON_AddObjectToObject(header, "space");
     for (int i = 0; i < t->space.n; i++) cJSON_AddStringToObject(space, t->space.ranges[i].path, t->space.ranges[i].text);
-    /* A random search may be given more trials later: its first ones stay what they were. */
+    /* A random search may be continued with more trials, since its first trials then stay the same. */
     if (t->halving) cJSON_AddNumberToObject(header, "trials", t->n_trials);
     return header;
 }
@@ -48,7 +48,7 @@ static int compare_headers(const tuner *t, const cJSON *found, const cJSON *want
     const char *path = t->options.log;
     const cJSON *event = cJSON_GetObjectItemCaseSensitive(found, "event");
     if (!cJSON_IsString(event) || strcmp(event->valuestring, "tune") != 0) {
-        usage_error("--log %s: it is not the journal of strata tune; give the name of a file that is not there yet", path);
+        usage_error("--log %s: it is not the journal of strata tune; give the name of a new file", path);
         return EXIT_DATA;
     }
     cJSON_ArrayForEach(item, wanted) {
@@ -82,8 +82,8 @@ static int whole_in(const cJSON *row, const char *key) {
     return value >= 0 && value <= 1e9 ? (int)value : 0;
 }
 
-/* The newest row of a trial is the one that counts. */
-static void take_over(tuner *t, const cJSON *row) {
+/* Sets a trial to what the row says. If there are several rows of a trial, the last one is used. */
+static void read_trial(tuner *t, const cJSON *row) {
     const int number = whole_in(row, "trial");
     if (number < 1 || number > t->n_trials) return;
     tune_trial *trial = &t->trials[number - 1];
@@ -98,7 +98,7 @@ static void take_over(tuner *t, const cJSON *row) {
     copy_text(row, "failed", trial->failure, sizeof trial->failure);
 }
 
-/* *out_whole: how many bytes are whole lines. */
+/* *out_whole: how many bytes the complete lines have. */
 static int read_journal(tuner *t, const cJSON *wanted, size_t *out_whole) {
     unsigned char *bytes = NULL;
     size_t n = 0, at = 0;
@@ -115,7 +115,7 @@ static int read_journal(tuner *t, const cJSON *wanted, size_t *out_whole) {
         if (!at && (newline || *bytes != '{'))
             code = compare_headers(t, row, wanted);
         else if (newline)
-            take_over(t, row);
+            read_trial(t, row);
         cJSON_Delete(row);
         if (!newline) break;
         at += length + 1;
@@ -195,7 +195,7 @@ void tune_print_trial(FILE *file, const tuner *t, const tune_trial *trial) {
     fputc('}', file);
 }
 
-/* On disk before the next trial begins. */
+/* The row is flushed, so that it is not lost if this process is killed. */
 int tune_log_add(tuner *t, const tune_trial *trial) {
     char settings[1024], line[1400];
     if (t->log.file) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The settings that `strata tune` searches: "PATH=LEAST..MOST" and "PATH=A|B|C", and what is searched when the user names no
- * range. */
+ * The settings that `strata tune` searches: "PATH=LEAST..MOST" and "PATH=A|B|C", and the default ranges. */
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +10,7 @@
 #include "core/base/philox.h"
 #include "tune.h"
 
-/* Settings that are options of train rather than part of the model's JSON, or that an option says as well. */
+/* Settings for which train has an option. The first two are not part of the model's JSON. */
 static const struct {
     const char *path, *option;
 } options[] = {{"batch", "--batch"}, {"model", "--model"}, {"optimizer.learning_rate", "--learning-rate"}};
@@ -29,7 +28,7 @@ static bool is_whole(const char *text, size_t n) {
     return n > 0 && digits >= n;
 }
 
-/* The number that `n` characters are; NaN: they are none. */
+/* The number in the first n characters; NaN: they are not a number. */
 static double read_end(const char *text, size_t n) {
     char copy[64], *end;
     if (!n || n >= sizeof copy) return NAN;
@@ -66,7 +65,8 @@ static int read_choices(const char *setting, tune_range *out) {
 static int read_range(const char *setting, tune_space *space) {
     const char *equals = strchr(setting, '=');
     if (!equals || equals == setting || !equals[1])
-        return usage_error("--set %s: it is PATH=LEAST..MOST, PATH=A|B|C or PATH=VALUE, as layers.0.units=32|64", setting);
+        return usage_error("--set %s: it must be PATH=LEAST..MOST, PATH=A|B|C or PATH=VALUE, for example layers.0.units=32|64",
+                           setting);
     if (space->n == MOST_RANGES) return usage_error("--set is given more than %d times", MOST_RANGES);
     tune_range *range = &space->ranges[space->n];
     const int n_path = (int)(equals - setting);
@@ -90,7 +90,7 @@ int tune_space_read(const text_list *settings, tune_space *out) {
 
 /* ---- defaults ---- */
 
-/* Unless the user has said what it is. */
+/* Adds a range, unless the user has set this path. */
 static void add_default(tune_space *space, const char *path, const char *values) {
     char setting[2 * SETTING_BYTES];
     for (int i = 0; i < space->n; i++)
@@ -100,7 +100,7 @@ static void add_default(tune_space *space, const char *path, const char *values)
     read_range(setting, space);
 }
 
-/* From a tenth of the model's value to ten times it. */
+/* Adds a range from a tenth of the model's value to ten times the value. */
 static void add_around(tune_space *space, const char *path, double value) {
     char values[64];
     if (!(value > 0)) return;
@@ -108,7 +108,7 @@ static void add_around(tune_space *space, const char *path, double value) {
     add_default(space, path, values);
 }
 
-/* Half the model's value, it, and twice it. */
+/* Adds three choices: half of the model's value, the value, and twice the value. */
 static void add_sizes(tune_space *space, const char *path, int64_t value) {
     char values[96];
     if (value < 2) return;
@@ -121,8 +121,8 @@ static double number_of(const cJSON *object, const char *key) {
     return cJSON_IsNumber(item) ? item->valuedouble : NAN;
 }
 
-/* The last dense layer's units are the answers, so they stay. Inside of residual layers, and beside them, sizes depend on each
- * other: there only dropout is searched. */
+/* Adds ranges for the layers. The units of the last dense layer are not changed, since they are the outputs. If there are
+ * residual layers, sizes depend on each other, so only dropout is searched. */
 static void add_layers(const cJSON *layers, tune_space *space) {
     bool residual = false;
     int last = -1, i = 0;
@@ -203,7 +203,7 @@ int tune_space_check(const tune_space *space, const train_options *o, const stra
         char ends[2][SETTING_BYTES], setting[2 * SETTING_BYTES + 8];
         const bool batch = !strcmp(range->path, "batch"), rate = !strcmp(range->path, "optimizer.learning_rate");
         if ((batch && (o->batch || o->global_batch)) || (rate && o->learning_rate > 0))
-            return usage_error("--set %s and --%s both say what it is; give one of them", range->path,
+            return usage_error("--set %s and --%s both set it; give one of them", range->path,
                                rate       ? "learning-rate"
                                : o->batch ? "batch"
                                           : "global-batch");
@@ -211,7 +211,7 @@ int tune_space_check(const tune_space *space, const train_options *o, const stra
             return usage_error("--set model and --%s both name the model; give one of them", o->model ? "model" : "from");
         if (o->from && !batch && !rate)
             return usage_error(
-                "--set %s: the model of --from stays as it is; batch and optimizer.learning_rate can be searched", range->path);
+                "--set %s: the model of --from is not changed; batch and optimizer.learning_rate can be searched", range->path);
         for (int last = 0; last < 2; last++) {
             end_of(range, last, ends[last]);
             if ((batch || rate) && !code)
@@ -219,7 +219,7 @@ int tune_space_check(const tune_space *space, const train_options *o, const stra
                     check_number(range, strtod(ends[last], NULL), batch ? "a batch is a whole number, and" : "a learning rate");
         }
         if (code || batch || rate || !strcmp(range->path, "model")) continue;
-        for (int last = 0; last < 2 && !code; last++) { /* on a model of its own each time */
+        for (int last = 0; last < 2 && !code; last++) { /* each setting is applied to a new copy of the model */
             strata_model *changed = NULL;
             strata_status status = strata_model_to_json(model, &text, &err);
             if (!status) status = strata_model_from_json(text, strlen(text), "", &changed, &err);
@@ -235,9 +235,9 @@ int tune_space_check(const tune_space *space, const train_options *o, const stra
 
 /* ---- values ---- */
 
-/* From 0 to below 1; another number for each path and trial. */
-static double chance(const char *path, uint64_t seed, int trial) {
-    uint64_t key = 1469598103934665603u; /* FNV-1a of the path: another setting added leaves this one's values as they are */
+/* A random number in [0, 1) for this path and trial. */
+static double random_number(const char *path, uint64_t seed, int trial) {
+    uint64_t key = 1469598103934665603u; /* FNV-1a of the path, so that the values do not change if other settings are added */
     for (const char *c = path; *c; c++) key = (key ^ (unsigned char)*c) * 1099511628211u;
     const strata_philox_block counter = {{(uint32_t)trial, 0, (uint32_t)key, (uint32_t)(key >> 32)}};
     const strata_philox_block block = strata_philox(counter, (uint32_t)seed, (uint32_t)(seed >> 32));
@@ -245,12 +245,12 @@ static double chance(const char *path, uint64_t seed, int trial) {
 }
 
 void tune_space_value(const tune_range *range, uint64_t seed, int trial, char out[SETTING_BYTES]) {
-    const double at = chance(range->path, seed, trial), least = range->least, most = range->most;
+    const double at = random_number(range->path, seed, trial), least = range->least, most = range->most;
     if (range->n_choices) {
         snprintf(out, SETTING_BYTES, "%s", range->choices[(int)(at * range->n_choices)]);
         return;
     }
-    /* Of whole numbers the last is as likely as the others. */
+    /* This gives the last whole number the same probability as the others. */
     const double end = range->whole ? most + 1 : most;
     double value = range->logarithmic ? least * pow(end / least, at) : least + at * (end - least);
     if (range->whole)

@@ -88,16 +88,16 @@ static void free_words(words *list) {
 /* ---- processes ---- */
 
 typedef struct process {
-    int pid; /* 0: none */
+    int pid; /* 0: no process is running */
     tune_trial *trial;
     double began;
 } process;
 
-/* In the child: never returns. */
-static void become(const tuner *t, char **argv, int out, int err, pid_t parent) {
+/* Runs the trial's command in the child process, and does not return. */
+static void exec_trial(const tuner *t, char **argv, int out, int err, pid_t parent) {
     sigset_t none;
     sigemptyset(&none);
-    setpgid(0, 0); /* Ctrl-C of the terminal comes to us alone, who hand it on once */
+    setpgid(0, 0); /* only the parent gets the terminal's Ctrl-C, and sends it to the trials once */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(128 + SIGKILL);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -129,7 +129,7 @@ static int start(const tuner *t, process *p, tune_trial *trial, const char *devi
         const pid_t parent = getpid();
         fflush(NULL);
         *p = (process){.trial = trial, .began = now_seconds(), .pid = fork()};
-        if (!p->pid) become(t, list.items, out, err, parent);
+        if (!p->pid) exec_trial(t, list.items, out, err, parent);
         if (p->pid < 0) {
             p->pid = 0;
             usage_error("tune: a trial cannot be started: %s", strerror(errno));
@@ -143,14 +143,15 @@ static int start(const tuner *t, process *p, tune_trial *trial, const char *devi
     return code;
 }
 
-/* ---- what came of it ---- */
+/* ---- results of a trial ---- */
 
 static double number_in(const cJSON *row, const char *key) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(row, key);
     return cJSON_IsNumber(item) ? item->valuedouble : NAN;
 }
 
-/* All epochs are in the trial's rows, those of a process that was killed too; one may be there twice, with the same numbers. */
+/* Reads an epoch. The rows contain the epochs of all processes of the trial, also of one that was killed; an epoch may be there
+ * twice, with the same numbers. */
 static void read_row(tune_trial *trial, const cJSON *row) {
     const cJSON *event = cJSON_GetObjectItemCaseSensitive(row, "event");
     if (!cJSON_IsString(event) || strcmp(event->valuestring, "epoch") != 0) return;
@@ -172,7 +173,7 @@ static strata_status read_rows(const tuner *t, tune_trial *trial, strata_error *
     trial->epochs = trial->best_epoch = 0;
     for (size_t at = 0; at < n;) {
         const unsigned char *newline = memchr(bytes + at, '\n', n - at);
-        if (!newline) break; /* half a row of a process that was killed */
+        if (!newline) break; /* an incomplete row of a process that was killed */
         cJSON *row = cJSON_ParseWithLength((const char *)bytes + at, (size_t)(newline - bytes) - at);
         read_row(trial, row);
         cJSON_Delete(row);
@@ -182,7 +183,7 @@ static strata_status read_rows(const tuner *t, tune_trial *trial, strata_error *
     return STRATA_OK;
 }
 
-/* The last line that the process wrote to stderr, without "strata: ". */
+/* Sets the trial's failure to the last line that the process wrote to stderr, without "strata: ". */
 static void read_message(const tuner *t, tune_trial *trial, int status) {
     char file[PATH_BYTES];
     unsigned char *bytes = NULL;
@@ -210,7 +211,7 @@ static int finish(tuner *t, process *p, int status, int epochs) {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_INTERNAL;
     if (t->interrupted || code == EXIT_INTERRUPTED) {
         t->interrupted = true;
-        return EXIT_OK; /* it is not done: the next time it goes on from its checkpoint */
+        return EXIT_OK; /* the trial is not complete; the next tune continues it from its checkpoint */
     }
     if (code) {
         read_message(t, trial, status);
@@ -263,8 +264,9 @@ static void kill_all(const process *processes, int n, int signal_number) {
         if (processes[i].pid > 0) kill(-processes[i].pid, signal_number);
 }
 
-/* Waits for a child or a signal. Ctrl-C is handed on once, so that trials end after their step; a second one kills them. */
-static void wait_for_something(tuner *t, const process *processes, const sigset_t *watched) {
+/* Waits until a child ends or a signal arrives. The first Ctrl-C is sent to the trials, which end after their step; a second
+ * one kills them. */
+static void wait_for_child_or_signal(tuner *t, const process *processes, const sigset_t *watched) {
     const int got = sigwaitinfo(watched, NULL);
     if (got != SIGINT && got != SIGTERM) return;
     if (!t->interrupted) {
@@ -279,7 +281,7 @@ static int reap(tuner *t, process *p, int epochs) {
     int status = 0;
     siginfo_t info = {0};
     if (!p->pid || waitid(P_PID, (id_t)p->pid, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid) return EXIT_OK;
-    kill(-p->pid, SIGKILL); /* what it has started and left */
+    kill(-p->pid, SIGKILL); /* ends processes that the trial started and that still run */
     waitpid(p->pid, &status, 0);
     hide();
     return finish(t, p, status, epochs);
@@ -300,7 +302,7 @@ int tune_run(tuner *t, const int *of, int n, int epochs) {
     do {
         n_running = 0;
         for (int d = 0; d < t->n_devices; d++) {
-            /* Which device a trial gets depends on its place alone, so that the same search gives the same results. */
+            /* The device of a trial depends only on its position, so that the same search gives the same results. */
             while (next[d] < n && is_done(&t->trials[of[next[d]]], epochs)) next[d] += t->n_devices;
             if (!processes[d].pid && next[d] < n && !code && !t->interrupted) {
                 code = start(t, &processes[d], &t->trials[of[next[d]]], t->devices[d], epochs);
@@ -310,7 +312,7 @@ int tune_run(tuner *t, const int *of, int n, int epochs) {
         }
         if (!n_running) break;
         draw(t, n_running);
-        wait_for_something(t, processes, &watched);
+        wait_for_child_or_signal(t, processes, &watched);
         for (int d = 0; d < t->n_devices; d++) {
             const int ended = reap(t, &processes[d], epochs);
             if (ended && !code) code = ended, kill_all(processes, t->n_devices, SIGKILL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Remote values, and the queue of closures whose results they get. */
+ * The queue of closures, and remote values, which receive the closures' results. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,8 @@ void strata_remote_value_release(strata_remote_value *v) {
     free(v);
 }
 
-/* Takes the results; error NULL: there is none. */
+/* Sets the value's results, which it takes, or its error, and wakes the threads that wait for it. error NULL: the closure
+ * succeeded. */
 static void finish_value(strata_remote_value *v, strata_array *results, const strata_error *error) {
     pthread_mutex_lock(&v->lock);
     v->done = true;
@@ -47,7 +48,7 @@ strata_status strata_closure_copy_array(const strata_array *from, strata_array *
 strata_status strata_remote_value_fetch(strata_remote_value *v, strata_array *out_results, int n, strata_error *err) {
     strata_status status = STRATA_OK;
     if (n != v->function->n_results)
-        return strata_fail(err, STRATA_INVALID, "\"%s\" has %d results, and %d were asked for", v->function->name,
+        return strata_fail(err, STRATA_INVALID, "\"%s\" has %d results, but the caller asks for %d", v->function->name,
                            v->function->n_results, n);
     for (int i = 0; i < n; i++) out_results[i] = (strata_array){0};
     pthread_mutex_lock(&v->lock);
@@ -82,7 +83,6 @@ strata_closure *strata_closure_take_first(strata_coordinator *c) {
     return k;
 }
 
-/* Ends every closure that waits, with this error. The lock is held. */
 void strata_closure_cancel_all(strata_coordinator *c, const strata_error *error) {
     while (c->first) {
         strata_closure *k = strata_closure_take_first(c);
@@ -92,17 +92,15 @@ void strata_closure_cancel_all(strata_coordinator *c, const strata_error *error)
     }
 }
 
-/* Keeps the first error, and cancels what waits. The lock is held. */
 void strata_closure_keep_error(strata_coordinator *c, const strata_error *error) {
     strata_error cancelled;
     if (!c->error.status) c->error = *error;
-    strata_fail(&cancelled, STRATA_INTERRUPTED, "the closure was cancelled, as another one had failed: %.700s",
+    strata_fail(&cancelled, STRATA_INTERRUPTED, "the closure was cancelled, because another one had failed: %.700s",
                 c->error.message);
     strata_closure_cancel_all(c, &cancelled);
     pthread_cond_broadcast(&c->changed);
 }
 
-/* A closure that ran is over. Takes it. */
 void strata_closure_end(strata_coordinator *c, strata_closure *k, strata_array *results, const strata_error *error) {
     finish_value(k->value, results, error);
     pthread_mutex_lock(&c->lock);
@@ -114,7 +112,6 @@ void strata_closure_end(strata_coordinator *c, strata_closure *k, strata_array *
     strata_closure_free(k);
 }
 
-/* A closure whose worker was lost goes before all others; where an error is pending it is cancelled as they were. */
 void strata_closure_put_back(strata_coordinator *c, strata_closure *k) {
     pthread_mutex_lock(&c->lock);
     c->counts.running--;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The coordinator's side: one queue of closures, and for each worker a thread, its *dispatcher*, which connects, greets, has
- * per-worker values made, and then takes closures from the queue, one at a time. */
+ * The coordinator's public functions: creating and destroying it, scheduling closures, waiting for them, per-worker values. The
+ * coordinator has one queue of closures. For each worker a thread, the dispatcher (dispatcher.c), runs closures of the
+ * queue. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static void init_monotonic(pthread_cond_t *cond) {
     pthread_condattr_destroy(&monotonic);
 }
 
-/* ---- life ---- */
+/* ---- creating and destroying ---- */
 
 static strata_status check_options(const strata_coordinator_options *opts, strata_error *err) {
     if (opts->n_workers < 1 || !opts->workers)
@@ -41,7 +42,7 @@ static strata_status check_options(const strata_coordinator_options *opts, strat
     return strata_remote_check_functions(opts->task ? opts->task : "chief:0", opts->functions, opts->n_functions, err);
 }
 
-/* Own copies of what the clients need whenever they connect. */
+/* Copies the options of the connections, since clients also connect after create has returned. */
 static strata_status copy_cluster(strata_coordinator *c, const strata_communicator_options *from, strata_error *err) {
     const strata_communicator_options none = {0};
     c->cluster = from ? *from : none;
@@ -63,7 +64,7 @@ static strata_status copy_cluster(strata_coordinator *c, const strata_communicat
     return STRATA_OK;
 }
 
-/* Waits until enough workers are there; fails for one that is refused, and at the deadline. The lock is held. */
+/* Waits until `least` workers are available. Fails if a worker is refused, and at the deadline. The caller holds the lock. */
 static strata_status wait_for_workers(strata_coordinator *c, int least, double seconds, strata_error *err) {
     const double deadline = strata_clock_seconds() + seconds;
     for (;;) {
@@ -76,11 +77,11 @@ static strata_status wait_for_workers(strata_coordinator *c, int least, double s
     char names[256] = "", why[400] = "";
     for (int i = 0; i < c->n_workers; i++) {
         const size_t used = strlen(names);
-        if (c->workers[i].there) continue;
+        if (c->workers[i].available) continue;
         snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", c->workers[i].task);
         snprintf(why, sizeof why, "%.399s", c->workers[i].problem.message);
     }
-    return strata_fail(err, STRATA_TIMEOUT, "%d of %d workers came within %g s; missing: %s; %s", c->counts.workers,
+    return strata_fail(err, STRATA_TIMEOUT, "%d of %d workers were reached within %g s; missing: %s; %s", c->counts.workers,
                        c->n_workers, seconds, names, why);
 }
 
@@ -101,7 +102,7 @@ strata_status strata_coordinator_create(const strata_coordinator_options *opts, 
     c->worker_seconds = opts->worker_seconds > 0 ? opts->worker_seconds : WORKER_SECONDS;
     c->closure_seconds = opts->closure_seconds > 0 ? opts->closure_seconds : UNBOUNDED;
     c->n_workers = opts->n_workers;
-    c->alone_since = strata_clock_seconds();
+    c->workers_changed_at = strata_clock_seconds();
     pthread_mutex_init(&c->lock, NULL);
     init_monotonic(&c->changed);
     strata_status status = copy_cluster(c, opts->cluster, err);
@@ -113,7 +114,7 @@ strata_status strata_coordinator_create(const strata_coordinator_options *opts, 
         d->address = strdup(opts->workers[i]);
         if (!d->address) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a coordinator");
         if (!status && pthread_create(&d->thread, NULL, strata_dispatcher_run, d))
-            status = strata_fail(err, STRATA_UNAVAILABLE, "no thread could be made for %s", d->task);
+            status = strata_fail(err, STRATA_UNAVAILABLE, "the system cannot start a thread for %s", d->task);
         d->has_thread = !status;
     }
     if (!status) {
@@ -133,7 +134,7 @@ strata_status strata_coordinator_create(const strata_coordinator_options *opts, 
 void strata_coordinator_destroy(strata_coordinator *c) {
     strata_error cancelled;
     if (!c) return;
-    strata_fail(&cancelled, STRATA_INTERRUPTED, "the closure was cancelled, as the coordinator was destroyed");
+    strata_fail(&cancelled, STRATA_INTERRUPTED, "the closure was cancelled, because the coordinator was destroyed");
     pthread_mutex_lock(&c->lock);
     c->closing = true;
     strata_closure_cancel_all(c, &cancelled);
@@ -143,7 +144,7 @@ void strata_coordinator_destroy(strata_coordinator *c) {
         if (c->workers[i].has_thread) pthread_join(c->workers[i].thread, NULL);
         free(c->workers[i].address);
     }
-    strata_closure_cancel_all(c, &cancelled); /* one may have been put back */
+    strata_closure_cancel_all(c, &cancelled); /* a dispatcher may have returned one to the queue */
     while (c->values) {
         strata_per_worker *v = c->values;
         c->values = v->next;
@@ -160,11 +161,11 @@ void strata_coordinator_destroy(strata_coordinator *c) {
 
 /* ---- scheduling ---- */
 
-/* Where an error is pending: waits until nothing runs, raises it and clears it. The lock is held. */
-static strata_status raise_error(strata_coordinator *c, strata_error *err) {
+/* If an error is pending, waits until no closure runs, then returns the error and clears it. The caller holds the lock. */
+static strata_status return_error(strata_coordinator *c, strata_error *err) {
     while (c->error.status && c->counts.running) strata_coordinator_wait_changed(c, 1);
     const strata_status status = c->error.status;
-    if (!status) return STRATA_OK; /* another thread was faster */
+    if (!status) return STRATA_OK; /* another thread has returned the error meanwhile */
     strata_fail(err, status, "%s", c->error.message);
     c->error.status = STRATA_OK;
     return status;
@@ -195,7 +196,7 @@ static strata_status make_closure(strata_coordinator *c, const char *name, const
         if (args[i].per_worker && args[i].per_worker->coordinator != c)
             return strata_fail(err, STRATA_INVALID, "argument %d of \"%s\" is a value of another coordinator", i, name);
         if (args[i].array && (strata_shape_check(args[i].array->shape, err) || !strata_dtype_bytes(args[i].array->dtype)))
-            return strata_fail(err, STRATA_INVALID, "argument %d of \"%s\" is no array", i, name);
+            return strata_fail(err, STRATA_INVALID, "argument %d of \"%s\" is not a valid array", i, name);
     }
     strata_closure *k = calloc(1, sizeof *k + (size_t)n_args * sizeof k->args[0]);
     if (k) k->value = strata_remote_value_create(function);
@@ -225,11 +226,11 @@ strata_status strata_coordinator_schedule(strata_coordinator *c, const char *fun
     pthread_mutex_lock(&c->lock);
     while (!c->error.status && (c->n_joining || c->counts.queued >= c->queue_bound)) strata_coordinator_wait_changed(c, 1);
     strata_error why = {0};
-    strata_status status = raise_error(c, err);
+    strata_status status = return_error(c, err);
     if (!status && strata_closure_is_broken(k, &why)) status = strata_fail(err, why.status, "%s", why.message);
     if (!status) {
         k->id = ++c->n_closures;
-        k->since = strata_clock_seconds();
+        k->scheduled_at = strata_clock_seconds();
         if (out_value) {
             atomic_fetch_add(&k->value->references, 1);
             *out_value = k->value;
@@ -248,7 +249,7 @@ strata_status strata_coordinator_join(strata_coordinator *c, strata_error *err) 
     pthread_mutex_lock(&c->lock);
     c->n_joining++;
     while (!c->error.status && (c->first || c->counts.running)) strata_coordinator_wait_changed(c, 1);
-    const strata_status status = raise_error(c, err);
+    const strata_status status = return_error(c, err);
     c->n_joining--;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
@@ -258,7 +259,7 @@ strata_status strata_coordinator_join(strata_coordinator *c, strata_error *err) 
 strata_status strata_coordinator_done(strata_coordinator *c, bool *out_done, strata_error *err) {
     pthread_mutex_lock(&c->lock);
     *out_done = !c->first && !c->counts.running;
-    const strata_status status = c->counts.running ? STRATA_OK : raise_error(c, err);
+    const strata_status status = c->counts.running ? STRATA_OK : return_error(c, err);
     pthread_mutex_unlock(&c->lock);
     return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the coordinator share: coordinator.c (its life, and scheduling), closures.c and dispatcher.c. */
+ * The structs and functions that coordinator.c, closures.c and dispatcher.c share. */
 #ifndef STRATA_STRATEGIES_COORDINATOR_COORDINATOR_PARTS_H
 #define STRATA_STRATEGIES_COORDINATOR_COORDINATOR_PARTS_H
 
@@ -15,7 +15,7 @@ struct strata_per_worker {
     strata_coordinator *coordinator;
     uint64_t id;
     const strata_remote_function *function;
-    /* Why a worker could not make its object; under the coordinator's lock. */
+    /* The error of a worker that could not create its object. Protected by the coordinator's lock. */
     strata_error failure;
     int n_args;
     strata_array args[];
@@ -29,20 +29,20 @@ struct strata_remote_value {
     int attempts;
     strata_error error;
     const strata_remote_function *function;
-    /* [function's n_results] once done without an error. */
+    /* [function->n_results] Set when the closure has succeeded. */
     strata_array *results;
 };
 
 typedef struct strata_closure {
     struct strata_closure *next;
     uint64_t id;
-    /* When it was scheduled. */
-    double since;
+    /* The time of strata_coordinator_schedule, in seconds of strata_clock_seconds. */
+    double scheduled_at;
     const strata_remote_function *function;
     int attempt;
     strata_remote_value *value;
     int n_args;
-    /* An array that is owned, or a per-worker value. */
+    /* Each argument is an array, which the closure owns, or a per-worker value. */
     struct {
         strata_array array;
         const strata_per_worker *per_worker;
@@ -57,13 +57,19 @@ typedef struct strata_dispatcher {
     pthread_t thread;
     bool has_thread;
     strata_rpc_client *client;
-    /* The worker's incarnation that was greeted, 0: none; and how many per-worker values it has. */
+    /* The incarnation of the worker that has accepted the greeting; 0: none. A worker that is restarted has another one. */
     uint64_t greeted;
+    /* The id of the last per-worker value whose object the worker has created. */
     uint64_t n_made;
 
-    /* Under the coordinator's lock. It was greeted and is there; it came before; it runs another program, and that was
-     * reported; what the last trouble was. */
-    bool there, came, refused, reported;
+    /* The fields below are protected by the coordinator's lock. The worker is connected, has accepted the greeting and can run
+     * closures. */
+    bool available;
+    /* The worker has been available before. */
+    bool was_available;
+    /* The worker runs another program, and strata_closure_keep_error was called for this. */
+    bool refused, reported;
+    /* Why the worker is not available. */
     strata_error problem;
 } strata_dispatcher;
 
@@ -78,51 +84,55 @@ struct strata_coordinator {
     int n_workers;
     strata_dispatcher *workers;
 
-    /* Guards all below. */
+    /* Protects all fields below. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool closing;
-    /* Why create failed, for the workers. */
+    /* The error with which create failed. It is sent to the workers. */
     strata_error failure;
     strata_closure *first, *last;
     uint64_t n_closures;
     int n_joining;
-    /* The first error, which nobody has been told yet. */
+    /* The first error that no call has returned yet. */
     strata_error error;
     strata_per_worker *values, *last_value;
     uint64_t n_values;
     strata_coordinator_counts counts;
-    /* Since when no worker is there. */
-    double alone_since;
+    /* The last time at which the number of available workers changed, in seconds of strata_clock_seconds. */
+    double workers_changed_at;
 };
 
 /* ---- closures.c ---- */
 
-/* NULL: no memory. */
+/* Returns NULL if there is no memory. */
 strata_remote_value *strata_remote_value_create(const strata_remote_function *function);
 STRATA_MUST_USE strata_status strata_closure_copy_array(const strata_array *from, strata_array *out, strata_error *err);
 void strata_closure_free(strata_closure *k);
-/* The queue's first closure, which is there. The lock is held. */
+/* The comment "locked" means: the caller holds the coordinator's lock. */
+
+/* Removes the first closure from the queue, which must not be empty. Locked. */
 strata_closure *strata_closure_take_first(strata_coordinator *c);
-/* Ends every closure that waits, with this error. The lock is held. */
+/* Ends all closures in the queue with this error. Locked. */
 void strata_closure_cancel_all(strata_coordinator *c, const strata_error *error);
-/* Keeps the first error, and cancels what waits. The lock is held. */
+/* Stores the error for the next call of schedule, join or done, unless an earlier one is stored, and cancels all closures in
+ * the queue. Locked. */
 void strata_closure_keep_error(strata_coordinator *c, const strata_error *error);
-/* A closure that ran is over. Takes it. */
+/* Ends a closure that has run, which it takes, with its results or with an error. */
 void strata_closure_end(strata_coordinator *c, strata_closure *k, strata_array *results, const strata_error *error);
-/* A closure whose worker was lost goes before all others; where an error is pending it is cancelled as they were. */
+/* Returns a closure whose worker was lost to the front of the queue. If an error is stored, the closure is cancelled. */
 void strata_closure_put_back(strata_coordinator *c, strata_closure *k);
 
 /* ---- dispatcher.c ---- */
 
-/* Whether an argument of the closure is a value that some worker could not make. The lock is held. */
+/* Whether an argument of the closure is a per-worker value whose object some worker could not create. *out_why: the worker's
+ * error. Locked. */
 bool strata_closure_is_broken(const strata_closure *k, strata_error *out_why);
-/* A dispatcher's thread; user: the strata_dispatcher. */
+/* The thread of a dispatcher. user: the strata_dispatcher. */
 void *strata_dispatcher_run(void *user);
 
 /* ---- coordinator.c ---- */
 
-/* Waits for a change, with the lock. */
+/* Waits until `changed` is signalled, for at most `seconds`. Locked. */
 void strata_coordinator_wait_changed(strata_coordinator *c, double seconds);
 
 #endif

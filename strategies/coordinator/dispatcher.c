@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A dispatcher: the coordinator's thread for one worker. It connects, greets, has per-worker values made, and takes closures
- * from the queue, one at a time. */
+ * A dispatcher is the coordinator's thread for one worker. It connects to the worker and sends a greeting, with which the
+ * functions of both sides are compared. It then lets the worker create its objects of all per-worker values, and runs closures
+ * of the queue, one at a time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,19 +10,22 @@
 #include "cluster/clock.h"
 #include "strategies/coordinator/coordinator_parts.h"
 
-static const double TRY_SECONDS = 0.5, /* of one try to connect */
-    RECONNECT_SECONDS = 2,             /* for a link that was cut, before the closure runs elsewhere */
-    GREET_SECONDS = 5,                 /* which a worker cannot answer while it runs a closure that was given up */
-    MAKE_SECONDS = 600,                /* for a worker to make a value */
-    END_SECONDS = 3, TICK_SECONDS = 0.05;
+/* Time limits, in seconds. */
+static const double CONNECT_SECONDS = 0.5, /* for one attempt to connect */
+    RECONNECT_SECONDS = 2,                 /* for connecting again after a cut; then another worker gets the closure */
+    GREET_SECONDS = 5,                     /* a worker that still runs an abandoned closure does not answer in time */
+    MAKE_SECONDS = 600,                    /* for creating the worker's object of a per-worker value */
+    END_SECONDS = 3,                       /* for telling the worker that the coordinator ends */
+    TICK_SECONDS = 0.05;                   /* between two attempts to connect */
 
-/* ---- dispatchers: requests to a worker ---- */
+/* ---- requests to a worker ---- */
 
-/* Sends a request whose arguments are in w and pieces. */
-static strata_status ask(strata_dispatcher *d, strata_remote_method method, const unsigned char *head,
-                         const strata_remote_writer *w, const struct iovec *pieces, int n_pieces, const char *what,
-                         double seconds, unsigned char out_head[STRATA_RPC_HEAD_BYTES], strata_rpc_answer *answer,
-                         strata_error *err) {
+/* Sends a request and waits for the answer. The request's head is what `w` has written to `head`, its body is `pieces`. `what`
+ * names the request in messages. */
+static strata_status request_worker(strata_dispatcher *d, strata_remote_method method, const unsigned char *head,
+                                    const strata_remote_writer *w, const struct iovec *pieces, int n_pieces, const char *what,
+                                    double seconds, unsigned char out_head[STRATA_RPC_HEAD_BYTES], strata_rpc_answer *answer,
+                                    strata_error *err) {
     if (w->full)
         return strata_fail(err, STRATA_INVALID, "%s: its description has more than %d bytes", what, STRATA_RPC_HEAD_BYTES);
     const strata_rpc_ask request = {
@@ -30,7 +34,8 @@ static strata_status ask(strata_dispatcher *d, strata_remote_method method, cons
     return strata_rpc_client_call(d->client, &request, answer, seconds, err);
 }
 
-/* The status that a user's function on the worker returned. DATA, as the call's own status, where none is there. */
+/* Reads from a reply the status, and for a failure the message, of the user's function into *result. Fails: DATA if the reply
+ * contains none. */
 static strata_status get_result(const strata_dispatcher *d, strata_remote_reader *r, const char *what, strata_error *result,
                                 strata_error *err) {
     char text[STRATA_ERROR_MESSAGE_BYTES] = "";
@@ -50,15 +55,15 @@ static strata_status greet(strata_dispatcher *d, unsigned char *head, unsigned c
     strata_remote_put(&w, (uint64_t)d->number, 4);
     strata_remote_put(&w, (uint64_t)c->n_workers, 4);
     strata_remote_put_functions(&w, c->functions, c->n_functions);
-    STRATA_TRY(
-        ask(d, STRATA_REMOTE_GREET, head, &w, NULL, 0, "the comparison of functions", GREET_SECONDS, reply, &answer, err));
+    STRATA_TRY(request_worker(d, STRATA_REMOTE_GREET, head, &w, NULL, 0, "the comparison of functions", GREET_SECONDS, reply,
+                              &answer, err));
     free(answer.allocated);
     d->greeted = incarnation;
     d->n_made = 0;
     return STRATA_OK;
 }
 
-/* Has this worker's object of the value made. *result: what its function returned. */
+/* Lets the worker create its object of the value. *result: the status that the user's function returned. */
 static strata_status make_value(strata_dispatcher *d, const strata_per_worker *v, unsigned char *head, unsigned char *reply,
                                 strata_error *result, strata_error *err) {
     strata_remote_writer w = {head, head + STRATA_RPC_HEAD_BYTES, false};
@@ -75,7 +80,7 @@ static strata_status make_value(strata_dispatcher *d, const strata_per_worker *v
         strata_remote_put_array(&w, &v->args[i]);
         n_pieces = strata_remote_add_piece(pieces, n_pieces, &v->args[i]);
     }
-    STRATA_TRY(ask(d, STRATA_REMOTE_MAKE, head, &w, pieces, n_pieces, what, MAKE_SECONDS, reply, &answer, err));
+    STRATA_TRY(request_worker(d, STRATA_REMOTE_MAKE, head, &w, pieces, n_pieces, what, MAKE_SECONDS, reply, &answer, err));
     free(answer.allocated);
     strata_remote_reader r = {reply, reply + answer.head_bytes, false};
     return get_result(d, &r, what, result, err);
@@ -100,7 +105,8 @@ static strata_status read_results(const strata_dispatcher *d, const strata_closu
     return status;
 }
 
-/* Runs a closure. *result: what the function returned. Fails with what is wrong with the worker. */
+/* Runs a closure on the worker. *result: the status that the user's function returned. Fails if the worker cannot be reached or
+ * its answer is damaged. */
 static strata_status run_closure(strata_dispatcher *d, const strata_closure *k, unsigned char *head, unsigned char *reply,
                                  strata_array **out_results, strata_error *result, strata_error *err) {
     const strata_coordinator *c = d->coordinator;
@@ -124,7 +130,7 @@ static strata_status run_closure(strata_dispatcher *d, const strata_closure *k, 
             n_pieces = strata_remote_add_piece(pieces, n_pieces, &k->args[i].array);
         }
     }
-    STRATA_TRY(ask(d, STRATA_REMOTE_RUN, head, &w, pieces, n_pieces, what, c->closure_seconds, reply, &answer, err));
+    STRATA_TRY(request_worker(d, STRATA_REMOTE_RUN, head, &w, pieces, n_pieces, what, c->closure_seconds, reply, &answer, err));
     strata_remote_reader r = {reply, reply + answer.head_bytes, false};
     strata_status status = get_result(d, &r, what, result, err);
     if (!status && !result->status && read_results(d, k, &r, &answer, out_results, result))
@@ -133,43 +139,44 @@ static strata_status run_closure(strata_dispatcher *d, const strata_closure *k, 
     return status;
 }
 
-/* ---- dispatchers: a worker's life ---- */
+/* ---- connecting, and losing a worker ---- */
 
-/* The worker is there, or is not; the lock is held. */
-static void set_there(strata_dispatcher *d, bool there, const strata_error *problem) {
+/* Records whether the worker is available, and why it is not. Locked. */
+static void set_available(strata_dispatcher *d, bool available, const strata_error *problem) {
     strata_coordinator *c = d->coordinator;
     if (problem) d->problem = *problem;
-    if (d->there == there) return;
-    d->there = there;
-    c->counts.workers += there ? 1 : -1;
-    c->counts.lost += !there && !c->closing;
-    c->alone_since = strata_clock_seconds();
+    if (d->available == available) return;
+    d->available = available;
+    c->counts.workers += available ? 1 : -1;
+    c->counts.lost += !available && !c->closing;
+    c->workers_changed_at = strata_clock_seconds();
     pthread_cond_broadcast(&c->changed);
 }
 
-/* Connects once, at most for TRY_SECONDS or so, where there is no client. */
+/* Makes one attempt to connect, of about CONNECT_SECONDS, if there is no client. */
 static strata_status connect_worker(strata_dispatcher *d, strata_error *err) {
     strata_coordinator *c = d->coordinator;
     strata_communicator_options cluster = c->cluster;
-    cluster.connect_seconds = TRY_SECONDS;
+    cluster.connect_seconds = CONNECT_SECONDS;
     const strata_rpc_client_options opts = {
         .task = c->task, .server = d->task, .address = d->address, .cluster = &cluster, .reconnect_seconds = RECONNECT_SECONDS};
     return d->client ? STRATA_OK : strata_rpc_client_create(&opts, &d->client, err);
 }
 
-/* Fails closures that wait when no worker has been there for long. The lock is held. */
-static void check_alone(strata_coordinator *c, const strata_dispatcher *d) {
+/* Ends the closures in the queue with an error if no worker was available for worker_seconds. Locked. */
+static void check_any_available(strata_coordinator *c, const strata_dispatcher *d) {
     strata_error error;
     if (c->counts.workers || !c->first) return;
-    const double since = c->alone_since > c->first->since ? c->alone_since : c->first->since;
+    const double since = c->workers_changed_at > c->first->scheduled_at ? c->workers_changed_at : c->first->scheduled_at;
     if (strata_clock_seconds() - since < c->worker_seconds) return;
-    strata_fail(&error, STRATA_PEER_LOST, "no worker was there for %g s; %s: %.600s", c->worker_seconds, d->task,
+    strata_fail(&error, STRATA_PEER_LOST, "no worker was available for %g s; %s: %.600s", c->worker_seconds, d->task,
                 d->problem.message);
     strata_closure_cancel_all(c, &error);
     strata_closure_keep_error(c, &error);
 }
 
-/* Connects, greets and has values made, so that the worker can run closures. The lock is not held. */
+/* Connects, sends the greeting and lets the worker create its objects of per-worker values, so that it can run closures. The
+ * caller does not hold the lock. */
 static strata_status prepare(strata_dispatcher *d, unsigned char *head, unsigned char *reply, strata_error *err) {
     strata_coordinator *c = d->coordinator;
     STRATA_TRY(connect_worker(d, err));
@@ -192,7 +199,6 @@ static strata_status prepare(strata_dispatcher *d, unsigned char *head, unsigned
     }
 }
 
-/* Whether an argument of the closure is a value that some worker could not make. The lock is held. */
 bool strata_closure_is_broken(const strata_closure *k, strata_error *out_why) {
     for (int i = 0; i < k->n_args; i++) {
         if (!k->args[i].per_worker || !k->args[i].per_worker->failure.status) continue;
@@ -202,11 +208,11 @@ bool strata_closure_is_broken(const strata_closure *k, strata_error *out_why) {
     return false;
 }
 
-/* What to do with a closure whose worker failed. */
+/* Returns the closure to the queue if its worker was lost; ends it with the error if the request failed otherwise. */
 static void end_or_repeat(strata_dispatcher *d, strata_closure *k, strata_error *why) {
     strata_coordinator *c = d->coordinator;
     pthread_mutex_lock(&c->lock);
-    set_there(d, false, why);
+    set_available(d, false, why);
     pthread_mutex_unlock(&c->lock);
     d->greeted = 0;
     if (why->status == STRATA_PEER_LOST || why->status == STRATA_UNAVAILABLE) {
@@ -214,12 +220,13 @@ static void end_or_repeat(strata_dispatcher *d, strata_closure *k, strata_error 
         strata_closure_put_back(c, k);
         return;
     }
-    strata_rpc_client_destroy(d->client); /* what the worker still does is nobody's */
+    strata_rpc_client_destroy(d->client); /* a late result of the worker is discarded */
     d->client = NULL;
     strata_closure_end(c, k, NULL, why);
 }
 
-/* Takes a closure, when there is one. The lock is held. */
+/* Waits for a closure and removes it from the queue. Returns NULL if the coordinator closes, if there is a new per-worker
+ * value, which must be created first, or if the connection was lost. Locked. */
 static strata_closure *wait_closure(strata_coordinator *c, const strata_dispatcher *d) {
     const uint64_t n_values = c->n_values;
     while (!c->first && !c->closing && c->n_values == n_values) {
@@ -251,8 +258,9 @@ static void serve_closure(strata_dispatcher *d, strata_closure *k, unsigned char
         strata_closure_end(c, k, results, result.status ? &result : NULL);
 }
 
-/* Greets a worker that then is told why the coordinator ends; one of another program ends by the greeting. */
-static void tell_failure(strata_dispatcher *d, unsigned char *head, unsigned char *reply) {
+/* Sends a greeting to a worker that did not get one before create failed, so that it can be told the failure. A worker that
+ * runs another program ends because of the greeting. */
+static void greet_after_failure(strata_dispatcher *d, unsigned char *head, unsigned char *reply) {
     strata_error ignored;
     if (greet(d, head, reply, &ignored)) d->greeted = 0;
 }
@@ -262,7 +270,7 @@ void *strata_dispatcher_run(void *user) {
     strata_coordinator *c = d->coordinator;
     unsigned char *head = malloc(2 * STRATA_RPC_HEAD_BYTES), *reply = head + STRATA_RPC_HEAD_BYTES;
     pthread_mutex_lock(&c->lock);
-    while (!c->closing || (c->first && d->there)) {
+    while (!c->closing || (c->first && d->available)) {
         strata_error why = {0};
         strata_status status = STRATA_OUT_OF_MEMORY;
         pthread_mutex_unlock(&c->lock);
@@ -270,17 +278,18 @@ void *strata_dispatcher_run(void *user) {
         pthread_mutex_lock(&c->lock);
         if (status) {
             d->refused = status == STRATA_INVALID;
-            set_there(d, false, &why);
-            if (d->refused && d->came && !d->reported) strata_closure_keep_error(c, &why); /* it came back as another program */
+            set_available(d, false, &why);
+            /* The worker was restarted with another program. */
+            if (d->refused && d->was_available && !d->reported) strata_closure_keep_error(c, &why);
             d->reported |= d->refused;
             pthread_cond_broadcast(&c->changed);
-            check_alone(c, d);
+            check_any_available(c, d);
             if (!c->closing) strata_coordinator_wait_changed(c, d->refused ? 1 : TICK_SECONDS);
             continue;
         }
         d->refused = d->reported = false;
-        d->came = true;
-        set_there(d, true, NULL);
+        d->was_available = true;
+        set_available(d, true, NULL);
         strata_closure *k = wait_closure(c, d);
         if (!k) continue;
         pthread_mutex_unlock(&c->lock);
@@ -288,14 +297,14 @@ void *strata_dispatcher_run(void *user) {
         pthread_mutex_lock(&c->lock);
     }
     pthread_mutex_unlock(&c->lock);
-    /* A worker that had not been greeted when create failed is to fail too. */
-    if (head && c->failure.status && !d->greeted && !connect_worker(d, NULL)) tell_failure(d, head, reply);
+    if (head && c->failure.status && !d->greeted && !connect_worker(d, NULL)) greet_after_failure(d, head, reply);
     if (d->client && d->greeted && head) {
         strata_remote_writer w = {head, head + STRATA_RPC_HEAD_BYTES, false};
         strata_rpc_answer answer;
         strata_remote_put(&w, c->failure.status, 1);
         strata_remote_put_text(&w, c->failure.message);
-        if (!ask(d, STRATA_REMOTE_END, head, &w, NULL, 0, "the end", END_SECONDS, reply, &answer, NULL)) free(answer.allocated);
+        if (!request_worker(d, STRATA_REMOTE_END, head, &w, NULL, 0, "the end", END_SECONDS, reply, &answer, NULL))
+            free(answer.allocated);
     }
     strata_rpc_client_destroy(d->client);
     free(head);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The hash of a graph, by which tasks find out whether they run the same program. Nodes are added in the order in which they
- * were made, and only those that the outputs need, under numbers of their own: what else is in the graph does not matter. */
+ * The hash of a graph, by which tasks check that they run the same program. Only the nodes that the outputs need are hashed, in
+ * the order of their creation. They are numbered separately, so that other nodes of the graph do not change the hash. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static uint64_t add_text(uint64_t hash, const char *text) {
     return text ? add(hash, text, strlen(text) + 1) : add_number(hash, -1);
 }
 
-/* What the node itself computes, without its inputs. */
+/* Hashes the node's op, type, shape and attributes; its inputs are hashed by the caller. */
 static strata_status add_node(const strata_tensor *t, uint64_t *hash, strata_error *err) {
     uint64_t h = add_text(*hash, t->op->name);
     h = add_number(add_number(h, t->dtype), t->shape.rank);
@@ -69,7 +69,8 @@ strata_status strata_remote_graph_hash(strata_tensor *const *outputs, int n_outp
         if (outputs[i]->graph != graph)
             return strata_fail(err, STRATA_INVALID, "output %d is of another graph than output 0", i);
     }
-    /* Nodes are in topological order: needed ones from the last to the first, then their numbers from the first on. */
+    /* Nodes are in topological order. A pass from the last to the first marks those that the outputs need; the second pass
+     * numbers and hashes them from the first on. */
     int *number = calloc((size_t)graph->n_nodes + 1, sizeof *number), n = 0;
     if (!number) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a graph of %d nodes", graph->n_nodes);
     for (int i = 0; i < n_outputs; i++) number[outputs[i]->id] = 1;

@@ -135,7 +135,7 @@ strata_status strata_remote_compare(strata_remote_reader *r, const char *theirs_
         if (r->wrong) break;
         if (!f)
             return strata_fail(err, STRATA_INVALID,
-                               "%s has a function \"%s\" and %s has not: all tasks must run the same program", theirs_task,
+                               "%s has a function \"%s\" and %s does not: all tasks must run the same program", theirs_task,
                                name, own_task);
         if (makes != (f->make != NULL) || n_results != f->n_results)
             return strata_fail(err, STRATA_INVALID, "function \"%s\" %s with %d results on %s, and %s with %d on %s", name,
@@ -149,7 +149,7 @@ strata_status strata_remote_compare(strata_remote_reader *r, const char *theirs_
                 name, theirs_task, (unsigned long long)hash, own_task, (unsigned long long)f->graph_hash);
     }
     if (r->wrong) return strata_fail(err, STRATA_DATA, "the list of functions of %s is cut off", theirs_task);
-    for (int i = 0; i < n && n_theirs < n; i++) /* names are unique, so one of them is missing there */
+    for (int i = 0; i < n && n_theirs < n; i++) /* names are unique, so the other task lacks one of them */
         return strata_fail(err, STRATA_INVALID, "%s has %d functions and %s has %d: all tasks must run the same program",
                            theirs_task, n_theirs, own_task, n);
     return STRATA_OK;

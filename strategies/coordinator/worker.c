@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker's side: a server (cluster/rpc) whose handlers hand each request to the thread that called serve and wait for it, so
- * that functions run in a thread of the user's own, whatever connection a request came by. */
+ * A worker: a server (cluster/rpc) whose handlers pass each request to the thread that called strata_coordinator_serve, and
+ * wait until it is done. So all of the user's functions run in one thread of the user, whichever connection received the
+ * request. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 
 static const double COORDINATOR_SECONDS = 600, TICK_SECONDS = 0.1;
 
-/* This worker's part of a per-worker value. */
+/* This worker's object of a per-worker value. */
 typedef struct object {
     struct object *next;
     uint64_t id;
@@ -22,7 +23,7 @@ typedef struct object {
     const strata_remote_function *function;
 } object;
 
-/* A request that waits for the serving thread. */
+/* A request that is passed to the serving thread. */
 typedef struct job {
     const strata_rpc_call *call;
     strata_rpc_reply *reply;
@@ -35,20 +36,21 @@ typedef struct worker {
     const strata_coordinator_worker_options *opts;
     char task[STRATA_RPC_TASK_BYTES];
 
-    /* Guards these. */
+    /* Protects the fields up to `closing`. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     job *job;
-    /* Coordinators that are connected, and since when there is none. */
+    /* How many coordinators are connected, and when this number changed last, in seconds of strata_clock_seconds. */
     int n_coordinators;
-    double alone_since;
+    double coordinators_changed_at;
     bool closing;
 
-    /* Of the serving thread: the coordinator that greeted last. */
+    /* Only the serving thread uses the fields below. The coordinator whose greeting was accepted last, and its incarnation. */
     char coordinator[STRATA_RPC_TASK_BYTES];
     uint64_t incarnation;
+    /* A greeting was accepted; the coordinator has ended. */
     bool greeted, ended;
-    /* How it ended. */
+    /* The error that serve returns after the end; a status of STRATA_OK: the coordinator ended without an error. */
     strata_error end;
     object *objects;
 } worker;
@@ -59,7 +61,7 @@ bool strata_remote_cancelled(const strata_remote_call *call) {
 
 /* ---- requests, in the serving thread ---- */
 
-static void forget_objects(worker *w) {
+static void destroy_objects(worker *w) {
     while (w->objects) {
         object *gone = w->objects;
         w->objects = gone->next;
@@ -74,25 +76,25 @@ static object *find_object(const worker *w, uint64_t id) {
     return at;
 }
 
-/* Fails where the coordinator is of another program. */
+/* Fails if the coordinator runs another program. */
 static strata_status compare(const worker *w, const strata_rpc_call *call, strata_error *err) {
     strata_remote_reader r = {call->head, (const unsigned char *)call->head + call->head_bytes, false};
     const int number = (int)strata_remote_get(&r, 4), n_workers = (int)strata_remote_get(&r, 4);
     if (number != w->opts->worker || n_workers != w->opts->n_workers)
-        return strata_fail(err, STRATA_INVALID, "%s takes this task for worker %d of %d; it is worker %d of %d", call->task,
-                           number, n_workers, w->opts->worker, w->opts->n_workers);
+        return strata_fail(err, STRATA_INVALID, "%s expects worker %d of %d at this address, but this is worker %d of %d",
+                           call->task, number, n_workers, w->opts->worker, w->opts->n_workers);
     return strata_remote_compare(&r, call->task, w->task, w->opts->functions, w->opts->n_functions, err);
 }
 
 static strata_status greet(worker *w, const strata_rpc_call *call, strata_error *err) {
     const strata_status status = compare(w, call, err);
-    if (status &&
-        !w->greeted) { /* this task fails too, with the same message; one that works for another coordinator goes on */
+    /* This task ends with the same error, unless it works for another coordinator already. */
+    if (status && !w->greeted) {
         w->ended = true;
         strata_fail(&w->end, status, "%s", err->message);
     }
     if (status) return status;
-    forget_objects(w);
+    destroy_objects(w);
     snprintf(w->coordinator, sizeof w->coordinator, "%s", call->task);
     w->incarnation = call->incarnation;
     w->greeted = true;
@@ -105,7 +107,7 @@ typedef struct task {
     strata_remote_input inputs[STRATA_REMOTE_MAX_ARRAYS];
 } task;
 
-/* The function's name and its arguments. */
+/* Reads the function and the arguments of a request. makes: the function must be one that makes per-worker values. */
 static strata_status read_task(const worker *w, strata_remote_reader *r, const strata_rpc_call *call, bool makes, task *out,
                                strata_error *err) {
     char name[STRATA_REMOTE_MAX_NAME + 1];
@@ -114,7 +116,9 @@ static strata_status read_task(const worker *w, strata_remote_reader *r, const s
     const int n = (int)strata_remote_get(r, 1);
     out->function = strata_remote_find(w->opts->functions, w->opts->n_functions, name);
     if (r->wrong || n > STRATA_REMOTE_MAX_ARRAYS || !out->function || (out->function->make != NULL) != makes)
-        return strata_fail(err, STRATA_DATA, "a request of %s for function \"%s\" is not what it must be", call->task, name);
+        return strata_fail(err, STRATA_DATA,
+                           "a request of %s for function \"%s\" is malformed, or this task has no such function", call->task,
+                           name);
     for (int i = 0; i < n; i++) {
         out->inputs[i] = (strata_remote_input){0};
         if (strata_remote_get(r, 1)) {
@@ -137,7 +141,7 @@ static strata_status read_task(const worker *w, strata_remote_reader *r, const s
     return STRATA_OK;
 }
 
-/* An answer of a user's function: its status, and its text where that is no success. */
+/* Writes the status of a user's function to the reply, and for a failure its message. */
 static void put_result(strata_rpc_reply *reply, strata_remote_writer *w, strata_status status, const strata_error *why) {
     *w = (strata_remote_writer){reply->head, (unsigned char *)reply->head + STRATA_RPC_HEAD_BYTES, false};
     strata_remote_put(w, status, 1);
@@ -173,29 +177,29 @@ static void free_result(void *owned) {
     free(array);
 }
 
-/* Puts the results into the reply, which takes their memory. On failure they are all finished. */
+/* Adds the results to the reply, which takes their memory. On failure all results are finished. */
 static strata_status put_results(strata_rpc_reply *reply, strata_remote_writer *out, strata_array *results, int n,
                                  strata_error *err) {
     struct iovec pieces[STRATA_REMOTE_PIECES];
     int i = 0;
     strata_status status = STRATA_OK;
     for (; i < n && !status; i++) {
-        strata_array *kept = malloc(sizeof *kept);
+        strata_array *owned = malloc(sizeof *owned);
         if (!results[i].data && strata_shape_elements(results[i].shape))
             status = strata_fail(err, STRATA_INVALID, "result %d was not created", i);
-        else if (!kept)
+        else if (!owned)
             status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a result");
         if (status) {
-            free(kept);
+            free(owned);
             break;
         }
         strata_remote_put_array(out, &results[i]);
         const int n_pieces = strata_remote_add_piece(pieces, 0, &results[i]);
         for (int k = 0; k < n_pieces; k++)
             reply->body[reply->n_body++] = (strata_rpc_piece){pieces[k].iov_base, pieces[k].iov_len, NULL, NULL};
-        *kept = results[i];
+        *owned = results[i];
         reply->body[reply->n_body - 1].release = free_result;
-        reply->body[reply->n_body - 1].user = kept;
+        reply->body[reply->n_body - 1].user = owned;
     }
     if (!status) {
         reply->head_bytes = (size_t)(out->at - (unsigned char *)reply->head);
@@ -232,22 +236,22 @@ static strata_status run(worker *w, const strata_rpc_call *call, strata_rpc_repl
     return STRATA_OK;
 }
 
-/* The coordinator ends: in order, or because it could not be created. */
+/* The coordinator has ended: normally, or because it could not be created. */
 static strata_status end(worker *w, const strata_rpc_call *call) {
     strata_remote_reader r = {call->head, (const unsigned char *)call->head + call->head_bytes, false};
     char text[STRATA_ERROR_MESSAGE_BYTES];
     const strata_status status = (strata_status)strata_remote_get(&r, 1);
     strata_remote_get_text(&r, text, sizeof text);
     w->ended = true;
-    if (status && status <= STRATA_INTERNAL) strata_fail(&w->end, status, "%s could not begin: %.900s", call->task, text);
+    if (status && status <= STRATA_INTERNAL) strata_fail(&w->end, status, "%s could not be created: %.900s", call->task, text);
     return STRATA_OK;
 }
 
 static strata_status answer(worker *w, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     if (call->method == STRATA_REMOTE_GREET) return greet(w, call, err);
-    /* UNAVAILABLE makes the coordinator greet, and try again. */
+    /* On UNAVAILABLE the coordinator sends a greeting and repeats the request. */
     if (!w->greeted || call->incarnation != w->incarnation || strcmp(call->task, w->coordinator) != 0)
-        return strata_fail(err, STRATA_UNAVAILABLE, "%s was not greeted by %s", w->task, call->task);
+        return strata_fail(err, STRATA_UNAVAILABLE, "%s has no greeting of %s", w->task, call->task);
     switch (call->method) {
         case STRATA_REMOTE_MAKE:
             return make(w, call, reply, err);
@@ -256,11 +260,11 @@ static strata_status answer(worker *w, const strata_rpc_call *call, strata_rpc_r
         case STRATA_REMOTE_END:
             return end(w, call);
         default:
-            return strata_fail(err, STRATA_INVALID, "%s knows no method %u", w->task, call->method);
+            return strata_fail(err, STRATA_INVALID, "%s has no method %u", w->task, call->method);
     }
 }
 
-/* ---- from the connections' threads to the serving one ---- */
+/* ---- passing requests to the serving thread ---- */
 
 static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     worker *w = user;
@@ -283,12 +287,12 @@ static void on_peer(void *user, strata_rpc_event event, const char *task, uint64
     (void)task, (void)incarnation, (void)why;
     pthread_mutex_lock(&w->lock);
     w->n_coordinators += event == STRATA_RPC_CONNECTED ? 1 : -1;
-    w->alone_since = strata_clock_seconds();
+    w->coordinators_changed_at = strata_clock_seconds();
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
 }
 
-/* The job is over, and the next one may come. The lock is held. */
+/* Ends the current job, so that the next one can be passed. The caller holds the lock. */
 static void end_job(worker *w, strata_status status) {
     w->job->status = status;
     w->job->done = true;
@@ -301,7 +305,7 @@ static void wait_tick(worker *w) {
     pthread_cond_timedwait(&w->changed, &w->lock, &at);
 }
 
-/* Serves until the coordinator ends. The lock is held. */
+/* Runs requests until the coordinator has ended. The caller holds the lock. */
 static strata_status serve(worker *w, strata_error *err) {
     const strata_coordinator_worker_options *opts = w->opts;
     const double most = opts->coordinator_seconds > 0 ? opts->coordinator_seconds : COORDINATOR_SECONDS;
@@ -314,7 +318,7 @@ static strata_status serve(worker *w, strata_error *err) {
             end_job(w, status);
             continue;
         }
-        if (!w->n_coordinators && strata_clock_seconds() - w->alone_since > most)
+        if (!w->n_coordinators && strata_clock_seconds() - w->coordinators_changed_at > most)
             return strata_fail(err, STRATA_TIMEOUT, "%s waited %g s for a coordinator%s%s", w->task, most,
                                *w->coordinator ? ": it was lost: " : ", and none connected", w->coordinator);
         pthread_mutex_unlock(&w->lock);
@@ -342,7 +346,7 @@ strata_status strata_coordinator_serve(const strata_coordinator_worker_options *
     pthread_cond_init(&w.changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&w.lock, NULL);
-    w.alone_since = strata_clock_seconds();
+    w.coordinators_changed_at = strata_clock_seconds();
     const strata_rpc_server_options server_options = {
         .task = w.task, .address = opts->address, .cluster = opts->cluster, .handler = handle, .on_peer = on_peer, .user = &w};
     strata_status status = strata_rpc_server_create(&server_options, &server, err);
@@ -358,7 +362,7 @@ strata_status strata_coordinator_serve(const strata_coordinator_worker_options *
         pthread_mutex_unlock(&w.lock);
         strata_rpc_server_destroy(server);
     }
-    forget_objects(&w);
+    destroy_objects(&w);
     pthread_mutex_destroy(&w.lock);
     pthread_cond_destroy(&w.changed);
     return status;

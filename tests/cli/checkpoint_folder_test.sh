@@ -43,7 +43,7 @@ if [ $code = 137 ]; then
     check "SIGTERM ends it with 143, not $code" test $code = 143 -o $code = 0
 fi
 expect 0 "" $train --checkpoint $dir/ --resume --epochs 4 --stop-after 3
-expect 3 "has 3 epochs behind it; --epochs is 3" $train --checkpoint $dir --resume
+expect 3 "was written after 3 epochs, and --epochs is 3" $train --checkpoint $dir --resume
 check "the parameters are in a model file" \
     "$strata" evaluate "$dir/$(newest)/part-0.safetensors" --device host --data "$work/data"
 expect 0 "weights_sha256" $train --checkpoint $work/other --keep 1
@@ -78,7 +78,7 @@ json "abs(r['train_loss'] - $loss) < 1e-4 * $loss and r['workers'] == 3 and r['r
 expect 2 "another folder" $train --checkpoint "$work/other"
 expect 3 "optimizer.learning_rate is 0.001, not 0.5" $train --checkpoint "$work/other" --resume --learning-rate 0.5 --epochs 4
 expect 2 "--every 3x: give a number of steps" $train --checkpoint "$work/other" --every 3x
-expect 2 "--keep is about checkpoints in a folder" $train --keep 2
+expect 2 "--keep is for checkpoints in a folder" $train --keep 2
 echo file >"$work/file"
 expect 3 "it is a file, and --every needs a folder" $train --checkpoint "$work/file" --every 2
 }

@@ -32,13 +32,13 @@ json "r['epochs'] < 400"
 check "the checkpoint is gone" test ! -e "$work/point"
 expect 0 "200 test examples" evaluate "$work/model" --device host --data "$work/data"
 cp "$work/first" "$work/point"
-expect 0 "goes on after epoch" $train
+expect 0 "continues after epoch" $train
 
 # What does not fit is told, and left alone.
 cp "$work/first" "$work/point"
 expect 3 "with seed 1, this is 2" $train --seed 2
 expect 3 "another model, optimizer or loss" $train --learning-rate 0.5
-expect 3 "epochs behind it; --epochs is 1" $train --epochs 1
+expect 3 "epochs, and --epochs is 1" $train --epochs 1
 check "the checkpoint is as it was" cmp "$work/first" "$work/point"
 expect 3 "is no checkpoint" train mnist --data "$work/data" --devices host --checkpoint "$work/model"
 echo damaged >"$work/point"
@@ -68,7 +68,7 @@ rm -f "$work/point"
 sharded="--json --strategy multi_worker_mirrored --shard-optimizer yes"
 POINT=$work/point expect 0 "strata: restart 1 of 2" launch -n 2 --restarts 2 -- "$work/mortal" "$strata" $train $sharded
 check "the weights of sharded workers are those of the others" test "$(weights)" = "$whole"
-expect 2 "it is auto, yes or no" $train --shard-optimizer maybe
+expect 2 "it must be auto, yes or no" $train --shard-optimizer maybe
 expect 0 "weights_sha256" launch -n 2 -- "$strata" $train $sharded
 check "an optimizer in shards changes no bit" test "$(weights)" = "$whole"
 }

@@ -21,8 +21,8 @@ expect 2 "needs a file" compile mnist --emit stablehlo
 expect 2 "needs a --target" compile mnist --plugin pjrt:x.so
 expect 2 "strata compile knows tpu" compile mnist --emit stablehlo "$work/x" --strategy mirrored --target v5e:2x2
 expect 2 "4 must divide it" compile mnist --batch 6 --strategy tpu --target v5e:2x2 --emit stablehlo "$work/x"
-expect 2 "a chip and sides of a grid" compile mnist --strategy tpu --target v5e --emit stablehlo "$work/x"
-expect 2 "takes pjrt:FILE" compile mnist --plugin other:x.so --target v5e:2x2
+expect 2 "a chip and the sides of a grid" compile mnist --strategy tpu --target v5e --emit stablehlo "$work/x"
+expect 2 "needs pjrt:FILE" compile mnist --plugin other:x.so --target v5e:2x2
 expect 3 "cannot be written" compile mnist --emit stablehlo /nonexistent/x
 expect 4 "cannot be opened" compile mnist --plugin pjrt:/nonexistent.so --target v5e:2x2
 expect 4 "has no PJRT_TopologyDescription_Create" compile mnist --plugin "pjrt:$plugin" --target v5e:2x2

@@ -51,7 +51,7 @@ cp "$data/t10k-labels-idx1-ubyte" "$data/train-labels-idx1-ubyte"
 train 3 "has 600 images, but $data/train-labels-idx1-ubyte has 200 labels"
 fresh swapped
 cp "$data/train-labels-idx1-ubyte" "$data/train-images-idx3-ubyte"
-train 3 "holds u8 (600); images must be u8 (N,28,28)"
+train 3 "contains u8 (600); images must be u8 (N,28,28)"
 
 fresh label
 { head -c 20 "$work/good/train-labels-idx1-ubyte" && printf '\012' && tail -c +22 "$work/good/train-labels-idx1-ubyte"; } \
@@ -114,5 +114,5 @@ stderr "the first tensor that is not is "
 stderr ", by op "
 expect 3 "is not finite at epoch 1, step " train "$work/model.json" --device host --epochs 3 --data "$work/good" --debug nan
 expect 0 "accuracy" train mnist --device host --epochs 1 --data "$work/good" --debug determinism
-expect 2 "--debug \"nans\" is not known; it is nan or determinism" train mnist --data "$work/good" --debug nans
+expect 2 "--debug \"nans\": it must be nan or determinism" train mnist --data "$work/good" --debug nans
 finish

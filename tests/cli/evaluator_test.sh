@@ -99,7 +99,7 @@ case $TF_CONFIG in *'"type":"evaluator"'*) exit 7 ;; esac
 exec "$@"
 END
 chmod +x "$work/early.sh"
-expect 7 "evaluator:0 ended with exit code 7; the others go on" \
+expect 7 "evaluator:0 ended with exit code 7; the others continue" \
     launch --workers 1 --ps 1 --evaluator -- "$work/early.sh" "$strata" $train --json
 evaluations "$work/out" "not e and r['test_accuracy'] == 1"
 rm "$work/point"

@@ -124,7 +124,7 @@ expect 0 "one slow device: worker 0 replica 1 works 3.0 times as long" trace "$w
 stdout "--split auto"
 expect 0 "--split" help train
 echo '[]' >"$work/empty.json"
-expect 3 "no slice of a device" trace "$work/empty.json"
+expect 3 "has no slices of a device" trace "$work/empty.json"
 echo '[{"ph": "X", "name": "a"}]' >"$work/wrong.json"
 expect 3 "[0]: \"ts\" is missing" trace "$work/wrong.json"
 echo '{"traceEvents": 3}' >"$work/wrong.json"
@@ -147,9 +147,9 @@ sed -n 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/p' "$work/out" | tail -1 | cmp
 expect 0 "3 steps in" trace "$work/p.json"
 expect 0 "1 steps in" train mnist --device host --data "$work/data" --epochs 1 --batch 4 --profile 1:2
 stdout "matmul"
-expect 0 "none of these steps was made" train mnist --device host --data "$work/data" --epochs 1 --profile 100000:100001
-expect 2 "it is the first and the last step, as 10:20" train mnist --data "$work/data" --profile 3
-expect 2 "it is the first and the last step, as 10:20" train mnist --data "$work/data" --profile 5:4
+expect 0 "the training had none of these steps" train mnist --device host --data "$work/data" --epochs 1 --profile 100000:100001
+expect 2 "it must be the first and the last step, for example 10:20" train mnist --data "$work/data" --profile 3
+expect 2 "it must be the first and the last step, for example 10:20" train mnist --data "$work/data" --profile 5:4
 checks=$((checks + 1))
 TMPDIR=$work/tmp && mkdir "$TMPDIR" && export TMPDIR
 "$strata" train mnist --device host --data "$work/data" --epochs 1 --profile 1:2 >"$work/out" 2>&1

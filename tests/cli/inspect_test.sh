@@ -44,7 +44,7 @@ for name in stored deflated; do
 done
 expect 0 "npz" inspect "$STRATA_SOURCE_DIR/tests/fuzz/corpus/npz/stored"
 head -c 300 "$STRATA_SOURCE_DIR/tests/fuzz/corpus/npz/stored" >"$work/cut.npz"
-expect 3 "it is cut off, or no zip archive" inspect "$work/cut.npz" --json
+expect 3 "it is cut off, or not a zip archive" inspect "$work/cut.npz" --json
 quiet stdout
 python3 -c "
 import sys, zipfile

@@ -38,17 +38,17 @@ train="train mnist --device host --data $work/data --batch 2 --seed 1"
 interrupted 1 0 "$strata" $train --epochs 1000000
 is 130
 stderr "interrupted in epoch "
-stderr "nothing was saved; --save FILE keeps the model, with --checkpoint FILE training can go on"
+stderr "nothing was saved; --save FILE saves the model, and with --checkpoint FILE training can continue"
 check "nothing half-written is left" test -z "$(find "$work" -name '.*.tmp-*')"
 
 interrupted 1 0.05 "$strata" $train --epochs 100000 --save "$work/model.strata" --checkpoint "$work/point" --json
 is 130
 json 'r["event"] == "interrupted" and r["epoch"] >= 1'
-stderr "the same command goes on there, from $work/point"
+stderr "the same command continues there, from $work/point"
 stderr "saved $work/model.strata as it is now"
 last=$(($(sed -n 's/.*interrupted in epoch \([0-9]*\) .*/\1/p' "$work/err") + 1)) # a fast machine has done many
 expect 0 "200 test examples" evaluate "$work/model.strata" --device host --data "$work/data"
-expect 0 "goes on " $train --epochs $last --checkpoint "$work/point" --save "$work/resumed.strata"
+expect 0 "continues " $train --epochs $last --checkpoint "$work/point" --save "$work/resumed.strata"
 check "the checkpoint is gone" test ! -e "$work/point"
 expect 0 "" $train --epochs $last --save "$work/whole.strata"
 check "the weights are those of an uninterrupted training" cmp "$work/resumed.strata" "$work/whole.strata"
@@ -57,7 +57,7 @@ check "the weights are those of an uninterrupted training" cmp "$work/resumed.st
 launch="launch -n 2 -- $strata train mnist --devices host --strategy multi_worker_mirrored --data $work/data --batch 4 --seed 1"
 interrupted 1 0 "$strata" $launch --epochs 100000 --json --checkpoint "$work/point" --save "$work/model.strata"
 is 130
-stderr "the same command goes on there"
+stderr "the same command continues there"
 check "the model of the workers is there" test -s "$work/model.strata"
 if grep -q worker "$work/err"; then bad "a worker was said to have failed"; fi
 last=$(($(sed -n 's/.*interrupted in epoch \([0-9]*\) .*/\1/p' "$work/err") + 1))

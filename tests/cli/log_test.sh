@@ -52,15 +52,15 @@ run.send_signal(signal.SIGINT)
 run.stdout.read()
 sys.exit(run.wait() != 130)
 END
-expect 3 "epochs behind it" $train $two --epochs 1
-expect 0 "goes on" $train $two --epochs 3
+expect 3 "epochs, and --epochs is 1" $train $two --epochs 1
+expect 0 "continues" $train $two --epochs 3
 check "each step is there once" python3 - "$work/two.csv" <<'END'
 import csv, sys
 steps = [int(r["total_step"]) for r in csv.DictReader(open(sys.argv[1])) if r["event"] == "step"]
 assert steps == list(range(1, 1801)), (len(steps), steps[:3], steps[-3:])
 END
-expect 2 "its ending says what is written" $train --log "$work/run.txt"
-expect 2 "--log-every says how often --log FILE" $train --log-every 3
+expect 2 "its ending must be .jsonl" $train --log "$work/run.txt"
+expect 2 "--log-every is for --log FILE" $train --log-every 3
 expect 3 "cannot write in" $train --log "$work/no-such-folder/run.jsonl"
 if [ -e /dev/full ]; then
     ln -s /dev/full "$work/full.jsonl"

@@ -82,8 +82,8 @@ expect 0 "" train "$STRATA_SOURCE_DIR/samples/imdb/lstm.json" --device host --da
 json 'r["accuracy"] > 0.9'
 expect 0 "" predict "$work/imdb.strata" --device host --input "$work/lines.txt" --json
 json 'r["index"] == 1 and r["class"] == 0 and r["name"] == "negative" and r["probability"] > 0.5'
-expect 3 "$work/gap.txt:2: this text holds no word" predict "$work/imdb.strata" --device host --input "$work/gap.txt"
-expect 3 "a folder or a tar archive is wanted" train imdb --device host --data "$work/mail/train.csv"
+expect 3 "$work/gap.txt:2: this text contains no word" predict "$work/imdb.strata" --device host --input "$work/gap.txt"
+expect 3 "this must be a folder or a tar archive" train imdb --device host --data "$work/mail/train.csv"
 expect 2 "--text needs a LINE" predict "$work/imdb.strata" --device host --text ""
 expect 3 "" predict "$work/imdb.strata" --device host --text "..."
 expect 0 "" train imdb --device host --data "$work/imdb" --epochs 1 --subwords --json

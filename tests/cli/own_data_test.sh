@@ -94,7 +94,7 @@ expect 0 "accuracy" train stays.csv $on --epochs 1 --model attention
 expect 0 "R2" train stays.csv --label stars --learn regression $on --epochs 1 --save stars.strata
 expect 0 "accuracy" train --from stays.strata stays.csv $on --epochs 1
 expect 0 "1 text, 0 missing, 2 classes" train stays.csv --columns review --label again $on --epochs 1
-expect 2 "--model cnn takes pictures; for these data there is text" train reviews.csv --label mood $on --model cnn
+expect 2 "--model cnn needs pictures; for these data use --model text" train reviews.csv --label mood $on --model cnn
 
 # ---- pictures ----
 expect 0 "60 pictures, grey, of several sizes, resized to 10 x 8, 2 classes; 48 train / 12 test" \
@@ -108,11 +108,11 @@ assert list(rows[0])[:2] == ['index', 'file']
 assert sorted(r['file'] for r in rows) == sorted(os.listdir('photos/bright'))"
 expect 0 "bright" predict photos.strata photos/bright/3.pgm $on
 expect 0 "16 x 16" train photos/ $on --epochs 1 --size 16 --augment --model resnet
-expect 3 "is a table, but the model learned from pictures" evaluate photos.strata flowers.csv $on
+expect 3 "is a table, but the model was trained on pictures" evaluate photos.strata flowers.csv $on
 expect 0 "a picture" inspect photos/bright/3.pgm
 
 expect 0 "24 pictures, grey, of several sizes" train mixed $on --epochs 1
-stdout "left out 2 files that are no pictures in folders of classes: "
+stdout "left out 2 files that are not pictures in folders of classes: "
 
 # ---- arrays ----
 expect 0 "2 numbers, 0 missing, 2 classes; 48 train / 12 test" train x.npy --labels y.npy $on --save arrays.strata
@@ -120,7 +120,7 @@ expect 0 "on 60 test examples" evaluate arrays.strata x.npy --labels y.npy $on
 expect 0 "index	class" predict arrays.strata x.npy $on
 expect 0 "48 train / 12 test" train both.npz $on --epochs 1
 expect 0 "40 train / 20 test" train parts.npz $on --epochs 1
-expect 3 "x.npy: has features alone; give their labels with --labels y.npy" train x.npy $on
+expect 3 "x.npy: has only features; give their labels with --labels y.npy" train x.npy $on
 expect 3 "its arrays are a, b; name the features x" train odd.npz $on
 
 # ---- the model ----
@@ -135,9 +135,9 @@ expect 0 "accuracy" train mnist --data "$work/mnist" $on --epochs 1 --set layers
 expect 2 "there is no \"layer\" to go into" train flowers.csv $on --set layer.0.units=4
 expect 2 "there are 6 here, 0 to 5, and no \"9\"" train flowers.csv $on --set layers.9.units=4
 expect 3 '--set: layers[0]: key "unit" is not known; did you mean "units"' train flowers.csv $on --set layers.0.unit=4
-expect 2 "it is PATH=VALUE" train flowers.csv $on --set layers
+expect 2 "it must be PATH=VALUE" train flowers.csv $on --set layers
 expect 2 "there are mlp, cnn, resnet, text and attention; did you mean mlp?" train flowers.csv $on --model mpl
-expect 2 "takes pictures; for these data there is mlp" train flowers.csv $on --model cnn
+expect 2 "needs pictures; for these data use --model mlp" train flowers.csv $on --model cnn
 
 # ---- further ----
 expect 0 "accuracy" train --from flowers.strata flowers.csv $on --epochs 2 --save more.strata
@@ -158,8 +158,8 @@ expect 0 "accuracy" train --from photos.strata photos $on --epochs 1 --freeze co
 expect 0 "accuracy" train --from reviews.strata reviews.csv $on --epochs 1 --freeze embedding
 expect 2 'there is no layer "dnese"; did you mean "dense"?' train --from flowers.strata flowers.csv $on --freeze dnese
 expect 2 "no layer with parameters is left to train" train --from flowers.strata flowers.csv $on --freeze dense,dense_1,output
-expect 2 "name it with --from" train flowers.csv $on --freeze dense
-expect 3 'none of the 3 classes' train --from flowers.strata typo.csv $on
+expect 2 "name the model with --from" train flowers.csv $on --freeze dense
+expect 3 'not one of the 3 classes' train --from flowers.strata typo.csv $on
 expect 0 "saved" train mnist --data "$work/mnist" $on --epochs 1 --save mnist.strata
 expect 2 "it has no preprocessing" train --from mnist.strata flowers.csv $on
 
@@ -168,31 +168,32 @@ expect 3 "nowhere.csv: cannot open" train nowhere.csv $on
 expect 3 "ragged.csv:3:4: the record ends after 2 cells" train ragged.csv $on
 expect 3 "has a header and no rows" train header.csv $on
 expect 3 "is empty" train empty.csv $on
-expect 3 'is "a" in all rows; there is nothing to tell apart' train one_class.csv $on
+expect 3 'is "a" in all rows; there is nothing to learn' train one_class.csv $on
 expect 3 'did you mean "kind"?' train flowers.csv $on --label knid
-expect 3 "is no text" train binary.csv $on
-expect 3 'infinite.csv:9: column "a" holds "inf", which is no number' train infinite.csv $on
+expect 3 "is not text" train binary.csv $on
+expect 3 'infinite.csv:9: column "a" has the cell "inf", which is not a number' train infinite.csv $on
 expect 3 'columns 1 and 2 are both named "a"; rename one of them' train twice.csv $on
 expect 3 "the first line must name all columns (is it a title?)" train title.csv $on
 expect 3 "the header names 1 column (is the first line a title or a comment?)" train remark.csv $on
 expect 3 "neither may be empty. Give more elements" train two.csv $on
-expect 3 "bad: 7 pictures cannot be read; mend or remove them: bad/a/x" train bad $on
+expect 3 "bad: 7 pictures cannot be read; repair or remove them: bad/a/x" train bad $on
 stderr "; ..."
 expect 3 "has a folder train, and none that is called test" train half $on
 [ -e "$STRATA_BUILD_DIR/libstrata_parquet.so" ] ||
-    expect 3 "data.parquet: is Parquet, and the part of Strata that reads it cannot be opened" train data.parquet $on
+    expect 3 "data.parquet: is a Parquet file, and Strata's module that reads such files cannot" train data.parquet $on
 expect 2 "answers are written as .csv or .json" predict flowers.strata flowers.csv --to out.parquet $on
-expect 3 "it is one character" train flowers.csv $on --separator abc
+expect 3 "it must be one character" train flowers.csv $on --separator abc
 expect 3 "name them (--separator)" train tilde.csv $on
 expect 3 "too many for classes" train names.csv $on
 expect 3 "has no pictures in folders of classes" train "$work/nothing" $on
+expect 3 "gap/a: its pictures are not in folders of classes; give a folder that contains a folder of pictures" train gap/a $on
 expect 3 "the folder of a class has no pictures" train gap $on
-expect 3 "mend or remove it: gap2/b/1.pgm" train gap2 $on
+expect 3 "repair or remove it: gap2/b/1.pgm" train gap2 $on
 expect 3 'has no column "colour"' evaluate flowers.strata missing.csv $on
-expect 3 'holds "wide", which is no number' evaluate flowers.strata wrong.csv $on
-expect 3 "--learn it: it is classification or regression" train flowers.csv $on --learn it
+expect 3 'has the cell "wide", which is not a number' evaluate flowers.strata wrong.csv $on
+expect 3 "--learn it: it must be classification or regression" train flowers.csv $on --learn it
 expect 2 "give the data once" evaluate flowers.strata flowers.csv --data flowers.csv $on
-expect 2 "confusion matrix is of classes" plot stars.strata --confusion stays.csv $on
+expect 2 "confusion matrix needs classes" plot stars.strata --confusion stays.csv $on
 expect 2 "predict takes one FILE" predict flowers.strata flowers.csv --input turned.csv $on
 expect 2 "predict takes one FILE" predict flowers.strata --input a --input b $on
 expect 2 "use --learning-rate" train flowers.csv --lr 0.1

@@ -83,16 +83,16 @@ expect 3 "nothing.parquet: has no columns" train nothing.parquet
 expect 3 'columns 1 and 2 are both named "a"' train twice.parquet
 expect 3 'column "a" has in row 2 a date in the year 1143677' train far.parquet
 expect 3 'column "a" has in row 2 a NUL in a text' train nul.parquet
-expect 3 'column "a" has in row 1 bytes that are no text in UTF-8' train odd.parquet
+expect 3 'column "a" has in row 1 bytes that are not valid UTF-8' train odd.parquet
 expect 3 "has 17000 columns; at most 16384 are possible" train wide.parquet
 expect 3 "cut.parquet: is no whole Parquet file" train cut.parquet
 expect 3 "headless.parquet: is no whole Parquet file" train headless.parquet
 expect 3 "CRC checksum verification failed" train flipped.parquet
 expect 3 "no-such.parquet: cannot open" train no-such.parquet
 gzip -k fruit.parquet
-expect 3 "is read from a file alone" train fruit.parquet.gz
+expect 3 "is Parquet, which cannot be read from standard input or compressed" train fruit.parquet.gz
 expect 3 'has no column "kind"' evaluate fruit.strata new.parquet $on
-expect 3 'holds "v", which is no number' evaluate fruit.strata wrong.parquet $on
+expect 3 'has the cell "v", which is not a number' evaluate fruit.strata wrong.parquet $on
 stderr "wrong.parquet:2: "
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
     expect 3 "damaged$i.parquet: " train damaged$i.parquet $on --epochs 1

@@ -105,7 +105,7 @@ expect 3 "has no rows yet" plot "$work/empty.jsonl"
 head -c 3000 /dev/zero | tr '\0' '\377' >"$work/binary.jsonl"
 expect 3 "has no rows yet" plot "$work/binary.jsonl"
 printf '\377\000\n' >"$work/binary.jsonl"
-expect 3 "is no text" plot "$work/binary.jsonl"
+expect 3 "is not text" plot "$work/binary.jsonl"
 expect 3 "one.strata" plot "$work/one.strata" --weights
 }
 finish

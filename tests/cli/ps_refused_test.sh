@@ -114,7 +114,7 @@ check "it is said at once" test $(($(date +%s) - began)) -lt $((wait_s - 3))
 # ---- no cluster, another role, a server that does not come ----
 expect 2 "nothing says which tasks there are; start them with strata launch --workers 2 --ps 1" $train
 alone="chief=127.0.0.1:$base;worker=127.0.0.1:$((base + 1));ps=127.0.0.1:$((base + 2))"
-expect 2 "--cluster-role server: it is chief, worker, ps or evaluator" $train --cluster "$alone" --cluster-role server
+expect 2 "--cluster-role server: it must be chief, worker, ps or evaluator" $train --cluster "$alone" --cluster-role server
 expect 163 "ps:0 did not come in 1 s: ps:0 at 127.0.0.1:$((base + 2))" $train --cluster "$alone" --task chief --wait 1
 
 # ---- options that do not apply, either way ----

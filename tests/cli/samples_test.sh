@@ -47,7 +47,7 @@ check "--row is such a row" cmp "$work/out" "$work/second"
 printf '1,2,3\n' >"$work/wide.csv"
 expect 3 "wide.csv: has no header, and 3 columns; the model takes 2: a, b" predict "$work/houses.strata" --device host --input "$work/wide.csv"
 expect 3 "--row: has no header, and 1 column; the model takes 2: a, b" predict "$work/houses.strata" --device host --row 1
-expect 3 'holds "x", which is no number' predict "$work/houses.strata" --device host --row 1,x
+expect 3 'has the cell "x", which is not a number' predict "$work/houses.strata" --device host --row 1,x
 printf '1,2\n3\n' >"$work/short.csv"
 expect 3 "short.csv:2:2: the record ends after 1 cells" predict "$work/houses.strata" --device host --input "$work/short.csv"
 expect 3 'has no column "a"' predict "$work/houses.strata" --device host --input "$work/rows.csv" --columns a,b
@@ -117,7 +117,7 @@ expect 0 "accuracy 100.00 % on 40 test examples" evaluate "$work/kinds.strata" -
 expect 0 "accuracy 100.00 % on 40 test examples" evaluate "$work/kinds.strata" --device host --data "$work/kinds/test.csv"
 expect 0 "" predict "$work/kinds.strata" --device host --input "$work/kinds/test.csv" --json
 json 'r["index"] == 39 and r["class"] == 2 and r["name"] == "mid" and r["probability"] > 0.5'
-expect 3 'none of the 3 classes; the nearest is "high"' evaluate "$work/kinds.strata" --device host --data "$work/kinds/typo.csv"
+expect 3 'not one of the 3 classes; the nearest is "high"' evaluate "$work/kinds.strata" --device host --data "$work/kinds/typo.csv"
 expect 3 'has no column "x"' predict "$work/kinds.strata" --device host --input "$work/kinds/renamed.csv"
 expect 3 'the labels are words ("high", ...); a number' train regression --device host --data "$work/kinds/train.csv" --label kind
 expect 0 "400 train / 100 test, shuffled, seed 0" train regression --device host --data "$work/houses.csv" --label price --epochs 1

@@ -114,7 +114,7 @@ def wrong_requests_get_an_answer_that_says_what():
     cases = [
         (400, "expected a key", b"{"), (400, "must be an object", b"[1]"), (400, 'has no "rows"', b"{}"),
         (400, "1 to 1048576", b'{"rows": []}'), (400, 'has no column "', b'{"rows": [{"a": 1}]}'),
-        (400, "which is no number", b'{"rows": [{"a": "z", "b": 1, "kind": "x"}]}'),
+        (400, "which is not a number", b'{"rows": [{"a": "z", "b": 1, "kind": "x"}]}'),
         (400, "has 2 cells, the first row has 3", b'{"rows": [{"a": 1, "b": 1, "kind": "x"}, {"a": 1, "b": 2}]}'),
         (400, "must be a string", b'{"rows": [{"a": 1, "b": 1, "kind": [1]}]}'), (400, "UTF-8", b'{"rows": "\xff"}'),
         (400, 'did you mean "rows"', b'{"rowz": []}'), (400, "", b"\0\0\0"), (400, "", b""), (400, "", b"[" * 100000),

@@ -42,5 +42,5 @@ fi
 
 expect 3 "nothing.strata: cannot open" serve "$work/nothing.strata"
 expect 2 "must be a whole number from 0 to 65535" serve "$work/table.strata" --port 65536
-expect 2 'is no address such as 127.0.0.1' serve "$work/table.strata" --device host --host nowhere --port 0
+expect 2 'is not an address; give for example 127.0.0.1' serve "$work/table.strata" --device host --host nowhere --port 0
 finish

@@ -93,7 +93,7 @@ expect 2 "did you mean \"mirrored\"" $train --strategy miror
 expect 2 "not both" $train --device host --devices host
 expect 2 "not both" $train --device host --batch 1 --global-batch 2
 expect 2 "a part is empty" $train --devices host,,host
-expect 2 "no whole number" $train --devices host --split 1:x
+expect 2 "not a whole number" $train --devices host --split 1:x
 expect 2 "2 parts, there are 1" $train --devices host --split 1:2
 expect 2 "there are no cross-device ops" $train --devices host --strategy mirrored --cross-device-ops nccl
 expect 2 "has no parameter device" $train --devices host --strategy mirrored --parameter-device host

@@ -74,7 +74,7 @@ told = [[tuple(json.dumps(row[key]) for key in keys) for row in rows[1:]] for ro
 assert sorted(told[0]) == sorted(told[1]) and len(set(told[1])) == len(told[1]), told
 END
 done
-expect 0 "goes on from" tune "$work/t.csv" --device host --trials 9 --epochs 9 --log "$work/cut.jsonl"
+expect 0 "continues from" tune "$work/t.csv" --device host --trials 9 --epochs 9 --log "$work/cut.jsonl"
 expect 3 "its seed was 0 and is now 4" tune "$work/t.csv" --device host --trials 9 --epochs 9 --log "$work/cut.jsonl" --seed 4
 expect 3 "it is not the journal of strata tune" tune "$work/t.csv" --device host --log "$work/t.csv"
 check "a file that is no journal stays as it is" grep -q "p,q,r,kind" "$work/t.csv"
@@ -91,7 +91,7 @@ done
 kill -INT $tuner
 wait $tuner
 check "an interrupted search ends with exit code 130" test $? = 130
-stderr "the same command goes on from"
+stderr "the same command continues from"
 
 # Ranges of the user's own; two trials side by side; a trial that fails is told of and the others go on.
 expect 0 "best: trial" tune "$work/t.csv" --devices host,host --trials 4 --epochs 2 --search random \
@@ -115,9 +115,9 @@ expect 2 "a choice is empty" tune "$work/t.csv" --set "layers.0.units=8||16"
 expect 3 'there is no activation "no_such_one"' tune "$work/t.csv" --set "layers.0.activation=relu|no_such_one"
 expect 2 "0 to 5" tune "$work/t.csv" --set "layers.9.units=8|16"
 expect 2 "is given twice" tune "$work/t.csv" --set batch=8 --set batch=9
-expect 2 "it is random or halving" tune "$work/t.csv" --search grid
-expect 2 "are no classes" tune "$work/n.csv" --objective accuracy
-expect 2 "both say what it is" tune "$work/t.csv" --batch 8 --set "batch=8|16"
+expect 2 "it must be random or halving" tune "$work/t.csv" --search grid
+expect 2 "does not predict classes" tune "$work/n.csv" --objective accuracy
+expect 2 "both set it" tune "$work/t.csv" --batch 8 --set "batch=8|16"
 expect 2 "give a file" tune - --trials 2
 expect 2 "Did you mean --trials?" tune "$work/t.csv" --trails 3
 expect 3 "nothing.csv" tune "$work/nothing.csv"

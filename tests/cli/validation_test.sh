@@ -55,11 +55,11 @@ expect 0 "val_loss has not fallen for 3 epochs: the training ends" train regress
 lines --epochs 1 --validation "$work/houses.csv" # all its rows, none of them kept for testing
 expect 0 "" train "$work/kinds.json" --device host --data "$work/kinds" --label kind --epochs 5 --validation "$work/kinds" --json
 json 'r["val_accuracy"] == r["accuracy"]'
-expect 3 'none of the 3 classes; the nearest is "high"' train "$work/kinds.json" --device host --data "$work/kinds" --label kind --validation "$work/kinds/typo.csv"
+expect 3 'not one of the 3 classes; the nearest is "high"' train "$work/kinds.json" --device host --data "$work/kinds" --label kind --validation "$work/kinds/typo.csv"
 expect 0 "val_accuracy 1.0000" train fake_news --device host --data "$work/texts.csv" --columns text --label kind --epochs 10 --batch 4 --validation "$work/held.csv"
 expect 0 "val_loss" train fake_news --device host --data "$work/texts.csv" --columns text --label kind --epochs 1 --validation-split 0.3
-expect 2 "--patience looks at the loss on validation data; give --validation-split" train mnist --device host --patience 3
-expect 2 "--restore-best looks at the loss on validation data" train mnist --device host --restore-best
+expect 2 "--patience needs the loss on validation data; give --validation-split" train mnist --device host --patience 3
+expect 2 "--restore-best needs the loss on validation data" train mnist --device host --restore-best
 expect 2 "not both" train mnist --device host --validation-split 0.1 --validation "$work/data"
 expect 2 "it must be a number from" train mnist --device host --validation-split 1.5
 expect 2 "it must be between 0 and 1" train linear --device host --validation-split 1

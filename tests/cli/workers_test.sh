@@ -60,7 +60,7 @@ for policy in data:6 file:8 auto:8 off:12; do # 60 pictures; 40 in batches that 
 done
 expect 2 "2 files among 3 workers" launch -n 3 -- "$strata" $pictures file
 expect 2 "data, file, off or auto" $pictures rows
-expect 2 "no mark for it. A dataset that is built in C has one by strata_dataset_shard_hint (strata/pipeline.h)" $pictures hint
+expect 2 "only programs in C can use it, with strata_dataset_shard_hint (strata/pipeline.h)" $pictures hint
 expect 0 "" help train
 stdout "(data); in C: hint"
 

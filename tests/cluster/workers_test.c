@@ -170,7 +170,7 @@ Test(auto_shard, fewer_files_than_workers_are_refused_by_file_and_by_auto) {
 
 Test(auto_shard, file_without_a_source_of_files_is_refused_and_auto_falls_to_data) {
     strata_dataset *dataset = numbers(7);
-    refused(dataset, STRATA_SHARD_FILE, 2, "no source");
+    refused(dataset, STRATA_SHARD_FILE, 2, "needs a source that reads files");
     for (int w = 0; w < 2; w++) cr_assert_eq(shard_of(dataset, STRATA_SHARD_AUTO, 2, w).n, 7);
     strata_dataset_destroy(dataset);
 }
@@ -222,7 +222,7 @@ Test(auto_shard, a_hint_becomes_the_workers_shard_where_it_stands) {
     refused(dataset, STRATA_SHARD_HINT, 8, "7 elements for 8 workers");
     strata_dataset_destroy(dataset);
     dataset = numbers(7);
-    refused(dataset, STRATA_SHARD_HINT, 2, "no strata_dataset_shard_hint");
+    refused(dataset, STRATA_SHARD_HINT, 2, "needs a strata_dataset_shard_hint");
     strata_dataset_destroy(dataset);
 }
 

@@ -147,7 +147,7 @@ static void fails(const char *split, strata_status status, const char *part) {
 
 Test(cifar10, says_what_is_wrong) {
     fails("train", STRATA_UNAVAILABLE,
-          "has no data_batch*.bin, .bin.gz or .bin.xz, neither there nor in cifar-10-batches-bin/");
+          "has no data_batch*.bin, .bin.gz or .bin.xz, neither directly nor in cifar-10-batches-bin/");
     fails("validation", STRATA_INVALID, "there are: train, test");
     unsigned char *bytes = make_records(3, 0);
     test_file("data_batch_1.bin", bytes, 2 * RECORD + 5);

@@ -52,7 +52,7 @@ Test(csv, says_where_it_is_wrong) {
     FAILS("a,b\n1,2\n3,4,5\n", "t.csv:3:5: cell 3 of a record; the header names 2 columns");
     FAILS("a,b\n1,  x\"y\n", "t.csv:2:6: a quote inside a cell that does not begin with one; double it and quote the cell");
     FAILS("a,b\n1,x\"y\n", "t.csv:2:4: a quote inside a cell that does not begin with one; double it and quote the cell");
-    FAILS("a,b\n1,\"x\"y\n", "t.csv:2:6: text behind a closing quote; a separator or a line end must follow");
+    FAILS("a,b\n1,\"x\"y\n", "t.csv:2:6: text after a closing quote; a separator or a line end must follow");
     FAILS("a,b\n\"x\ny\",\"open\n", "t.csv:3:4: the quote that opens here is never closed");
     FAILS("a,b\n1,ab\xFF\n", "t.csv:2:5: byte 0xFF is not valid UTF-8 (is it Latin-1? iconv -f L1 -t UTF-8)");
     FAILS("a,b\n1,\"\n\xC0\x80\"\n", "t.csv:3:1: byte 0xC0 is not valid UTF-8 (is it Latin-1? iconv -f L1 -t UTF-8)");
@@ -201,7 +201,7 @@ Test(csv, given_classes_hold) {
     cr_assert(y[0] == 1 && y[1] == 0);
     strata_dataset_destroy(data);
     refuses("x,y\n1,fake\n2,reel\n", opts, STRATA_DATA,
-            "a.csv:3: the label \"reel\" in column \"y\" is none of the 2 classes; the nearest is \"real\"");
+            "a.csv:3: the label \"reel\" in column \"y\" is not one of the 2 classes; the nearest is \"real\"");
 }
 
 Test(csv, a_weight_column_is_no_feature) {
@@ -218,7 +218,7 @@ Test(csv, a_weight_column_is_no_feature) {
     strata_order_destroy(order);
     strata_dataset_destroy(data);
     refuses("x,w,y\n1,-1,2\n", opts, STRATA_DATA, "the weight of example 0 is -1");
-    refuses("x,w,y\n1,heavy,2\n", opts, STRATA_DATA, "a.csv:2: column \"w\" holds \"heavy\"");
+    refuses("x,w,y\n1,heavy,2\n", opts, STRATA_DATA, "a.csv:2: column \"w\" has the cell \"heavy\"");
     refuses("x,ww,y\n1,1,2\n", opts, STRATA_DATA, "no column \"w\"");
     refuses("w,y\n1,2\n", opts, STRATA_DATA, "no column but the label \"y\" and the weight");
     opts.weight = "y";
@@ -230,7 +230,7 @@ Test(csv, refuses_what_is_no_number) {
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
         char text[64];
         snprintf(text, sizeof text, "a,b\n1,2\n\"%s\",2\n", cells[i]);
-        refuses(text, (strata_csv_options){0}, STRATA_DATA, "a.csv:3: column \"a\" holds");
+        refuses(text, (strata_csv_options){0}, STRATA_DATA, "a.csv:3: column \"a\" has the cell");
     }
     refuses("a,b\n", (strata_csv_options){0}, STRATA_DATA, "a header and no rows");
     refuses("a\n1\n", (strata_csv_options){.label = "a"}, STRATA_DATA, "no column but the label");

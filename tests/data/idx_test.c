@@ -86,7 +86,7 @@ Test(idx, rejects_trailing_bytes) {
     memcpy(longer, small, sizeof small);
     fails(longer, sizeof longer, STRATA_DATA, "f: has 19 bytes, but its header u8 (2,3) needs 18: it is too long");
     size_t n = gzip(longer, sizeof longer, packed, sizeof packed);
-    fails(packed, n, STRATA_DATA, "f: goes on after expanded byte 18, where its header u8 (2,3) ends: it is too long");
+    fails(packed, n, STRATA_DATA, "f: continues after expanded byte 18, where its header u8 (2,3) ends: it is too long");
     n = gzip(small, sizeof small, packed, sizeof packed);
     packed[n] = 'x';
     fails(packed, n + 1, STRATA_DATA, NULL);
@@ -148,7 +148,7 @@ Test(idx, a_bomb_costs_nothing) {
     memcpy(zeros, small, sizeof small);
     size_t n = gzip(zeros, n_zeros, bomb, room);
     cr_assert_lt(n, 70000);
-    fails(bomb, n, STRATA_DATA, "f: goes on after expanded byte 18, where its header u8 (2,3) ends: it is too long");
+    fails(bomb, n, STRATA_DATA, "f: continues after expanded byte 18, where its header u8 (2,3) ends: it is too long");
     free(zeros);
     free(bomb);
 }

@@ -67,7 +67,7 @@ Test(mnist, a_folder_must_be_one) {
     cr_assert_eq(strata_mnist_load("/none/such", STRATA_MNIST_TRAIN, &set, &err), STRATA_UNAVAILABLE);
     cr_assert_str_eq(err.message, "/none/such: cannot open this data folder: No such file or directory");
     cr_assert_eq(strata_mnist_load("/dev/null", STRATA_MNIST_TRAIN, &set, &err), STRATA_DATA);
-    cr_assert_str_eq(err.message, "/dev/null: is not a folder; give the folder that holds the MNIST files");
+    cr_assert_str_eq(err.message, "/dev/null: is not a folder; give the folder that contains the MNIST files");
     char longest[5000];
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
@@ -84,9 +84,9 @@ Test(mnist, counts_must_agree) {
 Test(mnist, images_must_be_28_by_28) {
     write_images("train-images-idx3-ubyte", 2, 27);
     write_labels("train-labels-idx1-ubyte", 2, -1, 0);
-    fails(STRATA_DATA, "holds u8 (2,27,27); images must be u8 (N,28,28)");
+    fails(STRATA_DATA, "contains u8 (2,27,27); images must be u8 (N,28,28)");
     write_labels("train-images-idx3-ubyte", 2, -1, 0);
-    fails(STRATA_DATA, "holds u8 (2); images must be u8 (N,28,28)");
+    fails(STRATA_DATA, "contains u8 (2); images must be u8 (N,28,28)");
 }
 
 Test(mnist, the_first_bad_label_is_named) {
@@ -94,7 +94,7 @@ Test(mnist, the_first_bad_label_is_named) {
     write_labels("train-labels-idx1-ubyte", 9, 7, 10);
     fails(STRATA_DATA, "label 7 (counting from 0) is 10; labels must be 0 to 9");
     write_images("train-labels-idx1-ubyte", 9, 28);
-    fails(STRATA_DATA, "holds u8 (9,28,28); labels must be u8 (N)");
+    fails(STRATA_DATA, "contains u8 (9,28,28); labels must be u8 (N)");
 }
 
 Test(mnist, a_malformed_file_is_named) {

@@ -98,7 +98,7 @@ Test(npy, reads_every_shape_that_numpy_writes) {
 
 Test(npy, refuses_what_it_cannot_hold_and_says_what_to_do) {
     header_fails("{'descr': '|O'" REST, 2, STRATA_UNSUPPORTED,
-                 "f: holds Python objects, which are never loaded; save an array of numbers");
+                 "f: contains Python objects, which are never loaded; save an array of numbers");
     header_fails("{'descr': [('a', '<f4')]" REST, 8, STRATA_UNSUPPORTED, "f: has structured elements; save plain numbers");
     header_fails("{'descr': '>f4'" REST, 8, STRATA_UNSUPPORTED,
                  "f: has dtype '>f4', which is not little-endian; save it with astype('<f4')");

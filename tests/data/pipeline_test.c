@@ -487,7 +487,7 @@ static strata_status no_more(void *state, int64_t index, strata_element *out, bo
 Test(pipeline, what_does_not_fit_is_named) {
     strata_dataset *d = range(0, 5);
     OK(strata_dataset_map(&d, wrong_shape, NULL, NULL, &err));
-    next_fails(d, STRATA_DATA, "map: part 0 of element 0 is i32 (2); it was said to be i32 ()");
+    next_fails(d, STRATA_DATA, "map: part 0 of element 0 is i32 (2), but the spec has i32 ()");
     d = ragged(4);
     OK(strata_dataset_batch(&d, 3, false, &err));
     next_fails(d, STRATA_DATA, "batch: part 0 of element 1 is i32 (1), the first of the batch (0); use padded_batch");

@@ -302,15 +302,15 @@ Test(preprocessing, bad_tables_say_what_is_wrong) {
     rejects("a,b\n\xFF,1\n", NULL, "byte 0xFF is not valid UTF-8");
     strata_csv *csv = NULL;
     cr_assert_eq(strata_csv_parse_table("t", "PAR1abc", 7, 0, NULL, &csv, &err), STRATA_DATA);
-    cr_assert(strstr(err.message, "is Parquet, which is read from a file alone"), "%s", err.message);
+    cr_assert(strstr(err.message, "is Parquet, which cannot be read from standard input"), "%s", err.message);
     cr_assert_eq(strata_csv_parse_table("t", "a\0b", 3, 0, NULL, &csv, &err), STRATA_DATA);
-    cr_assert(strstr(err.message, "is no text"), "%s", err.message);
+    cr_assert(strstr(err.message, "is not text"), "%s", err.message);
     char text[4096] = "a,b\n", words[8192] = "a,b\n";
     for (int i = 0; i < 40; i++) {
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s,%d\n", i == 20 ? "oops" : "1", i % 2);
         snprintf(words + strlen(words), sizeof words - strlen(words), "%d,word%d\n", i, i);
     }
-    rejects(text, NULL, "t:22: column \"a\" holds \"oops\", which is no number");
+    rejects(text, NULL, "t:22: column \"a\" has the cell \"oops\", which is not a number");
     rejects(words, NULL, "has 40 different words in 40 rows, too many for classes");
 }
 
@@ -321,8 +321,8 @@ Test(preprocessing, later_tables_must_have_what_training_had) {
     const struct {
         const char *text, *part;
     } cases[] = {{"a,kind\n1,x\n", "has no column \"b\""},
-                 {"kind,a,b\nz,1,red\n", "the label \"z\" in column \"kind\" is none of the 2 classes"},
-                 {"kind,a,b\nx,many,red\n", "t:2: column \"a\" holds \"many\", which is no number"},
+                 {"kind,a,b\nz,1,red\n", "the label \"z\" in column \"kind\" is not one of the 2 classes"},
+                 {"kind,a,b\nx,many,red\n", "t:2: column \"a\" has the cell \"many\", which is not a number"},
                  {"a,b\n1,red\n", "has no column \"kind\""},
                  {"1\n", "has no header, and 1 column; the model takes 2: a, b"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -438,7 +438,7 @@ Test(preprocessing, bad_folders_say_what_is_wrong) {
     make_folder("dog");
     refuses_folder("the folder of a class has no pictures");
     test_file("dog/b.png", "no picture", 10);
-    refuses_folder("mend or remove it");
+    refuses_folder("repair or remove it");
 }
 
 Test(preprocessing, jpeg_and_webp_are_read) {

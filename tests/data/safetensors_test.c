@@ -113,14 +113,14 @@ Test(safetensors, rejects_spans_that_do_not_tile_the_data) {
     fails("{\"a\":" F32("[2]", 0, 8) ",\"b\":" F32("[2]", 4, 12) "}", 12,
           "f: tensor \"b\" begins at data byte 4, but the one before it (\"a\") ends at 8: they overlap");
     fails("{\"a\":" F32("[1]", 0, 4) ",\"b\":" F32("[1]", 8, 12) "}", 12,
-          "f: tensor \"b\" begins at data byte 8, but the one before it (\"a\") ends at 4: there is a hole");
+          "f: tensor \"b\" begins at data byte 8, but the one before it (\"a\") ends at 4: there is a gap");
     fails("{\"a\":" F32("[1]", 4, 8) "}", 8,
-          "f: tensor \"a\" begins at data byte 4, but the one before it ends at 0: there is a hole");
+          "f: tensor \"a\" begins at data byte 4, but the one before it ends at 0: there is a gap");
     fails("{\"a\":" F32("[1]", 0, 4) ",\"b\":" F32("[1]", 0, 4) "}", 4, NULL);
     fails("{\"a\":" F32("[1]", 0, 4) "}", 8, "f: the tensors end at data byte 4, but the file has 8 bytes of data");
     fails("{\"a\":" F32("[1]", 4, 0) "}", 4, "f: a.data_offsets[1]: must be an integer 4..4, is 0");
-    fails("{\"a\":" F32("[1]", 0, 8) "}", 8, "f: a: F32 (1) has 1 elements of 32 bits, but data_offsets [0, 8] hold 8 bytes");
-    fails("{\"a\":" F32("[3]", 0, 8) "}", 8, "f: a: F32 (3) has 3 elements of 32 bits, but data_offsets [0, 8] hold 8 bytes");
+    fails("{\"a\":" F32("[1]", 0, 8) "}", 8, "f: a: F32 (1) has 1 elements of 32 bits, but data_offsets [0, 8] have 8 bytes");
+    fails("{\"a\":" F32("[3]", 0, 8) "}", 8, "f: a: F32 (3) has 3 elements of 32 bits, but data_offsets [0, 8] have 8 bytes");
     fails("{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}}", 1, NULL);
 }
 
@@ -129,7 +129,7 @@ Test(safetensors, rejects_malformed_entries) {
     fails("{\"a\":5}", 0, "f: a: must be an object, is 5");
     fails("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "f: a: \"data_offsets\" is missing");
     fails("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4, NULL);
-    fails("{\"a\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "f: a: dtype \"F33\" is none of the format's");
+    fails("{\"a\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "f: a: the format has no dtype \"F33\"");
     fails("{\"a\":{\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "f: a.dtype: must be a string, is 1");
     fails("{\"a\":{\"dtype\":\"F32\",\"shape\":1,\"data_offsets\":[0,4]}}", 4, "f: a.shape: must be an array, is 1");
     fails("{\"a\":" F32("[-1]", 0, 4) "}", 4, "f: a.shape[0]: must be an integer 0..281474976710655, is -1");

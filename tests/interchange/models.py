@@ -593,7 +593,7 @@ def check_weights_of_pytorch_are_taken_by_a_map():
         for name, array in read_safetensors(back).items():
             assert array.shape == tensors[name].shape and (array == tensors[name]).all(), name
     (FOLDER / "back.safetensors").unlink()
-    convert(FOLDER / "torch.strata", FOLDER / "back.safetensors", fails="--map says under which names")
+    convert(FOLDER / "torch.strata", FOLDER / "back.safetensors", fails="give --map, which contains the names")
     target = FOLDER / "refused.strata"
     for changed, words in (
         (lines[:-1], 'no line gives the parameter "dense/bias"'),

@@ -93,7 +93,7 @@ TEST_ON_HOST(pipeline, what_is_wrong_in_a_batch_is_named) {
           "map: element 37, epoch 0: unreadable");
     strata_dataset_destroy(data);
     OK(strata_dataset_repeat((data = strata_dataset_retain(source), &data), 0, &err));
-    FAILS(strata_model_fit(model, data, &opts, NULL, &err), STRATA_INVALID, "strata_dataset_take says how much an epoch is");
+    FAILS(strata_model_fit(model, data, &opts, NULL, &err), STRATA_INVALID, "strata_dataset_take sets the size of an epoch");
     OK(strata_dataset_take(&data, 70, &err));
     OK(strata_model_fit(model, data, &opts, NULL, &err));
     OK(strata_dataset_take(&data, 0, &err));

@@ -282,8 +282,8 @@ TEST_ON_HOST(validation, says_what_is_wrong_before_it_trains) {
         strata_fit_options opts;
         strata_status status;
         const char *text;
-    } cases[] = {{{.patience = 2}, STRATA_INVALID, "patience looks at the loss on validation data, and there are none"},
-                 {{.restore_best = true}, STRATA_INVALID, "restore_best looks at the loss on validation data"},
+    } cases[] = {{{.patience = 2}, STRATA_INVALID, "patience needs the loss on validation data, and there are none"},
+                 {{.restore_best = true}, STRATA_INVALID, "restore_best needs the loss on validation data"},
                  {{.validation = data, .patience = -1}, STRATA_INVALID, "patience is -1; it must be at least 1"},
                  {{.validation = data, .min_delta = -0.5}, STRATA_INVALID, "min_delta is -0.5; it must be at least 0"},
                  {{.validation = data, .min_delta = NAN}, STRATA_INVALID, "min_delta is nan"},

@@ -467,7 +467,7 @@ Test(coordinator, closures_fail_when_no_worker_is_there_for_long) {
     for (int i = 0; i < WORKERS; i++) kill_worker(i);
     OK(schedule_work(c, 1, false, NULL, &err));
     const double began = test_seconds();
-    FAILS(strata_coordinator_join(c, &err), STRATA_PEER_LOST, "no worker was there for 0.5 s; worker:");
+    FAILS(strata_coordinator_join(c, &err), STRATA_PEER_LOST, "no worker was available for 0.5 s; worker:");
     cr_assert_lt(test_seconds() - began, 12);
     OK(strata_coordinator_join(c, &err));
     start_worker(2, false);
@@ -579,7 +579,7 @@ Test(coordinator, other_tables_of_functions_are_refused) {
     all_ended(STRATA_INVALID);
     opts.n_workers = 2;
     start_all(-1);
-    FAILS(strata_coordinator_create(&opts, &c, &err), STRATA_INVALID, "of 2; it is worker");
+    FAILS(strata_coordinator_create(&opts, &c, &err), STRATA_INVALID, "of 2 at this address, but this is worker");
     table[1].name = "add up";
     FAILS(strata_coordinator_create(&opts, &c, &err), STRATA_INVALID, "two functions are named \"add up\"");
     table[1] = (strata_remote_function){.name = "idle"};
@@ -594,7 +594,7 @@ Test(coordinator, absent_workers_are_named_and_may_come_later) {
     start_worker(0, false);
     cluster.connect_seconds = 1;
     FAILS(strata_coordinator_create(&opts, &c, &err), STRATA_TIMEOUT,
-          "1 of 3 workers came within 1 s; missing: worker:1, worker:2");
+          "1 of 3 workers were reached within 1 s; missing: worker:1, worker:2");
     cluster.connect_seconds = 20;
     cr_assert(end_of(0) == 1 + STRATA_TIMEOUT); /* it fails too */
     start_worker(0, false);
@@ -617,7 +617,7 @@ Test(coordinator, wrong_arguments_say_what_is_wrong) {
     FAILS(strata_per_worker_create(c, "work", NULL, 0, &value, &err), STRATA_INVALID, "runs closures");
     FAILS(strata_coordinator_schedule(c, "work", &(strata_remote_arg){0}, 1, NULL, &err), STRATA_INVALID, "argument 0");
     FAILS(strata_coordinator_schedule(c, "work", &(strata_remote_arg){.array = &broken}, 1, NULL, &err), STRATA_INVALID,
-          "no array");
+          "not a valid array");
     FAILS(strata_coordinator_schedule(c, "work", NULL, 65, NULL, &err), STRATA_INVALID, "65 arguments");
     strata_coordinator_options opts = {.workers = workers, .n_workers = 0, .functions = functions, .n_functions = FUNCTIONS};
     FAILS(strata_coordinator_create(&opts, &other, &err), STRATA_INVALID, "at least one worker");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CSV: one pass that unquotes every cell in place, so that a cell is a pointer into the file's own bytes. */
+ * CSV files are parsed in one pass over the file's bytes. Quotes are removed in place and the end of each cell is overwritten
+ * by a NUL, so that a cell is a pointer into these bytes. */
 #include "core/data/format/csv.h"
 
 #include <stdio.h>
@@ -15,10 +16,14 @@ enum { MOST_COLUMNS = 16384 };
 
 struct strata_csv {
     char *name;
-    char *bytes;    /* the file; cells end with NULs that were put over separators and quotes */
-    char **cells;   /* [n_records][n_columns]; the header first */
-    char **names;   /* [n_columns] the header's cells where it was given; NULL: it is in the file */
-    int64_t *lines; /* [n_records] */
+    /* The contents of the file. */
+    char *bytes;
+    /* [n_records][n_columns] Pointers into bytes, or for a header that the caller gave, into names. The header is record 0. */
+    char **cells;
+    /* [n_columns] The column names that the caller gave; NULL: the first record of the file is the header. */
+    char **names;
+    /* [n_records] The line in which each record begins, from 1. */
+    int64_t *lines;
     int64_t n_records, records_capacity;
     int64_t n_cells, cells_capacity;
     int n_columns;
@@ -31,8 +36,9 @@ typedef struct parser {
     strata_csv *csv;
     char separator;
     char *at, *end;
-    int64_t line;     /* of `at`, from 1 */
-    char *line_start; /* of the record's or cell's line; columns count bytes from here */
+    /* The line that contains `at`, from 1, and its first byte. Error messages count a column in bytes from there. */
+    int64_t line;
+    char *line_start;
     strata_error *err;
 } parser;
 
@@ -45,7 +51,8 @@ static strata_status fail_at(const parser *p, const char *at, const char *what) 
                        (long long)(at - p->line_start) + 1, what);
 }
 
-/* Makes room for one more of `bytes` each in a table that doubles. */
+/* Makes room for one more element of `bytes` bytes in a table of n elements; a full table is doubled. Returns false if there is
+ * no memory. */
 static bool grow(void *table, int64_t n, int64_t *capacity, size_t bytes) {
     void **memory = table;
     if (n < *capacity) return true;
@@ -64,8 +71,8 @@ static strata_status add_cell(parser *p, char *cell) {
     return STRATA_OK;
 }
 
-/* A character of a cell: checked, and lines counted. Leaves p->at behind it. */
-static strata_status take_character(parser *p) {
+/* Checks the character at p->at and moves p->at past it. */
+static strata_status skip_character(parser *p) {
     size_t length = strata_utf8_length(p->at, (size_t)(p->end - p->at));
     if (*p->at == 0) return fail_at(p, p->at, "a NUL; a CSV file is text (is it UTF-16? save it as UTF-8)");
     if (length == 0) {
@@ -80,8 +87,9 @@ static strata_status take_character(parser *p) {
     return STRATA_OK;
 }
 
-/* Moves what it unquotes down; the NUL goes over a quote. */
-static strata_status take_quoted(parser *p) {
+/* Adds a quoted cell. The quotes are removed by moving its characters towards the beginning of the cell, so that the NUL at its
+ * end overwrites a quote. */
+static strata_status parse_quoted_cell(parser *p) {
     int64_t line = p->line, column = (int64_t)(p->at - p->line_start) + 1;
     char *out = ++p->at;
     STRATA_TRY(add_cell(p, out));
@@ -95,7 +103,7 @@ static strata_status take_quoted(parser *p) {
             p->at++;
         }
         char *from = p->at;
-        STRATA_TRY(take_character(p));
+        STRATA_TRY(skip_character(p));
         memmove(out, from, (size_t)(p->at - from));
         out += p->at - from;
     }
@@ -108,17 +116,17 @@ static bool at_end_of_cell(const parser *p) {
            (*p->at == '\r' && p->at + 1 < p->end && p->at[1] == '\n');
 }
 
-static strata_status take_bare(parser *p) {
+static strata_status parse_unquoted_cell(parser *p) {
     STRATA_TRY(add_cell(p, p->at));
     while (!at_end_of_cell(p)) {
         if (*p->at == '"')
             return fail_at(p, p->at, "a quote inside a cell that does not begin with one; double it and quote the cell");
-        STRATA_TRY(take_character(p));
+        STRATA_TRY(skip_character(p));
     }
     return STRATA_OK;
 }
 
-/* A line end at p->at, if there is one. */
+/* Returns whether there was a line end at p->at. */
 static bool skip_line_end(parser *p) {
     size_t n = p->at == p->end ? 0 : *p->at == '\n' ? 1 : *p->at == '\r' && p->at + 1 < p->end && p->at[1] == '\n' ? 2 : 0;
     if (!n) return false;
@@ -128,8 +136,8 @@ static bool skip_line_end(parser *p) {
     return true;
 }
 
-/* Whether one more cell, which begins at p->at, may follow `n` others of its record. */
-static strata_status check_room(const parser *p, int64_t n) {
+/* Checks that a record that has n cells may have one more, which begins at p->at. */
+static strata_status check_n_cells(const parser *p, int64_t n) {
     char what[128];
     int64_t most = p->csv->n_records ? p->csv->n_columns : MOST_COLUMNS;
     if (n < most) return STRATA_OK;
@@ -151,27 +159,27 @@ static strata_status add_record(parser *p, int64_t line, int64_t n_cells) {
     return STRATA_OK;
 }
 
-/* The header that the file does not have. */
-static strata_status put_header(parser *p, const char *const *columns, int n) {
+/* Adds a header that the caller gave. */
+static strata_status add_header(parser *p, const char *const *columns, int n) {
     if (n < 1 || n > MOST_COLUMNS)
         return strata_fail(p->err, STRATA_INVALID, "csv: %d columns; there must be 1 to %d", n, MOST_COLUMNS);
     STRATA_TRY(strata_names_copy(columns, n, &p->csv->names, p->err));
-    p->csv->n_columns = n; /* of the names */
+    p->csv->n_columns = n; /* strata_csv_destroy frees this many names, also if add_cell fails */
     for (int i = 0; i < n; i++) STRATA_TRY(add_cell(p, p->csv->names[i]));
     return add_record(p, 0, n);
 }
 
-/* A record up to and with its line end. */
-static strata_status take_record(parser *p) {
+/* Parses a record and the line end after it. */
+static strata_status parse_record(parser *p) {
     strata_csv *csv = p->csv;
     int64_t first = csv->n_cells, line = p->line;
     for (bool more = true; more;) {
-        STRATA_TRY(check_room(p, csv->n_cells - first));
-        const char *quote = p->at; /* `a, "b"`: some write a blank before a quote */
+        STRATA_TRY(check_n_cells(p, csv->n_cells - first));
+        const char *quote = p->at; /* some programs write spaces before a quote: `a, "b"` */
         while (quote < p->end && *quote == ' ') quote++;
         if (quote < p->end && *quote == '"' && p->separator != ' ') p->at += quote - p->at;
-        STRATA_TRY(p->at < p->end && *p->at == '"' ? take_quoted(p) : take_bare(p));
-        if (!at_end_of_cell(p)) return fail_at(p, p->at, "text behind a closing quote; a separator or a line end must follow");
+        STRATA_TRY(p->at < p->end && *p->at == '"' ? parse_quoted_cell(p) : parse_unquoted_cell(p));
+        if (!at_end_of_cell(p)) return fail_at(p, p->at, "text after a closing quote; a separator or a line end must follow");
         more = p->at < p->end && *p->at == p->separator;
         if (more) *p->at++ = 0;
     }
@@ -205,7 +213,8 @@ char strata_csv_separator(const strata_csv *csv) {
     return csv->separator;
 }
 
-/* Takes the bytes, which are followed by a NUL. columns NULL: the first record names them. */
+/* Takes the bytes, which are followed by a NUL. columns: the header, or NULL if the first record is the header. check_names:
+ * two columns of the same name are an error. */
 static strata_status parse_any(const char *name, unsigned char *bytes, size_t n_bytes, char separator,
                                const char *const *columns, int n_columns, bool check_names, strata_csv **out_csv,
                                strata_error *err) {
@@ -217,17 +226,17 @@ static strata_status parse_any(const char *name, unsigned char *bytes, size_t n_
     }
     csv->bytes = (char *)bytes;
     csv->separator = separator ? separator : ',';
-    size_t mark = n_bytes >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3) ? 3 : 0;
+    const size_t byte_order_mark = n_bytes >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3) ? 3 : 0;
     parser p = {.csv = csv,
                 .separator = csv->separator,
-                .at = csv->bytes + mark,
+                .at = csv->bytes + byte_order_mark,
                 .end = csv->bytes + n_bytes,
                 .line = 1,
-                .line_start = csv->bytes + mark,
+                .line_start = csv->bytes + byte_order_mark,
                 .err = err};
-    strata_status status = columns ? put_header(&p, columns, n_columns) : STRATA_OK;
+    strata_status status = columns ? add_header(&p, columns, n_columns) : STRATA_OK;
     while (!status && p.at < p.end)
-        if (!skip_line_end(&p)) status = take_record(&p);
+        if (!skip_line_end(&p)) status = parse_record(&p);
     if (!status) status = check_header(csv, check_names, err);
     if (status)
         strata_csv_destroy(csv);
@@ -277,7 +286,7 @@ static strata_status take_row(parser *p, int n_columns) {
     strata_csv *csv = p->csv;
     for (int i = 0; i < n_columns; i++, p->at += strlen(p->at) + 1) {
         if (!strata_utf8_valid(p->at))
-            return strata_fail(p->err, STRATA_DATA, "%s: column \"%.100s\" has in row %lld bytes that are no text in UTF-8",
+            return strata_fail(p->err, STRATA_DATA, "%s: column \"%.100s\" has in row %lld bytes that are not valid UTF-8",
                                csv->name, csv->n_records ? csv->cells[i] : "?", (long long)csv->n_records);
         STRATA_TRY(add_cell(p, p->at));
     }
@@ -317,7 +326,7 @@ void strata_csv_destroy(strata_csv *csv) {
     free(csv);
 }
 
-/* ---- asking ---- */
+/* ---- the cells ---- */
 
 int64_t strata_csv_n_rows(const strata_csv *csv) {
     return csv->n_records - 1;

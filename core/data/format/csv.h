@@ -6,7 +6,7 @@
 
 #include "strata/csv.h"
 
-/* The separator of its cells. */
+/* The character that separates cells. */
 char strata_csv_separator(const strata_csv *csv);
 /* Like strata_csv_parse, for the first lines of a file. Whether the first line is a header is not known yet, so two of its
  * cells may be equal. The bytes are not decompressed. */

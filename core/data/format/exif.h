@@ -10,8 +10,8 @@
 
 STRATA_EXPORT_BEGIN
 
-/* 1 to 8, as Exif numbers them; 1 (as it is stored) where the file has no Exif data or they are damaged. From 5 on rows and
- * columns are exchanged. */
+/* The orientation, 1 to 8, in Exif's numbering. 1 means that the picture should be shown as it is stored, and is also returned
+ * if the file has no Exif data or damaged ones. From 5 on, rows and columns are exchanged. */
 int strata_exif_orientation(const unsigned char *jpeg, size_t n_bytes);
 /* Rotates or mirrors u8 pixels (rows, columns, channels) to the orientation in which the picture should be shown. Fails:
  * OUT_OF_MEMORY. */

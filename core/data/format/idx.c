@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading IDX from memory: one parser over a stream that expands what is compressed. */
+ * Reading IDX from memory, through a stream that decompresses the file if it is compressed. */
 #include "core/data/format/idx.h"
 
 #include <inttypes.h>
@@ -12,9 +12,9 @@
 
 enum { LARGEST_RANK = 4 };
 
-/* A file being read; `bytes` expands it. */
 typedef struct source {
     const char *name;
+    /* The size of the file, which may be compressed. */
     size_t n_bytes;
     strata_stream *stream;
     strata_error *err;
@@ -95,8 +95,8 @@ static strata_status read_header(source *s, idx_header *out_header) {
     return STRATA_OK;
 }
 
-/* Sizes that can't be right are found before memory is asked for: a plain file's size is known, and a compressed one has
- * a bound. */
+/* Compares the size in the header with that of the file before memory is allocated. The size of a plain file must be equal; a
+ * compressed file cannot expand to more than a bound. */
 static strata_status check_size(const source *s, const idx_header *header) {
     const size_t bound = strata_stream_bound(s->stream);
     const bool is_plain = strata_stream_is_plain(s->stream);
@@ -109,16 +109,15 @@ static strata_status check_size(const source *s, const idx_header *header) {
     }
     if (!is_plain && wanted > bound) {
         return strata_fail(s->err, STRATA_DATA,
-                           "%s: its header %s %s needs %" PRIu64 " bytes, but %zu compressed bytes hold at most %zu", s->name,
-                           strata_dtype_name(header->dtype), shape.text, wanted, s->n_bytes, bound);
+                           "%s: its header %s %s needs %" PRIu64 " bytes, but %zu compressed bytes expand to %zu at most",
+                           s->name, strata_dtype_name(header->dtype), shape.text, wanted, s->n_bytes, bound);
     }
     return STRATA_OK;
 }
 
 /* ---- the elements ---- */
 
-/* From the file's byte order to this machine's, in place. */
-static void order_words(unsigned char *bytes, size_t n_bytes) {
+static void convert_big_endian(unsigned char *bytes, size_t n_bytes) {
     for (size_t i = 0; i < n_bytes; i += 4) {
         uint32_t word = big_endian_u32(bytes + i);
         memcpy(bytes + i, &word, sizeof word);
@@ -135,14 +134,14 @@ static strata_status read_elements(source *s, const idx_header *header, strata_a
                            strata_stream_offset(s->stream), strata_dtype_name(header->dtype),
                            strata_shape_text(header->shape).text, header->header_bytes + header->data_bytes);
     }
-    STRATA_TRY(strata_stream_read(s->stream, &after, 1, &n, s->err)); /* also has the checksum looked at */
+    STRATA_TRY(strata_stream_read(s->stream, &after, 1, &n, s->err)); /* this call also compares the checksum */
     if (n != 0) {
         return strata_fail(s->err, STRATA_DATA,
-                           "%s: goes on after expanded byte %" PRIu64 ", where its header %s %s ends: it is too long", s->name,
-                           header->header_bytes + header->data_bytes, strata_dtype_name(header->dtype),
+                           "%s: continues after expanded byte %" PRIu64 ", where its header %s %s ends: it is too long",
+                           s->name, header->header_bytes + header->data_bytes, strata_dtype_name(header->dtype),
                            strata_shape_text(header->shape).text);
     }
-    if (strata_dtype_bytes(header->dtype) == 4) order_words(array->data, (size_t)header->data_bytes);
+    if (strata_dtype_bytes(header->dtype) == 4) convert_big_endian(array->data, (size_t)header->data_bytes);
     return STRATA_OK;
 }
 

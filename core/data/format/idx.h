@@ -16,7 +16,7 @@ STRATA_EXPORT_BEGIN
  * Fails: DATA with name, offset and the two numbers that disagree; UNSUPPORTED for the types i8, i16, f64; OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_idx_parse(const char *name, const void *bytes, size_t n_bytes, strata_array *out_array,
                                                strata_error *err);
-/* The same on a file. Fails also: UNAVAILABLE when it can't be read. */
+/* Reads a file and parses it. Fails as strata_idx_parse, and with UNAVAILABLE if the file cannot be read. */
 STRATA_MUST_USE strata_status strata_idx_read(const char *path, strata_array *out_array, strata_error *err);
 
 STRATA_EXPORT_END

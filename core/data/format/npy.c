@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * .npy: a parser of exactly the dict literals that NumPy writes, checked against the size of the file; and writing. */
+ * Reading and writing .npy files. The parser accepts only the form of dict literals that NumPy writes. The size that the header
+ * implies must be the size of the file. */
 #include "core/data/format/npy.h"
 
 #include <inttypes.h>
@@ -15,7 +16,8 @@
 static const char magic[] = "\x93NUMPY";
 enum { MAGIC_BYTES = 6 };
 
-/* descr without its byte order, what Strata calls it, element size in the file, dtype in memory. */
+/* For each type of elements: NumPy's descr without the byte order, Strata's name, the size of an element in the file in bytes,
+ * and the dtype in memory. */
 static const struct {
     const char *descr, *name;
     size_t bytes;
@@ -39,7 +41,7 @@ typedef struct literal {
     const char *text;
     size_t n_bytes;
     size_t at;
-    size_t file_offset; /* of text */
+    size_t file_offset; /* where the text begins in the file */
     strata_error *err;
 } literal;
 
@@ -71,7 +73,7 @@ static bool take_word(literal *l, const char *word) {
     return true;
 }
 
-/* A string in either quotes, without escapes; cut when longer than out. */
+/* Parses a string in single or double quotes, without escapes. A string longer than out is cut off. */
 static strata_status parse_string(literal *l, char *out, size_t out_bytes, const char *expected) {
     skip_space(l);
     int quote = peek(l);
@@ -117,7 +119,7 @@ static strata_status parse_shape(literal *l, npy_header *header) {
                 return malformed(l, "a dimension below 2^63");
             }
         }
-        if (peek(l) == 'L') l->at++; /* Python 2 wrote long integers so */
+        if (peek(l) == 'L') l->at++; /* Python 2 wrote an L after long integers */
         shape.dims[shape.rank++] = dim;
         if (!take(l, ',')) {
             if (shape.rank == 1 || !take(l, ')'))
@@ -157,7 +159,7 @@ static strata_status parse_literal(literal *l, npy_header *header) {
 
 /* ---- the file ---- */
 
-/* Finds the literal between the fixed beginning and the elements. */
+/* Finds the dict literal, which is between the version and the elements. */
 static strata_status find_literal(const char *name, const unsigned char *bytes, size_t n_bytes, literal *out_literal,
                                   strata_error *err) {
     if (n_bytes < MAGIC_BYTES + 2 || memcmp(bytes, magic, MAGIC_BYTES) != 0) {
@@ -185,14 +187,14 @@ static strata_status find_literal(const char *name, const unsigned char *bytes, 
     return STRATA_OK;
 }
 
-/* Index into `types`. */
+/* Finds the index of the header's type in `types`. */
 static strata_status find_type(const char *name, const npy_header *header, size_t *out_type, strata_error *err) {
     const char *descr = header->descr;
     size_t i = 0;
     while (i < sizeof types / sizeof types[0] && (descr[0] == '\0' || strcmp(descr + 1, types[i].descr) != 0)) i++;
     if (descr[0] && strchr("|<>=", descr[0]) && descr[1] == 'O') {
         return strata_fail(err, STRATA_UNSUPPORTED,
-                           "%s: holds Python objects, which are never loaded; save an array of numbers", name);
+                           "%s: contains Python objects, which are never loaded; save an array of numbers", name);
     }
     if (i == sizeof types / sizeof types[0]) {
         return strata_fail(err, STRATA_UNSUPPORTED, "%s: has dtype '%s'; <f4 <f8 <f2 <i4 <i8 |u1 |b1 can be read", name, descr);
@@ -234,7 +236,7 @@ static strata_status check_bools(const char *name, const strata_array *array, st
     return STRATA_OK;
 }
 
-/* What the file says of itself, and where its elements begin. */
+/* Parses the header. *out_type: an index into `types`; *out_begin: the offset of the elements. */
 static strata_status read_header(const char *name, const void *bytes, size_t n_bytes, npy_header *out_header, size_t *out_type,
                                  size_t *out_begin, strata_error *err) {
     literal l;
@@ -263,7 +265,8 @@ strata_status strata_npy_parse(const char *name, const void *bytes, size_t n_byt
     STRATA_TRY(read_header(name, bytes, n_bytes, &header, &type, &begin, err));
     const unsigned char *data = (const unsigned char *)bytes + begin;
     size_t n_data = n_bytes - begin;
-    size_t wanted = (size_t)strata_shape_elements(header.shape) * types[type].bytes; /* at most 2^61: shape_check */
+    /* This cannot overflow, since strata_shape_check allows 2^61 bytes at most. */
+    size_t wanted = (size_t)strata_shape_elements(header.shape) * types[type].bytes;
     if (n_data != wanted) {
         return strata_fail(err, STRATA_DATA, "%s: has %zu bytes of elements, but its header %s %s needs %zu: it is %s", name,
                            n_data, header.descr, strata_shape_text(header.shape).text, wanted,

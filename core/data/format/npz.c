@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * .npz: the central directory at the end of the archive says where each member is, how long, and how it is compressed. */
+ * Reading .npz archives: their arrays are .npy files in a zip archive, which core/data/format/zip.c reads. */
 #include "core/data/format/npz.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 enum { MOST_MEMBERS = 4096 };
 
-/* The archive with names that have no .npy. */
+/* Opens the archive, and removes ".npy" from the names of its members. */
 static strata_status open_archive(const char *name, const void *bytes, size_t n_bytes, strata_zip *out, strata_error *err) {
     STRATA_TRY(strata_zip_open(name, bytes, n_bytes, out, err));
     for (int i = 0; i < out->n_members; i++) {
@@ -46,9 +46,9 @@ static strata_status find_member(const strata_zip *a, const char *wanted, const 
     return strata_fail(a->err, STRATA_DATA, "%s: has no array \"%s\"; it has: %s", a->name, wanted, list);
 }
 
-/* The array, or what the file stores of it: one of them is not NULL. */
-static strata_status load(const strata_zip *a, const strata_zip_member *m, strata_array *out_array,
-                          strata_npz_entry *out_entry) {
+/* Reads the member's array into *out_array, if that is not NULL, and its description into *out_entry, if that is not NULL. */
+static strata_status read_member(const strata_zip *a, const strata_zip_member *m, strata_array *out_array,
+                                 strata_npz_entry *out_entry) {
     char place[2 * STRATA_ZIP_LONGEST_NAME];
     const unsigned char *bytes = NULL;
     unsigned char *expanded = NULL;
@@ -70,7 +70,7 @@ strata_status strata_npz_parse(const char *name, const void *bytes, size_t n_byt
     *out_array = (strata_array){0};
     STRATA_TRY(open_archive(name, bytes, n_bytes, &a, err));
     strata_status status = find_member(&a, array_name, &m);
-    if (!status) status = load(&a, m, out_array, NULL);
+    if (!status) status = read_member(&a, m, out_array, NULL);
     strata_zip_finish(&a);
     return status;
 }
@@ -82,7 +82,7 @@ strata_status strata_npz_list(const char *name, const void *bytes, size_t n_byte
     strata_npz_entry *entries = calloc((size_t)a.n_members + 1, sizeof *entries);
     strata_status status = STRATA_OK;
     if (!entries) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
-    for (int i = 0; i < a.n_members && !status; i++) status = load(&a, &a.members[i], NULL, &entries[i]);
+    for (int i = 0; i < a.n_members && !status; i++) status = read_member(&a, &a.members[i], NULL, &entries[i]);
     for (int i = 0; i < a.n_members && !status && visit; i++) visit(&entries[i], user);
     free(entries);
     strata_zip_finish(&a);
@@ -91,8 +91,8 @@ strata_status strata_npz_list(const char *name, const void *bytes, size_t n_byte
 
 /* ---- datasets ---- */
 
-/* Labels of shape (n,1), as some tools write them, are (n). */
-static void drop_axis(strata_array *labels) {
+/* Some programs write labels as (n, 1); they become (n). */
+static void drop_last_axis(strata_array *labels) {
     if (labels->shape.rank == 2 && labels->shape.dims[1] == 1) labels->shape = STRATA_SHAPE(labels->shape.dims[0]);
 }
 
@@ -106,7 +106,7 @@ strata_status strata_dataset_npz(const char *path, const char *features, const c
     strata_status status = strata_npz_parse(path, bytes, n_bytes, features, &x, err);
     if (!status && labels) status = strata_npz_parse(path, bytes, n_bytes, labels, &y, err);
     free(bytes);
-    drop_axis(&y);
+    drop_last_axis(&y);
     if (status) {
         strata_array_finish(&x);
         strata_array_finish(&y);

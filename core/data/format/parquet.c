@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens the module that reads Parquet files, and makes a table of the cells that it passes on. */
+ * Loads the module that reads Parquet files, and makes a table of the cells that the module returns. */
 #define _GNU_SOURCE /* dladdr */
 #include "core/data/format/parquet.h"
 
@@ -20,7 +20,7 @@
 bool strata_is_parquet(const char *path) {
     char head[sizeof STRATA_PARQUET_MAGIC - 1];
     struct stat info;
-    /* What a pipe has can be read once. */
+    /* A pipe is not read, since its bytes could not be read a second time. */
     FILE *file = !stat(path, &info) && S_ISREG(info.st_mode) ? fopen(path, "rb") : NULL;
     const bool found =
         file && fread(head, 1, sizeof head, file) == sizeof head && !memcmp(head, STRATA_PARQUET_MAGIC, sizeof head);
@@ -28,8 +28,8 @@ bool strata_is_parquet(const char *path) {
     return found;
 }
 
-/* Beside the file that this code was loaded from (libstrata.so, or a program that contains it), or where the system's loader
- * searches. It stays open: Arrow's threads may run until the process ends. */
+/* Loads the module from the folder of the file that contains this code (libstrata.so, or a program), or from where the system's
+ * loader searches. The module is never unloaded, since Arrow's threads may run until the process ends. */
 static strata_status open_module(const char *name, strata_parquet_read_function **out_read, strata_error *err) {
     static const char anchor = 0;
     Dl_info info;
@@ -49,8 +49,8 @@ static strata_status open_module(const char *name, strata_parquet_read_function 
     if (!symbol)
         return strata_fail(
             err, STRATA_UNSUPPORTED,
-            "%s: is Parquet, and the part of Strata that reads it cannot be opened (%s). Build it where Apache "
-            "Arrow's libraries are (-DSTRATA_PARQUET=ON), or convert the table: pandas.read_parquet('in.parquet')"
+            "%s: is a Parquet file, and Strata's module that reads such files cannot be loaded (%s). Build it where Apache "
+            "Arrow is installed (-DSTRATA_PARQUET=ON), or convert the table: pandas.read_parquet('in.parquet')"
             ".to_csv('out.csv', index=False)",
             name, *reason ? reason : MODULE " is of another version");
     memcpy(out_read, &symbol, sizeof symbol);
@@ -66,8 +66,8 @@ typedef struct cells {
 static strata_status take_cells(void *user, const char *bytes, size_t n, strata_error *err) {
     cells *cells = user;
     if (n > cells->max_bytes - cells->text.n_bytes)
-        return strata_fail(err, STRATA_DATA, "%s: its cells take more than %zu bytes as text, which is the most", cells->name,
-                           cells->max_bytes);
+        return strata_fail(err, STRATA_DATA, "%s: its cells have more than %zu bytes as text; at most so many can be read",
+                           cells->name, cells->max_bytes);
     strata_text_add_bytes(&cells->text, bytes, n);
     return cells->text.failed ? strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for its table", cells->name)
                               : STRATA_OK;

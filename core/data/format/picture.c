@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading pictures. */
+ * Reading pictures. The table `formats` at the end finds the format by the first bytes of a file. */
 #include "core/data/format/picture.h"
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static strata_status make_pixels(const char *name, int64_t columns, int64_t rows
     return strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(rows, columns, channels), out, err);
 }
 
-/* ---- netpbm: P2, P5 grey, P3, P6 colours; samples of 8 or 16 bits are brought to 0..255 ---- */
+/* ---- netpbm: P2 and P5 are grey, P3 and P6 are colours; samples of 8 or 16 bits are scaled to 0..255 ---- */
 
 typedef struct cursor {
     const unsigned char *at, *end;
@@ -51,7 +51,7 @@ static bool is_blank(unsigned char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* The next number; blanks and comments before it are passed over. -1: there is none. */
+/* Reads the next number, after skipping white space and comments. Returns -1 if there is none. */
 static int64_t next_number(cursor *c) {
     while (c->at < c->end && (is_blank(*c->at) || *c->at == '#'))
         if (*c->at++ == '#')
@@ -62,7 +62,7 @@ static int64_t next_number(cursor *c) {
     return value;
 }
 
-/* The next sample; -1: there is none. */
+/* Reads the next sample, which is text or 1 or 2 big-endian bytes. Returns -1 if there is none. */
 static int64_t next_sample(cursor *c, bool text, int64_t most) {
     if (text) return next_number(c);
     int64_t bytes = most > 255 ? 2 : 1, value = 0;
@@ -71,7 +71,7 @@ static int64_t next_sample(cursor *c, bool text, int64_t most) {
     return value;
 }
 
-/* The usual weights of luminance (ITU-R BT.601), in 1/256. */
+/* Luminance by the weights of ITU-R BT.601, in units of 1/256. */
 static uint8_t grey_of(const uint8_t *rgb) {
     return (uint8_t)((77 * rgb[0] + 150 * rgb[1] + 29 * rgb[2] + 128) >> 8);
 }
@@ -103,11 +103,11 @@ static strata_status parse_netpbm(const char *name, const unsigned char *bytes, 
     const int64_t columns = next_number(&c), rows = next_number(&c), most = next_number(&c);
     if (columns < 0 || rows < 0 || most < 1 || most > 65535 || c.at == c.end)
         return strata_fail(err, STRATA_DATA, "%s: its header has no width, height and largest value (1..65535)", name);
-    c.at++; /* the one blank behind the header */
+    c.at++; /* exactly one white-space character ends the header */
     STRATA_TRY(make_pixels(name, columns, rows, channels, out, err));
     strata_status status = read_samples(name, &c, text, given, most, channels, out, err);
     if (!status && !text && c.at != c.end)
-        status = strata_fail(err, STRATA_DATA, "%s: %zu bytes too many behind its %lld x %lld pixels", name,
+        status = strata_fail(err, STRATA_DATA, "%s: %zu bytes too many after its %lld x %lld pixels", name,
                              (size_t)(c.end - c.at), (long long)columns, (long long)rows);
     if (status) strata_array_finish(out);
     return status;
@@ -136,8 +136,8 @@ static strata_status parse_png(const char *name, const unsigned char *bytes, siz
         return strata_fail(err, STRATA_DATA, "%s: its PNG header is damaged: %s", name, image.message);
     strata_status status = make_pixels(name, image.width, image.height, channels, out, err);
     image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-    image.flags |=
-        PNG_IMAGE_FLAG_16BIT_sRGB; /* without it samples of 16 bits are taken for linear light, and come out brighter */
+    /* Without this flag libpng treats samples of 16 bits as linear light, and the pixels become brighter. */
+    image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
     if (!status && !png_image_finish_read(&image, &white, out->data, 0, NULL))
         status = strata_fail(err, STRATA_DATA, "%s: its PNG data is damaged: %s", name, image.message);
     png_image_free(&image);
@@ -159,7 +159,7 @@ static strata_status parse_png(const char *name, const unsigned char *bytes, siz
                                strata_error *err) {
     (void)bytes, (void)n_bytes, (void)channels, (void)out;
     return strata_fail(err, STRATA_UNSUPPORTED,
-                       "%s: is PNG, and this build has no libpng; build with libpng-dev, or give PGM or PPM", name);
+                       "%s: is PNG, and this build has no libpng; build with libpng-dev, or convert it to PGM or PPM", name);
 }
 
 static strata_status size_png(const char *name, const unsigned char *bytes, size_t n_bytes, strata_picture_size *out,
@@ -176,9 +176,9 @@ static strata_status damaged_jpeg(const char *name, tjhandle decoder, strata_err
     return strata_fail(err, STRATA_DATA, "%s: its JPEG data is damaged: %s", name, tjGetErrorStr2(decoder));
 }
 
-/* Reads the header with an open decoder. */
-static strata_status size_with(const char *name, const unsigned char *bytes, size_t n_bytes, tjhandle decoder,
-                               strata_picture_size *out, strata_error *err) {
+/* Reads the size from the header with the caller's decoder. */
+static strata_status read_jpeg_header(const char *name, const unsigned char *bytes, size_t n_bytes, tjhandle decoder,
+                                      strata_picture_size *out, strata_error *err) {
     int width = 0, height = 0, sampling = 0, space = 0;
     if (tjDecompressHeader3(decoder, bytes, (unsigned long)n_bytes, &width, &height, &sampling, &space) || width < 1 ||
         height < 1)
@@ -193,7 +193,7 @@ static strata_status size_jpeg(const char *name, const unsigned char *bytes, siz
                                strata_error *err) {
     tjhandle decoder = tjInitDecompress();
     if (!decoder) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
-    strata_status status = size_with(name, bytes, n_bytes, decoder, out, err);
+    strata_status status = read_jpeg_header(name, bytes, n_bytes, decoder, out, err);
     tjDestroy(decoder);
     if (strata_exif_orientation(bytes, n_bytes) >= 5)
         *out = (strata_picture_size){.rows = out->columns, .columns = out->rows, .channels = out->channels};
@@ -205,7 +205,7 @@ static strata_status parse_jpeg(const char *name, const unsigned char *bytes, si
     strata_picture_size size = {0};
     tjhandle decoder = tjInitDecompress();
     if (!decoder) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
-    strata_status status = size_with(name, bytes, n_bytes, decoder, &size, err);
+    strata_status status = read_jpeg_header(name, bytes, n_bytes, decoder, &size, err);
     if (!status) status = make_pixels(name, size.columns, size.rows, channels, out, err);
     if (!status && tjDecompress2(decoder, bytes, (unsigned long)n_bytes, out->data, (int)size.columns, 0, (int)size.rows,
                                  channels == 1 ? TJPF_GRAY : TJPF_RGB, TJFLAG_ACCURATEDCT))
@@ -219,9 +219,9 @@ static strata_status parse_jpeg(const char *name, const unsigned char *bytes, si
 static strata_status size_jpeg(const char *name, const unsigned char *bytes, size_t n_bytes, strata_picture_size *out,
                                strata_error *err) {
     (void)bytes, (void)n_bytes, (void)out;
-    return strata_fail(err, STRATA_UNSUPPORTED,
-                       "%s: is JPEG, and this build has no libturbojpeg; build with libturbojpeg0-dev, or give PGM or PPM",
-                       name);
+    return strata_fail(
+        err, STRATA_UNSUPPORTED,
+        "%s: is JPEG, and this build has no libturbojpeg; build with libturbojpeg0-dev, or convert it to PGM or PPM", name);
 }
 
 static strata_status parse_jpeg(const char *name, const unsigned char *bytes, size_t n_bytes, int channels, strata_array *out,
@@ -239,7 +239,8 @@ static strata_status size_webp(const char *name, const unsigned char *bytes, siz
     WebPBitstreamFeatures features;
     if (WebPGetFeatures(bytes, n_bytes, &features) != VP8_STATUS_OK)
         return strata_fail(err, STRATA_DATA, "%s: its WebP header is damaged or cut off", name);
-    if (features.has_animation) return strata_fail(err, STRATA_UNSUPPORTED, "%s: is an animation; give single pictures", name);
+    if (features.has_animation)
+        return strata_fail(err, STRATA_UNSUPPORTED, "%s: is an animation; extract single pictures", name);
     *out = (strata_picture_size){features.height, features.width, 3};
     return STRATA_OK;
 }
@@ -271,7 +272,7 @@ static strata_status size_webp(const char *name, const unsigned char *bytes, siz
                                strata_error *err) {
     (void)bytes, (void)n_bytes, (void)out;
     return strata_fail(err, STRATA_UNSUPPORTED,
-                       "%s: is WebP, and this build has no libwebp; build with libwebp-dev, or give PGM or PPM", name);
+                       "%s: is WebP, and this build has no libwebp; build with libwebp-dev, or convert it to PGM or PPM", name);
 }
 
 static strata_status parse_webp(const char *name, const unsigned char *bytes, size_t n_bytes, int channels, strata_array *out,
@@ -281,7 +282,7 @@ static strata_status parse_webp(const char *name, const unsigned char *bytes, si
 }
 #endif
 
-/* ---- which it is ---- */
+/* ---- finding the format ---- */
 
 static bool is_png(const unsigned char *head, size_t n) {
     return n >= sizeof png_magic && !memcmp(head, png_magic, sizeof png_magic);
@@ -312,7 +313,7 @@ static const struct {
                {is_netpbm, size_netpbm, parse_netpbm}};
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
-/* N_FORMATS: none. */
+/* The index of the format in `formats`; N_FORMATS: it is none of these. */
 static int format_of(const unsigned char *head, size_t n) {
     int f = 0;
     while (f < N_FORMATS && !formats[f].matches(head, n)) f++;
@@ -324,7 +325,7 @@ bool strata_picture_matches(const void *head, size_t n) {
 }
 
 static strata_status unknown_format(const char *name, strata_error *err) {
-    return strata_fail(err, STRATA_UNSUPPORTED, "%s: is neither PNG, JPEG, WebP, PGM nor PPM: it is damaged, or no picture",
+    return strata_fail(err, STRATA_UNSUPPORTED, "%s: is neither PNG, JPEG, WebP, PGM nor PPM: it is damaged, or not a picture",
                        name);
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A picture in another size. */
+ * Resizing a picture: first its rows, then its columns. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/data/format/picture.h"
 
-/* One line of n_in samples, `in_step` apart, as n_out of them. */
+/* Resizes one line of n_in samples, in_step apart, to n_out samples, out_step apart. */
 static void resample(const float *in, int64_t n_in, int64_t in_step, float *out, int64_t n_out, int64_t out_step) {
     const double scale = (double)n_in / (double)n_out, reach = scale > 1 ? scale : 1;
     for (int64_t o = 0; o < n_out; o++) {

@@ -25,7 +25,7 @@ static strata_status parse_dtype(const strata_json *entry, strata_safetensor *te
         *out_bits = safetensors_dtypes[i].bits;
         return STRATA_OK;
     }
-    return strata_json_fail(entry, err, STRATA_DATA, "dtype \"%.40s\" is none of the format's", tensor->dtype_name);
+    return strata_json_fail(entry, err, STRATA_DATA, "the format has no dtype \"%.40s\"", tensor->dtype_name);
 }
 
 static strata_status parse_shape(const strata_json *entry, strata_safetensor *tensor, strata_error *err) {
@@ -74,7 +74,7 @@ static strata_status parse_entry(const strata_json *entry, const unsigned char *
     if (__builtin_mul_overflow(elements, bits, &all_bits) || all_bits % 8 != 0 || all_bits / 8 != end - begin) {
         return strata_json_fail(
             entry, err, STRATA_DATA,
-            "%s %s has %" PRId64 " elements of %d bits, but data_offsets [%" PRId64 ", %" PRId64 "] hold %" PRId64 " bytes",
+            "%s %s has %" PRId64 " elements of %d bits, but data_offsets [%" PRId64 ", %" PRId64 "] have %" PRId64 " bytes",
             tensor->dtype_name, strata_shape_text(tensor->shape).text, elements, bits, begin, end, end - begin);
     }
     tensor->name = entry->name;
@@ -94,7 +94,7 @@ static strata_status check_metadata(const strata_json *metadata, strata_error *e
 
 /* ---- the whole file ---- */
 
-static int by_place(const void *a, const void *b) {
+static int by_offset(const void *a, const void *b) {
     const strata_safetensor *x = a, *y = b;
     if (x->data != y->data) return x->data < y->data ? -1 : 1;
     /* an empty tensor is sorted before the tensor that begins at the same position */
@@ -106,8 +106,10 @@ static int by_name(const void *a, const void *b) {
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* After sorting by place, each tensor must begin where the last one ended, and the last must end with the file. */
-static strata_status check_places(const strata_safetensors *file, const unsigned char *data, size_t n_data, strata_error *err) {
+/* Checks the tensors, which are sorted by offset: each must begin where the one before it ended, and the last must end with the
+ * file. */
+static strata_status check_offsets(const strata_safetensors *file, const unsigned char *data, size_t n_data,
+                                   strata_error *err) {
     const unsigned char *end = data;
     for (size_t i = 0; i < file->n_tensors; i++) {
         const strata_safetensor *tensor = &file->tensors[i];
@@ -116,7 +118,7 @@ static strata_status check_places(const strata_safetensors *file, const unsigned
                                "%s: tensor \"%.100s\" begins at data byte %td, but the one before it%s%.100s%s ends at %td: %s",
                                file->name, tensor->name, tensor->data - data, i ? " (\"" : "",
                                i ? file->tensors[i - 1].name : "", i ? "\")" : "", end - data,
-                               tensor->data < end ? "they overlap" : "there is a hole");
+                               tensor->data < end ? "they overlap" : "there is a gap");
         }
         end = tensor->data + tensor->n_bytes;
     }
@@ -143,14 +145,14 @@ static strata_status parse_entries(strata_safetensors *file, const unsigned char
             STRATA_TRY(parse_entry(&entry, data, n_data, &file->tensors[file->n_tensors++], err));
         }
     }
-    qsort(file->tensors, file->n_tensors, sizeof *file->tensors, by_place);
-    STRATA_TRY(check_places(file, data, n_data, err));
+    qsort(file->tensors, file->n_tensors, sizeof *file->tensors, by_offset);
+    STRATA_TRY(check_offsets(file, data, n_data, err));
     for (size_t i = 0; i < file->n_tensors; i++) file->by_name[i] = &file->tensors[i];
     qsort(file->by_name, file->n_tensors, sizeof *file->by_name, by_name);
     return STRATA_OK;
 }
 
-/* Length of the header, and that it lies within the file and begins as JSON's object. */
+/* Reads the length of the header, and checks that the header ends within the file and begins with '{'. */
 static strata_status parse_length(const char *name, const unsigned char *bytes, size_t n_bytes, size_t *out_n_header,
                                   strata_error *err) {
     if (n_bytes < LENGTH_BYTES) {

@@ -17,7 +17,7 @@ enum { STRATA_SAFETENSORS_MAX_HEADER = 16 << 20 };
 /* One tensor of a file. */
 typedef struct strata_safetensor {
     const char *name;
-    /* As in the file: "F32". */
+    /* The name of the dtype in the file, for example "F32". */
     const char *dtype_name;
     /* STRATA_DTYPE_COUNT if Strata does not have the dtype ("F64"); reading such a tensor fails with UNSUPPORTED. */
     strata_dtype dtype;
@@ -29,39 +29,40 @@ typedef struct strata_safetensor {
 
 /* A checked file. Tensors are in the order of their data. Names live as long as the file. */
 typedef struct strata_safetensors {
-    /* Of the file, borrowed, for messages. */
+    /* The name of the file, for messages; borrowed. */
     const char *name;
     strata_safetensor *tensors;
     size_t n_tensors;
-    /* The same, sorted by name. */
+    /* Pointers to the elements of `tensors`, sorted by name. */
     strata_safetensor **by_name;
     strata_json header;
-    /* The file's bytes; NULL when they are borrowed. */
+    /* The file's bytes, if strata_safetensors_read read them; NULL: the bytes are the caller's. */
     unsigned char *owned;
 } strata_safetensors;
 
 /* Checks all of bytes[0..n_bytes), which are borrowed until finish.
- * Fails: DATA naming file, tensor and numbers for a header longer than the file or 16 MiB, malformed JSON, duplicate names,
- * rank above 8, a dimension of 2^48 or more, spans that overlap, leave a hole, don't fit shape and dtype, or don't end with the
- * file; OUT_OF_MEMORY. */
+ * Fails: DATA, with file, tensor and numbers, if the header is longer than the file or 16 MiB, the JSON is malformed, a name
+ * occurs twice, a rank is above 8, a dimension is 2^48 or more, the byte ranges of tensors overlap or leave a gap, a byte range
+ * does not fit its shape and dtype, or the last one does not end with the file; OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_safetensors_parse(const char *name, const void *bytes, size_t n_bytes,
                                                        strata_safetensors *out_file, strata_error *err);
-/* The same on a file, which is read into memory whole; borrows `path`. Fails also: UNAVAILABLE when it can't be read. */
+/* Reads a whole file into memory and parses it; borrows `path`. Fails as strata_safetensors_parse, and with UNAVAILABLE if the
+ * file cannot be read. */
 STRATA_MUST_USE strata_status strata_safetensors_read(const char *path, strata_safetensors *out_file, strata_error *err);
 void strata_safetensors_finish(strata_safetensors *file); /* NULL and a zeroed file are fine */
 
-/* NULL when there is none of this name. */
+/* Finds a tensor by its name; NULL: there is none. */
 const strata_safetensor *strata_safetensors_find(const strata_safetensors *file, const char *tensor_name);
-/* A value of __metadata__, NULL when there is none. Lives as long as the file. */
+/* A value of __metadata__; NULL: the key is missing. Lives as long as the file. */
 const char *strata_safetensors_metadata(const strata_safetensors *file, const char *key);
 
-/* Copies a tensor's elements into memory of the caller, which states the expected dtype and shape.
- * Fails: DATA when there is no such tensor, or it has another dtype or shape, or a bool that is neither 0 nor 1; UNSUPPORTED
- * when Strata has no such dtype. */
+/* Copies the elements of a tensor to out_data. dtype and shape are those that the caller expects.
+ * Fails: DATA if there is no such tensor, if its dtype or shape is another, or if a bool is neither 0 nor 1; UNSUPPORTED if
+ * Strata does not have the dtype. */
 STRATA_MUST_USE strata_status strata_safetensors_copy(const strata_safetensors *file, const char *tensor_name,
                                                       strata_dtype dtype, strata_shape shape, void *out_data,
                                                       strata_error *err);
-/* The tensor as a new array, which the caller finishes. Fails as copy does, and with OUT_OF_MEMORY. */
+/* Copies a tensor to a new array, which the caller finishes. Fails as strata_safetensors_copy, and with OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_safetensors_load(const strata_safetensors *file, const char *tensor_name,
                                                       strata_array *out_array, strata_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The element types of safetensors files, for the reader and the writer. Data only. */
+ * The element types of safetensors files, for the reader and the writer. */
 #ifndef STRATA_CORE_DATA_SAFETENSORS_DTYPES_H
 #define STRATA_CORE_DATA_SAFETENSORS_DTYPES_H
 
@@ -9,7 +9,7 @@
 static const struct {
     const char *name;
     int bits;
-    /* STRATA_DTYPE_COUNT: the format has it, Strata has not. */
+    /* STRATA_DTYPE_COUNT: Strata does not have this type. */
     strata_dtype dtype;
 } safetensors_dtypes[] = {
     {"F32", 32, STRATA_DTYPE_F32},          {"F16", 16, STRATA_DTYPE_F16},      {"BF16", 16, STRATA_DTYPE_BF16},

@@ -83,7 +83,7 @@ static strata_status check_names(const char *path, const strata_named_array *con
     return STRATA_OK;
 }
 
-/* The 8 bytes of length and the padded header. The text is the caller's to free. */
+/* Makes the 8 bytes of length and the padded header. The caller frees the text. */
 static strata_status make_header(const char *path, const strata_named_array *const *tensors, size_t n_tensors,
                                  const strata_metadata *const *metadata, size_t n_metadata, char **out_text,
                                  size_t *out_n_bytes, strata_error *err) {
@@ -105,7 +105,8 @@ static strata_status make_header(const char *path, const strata_named_array *con
     return STRATA_OK;
 }
 
-/* A header that the reader would refuse (two equal names among them) must not be written. */
+/* Parses the header as a reader will, so that no file is written that a reader would refuse, for example because of two equal
+ * names. */
 static strata_status check_header(const char *path, const char *header, size_t n_header, strata_error *err) {
     strata_json root;
     strata_error why;
@@ -115,14 +116,13 @@ static strata_status check_header(const char *path, const char *header, size_t n
     return status ? strata_fail(err, status, "%s: can't be written: %s", path, why.message) : STRATA_OK;
 }
 
-/* Where the bytes go. */
-typedef struct sink {
+typedef struct output {
     strata_file_writer *file;
-    strata_sha256 sha; /* context NULL: nobody asks for the hash */
+    strata_sha256 sha; /* context NULL: the hash is not computed */
     int64_t n_bytes;
-} sink;
+} output;
 
-static strata_status add_bytes(sink *to, const void *bytes, size_t n_bytes, strata_error *err) {
+static strata_status add_bytes(output *to, const void *bytes, size_t n_bytes, strata_error *err) {
     if (to->sha.context) STRATA_TRY(strata_sha256_update(&to->sha, bytes, n_bytes, err));
     to->n_bytes += (int64_t)n_bytes;
     return strata_file_writer_add(to->file, bytes, n_bytes, err);
@@ -130,7 +130,7 @@ static strata_status add_bytes(sink *to, const void *bytes, size_t n_bytes, stra
 
 static strata_status write_all(const char *path, const char *header, size_t n_header, const strata_named_array *const *tensors,
                                size_t n_tensors, char *out_sha256, int64_t *out_bytes, strata_error *err) {
-    sink to = {0};
+    output to = {0};
     strata_status status = STRATA_OK;
     STRATA_TRY_GOTO(strata_file_writer_create(path, &to.file, err));
     if (out_sha256) STRATA_TRY_GOTO(strata_sha256_init(&to.sha, err));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Three decoders behind one table. A decoder consumes from bytes[at..n_bytes) and says when its stream ends. */
+ * A table of three decoders: gzip, xz and plain. The first whose magic bytes are those of the file reads it. */
 #include "core/data/format/stream.h"
 
 #include <errno.h>
@@ -19,7 +19,9 @@ typedef struct decoder {
     const char *name;
     unsigned char magic[6];
     size_t n_magic;
-    size_t most_expansion; /* DEFLATE reaches 1032; for LZMA the largest that was ever seen is below 7000 */
+    /* A file cannot expand to more than this times its size. The limit of DEFLATE is 1032. LZMA has no exact limit; the largest
+     * ratio that is known is below 7000. */
+    size_t most_expansion;
     strata_status (*open)(strata_stream *s, strata_error *err);
     strata_status (*read)(strata_stream *s, unsigned char *out, size_t wanted, size_t *out_n, strata_error *err);
     void (*close)(strata_stream *s);
@@ -29,8 +31,8 @@ struct strata_stream {
     const char *name;
     const unsigned char *bytes;
     size_t n_bytes;
-    size_t n_read; /* bytes given out */
-    size_t at;     /* next byte of a plain file */
+    size_t n_read; /* how many expanded bytes were read */
+    size_t at;     /* the next byte of a plain file */
     const decoder *decoder;
     z_stream z;
 #if STRATA_WITH_XZ
@@ -77,7 +79,7 @@ static void plain_close(strata_stream *s) {
 /* ---- gzip ---- */
 
 static strata_status gzip_open(strata_stream *s, strata_error *err) {
-    s->z.next_in = (unsigned char *)s->bytes; /* zlib only reads it */
+    s->z.next_in = (unsigned char *)s->bytes; /* zlib does not write to next_in */
     return inflateInit2(&s->z, 15 + 16) == Z_OK ? STRATA_OK : no_memory(s, err);
 }
 
@@ -92,7 +94,7 @@ static strata_status gzip_failed(const strata_stream *s, int result, strata_erro
 }
 
 static strata_status gzip_read(strata_stream *s, unsigned char *out, size_t wanted, size_t *out_n, strata_error *err) {
-    const size_t most_at_once = (size_t)1 << 30; /* zlib counts in 32 bits */
+    const size_t most_at_once = (size_t)1 << 30; /* zlib's counters have 32 bits */
     size_t n = 0;
     while (n < wanted) {
         size_t left = s->n_bytes - gzip_at(s), room = wanted - n;
@@ -105,7 +107,8 @@ static strata_status gzip_read(strata_stream *s, unsigned char *out, size_t want
         s->n_read += offered - s->z.avail_out;
         if (result == Z_STREAM_END) {
             if (gzip_at(s) == s->n_bytes) break;
-            if (inflateReset(&s->z) != Z_OK) return gzip_failed(s, Z_DATA_ERROR, err); /* another member must follow */
+            if (inflateReset(&s->z) != Z_OK)
+                return gzip_failed(s, Z_DATA_ERROR, err); /* bytes that follow must be another member */
         } else if (result != Z_OK) {
             return gzip_failed(s, result, err);
         }
@@ -122,7 +125,7 @@ static void gzip_close(strata_stream *s) {
 
 #if STRATA_WITH_XZ
 static strata_status xz_open(strata_stream *s, strata_error *err) {
-    const uint64_t most_memory = UINT64_C(1) << 30; /* of its dictionary; xz -9 needs 65 MiB */
+    const uint64_t most_memory = UINT64_C(1) << 30; /* for the dictionary; files of xz -9 need 65 MiB */
     s->xz = (lzma_stream)LZMA_STREAM_INIT;
     s->xz.next_in = s->bytes;
     s->xz.avail_in = s->n_bytes;
@@ -134,7 +137,7 @@ static strata_status xz_failed(const strata_stream *s, lzma_ret result, strata_e
     if (result == LZMA_BUF_ERROR) return cut_off(s, err);
     const char *why = result == LZMA_MEMLIMIT_ERROR  ? "its dictionary needs more than 1 GiB"
                       : result == LZMA_OPTIONS_ERROR ? "it uses a filter that liblzma does not know"
-                      : result == LZMA_FORMAT_ERROR  ? "what follows is no xz stream"
+                      : result == LZMA_FORMAT_ERROR  ? "the bytes that follow are not an xz stream"
                       : s->xz.avail_in < s->n_bytes  ? "its contents or checksum are wrong"
                                                      : "unknown fault";
     return corrupt(s, s->n_bytes - s->xz.avail_in, why, err);
@@ -167,7 +170,7 @@ static strata_status xz_open(strata_stream *s, strata_error *err) {
 #define xz_close plain_close
 #endif
 
-/* The last has no magic and takes everything. */
+/* The last decoder has no magic bytes and reads every other file. */
 static const decoder decoders[] = {
     {"gzip", {0x1F, 0x8B}, 2, 1032, gzip_open, gzip_read, gzip_close},
     {"xz", {0xFD, '7', 'z', 'X', 'Z', 0}, 6, 16384, xz_open, xz_read, xz_close},
@@ -219,12 +222,12 @@ strata_status strata_stream_read_all(strata_stream *stream, size_t max_bytes, un
     strata_status status = STRATA_OK;
     for (bool ended = false; !ended;) {
         if (capacity > max_bytes) capacity = max_bytes;
-        unsigned char *larger = realloc(bytes, capacity + 2); /* one to see that more follows, one for the NUL */
+        unsigned char *larger = realloc(bytes, capacity + 2); /* one byte to notice that more follow, and one for the NUL */
         if (!larger) status = no_memory(stream, err);
         if (!status) bytes = larger, status = strata_stream_read(stream, bytes + n, capacity + 1 - n, &got, err);
         if (!status) ended = got < capacity + 1 - n, n += got;
         if (!status && n > max_bytes)
-            status = strata_fail(err, STRATA_DATA, "%s: has more than %zu bytes when expanded, the most that is read",
+            status = strata_fail(err, STRATA_DATA, "%s: has more than %zu bytes when expanded; at most so many can be read",
                                  stream->name, max_bytes);
         if (status) break;
         capacity *= 2;
@@ -244,7 +247,7 @@ strata_status strata_stream_peek_file(const char *path, void *out_head, size_t w
     strata_stream *stream = NULL;
     struct stat info;
     *out_n = 0;
-    if (!stat(path, &info) && S_ISFIFO(info.st_mode)) return STRATA_OK; /* what is read of a pipe would be missing later */
+    if (!stat(path, &info) && S_ISFIFO(info.st_mode)) return STRATA_OK; /* bytes of a pipe cannot be read again later */
     FILE *file = fopen(path, "rb");
     if (!file) return strata_file_fail(err, errno, path, "open");
     const size_t n = fread(bytes, 1, sizeof bytes, file);
@@ -264,7 +267,7 @@ strata_status strata_stream_read_file(const char *path, size_t max_bytes, unsign
     strata_stream *stream = NULL;
     STRATA_TRY(strata_file_read(path, max_bytes, &file, &n_file, err));
     strata_status status = strata_stream_create(path, file, n_file, &stream, err);
-    if (!status && strata_stream_is_plain(stream)) { /* as it is */
+    if (!status && strata_stream_is_plain(stream)) {
         *out_bytes = file, *out_n_bytes = n_file;
         file = NULL;
     } else if (!status)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bytes of a file that lies in memory, expanded on the way when they are gzip (zlib) or xz (liblzma); which is seen from
- * the first bytes, not from the name. Every reader of data files reads through this, so all of them take all three. */
+ * Reads the bytes of a file that is in memory, and decompresses them if they are gzip (zlib) or xz (liblzma). The first bytes
+ * of the file show whether it is compressed, not its name. All readers of data files use these functions, so each of them reads
+ * plain and compressed files. */
 #ifndef STRATA_CORE_DATA_STREAM_H
 #define STRATA_CORE_DATA_STREAM_H
 
@@ -14,31 +15,31 @@ STRATA_EXPORT_BEGIN
 
 typedef struct strata_stream strata_stream;
 
-/* Over bytes[0..n_bytes), borrowed; `name`, borrowed too, stands in messages. Fails: UNSUPPORTED for xz in a build without
- * liblzma; OUT_OF_MEMORY. */
+/* Borrows bytes[0..n_bytes) and `name`, which is used in messages. Fails: UNSUPPORTED for xz in a build without liblzma;
+ * OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_stream_create(const char *name, const void *bytes, size_t n_bytes,
                                                    strata_stream **out_stream, strata_error *err);
 void strata_stream_destroy(strata_stream *stream); /* NULL is fine */
 
-/* Gives up to `wanted` bytes; fewer only at the end. Members one after the other are one stream. Fails: DATA with the offset in
- * the compressed file where it is damaged or cut off. */
+/* Reads `wanted` bytes, or fewer at the end of the file. gzip members that follow each other are read as one stream. Fails:
+ * DATA if the file is damaged or cut off, with the offset in the compressed file. */
 STRATA_MUST_USE strata_status strata_stream_read(strata_stream *stream, void *out, size_t wanted, size_t *out_n,
                                                  strata_error *err);
-/* Bytes given out so far: the offset in the expanded file. */
+/* The offset in the expanded file: how many bytes were read. */
 size_t strata_stream_offset(const strata_stream *stream);
 bool strata_stream_is_plain(const strata_stream *stream);
-/* The most bytes that the whole can expand to, from its size and format alone; exact when it is plain. */
+/* An upper bound of the expanded size, computed from the format and the size of the file; the exact size of a plain file. */
 size_t strata_stream_bound(const strata_stream *stream);
 
-/* All the rest into memory that the caller frees; a NUL follows and isn't counted. Fails also: DATA when it is longer than
- * max_bytes. */
+/* Reads all bytes that follow. The caller frees them; *out_n_bytes does not count the NUL after them. Fails as
+ * strata_stream_read, and with DATA if there are more than max_bytes. */
 STRATA_MUST_USE strata_status strata_stream_read_all(strata_stream *stream, size_t max_bytes, unsigned char **out_bytes,
                                                      size_t *out_n_bytes, strata_error *err);
-/* The first bytes of a file, expanded, by which its format is told; fewer where it is shorter or damaged, which its reader then
- * says. */
+/* Reads the first `wanted` bytes of a file, expanded, from which the caller finds the format. *out_n is smaller if the file is
+ * shorter or damaged; the reader of the format then reports the damage. It is 0 for a pipe. */
 STRATA_MUST_USE strata_status strata_stream_peek_file(const char *path, void *out_head, size_t wanted, size_t *out_n,
                                                       strata_error *err);
-/* The whole of a file, expanded. */
+/* Reads a whole file, expanded; as strata_stream_read_all. */
 STRATA_MUST_USE strata_status strata_stream_read_file(const char *path, size_t max_bytes, unsigned char **out_bytes,
                                                       size_t *out_n_bytes, strata_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walking folders with readdir, and tar archives by their 512-byte headers (POSIX.1-2001 pax interchange format, and what GNU
- * tar writes for long names). */
+ * Folders are read with readdir. Tar archives are read by their 512-byte headers: the pax format of POSIX.1-2001, and GNU tar's
+ * entries for long names. */
 #include "core/data/format/tree.h"
 
 #include <dirent.h>
@@ -32,7 +32,7 @@ static strata_status visit_file(const char *path, const char *name, const strata
     return visitor->take(name, path, bytes, n_bytes, visitor->user, err);
 }
 
-/* `path` is the root and, from `root_length` on, the way below it. */
+/* Visits the files of the folder `path`. Its first root_length bytes are the root, which is not part of the visited names. */
 static strata_status visit_folder(char path[LONGEST_PATH], size_t root_length, int depth, const strata_tree_visitor *visitor,
                                   strata_error *err) {
     if (depth > visitor->depth) return STRATA_OK;
@@ -78,12 +78,13 @@ strata_status strata_tree_visit_folder(const char *path, const strata_tree_visit
 typedef struct tar {
     const char *name;
     strata_stream *stream;
-    char long_name[LONGEST_PATH]; /* of the next file, from an entry of its own; "": none */
+    char long_name[LONGEST_PATH]; /* the name of the next file if an entry before it contained the name, else "" */
     const strata_tree_visitor *visitor;
     strata_error *err;
 } tar;
 
-static strata_status read_all(tar *t, void *out, size_t wanted, const char *what) {
+/* `what` names the bytes in the message. */
+static strata_status read_exactly(tar *t, void *out, size_t wanted, const char *what) {
     size_t n;
     STRATA_TRY(strata_stream_read(t->stream, out, wanted, &n, t->err));
     if (n == wanted) return STRATA_OK;
@@ -95,12 +96,13 @@ static strata_status skip(tar *t, size_t n, const char *what) {
     unsigned char block[16384];
     for (size_t some; n; n -= some) {
         some = n < sizeof block ? n : sizeof block;
-        STRATA_TRY(read_all(t, block, some, what));
+        STRATA_TRY(read_exactly(t, block, some, what));
     }
     return STRATA_OK;
 }
 
-/* An octal field, padded with spaces and NULs, or base 256 when its first bit is set. False when it is neither or too large. */
+/* Reads a number: big-endian bytes if the first bit is set, else octal digits, padded with spaces and NULs. Returns false if
+ * the field is malformed or the number too large. */
 static bool read_number(const unsigned char *field, size_t n_field, size_t *out) {
     uint64_t value = 0;
     size_t i = 0;
@@ -123,8 +125,9 @@ static bool read_number(const unsigned char *field, size_t n_field, size_t *out)
     return i == n_field && (size_t)value == value;
 }
 
-/* The sum of the header's bytes with the field of the sum as spaces; old writers summed signed bytes. */
-static bool sum_is_right(const unsigned char header[TAR_BLOCK]) {
+/* The checksum is the sum of the header's bytes, where the bytes of the checksum itself count as spaces. Some old programs
+ * added the bytes as signed numbers. */
+static bool checksum_is_right(const unsigned char header[TAR_BLOCK]) {
     size_t wanted;
     long unsigned_sum = 0, signed_sum = 0;
     for (int i = 0; i < TAR_BLOCK; i++) {
@@ -146,7 +149,7 @@ static void read_name(const tar *t, const unsigned char header[TAR_BLOCK], char 
     if (!strncmp(out, "./", 2)) memmove(out, out + 2, strlen(out + 2) + 1);
 }
 
-/* A pax header is records "LENGTH KEY=VALUE\n"; the path is the only one that matters here. */
+/* A pax header consists of records "LENGTH KEY=VALUE\n", of which only the path is used. */
 static void read_pax(tar *t, const char *text, size_t n) {
     for (size_t at = 0; at < n;) {
         size_t length = 0, i = at;
@@ -160,14 +163,14 @@ static void read_pax(tar *t, const char *text, size_t n) {
     }
 }
 
-/* An entry that names the next one. */
+/* Reads an entry that contains the name of the next entry. */
 static strata_status read_long_name(tar *t, char type, size_t size) {
     char *text = NULL;
     if (size >= 65536)
         return strata_fail(t->err, STRATA_DATA, "%s: at expanded byte %zu a name of %zu bytes; at most 65535 are read", t->name,
                            strata_stream_offset(t->stream), size);
     if (!(text = calloc(1, size + 1))) return strata_fail(t->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", t->name);
-    strata_status status = read_all(t, text, size, "a long name");
+    strata_status status = read_exactly(t, text, size, "a long name");
     if (!status && type == 'L') snprintf(t->long_name, sizeof t->long_name, "%s", text);
     if (!status && type == 'x') read_pax(t, text, size);
     free(text);
@@ -178,10 +181,11 @@ static strata_status read_file(tar *t, const char *name, size_t size) {
     char place[2 * LONGEST_PATH];
     snprintf(place, sizeof place, "%s: %s", t->name, name);
     if (size > LARGEST_FILE || size > strata_stream_bound(t->stream))
-        return strata_fail(t->err, STRATA_DATA, "%s: says that it has %zu bytes, more than the archive can hold", place, size);
+        return strata_fail(t->err, STRATA_DATA,
+                           "%s: its tar header says that it has %zu bytes, more than the archive can contain", place, size);
     unsigned char *bytes = malloc(size + 1);
     if (!bytes) return strata_fail(t->err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu bytes", place, size);
-    strata_status status = read_all(t, bytes, size, name);
+    strata_status status = read_exactly(t, bytes, size, name);
     if (status) {
         free(bytes);
         return status;
@@ -190,15 +194,15 @@ static strata_status read_file(tar *t, const char *name, size_t size) {
     return t->visitor->take(name, place, bytes, size, t->visitor->user, t->err);
 }
 
-/* The entry of a header, with its padding. */
+/* Reads or skips the entry that follows the header, and its padding. */
 static strata_status read_entry(tar *t, const unsigned char header[TAR_BLOCK]) {
     char name[LONGEST_PATH], type = (char)header[156];
     size_t size, padding, offset = strata_stream_offset(t->stream) - TAR_BLOCK;
-    if (!sum_is_right(header))
+    if (!checksum_is_right(header))
         return strata_fail(t->err, STRATA_DATA, "%s: at expanded byte %zu there is no tar header: its checksum is wrong%s",
-                           t->name, offset, offset ? "" : " (a folder or a tar archive is wanted here)");
+                           t->name, offset, offset ? "" : " (this must be a folder or a tar archive)");
     if (!read_number(header + 124, 12, &size))
-        return strata_fail(t->err, STRATA_DATA, "%s: the size in the tar header at expanded byte %zu is no number", t->name,
+        return strata_fail(t->err, STRATA_DATA, "%s: the size in the tar header at expanded byte %zu is not a number", t->name,
                            offset);
     padding = (TAR_BLOCK - size % TAR_BLOCK) % TAR_BLOCK;
     if (type == 'L' || type == 'x') {
@@ -226,8 +230,8 @@ strata_status strata_tree_visit_tar_bytes(const char *name, const void *bytes, s
     tar t = {.name = name, .visitor = visitor, .err = err};
     STRATA_TRY(strata_stream_create(name, bytes, n_bytes, &t.stream, err));
     strata_status status;
-    do { /* up to a block of zeros; what follows is filling */
-        status = read_all(&t, header, sizeof header, "a tar header");
+    do { /* a block of zeros ends the archive; the bytes after it are padding */
+        status = read_exactly(&t, header, sizeof header, "a tar header");
         if (status || is_zero(header)) break;
         status = read_entry(&t, header);
     } while (!status);

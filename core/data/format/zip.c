@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Zip archives in memory: the central directory at the end says where each member is, how long, and how it is compressed. */
+ * Reading zip archives from memory. The directory at the end of an archive lists its members: name, offset, sizes, compression
+ * method and checksum. */
 #include "core/data/format/zip.h"
 
 #include <stdlib.h>
@@ -17,13 +18,13 @@ static uint32_t u32(const unsigned char *at) {
 }
 
 static strata_status damaged(const strata_zip *a, size_t offset, const char *what) {
-    return strata_fail(a->err, STRATA_DATA, "%s: at byte %zu of %zu: %s; it is cut off, or no zip archive", a->name, offset,
+    return strata_fail(a->err, STRATA_DATA, "%s: at byte %zu of %zu: %s; it is cut off, or not a zip archive", a->name, offset,
                        a->n_bytes, what);
 }
 
 /* ---- the directory ---- */
 
-/* The end record is the last thing but for a comment of at most 65535 bytes. */
+/* Finds the record that ends the directory. Only a comment of at most 65535 bytes may follow it. */
 static strata_status find_end(const strata_zip *a, size_t *out_end) {
     if (a->n_bytes < END_BYTES) return damaged(a, a->n_bytes, "a zip archive has at least 22 bytes");
     size_t last = a->n_bytes - END_BYTES, least = last > 65535 ? last - 65535 : 0;
@@ -58,14 +59,14 @@ static strata_status read_directory(strata_zip *a) {
     STRATA_TRY(find_end(a, &end));
     unsigned n = u16(a->bytes + end + 10);
     size_t at = u32(a->bytes + end + 16);
-    if (n > MOST_MEMBERS || at > end) return damaged(a, end, "the zip directory is not where this says");
+    if (n > MOST_MEMBERS || at > end) return damaged(a, end, "the zip directory is not at the offset that is written here");
     a->members = calloc(n + 1, sizeof *a->members);
     if (!a->members) return strata_fail(a->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", a->name);
     for (unsigned i = 0; i < n; i++) STRATA_TRY(read_entry(a, &at, end));
     return STRATA_OK;
 }
 
-/* Raw DEFLATE into exactly m->size bytes. */
+/* Decompresses raw DEFLATE data to m->size bytes. */
 static strata_status expand(const strata_zip *a, const strata_zip_member *m, const unsigned char *packed, unsigned char *out) {
     z_stream z = {.next_in = (unsigned char *)packed, .avail_in = (uInt)m->packed, .next_out = out, .avail_out = (uInt)m->size};
     if (inflateInit2(&z, -15) != Z_OK)
@@ -78,7 +79,6 @@ static strata_status expand(const strata_zip *a, const strata_zip_member *m, con
                        m->name, at, m->size - left, m->size);
 }
 
-/* The member's own bytes, m->size of them, checked: the archive's, or in *out_expanded, which the caller frees. */
 strata_status strata_zip_unpack(const strata_zip *a, const strata_zip_member *m, const unsigned char **out_bytes,
                                 unsigned char **out_expanded) {
     const size_t most_expansion = 1032;

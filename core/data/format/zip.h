@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Zip archives: read from memory, with members that are stored or deflated, and written with stored ones. Format: PKWARE's
- * APPNOTE, without encryption, several disks, or archives beyond 4 GiB. */
+ * Reading zip archives from memory, with members that are stored or deflated, and writing archives with stored members. The
+ * source of the format is PKWARE's APPNOTE. Encryption, several disks and archives of more than 4 GiB are not supported. */
 #ifndef STRATA_CORE_DATA_ZIP_H
 #define STRATA_CORE_DATA_ZIP_H
 
@@ -14,14 +14,14 @@ typedef struct strata_zip_member {
     /* 0: stored, 8: deflated. */
     unsigned method;
     uint32_t crc;
-    /* Bytes in the archive, and of the member itself. */
+    /* The size in the archive, and decompressed, in bytes. */
     size_t packed, size;
     /* The offset of its local header. */
     size_t local;
 } strata_zip_member;
 
 typedef struct strata_zip {
-    /* For messages, borrowed. */
+    /* The archive's name in messages; borrowed. */
     const char *name;
     const unsigned char *bytes;
     size_t n_bytes;
@@ -30,15 +30,16 @@ typedef struct strata_zip {
     strata_error *err;
 } strata_zip;
 
-/* Reads the directory. name, bytes and err are borrowed until finish. Fails: DATA with the offset of what is damaged;
- * UNSUPPORTED for a member beyond 4 GiB. */
+/* Reads the directory. name, bytes and err are borrowed until finish. Fails: DATA, with the offset of the damage; UNSUPPORTED
+ * for a member of more than 4 GiB. */
 STRATA_MUST_USE strata_status strata_zip_open(const char *name, const void *bytes, size_t n_bytes, strata_zip *out,
                                               strata_error *err);
 void strata_zip_finish(strata_zip *zip);
 /* NULL: there is no such member. */
 const strata_zip_member *strata_zip_find(const strata_zip *zip, const char *name);
-/* The member's own bytes, member->size of them, checked by their checksum: the archive's, or in *out_expanded, which the caller
- * frees, on failure too. Fails: DATA for damage; UNSUPPORTED for other ways of compression. */
+/* *out_bytes: the member->size bytes of a member, after comparing their checksum. The bytes of a stored member are in the
+ * archive. Those of a deflated member are in *out_expanded, which the caller frees, also on failure. Fails: DATA for a damaged
+ * member; UNSUPPORTED for other compression methods. */
 STRATA_MUST_USE strata_status strata_zip_unpack(const strata_zip *zip, const strata_zip_member *member,
                                                 const unsigned char **out_bytes, unsigned char **out_expanded);
 
@@ -46,14 +47,14 @@ STRATA_MUST_USE strata_status strata_zip_unpack(const strata_zip *zip, const str
 
 enum { STRATA_ZIP_MOST_CONTENTS = 8 };
 
-/* A member that is written. Borrowed. */
+/* A member to write; name and bytes are borrowed. */
 typedef struct strata_zip_content {
     const char *name;
     const void *bytes;
     size_t n_bytes;
 } strata_zip_content;
-/* Writes n members, at most STRATA_ZIP_MOST_CONTENTS, stored as they are, by way of a temporary file (core/base/file.h). The
- * same members give the same bytes. Fails: UNSUPPORTED beyond 4 GiB; as core/base/file.h. */
+/* Writes n members, at most STRATA_ZIP_MOST_CONTENTS, without compression, through a temporary file (core/base/file.h). The
+ * same members give the same bytes. Fails: UNSUPPORTED for more than 4 GiB; as core/base/file.h. */
 STRATA_MUST_USE strata_status strata_zip_write(const char *path, const strata_zip_content *members, int n, strata_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writing zip archives: members one behind the other, each with its header, then the directory. Members are stored as they are,
- * and have the first date that zip knows, so that the same members give the same bytes. */
+ * Writing zip archives: the members, each after its header, then the directory. Members are not compressed. Each has the
+ * earliest date that a zip archive can have, so that the same members give the same bytes. */
 #include <string.h>
 #include <zlib.h>
 
@@ -18,9 +18,10 @@ static unsigned char *put32(unsigned char *at, size_t value) {
     return put16(put16(at, value & 0xffff), value >> 16);
 }
 
-/* What a local header and an entry of the directory have in common, from the version that is needed on. */
+/* Writes the fields that a local header and an entry of the directory have in common, which begin with the version that is
+ * needed to extract the member. */
 static unsigned char *put_member(unsigned char *at, const strata_zip_content *m) {
-    at = put16(put16(put16(at, VERSION), 0), 0); /* no flags; stored */
+    at = put16(put16(put16(at, VERSION), 0), 0); /* no flags; method 0: stored */
     at = put16(put16(at, 0), FIRST_DAY);
     at = put32(at, crc32_z(0, m->bytes, m->n_bytes));
     at = put32(put32(at, m->n_bytes), m->n_bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers and dates from cells. */
+ * Parsing numbers and dates in cells. */
 #include "core/data/prepare/cell.h"
 
 #include <math.h>
@@ -27,54 +27,57 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-/* The digits behind a sign that stand in groups: 1 to 3, of which the first is no 0, and then always 3, with the same character
- * between them. Their end, with *out_apart that character; NULL: they are not in groups. */
-static const char *end_of_groups(const char *at, char comma, char *out_apart) {
+/* Finds the end of an integer part that is written in groups: one to three digits that do not begin with 0, then groups of
+ * three digits, each after the same separator (`comma`, a space or an apostrophe). Returns NULL if the digits are not in
+ * groups. */
+static const char *end_of_digit_groups(const char *at, char comma, char *out_separator) {
     int n = 0;
     if (*at == '0') return NULL;
     for (; is_digit(*at); at++) n++;
     if (n < 1 || n > 3 || !*at || (*at != comma && *at != ' ' && *at != '\'')) return NULL;
-    *out_apart = *at;
-    while (*at == *out_apart && is_digit(at[1]) && is_digit(at[2]) && is_digit(at[3]) && !is_digit(at[4])) at += 4, n = 4;
-    return n == 4 && *at != *out_apart ? at : NULL;
+    *out_separator = *at;
+    while (*at == *out_separator && is_digit(at[1]) && is_digit(at[2]) && is_digit(at[3]) && !is_digit(at[4])) at += 4, n = 4;
+    return n == 4 && *at != *out_separator ? at : NULL;
 }
 
 bool strata_cell_has_groups(const char *cell) {
-    char apart = 0;
+    char group_separator = 0;
     cell += strspn(cell, blanks);
     if (*cell == '-' || *cell == '+') cell++;
-    return end_of_groups(cell, ',', &apart) && apart == ',';
+    return end_of_digit_groups(cell, ',', &group_separator) && group_separator == ',';
 }
 
-/* Not strtod, which reads what the program's locale writes: 19 digits in long double are exact far beyond the f32 that this
- * becomes. */
+/* strtod is not used, since it depends on the program's locale. 19 digits in a long double are far more exact than the f32 that
+ * the number becomes. */
 bool strata_cell_number(const char *cell, bool decimal_comma, double *out) {
     const char point = decimal_comma ? ',' : '.';
     uint64_t digits = 0;
-    int n_digits = 0, exponent = 0, given = 0;
+    int n_digits = 0, exponent = 0, written_exponent = 0;
     cell += strspn(cell, blanks);
-    bool negative = *cell == '-', behind_point = false;
+    bool negative = *cell == '-', after_point = false;
     if (*cell == '-' || *cell == '+') cell++;
-    char apart = 0;
-    const char *const groups = end_of_groups(cell, decimal_comma ? '.' : ',', &apart);
-    for (; is_digit(*cell) || (*cell == point && !behind_point) || (groups && cell < groups && *cell == apart); cell++) {
-        if (groups && cell < groups && *cell == apart) continue;
+    char group_separator = 0;
+    const char *const groups = end_of_digit_groups(cell, decimal_comma ? '.' : ',', &group_separator);
+    for (; is_digit(*cell) || (*cell == point && !after_point) || (groups && cell < groups && *cell == group_separator);
+         cell++) {
+        if (groups && cell < groups && *cell == group_separator) continue;
         if (*cell == point) {
-            behind_point = true;
+            after_point = true;
             continue;
         }
         n_digits++;
         if (digits < UINT64_C(1000000000000000000))
-            digits = digits * 10 + (uint64_t)(*cell - '0'), exponent -= behind_point;
+            digits = digits * 10 + (uint64_t)(*cell - '0'), exponent -= after_point;
         else
-            exponent += !behind_point;
+            exponent += !after_point;
     }
     if (n_digits && (*cell == 'e' || *cell == 'E')) {
         bool down = cell[1] == '-';
         cell += cell[1] == '-' || cell[1] == '+' ? 2 : 1;
         if (*cell < '0' || *cell > '9') return false;
-        for (; *cell >= '0' && *cell <= '9'; cell++) given = given < 100000 ? given * 10 + (*cell - '0') : given;
-        exponent += down ? -given : given;
+        for (; *cell >= '0' && *cell <= '9'; cell++)
+            written_exponent = written_exponent < 100000 ? written_exponent * 10 + (*cell - '0') : written_exponent;
+        exponent += down ? -written_exponent : written_exponent;
     }
     *out = (exponent ? (double)((long double)digits * powl(10, exponent)) : (double)digits) * (negative ? -1 : 1);
     if (digits == 0) *out = negative ? -0.0 : 0.0;
@@ -83,8 +86,8 @@ bool strata_cell_number(const char *cell, bool decimal_comma, double *out) {
 
 /* ---- dates ---- */
 
-/* The places of year, month and day, and what stands between them. Where a cell fits two formats, a column's other cells decide
- * (column.c), and else the first of them. */
+/* The order of year, month and day, and the character between them. If a cell fits two formats, the other cells of the column
+ * decide (column.c); if they fit both as well, the first format is used. */
 static const struct {
     const char *name, *order;
     char separator;
@@ -95,14 +98,15 @@ const char *strata_date_format_name(int format) {
     return formats[format].name;
 }
 
-/* A number of least..most digits; -1: there is none. */
-static int take_digits(const char **at, int least, int most) {
+/* Parses a number of least..most digits. Returns -1 if there is none. */
+static int parse_digits(const char **at, int least, int most) {
     int n = 0, value = 0;
     for (; n < most && **at >= '0' && **at <= '9'; n++, ++*at) value = 10 * value + (**at - '0');
     return n < least || (**at >= '0' && **at <= '9') ? -1 : value;
 }
 
-/* Days from 1970-01-01 to a date of the Gregorian calendar. Years begin in March here, so that a leap day ends one. */
+/* Days from 1970-01-01 to a date of the Gregorian calendar. The formula counts years from March on, so that a leap day is the
+ * last day of a year. */
 static int64_t days_of(int64_t year, int month, int day) {
     const int64_t y = year - (month <= 2), months = (month + 9) % 12;
     return 365 * y + y / 4 - y / 100 + y / 400 + (153 * months + 2) / 5 + day - 1 - 719468;
@@ -114,13 +118,13 @@ static int days_in(int year, int month) {
     return days[month - 1] + (month == 2 && leap);
 }
 
-/* "T12:30:05.25+01:00" behind a date, as seconds. */
-static bool take_time(const char **at, double *out_seconds) {
+/* Parses the time of day after a date, for example "12:30:05.25+01:00", and converts it to seconds since midnight UTC. */
+static bool parse_time(const char **at, double *out_seconds) {
     int part[3] = {0}, n = 0;
     double fraction = 0, place = 0.1;
     for (; n < 3 && (n == 0 || **at == ':'); n++) {
         if (n) ++*at;
-        part[n] = take_digits(at, n ? 2 : 1, 2);
+        part[n] = parse_digits(at, n ? 2 : 1, 2);
         if (part[n] < 0) return false;
     }
     if (n == 3 && **at == '.')
@@ -129,9 +133,9 @@ static bool take_time(const char **at, double *out_seconds) {
     if (**at == 'Z') {
         ++*at;
     } else if (**at == '+' || **at == '-') {
-        const int sign = *(*at)++ == '-' ? 1 : -1, hours = take_digits(at, 2, 2);
+        const int sign = *(*at)++ == '-' ? 1 : -1, hours = parse_digits(at, 2, 2);
         if (**at == ':') ++*at;
-        const int minutes = take_digits(at, 2, 2);
+        const int minutes = parse_digits(at, 2, 2);
         if (hours < 0 || minutes < 0) return false;
         *out_seconds += sign * (hours * 3600.0 + minutes * 60.0);
     }
@@ -145,7 +149,7 @@ bool strata_cell_date(const char *cell, int format, double *out_days, bool *out_
     for (int i = 0; i < 3; i++) {
         const char which = formats[format].order[i];
         if (i && *cell++ != formats[format].separator) return false;
-        const int value = take_digits(&cell, which == 'y' ? 4 : 1, which == 'y' ? 4 : 2);
+        const int value = parse_digits(&cell, which == 'y' ? 4 : 1, which == 'y' ? 4 : 2);
         if (value < 0) return false;
         *(which == 'y' ? &year : which == 'm' ? &month : &day) = value;
     }
@@ -153,7 +157,7 @@ bool strata_cell_date(const char *cell, int format, double *out_days, bool *out_
     *out_time = (*cell == 'T' || *cell == ' ') && cell[1] >= '0' && cell[1] <= '9';
     if (*out_time) {
         cell++;
-        if (!take_time(&cell, &seconds)) return false;
+        if (!parse_time(&cell, &seconds)) return false;
     }
     *out_days = (double)days_of(year, month, day) + seconds / 86400;
     return !cell[strspn(cell, blanks)];

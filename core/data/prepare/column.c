@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One column of a table: what it looks like, and its features. */
+ * One column of a table: counting what its cells are, its words, and its features. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +16,13 @@ void strata_column_finish(strata_column *column) {
     *column = (strata_column){0};
 }
 
-/* ---- what it looks like ---- */
+/* ---- counting kinds of cells ---- */
 
 static int by_bytes(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Words in a text, as far as spaces say. */
+/* The number of words in a text: of sequences without white space. */
 static int64_t count_words(const char *text) {
     int64_t n = 0;
     for (bool inside = false; *text; text++) {
@@ -33,46 +33,47 @@ static int64_t count_words(const char *text) {
     return n;
 }
 
-/* commas: a number with a comma is rather a fraction than in groups. */
-static void look_at_cell(const char *cell, int64_t row, bool commas, strata_column_look *look, double *first, bool *grouped) {
+/* commas: the table probably uses decimal commas, so that "1,234" is rather 1.234 than 1234. *first: the value of row 0.
+ * *grouped becomes true for a number with groups of digits. */
+static void count_cell(const char *cell, int64_t row, bool commas, strata_column_stats *stats, double *first, bool *grouped) {
     double value;
     bool has_time;
     if (strata_cell_is_missing(cell)) {
-        look->n_missing++;
-        look->counts_rows = false;
+        stats->n_missing++;
+        stats->counts_rows = false;
         return;
     }
     if (strata_cell_number(cell, false, &value)) {
         double other;
         const bool whole = value == floor(value);
-        look->n_numbers++;
-        look->n_decimal_commas += strata_cell_number(cell, true, &other);
-        look->n_whole += whole && !(commas && strata_cell_has_groups(cell));
+        stats->n_numbers++;
+        stats->n_decimal_commas += strata_cell_number(cell, true, &other);
+        stats->n_whole += whole && !(commas && strata_cell_has_groups(cell));
         *grouped |= strata_cell_has_groups(cell);
         if (!row) *first = value;
-        look->counts_rows &= value == *first + (double)row;
+        stats->counts_rows &= value == *first + (double)row;
         return;
     }
-    look->counts_rows = false;
-    look->n_decimal_commas += strata_cell_number(cell, true, &value);
-    for (int f = 0; f < STRATA_DATE_FORMATS; f++) look->n_dates[f] += strata_cell_date(cell, f, &value, &has_time);
+    stats->counts_rows = false;
+    stats->n_decimal_commas += strata_cell_number(cell, true, &value);
+    for (int f = 0; f < STRATA_DATE_FORMATS; f++) stats->n_dates[f] += strata_cell_date(cell, f, &value, &has_time);
 }
 
-strata_status strata_column_look_at(const strata_csv *csv, int place, strata_column_look *out, strata_error *err) {
+strata_status strata_column_examine(const strata_csv *csv, int index, strata_column_stats *out, strata_error *err) {
     const int64_t n = strata_csv_n_rows(csv);
     int64_t n_words = 0, n_cells = 0;
     double first = 0;
-    *out = (strata_column_look){.n_rows = n, .counts_rows = n > 2};
+    *out = (strata_column_stats){.n_rows = n, .counts_rows = n > 2};
     bool grouped = false;
     const bool commas = strata_csv_separator(csv) == ';';
-    for (int64_t row = 0; row < n; row++) look_at_cell(strata_csv_cell(csv, row, place), row, commas, out, &first, &grouped);
+    for (int64_t row = 0; row < n; row++) count_cell(strata_csv_cell(csv, row, index), row, commas, out, &first, &grouped);
     out->decimal_comma =
         out->n_decimal_commas == n - out->n_missing && (out->n_numbers < n - out->n_missing || (grouped && commas));
     if (out->n_numbers + out->n_missing == n) return STRATA_OK;
     const char **cells = malloc((size_t)n * sizeof *cells);
     if (!cells) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", strata_csv_name(csv));
     for (int64_t row = 0; row < n; row++) {
-        const char *cell = strata_csv_cell(csv, row, place);
+        const char *cell = strata_csv_cell(csv, row, index);
         if (strata_cell_is_missing(cell)) continue;
         n_words += count_words(cell);
         cells[n_cells++] = cell;
@@ -104,8 +105,9 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Words of sorted cells, with their counts; those of equal value are one, if they are numbers. */
-static int64_t count_same(const strata_column *column, const char *const *cells, int64_t n, counted_word *out) {
+/* Writes the different words of n sorted cells to out, with their counts, and returns how many. If the words are numbers, those
+ * of equal value are one word. */
+static int64_t count_equal_words(const strata_column *column, const char *const *cells, int64_t n, counted_word *out) {
     int64_t found = 0;
     for (int64_t i = 0; i < n; i++) {
         if (i && !strcmp(cells[i], cells[i - 1])) {
@@ -128,7 +130,7 @@ static int64_t count_same(const strata_column *column, const char *const *cells,
     return merged;
 }
 
-strata_status strata_column_find_words(strata_column *column, const strata_csv *csv, int place, bool keep_missing, int most,
+strata_status strata_column_find_words(strata_column *column, const strata_csv *csv, int index, bool keep_missing, int most,
                                        int64_t *out_others, strata_error *err) {
     const int64_t n = strata_csv_n_rows(csv);
     int64_t n_cells = 0;
@@ -137,12 +139,12 @@ strata_status strata_column_find_words(strata_column *column, const strata_csv *
     strata_status status = STRATA_OK;
     if (!cells || !words) STRATA_TRY_GOTO(strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", strata_csv_name(csv)));
     for (int64_t row = 0; row < n; row++) {
-        const char *cell = strata_csv_cell(csv, row, place);
+        const char *cell = strata_csv_cell(csv, row, index);
         const bool missing = strata_cell_is_missing(cell);
         if (!missing || keep_missing) cells[n_cells++] = missing ? "" : cell;
     }
     qsort(cells, (size_t)n_cells, sizeof *cells, by_bytes);
-    const int64_t n_words = count_same(column, cells, n_cells, words), kept = n_words < most ? n_words : most;
+    const int64_t n_words = count_equal_words(column, cells, n_cells, words), kept = n_words < most ? n_words : most;
     qsort(words, (size_t)n_words, sizeof *words, by_count);
     qsort(words, (size_t)kept, sizeof *words, column->numeric ? by_value : by_word);
     for (int64_t i = 0; i < kept; i++) cells[i] = words[i].word;
@@ -177,21 +179,22 @@ int strata_column_word(const strata_column *column, const char *cell) {
 
 /* ---- numbers and dates ---- */
 
-strata_status strata_column_value(const strata_column *column, const strata_csv *csv, int place, int64_t row, double *out,
+strata_status strata_column_value(const strata_column *column, const strata_csv *csv, int index, int64_t row, double *out,
                                   strata_error *err) {
-    const char *cell = strata_csv_cell(csv, row, place);
+    const char *cell = strata_csv_cell(csv, row, index);
     bool has_time;
     *out = NAN;
     if (strata_cell_is_missing(cell)) return STRATA_OK;
     if (column->kind == STRATA_COLUMN_DATE ? strata_cell_date(cell, column->date_format, out, &has_time)
                                            : strata_cell_number(cell, column->decimal_comma, out))
         return STRATA_OK;
-    return strata_fail(err, STRATA_DATA,
-                       "%s:%lld: column \"%s\" holds \"%.64s\", which is no %s%s as in the data that the model learns from; "
-                       "correct the cell, or leave it empty where the value is missing",
-                       strata_csv_name(csv), (long long)strata_csv_line(csv, row), strata_csv_column(csv, place), cell,
-                       column->kind == STRATA_COLUMN_DATE ? "date " : "number",
-                       column->kind == STRATA_COLUMN_DATE ? strata_date_format_name(column->date_format) : "");
+    return strata_fail(
+        err, STRATA_DATA,
+        "%s:%lld: column \"%s\" has the cell \"%.64s\", which is not a %s%s as in the data that the model learns from; "
+        "correct the cell, or leave it empty if the value is missing",
+        strata_csv_name(csv), (long long)strata_csv_line(csv, row), strata_csv_column(csv, index), cell,
+        column->kind == STRATA_COLUMN_DATE ? "date " : "number",
+        column->kind == STRATA_COLUMN_DATE ? strata_date_format_name(column->date_format) : "");
 }
 
 void strata_column_measure(strata_column *column, const double *values, int64_t n) {
@@ -201,7 +204,8 @@ void strata_column_measure(strata_column *column, const double *values, int64_t 
     for (int64_t i = 0; i < n; i++)
         if (fabs(values[i]) > largest) largest = fabs(values[i]);
     frexp(largest, &exponent);
-    /* A power of two, which changes no digit, and keeps sums and squares in the range of a double. */
+    /* Values are divided by a power of two, so that sums and squares stay in the range of a double. This does not round
+     * them. */
     const double unit = ldexp(1, exponent - 1);
     for (int64_t i = 0; i < n; i++)
         if (!isnan(values[i])) sum += values[i] / unit, found++;
@@ -211,7 +215,7 @@ void strata_column_measure(strata_column *column, const double *values, int64_t 
         if (!isnan(away)) squares += away * away;
     }
     column->deviation = found ? sqrt(squares / (double)found) * unit : 0;
-    /* What is the same in all rows, but for rounding, stays 0. */
+    /* If all values are equal, except for rounding, the deviation is set to 1, and the feature is about 0 in all rows. */
     if (!(column->deviation > 1e-12 * fabs(column->mean)) || !isfinite(column->deviation)) column->deviation = 1;
     column->has_missing = found < n;
 }
@@ -222,7 +226,7 @@ int64_t strata_column_width(const strata_column *column) {
     return 1 + column->has_missing + (column->kind == STRATA_COLUMN_DATE ? 4 + 2 * column->has_time : 0);
 }
 
-/* Sine and cosine of the place in a cycle. */
+/* Writes sine and cosine of the position in a cycle, for example of the day in a year. */
 static float *encode_cycle(double value, double length, float *out) {
     const double turn = 2 * 3.14159265358979323846, angle = turn * (value / length - floor(value / length));
     *out++ = isnan(value) ? 0 : (float)sin(angle);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A preprocessing as JSON: what a model's file keeps of it.
+ * Writing a preprocessing as JSON, and reading it. A model's file contains this text.
  *   {"kind": "table", "header": ["a", "kind"], "columns": [{"name": "a", "kind": "number", "mean": 3, "deviation": 2}],
  *    "labels": [{"name": "kind", "kind": "words", "words": ["ham", "spam"]}]} */
 #include "core/base/json.h"
@@ -126,11 +126,12 @@ static strata_status read_format(const strata_json *object, int *out, strata_err
     return strata_json_fail(object, err, STRATA_DATA, "there is no format of dates \"%.40s\"", text);
 }
 
-/* The words must be in the order in which they are looked up. */
+/* Words are found by binary search, so they must be sorted. */
 static strata_status check_words(const strata_json *object, const strata_column *column, strata_error *err) {
     for (int i = 0; i < column->n_words; i++)
         if (strata_column_word(column, column->words[i]) != i)
-            return strata_json_fail(object, err, STRATA_DATA, "the word \"%.40s\" is not in its place", column->words[i]);
+            return strata_json_fail(object, err, STRATA_DATA, "the words are not sorted: \"%.40s\" is in the wrong position",
+                                    column->words[i]);
     return STRATA_OK;
 }
 
@@ -183,7 +184,7 @@ static strata_status read_element(const strata_json *root, strata_shape *out, st
     return strata_shape_check(*out, err);
 }
 
-/* What the kinds need besides. */
+/* Checks that the preprocessing has what its kind needs. */
 static strata_status check(const strata_json *root, const strata_preprocessing *p, strata_error *err) {
     const bool pictures = p->kind == STRATA_PREPROCESSING_PICTURES;
     if (p->n_labels < 1) return strata_json_fail(root, err, STRATA_DATA, "has no label");
@@ -199,7 +200,7 @@ static strata_status check(const strata_json *root, const strata_preprocessing *
         return strata_json_fail(root, err, STRATA_DATA, "is a table whose columns have no feature");
     for (int i = 0; i < p->n_columns && p->kind != STRATA_PREPROCESSING_TABLE; i++)
         if ((p->columns[i].kind == STRATA_COLUMN_TEXT) != (p->kind == STRATA_PREPROCESSING_TEXTS))
-            return strata_json_fail(root, err, STRATA_DATA, "column \"%.40s\" is of a kind that %s have not",
+            return strata_json_fail(root, err, STRATA_DATA, "column \"%.40s\" is of a kind that %s do not have",
                                     p->columns[i].name, kinds[p->kind]);
     for (int i = 0; i < p->n_columns && p->kind == STRATA_PREPROCESSING_ARRAYS; i++)
         if (p->columns[i].kind != STRATA_COLUMN_NUMBER)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is to be learned: classes or numbers. */
+ * Finding what a label is: a class or a number. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +10,13 @@
 #include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
 
-/* Whole numbers are classes by themselves up to so many, if each has so many rows on average. */
+/* Labels that are whole numbers are classes, unless the user decides otherwise, if there are at most MOST_NUMERIC_CLASSES
+ * different ones and each occurs in at least LEAST_ROWS_OF_CLASS rows on average. */
 enum { MOST_NUMERIC_CLASSES = 20, LEAST_ROWS_OF_CLASS = 3, MOST_CLASSES = 65536 };
 
 static strata_status one_class(const strata_examples *examples, const strata_column *label, strata_error *err) {
     return strata_fail(err, STRATA_DATA,
-                       "%s: the label \"%s\" is \"%.64s\" in all rows; there is nothing to tell apart. Name another column "
+                       "%s: the label \"%s\" is \"%.64s\" in all rows; there is nothing to learn. Name another column "
                        "with the label (--label)",
                        examples->name, label->name, label->n_words ? label->words[0] : "");
 }
@@ -28,33 +29,33 @@ static strata_status too_many_classes(const strata_examples *examples, const str
                                : "Name another column with the label (--label)");
 }
 
-/* The first cell that is no number, among those of a column where most are. */
-static strata_status name_odd_cell(const strata_csv *csv, int place, bool decimal_comma, int64_t n_numbers, int64_t n,
-                                   const char *what, strata_error *err) {
+/* Fails with the first cell of the column that is no number. */
+static strata_status report_non_number(const strata_csv *csv, int index, bool decimal_comma, int64_t n_numbers, int64_t n,
+                                       const char *what, strata_error *err) {
     double value;
     for (int64_t row = 0; row < strata_csv_n_rows(csv); row++) {
-        const char *cell = strata_csv_cell(csv, row, place);
+        const char *cell = strata_csv_cell(csv, row, index);
         if (strata_cell_is_missing(cell) || strata_cell_number(cell, decimal_comma, &value)) continue;
         if (!n_numbers)
             return strata_fail(err, STRATA_DATA, "%s:%lld: the labels are words (\"%.64s\", ...); %s", strata_csv_name(csv),
                                (long long)strata_csv_line(csv, row), cell, what);
         return strata_fail(err, STRATA_DATA,
-                           "%s:%lld: column \"%s\" holds \"%.64s\", and %lld of its %lld cells are numbers; %s",
-                           strata_csv_name(csv), (long long)strata_csv_line(csv, row), strata_csv_column(csv, place), cell,
+                           "%s:%lld: column \"%s\" has the cell \"%.64s\", but %lld of its %lld cells are numbers; %s",
+                           strata_csv_name(csv), (long long)strata_csv_line(csv, row), strata_csv_column(csv, index), cell,
                            (long long)n_numbers, (long long)n, what);
     }
-    return strata_fail(err, STRATA_INTERNAL, "%s: no cell is odd", strata_csv_name(csv));
+    return strata_fail(err, STRATA_INTERNAL, "%s: all cells are numbers", strata_csv_name(csv));
 }
 
-static strata_status check_look(const strata_csv *csv, int place, const strata_column_look *look, strata_error *err) {
-    const char *name = strata_csv_column(csv, place);
-    if (look->n_missing == look->n_rows)
+static strata_status check_label_column(const strata_csv *csv, int index, const strata_column_stats *stats, strata_error *err) {
+    const char *name = strata_csv_column(csv, index);
+    if (stats->n_missing == stats->n_rows)
         return strata_fail(err, STRATA_DATA,
                            "%s: the label \"%s\" is missing in all rows; name another column with the label "
                            "(--label)",
                            strata_csv_name(csv), name);
     for (int f = 0; f < STRATA_DATE_FORMATS; f++)
-        if (look->n_dates[f] == look->n_rows - look->n_missing)
+        if (stats->n_dates[f] == stats->n_rows - stats->n_missing)
             return strata_fail(err, STRATA_DATA,
                                "%s: the label \"%s\" is a date, which is neither a class nor a number; name "
                                "another column with the label (--label)",
@@ -62,23 +63,23 @@ static strata_status check_look(const strata_csv *csv, int place, const strata_c
     return STRATA_OK;
 }
 
-static strata_status find_label(const strata_examples *examples, int place, strata_task task, strata_column *label,
+static strata_status find_label(const strata_examples *examples, int index, strata_task task, strata_column *label,
                                 strata_error *err) {
     const strata_csv *csv = examples->csv;
-    strata_column_look look;
+    strata_column_stats stats;
     int64_t others = 0;
-    STRATA_TRY(strata_column_look_at(csv, place, &look, err));
-    STRATA_TRY(check_look(csv, place, &look, err));
-    const int64_t n = look.n_rows - look.n_missing;
-    label->decimal_comma = look.decimal_comma;
-    label->numeric = look.n_numbers == n || label->decimal_comma;
+    STRATA_TRY(strata_column_examine(csv, index, &stats, err));
+    STRATA_TRY(check_label_column(csv, index, &stats, err));
+    const int64_t n = stats.n_rows - stats.n_missing;
+    label->decimal_comma = stats.decimal_comma;
+    label->numeric = stats.n_numbers == n || label->decimal_comma;
     label->kind = label->numeric && task == STRATA_TASK_REGRESSION ? STRATA_COLUMN_NUMBER : STRATA_COLUMN_WORDS;
     if (!label->numeric && task == STRATA_TASK_REGRESSION)
-        return name_odd_cell(csv, place, false, look.n_numbers, n,
-                             "a number is to be learned. Name another label (--label), or learn classes", err);
-    if (label->numeric && task == STRATA_TASK_AUTO && look.n_whole < n) label->kind = STRATA_COLUMN_NUMBER;
+        return report_non_number(csv, index, false, stats.n_numbers, n,
+                                 "a number is to be learned. Name another label (--label), or learn classes", err);
+    if (label->numeric && task == STRATA_TASK_AUTO && stats.n_whole < n) label->kind = STRATA_COLUMN_NUMBER;
     if (label->kind == STRATA_COLUMN_NUMBER) return STRATA_OK;
-    STRATA_TRY(strata_column_find_words(label, csv, place, false, MOST_CLASSES, &others, err));
+    STRATA_TRY(strata_column_find_words(label, csv, index, false, MOST_CLASSES, &others, err));
     const int64_t n_classes = label->n_words + others;
     if (n_classes == 1) return one_class(examples, label, err);
     if (label->numeric && task == STRATA_TASK_AUTO &&
@@ -91,8 +92,9 @@ static strata_status find_label(const strata_examples *examples, int place, stra
         label->whole = true;
         return STRATA_OK;
     }
-    if (!label->numeric && look.n_numbers * 10 > n * 9)
-        return name_odd_cell(csv, place, false, look.n_numbers, n, "correct it, or leave it empty to leave the row out", err);
+    if (!label->numeric && stats.n_numbers * 10 > n * 9)
+        return report_non_number(csv, index, false, stats.n_numbers, n, "correct it, or leave it empty to leave the row out",
+                                 err);
     if (others || (n_classes > MOST_NUMERIC_CLASSES && n_classes * 2 > n))
         return too_many_classes(examples, label, n_classes, n, label->numeric, err);
     return STRATA_OK;
@@ -105,7 +107,7 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static strata_status put_classes(strata_column *label, const double *values, int64_t n, strata_error *err) {
+static strata_status set_classes(strata_column *label, const double *values, int64_t n, strata_error *err) {
     char(*texts)[32] = malloc((size_t)n * sizeof *texts);
     const char **words = malloc((size_t)n * sizeof *words);
     strata_status status = STRATA_OK;
@@ -148,21 +150,21 @@ static strata_status find_array_label(const strata_examples *examples, strata_ta
         if (n_classes > MOST_CLASSES || (n_classes > MOST_NUMERIC_CLASSES && n_classes * 2 > n_known))
             status = too_many_classes(examples, label, n_classes, n_known, true, err);
         else
-            status = put_classes(label, values, n_classes, err);
+            status = set_classes(label, values, n_classes, err);
         if (!status && n_classes < 2) status = one_class(examples, label, err);
     }
     free(values);
     return status;
 }
 
-strata_status strata_labels_find(strata_preprocessing *p, const strata_examples *examples, const int *places, strata_task task,
+strata_status strata_labels_find(strata_preprocessing *p, const strata_examples *examples, const int *indices, strata_task task,
                                  strata_error *err) {
     if (p->n_labels > 1 && task == STRATA_TASK_CLASSIFICATION)
         return strata_fail(err, STRATA_INVALID, "%s: %d labels are learned together as numbers, not as classes; name one",
                            examples->name, p->n_labels);
     if (p->n_labels > 1) task = STRATA_TASK_REGRESSION;
     for (int i = 0; i < p->n_labels; i++)
-        STRATA_TRY(examples->csv ? find_label(examples, places[i], task, &p->labels[i], err)
+        STRATA_TRY(examples->csv ? find_label(examples, indices[i], task, &p->labels[i], err)
                                  : find_array_label(examples, task, &p->labels[i], err));
     return STRATA_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Folders of pictures: what they are, and the pictures as examples of one size. */
+ * Folders of pictures: finding the classes and the size of the examples, and making datasets of pictures of that size. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +15,12 @@
 
 static const size_t MOST_FILE_BYTES = (size_t)256 << 20;
 enum {
-    /* Pictures that all have one size up to this keep it. */
+    /* Pictures are not resized if all have the same size and no side is longer than this. */
     LARGEST_OWN_SIDE = 128,
+    /* Other pictures are resized to sides of at most this length. */
     LARGEST_SIDE = 64,
     MOST_SIDE = 4096,
-    /* Of pictures that cannot be read. */
+    /* An error message lists at most so many pictures that cannot be read. */
     MOST_NAMED = 5
 };
 
@@ -30,29 +31,31 @@ static strata_status no_memory(const char *name, strata_error *err) {
 /* ---- a list of pictures ---- */
 
 typedef struct picture {
-    /* "cat/1.png" */
+    /* The path in the folder, for example "cat/1.png". */
     char *name;
     strata_picture_size size;
-    /* [element] NULL while only headers are read. */
+    /* [element] NULL: only the header was read. */
     uint8_t *pixels;
 } picture;
 
-typedef struct album {
+typedef struct picture_list {
     picture *pictures;
     int64_t n, capacity;
-    /* (rows, columns, channels) that pixels are brought to; rank 0: headers alone are read. */
+    /* Pictures are resized to this shape, (rows, columns, channels). Rank 0: only their headers are read. */
     strata_shape element;
-    /* Pictures lie in folders of classes; else directly in the folder too. */
+    /* Whether each picture must be in the folder of its class. Otherwise pictures directly in the folder are read, too. */
     bool classes;
-    /* What could not be read: how many, and the first of them with the reason. */
+    /* How many pictures could not be read, and the messages for the first of them. */
     int64_t n_unread;
     strata_text unread;
-    /* Files that are no pictures, or lie in no folder of a class: how many, and the first. */
+    /* Some pictures are directly in the folder, although each must be in the folder of its class. */
+    bool outside;
+    /* How many files are not pictures or not in the folder of a class, and the name of the first. */
     int64_t n_left_out;
     char left_out[64];
-} album;
+} picture_list;
 
-static void album_finish(album *a) {
+static void picture_list_finish(picture_list *a) {
     for (int64_t i = 0; i < a->n; i++) {
         free(a->pictures[i].name);
         free(a->pictures[i].pixels);
@@ -62,10 +65,12 @@ static void album_finish(album *a) {
 }
 
 static bool wants_picture(const char *name, void *user) {
-    album *a = user;
+    picture_list *a = user;
     const char *slash = strchr(name, '/'), *file = slash ? slash + 1 : name;
     if (strchr(file, '/') || name[0] == '.' || file[0] == '.') return false;
-    if ((slash || !a->classes) && strata_picture_is_named(file)) return true;
+    const bool picture = strata_picture_is_named(file);
+    if ((slash || !a->classes) && picture) return true;
+    a->outside |= picture;
     if (!a->n_left_out++) snprintf(a->left_out, sizeof a->left_out, "%s", name);
     return false;
 }
@@ -83,9 +88,9 @@ static strata_status read_pixels(const char *place, const unsigned char *bytes, 
     return *out ? STRATA_OK : no_memory(place, err);
 }
 
-static strata_status take_picture(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
-                                  strata_error *err) {
-    album *a = user;
+static strata_status add_picture(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
+                                 strata_error *err) {
+    picture_list *a = user;
     strata_status status = STRATA_OK;
     if (a->n == a->capacity) {
         const int64_t capacity = a->capacity ? 2 * a->capacity : 256;
@@ -109,13 +114,14 @@ static strata_status take_picture(const char *name, const char *place, unsigned 
     return status;
 }
 
-/* Goes on behind a picture that cannot be read, so that all of them are named at once. */
-static strata_status take_or_note(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
-                                  strata_error *err) {
-    album *a = user;
+/* Adds a picture. If it cannot be read, it is only counted, so that one error message can list all pictures that cannot be
+ * read. Takes the bytes. */
+static strata_status add_readable_picture(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
+                                          strata_error *err) {
+    picture_list *a = user;
     strata_error reason = {0};
     const int64_t n = a->n;
-    const strata_status status = take_picture(name, place, bytes, n_bytes, a, &reason);
+    const strata_status status = add_picture(name, place, bytes, n_bytes, a, &reason);
     if (status != STRATA_DATA && status != STRATA_UNSUPPORTED)
         return status ? strata_fail(err, status, "%s", reason.message) : status;
     free(a->pictures[n].name);
@@ -124,11 +130,11 @@ static strata_status take_or_note(const char *name, const char *place, unsigned 
     return STRATA_OK;
 }
 
-static strata_status check_unread(const char *path, const album *a, strata_error *err) {
+static strata_status check_unread(const char *path, const picture_list *a, strata_error *err) {
     const char *names = a->unread.bytes ? a->unread.bytes : "";
     if (!a->n_unread) return STRATA_OK;
-    if (a->n_unread == 1) return strata_fail(err, STRATA_DATA, "a picture cannot be read; mend or remove it: %s", names);
-    return strata_fail(err, STRATA_DATA, "%s: %lld pictures cannot be read; mend or remove them: %s%s", path,
+    if (a->n_unread == 1) return strata_fail(err, STRATA_DATA, "a picture cannot be read; repair or remove it: %s", names);
+    return strata_fail(err, STRATA_DATA, "%s: %lld pictures cannot be read; repair or remove them: %s%s", path,
                        (long long)a->n_unread, names, a->n_unread > MOST_NAMED ? "; ..." : "");
 }
 
@@ -136,11 +142,16 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const picture *)a)->name, ((const picture *)b)->name);
 }
 
-/* All pictures of a folder, in the order of their names. */
-static strata_status read_album(const char *path, album *a, strata_error *err) {
-    const strata_tree_visitor visitor = {wants_picture, take_or_note, a, .depth = 1};
+/* Reads all pictures of a folder, sorted by name. */
+static strata_status read_folder(const char *path, picture_list *a, strata_error *err) {
+    const strata_tree_visitor visitor = {wants_picture, add_readable_picture, a, .depth = 1};
     STRATA_TRY(strata_tree_visit_folder(path, &visitor, err));
     STRATA_TRY(check_unread(path, a, err));
+    if (!a->n && a->outside)
+        return strata_fail(
+            err, STRATA_UNAVAILABLE,
+            "%s: its pictures are not in folders of classes; give a folder that contains a folder of pictures for each class",
+            path);
     if (!a->n)
         return strata_fail(err, STRATA_UNAVAILABLE, "%s: has no pictures%s (.png, .jpg, .jpeg, .webp, .pgm, .ppm)", path,
                            a->classes ? " in folders of classes: <class>/<name>" : "");
@@ -154,8 +165,8 @@ static size_t class_length(const picture *p) {
     return strcspn(p->name, "/");
 }
 
-/* A class whose folder has no picture would be forgotten in silence. */
-static strata_status check_folders(const char *path, const album *a, strata_error *err) {
+/* Fails if a folder has no pictures. Otherwise its class would be left out without a message. */
+static strata_status check_folders(const char *path, const picture_list *a, strata_error *err) {
     char folder[4096];
     strata_status status = STRATA_OK;
     DIR *directory = opendir(path);
@@ -178,13 +189,13 @@ static strata_status check_folders(const char *path, const album *a, strata_erro
     return status;
 }
 
-static strata_status find_classes(const char *path, const album *a, strata_column *label, strata_error *err) {
+static strata_status find_classes(const char *path, const picture_list *a, strata_column *label, strata_error *err) {
     const char **names = calloc((size_t)a->n, sizeof *names);
     int n = 0;
     if (!names) return no_memory(path, err);
     for (int64_t i = 0; i < a->n; i++) {
         char *name = a->pictures[i].name;
-        name[class_length(&a->pictures[i])] = 0; /* the rest of the name has been used */
+        name[class_length(&a->pictures[i])] = 0; /* the file's name is not needed any more */
         if (!n || strcmp(name, names[n - 1])) names[n++] = name;
     }
     strata_status status = strata_names_copy(names, n, &label->words, err);
@@ -193,7 +204,8 @@ static strata_status find_classes(const char *path, const album *a, strata_colum
     label->kind = STRATA_COLUMN_WORDS;
     if (!status && !(label->name = strdup("class"))) status = no_memory(path, err);
     if (!status && n < 2)
-        status = strata_fail(err, STRATA_DATA, "%s: all pictures are of one class, \"%s\"; there must be a folder a class",
+        status = strata_fail(err, STRATA_DATA,
+                             "%s: all pictures are of one class, \"%s\"; there must be a folder for each of several classes",
                              path, label->words[0]);
     return status;
 }
@@ -205,15 +217,15 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The median side, at most LARGEST_SIDE. */
-static int64_t choose_side(const album *a, bool rows, int64_t *sides) {
+/* The median of the pictures' heights (rows: true) or widths. A median above the limit becomes LARGEST_SIDE. */
+static int64_t choose_side(const picture_list *a, bool rows, int64_t *sides) {
     for (int64_t i = 0; i < a->n; i++) sides[i] = rows ? a->pictures[i].size.rows : a->pictures[i].size.columns;
     qsort(sides, (size_t)a->n, sizeof *sides, by_number);
     const int64_t most = sides[0] == sides[a->n - 1] ? LARGEST_OWN_SIDE : LARGEST_SIDE, median = sides[a->n / 2];
     return median > most ? LARGEST_SIDE : median;
 }
 
-static strata_status choose_size(const char *path, const album *a, const strata_preprocessing_options *opts,
+static strata_status choose_size(const char *path, const picture_list *a, const strata_preprocessing_options *opts,
                                  strata_preprocessing *p, strata_error *err) {
     bool grey = true, same = true;
     strata_text found = {0};
@@ -240,21 +252,21 @@ static strata_status choose_size(const char *path, const album *a, const strata_
     strata_text_add(&found, "%lld x %lld, %d classes", (long long)p->element.dims[1], (long long)p->element.dims[0],
                     p->labels[0].n_words);
     if (a->n_left_out == 1)
-        strata_text_add(&found, "\nleft out a file that is no picture in a folder of a class: %s", a->left_out);
+        strata_text_add(&found, "\nleft out a file that is not a picture in the folder of a class: %s", a->left_out);
     else if (a->n_left_out)
-        strata_text_add(&found, "\nleft out %lld files that are no pictures in folders of classes: %s, ...",
+        strata_text_add(&found, "\nleft out %lld files that are not pictures in folders of classes: %s, ...",
                         (long long)a->n_left_out, a->left_out);
     return strata_text_take(&found, &p->found, NULL, err);
 }
 
 static strata_status find_in_pictures(const char *path, const strata_preprocessing_options *opts, strata_preprocessing *p,
-                                      album *a, strata_error *err) {
+                                      picture_list *a, strata_error *err) {
     p->kind = STRATA_PREPROCESSING_PICTURES;
     p->measured = true;
     p->labels = calloc(1, sizeof *p->labels);
     if (!p->labels) return no_memory(path, err);
     p->n_labels = 1;
-    STRATA_TRY(read_album(path, a, err));
+    STRATA_TRY(read_folder(path, a, err));
     STRATA_TRY(check_folders(path, a, err));
     STRATA_TRY(find_classes(path, a, &p->labels[0], err));
     return choose_size(path, a, opts, p, err);
@@ -263,10 +275,10 @@ static strata_status find_in_pictures(const char *path, const strata_preprocessi
 strata_status strata_preprocessing_from_pictures(const char *path, const strata_preprocessing_options *opts,
                                                  strata_preprocessing **out_preprocessing, strata_error *err) {
     const strata_preprocessing_options defaults = {0};
-    album a = {.classes = true};
+    picture_list a = {.classes = true};
     strata_preprocessing *p = calloc(1, sizeof *p);
     strata_status status = p ? find_in_pictures(path, opts ? opts : &defaults, p, &a, err) : no_memory(path, err);
-    album_finish(&a);
+    picture_list_finish(&a);
     if (status)
         strata_preprocessing_destroy(p);
     else
@@ -276,8 +288,8 @@ strata_status strata_preprocessing_from_pictures(const char *path, const strata_
 
 /* ---- examples ---- */
 
-/* The class by the folder's name. */
-static strata_status label_all(const strata_preprocessing *p, const char *path, const album *a, strata_array *out,
+/* Finds the class of each picture by the name of its folder. */
+static strata_status label_all(const strata_preprocessing *p, const char *path, const picture_list *a, strata_array *out,
                                strata_error *err) {
     const strata_column *label = &p->labels[0];
     STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(a->n), out, err));
@@ -287,16 +299,17 @@ static strata_status label_all(const strata_preprocessing *p, const char *path, 
         const int class = strata_column_word(label, name);
         if (class < 0) {
             const char *nearest = strata_nearest_name(name, (const char *const *)label->words, (size_t)label->n_words);
-            return strata_fail(err, STRATA_DATA, "%s/%s: is none of the model's %d classes%s%s%s", path, name, label->n_words,
-                               nearest ? "; the nearest is \"" : "", nearest ? nearest : "", nearest ? "\"" : "");
+            return strata_fail(err, STRATA_DATA, "%s/%s: is not one of the model's %d classes%s%s%s", path, name,
+                               label->n_words, nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
+                               nearest ? "\"" : "");
         }
         ((int32_t *)out->data)[i] = class;
     }
     return STRATA_OK;
 }
 
-/* The files, for who asks what an answer is to. */
-static strata_status name_elements(const album *a, strata_dataset *dataset, strata_error *err) {
+/* Sets the names of the elements to those of the files, so that predictions can name the file. */
+static strata_status name_elements(const picture_list *a, strata_dataset *dataset, strata_error *err) {
     const char **names = malloc((size_t)a->n * sizeof *names);
     if (!names) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for the names of %lld pictures", (long long)a->n);
     for (int64_t i = 0; i < a->n; i++) names[i] = a->pictures[i].name;
@@ -305,8 +318,8 @@ static strata_status name_elements(const album *a, strata_dataset *dataset, stra
     return status;
 }
 
-static strata_status album_to_dataset(const strata_preprocessing *p, const char *path, const album *a, bool unlabelled,
-                                      strata_dataset **out_dataset, strata_error *err) {
+static strata_status list_to_dataset(const strata_preprocessing *p, const char *path, const picture_list *a, bool unlabelled,
+                                     strata_dataset **out_dataset, strata_error *err) {
     const strata_shape e = p->element;
     const size_t bytes = (size_t)strata_shape_elements(e);
     strata_array x = {0}, y = {0};
@@ -329,11 +342,11 @@ cleanup:
     return status;
 }
 
-static strata_status read_one(const char *path, album *a, strata_error *err) {
+static strata_status read_one(const char *path, picture_list *a, strata_error *err) {
     unsigned char *bytes = NULL;
     size_t n = 0;
     STRATA_TRY(strata_stream_read_file(path, MOST_FILE_BYTES, &bytes, &n, err));
-    STRATA_TRY(take_or_note(path, path, bytes, n, a, err));
+    STRATA_TRY(add_readable_picture(path, path, bytes, n, a, err));
     return check_unread(path, a, err);
 }
 
@@ -341,15 +354,15 @@ strata_status strata_preprocessing_apply_pictures(const strata_preprocessing *p,
                                                   const strata_apply_options *opts, strata_dataset **out_dataset,
                                                   strata_error *err) {
     const bool unlabelled = opts && opts->unlabelled, folder = strata_tree_is_folder(path);
-    album a = {.element = p->element, .classes = !unlabelled};
+    picture_list a = {.element = p->element, .classes = !unlabelled};
     if (p->kind != STRATA_PREPROCESSING_PICTURES)
         return strata_fail(err, STRATA_DATA, "%s: is %s, but the model did not learn from pictures", path,
                            folder ? "a folder" : "a picture");
     if (!folder && !unlabelled)
-        return strata_fail(err, STRATA_DATA, "%s: is no folder; pictures with labels lie in <folder>/<class>/", path);
+        return strata_fail(err, STRATA_DATA, "%s: is not a folder; pictures with labels must be in <folder>/<class>/", path);
     if (opts && opts->report) *opts->report = (strata_preprocessing_report){0};
-    strata_status status = folder ? read_album(path, &a, err) : read_one(path, &a, err);
-    if (!status) status = album_to_dataset(p, path, &a, unlabelled, out_dataset, err);
-    album_finish(&a);
+    strata_status status = folder ? read_folder(path, &a, err) : read_one(path, &a, err);
+    if (!status) status = list_to_dataset(p, path, &a, unlabelled, out_dataset, err);
+    picture_list_finish(&a);
     return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding what a user's data are: which columns to learn from, of which kind, and what the label is. */
+ * Finding from a user's data which columns are features, of which kind they are, and what the label is. */
 #include "core/data/prepare/preprocessing.h"
 
 #include <math.h>
@@ -13,14 +13,15 @@
 #include "core/data/prepare/cell.h"
 
 enum {
-    /* Words that have a feature each; rarer ones have none. */
+    /* The most frequent words of a column have a feature each; the others have none. */
     MOST_WORDS = 64,
-    /* A column with as many words in a cell is text beside other columns; with as many, if there is no other. */
+    /* A column is text if its cells have at least so many words on average; the second number is for a table in which all other
+     * columns are left out. */
     WORDS_OF_TEXT = 8,
     WORDS_OF_ONLY_TEXT = 2,
-    /* Below so many rows nothing can be said of words that are all different. */
+    /* In a table with fewer rows, a column is not left out because its cells are all different or count the rows. */
     LEAST_ROWS = 20,
-    /* Bytes of a cell that is shown. */
+    /* The report on a column that is left out shows its first cell if it has at most so many bytes. */
     LONGEST_EXAMPLE = 32
 };
 
@@ -37,72 +38,73 @@ void strata_preprocessing_destroy(strata_preprocessing *p) {
     free(p);
 }
 
-/* ---- what columns are ---- */
+/* ---- kinds of columns ---- */
 
-/* What is counted for the line that a person reads, and what was left out. */
+/* What strata_preprocessing_found reports: how many columns of each kind and missing cells there are, and a line for each
+ * column that is left out. */
 typedef struct findings {
     int64_t n_numbers, n_words, n_dates, n_texts, n_missing;
     strata_text left_out;
 } findings;
 
-static bool is_counter(const char *name, const strata_column_look *look) {
+static bool is_counter(const char *name, const strata_column_stats *stats) {
     static const char *const names[] = {"", "id", "index", "row", "no", "nr", "#", "number", "unnamed: 0"};
     const size_t length = strlen(name);
-    if (!look->counts_rows || look->n_rows < LEAST_ROWS) return false;
+    if (!stats->counts_rows || stats->n_rows < LEAST_ROWS) return false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcasecmp(name, names[i])) return true;
     return length > 2 && !strcasecmp(name + length - 2, "id");
 }
 
-static int date_format_of(const strata_column_look *look) {
+static int date_format_of(const strata_column_stats *stats) {
     for (int f = 0; f < STRATA_DATE_FORMATS; f++)
-        if (look->n_dates[f] == look->n_rows - look->n_missing) return f;
+        if (stats->n_dates[f] == stats->n_rows - stats->n_missing) return f;
     return -1;
 }
 
-static bool is_text(const strata_column_look *look, double least_words) {
-    return look->words_each >= least_words && look->n_different * 2 > look->n_rows - look->n_missing;
+static bool is_text(const strata_column_stats *stats, double least_words) {
+    return stats->words_each >= least_words && stats->n_different * 2 > stats->n_rows - stats->n_missing;
 }
 
-/* So many that a cell which is none is a mistake. */
-static bool are_mostly_numbers(const strata_column_look *look) {
-    return look->n_numbers * 10 > (look->n_rows - look->n_missing) * 9;
+/* Whether more than nine of ten cells are numbers, so that another cell is probably a mistake. */
+static bool are_mostly_numbers(const strata_column_stats *stats) {
+    return stats->n_numbers * 10 > (stats->n_rows - stats->n_missing) * 9;
 }
 
-/* Why a column is not learned from, if nobody asked for it; NULL: it is. */
-static const char *reason_to_leave_out(const char *name, const strata_column_look *look) {
-    const int64_t n = look->n_rows - look->n_missing;
+/* Why a column is left out if the user did not name it; NULL: it is a feature. */
+static const char *reason_to_leave_out(const char *name, const strata_column_stats *stats) {
+    const int64_t n = stats->n_rows - stats->n_missing;
     if (!n) return "is empty";
-    if (is_counter(name, look)) return "counts the rows";
-    if (are_mostly_numbers(look) || look->n_decimal_commas == n || date_format_of(look) >= 0 || look->n_rows < LEAST_ROWS)
+    if (is_counter(name, stats)) return "counts the rows";
+    if (are_mostly_numbers(stats) || stats->n_decimal_commas == n || date_format_of(stats) >= 0 || stats->n_rows < LEAST_ROWS)
         return NULL;
-    return look->n_different * 2 > n && look->n_different > MOST_WORDS / 2 ? "has words that differ in most rows" : NULL;
+    return stats->n_different * 2 > n && stats->n_different > MOST_WORDS / 2 ? "has words that differ in most rows" : NULL;
 }
 
-static strata_status find_times(strata_column *column, const strata_csv *csv, int place) {
+static strata_status find_times(strata_column *column, const strata_csv *csv, int index) {
     double days;
     bool has_time = false;
     for (int64_t row = 0; row < strata_csv_n_rows(csv) && !column->has_time; row++)
         column->has_time =
-            strata_cell_date(strata_csv_cell(csv, row, place), column->date_format, &days, &has_time) && has_time;
+            strata_cell_date(strata_csv_cell(csv, row, index), column->date_format, &days, &has_time) && has_time;
     return STRATA_OK;
 }
 
-/* Most cells are numbers, and one is not. */
-static strata_status odd_cell(const strata_csv *csv, int place, const strata_column_look *look, strata_error *err) {
+/* Fails with the message of the first cell that is no number. */
+static strata_status report_non_number(const strata_csv *csv, int index, const strata_column_stats *stats, strata_error *err) {
     const strata_column as_number = {.kind = STRATA_COLUMN_NUMBER};
     double value;
-    for (int64_t row = 0; row < look->n_rows; row++) STRATA_TRY(strata_column_value(&as_number, csv, place, row, &value, err));
+    for (int64_t row = 0; row < stats->n_rows; row++) STRATA_TRY(strata_column_value(&as_number, csv, index, row, &value, err));
     return STRATA_OK;
 }
 
-static strata_status find_kind(strata_column *column, const strata_csv *csv, int place, const strata_column_look *look,
+static strata_status find_kind(strata_column *column, const strata_csv *csv, int index, const strata_column_stats *stats,
                                findings *found, strata_error *err) {
-    const int64_t n = look->n_rows - look->n_missing;
-    found->n_missing += look->n_missing;
-    column->date_format = date_format_of(look);
-    if (look->n_numbers == n || look->n_decimal_commas == n) {
-        column->decimal_comma = look->decimal_comma;
+    const int64_t n = stats->n_rows - stats->n_missing;
+    found->n_missing += stats->n_missing;
+    column->date_format = date_format_of(stats);
+    if (stats->n_numbers == n || stats->n_decimal_commas == n) {
+        column->decimal_comma = stats->decimal_comma;
         column->kind = STRATA_COLUMN_NUMBER;
         found->n_numbers++;
         return STRATA_OK;
@@ -110,67 +112,67 @@ static strata_status find_kind(strata_column *column, const strata_csv *csv, int
     if (column->date_format >= 0) {
         column->kind = STRATA_COLUMN_DATE;
         found->n_dates++;
-        return find_times(column, csv, place);
+        return find_times(column, csv, index);
     }
-    if (are_mostly_numbers(look)) return odd_cell(csv, place, look, err);
+    if (are_mostly_numbers(stats)) return report_non_number(csv, index, stats, err);
     int64_t others = 0;
     column->kind = STRATA_COLUMN_WORDS;
     found->n_words++;
-    return strata_column_find_words(column, csv, place, true, MOST_WORDS, &others, err);
+    return strata_column_find_words(column, csv, index, true, MOST_WORDS, &others, err);
 }
 
-/* ---- which columns ---- */
+/* ---- choosing the columns ---- */
 
 static strata_status no_memory(const char *name, strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
 }
 
-static strata_status put_name(const char *name, char **out, strata_error *err) {
+static strata_status copy_name(const char *name, char **out, strata_error *err) {
     *out = strdup(name);
     return *out ? STRATA_OK : no_memory(name, err);
 }
 
-/* The first that is not missing; "": there is none. */
-static const char *first_cell(const strata_csv *csv, int place) {
+/* The first cell of the column that is not missing; "": there is none. */
+static const char *first_cell(const strata_csv *csv, int index) {
     for (int64_t row = 0; row < strata_csv_n_rows(csv); row++)
-        if (!strata_cell_is_missing(strata_csv_cell(csv, row, place))) return strata_csv_cell(csv, row, place);
+        if (!strata_cell_is_missing(strata_csv_cell(csv, row, index))) return strata_csv_cell(csv, row, index);
     return "";
 }
 
-/* Where lines end with a separator, the column behind it has neither a name nor a cell. */
+/* The last column that is not empty. If lines end with a separator, the column after it has neither a name nor cells. */
 static int last_column(const strata_csv *csv) {
-    int place = strata_csv_n_columns(csv) - 1;
-    while (place > 0 && !*strata_csv_column(csv, place) && !*first_cell(csv, place)) place--;
-    return place;
+    int index = strata_csv_n_columns(csv) - 1;
+    while (index > 0 && !*strata_csv_column(csv, index) && !*first_cell(csv, index)) index--;
+    return index;
 }
 
-/* Places of the labels in the table; the last column where none is named. */
+/* Finds the indices of the labels' columns. Without names the label is the last column. */
 static strata_status choose_labels(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
-                                   int *places, strata_error *err) {
+                                   int *indices, strata_error *err) {
     const int n = opts->n_labels ? opts->n_labels : 1;
     p->labels = calloc((size_t)n, sizeof *p->labels);
     if (!p->labels) return no_memory(strata_csv_name(csv), err);
     for (int i = 0; i < n; i++) {
-        places[i] = last_column(csv);
-        if (opts->n_labels) STRATA_TRY(strata_csv_find(csv, opts->labels[i], &places[i], err));
+        indices[i] = last_column(csv);
+        if (opts->n_labels) STRATA_TRY(strata_csv_find(csv, opts->labels[i], &indices[i], err));
         for (int k = 0; k < i; k++)
-            if (places[k] == places[i])
+            if (indices[k] == indices[i])
                 return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is named twice as a label", opts->labels[i]);
-        STRATA_TRY(put_name(strata_csv_column(csv, places[i]), &p->labels[i].name, err));
+        STRATA_TRY(copy_name(strata_csv_column(csv, indices[i]), &p->labels[i].name, err));
         p->n_labels++;
     }
     return STRATA_OK;
 }
 
-static bool is_among(int place, const int *places, int n) {
+static bool is_among(int index, const int *indices, int n) {
     for (int i = 0; i < n; i++)
-        if (places[i] == place) return true;
+        if (indices[i] == index) return true;
     return false;
 }
 
-/* Places of the columns to learn from: those that are named, else all but labels and weight. */
+/* Finds the indices of the features' columns: those that are named, otherwise all except labels and weight. */
 static strata_status choose_features(const strata_preprocessing *p, const strata_csv *csv,
-                                     const strata_preprocessing_options *opts, const int *labels, int *out_places, int *out_n,
+                                     const strata_preprocessing_options *opts, const int *labels, int *out_indices, int *out_n,
                                      strata_error *err) {
     int weight = -1;
     *out_n = 0;
@@ -178,15 +180,15 @@ static strata_status choose_features(const strata_preprocessing *p, const strata
     if (is_among(weight, labels, p->n_labels))
         return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both the weight and the label", p->weight);
     for (int i = 0; i < opts->n_features; i++) {
-        int place = -1;
-        STRATA_TRY(strata_csv_find(csv, opts->features[i], &place, err));
-        if (place == weight || is_among(place, labels, p->n_labels))
+        int index = -1;
+        STRATA_TRY(strata_csv_find(csv, opts->features[i], &index, err));
+        if (index == weight || is_among(index, labels, p->n_labels))
             return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both a feature and the %s", opts->features[i],
-                               place == weight ? "weight" : "label");
-        out_places[(*out_n)++] = place;
+                               index == weight ? "weight" : "label");
+        out_indices[(*out_n)++] = index;
     }
     for (int i = 0; i < strata_csv_n_columns(csv) && !opts->n_features; i++)
-        if (i != weight && !is_among(i, labels, p->n_labels)) out_places[(*out_n)++] = i;
+        if (i != weight && !is_among(i, labels, p->n_labels)) out_indices[(*out_n)++] = i;
     if (*out_n) return STRATA_OK;
     return strata_fail(err, STRATA_DATA,
                        "%s: has no column but the label \"%s\"; there is nothing to learn from. If other characters separate "
@@ -194,56 +196,57 @@ static strata_status choose_features(const strata_preprocessing *p, const strata
                        strata_csv_name(csv), p->labels[0].name);
 }
 
-static strata_status add_column(strata_preprocessing *p, const strata_csv *csv, int place, strata_column **out,
+static strata_status add_column(strata_preprocessing *p, const strata_csv *csv, int index, strata_column **out,
                                 strata_error *err) {
     *out = &p->columns[p->n_columns++];
-    return put_name(strata_csv_column(csv, place), &(*out)->name, err);
+    return copy_name(strata_csv_column(csv, index), &(*out)->name, err);
 }
 
-/* Which columns are text. Where all others say nothing, fewer words in a cell are enough. *out_others: how many others are
- * learned from. */
-static void find_texts(const strata_csv *csv, const strata_preprocessing_options *opts, const int *places,
-                       const strata_column_look *looks, int n, bool *out_texts, int *out_others) {
+/* Finds which columns are text. If all other columns are left out, a column with fewer words in a cell is text, too.
+ * *out_others: how many other columns are features. */
+static void find_texts(const strata_csv *csv, const strata_preprocessing_options *opts, const int *indices,
+                       const strata_column_stats *all_stats, int n, bool *out_texts, int *out_others) {
     *out_others = 0;
     for (int i = 0; i < n; i++)
-        *out_others += !opts->texts && !is_text(&looks[i], WORDS_OF_ONLY_TEXT) &&
-                       (opts->n_features || !reason_to_leave_out(strata_csv_column(csv, places[i]), &looks[i]));
+        *out_others += !opts->texts && !is_text(&all_stats[i], WORDS_OF_ONLY_TEXT) &&
+                       (opts->n_features || !reason_to_leave_out(strata_csv_column(csv, indices[i]), &all_stats[i]));
     const double least = *out_others ? WORDS_OF_TEXT : WORDS_OF_ONLY_TEXT;
-    for (int i = 0; i < n; i++) out_texts[i] = opts->texts || is_text(&looks[i], least);
+    for (int i = 0; i < n; i++) out_texts[i] = opts->texts || is_text(&all_stats[i], least);
 }
 
-/* A column that is text, or is learned from by its kind, or is left out. */
+/* Adds a column, as text or as the kind that is found, or leaves it out. */
 static strata_status find_column(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
-                                 int place, const strata_column_look *look, bool text, findings *found, strata_error *err) {
+                                 int index, const strata_column_stats *stats, bool text, findings *found, strata_error *err) {
     strata_column *column;
-    const char *reason = opts->n_features || text ? NULL : reason_to_leave_out(strata_csv_column(csv, place), look);
+    const char *reason = opts->n_features || text ? NULL : reason_to_leave_out(strata_csv_column(csv, index), stats);
     if (reason) {
-        const char *first = first_cell(csv, place);
-        strata_text_add(&found->left_out, "\nleft out \"%s\", which %s", strata_csv_column(csv, place), reason);
-        if (look->n_different && strlen(first) <= LONGEST_EXAMPLE) strata_text_add(&found->left_out, " (\"%s\", ...)", first);
+        const char *first = first_cell(csv, index);
+        strata_text_add(&found->left_out, "\nleft out \"%s\", which %s", strata_csv_column(csv, index), reason);
+        if (stats->n_different && strlen(first) <= LONGEST_EXAMPLE) strata_text_add(&found->left_out, " (\"%s\", ...)", first);
         return STRATA_OK;
     }
-    STRATA_TRY(add_column(p, csv, place, &column, err));
-    if (!text) return find_kind(column, csv, place, look, found, err);
+    STRATA_TRY(add_column(p, csv, index, &column, err));
+    if (!text) return find_kind(column, csv, index, stats, found, err);
     column->kind = STRATA_COLUMN_TEXT;
     found->n_texts++;
-    found->n_missing += look->n_missing;
+    found->n_missing += stats->n_missing;
     return STRATA_OK;
 }
 
 static strata_status find_columns(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
-                                  const int *places, int n, findings *found, strata_error *err) {
+                                  const int *indices, int n, findings *found, strata_error *err) {
     int n_others = 0;
     strata_status status = STRATA_OK;
     p->columns = calloc((size_t)n, sizeof *p->columns);
-    strata_column_look *looks = calloc((size_t)n, sizeof *looks);
+    strata_column_stats *all_stats = calloc((size_t)n, sizeof *all_stats);
     bool *texts = calloc((size_t)n, sizeof *texts);
-    if (!p->columns || !looks || !texts) STRATA_TRY_GOTO(no_memory(strata_csv_name(csv), err));
-    for (int i = 0; i < n; i++) STRATA_TRY_GOTO(strata_column_look_at(csv, places[i], &looks[i], err));
-    find_texts(csv, opts, places, looks, n, texts, &n_others);
-    for (int i = 0; i < n; i++) STRATA_TRY_GOTO(find_column(p, csv, opts, places[i], &looks[i], texts[i], found, err));
+    if (!p->columns || !all_stats || !texts) STRATA_TRY_GOTO(no_memory(strata_csv_name(csv), err));
+    for (int i = 0; i < n; i++) STRATA_TRY_GOTO(strata_column_examine(csv, indices[i], &all_stats[i], err));
+    find_texts(csv, opts, indices, all_stats, n, texts, &n_others);
+    for (int i = 0; i < n; i++) STRATA_TRY_GOTO(find_column(p, csv, opts, indices[i], &all_stats[i], texts[i], found, err));
     if (!p->n_columns)
-        status = strata_fail(err, STRATA_DATA, "%s: no column says anything to learn from:%s. Name the columns (--columns)",
+        status = strata_fail(err, STRATA_DATA,
+                             "%s: all columns are left out, so there is nothing to learn from:%s. Name the columns (--columns)",
                              strata_csv_name(csv), found->left_out.bytes ? found->left_out.bytes : "");
     if (found->n_texts == p->n_columns) p->kind = STRATA_PREPROCESSING_TEXTS;
     p->length = opts->length;
@@ -251,17 +254,17 @@ static strata_status find_columns(strata_preprocessing *p, const strata_csv *csv
     p->subwords = opts->subwords;
 cleanup:
     free(texts);
-    free(looks);
+    free(all_stats);
     return status;
 }
 
-/* ---- what a person reads ---- */
+/* ---- the description for the user ---- */
 
 static void add_count(strata_text *text, int64_t n, const char *one, const char *many) {
     if (n) strata_text_add(text, "%s%lld %s", text->n_bytes ? ", " : "", (long long)n, n == 1 ? one : many);
 }
 
-/* The line on the label: "3 classes", or what number is learned. */
+/* Adds the description of the labels: how many classes there are, or which numbers are learned. */
 static void add_labels(const strata_preprocessing *p, strata_text *text) {
     if (strata_preprocessing_n_classes(p)) {
         strata_text_add(text, ", %d classes", strata_preprocessing_n_classes(p));
@@ -276,7 +279,7 @@ static void add_labels(const strata_preprocessing *p, strata_text *text) {
     if (p->labels[0].whole) strata_text_add(text, " (--learn classification learns its numbers as classes)");
 }
 
-static strata_status tell(strata_preprocessing *p, findings *found, strata_error *err) {
+static strata_status describe(strata_preprocessing *p, findings *found, strata_error *err) {
     strata_text text = {0};
     add_count(&text, found->n_numbers, "number", "numbers");
     add_count(&text, found->n_words, "column of words", "columns of words");
@@ -290,7 +293,7 @@ static strata_status tell(strata_preprocessing *p, findings *found, strata_error
     return strata_text_take(&text, &p->found, NULL, err);
 }
 
-static strata_status keep_header(strata_preprocessing *p, const strata_csv *csv, strata_error *err) {
+static strata_status copy_header(strata_preprocessing *p, const strata_csv *csv, strata_error *err) {
     const int n = strata_csv_n_columns(csv);
     const char **names = calloc((size_t)n, sizeof *names);
     if (!names) return no_memory(strata_csv_name(csv), err);
@@ -307,15 +310,15 @@ static strata_status find_in_csv(strata_preprocessing *p, const strata_csv *csv,
     int n_features = 0;
     const strata_examples examples = {.csv = csv, .name = strata_csv_name(csv)};
     if (strata_csv_n_rows(csv) < 1) return strata_fail(err, STRATA_DATA, "%s: has a header and no rows", strata_csv_name(csv));
-    STRATA_TRY(keep_header(p, csv, err));
+    STRATA_TRY(copy_header(p, csv, err));
     STRATA_TRY(choose_labels(p, csv, opts, labels, err));
-    if (opts->weight) STRATA_TRY(put_name(opts->weight, &p->weight, err));
+    if (opts->weight) STRATA_TRY(copy_name(opts->weight, &p->weight, err));
     STRATA_TRY(choose_features(p, csv, opts, labels, features, &n_features, err));
     STRATA_TRY(strata_labels_find(p, &examples, labels, opts->task, err));
     strata_status status = find_columns(p, csv, opts, features, n_features, &found, err);
     if (!status && strata_preprocessing_has_texts(p) && !strata_preprocessing_n_classes(p) && p->n_labels > 1)
         status = strata_fail(err, STRATA_INVALID, "csv: %d labels; texts have one", p->n_labels);
-    if (!status) status = tell(p, &found, err);
+    if (!status) status = describe(p, &found, err);
     strata_text_finish(&found.left_out);
     return status;
 }
@@ -351,12 +354,12 @@ static strata_status check_arrays(const strata_array *x, const strata_array *y, 
         (y->shape.rank < 1 || y->shape.rank > 2 || y->shape.dims[0] != x->shape.dims[0] || strata_shape_elements(y->shape) < 1))
         return strata_fail(err, STRATA_DATA,
                            "the features are %s, the labels %s; there must be one label, or one row of "
-                           "labels, an example",
+                           "labels, for each example",
                            strata_shape_text(x->shape).text, strata_shape_text(y->shape).text);
     return STRATA_OK;
 }
 
-/* Columns "1", "2", ... of numbers; pictures have one, for all their numbers. */
+/* Makes n columns of numbers, called "number 1", "number 2", ... if `what` is "number"; a single one is called `what`. */
 static strata_status name_columns(const char *what, int64_t n, strata_column **out, int *out_n, strata_error *err) {
     char name[48];
     enum { MOST = 1 << 20 };
@@ -365,7 +368,7 @@ static strata_status name_columns(const char *what, int64_t n, strata_column **o
     if (!*out) return no_memory(what, err);
     for (; *out_n < n; ++*out_n) {
         snprintf(name, sizeof name, n > 1 ? "%s %d" : "%s", what, *out_n + 1);
-        STRATA_TRY(put_name(name, &(*out)[*out_n].name, err));
+        STRATA_TRY(copy_name(name, &(*out)[*out_n].name, err));
         (*out)[*out_n].kind = STRATA_COLUMN_NUMBER;
     }
     return STRATA_OK;
@@ -385,7 +388,7 @@ static strata_status find_in_arrays(strata_preprocessing *p, const strata_array 
     const int64_t n = strata_shape_elements(x->shape);
     for (int64_t i = 0; i < n; i++) found.n_missing += isnan(strata_element_get(x->dtype, x->data, i));
     found.n_numbers = n / x->shape.dims[0];
-    return tell(p, &found, err);
+    return describe(p, &found, err);
 }
 
 strata_status strata_preprocessing_from_arrays(const strata_array *features, const strata_array *labels,
@@ -402,7 +405,7 @@ strata_status strata_preprocessing_from_arrays(const strata_array *features, con
     return status;
 }
 
-/* ---- asking ---- */
+/* ---- the public functions that return a value ---- */
 
 bool strata_preprocessing_has_texts(const strata_preprocessing *p) {
     for (int i = 0; i < p->n_columns; i++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a preprocessing consists of, and what its files do for each other. Users see strata/preprocessing.h. */
+ * The fields of a preprocessing, and the functions that the files of this folder share. The public header is
+ * strata/preprocessing.h. */
 #ifndef STRATA_CORE_DATA_PREPROCESSING_H
 #define STRATA_CORE_DATA_PREPROCESSING_H
 
@@ -14,118 +15,123 @@ typedef enum strata_column_kind {
     STRATA_COLUMN_TEXT
 } strata_column_kind;
 
-/* A column, or a label: a label of words is a class, by its place among the words. */
+/* A column of features or labels. The class of a label with kind WORDS is the index of its word in `words`. */
 typedef struct strata_column {
     char *name;
     strata_column_kind kind;
-    /* NUMBER: "3,14". */
+    /* NUMBER: numbers are written as "3,14". */
     bool decimal_comma;
-    /* DATE: which format (cell.h), and whether some have a time of day. */
+    /* DATE: the index of the format (cell.h), and whether any cell has a time of day. */
     int date_format;
     bool has_time;
-    /* Training rows had missing values: there is a feature for them. */
+    /* Some training rows have no value in this column. A feature then marks missing values. */
     bool has_missing;
-    /* NUMBER and DATE: of the training rows that have a value. */
+    /* NUMBER and DATE: mean and standard deviation of the training rows that have a value. */
     double mean, deviation;
-    /* WORDS: [n_words], "" for a missing one. `numeric`: they are numbers, so that "1" and "1.0" are the same class. */
+    /* WORDS: [n_words], sorted; "" stands for a missing value. `numeric`: they are numbers, so that "1" and "1.0" are the same
+     * class. */
     char **words;
     int n_words;
     bool numeric;
-    /* A label that is learned as a number, though its whole numbers could be classes. */
+    /* A label of kind NUMBER whose values are whole numbers, which could also be learned as classes. */
     bool whole;
 } strata_column;
 
 struct strata_preprocessing {
     strata_preprocessing_kind kind;
-    /* The names of all columns of the table that it was found from, in their order. */
+    /* The names of all columns of the user's table, in its order. */
     char **header;
     int n_header;
     strata_column *columns;
     int n_columns;
     strata_column *labels;
     int n_labels;
-    /* The column of weights; NULL: none. */
+    /* The name of the column with the weights; NULL: there are no weights. */
     char *weight;
-    /* Of columns of text, in TEXTS or in a TABLE: length 0 and tokenizer NULL until they are made from the training rows. */
+    /* For columns of text: tokens per example, ids of the vocabulary, and the kind of tokenizer. The length may be 0 and the
+     * tokenizer is NULL until they are computed from the training rows. */
     int64_t length, vocabulary;
     bool subwords;
     strata_tokenizer *tokenizer;
-    /* PICTURES and ARRAYS: of one example. ARRAYS are standardised by columns[0]. */
+    /* PICTURES and ARRAYS: the shape of one example. Arrays of rank above 2 use the mean and deviation of columns[0]. */
     strata_shape element;
-    /* What was found, for a person; NULL: nothing. */
+    /* The text that strata_preprocessing_found returns; NULL: there is none. */
     char *found;
-    /* Means, deviations and vocabulary are those of training rows. */
+    /* Means, deviations and vocabulary were computed from the training rows. */
     bool measured;
 };
 
-/* Where examples come from: a table, or arrays. Borrowed. */
+/* A user's examples: a table or arrays. All pointers are borrowed. */
 typedef struct strata_examples {
-    /* NULL: arrays. */
+    /* The table; NULL: the examples are the arrays x and y. */
     const strata_csv *csv;
     const strata_array *x;
-    /* NULL: no labels. */
+    /* The labels; NULL: there are none. */
     const strata_array *y;
-    /* For messages. */
+    /* The name of the data in messages. */
     const char *name;
 } strata_examples;
 
-/* Whether there is a column of text: in TEXTS there is no other, and in a TABLE it is beside others. */
+/* Whether any column is text. If the kind is TEXTS, all columns are. */
 bool strata_preprocessing_has_texts(const strata_preprocessing *p);
 
 /* ---- column.c: one column ---- */
 
-/* What the cells of column `place` of a table look like. */
-typedef struct strata_column_look {
+/* Counts of a column's cells, from which the kind of the column is found. */
+typedef struct strata_column_stats {
+    /* Cells that are missing, are numbers with a decimal point, are numbers with a decimal comma, are whole numbers. */
     int64_t n_rows, n_missing, n_numbers, n_decimal_commas, n_whole;
-    /* Whether the numbers have a comma for a point. What fits both, "1,234" say, is told by the table's separator: a ; stands
-     * where commas are needed for numbers. */
+    /* Whether the numbers have a decimal comma. If all cells can be read both ways, for example "1,234", the separator of the
+     * table decides: the decimal comma is assumed if it is ";". */
     bool decimal_comma;
-    /* Of each format. */
+    /* How many cells are dates in each of the formats. */
     int64_t n_dates[6];
-    /* Different words among those that are not missing; words in a cell, on average. */
+    /* How many different cells there are, and how many words a cell has on average; not counting missing ones. 0 if all cells
+     * are numbers. */
     int64_t n_different;
     double words_each;
-    /* Whole numbers that count the rows, from any number on. */
+    /* Each number is larger by 1 than the one in the row before. */
     bool counts_rows;
-} strata_column_look;
-STRATA_MUST_USE strata_status strata_column_look_at(const strata_csv *csv, int place, strata_column_look *out,
+} strata_column_stats;
+STRATA_MUST_USE strata_status strata_column_examine(const strata_csv *csv, int index, strata_column_stats *out,
                                                     strata_error *err);
-/* Fills in the column's words: the `most` most frequent ones, in the order of bytes or, if numeric, of numbers. *out_others:
- * how many there are besides. */
-STRATA_MUST_USE strata_status strata_column_find_words(strata_column *column, const strata_csv *csv, int place,
+/* Sets the column's words to the `most` most frequent ones, sorted by bytes or, if the column is numeric, by value.
+ * *out_others: how many other words there are. */
+STRATA_MUST_USE strata_status strata_column_find_words(strata_column *column, const strata_csv *csv, int index,
                                                        bool keep_missing, int most, int64_t *out_others, strata_error *err);
-/* The place of a cell's word among the column's; -1: it is none of them. */
+/* The index of the cell in the column's words; -1: it is none of them. */
 int strata_column_word(const strata_column *column, const char *cell);
-/* A number or date as a number; NaN for a missing one. DATA, with the line, for a cell that is neither. */
-STRATA_MUST_USE strata_status strata_column_value(const strata_column *column, const strata_csv *csv, int place, int64_t row,
+/* The value of a number, or a date in days since 1970-01-01; NaN for a missing one. Fails: DATA, with the line, if the cell is
+ * neither. */
+STRATA_MUST_USE strata_status strata_column_value(const strata_column *column, const strata_csv *csv, int index, int64_t row,
                                                   double *out, strata_error *err);
-/* How many features it has; 0 for text, whose tokens are an input of their own. */
+/* The number of the column's features; 0 for text, whose tokens are a separate input. */
 int64_t strata_column_width(const strata_column *column);
-/* Writes the features of a number or date; NaN is a missing one. */
+/* Writes the features of a number or date; NaN stands for a missing one. */
 void strata_column_encode_value(const strata_column *column, double value, float *out);
-/* Mean and deviation of n values, NaN left out; sets has_missing too. */
+/* Sets the column's mean and deviation to those of n values, of which NaN are left out, and sets has_missing. */
 void strata_column_measure(strata_column *column, const double *values, int64_t n);
 void strata_column_finish(strata_column *column);
 
 /* ---- label.c ---- */
 
-/* Finds what the labels are: of csv the columns `places`, of arrays y. */
-STRATA_MUST_USE strata_status strata_labels_find(strata_preprocessing *p, const strata_examples *examples, const int *places,
+/* Finds the kind of each label, and its classes. The labels are the columns `indices` of the table, or the array y. */
+STRATA_MUST_USE strata_status strata_labels_find(strata_preprocessing *p, const strata_examples *examples, const int *indices,
                                                  strata_task task, strata_error *err);
 
 /* ---- table.c: rows as datasets ---- */
 
-/* The rows that have labels, of n in all; the caller frees them. */
+/* Lists the rows that have a value for each label. The caller frees the list. Fails: DATA if there are none. */
 STRATA_MUST_USE strata_status strata_labelled_rows(const strata_preprocessing *p, const strata_examples *examples,
                                                    int64_t **out_rows, int64_t *out_n, strata_error *err);
-/* Means, deviations and vocabulary, from these rows. */
+/* Computes means, deviations and vocabulary from these rows. */
 STRATA_MUST_USE strata_status strata_preprocessing_measure(strata_preprocessing *p, const strata_examples *examples,
                                                            const int64_t *rows, int64_t n, strata_error *err);
 
 /* ---- core/data/split.c ---- */
 
-/* Puts 0..n-1 into `order`, shuffled by the seed, those of the first part before the others: *out_first = n - round(n *
- * fraction) of them. Where `classes` is not NULL, each class is divided so, as nearly as whole numbers allow. */
+/* Writes the numbers 0..n-1 to `order`, shuffled by the seed. The first *out_first = n - round(n * fraction) of them are the
+ * first part. If `classes` is not NULL, both parts have the same proportion of each class, as nearly as whole numbers allow. */
 STRATA_MUST_USE strata_status strata_split_order(const int32_t *classes, int64_t n, double fraction, uint64_t seed,
                                                  int64_t *order, int64_t *out_first, strata_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A table as a person has it: which character separates the cells, and whether the first line names the columns. */
+ * Reading a user's table: finding which character separates the cells, and whether the first line is a header. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 static const size_t MOST_BYTES = STRATA_BYTES_LIMIT(36);
 
-/* ---- what is no table ---- */
+/* ---- files that are not tables ---- */
 
 static strata_status check_text(const char *name, const unsigned char *bytes, size_t n, strata_error *err) {
     static const struct {
@@ -23,13 +23,15 @@ static strata_status check_text(const char *name, const unsigned char *bytes, si
         size_t n;
         const char *what;
     } formats[] = {
-        {"PK\3\4", 4, "a zip archive (a spreadsheet or .npz?); save a spreadsheet as CSV, and call an archive of arrays .npz"},
+        {"PK\3\4", 4,
+         "a zip archive (a spreadsheet or .npz?); save a spreadsheet as CSV, or rename an archive of arrays to .npz"},
         {"\xD0\xCF\x11\xE0", 4, "an old spreadsheet or document; save it as CSV"},
-        {STRATA_PARQUET_MAGIC, 4, "Parquet, which is read from a file alone: give its name, and expand it if it is compressed"},
+        {STRATA_PARQUET_MAGIC, 4,
+         "Parquet, which cannot be read from standard input or compressed; give the name of the uncompressed file"},
         {"%PDF", 4, "PDF; save the table as CSV"},
-        {"\x93NUMPY", 6, "a NumPy array; call it .npy, and give its labels (--labels y.npy)"},
-        {"\x89PNG", 4, "a picture; give the folder of its class's folder"},
-        {"\xFF\xD8\xFF", 3, "a picture; give the folder of its class's folder"},
+        {"\x93NUMPY", 6, "a NumPy array; rename it to .npy, and give its labels (--labels y.npy)"},
+        {"\x89PNG", 4, "a picture; give the folder that contains a folder of pictures for each class"},
+        {"\xFF\xD8\xFF", 3, "a picture; give the folder that contains a folder of pictures for each class"},
         {"SQLite", 6, "a database; save the table as CSV"},
         {"\x89HDF", 4, "HDF5; save the table as CSV or the arrays as .npz"}};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
@@ -38,7 +40,7 @@ static strata_status check_text(const char *name, const unsigned char *bytes, si
     const unsigned char *nul = n ? memchr(bytes, 0, n < 4096 ? n : 4096) : NULL;
     if (nul)
         return strata_fail(err, STRATA_DATA,
-                           "%s: is no text: its byte %zu is a NUL. A table is text in UTF-8, as CSV; save it so (is it UTF-16? "
+                           "%s: is not text: its byte %zu is a NUL. Save the table as CSV in UTF-8 (is it UTF-16? "
                            "iconv -f UTF-16 -t UTF-8)",
                            name, (size_t)(nul - bytes));
     return STRATA_OK;
@@ -46,7 +48,8 @@ static strata_status check_text(const char *name, const unsigned char *bytes, si
 
 /* ---- lines ---- */
 
-/* The end of a line that begins at `at`, and how often `separator` stands in it outside of quotes. */
+/* Returns the end of the line that begins at `at`. *out_n: how often the line contains the separator, not counting quoted
+ * cells. */
 static const char *scan_line(const char *at, const char *end, char separator, int *out_n) {
     bool quoted = false;
     for (*out_n = 0; at < end && (quoted || *at != '\n'); at++) {
@@ -56,7 +59,9 @@ static const char *scan_line(const char *at, const char *end, char separator, in
     return at;
 }
 
-/* The one that divides the first lines into as many cells each, and into the most; 0: none does. */
+/* Finds the separator with which all of the first lines have the same number of cells; if several do, that with the most cells.
+ * If none does, returns the first that occurs, so that the reader reports the first line with another number of cells. 0: none
+ * occurs. */
 static char find_separator(const char *text, size_t n_bytes) {
     static const char candidates[] = {',', ';', '\t', '|'};
     enum { LINES = 20 };
@@ -73,14 +78,14 @@ static char find_separator(const char *text, size_t n_bytes) {
             if (!blank) same &= n == cells;
             at = stop + 1;
         }
-        if (cells > 0 && !first) first = candidates[c]; /* rows that do not agree: the reader names the first that is odd */
+        if (cells > 0 && !first) first = candidates[c];
         if (same && cells > most) most = cells, best = candidates[c];
     }
     return best ? best : first;
 }
 
-/* Text of old Macs, and of spreadsheets that write as they did, ends its lines with CR alone. */
-static void end_lines(unsigned char *text, size_t n_bytes) {
+/* If the text has no line feed, each CR becomes one: old Macs ended lines with CR, and some spreadsheets still do. */
+static void convert_line_ends(unsigned char *text, size_t n_bytes) {
     if (n_bytes && memchr(text, '\n', n_bytes)) return;
     for (size_t i = 0; i < n_bytes; i++)
         if (text[i] == '\r') text[i] = '\n';
@@ -93,7 +98,8 @@ static bool is_number(const char *cell) {
     return !strata_cell_is_missing(cell) && (strata_cell_number(cell, false, &value) || strata_cell_number(cell, true, &value));
 }
 
-/* Whether the first line is a row: there is a number in it where the second line has one, and no word where that has one. */
+/* Whether the first line is a row and not a header: some columns have numbers in both of the first two lines, and no column has
+ * a number in the second line only. */
 static bool begins_with_row(const strata_csv *csv) {
     bool numbers = false;
     if (strata_csv_n_rows(csv) < 1) return false;
@@ -105,16 +111,16 @@ static bool begins_with_row(const strata_csv *csv) {
     return numbers;
 }
 
-static bool knows(const strata_preprocessing *known, const char *name) {
+static bool has_column(const strata_preprocessing *known, const char *name) {
     for (int i = 0; i < known->n_columns; i++)
         if (!strcmp(known->columns[i].name, name)) return true;
     return false;
 }
 
-/* Whether the first line names a column of the model, or looks like names at least. */
+/* Whether the first line is a header: it has the name of a column of the model, or no numbers. */
 static bool begins_with_names(const strata_csv *csv, const strata_preprocessing *known) {
     for (int i = 0; i < strata_csv_n_columns(csv); i++)
-        if (knows(known, strata_csv_column(csv, i))) return true;
+        if (has_column(known, strata_csv_column(csv, i))) return true;
     if (strata_csv_n_columns(csv) != known->n_header && strata_csv_n_columns(csv) != known->n_columns) {
         for (int i = 0; i < strata_csv_n_columns(csv); i++)
             if (is_number(strata_csv_column(csv, i))) return false;
@@ -131,10 +137,12 @@ static strata_status wrong_width(const char *name, int n, const strata_preproces
     for (int i = 0; i < known->n_columns && used < sizeof names - 40; i++)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%.32s", i ? ", " : "", known->columns[i].name);
     return strata_fail(err, STRATA_DATA, "%s: has no header, and %d column%s; the model takes %d: %s", name, n,
-                       n == 1 ? "" : "s", known->n_columns, known->n_columns > 8 ? "give a header, or as many" : names);
+                       n == 1 ? "" : "s", known->n_columns,
+                       known->n_columns > 8 ? "give a header, or the same columns" : names);
 }
 
-/* Rows without names: in the order of the model's columns, or of the table that it learned from. */
+/* Parses a table without a header. Its columns must be those of the model or those of the table that it was trained on, in the
+ * same order. */
 static strata_status parse_known_rows(const char *name, const void *bytes, size_t n_bytes, char separator, int n,
                                       const strata_preprocessing *known, strata_csv **out_csv, strata_error *err) {
     if (n != known->n_columns && n == known->n_header)
@@ -164,11 +172,11 @@ static strata_status parse_numbered_rows(const char *name, const void *bytes, si
     return status;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole table ---- */
 
-/* The first two lines that are not empty, as a table of their own: its "header" is the first of them. */
-static strata_status peek(const char *name, const char *text, size_t n_bytes, char separator, strata_csv **out_csv,
-                          strata_error *err) {
+/* Parses the first two lines that are not empty. The first of them is the header of the returned table. */
+static strata_status parse_first_lines(const char *name, const char *text, size_t n_bytes, char separator, strata_csv **out_csv,
+                                       strata_error *err) {
     const char *at = text, *end = text + n_bytes;
     int n, lines = 0;
     while (at < end && lines < 2) {
@@ -182,12 +190,12 @@ static strata_status peek(const char *name, const char *text, size_t n_bytes, ch
 static strata_status parse_text(const char *name, unsigned char *bytes, size_t n_bytes, char separator,
                                 const strata_preprocessing *known, strata_csv **out_csv, strata_error *err) {
     strata_csv *head = NULL;
-    const size_t mark = n_bytes >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3) ? 3 : 0;
-    const char *text = (const char *)bytes + mark;
+    const size_t byte_order_mark = n_bytes >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3) ? 3 : 0;
+    const char *text = (const char *)bytes + byte_order_mark;
     STRATA_TRY(check_text(name, bytes, n_bytes, err));
-    end_lines(bytes, n_bytes);
-    if (!separator) separator = find_separator(text, n_bytes - mark);
-    STRATA_TRY(peek(name, text, n_bytes - mark, separator, &head, err));
+    convert_line_ends(bytes, n_bytes);
+    if (!separator) separator = find_separator(text, n_bytes - byte_order_mark);
+    STRATA_TRY(parse_first_lines(name, text, n_bytes - byte_order_mark, separator, &head, err));
     const int n = strata_csv_n_columns(head);
     const bool names = known ? begins_with_names(head, known) : !begins_with_row(head);
     strata_csv_destroy(head);

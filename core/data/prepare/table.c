@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of tables and of arrays as datasets, by what was found of them. */
+ * Converting the rows of tables and arrays to datasets, as a preprocessing describes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,36 +20,36 @@ static int64_t count_rows(const strata_examples *examples) {
     return examples->csv ? strata_csv_n_rows(examples->csv) : examples->x->shape.dims[0];
 }
 
-/* ---- where columns are ---- */
+/* ---- finding columns ---- */
 
-static strata_status find_places(const strata_preprocessing *p, const strata_examples *examples,
-                                 const strata_apply_options *opts, int **out_places, strata_error *err) {
-    *out_places = calloc((size_t)p->n_columns + 1, sizeof **out_places);
-    if (!*out_places) return no_memory(examples, err);
+static strata_status find_indices(const strata_preprocessing *p, const strata_examples *examples,
+                                  const strata_apply_options *opts, int **out_indices, strata_error *err) {
+    *out_indices = calloc((size_t)p->n_columns + 1, sizeof **out_indices);
+    if (!*out_indices) return no_memory(examples, err);
     if (!examples->csv) return STRATA_OK;
     if (opts->n_columns && opts->n_columns != p->n_columns)
         return strata_fail(err, STRATA_INVALID, "csv: %d column%s named; the model takes %d", opts->n_columns,
                            opts->n_columns == 1 ? " is" : "s are", p->n_columns);
     for (int i = 0; i < p->n_columns; i++)
         STRATA_TRY(
-            strata_csv_find(examples->csv, opts->n_columns ? opts->columns[i] : p->columns[i].name, &(*out_places)[i], err));
+            strata_csv_find(examples->csv, opts->n_columns ? opts->columns[i] : p->columns[i].name, &(*out_indices)[i], err));
     return STRATA_OK;
 }
 
-static strata_status find_label_places(const strata_preprocessing *p, const strata_examples *examples, int **out_places,
-                                       strata_error *err) {
-    *out_places = calloc((size_t)p->n_labels + 1, sizeof **out_places);
-    if (!*out_places) return no_memory(examples, err);
+static strata_status find_label_indices(const strata_preprocessing *p, const strata_examples *examples, int **out_indices,
+                                        strata_error *err) {
+    *out_indices = calloc((size_t)p->n_labels + 1, sizeof **out_indices);
+    if (!*out_indices) return no_memory(examples, err);
     for (int i = 0; i < p->n_labels && examples->csv; i++)
-        STRATA_TRY(strata_csv_find(examples->csv, p->labels[i].name, &(*out_places)[i], err));
+        STRATA_TRY(strata_csv_find(examples->csv, p->labels[i].name, &(*out_indices)[i], err));
     return STRATA_OK;
 }
 
 /* ---- labels ---- */
 
-static bool has_label(const strata_preprocessing *p, const strata_examples *examples, const int *places, int64_t row) {
+static bool has_label(const strata_preprocessing *p, const strata_examples *examples, const int *indices, int64_t row) {
     for (int i = 0; i < p->n_labels; i++)
-        if (examples->csv ? strata_cell_is_missing(strata_csv_cell(examples->csv, row, places[i]))
+        if (examples->csv ? strata_cell_is_missing(strata_csv_cell(examples->csv, row, indices[i]))
                           : isnan(strata_element_get(examples->y->dtype, examples->y->data, row * p->n_labels + i)))
             return false;
     return true;
@@ -58,15 +58,15 @@ static bool has_label(const strata_preprocessing *p, const strata_examples *exam
 strata_status strata_labelled_rows(const strata_preprocessing *p, const strata_examples *examples, int64_t **out_rows,
                                    int64_t *out_n, strata_error *err) {
     const int64_t n = count_rows(examples);
-    int *places = NULL;
+    int *indices = NULL;
     int64_t *rows = malloc(((size_t)n + 1) * sizeof *rows);
-    strata_status status = rows ? find_label_places(p, examples, &places, err) : no_memory(examples, err);
+    strata_status status = rows ? find_label_indices(p, examples, &indices, err) : no_memory(examples, err);
     *out_n = 0;
     for (int64_t row = 0; row < n && !status; row++)
-        if (has_label(p, examples, places, row)) rows[(*out_n)++] = row;
+        if (has_label(p, examples, indices, row)) rows[(*out_n)++] = row;
     if (!status && !*out_n)
         status = strata_fail(err, STRATA_DATA, "%s: has no row with a label in \"%s\"", examples->name, p->labels[0].name);
-    free(places);
+    free(indices);
     if (status) {
         free(rows);
         return status;
@@ -77,20 +77,20 @@ strata_status strata_labelled_rows(const strata_preprocessing *p, const strata_e
 
 static strata_status unknown_class(const strata_column *label, const strata_examples *examples, int64_t row, const char *word,
                                    strata_error *err) {
-    char place[32] = "";
+    char where[32] = "";
     const char *nearest = strata_nearest_name(word, (const char *const *)label->words, (size_t)label->n_words);
-    if (examples->csv) snprintf(place, sizeof place, ":%lld", (long long)strata_csv_line(examples->csv, row));
-    return strata_fail(err, STRATA_DATA, "%s%s: the label \"%.64s\" in column \"%s\" is none of the %d classes%s%s%s",
-                       examples->name, place, word, label->name, label->n_words, nearest ? "; the nearest is \"" : "",
+    if (examples->csv) snprintf(where, sizeof where, ":%lld", (long long)strata_csv_line(examples->csv, row));
+    return strata_fail(err, STRATA_DATA, "%s%s: the label \"%.64s\" in column \"%s\" is not one of the %d classes%s%s%s",
+                       examples->name, where, word, label->name, label->n_words, nearest ? "; the nearest is \"" : "",
                        nearest ? nearest : "", nearest ? "\"" : "");
 }
 
-/* The class of a row, or label i of it as a number. */
-static strata_status label_of(const strata_preprocessing *p, const strata_examples *examples, const int *places, int64_t row,
+/* The class of a row, or its label i as a standardised number. */
+static strata_status label_of(const strata_preprocessing *p, const strata_examples *examples, const int *indices, int64_t row,
                               int i, double *out, strata_error *err) {
     const strata_column *label = &p->labels[i];
     char text[32];
-    const char *word = examples->csv ? strata_csv_cell(examples->csv, row, places[i]) : text;
+    const char *word = examples->csv ? strata_csv_cell(examples->csv, row, indices[i]) : text;
     double value = 0;
     if (!examples->csv) {
         value = strata_element_get(examples->y->dtype, examples->y->data, row * p->n_labels + i);
@@ -101,36 +101,36 @@ static strata_status label_of(const strata_preprocessing *p, const strata_exampl
         *out = class;
         return class < 0 ? unknown_class(label, examples, row, word, err) : STRATA_OK;
     }
-    if (examples->csv) STRATA_TRY(strata_column_value(label, examples->csv, places[i], row, &value, err));
+    if (examples->csv) STRATA_TRY(strata_column_value(label, examples->csv, indices[i], row, &value, err));
     *out = (value - label->mean) / label->deviation;
     return STRATA_OK;
 }
 
 static strata_status fill_labels(const strata_preprocessing *p, const strata_examples *examples, const int64_t *rows, int64_t n,
                                  strata_array *out, strata_error *err) {
-    int *places = NULL;
+    int *indices = NULL;
     const strata_dtype dtype = strata_preprocessing_n_classes(p) ? STRATA_DTYPE_I32 : STRATA_DTYPE_F32;
-    strata_status status = find_label_places(p, examples, &places, err);
+    strata_status status = find_label_indices(p, examples, &indices, err);
     strata_shape shape = STRATA_SHAPE(n, p->n_labels);
     if (p->n_labels == 1) shape.rank = 1;
     if (!status) status = strata_array_create(dtype, shape, out, err);
     for (int64_t r = 0; r < n && !status; r++)
         for (int i = 0; i < p->n_labels && !status; i++) {
             double value = 0;
-            status = label_of(p, examples, places, rows[r], i, &value, err);
+            status = label_of(p, examples, indices, rows[r], i, &value, err);
             if (!status) strata_element_set(dtype, out->data, r * p->n_labels + i, value);
         }
     if (status) strata_array_finish(out);
-    free(places);
+    free(indices);
     return status;
 }
 
 /* ---- features ---- */
 
-static strata_status value_of(const strata_column *column, const strata_examples *examples, int place, int64_t row, double *out,
+static strata_status value_of(const strata_column *column, const strata_examples *examples, int index, int64_t row, double *out,
                               strata_error *err) {
-    if (examples->csv) return strata_column_value(column, examples->csv, place, row, out, err);
-    *out = strata_element_get(examples->x->dtype, examples->x->data, row * examples->x->shape.dims[1] + place);
+    if (examples->csv) return strata_column_value(column, examples->csv, index, row, out, err);
+    *out = strata_element_get(examples->x->dtype, examples->x->data, row * examples->x->shape.dims[1] + index);
     return STRATA_OK;
 }
 
@@ -142,17 +142,17 @@ static void count_unknown(const strata_column *column, const char *cell, strata_
     }
 }
 
-/* One column of all rows, `width` features of a row apart. */
-static strata_status fill_column(const strata_column *column, const strata_examples *examples, int place, const int64_t *rows,
+/* Writes the features of one column for all rows. `width` is the number of features of a row. */
+static strata_status fill_column(const strata_column *column, const strata_examples *examples, int index, const int64_t *rows,
                                  int64_t n, int64_t width, float *out, strata_preprocessing_report *report, strata_error *err) {
     for (int64_t r = 0; r < n; r++, out += width) {
         double value = 0;
         if (column->kind != STRATA_COLUMN_WORDS) {
-            STRATA_TRY(value_of(column, examples, place, rows[r], &value, err));
+            STRATA_TRY(value_of(column, examples, index, rows[r], &value, err));
             strata_column_encode_value(column, value, out);
             continue;
         }
-        const char *cell = strata_csv_cell(examples->csv, rows[r], place);
+        const char *cell = strata_csv_cell(examples->csv, rows[r], index);
         const int word = strata_column_word(column, cell);
         memset(out, 0, (size_t)column->n_words * sizeof *out);
         if (word >= 0)
@@ -166,21 +166,21 @@ static strata_status fill_column(const strata_column *column, const strata_examp
 static strata_status fill_table(const strata_preprocessing *p, const strata_examples *examples,
                                 const strata_apply_options *opts, const int64_t *rows, int64_t n, strata_array *out,
                                 strata_error *err) {
-    int *places = NULL;
+    int *indices = NULL;
     const int64_t width = strata_preprocessing_element(p).dims[0];
-    strata_status status = find_places(p, examples, opts, &places, err);
+    strata_status status = find_indices(p, examples, opts, &indices, err);
     if (!status) status = strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, width), out, err);
     float *to = out->data;
     for (int i = 0; i < p->n_columns && !status; i++) {
         if (p->columns[i].kind == STRATA_COLUMN_TEXT) continue;
-        status = fill_column(&p->columns[i], examples, examples->csv ? places[i] : i, rows, n, width, to, opts->report, err);
+        status = fill_column(&p->columns[i], examples, examples->csv ? indices[i] : i, rows, n, width, to, opts->report, err);
         to += strata_column_width(&p->columns[i]);
     }
-    free(places);
+    free(indices);
     return status;
 }
 
-/* Arrays of several axes: bytes stay bytes. */
+/* Copies examples of several axes. Arrays of u8 stay u8; others are standardised. */
 static strata_status fill_elements(const strata_preprocessing *p, const strata_examples *examples, const int64_t *rows,
                                    int64_t n, strata_array *out, strata_error *err) {
     const strata_array *x = examples->x;
@@ -207,17 +207,18 @@ static strata_status fill_elements(const strata_preprocessing *p, const strata_e
 static strata_status join_texts(const strata_preprocessing *p, const strata_examples *examples,
                                 const strata_apply_options *opts, const int64_t *rows, int64_t n, strata_texts **out,
                                 strata_error *err) {
-    int *places = NULL;
+    int *indices = NULL;
     const char **parts = calloc((size_t)p->n_columns, sizeof *parts);
-    strata_status status = parts ? find_places(p, examples, opts, &places, err) : no_memory(examples, err);
+    strata_status status = parts ? find_indices(p, examples, opts, &indices, err) : no_memory(examples, err);
     if (!status) status = strata_texts_create(examples->name, NULL, 0, out, err);
     for (int64_t r = 0; r < n && !status; r++) {
         int n_parts = 0;
         for (int i = 0; i < p->n_columns; i++)
-            if (p->columns[i].kind == STRATA_COLUMN_TEXT) parts[n_parts++] = strata_csv_cell(examples->csv, rows[r], places[i]);
+            if (p->columns[i].kind == STRATA_COLUMN_TEXT)
+                parts[n_parts++] = strata_csv_cell(examples->csv, rows[r], indices[i]);
         status = strata_texts_add(*out, parts, n_parts, -1, strata_csv_line(examples->csv, rows[r]), err);
     }
-    free(places);
+    free(indices);
     free(parts);
     return status;
 }
@@ -233,7 +234,8 @@ static strata_status fill_tokens(const strata_preprocessing *p, const strata_exa
         int64_t n_tokens = 0;
         const char *text = strata_texts_get(texts, r);
         status = strata_tokenizer_encode(p->tokenizer, text, strlen(text), p->length, ids, &n_tokens, err);
-        if (!n_tokens) ids[0] = STRATA_TOKEN_UNKNOWN; /* a text without a word says nothing; no answer would lose its row */
+        /* A text without words gets one token, so that its row is kept and has a prediction. */
+        if (!n_tokens) ids[0] = STRATA_TOKEN_UNKNOWN;
     }
     strata_texts_destroy(texts);
     return status;
@@ -244,9 +246,10 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* A vocabulary from these rows, and as many tokens as 9 of 10 of them have. */
-static strata_status learn_words(strata_preprocessing *p, const strata_examples *examples, const int64_t *rows, int64_t n,
-                                 strata_error *err) {
+/* Trains the tokenizer on these rows. The number of tokens of an example, unless it is given, is one that suffices for nine of
+ * ten rows. */
+static strata_status make_vocabulary(strata_preprocessing *p, const strata_examples *examples, const int64_t *rows, int64_t n,
+                                     strata_error *err) {
     enum { LEAST = 8, MOST = 400, WORDS = 20000 };
     strata_texts *texts = NULL;
     strata_tokenizer *tokenizer = NULL;
@@ -277,27 +280,27 @@ static strata_status learn_words(strata_preprocessing *p, const strata_examples 
     return status;
 }
 
-/* ---- measuring ---- */
+/* ---- means and deviations ---- */
 
-static strata_status measure_column(strata_column *column, const strata_examples *examples, int place, const int64_t *rows,
+static strata_status measure_column(strata_column *column, const strata_examples *examples, int index, const int64_t *rows,
                                     int64_t n, double *values, strata_error *err) {
-    for (int64_t r = 0; r < n; r++) STRATA_TRY(value_of(column, examples, place, rows[r], &values[r], err));
+    for (int64_t r = 0; r < n; r++) STRATA_TRY(value_of(column, examples, index, rows[r], &values[r], err));
     strata_column_measure(column, values, n);
     return STRATA_OK;
 }
 
 static strata_status measure_features(strata_preprocessing *p, const strata_examples *examples, const int64_t *rows, int64_t n,
                                       double *values, strata_error *err) {
-    int *places = NULL;
-    strata_status status = find_places(p, examples, &(strata_apply_options){0}, &places, err);
+    int *indices = NULL;
+    strata_status status = find_indices(p, examples, &(strata_apply_options){0}, &indices, err);
     for (int i = 0; i < p->n_columns && !status; i++)
         if (p->columns[i].kind == STRATA_COLUMN_NUMBER || p->columns[i].kind == STRATA_COLUMN_DATE)
-            status = measure_column(&p->columns[i], examples, examples->csv ? places[i] : i, rows, n, values, err);
-    free(places);
+            status = measure_column(&p->columns[i], examples, examples->csv ? indices[i] : i, rows, n, values, err);
+    free(indices);
     return status;
 }
 
-/* All numbers of arrays of several axes have one mean and one deviation. */
+/* Examples of several axes have one mean and one deviation for all their numbers. */
 static void measure_elements(strata_preprocessing *p, const strata_examples *examples, const int64_t *rows, int64_t n) {
     const strata_array *x = examples->x;
     const int64_t size = strata_shape_elements(p->element);
@@ -315,16 +318,16 @@ static void measure_elements(strata_preprocessing *p, const strata_examples *exa
 
 static strata_status measure_labels(strata_preprocessing *p, const strata_examples *examples, const int64_t *rows, int64_t n,
                                     double *values, strata_error *err) {
-    int *places = NULL;
-    strata_status status = find_label_places(p, examples, &places, err);
+    int *indices = NULL;
+    strata_status status = find_label_indices(p, examples, &indices, err);
     for (int i = 0; i < p->n_labels && !status; i++) {
         if (p->labels[i].kind == STRATA_COLUMN_WORDS) continue;
         p->labels[i].mean = 0;
         p->labels[i].deviation = 1;
-        for (int64_t r = 0; r < n && !status; r++) status = label_of(p, examples, places, rows[r], i, &values[r], err);
+        for (int64_t r = 0; r < n && !status; r++) status = label_of(p, examples, indices, rows[r], i, &values[r], err);
         if (!status) strata_column_measure(&p->labels[i], values, n);
     }
-    free(places);
+    free(indices);
     return status;
 }
 
@@ -333,7 +336,7 @@ strata_status strata_preprocessing_measure(strata_preprocessing *p, const strata
     double *values = malloc(((size_t)n + 1) * sizeof *values);
     if (!values) return no_memory(examples, err);
     strata_status status = measure_labels(p, examples, rows, n, values, err);
-    if (!status && strata_preprocessing_has_texts(p)) status = learn_words(p, examples, rows, n, err);
+    if (!status && strata_preprocessing_has_texts(p)) status = make_vocabulary(p, examples, rows, n, err);
     if (!status && p->kind == STRATA_PREPROCESSING_ARRAYS && p->element.rank > 1)
         measure_elements(p, examples, rows, n);
     else if (!status)
@@ -349,13 +352,13 @@ static strata_status take_weights(const strata_preprocessing *p, const strata_ex
                                   int64_t n, strata_dataset *dataset, strata_error *err) {
     const strata_column column = {.kind = STRATA_COLUMN_NUMBER};
     strata_array weights = {0};
-    int place = 0;
+    int index = 0;
     if (!p->weight) return STRATA_OK;
-    STRATA_TRY(strata_csv_find(examples->csv, p->weight, &place, err));
+    STRATA_TRY(strata_csv_find(examples->csv, p->weight, &index, err));
     strata_status status = strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n), &weights, err);
     for (int64_t r = 0; r < n && !status; r++) {
         double value = 0;
-        status = strata_column_value(&column, examples->csv, place, rows[r], &value, err);
+        status = strata_column_value(&column, examples->csv, index, rows[r], &value, err);
         if (!status) ((float *)weights.data)[r] = (float)value;
     }
     if (!status) status = strata_dataset_set_weights(dataset, &weights, err);
@@ -395,7 +398,7 @@ cleanup:
     return status;
 }
 
-/* The classes of rows, to divide each of them; *out NULL: the labels are numbers. */
+/* The classes of the rows, by which the split is stratified; *out NULL: the labels are numbers. */
 static strata_status classes_of(const strata_preprocessing *p, const strata_examples *examples, const int64_t *rows, int64_t n,
                                 int32_t **out, strata_error *err) {
     strata_array classes = {0};
@@ -446,14 +449,15 @@ strata_status strata_preprocessing_split_arrays(strata_preprocessing *p, const s
     return split(p, &(strata_examples){.x = features, .y = labels, .name = "arrays"}, fraction, seed, out_train, out_test, err);
 }
 
-/* All rows, or those with labels. */
+/* Makes a dataset of all rows, or of those with labels unless opts->unlabelled. */
 static strata_status apply(const strata_preprocessing *p, const strata_examples *examples, const strata_apply_options *opts,
                            strata_dataset **out_dataset, strata_error *err) {
     int64_t *rows = NULL, n = count_rows(examples);
     if (opts->report) *opts->report = (strata_preprocessing_report){0};
     if (!p->measured)
         return strata_fail(err, STRATA_INVALID,
-                           "preprocessing: nothing was measured yet; strata_preprocessing_split_csv or _split_arrays do that");
+                           "preprocessing: its means and vocabulary are not computed yet; call strata_preprocessing_split_csv "
+                           "or _split_arrays");
     if (n < 1) return strata_fail(err, STRATA_DATA, "%s: has no rows", examples->name);
     if (!opts->unlabelled) {
         STRATA_TRY(strata_labelled_rows(p, examples, &rows, &n, err));
@@ -476,7 +480,7 @@ static strata_status apply(const strata_preprocessing *p, const strata_examples 
 
 static strata_status wrong_kind(const strata_preprocessing *p, const char *name, const char *what, strata_error *err) {
     static const char *const takes[] = {"tables", "texts", "pictures", "arrays"};
-    return strata_fail(err, STRATA_DATA, "%s: is %s, but the model learned from %s", name, what, takes[p->kind]);
+    return strata_fail(err, STRATA_DATA, "%s: is %s, but the model was trained on %s", name, what, takes[p->kind]);
 }
 
 strata_status strata_preprocessing_apply_csv(const strata_preprocessing *p, const strata_csv *csv,
@@ -502,7 +506,7 @@ strata_status strata_preprocessing_apply_arrays(const strata_preprocessing *p, c
                            strata_shape_text(shape).text,
                            strata_shape_text(p->element.rank == 1 ? STRATA_SHAPE(p->n_columns) : p->element).text);
     if (y && (n_labels != p->n_labels || y->shape.dims[0] != shape.dims[0]))
-        return strata_fail(err, STRATA_DATA, "the features are %s, the labels %s; the model learned %d label%s an example",
+        return strata_fail(err, STRATA_DATA, "the features are %s, the labels %s; the model has %d label%s for each example",
                            strata_shape_text(shape).text, strata_shape_text(y->shape).text, p->n_labels,
                            p->n_labels == 1 ? "" : "s");
     return apply(p, &(strata_examples){.x = x, .y = y, .name = "arrays"}, &opts, out_dataset, err);

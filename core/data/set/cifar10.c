@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CIFAR-10: finding the batches in a folder or tar, and turning planes into pixels. */
+ * Reading CIFAR-10: finding its files, which are called batches, in a folder or a tar archive, and converting their planes of
+ * colours to pixels. */
 #include "core/data/set/cifar10.h"
 
 #include <stdio.h>
@@ -29,12 +30,12 @@ static const char folder_name[] = "cifar-10-batches-bin", tar_name[] = "cifar-10
 
 static strata_status check_records(const char *name, const unsigned char *records, size_t n_bytes, strata_error *err) {
     size_t n = n_bytes / RECORD;
-    if (n_bytes == 0) return strata_fail(err, STRATA_DATA, "%s: is empty; it must hold records of %d bytes", name, RECORD);
+    if (n_bytes == 0) return strata_fail(err, STRATA_DATA, "%s: is empty; it must contain records of %d bytes", name, RECORD);
     if (n_bytes % RECORD)
-        return strata_fail(
-            err, STRATA_DATA,
-            "%s: has %zu bytes, which is %zu records of %d bytes and %zu bytes of another: it is cut off, or no CIFAR-10 batch",
-            name, n_bytes, n, RECORD, n_bytes % RECORD);
+        return strata_fail(err, STRATA_DATA,
+                           "%s: has %zu bytes, which is %zu records of %d bytes and %zu bytes of another: it is cut off, or "
+                           "not a CIFAR-10 batch",
+                           name, n_bytes, n, RECORD, n_bytes % RECORD);
     for (size_t i = 0; i < n; i++)
         if (records[i * RECORD] >= STRATA_CIFAR10_CLASSES)
             return strata_fail(err, STRATA_DATA, "%s: the label of record %zu (byte %zu) is %d; labels are 0 to 9", name, i,
@@ -42,7 +43,7 @@ static strata_status check_records(const char *name, const unsigned char *record
     return STRATA_OK;
 }
 
-/* (3,32,32) -> (32,32,3) */
+/* Converts (3,32,32) to (32,32,3). */
 static void interleave_planes(const unsigned char *planes, uint8_t *pixels) {
     for (int i = 0; i < PLANE; i++) {
         pixels[3 * i] = planes[i];
@@ -51,7 +52,7 @@ static void interleave_planes(const unsigned char *planes, uint8_t *pixels) {
     }
 }
 
-/* Records that were checked, to images and labels from number `first` on. */
+/* Copies n records, which were checked, to images and labels. */
 static void store_records(const unsigned char *records, size_t n, uint8_t *images, uint8_t *labels) {
     for (size_t i = 0; i < n; i++) {
         labels[i] = records[i * RECORD];
@@ -93,9 +94,9 @@ strata_status strata_cifar10_parse(const char *name, const void *bytes, size_t n
 /* ---- the batches of a split ---- */
 
 typedef struct batch {
-    char *name;             /* "data_batch_1.bin.xz" */
-    unsigned char *records; /* expanded and checked */
-    size_t n;               /* records */
+    char *name;             /* for example "data_batch_1.bin.xz" */
+    unsigned char *records; /* decompressed and checked */
+    size_t n;               /* the number of records */
 } batch;
 
 typedef struct batches {
@@ -109,7 +110,7 @@ static const char *last_part(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-/* Length of the name without the endings of compression when it is one of this split's batches, else 0. */
+/* The length of the name without .bin, .bin.gz or .bin.xz; 0: the name is not that of a batch of this split. */
 static size_t batch_stem(const char *name, bool train) {
     static const char *const endings[] = {".bin", ".bin.gz", ".bin.xz"};
     const char *prefix = train ? "data_batch" : "test_batch";
@@ -122,7 +123,8 @@ static size_t batch_stem(const char *name, bool train) {
     return 0;
 }
 
-/* At the root or in the official folder. A batch that is there in several forms is taken once. */
+/* Accepts batches in the root or in the folder cifar-10-batches-bin. A batch of which there are several files, for example a
+ * plain and a compressed one, is read once. */
 static bool wants_batch(const char *path, void *user) {
     const batches *b = user;
     const char *name = last_part(path);
@@ -159,8 +161,8 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const batch *)a)->name, ((const batch *)b)->name);
 }
 
-/* From whichever of the three layouts is at `path`. */
-static strata_status collect(const char *path, batches *b, strata_error *err) {
+/* Reads the batches from a tar archive, a folder with the batches, or a folder with the tar archive. */
+static strata_status read_batches(const char *path, batches *b, strata_error *err) {
     const strata_tree_visitor visitor = {wants_batch, take_batch, b, .depth = 1};
     char tar[LONGEST_PATH];
     if (!strata_tree_is_folder(path) && strstr(last_part(path), ".tar")) return strata_tree_visit_tar(path, &visitor, err);
@@ -175,7 +177,8 @@ static strata_status collect(const char *path, batches *b, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Frees each batch's records once they are stored, so that at most one batch lies in memory twice. */
+/* Makes a dataset of all batches. Each batch's records are freed when they were copied, so that at most one batch is in memory
+ * twice. */
 static strata_status join(batches *b, strata_dataset **out_dataset, strata_error *err) {
     strata_array images = {0}, labels = {0};
     strata_text source = {0};
@@ -215,11 +218,11 @@ static strata_status join(batches *b, strata_dataset **out_dataset, strata_error
 strata_status strata_dataset_cifar10(const char *path, const char *split, strata_dataset **out_dataset, strata_error *err) {
     batches b = {0};
     STRATA_TRY(strata_split_check(split, &b.train, err));
-    strata_status status = collect(path, &b, err);
+    strata_status status = read_batches(path, &b, err);
     if (!status && !b.n)
         status =
             strata_fail(err, STRATA_UNAVAILABLE,
-                        "%s: has no %s*.bin, .bin.gz or .bin.xz, neither there nor in %s/, and no %s; get them with: strata "
+                        "%s: has no %s*.bin, .bin.gz or .bin.xz, neither directly nor in %s/, and no %s; get them with: strata "
                         "data fetch cifar10",
                         path, b.train ? "data_batch" : "test_batch", folder_name, tar_name);
     if (!status) {

@@ -11,8 +11,9 @@ STRATA_EXPORT_BEGIN
 
 enum { STRATA_CIFAR10_SIDE = 32, STRATA_CIFAR10_CLASSES = 10, STRATA_CIFAR10_RECORD = 1 + 3 * 32 * 32 };
 
-/* Parses records, plain, gzip or xz: images u8 (N,32,32,3), labels u8 (N), which the caller finishes.
- *   name   stands in messages
+/* Parses records, which may be compressed with gzip or xz. The caller finishes the images, u8 (N,32,32,3), and the labels, u8
+ * (N).
+ *   name   the file's name in messages
  * Fails: DATA with name, record and offset. */
 STRATA_MUST_USE strata_status strata_cifar10_parse(const char *name, const void *bytes, size_t n_bytes,
                                                    strata_array *out_images, strata_array *out_labels, strata_error *err);

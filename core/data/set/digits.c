@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Draws digits. The path of a hand (core/data/set/digits_glyphs.h) has each point moved a little, is bent by a wave, turned,
- * sheared, scaled and shifted, and drawn with a round pen; then noise is added. The pen is a distance field: each pixel keeps
- * its least squared distance to the path, so that crossing strokes join smoothly. */
+ * Draws digits. Each point of the glyph's strokes (core/data/set/digits_glyphs.h) is moved a little at random. The strokes are
+ * then bent by a wave, rotated, sheared, scaled and shifted, and drawn with a round pen, and noise is added. For the drawing,
+ * the smallest squared distance to a stroke is computed for each pixel, so that crossing strokes join smoothly. */
 #include "core/data/set/digits.h"
 
 #include <math.h>
@@ -11,26 +11,27 @@
 #include "core/base/philox.h"
 #include "core/data/set/digits_glyphs.h"
 
-enum { SIDE = STRATA_DIGIT_SIDE, PIXELS = SIDE * SIDE, PIECES = 4 /* segments between two points of a curve */ };
+enum { SIDE = STRATA_DIGIT_SIDE, PIXELS = SIDE * SIDE, PIECES = 4 /* line segments between two points of a curve */ };
 
-/* How much hands differ. Chosen so that a linear classifier gets about nine of ten digits right and a small network nearly
- * all. */
-static const float point_jitter = 6.5f;         /* of 100, each way, at most */
-static const float most_wave = 5.0f;            /* of 100 */
-static const float most_turn = 0.25f;           /* radians each way: 14 degrees */
-static const float most_shear = 0.25f;          /* dx / dy each way */
-static const float scales[2] = {0.15f, 0.225f}; /* pixels a hundredth of the box: 15 to 22.5 pixels high */
-static const float most_shift = 2.0f;           /* pixels each way */
-static const float radii[2] = {0.65f, 1.5f};    /* of the pen, pixels */
-static const float inks[2] = {0.55f, 1.0f};     /* of white */
-static const float most_noise = 0.18f;          /* of white, each way */
+/* The ranges of the random numbers. They were chosen so that a linear classifier recognises about nine of ten digits and a
+ * small network nearly all. Coordinates of a glyph are in a box of 100 x 100. most_x: the number is drawn from -most_x ..
+ * most_x. */
+static const float most_jitter = 6.5f;          /* how far a point is moved in x and in y, in coordinates of the box */
+static const float most_wave = 5.0f;            /* the amplitude of the wave, in coordinates of the box */
+static const float most_turn = 0.25f;           /* the rotation in radians: up to 14 degrees */
+static const float most_shear = 0.25f;          /* dx / dy */
+static const float scales[2] = {0.15f, 0.225f}; /* pixels per coordinate of the box: digits are 15 to 22.5 pixels high */
+static const float most_shift = 2.0f;           /* in pixels */
+static const float radii[2] = {0.65f, 1.5f};    /* the radius of the pen, in pixels */
+static const float inks[2] = {0.55f, 1.0f};     /* the brightness of the strokes, where 1 is white */
+static const float most_noise = 0.18f;          /* the noise of a pixel, where 1 is white */
 
-/* ---- random numbers: image i draws from the Philox blocks (i, 0), (i, 1), ... under the key `seed` ---- */
+/* ---- random numbers: image i uses the Philox blocks (i, 0), (i, 1), ... with the key `seed` ---- */
 
 typedef struct generator {
     uint64_t seed, index;
-    uint32_t n_blocks; /* drawn so far */
-    int n_left;        /* words of `block` not given out yet */
+    uint32_t n_blocks; /* how many blocks were computed */
+    int n_left;        /* how many words of `block` are not used yet */
     strata_philox_block block;
 } generator;
 
@@ -61,17 +62,17 @@ typedef struct point {
     float x, y;
 } point;
 
-/* From the box of the glyph to pixels: a wave that bends it, then an affine map. */
-typedef struct hand {
+/* The map from the box of the glyph to pixels: a wave that bends the glyph, then an affine map. */
+typedef struct distortion {
     float wave[2], phase[2];
-    float xx, xy, yx, yy; /* x' = xx x + xy y, ... about the middle */
-    point middle;         /* pixels */
-    float reach;          /* of the pen: pixels farther away stay dark */
-} hand;
+    float xx, xy, yx, yy; /* relative to the middle: x' = xx x + xy y, y' = yx x + yy y */
+    point middle;         /* in pixels */
+    float reach;          /* pixels farther than this from a stroke, in pixels, stay dark */
+} distortion;
 
-static hand random_hand(generator *g) {
-    hand h = {.wave = {either_way(g, most_wave), either_way(g, most_wave)},
-              .phase = {uniform(g, 0, 6.2832f), uniform(g, 0, 6.2832f)}};
+static distortion random_distortion(generator *g) {
+    distortion h = {.wave = {either_way(g, most_wave), either_way(g, most_wave)},
+                    .phase = {uniform(g, 0, 6.2832f), uniform(g, 0, 6.2832f)}};
     float turn = either_way(g, most_turn), shear = either_way(g, most_shear);
     float height = uniform(g, scales[0], scales[1]), width = height * uniform(g, 0.75f, 1.05f);
     float c = cosf(turn), s = sinf(turn);
@@ -84,20 +85,22 @@ static hand random_hand(generator *g) {
     return h;
 }
 
-static point place(const hand *h, float x, float y) {
+static point to_pixels(const distortion *h, float x, float y) {
     float bent_x = x - 50 + h->wave[0] * sinf(y * 0.063f + h->phase[0]),
           bent_y = y - 50 + h->wave[1] * sinf(x * 0.063f + h->phase[1]);
     return (point){h->middle.x + h->xx * bent_x + h->xy * bent_y, h->middle.y + h->yx * bent_x + h->yy * bent_y};
 }
 
-/* First and last pixel, 0 to SIDE - 1, within `reach` of a and b on one axis; none when last < first. */
+/* The first and the last pixel, 0 to SIDE - 1, that is within `reach` of the range a..b on one axis. There is none if last <
+ * first. */
 static void pixel_range(float a, float b, float reach, int *out_first, int *out_last) {
     float low = fminf(a, b) - reach, high = fmaxf(a, b) + reach;
     *out_first = low <= 0 ? 0 : low >= SIDE ? SIDE : (int)low;
     *out_last = high < 0 ? -1 : high >= SIDE - 1 ? SIDE - 1 : (int)high;
 }
 
-/* Lowers the squared distances of the pixels that the pen can reach from the segment a-b, in blocks of 4 columns. */
+/* Updates the smallest squared distances of the pixels that are within `reach` of the segment a-b. Blocks of 4 columns are
+ * computed together. */
 static void draw_segment(float distance2[PIXELS], point a, point b, float reach) {
     int top, bottom, left, right;
     pixel_range(a.y, b.y, reach, &top, &bottom);
@@ -120,19 +123,19 @@ static void draw_segment(float distance2[PIXELS], point a, point b, float reach)
     }
 }
 
-/* Between b and c on the Catmull-Rom curve through a, b, c, d. */
+/* The point at t, 0 to 1, between b and c on the Catmull-Rom curve through a, b, c, d. */
 static point on_curve(point a, point b, point c, point d, float t) {
     float wa = t * (-0.5f + t * (1 - 0.5f * t)), wb = 1 + t * t * (-2.5f + 1.5f * t);
     float wc = t * (0.5f + t * (2 - 1.5f * t)), wd = t * t * (-0.5f + 0.5f * t);
     return (point){wa * a.x + wb * b.x + wc * c.x + wd * d.x, wa * a.y + wb * b.y + wc * c.y + wd * d.y};
 }
 
-static void draw_stroke(float distance2[PIXELS], const stroke *path, const hand *h, generator *g) {
+static void draw_stroke(float distance2[PIXELS], const stroke *path, const distortion *h, generator *g) {
     point points[MOST_POINTS];
     const int last = path->n_points - 1;
     for (int i = 0; i <= last; i++) {
-        float x = path->points[i].x + either_way(g, point_jitter), y = path->points[i].y + either_way(g, point_jitter);
-        points[i] = place(h, x, y);
+        float x = path->points[i].x + either_way(g, most_jitter), y = path->points[i].y + either_way(g, most_jitter);
+        points[i] = to_pixels(h, x, y);
     }
     for (int i = 0; i < last; i++) {
         point a = points[i > 0 ? i - 1 : 0], b = points[i], c = points[i + 1], d = points[i + 1 < last ? i + 2 : last];
@@ -146,9 +149,10 @@ static void draw_stroke(float distance2[PIXELS], const stroke *path, const hand 
     }
 }
 
-/* Ink by distance, the edge one pixel soft, with noise of 8 bits a pixel, 16 pixels a block. */
-static void develop(const float distance2[PIXELS], float radius, float ink, float noise, generator *g,
-                    uint8_t out_image[PIXELS]) {
+/* Computes the brightness of each pixel from its distance to the strokes. The edge of a stroke is one pixel wide. The noise of
+ * a pixel is 8 random bits, so that a Philox block suffices for 16 pixels. */
+static void shade(const float distance2[PIXELS], float radius, float ink, float noise, generator *g,
+                  uint8_t out_image[PIXELS]) {
     const float noise_step = noise / 127.5f * 255;
     uint8_t grains[PIXELS];
     for (int i = 0; i < PIXELS; i += (int)sizeof g->block) {
@@ -171,13 +175,13 @@ static uint8_t draw_digit(uint64_t seed, uint64_t index, uint8_t out_image[PIXEL
     float distance2[PIXELS];
     for (int i = 0; i < PIXELS; i++) distance2[i] = 1e6f;
     int digit = choice(&g, STRATA_DIGIT_CLASSES), style = choice(&g, N_STYLES);
-    hand h = random_hand(&g);
+    distortion h = random_distortion(&g);
     float radius = uniform(&g, radii[0], radii[1]), ink = uniform(&g, inks[0], inks[1]), noise = uniform(&g, 0, most_noise);
     h.reach = radius + 0.5f;
     for (int i = 0; i < MOST_STROKES && glyphs[digit][style][i].kind != NO_STROKE; i++) {
         draw_stroke(distance2, &glyphs[digit][style][i], &h, &g);
     }
-    develop(distance2, radius, ink, noise, &g, out_image);
+    shade(distance2, radius, ink, noise, &g, out_image);
     return (uint8_t)digit;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How each digit is written: the pen's path in a box of 100 x 100, y downward, in several hands. For core/data/set/digits.c
- * only. */
+ * The strokes of each digit in several styles, in a box of 100 x 100 where y points downward. Only core/data/set/digits.c
+ * includes this file. */
 #ifndef STRATA_CORE_DATA_DIGITS_GLYPHS_H
 #define STRATA_CORE_DATA_DIGITS_GLYPHS_H
 
@@ -9,7 +9,8 @@
 
 enum { N_STYLES = 3, MOST_STROKES = 3, MOST_POINTS = 12 };
 
-typedef enum { NO_STROKE, LINES, CURVE } stroke_kind; /* straight from point to point, or a smooth curve through them */
+/* LINES: straight lines from point to point; CURVE: a smooth curve through the points. */
+typedef enum { NO_STROKE, LINES, CURVE } stroke_kind;
 
 typedef struct stroke {
     stroke_kind kind;
@@ -19,7 +20,7 @@ typedef struct stroke {
     } points[MOST_POINTS];
 } stroke;
 
-/* clang-format off: a stroke a line */
+/* clang-format off: each line is a stroke */
 static const stroke glyphs[10][N_STYLES][MOST_STROKES] = {
     {{{CURVE, 9, {{50, 4}, {26, 18}, {16, 50}, {26, 82}, {50, 96}, {74, 82}, {84, 50}, {74, 18}, {48, 4}}}},
      {{CURVE, 9, {{60, 6}, {38, 22}, {28, 55}, {38, 88}, {56, 94}, {70, 66}, {72, 28}, {58, 6}, {44, 14}}}},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A folder of pictures with a folder a class, read into memory as bytes. */
+ * Reads a folder that contains a folder of pictures for each class. The pixels are stored in memory as u8. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 enum { MOST_CLASSES = 65536 };
 
 typedef struct entry {
-    char *name; /* "cat/1.png" */
-    char *place;
+    char *name;  /* the path in the folder, for example "cat/1.png" */
+    char *place; /* the whole path, for messages */
     unsigned char *bytes;
     size_t n_bytes;
 } entry;
@@ -24,7 +24,7 @@ typedef struct folder {
     int64_t n, capacity;
 } folder;
 
-/* A picture one level down. */
+/* Accepts pictures in a folder of a class. */
 static bool wants_picture(const char *name, void *user) {
     const char *slash = strchr(name, '/');
     (void)user;
@@ -56,7 +56,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const entry *)a)->name, ((const entry *)b)->name);
 }
 
-/* The first picture says what size all have. */
+/* Decodes the pictures, which must all have the size of the first one. */
 static strata_status decode_all(const folder *f, int channels, strata_array *out_images, strata_error *err) {
     size_t bytes = 0;
     strata_shape first = {0};
@@ -71,9 +71,10 @@ static strata_status decode_all(const folder *f, int channels, strata_array *out
             status = strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(f->n, first.dims[0], first.dims[1], channels),
                                          out_images, err);
         } else if (!strata_shape_equal(pixels.shape, first)) {
-            status = strata_fail(err, STRATA_DATA, "%s: has %lld x %lld pixels, but %s has %lld x %lld; bring all to one size",
-                                 e->place, (long long)pixels.shape.dims[1], (long long)pixels.shape.dims[0],
-                                 f->entries[0].place, (long long)first.dims[1], (long long)first.dims[0]);
+            status =
+                strata_fail(err, STRATA_DATA, "%s: has %lld x %lld pixels, but %s has %lld x %lld; resize them to one size",
+                            e->place, (long long)pixels.shape.dims[1], (long long)pixels.shape.dims[0], f->entries[0].place,
+                            (long long)first.dims[1], (long long)first.dims[0]);
         }
         if (!status) memcpy((uint8_t *)out_images->data + (size_t)i * bytes, pixels.data, bytes);
         strata_array_finish(&pixels);
@@ -82,7 +83,8 @@ static strata_status decode_all(const folder *f, int channels, strata_array *out
     return STRATA_OK;
 }
 
-/* Entries are sorted, so a class's pictures lie together. Cuts the names at their slash. */
+/* Finds the labels and the names of the classes. The entries are sorted by name, so the pictures of a class follow each other.
+ * Each entry's name is shortened to that of its class. */
 static strata_status label_all(folder *f, int32_t *labels, const char **class_names, int *out_n, strata_error *err) {
     int n = 0;
     for (int64_t i = 0; i < f->n; i++) {
@@ -116,7 +118,7 @@ static strata_status to_dataset(folder *f, const char *path, int channels, strat
     STRATA_TRY_GOTO(strata_dataset_take_arrays(&images, &labels, 1.0 / 255, &dataset, err));
     ends = malloc((size_t)f->n * sizeof *ends);
     if (!ends) STRATA_TRY_GOTO(strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path));
-    for (int64_t i = 0; i < f->n; i++) ends[i] = i + 1; /* each picture is a file */
+    for (int64_t i = 0; i < f->n; i++) ends[i] = i + 1; /* each picture is a separate file */
     STRATA_TRY_GOTO(strata_dataset_set_files(dataset, ends, f->n, err));
     snprintf(source, sizeof source, "%.400s: %lld pictures of %d classes", path, (long long)f->n, n_classes);
     STRATA_TRY_GOTO(strata_dataset_set_source(dataset, source, err));
@@ -137,7 +139,8 @@ strata_status strata_dataset_image_folder(const char *path, int channels, strata
     const strata_tree_visitor visitor = {wants_picture, take_picture, &f, .depth = 1};
     strata_status status = strata_tree_visit_folder(path, &visitor, err);
     if (!status && !f.n)
-        status = strata_fail(err, STRATA_UNAVAILABLE, "%s: has no pictures in folders: <class>/*.png, .pgm or .ppm", path);
+        status = strata_fail(err, STRATA_UNAVAILABLE,
+                             "%s: has no pictures in folders: <class>/*.png, .jpg, .webp, .pgm or .ppm", path);
     if (!status) status = to_dataset(&f, path, channels ? channels : 3, out_dataset, err);
     for (int64_t i = 0; i < f.n; i++) {
         free(f.entries[i].name);

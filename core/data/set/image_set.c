@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Making and freeing a set of images with labels. */
+ * Allocating and freeing a set of images with labels. */
 #include "core/data/set/image_set.h"
 
 strata_status strata_image_set_create(int64_t n_images, strata_image_set *out_set, strata_error *err) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Images with a class each: what the readers and makers of sample data give. */
+ * Images with labels, as the reader of MNIST and the generator of digits return them. */
 #ifndef STRATA_CORE_DATA_IMAGE_SET_H
 #define STRATA_CORE_DATA_IMAGE_SET_H
 
@@ -15,7 +15,7 @@ typedef struct strata_image_set {
     strata_array labels;
 } strata_image_set;
 
-/* Both arrays, zeroed; the caller finishes the set. n_images >= 1. */
+/* Allocates both arrays, filled with 0. The caller finishes the set. Fails: INVALID for n_images < 1, OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_image_set_create(int64_t n_images, strata_image_set *out_set, strata_error *err);
 void strata_image_set_finish(strata_image_set *set); /* NULL and a zeroed set are fine */
 

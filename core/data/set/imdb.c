@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The IMDB reviews: the folder aclImdb, its tar, or a CSV file a split. */
+ * Reading the IMDB reviews: from the folder aclImdb, its tar archive, or a CSV file for each split. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,21 +14,21 @@
 enum { LONGEST_PATH = 4096 };
 static const char *const classes[] = {"negative", "positive"}, *const folders[] = {"neg/", "pos/"};
 
-/* ---- the official layout: one file a review ---- */
+/* ---- the official layout: each review is a file ---- */
 
 typedef struct review {
-    char *name; /* "train/neg/0_3.txt" */
+    char *name; /* for example "train/neg/0_3.txt" */
     char *text;
     int label;
 } review;
 
 typedef struct reviews {
-    const char *split; /* "train/" */
+    const char *split; /* "train/" or "test/" */
     review *items;
     int64_t n, capacity;
 } reviews;
 
-/* "train/pos/0_9.txt", maybe below aclImdb/: its class, or -1. */
+/* The class of a file like "train/pos/0_9.txt" or "aclImdb/train/pos/0_9.txt"; -1: the file is not a review of the split. */
 static int class_of(const char *name, const char *split) {
     static const char root[] = "aclImdb/", ending[] = ".txt";
     if (!strncmp(name, root, sizeof root - 1)) name += sizeof root - 1;
@@ -95,7 +95,7 @@ static strata_status from_reviews(reviews *r, const char *place, strata_texts **
     return status;
 }
 
-/* *out_texts stays NULL when there is no review of the split. */
+/* Reads the reviews from a folder or a tar archive. *out_texts stays NULL if there is no review of the split. */
 static strata_status from_tree(const char *path, const char *split, strata_texts **out_texts, strata_error *err) {
     char prefix[16];
     reviews r = {.split = prefix};
@@ -109,9 +109,9 @@ static strata_status from_tree(const char *path, const char *split, strata_texts
     return status;
 }
 
-/* ---- finding ---- */
+/* ---- finding the files ---- */
 
-/* Writes the path of the first of the folder's files <stem><suffix><ending> that is there. */
+/* Finds the first file <stem><suffix><ending> that exists in the folder. */
 static bool find_file(const char *folder, const char *stem, const char *suffix, const char *const *endings,
                       char out[LONGEST_PATH]) {
     struct stat info;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding the MNIST files in a folder and checking that they belong together. */
+ * Finding the MNIST files in a folder, and checking that images and labels fit each other. */
 #include "core/data/set/mnist.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 enum { LONGEST_PATH = 4096 };
 
-/* Names by split, kind of file (images, labels), and order of looking. */
+/* The possible names by split and kind of file (images, labels), in the order in which they are tried. */
 static const char *const names[2][2][4] = {
     [STRATA_MNIST_TRAIN] = {{"train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "train-images.idx3-ubyte",
                              "train-images.idx3-ubyte.gz"},
@@ -30,10 +30,10 @@ static strata_status check_folder(const char *folder, strata_error *err) {
     struct stat info;
     if (stat(folder, &info) != 0) return strata_file_fail(err, errno, folder, "open this data folder");
     if (S_ISDIR(info.st_mode)) return STRATA_OK;
-    return strata_fail(err, STRATA_DATA, "%s: is not a folder; give the folder that holds the MNIST files", folder);
+    return strata_fail(err, STRATA_DATA, "%s: is not a folder; give the folder that contains the MNIST files", folder);
 }
 
-/* Path of the first of the four names that is there. */
+/* Finds the path of the first of the four names for which there is a file. */
 static strata_status find_file(const char *folder, const char *const candidates[4], char path[LONGEST_PATH],
                                strata_error *err) {
     for (int i = 0; i < 4; i++) {
@@ -57,14 +57,14 @@ static strata_status read_images(const char *path, strata_array *out_images, str
         shape.dims[2] == STRATA_DIGIT_SIDE) {
         return STRATA_OK;
     }
-    return strata_fail(err, STRATA_DATA, "%s: holds %s %s; images must be u8 (N,28,28)", path,
+    return strata_fail(err, STRATA_DATA, "%s: contains %s %s; images must be u8 (N,28,28)", path,
                        strata_dtype_name(out_images->dtype), strata_shape_text(shape).text);
 }
 
 static strata_status read_labels(const char *path, strata_array *out_labels, strata_error *err) {
     STRATA_TRY(strata_idx_read(path, out_labels, err));
     if (out_labels->dtype != STRATA_DTYPE_U8 || out_labels->shape.rank != 1) {
-        return strata_fail(err, STRATA_DATA, "%s: holds %s %s; labels must be u8 (N)", path,
+        return strata_fail(err, STRATA_DATA, "%s: contains %s %s; labels must be u8 (N)", path,
                            strata_dtype_name(out_labels->dtype), strata_shape_text(out_labels->shape).text);
     }
     const uint8_t *labels = out_labels->data;

@@ -8,10 +8,11 @@
 
 typedef enum strata_mnist_split { STRATA_MNIST_TRAIN, STRATA_MNIST_TEST } strata_mnist_split;
 
-/* Reads <folder>/train-images-idx3-ubyte and train-labels-idx1-ubyte, or t10k-* for the test set; each may end in .gz and may
- * have the spelling train-images.idx3-ubyte. The caller finishes the set.
- * Fails: UNAVAILABLE when the folder or a file is missing (says which names were looked for) or can't be read; DATA when a file
- * is malformed, not 28x28, has other than one label an image, or a label of 10 or more (says which is the first). */
+/* Reads <folder>/train-images-idx3-ubyte and train-labels-idx1-ubyte, or t10k-* for the test set. Each name may end in .gz and
+ * may be written as train-images.idx3-ubyte. The caller finishes the set.
+ * Fails: UNAVAILABLE if the folder or a file is missing (the message lists the names that were tried) or cannot be read; DATA
+ * if a file is malformed, if images are not 28x28, if there is not one label for each image, or if a label is 10 or more (the
+ * message names the first). */
 STRATA_MUST_USE strata_status strata_mnist_load(const char *folder, strata_mnist_split split, strata_image_set *out_set,
                                                 strata_error *err);
 

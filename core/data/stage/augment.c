@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random changes of pictures, as map functions. What is drawn is a function of the element's key. */
+ * Random changes of pictures, as map functions. The random numbers are a function of the element's key. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ typedef struct picture {
     int64_t rows, columns, channels;
 } picture;
 
-/* A picture's row: `columns` pixels of `pixel` bytes. Compiled for the usual sizes of a pixel. */
+/* Mirrors a row of `columns` pixels of `pixel` bytes each. The compiler makes a version for each common size of a pixel. */
 static inline __attribute__((always_inline)) void mirror(const char *last, int64_t columns, size_t pixel, char *to) {
     for (int64_t c = 0; c < columns; c++) memcpy(to + (size_t)c * pixel, last - (size_t)c * pixel, pixel);
 }
@@ -23,10 +23,11 @@ static void mirror_row(const char *last, int64_t columns, size_t pixel, char *to
         mirror(last, columns, pixel, to);
 }
 
-/* out(r, c) = in(r + down, from column c + right, mirrored when flip), 0 beyond the edge. */
+/* out(r, c) = in(r + down, c + right), or 0 if that is outside of the picture. With `flip` the rows of `in` are mirrored
+ * first. */
 static void move_and_flip(const char *in, picture p, size_t pixel, int64_t down, int64_t right, bool flip, char *out) {
     const int64_t shift = flip ? right : -right, begin = shift > 0 ? shift : 0;
-    const int64_t end = shift > 0 ? p.columns : p.columns + shift; /* the columns that come from within */
+    const int64_t end = shift > 0 ? p.columns : p.columns + shift; /* after the last column that is inside of the picture */
     const size_t row = (size_t)p.columns * pixel;
     for (int64_t r = 0; r < p.rows; r++) {
         const int64_t from_row = r + down;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one of several workers reads of a dataset: the same stages over its share of the files, or with its shard where a hint
- * stands. Stages above what changed are made anew with a copy of their state; all else is shared with the original. */
+ * Makes the dataset of one of several workers: the same stages over the worker's share of the files, or with the worker's shard
+ * in the place of a shard_hint stage. The stages after such a change are created again with a copy of their state. The other
+ * stages are shared with the original dataset. */
 #include <string.h>
 
 #include "core/data/stage/stage.h"
@@ -34,7 +35,7 @@ static strata_status shard_files(const sharding *s, const strata_dataset *datase
 
 static strata_status rewrite(const sharding *s, strata_dataset *dataset, strata_dataset **out, strata_error *err);
 
-/* The dataset's stage over other parents, which it takes, even on failure. */
+/* Creates the dataset's stage with other parents, which it takes, also on failure. */
 static strata_status rebuild(const strata_dataset *dataset, strata_dataset **parents, strata_dataset **out, strata_error *err) {
     const strata_stage *stage = dataset->stage;
     strata_dataset *made = NULL;
@@ -47,7 +48,8 @@ static strata_status rebuild(const strata_dataset *dataset, strata_dataset **par
     memcpy(made->state, dataset->state, dataset->state_bytes);
     made->n_shuffles = dataset->n_shuffles;
     made->n_classes = dataset->n_classes;
-    /* Stages that give as many elements as they take; of the others the size is not known until they are walked. */
+    /* If the stage has as many elements as its parent had, the new stage has as many as its new parent. Otherwise its size is
+     * not known before an iteration. */
     if (dataset->n_parents != 1 || dataset->n != dataset->parents[0]->n) made->n = STRATA_SIZE_UNKNOWN;
     if (dataset->n == STRATA_SIZE_INFINITE) made->n = STRATA_SIZE_INFINITE;
     if (stage->renew) stage->renew(made);
@@ -93,12 +95,13 @@ strata_status strata_dataset_auto_shard(const strata_dataset *dataset, strata_au
         return strata_fail(err, STRATA_INVALID, "auto_shard: worker %lld of %lld; it must be 0 to n - 1", (long long)worker,
                            (long long)n);
     if ((unsigned)policy > STRATA_SHARD_OFF)
-        return strata_fail(err, STRATA_INVALID, "auto_shard: %d is no policy", (int)policy);
+        return strata_fail(err, STRATA_INVALID, "auto_shard: there is no policy %d", (int)policy);
     const sharding s = {strata_auto_shard_resolve(dataset, policy), n, worker};
-    strata_dataset *whole = (strata_dataset *)dataset; /* only its count of owners changes */
+    strata_dataset *whole = (strata_dataset *)dataset; /* only its reference count changes */
     if (s.policy == STRATA_SHARD_FILE && !has_files(dataset))
-        return strata_fail(err, STRATA_INVALID,
-                           "auto_shard: FILE, and no source of the data has files (strata_dataset_from_files has); use DATA");
+        return strata_fail(
+            err, STRATA_INVALID,
+            "auto_shard: FILE needs a source that reads files (strata_dataset_from_files), and the data have none; use DATA");
     if (s.policy == STRATA_SHARD_DATA || s.policy == STRATA_SHARD_OFF) {
         *out_dataset = strata_dataset_retain(whole);
         return STRATA_OK;
@@ -106,5 +109,7 @@ strata_status strata_dataset_auto_shard(const strata_dataset *dataset, strata_au
     STRATA_TRY(rewrite(&s, whole, out_dataset, err));
     if (s.policy != STRATA_SHARD_HINT || *out_dataset != whole) return STRATA_OK;
     strata_dataset_destroy(*out_dataset);
-    return strata_fail(err, STRATA_INVALID, "auto_shard: HINT, and there is no strata_dataset_shard_hint in the data");
+    return strata_fail(
+        err, STRATA_INVALID,
+        "auto_shard: HINT needs a strata_dataset_shard_hint in the pipeline, and there is none; add one, or use DATA");
 }

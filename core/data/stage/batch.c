@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * batch and padded_batch: elements side by side on a new first axis. */
+ * batch and padded_batch: several elements become one, with a new first axis. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,13 +9,13 @@
 typedef struct batching {
     int64_t n;
     bool drop_remainder, padded;
-    strata_shape shapes[STRATA_MAX_PARTS]; /* padded: -1 grows to the longest */
+    strata_shape shapes[STRATA_MAX_PARTS]; /* for padded; a dimension of -1 becomes that of the longest element */
     double pad[STRATA_MAX_PARTS];
 } batching;
 
 /* ---- one part of all elements ---- */
 
-/* The shape that part `part` of each gets; DATA for one that does not fit. */
+/* Finds the shape that part `part` of each element has in the batch. Fails: DATA for an element that does not fit. */
 static strata_status common_shape(const batching *b, const strata_element *elements, int64_t n, int part, strata_shape *out,
                                   strata_error *err) {
     const strata_shape first = elements[0].parts[part].shape;
@@ -41,8 +41,8 @@ static strata_status common_shape(const batching *b, const strata_element *eleme
     return STRATA_OK;
 }
 
-/* Copies an array into the corner of a zeroed or filled one, row by row of the last axis. */
-static void place(const strata_array *from, strata_shape room, char *out) {
+/* Copies an array to the beginning of each axis of a larger array of shape `room`, one row of the last axis at a time. */
+static void copy_to_corner(const strata_array *from, strata_shape room, char *out) {
     size_t bytes = strata_dtype_bytes(from->dtype);
     if (strata_shape_equal(from->shape, room)) {
         memcpy(out, from->data, strata_array_bytes(from));
@@ -75,7 +75,7 @@ static strata_status stack(const batching *b, const strata_element *elements, in
     if (b->padded && b->pad[part] != 0)
         for (int64_t i = 0, size = strata_shape_elements(all); i < size; i++)
             strata_element_set(out->dtype, out->data, i, b->pad[part]);
-    for (int64_t i = 0; i < n; i++) place(&elements[i].parts[part], each, (char *)out->data + (size_t)i * step);
+    for (int64_t i = 0; i < n; i++) copy_to_corner(&elements[i].parts[part], each, (char *)out->data + (size_t)i * step);
     return STRATA_OK;
 }
 

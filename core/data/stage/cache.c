@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cache: the elements of one whole walk, kept with the dataset and given again to every later walk of the same seed. What lies
- * below is walked as epoch 0, whichever epoch comes first, so that what a walk gives does not depend on the walks before it. */
+ * cache: the dataset stores the elements of one complete iteration, and later iterations with the same seed return them again.
+ * The stages below always iterate over epoch 0, whichever epoch is first, so that the elements of an iteration do not depend on
+ * the iterations before it. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -16,13 +17,12 @@ typedef struct store {
 
 typedef struct cache {
     pthread_mutex_t lock;
-    store *kept; /* NULL: none yet */
+    store *complete; /* the elements of a complete iteration; NULL: there was none yet */
 } cache;
 
-/* store NULL: past the end */
 typedef struct caching {
     store *store;
-    bool filling;
+    bool filling; /* this iteration adds the elements to the store */
 } caching;
 
 static void release(store *s) {
@@ -36,9 +36,9 @@ static strata_status cache_open(strata_iterator *it, strata_error *err) {
     cache *c = it->dataset->state;
     caching *state = it->state;
     pthread_mutex_lock(&c->lock);
-    if (c->kept && c->kept->seed == it->seed) {
-        state->store = c->kept;
-        atomic_fetch_add(&c->kept->references, 1);
+    if (c->complete && c->complete->seed == it->seed) {
+        state->store = c->complete;
+        atomic_fetch_add(&c->complete->references, 1);
     }
     pthread_mutex_unlock(&c->lock);
     if (state->store) return STRATA_OK;
@@ -54,18 +54,19 @@ static void cache_close(strata_iterator *it) {
     release(((caching *)it->state)->store);
 }
 
-/* From now on every walk of this seed has it. */
+/* Stores a complete iteration in the dataset, for later iterations with its seed. */
 static void publish(cache *c, caching *state) {
     pthread_mutex_lock(&c->lock);
-    store *old = c->kept;
-    c->kept = state->store;
+    store *old = c->complete;
+    c->complete = state->store;
     atomic_fetch_add(&state->store->references, 1);
     pthread_mutex_unlock(&c->lock);
     state->filling = false;
     release(old);
 }
 
-static strata_status keep_one(strata_iterator *it, bool *out_more, strata_error *err) {
+/* Adds the parent's next element to the store. */
+static strata_status store_next(strata_iterator *it, bool *out_more, strata_error *err) {
     store *s = ((caching *)it->state)->store;
     if (s->n == s->capacity) {
         int64_t capacity = s->capacity ? 2 * s->capacity : 64;
@@ -83,7 +84,7 @@ static strata_status keep_one(strata_iterator *it, bool *out_more, strata_error 
 static strata_status cache_next(strata_iterator *it, strata_element *out, bool *out_more, strata_error *err) {
     caching *state = it->state;
     if (state->filling) {
-        STRATA_TRY(keep_one(it, out_more, err));
+        STRATA_TRY(store_next(it, out_more, err));
         if (!*out_more) publish(it->dataset->state, state);
     }
     *out_more = it->position < state->store->n;
@@ -97,7 +98,7 @@ static strata_status cache_advance(strata_iterator *it, int64_t n, strata_error 
     caching *state = it->state;
     for (int64_t i = 0; i < n && state->filling; i++) {
         bool more;
-        STRATA_TRY(keep_one(it, &more, err));
+        STRATA_TRY(store_next(it, &more, err));
         if (!more) publish(it->dataset->state, state);
     }
     return STRATA_OK;
@@ -105,13 +106,13 @@ static strata_status cache_advance(strata_iterator *it, int64_t n, strata_error 
 
 static void cache_destroy(strata_dataset *dataset) {
     cache *c = dataset->state;
-    release(c->kept);
+    release(c->complete);
     pthread_mutex_destroy(&c->lock);
 }
 
 static void cache_renew(strata_dataset *dataset) {
     cache *c = dataset->state;
-    c->kept = NULL;
+    c->complete = NULL;
     pthread_mutex_init(&c->lock, NULL);
 }
 
@@ -126,7 +127,7 @@ static const strata_stage cache_stage = {.name = "cache",
 
 strata_status strata_dataset_cache(strata_dataset **dataset, strata_error *err) {
     if ((*dataset)->n == STRATA_SIZE_INFINITE)
-        return strata_fail(err, STRATA_INVALID, "cache: a dataset without end cannot be kept");
+        return strata_fail(err, STRATA_INVALID, "cache: a dataset without end cannot be stored; put take before cache");
     STRATA_TRY(strata_stage_put(&cache_stage, dataset, sizeof(cache), NULL, err));
     pthread_mutex_init(&((cache *)(*dataset)->state)->lock, NULL);
     return STRATA_OK;

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A source over files that are opened one after the other, as the walk comes to them. */
+ * A source that reads files one after the other. Each file is opened when the iteration reaches it. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/data/stage/stage.h"
 
-enum { FILE_SHIFT = 32 }; /* an element's number: its file's above these bits, its own in the file below */
+/* The index of an element is (index of the file << FILE_SHIFT) + index in the file. */
+enum { FILE_SHIFT = 32 };
 
 typedef struct files {
     char **paths;        /* [dataset->n_files], owned */
-    int64_t first, step; /* file i of the whole is paths[(i - first) / step] */
+    int64_t first, step; /* paths[i] is file first + i * step of the dataset that was divided among workers */
     strata_file_function open;
     void *user;
 } files;
 
 typedef struct reading {
-    int64_t next; /* file to open */
+    int64_t next; /* the index in paths of the file to open next */
     strata_dataset *dataset;
     strata_iterator *iterator; /* NULL: no file is open */
-    int64_t in_file;           /* elements given of it */
+    int64_t in_file;           /* how many elements of this file were returned */
 } reading;
 
 static void close_file(reading *r) {
@@ -76,7 +77,7 @@ static const strata_stage files_stage = {.name = "files",
                                          .destroy = files_destroy,
                                          .shard_files = files_shard};
 
-/* Over `count` of the paths from `first` on, by `step`; `of` says the rest. */
+/* Makes a source of the files paths[first], paths[first + step], ..., `count` in all. `of` has the other fields. */
 static strata_status make(const char *const *paths, int64_t first, int64_t step, int64_t count, files of,
                           const strata_element_spec *spec, strata_dataset **out_dataset, strata_error *err) {
     strata_dataset *dataset = NULL;
@@ -108,7 +109,7 @@ strata_status strata_dataset_from_files(const char *const *paths, int n_paths, s
                                         const strata_element_spec *spec, strata_dataset **out_dataset, strata_error *err) {
     if (n_paths < 1 || !open || !spec)
         return strata_fail(err, STRATA_INVALID,
-                           "files: %d paths; there must be one, a function that opens it, and the "
+                           "files: %d paths; there must be at least one, a function that opens a file, and the "
                            "elements' spec",
                            n_paths);
     const files of = {.step = 1, .open = open, .user = user};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * zip and interleave: elements of several datasets, side by side or in turn. */
+ * zip and interleave. zip joins the parts of an element of each dataset to one element; interleave returns elements of several
+ * datasets in turn. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,10 +76,10 @@ typedef struct interleaving {
     struct {
         strata_dataset *dataset;
         strata_iterator *iterator;
-    } * cycle; /* [cycle_length]; iterator NULL: free */
+    } * cycle; /* [cycle_length]; iterator NULL: no dataset is open here */
     int current, n_open;
-    int64_t in_block; /* elements of the current block given */
-    bool ended;       /* no more datasets */
+    int64_t in_block; /* how many elements of the current block were returned */
+    bool ended;       /* the parent has no more elements, so no further dataset is opened */
 } interleaving;
 
 static strata_status interleave_open(strata_iterator *it, strata_error *err) {
@@ -109,7 +110,7 @@ static void move_on(const interleave *options, interleaving *s) {
     s->current = (s->current + 1) % options->cycle_length;
 }
 
-/* The next dataset into the free place of the cycle. */
+/* Opens the dataset of the parent's next element at the current position of the cycle. */
 static strata_status open_current(strata_iterator *it, strata_error *err) {
     const interleave *options = it->dataset->state;
     interleaving *s = it->state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What all stages share: making and destroying them, the walk, elements and their keys. */
+ * The code that all stages share: creating and destroying datasets and iterators, elements and their keys. */
 #include "strata/pipeline.h"
 
 #include <stdlib.h>
@@ -42,12 +42,12 @@ static bool fits(strata_shape shape, strata_shape wanted) {
 strata_status strata_element_check(const strata_element *element, const strata_element_spec *spec, const char *who,
                                    strata_error *err) {
     if (element->n_parts != spec->n_parts)
-        return strata_fail(err, STRATA_DATA, "%s: element %lld has %d parts; it was said to have %d", who,
+        return strata_fail(err, STRATA_DATA, "%s: element %lld has %d parts; the spec has %d", who,
                            (long long)element->key.index, element->n_parts, spec->n_parts);
     for (int i = 0; i < spec->n_parts; i++) {
         const strata_array *part = &element->parts[i];
         if (!part->data || part->dtype != spec->parts[i].dtype || !fits(part->shape, spec->parts[i].shape))
-            return strata_fail(err, STRATA_DATA, "%s: part %d of element %lld is %s %s; it was said to be %s %s", who, i,
+            return strata_fail(err, STRATA_DATA, "%s: part %d of element %lld is %s %s, but the spec has %s %s", who, i,
                                (long long)element->key.index, strata_dtype_name(part->dtype),
                                strata_shape_text(part->shape).text, strata_dtype_name(spec->parts[i].dtype),
                                strata_shape_text(spec->parts[i].shape).text);
@@ -60,7 +60,7 @@ strata_status strata_element_fail_in(strata_error *err, strata_status status, co
                           (unsigned long long)key->epoch);
 }
 
-/* A stream of its own beside those of shuffles (0x5eed.... in the last word). */
+/* The random numbers of an element. Their stream differs from the streams of shuffles, whose last word is 0x5eed.... */
 uint32_t strata_key_random(const strata_key *key, uint32_t draw) {
     strata_philox_block counter = {
         {draw / 4, (uint32_t)key->index, (uint32_t)((uint64_t)key->index >> 32) ^ 0xe1e70000u, (uint32_t)key->epoch}};
@@ -166,7 +166,7 @@ strata_element_spec strata_dataset_element_spec(const strata_dataset *dataset) {
     return dataset->spec;
 }
 
-/* ---- the walk ---- */
+/* ---- iterators ---- */
 
 static void close_parents(strata_iterator *iterator) {
     for (int i = 0; i < STRATA_MAX_PARENTS; i++) {
@@ -213,7 +213,7 @@ void strata_iterator_destroy(strata_iterator *iterator) {
     free(iterator);
 }
 
-/* For what is indexed and has no walk of its own. */
+/* Computes the next element with the stage's `at`, if the stage has no `next`. */
 static strata_status next_by_index(strata_iterator *it, strata_element *out, bool *out_more, strata_error *err) {
     *out_more = it->position < it->dataset->n;
     return *out_more ? strata_dataset_at(it->dataset, it->seed, it->epoch, it->position, out, err) : STRATA_OK;

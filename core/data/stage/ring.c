@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * map and prefetch: a ring of slots that threads fill and the iterator empties in order. One thread at a time pulls an element
- * from below and with it its ticket; it then works on it beside the others and puts it into slot ticket mod n. Prefetch is a
- * map that does nothing, with one thread. A map without threads needs no ring.
+ * map and prefetch: threads write elements to a ring of n slots, and the iterator reads the slots in order. A thread reads
+ * element i of the parent, of which only one thread at a time can be in progress, calls the function on it while other threads
+ * work on theirs, and writes the result to slot i mod n. prefetch is a map without a function, with one thread. A map without
+ * threads does not use the ring.
  *
- * Nothing waits for ever: a thread waits only for a free slot or for its turn to pull, and both end when the iterator is
- * closed; the iterator waits only for a slot that a thread holds the ticket of. */
+ * No wait is endless: a thread waits only for a free slot or for another thread that reads from the parent, and closing the
+ * iterator ends both waits. The iterator waits only for a slot whose element a thread is computing. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -30,11 +31,12 @@ typedef struct slot {
 typedef struct ring {
     strata_iterator *iterator;
     const map *map;
-    slot *slots; /* [n_slots]; NULL: not begun */
+    slot *slots; /* [n_slots]; NULL: the threads were not started yet */
     pthread_mutex_t lock;
-    pthread_cond_t filled, freed; /* a slot became ready; a slot became free, or a turn to pull came up */
-    int64_t pulled, given;        /* tickets */
-    bool pulling, ended, stop;
+    pthread_cond_t filled;     /* a slot became ready */
+    pthread_cond_t freed;      /* a slot became free, or another thread may read from the parent */
+    int64_t n_pulled, n_given; /* how many elements were read from the parent, and how many the iterator returned */
+    bool pulling, ended, stop; /* a thread reads from the parent; there are no more elements; the iterator is closed */
     pthread_t threads[MOST_THREADS];
     int n_threads;
 } ring;
@@ -54,13 +56,14 @@ static strata_status apply(const strata_dataset *dataset, strata_element *elemen
 
 /* ---- threads ---- */
 
-/* Waits for a slot and the turn to pull; false when there is nothing more to do. Takes the ticket. */
-static bool begin_pull(ring *r, int64_t *out_ticket) {
+/* Waits until there is a free slot and no other thread reads from the parent. Returns the index of the element that this thread
+ * reads; false: there are no more elements, or the iterator is closed. */
+static bool begin_pull(ring *r, int64_t *out_index) {
     pthread_mutex_lock(&r->lock);
-    while (!r->stop && !r->ended && (r->pulling || r->pulled - r->given >= r->map->n_slots))
+    while (!r->stop && !r->ended && (r->pulling || r->n_pulled - r->n_given >= r->map->n_slots))
         pthread_cond_wait(&r->freed, &r->lock);
     bool go = !r->stop && !r->ended;
-    if (go) r->pulling = true, *out_ticket = r->pulled++;
+    if (go) r->pulling = true, *out_index = r->n_pulled++;
     pthread_mutex_unlock(&r->lock);
     return go;
 }
@@ -75,9 +78,9 @@ static void end_pull(ring *r, bool last) {
 
 static void *work(void *user) {
     ring *r = user;
-    int64_t ticket;
-    while (begin_pull(r, &ticket)) {
-        slot *s = &r->slots[ticket % r->map->n_slots]; /* free, so nobody else's until it is ready */
+    int64_t index;
+    while (begin_pull(r, &index)) {
+        slot *s = &r->slots[index % r->map->n_slots]; /* no other thread uses the slot until it is ready */
         s->status = strata_iterator_next(r->iterator->parents[0], &s->element, &s->more, &s->error);
         end_pull(r, s->status || !s->more);
         if (!s->status && s->more) s->status = apply(r->iterator->dataset, &s->element, &s->error);
@@ -101,7 +104,7 @@ static strata_status begin(ring *r, strata_error *err) {
     pthread_cond_init(&r->freed, NULL);
     while (r->n_threads < r->map->threads && !pthread_create(&r->threads[r->n_threads], NULL, work, r)) r->n_threads++;
     if (r->n_threads) return STRATA_OK;
-    return strata_fail(err, STRATA_UNAVAILABLE, "%s: the system starts no thread", r->iterator->dataset->stage->name);
+    return strata_fail(err, STRATA_UNAVAILABLE, "%s: the system cannot start a thread", r->iterator->dataset->stage->name);
 }
 
 static void ring_close(strata_iterator *it) {
@@ -121,14 +124,14 @@ static void ring_close(strata_iterator *it) {
 
 /* ---- the stage ---- */
 
-static strata_status take(ring *r, strata_element *out, bool *out_more, strata_error *err) {
-    slot *s = &r->slots[r->given % r->map->n_slots];
+static strata_status take_from_ring(ring *r, strata_element *out, bool *out_more, strata_error *err) {
+    slot *s = &r->slots[r->n_given % r->map->n_slots];
     pthread_mutex_lock(&r->lock);
     while (!s->ready) pthread_cond_wait(&r->filled, &r->lock);
     slot taken = *s;
-    if (taken.more && !taken.status) { /* the end and a failure stay where they are, for the next call */
+    if (taken.more && !taken.status) { /* the end and a failure remain in the slot and are returned again by the next call */
         *s = (slot){0};
-        r->given++;
+        r->n_given++;
         pthread_cond_broadcast(&r->freed);
     }
     pthread_mutex_unlock(&r->lock);
@@ -145,12 +148,12 @@ static strata_status ring_next(strata_iterator *it, strata_element *out, bool *o
         STRATA_TRY(strata_iterator_next(it->parents[0], out, out_more, err));
         return *out_more ? apply(it->dataset, out, err) : STRATA_OK;
     }
-    if (!r->slots) { /* before the threads that read these begin */
+    if (!r->slots) { /* the threads read these fields, so they are set first */
         r->iterator = it;
         r->map = m;
         STRATA_TRY(begin(r, err));
     }
-    return take(r, out, out_more, err);
+    return take_from_ring(r, out, out_more, err);
 }
 
 static strata_status ring_advance(strata_iterator *it, int64_t n, strata_error *err) {

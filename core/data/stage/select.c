@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stages that leave elements as they are and choose which come: take, skip, shard, filter, repeat. */
+ * Stages that choose among the elements of their parent, or repeat them, and do not change them: take, skip, shard, filter,
+ * repeat. */
 #include <stdlib.h>
 
 #include "core/data/stage/stage.h"
 
-/* Elements first, first + step, ... below `end`. */
+/* The parent's elements first, first + step, ...; at most `end` of them. */
 typedef struct selection {
     int64_t first, step, end;
-    bool required; /* there must be one */
+    bool required; /* an iteration without any element is an error */
 } selection;
 
-/* ---- take, skip and shard: every step-th element from first on, up to a number ---- */
+/* ---- take, skip and shard ---- */
 
 static const selection *selection_of(const strata_dataset *dataset) {
     return dataset->state;
@@ -32,7 +33,7 @@ static strata_status select_next(strata_iterator *it, strata_element *out, bool 
                        (long long)s->first, (long long)s->step);
 }
 
-/* Steps lie before each element but the first. */
+/* step - 1 elements are skipped before each element except the first. */
 static strata_status select_advance(strata_iterator *it, int64_t n, strata_error *err) {
     const selection *s = selection_of(it->dataset);
     int64_t left = s->end - it->position, steps;
@@ -90,8 +91,8 @@ strata_status strata_dataset_shard_required(strata_dataset **dataset, int64_t n,
 static strata_status hint_open(strata_iterator *it, strata_error *err) {
     (void)it;
     return strata_fail(err, STRATA_INVALID,
-                       "shard_hint stands for a worker's part, and nobody said which: iterate what strata_dataset_auto_shard "
-                       "makes of the dataset with STRATA_SHARD_HINT, or say auto_shard in the options of fit");
+                       "shard_hint: it is not known which worker's part to read; iterate over the dataset that "
+                       "strata_dataset_auto_shard returns with STRATA_SHARD_HINT, or set auto_shard in the options of fit");
 }
 
 const strata_stage strata_stage_shard_hint = {.name = "shard_hint", .open = hint_open};
@@ -132,11 +133,11 @@ strata_status strata_dataset_filter(strata_dataset **dataset, strata_filter_func
     return STRATA_OK;
 }
 
-/* ---- repeat: pass r of epoch e is the parent's epoch e * count + r, so that no two are alike ---- */
+/* ---- repeat: pass r of epoch e is the parent's epoch e * count + r, so that each pass is shuffled differently ---- */
 
 typedef struct repetition {
     int64_t pass;
-    bool gave; /* in this pass */
+    bool gave; /* this pass has returned an element */
 } repetition;
 
 static uint64_t passes_of(const strata_dataset *dataset) {
@@ -159,7 +160,7 @@ static strata_status repeat_next(strata_iterator *it, strata_element *out, bool 
         STRATA_TRY(strata_iterator_next(it->parents[0], out, out_more, err));
         bool last = (uint64_t)r->pass + 1 >= passes_of(it->dataset);
         if (*out_more) r->gave = true;
-        bool empty = !r->gave && *(const int64_t *)it->dataset->state == 0; /* ends even what would go on for ever */
+        bool empty = !r->gave && *(const int64_t *)it->dataset->state == 0; /* an empty pass ends an endless repeat */
         if (*out_more || last || empty) return STRATA_OK;
         STRATA_TRY(repeat_begin(it, r->pass + 1, err));
     }

@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shuffle: over what can be indexed an order of all (the one that fit makes for arrays, when it is the first shuffle); else a
- * buffer from which each element is drawn and which the next one refills. */
+ * shuffle. If the parent's elements can be computed by index, a random order of all elements is made; that of the first shuffle
+ * is the order in which fit shuffles arrays. Otherwise elements are read to a buffer. Each element that is returned is drawn
+ * from it at random and replaced by the parent's next element. */
 #include <stdlib.h>
 
 #include "core/base/philox.h"
 #include "core/data/stage/stage.h"
 
 typedef struct shuffle {
-    int64_t buffer; /* 0: all */
+    int64_t buffer; /* the size of the buffer, in elements; 0: the buffer contains all elements */
     bool same_each_epoch;
-    int number; /* of the shuffles below */
+    int number; /* how many shuffles are below this one */
 } shuffle;
 
 typedef struct shuffling {
-    strata_order *order; /* NULL: buffered */
+    strata_order *order; /* NULL: the buffer is used */
     strata_element *buffer;
-    int64_t held, capacity;
-    bool ended; /* nothing more comes from below */
-    int64_t drawn;
+    int64_t n_buffered, capacity;
+    bool ended;      /* the parent has no more elements */
+    int64_t n_drawn; /* how many random numbers were drawn */
     strata_philox_block random;
 } shuffling;
 
-/* The seed of this shuffle: the iteration's own for the first. */
+/* The seed of this shuffle. That of the first shuffle is the iteration's seed. */
 static uint64_t seed_of(const strata_iterator *it) {
     const shuffle *s = it->dataset->state;
     return it->seed + (uint64_t)s->number * UINT64_C(0x9E3779B97F4A7C15);
@@ -45,7 +46,7 @@ static strata_status shuffle_open(strata_iterator *it, strata_error *err) {
 
 static void shuffle_close(strata_iterator *it) {
     shuffling *s = it->state;
-    for (int64_t i = 0; i < s->held; i++) strata_element_finish(&s->buffer[i]);
+    for (int64_t i = 0; i < s->n_buffered; i++) strata_element_finish(&s->buffer[i]);
     free(s->buffer);
     strata_order_destroy(s->order);
 }
@@ -53,7 +54,7 @@ static void shuffle_close(strata_iterator *it) {
 /* ---- the buffer ---- */
 
 static strata_status make_room(shuffling *s, strata_error *err) {
-    if (s->held < s->capacity) return STRATA_OK;
+    if (s->n_buffered < s->capacity) return STRATA_OK;
     int64_t capacity = s->capacity ? 2 * s->capacity : 64;
     strata_element *larger = realloc(s->buffer, (size_t)capacity * sizeof *larger);
     if (!larger)
@@ -66,26 +67,26 @@ static strata_status make_room(shuffling *s, strata_error *err) {
 static strata_status fill(strata_iterator *it, strata_error *err) {
     const shuffle *options = it->dataset->state;
     shuffling *s = it->state;
-    while (!s->ended && (!options->buffer || s->held < options->buffer)) {
+    while (!s->ended && (!options->buffer || s->n_buffered < options->buffer)) {
         bool more;
         STRATA_TRY(make_room(s, err));
-        STRATA_TRY(strata_iterator_next(it->parents[0], &s->buffer[s->held], &more, err));
-        s->held += more;
+        STRATA_TRY(strata_iterator_next(it->parents[0], &s->buffer[s->n_buffered], &more, err));
+        s->n_buffered += more;
         s->ended = !more;
     }
     return STRATA_OK;
 }
 
-/* One of 0..n-1, the next of the stream of (seed, epoch). */
+/* Draws the next number of the stream of (seed, epoch), in 0..n-1. */
 static int64_t draw(strata_iterator *it, int64_t n) {
     shuffling *s = it->state;
-    if (s->drawn % 4 == 0) {
-        uint64_t seed = seed_of(it), epoch = epoch_of(it), block = (uint64_t)s->drawn / 4;
+    if (s->n_drawn % 4 == 0) {
+        uint64_t seed = seed_of(it), epoch = epoch_of(it), block = (uint64_t)s->n_drawn / 4;
         strata_philox_block counter = {
             {(uint32_t)block, (uint32_t)epoch, (uint32_t)(epoch >> 32), 0x5eee0000u + (uint32_t)(block >> 32)}};
         s->random = strata_philox(counter, (uint32_t)seed, (uint32_t)(seed >> 32));
     }
-    return strata_random_below(s->random.words[s->drawn++ % 4], n);
+    return strata_random_below(s->random.words[s->n_drawn++ % 4], n);
 }
 
 static strata_status shuffle_next(strata_iterator *it, strata_element *out, bool *out_more, strata_error *err) {
@@ -97,11 +98,11 @@ static strata_status shuffle_next(strata_iterator *it, strata_element *out, bool
                                  err);
     }
     STRATA_TRY(fill(it, err));
-    *out_more = s->held > 0;
-    if (!s->held) return STRATA_OK;
-    int64_t i = draw(it, s->held);
+    *out_more = s->n_buffered > 0;
+    if (!s->n_buffered) return STRATA_OK;
+    int64_t i = draw(it, s->n_buffered);
     *out = s->buffer[i];
-    s->buffer[i] = s->buffer[--s->held];
+    s->buffer[i] = s->buffer[--s->n_buffered];
     return STRATA_OK;
 }
 

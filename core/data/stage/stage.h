@@ -52,7 +52,7 @@ struct strata_iterator {
     strata_error error;
 };
 
-/* What every dataset has. */
+/* The fields of every dataset, of a source in memory as well as of a stage. */
 struct strata_dataset {
     const strata_stage *stage;
     atomic_int references;
@@ -101,18 +101,18 @@ struct strata_dataset {
     int64_t *file_ends;
 };
 
-/* A stage over n_parents datasets, which it takes on success (0: a source); size, classes and names are those of the first.
- * `spec` NULL: of the first. */
+/* Creates a stage over n_parents datasets, which it takes on success; 0: a source. Its size, classes and names are those of the
+ * first parent, and so is its spec if `spec` is NULL. */
 STRATA_MUST_USE strata_status strata_stage_create(const strata_stage *stage, strata_dataset *const *parents, int n_parents,
                                                   size_t state_bytes, const strata_element_spec *spec,
                                                   strata_dataset **out_dataset, strata_error *err);
-/* The same over *dataset, which it replaces. */
+/* Creates a stage over *dataset, and replaces *dataset by it. */
 STRATA_MUST_USE strata_status strata_stage_put(const strata_stage *stage, strata_dataset **dataset, size_t state_bytes,
                                                const strata_element_spec *spec, strata_error *err);
 extern const strata_stage strata_stage_table, strata_stage_shard_hint;
 /* dataset.c: the role of a part of an element; OTHER for parts that do not exist. */
 strata_part_role strata_spec_role(const strata_element_spec *spec, int part);
-/* auto_shard.c: replaces AUTO by the policy that it means for this dataset; returns other policies unchanged. */
+/* auto_shard.c: replaces AUTO by the policy that it stands for with this dataset; returns other policies unchanged. */
 strata_auto_shard strata_auto_shard_resolve(const strata_dataset *dataset, strata_auto_shard policy);
 /* select.c: as strata_dataset_shard; an iteration that finds no element in the shard fails. */
 STRATA_MUST_USE strata_status strata_dataset_shard_required(strata_dataset **dataset, int64_t n, int64_t index,

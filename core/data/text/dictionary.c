@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table doubles at three quarters full. Hash: FNV-1a with a final mix; nothing visible depends on it. */
+ * The table is doubled when three quarters of its slots are used. The hash is FNV-1a with a final mixing step. Results do not
+ * depend on the hash. */
 #include "core/data/text/dictionary.h"
 
 #include <stdlib.h>
@@ -20,7 +21,7 @@ void strata_dictionary_finish(strata_dictionary *dictionary) {
     *dictionary = (strata_dictionary){0};
 }
 
-/* The slot of the key, or the free one where it would go. n_slots > 0. */
+/* The slot that contains the key, or the free slot in which it would be stored. n_slots must be above 0. */
 static uint32_t slot_of(const strata_dictionary *d, const void *key, size_t length, uint32_t hash) {
     uint32_t slot = hash & (d->n_slots - 1);
     for (; d->slots[slot]; slot = (slot + 1) & (d->n_slots - 1)) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Byte-pair encoding (Sennrich, Haddow, Birch, "Neural machine translation of rare words with subword units", ACL 2016) over
- * characters. Training keeps, for each pair of neighbours, its count and the words it occurs in, and a heap of pairs whose
- * counts may be old: a count only falls until a merge makes the pair anew, so an entry that is too high goes back with its true
- * count, and none is ever too low. */
+ * characters. Training stores for each pair of adjacent tokens how often it occurs and in which words, and merges the most
+ * frequent pair again and again. The pairs are in a heap, sorted by the counts at the time when they were added, which may be
+ * out of date. A merge can raise the counts only of pairs that contain its result, and these are then added to the heap again.
+ * So a count in the heap is never too low. A pair whose count in the heap is too high is added again with its current count. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,8 @@
 
 /* ---- characters ---- */
 
-/* Ids of the characters of " word"; those that are no token are UNKNOWN. */
+/* Writes the ids of the characters of a space and the word, and returns how many. Characters that are not tokens are
+ * UNKNOWN. */
 static int split_word(const strata_tokenizer *tokenizer, const char *word, size_t length, int32_t *out_ids) {
     int n = 0;
     int32_t index = strata_dictionary_find(&tokenizer->tokens, " ", 1);
@@ -26,7 +28,7 @@ static int split_word(const strata_tokenizer *tokenizer, const char *word, size_
     return n;
 }
 
-/* All characters that occur become tokens, the frequent first, as far as the vocabulary goes. */
+/* Adds the characters that occur in the words to the tokens, the most frequent first, until the vocabulary is full. */
 static strata_status find_characters(strata_tokenizer *tokenizer, const strata_dictionary *words, int64_t vocabulary,
                                      strata_error *err) {
     strata_dictionary characters = {0};
@@ -82,7 +84,7 @@ strata_status strata_tokenizer_add_merge(strata_tokenizer *tokenizer, int32_t le
     return status;
 }
 
-/* Joins each (left, right) in ids[0..n), from the left; returns the new n. */
+/* Replaces each pair (left, right) in ids[0..n) by the merge's result, from left to right. Returns the new n. */
 static int join(int32_t *ids, int n, const strata_merge *merge) {
     int out = 0;
     for (int i = 0; i < n; i++) {
@@ -110,22 +112,24 @@ int strata_subwords_encode(const strata_tokenizer *tokenizer, const char *word, 
 
 typedef struct pair {
     int64_t count;
-    int32_t *words; /* that had it when they were noted; maybe several times */
+    int32_t *words; /* the words in which the pair occurs, or did before other merges; some may be listed several times */
     int32_t n_words, capacity;
 } pair;
 
 typedef struct candidate {
-    int64_t count; /* when it was put here */
+    int64_t count; /* the pair's count when this entry was added to the heap */
     int32_t pair;
 } candidate;
 
 typedef struct trainer {
     strata_tokenizer *tokenizer;
     const strata_dictionary *words;
-    int32_t *ids; /* of all words, one after the other, each where it began */
+    /* The tokens of word w are ids[first[w] .. first[w] + length[w]). A merge shortens a word in place. */
+    int32_t *ids;
     size_t *first;
     int *length;
-    strata_dictionary keys; /* {left, right} -> number of the pair */
+    /* The number of the string {left, right} is the pair's index in `pairs`. */
+    strata_dictionary keys;
     pair *pairs;
     int32_t pairs_capacity;
     candidate *heap;
@@ -141,7 +145,7 @@ static void ids_of(const trainer *t, int32_t p, int32_t out[2]) {
     memcpy(out, strata_dictionary_string(&t->keys, p), 2 * sizeof *out);
 }
 
-/* Whether a is merged before b: the larger count, then the smaller ids. */
+/* Whether a is merged before b: the pair with the larger count, or of equal ones that with the smaller ids. */
 static bool before(const trainer *t, candidate a, candidate b) {
     int32_t x[2], y[2];
     if (a.count != b.count) return a.count > b.count;
@@ -177,7 +181,7 @@ static candidate pop(trainer *t) {
     return top;
 }
 
-/* The number of a pair, made when new. */
+/* Finds the index of a pair, after adding it if it is new. */
 static strata_status find_pair(trainer *t, const int32_t *ids, int32_t *out_pair) {
     int32_t before_n = t->keys.n;
     STRATA_TRY(strata_dictionary_add(&t->keys, ids, 2 * sizeof *ids, out_pair, t->err));
@@ -193,7 +197,7 @@ static strata_status find_pair(trainer *t, const int32_t *ids, int32_t *out_pair
     return STRATA_OK;
 }
 
-static strata_status note_word(trainer *t, pair *p, int32_t word) {
+static strata_status add_word(trainer *t, pair *p, int32_t word) {
     if (p->n_words && p->words[p->n_words - 1] == word) return STRATA_OK;
     if (p->n_words == p->capacity) {
         int32_t capacity = p->capacity ? 2 * p->capacity : 4;
@@ -206,18 +210,19 @@ static strata_status note_word(trainer *t, pair *p, int32_t word) {
     return STRATA_OK;
 }
 
-/* Counts a word's neighbours, `sign` times. Pairs with `made` in them (every pair when it is 0) note the word, and on made's
- * account join the heap. */
-static strata_status count_pairs(trainer *t, int32_t word, int sign, int32_t made) {
+/* Adds sign * (the word's count) to the count of each pair of adjacent tokens in the word; sign is 1 or -1. With sign 1 the
+ * word is also added to the lists of words of its pairs: of all pairs if `merged` is 0, else of those that contain the token
+ * `merged`, the result of a merge. These pairs are then added to the heap. */
+static strata_status count_pairs(trainer *t, int32_t word, int sign, int32_t merged) {
     const int32_t *ids = t->ids + t->first[word];
     for (int i = 0; i + 1 < t->length[word]; i++) {
         int32_t p;
         if (ids[i] < STRATA_FIRST_TOKEN || ids[i + 1] < STRATA_FIRST_TOKEN) continue;
         STRATA_TRY(find_pair(t, ids + i, &p));
         t->pairs[p].count += sign * t->words->entries[word].count;
-        if (sign < 0 || (made && ids[i] != made && ids[i + 1] != made)) continue;
-        STRATA_TRY(note_word(t, &t->pairs[p], word));
-        if (made) STRATA_TRY(push(t, p));
+        if (sign < 0 || (merged && ids[i] != merged && ids[i + 1] != merged)) continue;
+        STRATA_TRY(add_word(t, &t->pairs[p], word));
+        if (merged) STRATA_TRY(push(t, p));
     }
     return STRATA_OK;
 }
@@ -228,7 +233,7 @@ static strata_status merge_everywhere(trainer *t, int32_t p) {
     STRATA_TRY(strata_tokenizer_add_merge(t->tokenizer, key[0], key[1], t->err));
     const strata_merge merge = t->tokenizer->merges[t->tokenizer->n_merges - 1];
     int32_t *words = t->pairs[p].words, n_words = t->pairs[p].n_words;
-    t->pairs[p].words = NULL; /* the table of pairs may move meanwhile */
+    t->pairs[p].words = NULL; /* the list is in `words` now, since count_pairs may move the table of pairs */
     t->pairs[p].n_words = t->pairs[p].capacity = 0;
     strata_status status = STRATA_OK;
     for (int32_t i = 0; i < n_words && !status; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Documents as the source of a pipeline, and the map that turns them into tokens. */
+ * A pipeline's source of documents, and the map that converts them to tokens. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Documents from CSV rows and from lines. The IMDB layouts are in imdb.c. */
+ * Reading documents from the rows of a CSV file or the lines of a text file. imdb.c reads the files of IMDB. */
 #include "core/data/text/texts.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "core/data/columns.h"
 #include "core/data/format/stream.h"
 
-/* ---- the collection ---- */
+/* ---- adding documents ---- */
 
 strata_status strata_texts_create(const char *source, const char *const *class_names, int n_classes, strata_texts **out_texts,
                                   strata_error *err) {
@@ -115,7 +115,8 @@ strata_status strata_texts_lines(const char *path, strata_texts **out_texts, str
         if (stop > at && stop[-1] == '\r') stop--;
         *stop = 0;
         if (strlen(at) != (size_t)(stop - at))
-            status = strata_fail(err, STRATA_DATA, "%s:%lld: a NUL; the file is no text", path, (long long)line);
+            status =
+                strata_fail(err, STRATA_DATA, "%s:%lld: this line contains a NUL; the file is not text", path, (long long)line);
         else if (!strata_utf8_valid(at))
             status = strata_fail(err, STRATA_DATA, "%s:%lld: this line is not valid UTF-8", path, (long long)line);
         else

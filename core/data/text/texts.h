@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Documents: one block of text, where each begins in it, and a label for each. Users see strata/tokenizer.h. */
+ * Documents with labels. The texts of all documents are in one block of memory. The public header is strata/tokenizer.h. */
 #ifndef STRATA_CORE_DATA_TEXTS_H
 #define STRATA_CORE_DATA_TEXTS_H
 
@@ -10,14 +10,14 @@
 STRATA_EXPORT_BEGIN
 
 struct strata_texts {
-    /* documents, each with a NUL. */
+    /* The texts of all documents, each with a NUL after it. */
     char *bytes;
     size_t n_bytes, bytes_capacity;
     struct strata_document {
-        /* In bytes, the NUL not counted. */
+        /* The text is bytes[first .. first + length). */
         size_t first, length;
         int32_t label;
-        /* Of the source where it begins, from 1; 0: the source has no lines. */
+        /* The line of the source in which the document begins, from 1; 0: the source is not divided into lines. */
         int64_t line;
     } * documents;
     int64_t n, capacity;
@@ -27,10 +27,10 @@ struct strata_texts {
     char *source;
 };
 
-/* Empty; `source` and the names are copied; n_classes 0: no labels. */
+/* Makes an empty collection. `source` and the names are copied. n_classes 0: the documents have no labels. */
 STRATA_MUST_USE strata_status strata_texts_create(const char *source, const char *const *class_names, int n_classes,
                                                   strata_texts **out_texts, strata_error *err);
-/* Adds a document made of parts joined by a space; line: see above. */
+/* Adds a document that consists of the parts, with a space between each two. line: see strata_document. */
 STRATA_MUST_USE strata_status strata_texts_add(strata_texts *texts, const char *const *parts, int n_parts, int label,
                                                int64_t line, strata_error *err);
 

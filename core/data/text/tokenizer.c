@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vocabularies of words, encoding, and datasets of tokens. */
+ * Making vocabularies of words, converting texts to tokens, and making datasets of tokens. */
 #include "core/data/text/tokenizer.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ static strata_status count_words(const strata_texts *texts, strata_dictionary *w
         }
     }
     if (words->n) return STRATA_OK;
-    return strata_fail(err, STRATA_DATA, "%s: its %lld documents hold no word", texts->source, (long long)texts->n);
+    return strata_fail(err, STRATA_DATA, "%s: its %lld documents contain no word", texts->source, (long long)texts->n);
 }
 
 typedef struct ranked {
@@ -36,7 +36,7 @@ typedef struct ranked {
     int32_t index;
 } ranked;
 
-/* Falling count, then first occurrence. */
+/* Sorts by decreasing count, and equal counts by the first occurrence. */
 static int by_count(const void *a, const void *b) {
     const ranked *x = a, *y = b;
     if (x->count != y->count) return x->count < y->count ? 1 : -1;
@@ -117,7 +117,7 @@ static int encode_word(const strata_tokenizer *tokenizer, const strata_word_read
     return 1;
 }
 
-/* As strata_tokenizer_encode; stops at `length` tokens when the caller does not need the others. */
+/* As strata_tokenizer_encode. If out_n is NULL, it stops after `length` tokens. */
 static strata_status encode(const strata_tokenizer *tokenizer, const char *text, size_t n_bytes, const char *place,
                             int64_t length, int32_t *out_ids, int64_t *out_n, strata_error *err) {
     strata_word_reader reader = {.text = text, .n_bytes = n_bytes};
@@ -158,7 +158,7 @@ static strata_status encode_all(const strata_texts *texts, const strata_tokenize
         STRATA_TRY(encode(tokenizer, strata_texts_get(texts, i), texts->documents[i].length, place, length,
                           out_ids + i * length, NULL, err));
         if (out_ids[i * length] == STRATA_TOKEN_PAD)
-            return strata_fail(err, STRATA_DATA, "%s: this text holds no word: it has no letters or digits", place);
+            return strata_fail(err, STRATA_DATA, "%s: this text contains no word: it has no letters or digits", place);
         if (out_labels) out_labels[i] = texts->documents[i].label;
     }
     return STRATA_OK;
@@ -194,7 +194,7 @@ strata_status strata_dataset_from_text(const char *text, const strata_tokenizer 
     int32_t *ids = features.data;
     strata_status status = encode(tokenizer, text, strlen(text), "text", length, ids, NULL, err);
     if (!status && ids[0] == STRATA_TOKEN_PAD)
-        status = strata_fail(err, STRATA_DATA, "the text holds no word: give letters or digits");
+        status = strata_fail(err, STRATA_DATA, "the text contains no word: it must have letters or digits");
     if (status) {
         strata_array_finish(&features);
         return status;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokenizers as JSON: {"kind": "words", "tokens": ["the", ...]}, ids from 2 on; or {"kind": "subwords", "characters": [" ",
- * "e", ...], "merges": [3, 2, ...]}, ids from 2 on for the characters, and for what each pair of ids in merges joins to, in
- * that order, where it is new. */
+ * Tokenizers as JSON: {"kind": "words", "tokens": ["the", ...]}, where the first token has the id 2; or {"kind": "subwords",
+ * "characters": [" ", "e", ...], "merges": [3, 2, ...]}, where the first character has the id 2. Each two numbers of `merges`
+ * are the ids of a pair. The string that the pair joins to gets the next id, unless it has one already. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +37,8 @@ strata_status strata_tokenizer_to_json(const strata_tokenizer *tokenizer, char *
     return strata_json_take(&writer, out_text, NULL, err);
 }
 
-/* Distinct strings that are no longer than a word can be; a character is exactly one. */
+/* Reads the tokens, which must differ from each other. A word has at most STRATA_LONGEST_WORD bytes, a character is a single
+ * character of UTF-8. */
 static strata_status read_tokens(strata_tokenizer *tokenizer, const strata_json *list, strata_error *err) {
     strata_json item;
     STRATA_TRY(strata_json_expect(list, STRATA_JSON_ARRAY, err));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Words: classes of characters, lower case, and the walk over a text. */
+ * Dividing texts into words: which characters belong to words, and which are their lower-case letters. */
 #include "core/data/text/words.h"
 
 #include <stdint.h>
@@ -34,7 +34,7 @@ static size_t encode(uint32_t c, char *out) {
     return 4;
 }
 
-/* Ranges of capital letters: every `step`-th from first to last, to which `shift` is added. */
+/* Ranges of capital letters: first, first + step, ... last. Adding `shift` to one gives its lower-case letter. */
 static const struct {
     uint32_t first, last, step;
     int32_t shift;
@@ -62,14 +62,15 @@ static bool in_word(uint32_t c) {
     return c > 0xBF && !(c >= 0x2000 && c <= 0x206F) && !(c >= 0x3000 && c <= 0x303F) && c != 0xFEFF && c != 0xD7 && c != 0xF7;
 }
 
-/* ---- the walk ---- */
+/* ---- words ---- */
 
 typedef struct character {
     uint32_t code;
-    size_t length; /* 0: the text ends */
+    size_t length; /* in bytes; 0: the text ends here */
 } character;
 
-static strata_status look(const strata_word_reader *r, size_t at, const char *place, character *out, strata_error *err) {
+/* Decodes the character at byte `at`. `place` names the text in messages. */
+static strata_status decode_at(const strata_word_reader *r, size_t at, const char *place, character *out, strata_error *err) {
     *out = (character){0};
     if (at == r->n_bytes) return STRATA_OK;
     out->length = strata_utf8_length(r->text + at, r->n_bytes - at);
@@ -80,7 +81,8 @@ static strata_status look(const strata_word_reader *r, size_t at, const char *pl
     return STRATA_OK;
 }
 
-/* Bytes of a tag at `at`, "<br />" say, that is closed within a line of usual length; 0: none. */
+/* The length in bytes of an HTML tag that begins at `at`, for example "<br />". 0: there is none, or it does not end within
+ * LONGEST_TAG bytes. */
 static size_t tag_length(const strata_word_reader *r, size_t at) {
     enum { LONGEST_TAG = 128 };
     const char *text = r->text + at;
@@ -92,7 +94,7 @@ static size_t tag_length(const strata_word_reader *r, size_t at) {
     return 0;
 }
 
-/* The plain letters and digits at r->at, which most text is made of. */
+/* Adds the ASCII letters and digits at r->at to the word. Most texts consist of them, so this needs to be fast. */
 static void take_ascii(strata_word_reader *r) {
     for (; r->at < r->n_bytes && r->length + 4 <= STRATA_LONGEST_WORD; r->at++) {
         char c = r->text[r->at], low = (char)(c | 32);
@@ -105,16 +107,16 @@ static void take_ascii(strata_word_reader *r) {
     }
 }
 
-/* The rest of a word that begins at r->at. */
+/* Reads the word that begins at r->at. */
 static strata_status take_word(strata_word_reader *r, const char *place, strata_error *err) {
     character c, next;
     r->length = 0;
     for (;;) {
         take_ascii(r);
-        STRATA_TRY(look(r, r->at, place, &c, err));
+        STRATA_TRY(decode_at(r, r->at, place, &c, err));
         bool joins = false;
         if (c.length && is_apostrophe(c.code) && r->length) {
-            STRATA_TRY(look(r, r->at + c.length, place, &next, err));
+            STRATA_TRY(decode_at(r, r->at + c.length, place, &next, err));
             joins = next.length && in_word(next.code);
         }
         if (!c.length || !(in_word(c.code) || joins) || r->length + 4 > STRATA_LONGEST_WORD) break;
@@ -129,7 +131,7 @@ strata_status strata_word_next(strata_word_reader *reader, const char *place, bo
     character c;
     *out_more = false;
     for (;;) {
-        STRATA_TRY(look(reader, reader->at, place, &c, err));
+        STRATA_TRY(decode_at(reader, reader->at, place, &c, err));
         if (!c.length) return STRATA_OK;
         *out_more = true;
         if (in_word(c.code)) return take_word(reader, place, err);

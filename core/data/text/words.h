@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cutting text into words, by the rules that strata/tokenizer.h states. */
+ * Dividing text into words, by the rules in strata/tokenizer.h. */
 #ifndef STRATA_CORE_DATA_WORDS_H
 #define STRATA_CORE_DATA_WORDS_H
 
@@ -8,18 +8,19 @@
 
 #include "strata/status.h"
 
-enum { STRATA_LONGEST_WORD = 256 }; /* bytes; a longer run is cut into words of this */
+/* In bytes. A longer sequence of letters is divided into several words. */
+enum { STRATA_LONGEST_WORD = 256 };
 
 typedef struct strata_word_reader {
     const char *text;
     size_t n_bytes, at;
-    /* The newest, lower-cased, NUL-terminated. */
+    /* The word that was read last, in lower case, NUL-terminated. */
     char word[STRATA_LONGEST_WORD + 8];
     size_t length;
 } strata_word_reader;
 
-/* The next word into reader->word; *out_more false at the end. DATA, naming `place` and the byte, for what is not UTF-8. Start
- * from {.text, .n_bytes}. */
+/* Reads the next word into reader->word. Begin with {.text, .n_bytes}. *out_more false: there is no further word. Fails: DATA,
+ * with `place` and the offset of the byte, if the text is not valid UTF-8. */
 STRATA_MUST_USE strata_status strata_word_next(strata_word_reader *reader, const char *place, bool *out_more,
                                                strata_error *err);
 
