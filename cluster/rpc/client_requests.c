@@ -98,10 +98,9 @@ static void receive_until_done(strata_rpc_client *c, const strata_rpc_request *r
         strata_rpc_client_receive(c);
         const double left = r->deadline - strata_clock_seconds();
         if (r->done || !c->connected || left <= 0) break;
-        struct pollfd fd = {.fd = c->channel.stream.fd};
         pthread_mutex_unlock(&c->lock);
-        fd.events = strata_rpc_channel_events(&c->channel, POLLIN);
-        poll(&fd, 1, left * 1000 < STRATA_RPC_WAIT_TICK_MS ? (int)(left * 1000) + 1 : STRATA_RPC_WAIT_TICK_MS);
+        const int ms = left * 1000 < STRATA_RPC_WAIT_TICK_MS ? (int)(left * 1000) + 1 : STRATA_RPC_WAIT_TICK_MS;
+        strata_rpc_channel_wait(&c->channel, strata_rpc_channel_events(&c->channel, POLLIN), ms, true);
         pthread_mutex_lock(&c->lock);
     }
     strata_rpc_client_leave_receiver(c);

@@ -143,13 +143,12 @@ typedef struct sending {
 static strata_status wait_ready(void *user, short events, strata_error *err) {
     const sending *s = user;
     strata_rpc_client *c = s->client;
-    struct pollfd fd = {.fd = c->channel.stream.fd, .events = (short)(events | POLLIN)};
     pthread_mutex_lock(&c->lock);
-    if (c->has_receiver) fd.events = events;
+    if (!c->has_receiver) events |= POLLIN;
     pthread_mutex_unlock(&c->lock);
-    poll(&fd, 1, STRATA_RPC_WAIT_TICK_MS);
+    const short possible = strata_rpc_channel_wait(&c->channel, events, STRATA_RPC_WAIT_TICK_MS, false);
     pthread_mutex_lock(&c->lock);
-    if ((fd.revents & POLLIN) && c->connected && !c->has_receiver) {
+    if ((possible & POLLIN) && c->connected && !c->has_receiver) {
         strata_rpc_client_take_receiver(c, NULL);
         pthread_mutex_unlock(&c->lock);
         strata_rpc_client_receive(c);

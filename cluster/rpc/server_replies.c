@@ -15,17 +15,17 @@ enum { KEPT = 2 * STRATA_RPC_WINDOW };
 
 static strata_status wait_ready(void *user, short events, strata_error *err) {
     strata_rpc_connection *c = user;
-    struct pollfd fd = {.fd = c->channel.stream.fd, .events = events};
-    poll(&fd, 1, -1); /* the monitor shuts the connection of a peer that does not read */
+    strata_rpc_channel_wait(&c->channel, events, -1, false); /* the monitor shuts the connection of a peer that does not read */
     return atomic_load(&c->ended) ? strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why) : STRATA_OK;
 }
 
 strata_status strata_rpc_connection_send(strata_rpc_connection *c, const strata_rpc_message *m, const struct iovec *parts,
-                                         int n_parts, strata_error *err) {
+                                         int n_parts, strata_rpc_area *area, strata_error *err) {
     pthread_mutex_lock(&c->sending);
-    atomic_store(&c->channel.sent, strata_clock_seconds()); /* progress is measured from now on */
+    atomic_store(&c->channel.sent, strata_clock_coarse_seconds()); /* progress is measured from now on */
     atomic_store(&c->activity, STRATA_RPC_SENDING);
     const strata_status status = strata_rpc_channel_send(&c->channel, m, parts, n_parts, wait_ready, c, err);
+    if (area) strata_rpc_channel_share(&c->channel, area, false);
     pthread_mutex_unlock(&c->sending);
     return status;
 }
@@ -80,7 +80,7 @@ static strata_status send_reply(strata_rpc_connection *c, uint64_t sequence, str
         parts[i + 1] = (struct iovec){(void *)(uintptr_t)body[i].data, body[i].bytes};
         m.body_bytes += body[i].bytes;
     }
-    const strata_status status = strata_rpc_connection_send(c, &m, parts, n_body + 1, err);
+    const strata_status status = strata_rpc_connection_send(c, &m, parts, n_body + 1, NULL, err);
     if (parts != few) free(parts);
     return status;
 }

@@ -14,6 +14,8 @@
 enum { PUT = 1, ECHO, SUM, FAIL, BLOCK, LARGE, LOG = 1 << 16, BIG = 1 << 20, VAST = (32 << 20) + 4711 };
 /* Of the shared memory of BIG bytes this body takes more than half, so that there is room for one at a time as one block. */
 enum { OVER_HALF = 700001 };
+/* Clients of this incarnation share no memory with the server, so all bytes go through the socket. */
+enum { BY_SOCKET = 5 };
 static const char secret[] = "only for tasks";
 static const double SECONDS = 30;
 static int failures;
@@ -146,14 +148,13 @@ static strata_status connect_as(const char *task, uint64_t incarnation, const ch
                                 strata_rpc_client **out, strata_error *err) {
     strata_communicator_options cluster = security;
     cluster.connect_seconds = 10;
-    const strata_rpc_client_options opts = {
-        .task = task,
-        .incarnation = incarnation,
-        .server = "ps:0",
-        .address = address,
-        .cluster = &cluster,
-        .reconnect_seconds = reconnect_seconds,
-        .shared_bytes = incarnation == 5 ? 0 : BIG}; /* 5: of the test whose proxy counts bytes */
+    const strata_rpc_client_options opts = {.task = task,
+                                            .incarnation = incarnation,
+                                            .server = "ps:0",
+                                            .address = address,
+                                            .cluster = &cluster,
+                                            .reconnect_seconds = reconnect_seconds,
+                                            .shared_bytes = incarnation == BY_SOCKET ? 0 : BIG};
     return strata_rpc_client_create(&opts, out, err);
 }
 
@@ -330,7 +331,7 @@ static void share(strata_rpc_client *client) {
     }
 }
 
-static void use_all(bool tls) {
+static void use_all(bool tls, uint64_t incarnation) {
     char certificate[TEST_CERTIFICATE_BYTES];
     const strata_communicator_options before = security;
     if (tls) {
@@ -338,7 +339,7 @@ static void use_all(bool tls) {
         security.tls_cert = security.tls_ca = certificate;
     }
     world *w = start_world(NULL);
-    strata_rpc_client *client = must_connect("worker:1", 1, strata_rpc_server_address(w->server));
+    strata_rpc_client *client = must_connect("worker:1", incarnation, strata_rpc_server_address(w->server));
     echo_sizes(client);
     send_large_ones_at_once(client);
     use_errors(client);
@@ -402,7 +403,7 @@ static void weather_faults(unsigned seed) {
     middle = (proxy){.hand_on = hand_on, .user = &sky, .target = port_of(strata_rpc_server_address(w->server))};
     start_proxy();
     snprintf(address, sizeof address, "127.0.0.1:%u", middle.port);
-    strata_rpc_client *client = must_connect("worker:2", 5, address);
+    strata_rpc_client *client = must_connect("worker:2", BY_SOCKET, address);
     for (int i = 0; i < PUTS + AHEAD; i++) {
         const int slot = i % AHEAD;
         if (i >= AHEAD) {
@@ -437,7 +438,7 @@ static bool hand_on_until_cut(void *user, int connection, int direction, int to,
 }
 
 /* The link is cut while a handler blocks: it is woken, and runs again when the client has connected again. */
-static void cut_a_wait(void) {
+static void cut_a_wait(uint64_t incarnation) {
     world *w = start_world(NULL);
     atomic_bool cut = false;
     char address[32];
@@ -446,11 +447,14 @@ static void cut_a_wait(void) {
     middle = (proxy){.hand_on = hand_on_until_cut, .user = &cut, .target = port_of(strata_rpc_server_address(w->server))};
     start_proxy();
     snprintf(address, sizeof address, "127.0.0.1:%u", middle.port);
-    strata_rpc_client *client = must_connect("worker:4", 1, address);
+    strata_rpc_client *client = must_connect("worker:4", incarnation, address);
     const strata_rpc_ask block = {.method = BLOCK, .what = "a wait"};
     check(!strata_rpc_client_start(client, &block, NULL, SECONDS, &request, &err), "a wait that is cut", err.message);
     check(wait_until(w, &w->n_blocked, 1), "a wait that is cut", "it did not come");
-    atomic_store(&cut, true); /* the next sign of life */
+    if (incarnation == BY_SOCKET)
+        atomic_store(&cut, true); /* the next sign of life */
+    else
+        cut_proxy();
     check(wait_until(w, &w->n_lost, 1) && wait_until(w, &w->n_connected, 2), "a wait that is cut", "no other connection came");
     check(wait_until(w, &w->n_blocked, 1) && !strata_rpc_request_done(request), "a wait that is cut",
           "it was not waited for again");
@@ -605,22 +609,29 @@ static void refuse_options(void) {
 
 /* ---- processes that stop or die: forked while this program has no other thread ---- */
 
-/* A client in another process that blocks in a handler, or does nothing. */
-static void be_client(const char *address, bool blocks) {
-    strata_rpc_client *client = must_connect("worker:0", 1, address);
+/* The server's thread sleeps, its handler runs, or requests follow each other so fast that it spins between them. */
+typedef enum client_does { IDLE, BLOCKS, BUSY } client_does;
+
+/* A client in another process. */
+static void be_client(const char *address, client_does does, uint64_t incarnation) {
+    strata_rpc_client *client = must_connect("worker:0", incarnation, address);
     strata_error err = {0};
-    if (blocks && call(client, BLOCK, 60, &err)) _exit(1);
+    if (does == BLOCKS && call(client, BLOCK, 60, &err)) _exit(1);
+    while (does == BUSY)
+        if (call(client, PUT, 60, &err)) _exit(1);
     for (;;) pause();
 }
 
-static void lose_client(int signal_number, bool blocks, double least, double most, const char *expected) {
+static void lose_client(int signal_number, client_does does, uint64_t incarnation, double least, double most,
+                        const char *expected) {
     char address[32], text[96];
     snprintf(address, sizeof address, "127.0.0.1:%u", find_port());
     const pid_t child = fork();
-    if (!child) be_client(address, blocks);
+    if (!child) be_client(address, does, incarnation);
     world *w = start_world(address);
     check(wait_until(w, &w->n_connected, 1), "a client that is lost", "it did not come");
-    if (blocks) check(wait_until(w, &w->n_blocked, 1), "a client that is lost", "it did not call");
+    if (does == BLOCKS) check(wait_until(w, &w->n_blocked, 1), "a client that is lost", "it did not call");
+    if (does == BUSY) check(wait_until(w, &w->n_log, 500), "a client that is lost", "it did not call");
     const double began = now();
     kill(child, signal_number);
     check(wait_until(w, &w->n_lost, 1), "a client that is lost", "it was not noticed");
@@ -631,7 +642,17 @@ static void lose_client(int signal_number, bool blocks, double least, double mos
     stop_world(w);
 }
 
-static void stop_server(void) {
+/* Forks a process that kills another one after so many ms. */
+static pid_t kill_later(pid_t victim, int ms) {
+    const pid_t killer = fork();
+    if (killer) return killer;
+    usleep((unsigned)ms * 1000);
+    kill(victim, SIGKILL);
+    _exit(0);
+}
+
+/* A server is killed while a client sleeps until its reply comes, or calls it again and again. */
+static void kill_server(uint64_t incarnation, bool busy) {
     char address[32];
     strata_error err = {0};
     snprintf(address, sizeof address, "127.0.0.1:%u", find_port());
@@ -641,7 +662,32 @@ static void stop_server(void) {
         for (;;) pause();
     }
     strata_rpc_client *client = NULL;
-    if (connect_as("worker:0", 1, address, 1, &client, &err)) exit(1);
+    if (connect_as("worker:0", incarnation, address, 1, &client, &err)) exit(1);
+    check(!call(client, PUT, SECONDS, &err), "before the server is killed", err.message);
+    const double began = now();
+    const pid_t killer = kill_later(child, 300);
+    strata_status status = call(client, busy ? PUT : BLOCK, SECONDS, &err);
+    int n = 1;
+    for (; busy && !status && now() - began < 10; n++) status = call(client, PUT, SECONDS, &err);
+    check(status == STRATA_PEER_LOST, "a server that is killed", err.message);
+    check(now() - began > 1.2 && now() - began < 4, "a server that is killed", "it took another time");
+    check(!busy || n > 100, "a server that is killed", "there were few calls before");
+    strata_rpc_client_destroy(client);
+    waitpid(killer, NULL, 0);
+    waitpid(child, NULL, 0);
+}
+
+static void stop_server(uint64_t incarnation) {
+    char address[32];
+    strata_error err = {0};
+    snprintf(address, sizeof address, "127.0.0.1:%u", find_port());
+    const pid_t child = fork();
+    if (!child) {
+        start_world(address);
+        for (;;) pause();
+    }
+    strata_rpc_client *client = NULL;
+    if (connect_as("worker:0", incarnation, address, 1, &client, &err)) exit(1);
     check(!call(client, PUT, SECONDS, &err), "before the server stops", err.message);
     kill(child, SIGSTOP);
     waitpid(child, NULL, WUNTRACED); /* until it has stopped */
@@ -659,15 +705,20 @@ static void stop_server(void) {
 }
 
 int main(void) {
-    lose_client(SIGKILL, false, 0, 1, "closed");
-    lose_client(SIGKILL, true, 0, 1, "closed");
-    lose_client(SIGSTOP, false, 0.5, 3, "no sign of life");
-    lose_client(SIGSTOP, true, 0.5, 3, "no sign of life");
-    stop_server();
-    use_all(false);
-    use_all(true);
+    static const uint64_t ways[] = {1, BY_SOCKET};
+    for (int i = 0; i < 2; i++) {
+        for (client_does does = IDLE; does <= BUSY; does++) lose_client(SIGKILL, does, ways[i], 0, 1, "closed");
+        /* a busy one stops within a reply at times, which counts from its last bytes as well */
+        for (client_does does = IDLE; does <= BUSY; does++) lose_client(SIGSTOP, does, ways[i], 0.5, 3, "no sign of life");
+        kill_server(ways[i], false);
+        kill_server(ways[i], true);
+        stop_server(ways[i]);
+    }
+    use_all(false, 1);
+    use_all(false, BY_SOCKET);
+    use_all(true, 1);
     for (unsigned seed = 1; seed <= 4; seed++) weather_faults(seed);
-    cut_a_wait();
+    for (int i = 0; i < 2; i++) cut_a_wait(ways[i]);
     come_back();
     replace();
     take_time();
