@@ -3,7 +3,8 @@
  * What moves bytes between a worker and a parameter server of one machine, without a model; parameter_server.py runs it.
  *
  *     push_pull links    for 4 KiB to 64 MiB the seconds of a push, of a pull, and of a message between two ranks of the
- *                        all_reduce transport with an answer of 4 bytes; a JSON object a line
+ *                        all_reduce transport with an answer of 4 bytes; a JSON object a line. Whoever receives the bytes
+ *                        copies them once to other memory, as into a device
  *     push_pull fold     of the sum of 8 shares on each of 2 processes, and of memcpy beside it: bytes a second */
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +92,8 @@ static double one_call(strata_rpc_client *client, uint32_t method, uint64_t byte
     return now() - began;
 }
 
-static double one_message(strata_communicator *comm, int rank, size_t bytes, void *data) {
+/* device: what the receiver's copy of the message is read for, as by the server of a push and the client of a pull. */
+static double one_message(strata_communicator *comm, int rank, size_t bytes, void *data, void *device) {
     strata_error err = {0};
     const double began = now();
     int32_t answer = 0;
@@ -100,6 +102,7 @@ static double one_message(strata_communicator *comm, int rank, size_t bytes, voi
         must(strata_communicator_recv(comm, &answer, 1, STRATA_DTYPE_I32, 1, &err), &err);
     } else {
         must(strata_communicator_recv(comm, data, bytes / 4, STRATA_DTYPE_F32, 0, &err), &err);
+        memcpy(device, data, bytes);
         must(strata_communicator_send(comm, &answer, 1, STRATA_DTYPE_I32, 0, &err), &err);
     }
     return now() - began;
@@ -130,8 +133,9 @@ static int links(const char *store) {
     void *data = memory(MOST_BYTES);
     if (!peer) {
         strata_communicator *comm = join(1, store);
+        void *device = memory(MOST_BYTES);
         for (size_t bytes = 4 << 10; bytes <= MOST_BYTES; bytes *= 4)
-            for (int i = 0; i < repeats_of(bytes); i++) one_message(comm, 1, bytes, data);
+            for (int i = 0; i < repeats_of(bytes); i++) one_message(comm, 1, bytes, data, device);
         strata_communicator_destroy(comm);
         _exit(0);
     }
@@ -152,7 +156,7 @@ static int links(const char *store) {
             const int end = begin + together < n ? begin + together : n;
             for (int i = begin; i < end; i++) times[0][i] = one_call(client, PUSH, bytes, data);
             for (int i = begin; i < end; i++) times[1][i] = one_call(client, PULL, bytes, data);
-            for (int i = begin; i < end; i++) times[2][i] = one_message(comm, 0, bytes, data);
+            for (int i = begin; i < end; i++) times[2][i] = one_message(comm, 0, bytes, data, NULL);
         }
         for (int k = 0; k < 3; k++) qsort(times[k], (size_t)n, sizeof **times, ascending);
         printf("{\"bytes\":%zu,\"push_s\":%.9f,\"pull_s\":%.9f,\"message_s\":%.9f}\n", bytes, times[0][n / 2], times[1][n / 2],
