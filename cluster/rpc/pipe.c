@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Why no wakeup is lost. A thread that wants to sleep (1) adds itself to its bell's `sleepers`, (2) reads `rings`, (3) checks
- * once more whether it has to wait, and (4) sleeps if `rings` still has the value of (2), which the kernel checks. A thread that
- * wakes others (a) changes what they wait for, (b) adds 1 to `rings`, and (c) calls the kernel if `sleepers` is not 0. All but
- * (a) are sequentially consistent, so they have one order. If (c) reads 0, then (c) was before (1), so (2) reads the value of (b)
- * or a later one, and (3) sees (a). If (c) does not read 0, the kernel wakes the sleeper, or the sleeper has not slept yet: then
- * (4) does not sleep, or (2) has read the value of (b), and (3) sees (a). Only sleepers change `sleepers`, each by 1: several
- * threads of a side may sleep on its bell, and all are woken.
+ * once more whether it has to wait, and (4) sleeps if `rings` still has the value of (2), which the kernel checks. A thread
+ * that wakes others (a) changes what they wait for, (b) adds 1 to `rings`, and (c) calls the kernel if `sleepers` is not 0.
+ * All but (a) are sequentially consistent, so they have one order. If (c) reads 0, then (c) was before (1), so (2) reads the
+ * value of (b) or a later one, and (3) sees (a). If (c) does not read 0, the kernel wakes the sleeper, or the sleeper has not
+ * slept yet: then (4) does not sleep, or (2) has read the value of (b), and (3) sees (a). Only sleepers change `sleepers`,
+ * each by 1: several threads of a side may sleep on its bell, and all are woken.
  *
  * Room is rarely waited for. So a receiver rings for it only if the sender has set `wants_room`, which it does before (1). The
  * receiver first writes `taken` and then reads `wants_room`; the sender first writes `wants_room` and then reads `taken`. Both

@@ -108,7 +108,8 @@ static strata_status execute(strata_rpc_connection *c, const strata_rpc_message 
                                   .body_bytes = m->body_bytes,
                                   .connection = c};
     strata_rpc_reply reply = {.head = c->reply_head, .body = c->pieces};
-    strata_error why = {0};
+    strata_error why;
+    why.message[0] = '\0'; /* the rest of its 1024 bytes need not be cleared */
     atomic_store(&c->activity, STRATA_RPC_HANDLING);
     atomic_store(&c->told, false);
     const strata_status result = s->handler(s->user, &call, &reply, &why);

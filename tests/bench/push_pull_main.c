@@ -81,8 +81,12 @@ static double one_call(strata_rpc_client *client, uint32_t method, uint64_t byte
     uint64_t ignored;
     const struct iovec whole = {data, bytes};
     const bool push = method == PUSH;
-    const strata_rpc_ask ask = {
-        .method = method, .head = &bytes, .head_bytes = sizeof bytes, .body = &whole, .n_body = push ? 1 : 0};
+    const strata_rpc_ask ask = {.method = method,
+                                .head = &bytes,
+                                .head_bytes = sizeof bytes,
+                                .body = &whole,
+                                .n_body = push ? 1 : 0,
+                                .what = push ? "a push" : "a pull"};
     strata_rpc_answer answer = {
         .head = &ignored, .head_bytes = sizeof ignored, .body = &whole, .n_body = push ? 0 : 1, .may_lend = true};
     const double began = now();
