@@ -369,6 +369,21 @@ static void use_all(bool tls, uint64_t incarnation) {
     security = before;
 }
 
+/* A client closes its socket right after it has said that it leaves: the server must not see the first before the second. */
+static void leave_often(uint64_t incarnation) {
+    enum { TIMES = 50 };
+    world *w = start_world(NULL);
+    strata_error err = {0};
+    for (int i = 0; i < TIMES; i++) {
+        strata_rpc_client *client = must_connect("worker:1", incarnation, strata_rpc_server_address(w->server));
+        check(!call(client, PUT, SECONDS, &err), "a client that stays for a moment", err.message);
+        strata_rpc_client_destroy(client);
+        check(wait_until(w, &w->n_left, i + 1), "a client that stays for a moment", "it did not leave");
+    }
+    check(n_logged(w) == TIMES, "a client that stays for a moment", "a request was not executed once");
+    stop_world(w);
+}
+
 /* ---- faults on the way ---- */
 
 /* What the proxy does to the bytes: one fault after `every` bytes or so. */
@@ -726,6 +741,7 @@ int main(void) {
     use_all(false, 1);
     use_all(false, BY_SOCKET);
     use_all(true, 1);
+    for (int i = 0; i < 2; i++) leave_often(ways[i]);
     for (unsigned seed = 1; seed <= 4; seed++) weather_faults(seed);
     for (int i = 0; i < 2; i++) cut_a_wait(ways[i]);
     come_back();
