@@ -26,6 +26,9 @@ enum {
     YIELDS = 4000,            /* how often to yield while a ring is full of segments of the same message */
 };
 
+/* A yield may take long where many threads share a core, and heartbeats cannot be sent meanwhile. */
+static const double YIELD_SECONDS = 0.02;
+
 strata_status strata_rpc_channel_init(strata_rpc_channel *c, strata_stream stream, strata_error *err) {
     memset(c, 0, sizeof *c);
     c->stream = stream;
@@ -349,7 +352,8 @@ static void gather(const struct iovec *parts, size_t offset, size_t bytes, unsig
 static uint32_t put_shared(strata_rpc_channel *c, const struct iovec *parts, size_t offset, size_t head, size_t bytes,
                            bool waits) {
     unsigned char *body = NULL;
-    for (int i = 0; !body && i < (waits ? YIELDS : 1); i++) {
+    const double until = waits ? strata_clock_coarse_seconds() + YIELD_SECONDS : 0;
+    for (int i = 0; !body && i < (waits ? YIELDS : 1) && (!i || strata_clock_coarse_seconds() < until); i++) {
         if (i) sched_yield();
         body = strata_rpc_ring_cut(&c->ring, head, bytes - head);
     }

@@ -95,6 +95,15 @@ void *strata_rpc_reply_room(const strata_rpc_call *call, size_t bytes) {
     return room;
 }
 
+/* Returns the room of a reply that was not sent. The monitor's heartbeats read `reserved` with the lock; only this thread
+ * changes it. */
+static void drop_room(strata_rpc_connection *c) {
+    if (!c->channel.reserved) return;
+    pthread_mutex_lock(&c->sending);
+    strata_rpc_channel_unreserve(&c->channel);
+    pthread_mutex_unlock(&c->sending);
+}
+
 /* Runs the handler and sends its reply. */
 static strata_status execute(strata_rpc_connection *c, const strata_rpc_message *m, strata_error *err) {
     strata_rpc_server *s = c->server;
@@ -120,7 +129,7 @@ static strata_status execute(strata_rpc_connection *c, const strata_rpc_message 
         memcpy(reply.head, why.message, reply.head_bytes);
     }
     if (atomic_load(&c->told)) {
-        strata_rpc_channel_unreserve(&c->channel);
+        drop_room(c);
         release_pieces(reply.body, reply.n_body);
         if (c->session->next_sequence == m->sequence + 1) c->session->next_sequence = m->sequence;
         return strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why);
@@ -130,7 +139,7 @@ static strata_status execute(strata_rpc_connection *c, const strata_rpc_message 
     const strata_status status =
         send_reply(c, m->sequence, result, reply.head, reply.head_bytes, reply.body, reply.n_body, err);
     if (!kept) release_pieces(reply.body, reply.n_body);
-    strata_rpc_channel_unreserve(&c->channel);
+    drop_room(c);
     return status;
 }
 
