@@ -79,8 +79,8 @@ Test(pipe, positions_wrap_after_four_gigabytes, .timeout = 120) {
     for (uint64_t i = 0; total < ((uint64_t)1 << 32) + 10 * SIZE; i++) {
         const size_t n = SIZE - 8 * (i % 5);
         data[0] = i;
-        cr_assert_eq(send_bytes(&e->client, data, n), n);
-        cr_assert_eq(recv_bytes(&e->server, got, SIZE), n);
+        cr_assert_eq(send_bytes(&e->client, data, n), (ssize_t)n);
+        cr_assert_eq(recv_bytes(&e->server, got, SIZE), (ssize_t)n);
         cr_assert_eq(got[0], i);
         total += n;
     }

@@ -289,7 +289,7 @@ static strata_status say_shared(const strata_frame *frame, size_t at, unsigned c
     ends e;
     open_ends(&e, true);
     strata_frame_encode(frame, bytes);
-    cr_assert_eq(strata_rpc_pipes_send(&e.out.pipes, &part, 1), sizeof bytes);
+    cr_assert_eq(strata_rpc_pipes_send(&e.out.pipes, &part, 1), (ssize_t)sizeof bytes);
     e.out.area->memory[4096 + at] ^= bits; /* the client's pipe */
     const strata_status status = strata_rpc_channel_receive(&e.in, &e.receiver, err);
     close_ends(&e);
