@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cluster/rpc/pipe.h"
+
 typedef struct block {
     /* The bytes of the ring that the block takes, including this header. */
     uint32_t span;
@@ -42,9 +44,17 @@ bool strata_rpc_area_is_near(int socket) {
     return n && n == address_of(&peer, &b) && !memcmp(a, b, n);
 }
 
+static size_t area_bytes(size_t ring_bytes) {
+    return STRATA_RPC_PIPES_BYTES + 2 * ring_bytes;
+}
+
+static unsigned char *ring_memory(const strata_rpc_area *area, int index) {
+    return area->memory + STRATA_RPC_PIPES_BYTES + (size_t)index * area->ring_bytes;
+}
+
 static strata_rpc_area *map(int fd, const char *name, size_t ring_bytes) {
     strata_rpc_area *area = calloc(1, sizeof *area);
-    void *memory = area ? mmap(NULL, 2 * ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    void *memory = area ? mmap(NULL, area_bytes(ring_bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
     if (memory == MAP_FAILED) {
         free(area);
         return NULL;
@@ -69,8 +79,8 @@ strata_rpc_area *strata_rpc_area_make(size_t ring_bytes) {
     strata_rpc_area *area = NULL;
     for (; !area && ring_bytes >= STRATA_RPC_AREA_LEAST; ring_bytes /= 2) {
         ring_bytes = ring_bytes / 4096 * 4096;
-        if (!posix_fallocate(fd, 0, (off_t)(2 * ring_bytes)) && !ftruncate(fd, (off_t)(2 * ring_bytes)))
-            area = map(fd, name, ring_bytes);
+        const off_t bytes = (off_t)area_bytes(ring_bytes);
+        if (!posix_fallocate(fd, 0, bytes) && !ftruncate(fd, bytes)) area = map(fd, name, ring_bytes);
     }
     if (!area) shm_unlink(name);
     close(fd);
@@ -83,9 +93,9 @@ strata_rpc_area *strata_rpc_area_open(const char *name) {
     const int fd = shm_open(name, O_RDWR, 0);
     if (fd < 0) return NULL;
     strata_rpc_area *area = NULL;
-    const bool whole = !fstat(fd, &is) && S_ISREG(is.st_mode) && is.st_size >= 2 * STRATA_RPC_AREA_LEAST &&
-                       is.st_size <= 2 * (off_t)STRATA_RPC_AREA_MOST && is.st_size % 8192 == 0;
-    if (whole) area = map(fd, "", (size_t)is.st_size / 2);
+    const off_t rings = fstat(fd, &is) || !S_ISREG(is.st_mode) ? 0 : is.st_size - STRATA_RPC_PIPES_BYTES;
+    if (rings >= 2 * STRATA_RPC_AREA_LEAST && rings <= 2 * (off_t)STRATA_RPC_AREA_MOST && rings % 8192 == 0)
+        area = map(fd, "", (size_t)rings / 2);
     close(fd);
     return area;
 }
@@ -103,14 +113,14 @@ strata_rpc_area *strata_rpc_area_hold(strata_rpc_area *area) {
 void strata_rpc_area_release(strata_rpc_area *area) {
     if (!area || atomic_fetch_sub(&area->references, 1) != 1) return;
     strata_rpc_area_hide(area);
-    munmap(area->memory, 2 * area->ring_bytes);
+    munmap(area->memory, area_bytes(area->ring_bytes));
     free(area);
 }
 
 /* ---- blocks ---- */
 
 strata_rpc_ring strata_rpc_ring_of(const strata_rpc_area *area, int index) {
-    return (strata_rpc_ring){.memory = area->memory + (size_t)index * area->ring_bytes, .bytes = area->ring_bytes};
+    return (strata_rpc_ring){.memory = ring_memory(area, index), .bytes = area->ring_bytes};
 }
 
 static block *block_at(const strata_rpc_ring *ring, uint64_t place) {
@@ -153,7 +163,7 @@ unsigned char *strata_rpc_area_at(const strata_rpc_area *area, int index, uint32
     const size_t body = (size_t)offset + head;
     if (bytes > area->ring_bytes || offset > area->ring_bytes - bytes || head > bytes) return NULL;
     if (body % STRATA_RPC_LINE || body < STRATA_RPC_LINE + round_up(head)) return NULL;
-    return area->memory + (size_t)index * area->ring_bytes + offset;
+    return ring_memory(area, index) + offset;
 }
 
 void strata_rpc_block_return(unsigned char *body, size_t head) {

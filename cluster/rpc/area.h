@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory that a client and a server on one machine both map, so that bodies of messages are copied once and not sent through a
- * socket. It has a *ring* for each direction. The sending side allocates *blocks* from its ring and frees them in the same
- * order. A block's header has its length, and whether its reader has returned it; readers may return blocks in any order. */
+ * socket. It begins with the pipes for the frames (pipe.h). Then it has a *ring* for each direction. The sending side allocates
+ * *blocks* from its ring and frees them in the same order. A block's header has its length, and whether its reader has returned
+ * it; readers may return blocks in any order. */
 #ifndef STRATA_CLUSTER_RPC_AREA_H
 #define STRATA_CLUSTER_RPC_AREA_H
 
@@ -18,6 +19,7 @@ enum { STRATA_RPC_AREA_NAME = 48, STRATA_RPC_AREA_LEAST = 64 << 10, STRATA_RPC_A
 typedef struct strata_rpc_area {
     /* "": the name of the file in /dev/shm was removed, and the file is deleted with its last mapping. */
     char name[STRATA_RPC_AREA_NAME];
+    /* The mapping: STRATA_RPC_PIPES_BYTES for the pipes, then the rings. */
     unsigned char *memory;
     /* The size of a ring. Ring 0 is for requests, ring 1 for replies. */
     size_t ring_bytes;
@@ -26,9 +28,9 @@ typedef struct strata_rpc_area {
 
 /* Whether the connection's other end is on this machine, by its address. */
 bool strata_rpc_area_is_near(int socket);
-/* Creates a file with two rings, with a name that cannot be guessed. If /dev/shm has too little memory for rings of this size,
- * they get a half of it, a quarter, and so on. NULL: there is not even memory for the smallest rings, and bodies go through the
- * socket. */
+/* Creates a file with pipes and two rings, with a name that cannot be guessed. If /dev/shm has too little memory for rings of
+ * this size, they get a half of it, a quarter, and so on. NULL: there is not even memory for the smallest rings, and all goes
+ * through the socket. */
 strata_rpc_area *strata_rpc_area_make(size_t ring_bytes);
 /* Maps the file that another task created; NULL: it does not exist, or is not a file of this kind. */
 strata_rpc_area *strata_rpc_area_open(const char *name);

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -18,11 +19,15 @@
 enum {
     MOST_PARTS = 64,          /* parts of a segment that are sent or received in one call */
     READ_AHEAD = 4 << 10,     /* bytes that may be read beyond a message's end; they may belong to the next message */
-    LEAST_SHARED = 1 << 10,   /* a message with fewer bytes is faster through the socket than in a block */
+    LEAST_SHARED = 1 << 10,   /* a message with fewer bytes is faster behind its header than in a block */
     LARGE_BODY = 32 << 20,    /* a body with so many bytes does not stay in any cache until it is used */
-    SHARED_SEGMENT = 1 << 20, /* the most bytes of a segment in shared memory: each costs a system call and a wakeup */
+    SHARED_SEGMENT = 1 << 20, /* the most bytes of a segment in shared memory: each may cost a wakeup */
+    MOST_UNREAD = 64 << 10,   /* with so many unread bytes the socket may be full */
     YIELDS = 4000,            /* how often to yield while a ring is full of segments of the same message */
 };
+
+/* A yield may take long where many threads share a core, and heartbeats cannot be sent meanwhile. */
+static const double YIELD_SECONDS = 0.02;
 
 strata_status strata_rpc_channel_init(strata_rpc_channel *c, strata_stream stream, strata_error *err) {
     memset(c, 0, sizeof *c);
@@ -45,8 +50,41 @@ void strata_rpc_channel_finish(strata_rpc_channel *c) {
     c->buffer = NULL;
 }
 
-void strata_rpc_channel_shut(strata_rpc_channel *c) {
-    shutdown(c->stream.fd, SHUT_RDWR);
+void strata_rpc_channel_shut(strata_rpc_channel *c, bool in_only) {
+    shutdown(c->stream.fd, in_only ? SHUT_RD : SHUT_RDWR);
+    if (atomic_load(&c->shares)) strata_rpc_pipes_shut(&c->pipes, in_only);
+}
+
+/* ---- waiting ---- */
+
+short strata_rpc_channel_wait(strata_rpc_channel *c, short events, int ms, bool may_spin) {
+    struct pollfd fd = {.fd = c->stream.fd, .events = events};
+    if (atomic_load(&c->shares)) return strata_rpc_pipes_wait(&c->pipes, events, ms, may_spin);
+    poll(&fd, 1, ms);
+    return fd.revents;
+}
+
+bool strata_rpc_channel_needs_poll(strata_rpc_channel *c) {
+    return atomic_load(&c->shares) && !atomic_load(&c->pipes.closed);
+}
+
+void strata_rpc_channel_note_end(strata_rpc_channel *c) {
+    if (atomic_load(&c->shares)) strata_rpc_pipes_close(&c->pipes);
+}
+
+size_t strata_rpc_channel_unread(strata_rpc_channel *c, bool *out_full) {
+    const bool shares = atomic_load(&c->shares);
+    int n = 0;
+    if (!shares && ioctl(c->stream.fd, FIONREAD, &n)) n = MOST_UNREAD + 1;
+    if (shares) n = (int)strata_rpc_pipes_unread(&c->pipes);
+    *out_full = n > (shares ? STRATA_RPC_PIPE_BYTES - STRATA_FRAME_BYTES : MOST_UNREAD);
+    return (size_t)n;
+}
+
+size_t strata_rpc_channel_unsent(strata_rpc_channel *c) {
+    int n = 0;
+    if (atomic_load(&c->shares)) return strata_rpc_pipes_unsent(&c->pipes);
+    return ioctl(c->stream.fd, TIOCOUTQ, &n) ? 1 : (size_t)n;
 }
 
 /* ---- bytes ---- */
@@ -55,10 +93,10 @@ static ssize_t receive_some(strata_rpc_channel *c, const struct iovec *parts, in
     const bool tls = c->stream.tls != NULL;
     ssize_t n;
     if (tls) pthread_mutex_lock(&c->tls);
-    do n = strata_stream_recv(&c->stream, parts, n_parts);
+    do n = c->pipes.in ? strata_rpc_pipes_recv(&c->pipes, parts, n_parts) : strata_stream_recv(&c->stream, parts, n_parts);
     while (n < 0 && errno == EINTR);
     if (tls) pthread_mutex_unlock(&c->tls);
-    if (n > 0) atomic_store_explicit(&c->received, strata_clock_seconds(), memory_order_relaxed);
+    if (n > 0) atomic_store_explicit(&c->received, strata_clock_coarse_seconds(), memory_order_relaxed);
     return n;
 }
 
@@ -66,10 +104,10 @@ static ssize_t send_some(strata_rpc_channel *c, const struct iovec *parts, int n
     const bool tls = c->stream.tls != NULL;
     ssize_t n;
     if (tls) pthread_mutex_lock(&c->tls);
-    do n = strata_stream_send(&c->stream, parts, n_parts);
+    do n = c->pipes.in ? strata_rpc_pipes_send(&c->pipes, parts, n_parts) : strata_stream_send(&c->stream, parts, n_parts);
     while (n < 0 && errno == EINTR);
     if (tls) pthread_mutex_unlock(&c->tls);
-    if (n > 0) atomic_store_explicit(&c->sent, strata_clock_seconds(), memory_order_relaxed);
+    if (n > 0) atomic_store_explicit(&c->sent, strata_clock_coarse_seconds(), memory_order_relaxed);
     return n;
 }
 
@@ -83,6 +121,7 @@ short strata_rpc_channel_events(strata_rpc_channel *c, short otherwise) {
 
 static strata_status ended(strata_rpc_channel *c, ssize_t n, bool in_message, strata_error *err) {
     const int error = errno;
+    if (n < 0 && error == EBADMSG) return strata_fail(err, STRATA_DATA, "the memory that both tasks map was damaged");
     if (n == 0 || error == ECONNRESET || error == EPIPE)
         return strata_fail(err, STRATA_UNAVAILABLE, "the connection closed%s", in_message ? " within a message" : "");
     pthread_mutex_lock(&c->tls);
@@ -313,7 +352,8 @@ static void gather(const struct iovec *parts, size_t offset, size_t bytes, unsig
 static uint32_t put_shared(strata_rpc_channel *c, const struct iovec *parts, size_t offset, size_t head, size_t bytes,
                            bool waits) {
     unsigned char *body = NULL;
-    for (int i = 0; !body && i < (waits ? YIELDS : 1); i++) {
+    const double until = waits ? strata_clock_coarse_seconds() + YIELD_SECONDS : 0;
+    for (int i = 0; !body && i < (waits ? YIELDS : 1) && (!i || strata_clock_coarse_seconds() < until); i++) {
         if (i) sched_yield();
         body = strata_rpc_ring_cut(&c->ring, head, bytes - head);
     }
@@ -334,6 +374,8 @@ void strata_rpc_channel_share(strata_rpc_channel *c, strata_rpc_area *area, bool
     c->area = area;
     c->ring = strata_rpc_ring_of(area, is_client ? 0 : 1);
     c->incoming = is_client ? 1 : 0;
+    strata_rpc_pipes_begin(&c->pipes, area->memory, is_client);
+    atomic_store(&c->shares, true);
 }
 
 void *strata_rpc_channel_reserve(strata_rpc_channel *c, size_t bytes) {

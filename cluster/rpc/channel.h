@@ -10,6 +10,9 @@
  *     reducer        1: the frame's payload is not behind its header but in memory that both sides map (area.h), at the offset
  *                    that stands in place of its checksum
  *
+ * Where both sides map memory, frames go through pipes in it (pipe.h), and the socket only shows whether the other side still
+ * exists.
+ *
  * Bytes go from and to the caller's memory without a copy, but for the first ones of a message, which are read together with
  * its header. One thread may send while another receives. */
 #ifndef STRATA_CLUSTER_RPC_CHANNEL_H
@@ -20,6 +23,7 @@
 #include <stdbool.h>
 
 #include "cluster/rpc/area.h"
+#include "cluster/rpc/pipe.h"
 #include "cluster/wire/frame.h"
 #include "cluster/wire/stream.h"
 
@@ -70,6 +74,9 @@ typedef struct strata_rpc_channel {
     strata_rpc_area *area;
     strata_rpc_ring ring;
     int incoming;
+    /* The frames' way if memory is shared. shares: it is, for threads that neither send nor receive. */
+    strata_rpc_pipes pipes;
+    atomic_bool shares;
     /* A block that is reserved for the next message (strata_rpc_channel_reserve); NULL: none. */
     unsigned char *reserved;
 } strata_rpc_channel;
@@ -77,14 +84,15 @@ typedef struct strata_rpc_channel {
 /* Takes the stream. */
 STRATA_MUST_USE strata_status strata_rpc_channel_init(strata_rpc_channel *c, strata_stream stream, strata_error *err);
 void strata_rpc_channel_finish(strata_rpc_channel *c);
-/* Called when both sides have mapped the area, which the channel takes: from now on bodies go through it. */
+/* Called when both sides have mapped the area, which the channel takes: from now on frames and bodies go through it. The caller
+ * must have the sender's and the receiver's role. */
 void strata_rpc_channel_share(strata_rpc_channel *c, strata_rpc_area *area, bool is_client);
 /* Returns memory for the body of the next message. If the body is exactly this memory, the message is sent without a copy; its
  * head may have at most STRATA_RPC_LINE bytes. NULL: there is no room now. The caller must have the sender's role. */
 void *strata_rpc_channel_reserve(strata_rpc_channel *c, size_t bytes);
 void strata_rpc_channel_unreserve(strata_rpc_channel *c); /* where it was not sent */
-/* Makes sending and receiving fail, and wakes threads that wait in them. Threads: any, before finish. */
-void strata_rpc_channel_shut(strata_rpc_channel *c);
+/* Makes receiving and, unless `in_only`, sending fail, and wakes threads that wait for them. Threads: any, before finish. */
+void strata_rpc_channel_shut(strata_rpc_channel *c, bool in_only);
 
 /* The functions that are called for received messages. */
 typedef struct strata_rpc_receiver {
@@ -104,6 +112,20 @@ STRATA_MUST_USE strata_status strata_rpc_channel_receive(strata_rpc_channel *c, 
                                                          strata_error *err);
 /* The events to poll for to receive more. */
 short strata_rpc_channel_events(strata_rpc_channel *c, short otherwise);
+
+/* Waits at most `ms` (-1: without a limit) until it can receive (POLLIN), send (POLLOUT) or either, or the connection ended.
+ * events: of strata_rpc_channel_events, or what `wait` of strata_rpc_channel_send was called with. Returns what is possible
+ * now; 0: neither. may_spin: see strata_rpc_pipes_wait. */
+short strata_rpc_channel_wait(strata_rpc_channel *c, short events, int ms, bool may_spin);
+/* A thread that waits for a pipe does not see that the socket was closed, so another thread polls it. Whether it should: the
+ * channel shares memory, and its end is not known yet. Threads: any, before finish, as all below. */
+bool strata_rpc_channel_needs_poll(strata_rpc_channel *c);
+/* To be called when the socket was closed by the other side: wakes the waiting threads, which receive what was sent before. */
+void strata_rpc_channel_note_end(strata_rpc_channel *c);
+/* The bytes that have arrived and were not received, and those that were sent and have not arrived. *out_full: there may be no
+ * room for more of them. The second one must be called with the sender's role. */
+size_t strata_rpc_channel_unread(strata_rpc_channel *c, bool *out_full);
+size_t strata_rpc_channel_unsent(strata_rpc_channel *c);
 
 /* Sends a message whose head and body are the parts. `wait` is called when the socket is full, with the events to poll for. If
  * it fails, sending is given up, and the connection cannot be used any more. Fails: UNAVAILABLE when the connection ended. */

@@ -41,7 +41,7 @@ void strata_rpc_client_break_link(strata_rpc_client *c, const char *why) {
     c->connected = false;
     c->broke_at = strata_clock_seconds();
     snprintf(c->why, sizeof c->why, "%.299s", why);
-    strata_rpc_channel_shut(&c->channel);
+    strata_rpc_channel_shut(&c->channel, false);
     pthread_cond_broadcast(&c->changed);
     strata_rpc_client_wake_keeper(c);
 }
@@ -90,16 +90,19 @@ static void keep(strata_rpc_client *c) {
     }
     if (c->connected) watch(c);
     if (!c->connected) return;
-    /* without a pending request only the end of the connection is polled for; heartbeats are read at each tick */
-    const bool busy = c->first != NULL, watches = busy && !c->has_receiver;
+    /* Without a pending request only the end of the connection is polled for; heartbeats are read at each tick. If memory is
+     * shared, the end is always polled for, since a thread that waits for replies does not see it. */
+    const bool busy = c->first != NULL, watches = busy && !c->has_receiver, shares = strata_rpc_channel_needs_poll(&c->channel);
     struct pollfd fds[2] = {{.fd = c->wake, .events = POLLIN},
-                            {.fd = busy && !watches ? -1 : c->channel.stream.fd,
-                             .events = watches ? strata_rpc_channel_events(&c->channel, POLLIN) : POLLRDHUP}};
+                            {.fd = busy && !watches && !shares ? -1 : c->channel.stream.fd,
+                             .events = watches && !shares ? strata_rpc_channel_events(&c->channel, POLLIN) : POLLRDHUP}};
     c->keeper_sleeps = !busy;
     const int ms = watches ? WATCH_TICK_MS : busy ? BUSY_TICK_MS : (int)(c->heartbeat * 250) + 1;
     pthread_mutex_unlock(&c->lock);
-    poll(fds, 2, ms);
+    if (watches && shares) strata_rpc_channel_wait(&c->channel, POLLIN, ms, false);
+    poll(fds, 2, watches && shares ? 0 : ms);
     if (fds[0].revents && read(c->wake, &count, sizeof count) < 0) count = 0;
+    if (shares && fds[1].revents) strata_rpc_channel_note_end(&c->channel);
     pthread_mutex_lock(&c->lock);
     c->keeper_sleeps = false;
 }
@@ -219,7 +222,7 @@ void strata_rpc_client_destroy(strata_rpc_client *c) {
     c->closing = true;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
-    strata_rpc_client_wake_keeper(c);
+    strata_rpc_client_wake_keeper(c); /* it does not wait in a pipe, as there is no request */
     pthread_join(c->keeper, NULL);
     /* if this cannot be sent, the server sees that the connection closes */
     if (c->connected && strata_rpc_channel_send(&c->channel, &leave, NULL, 0, refuse_to_wait, NULL, NULL)) c->connected = false;

@@ -28,7 +28,6 @@ struct strata_rpc_request {
     bool was_sent;
     uint64_t sent_to;
     bool done;
-    strata_error error;
     /* The memory for the reply: head, then body; for an error the text. */
     struct iovec *rooms;
     int n_parts, n_rooms;
@@ -36,6 +35,8 @@ struct strata_rpc_request {
     bool too_large;
     /* The reply is used in place, in shared memory. */
     bool lends;
+    /* The request's error and the text of the server's. They are large and rarely used, so only their first bytes are set. */
+    strata_error error;
     char text[STRATA_ERROR_MESSAGE_BYTES];
     /* The parts that are sent: head, then body. The rooms follow. */
     struct iovec parts[];

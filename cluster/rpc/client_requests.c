@@ -24,8 +24,11 @@ static strata_status make_request(strata_rpc_client *c, const strata_rpc_ask *as
     if (ask->n_body < 0 || (answer && answer->n_body < 0))
         return strata_fail(err, STRATA_INVALID, "a request has %d pieces; it must have at least 0", ask->n_body);
     const size_t n_parts = (size_t)ask->n_body + 1, n_rooms = (answer ? (size_t)answer->n_body : 0) + 2;
-    strata_rpc_request *r = calloc(1, sizeof *r + (n_parts + n_rooms) * sizeof(struct iovec));
+    strata_rpc_request *r = malloc(sizeof *r + (n_parts + n_rooms) * sizeof(struct iovec));
     if (!r) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a request of %d pieces", ask->n_body);
+    memset(r, 0, offsetof(strata_rpc_request, error));
+    r->error.status = STRATA_OK;
+    r->error.message[0] = r->text[0] = '\0';
     r->client = c;
     r->method = ask->method;
     r->head_bytes = ask->head_bytes;
@@ -37,7 +40,7 @@ static strata_status make_request(strata_rpc_client *c, const strata_rpc_ask *as
         r->body_bytes += ask->body[i].iov_len;
     }
     if (ask->what)
-        snprintf(r->what, sizeof r->what, "%s", ask->what);
+        memcpy(r->what, ask->what, strnlen(ask->what, sizeof r->what - 1));
     else
         snprintf(r->what, sizeof r->what, "method %u", ask->method);
     r->answer = answer;
@@ -96,12 +99,12 @@ static void receive_until_done(strata_rpc_client *c, const strata_rpc_request *r
     for (;;) {
         pthread_mutex_unlock(&c->lock);
         strata_rpc_client_receive(c);
-        const double left = r->deadline - strata_clock_seconds();
-        if (r->done || !c->connected || left <= 0) break;
-        struct pollfd fd = {.fd = c->channel.stream.fd};
+        if (r->done || !c->connected) break;
+        const double left = r->deadline - strata_clock_coarse_seconds();
+        if (left <= 0) break;
         pthread_mutex_unlock(&c->lock);
-        fd.events = strata_rpc_channel_events(&c->channel, POLLIN);
-        poll(&fd, 1, left * 1000 < STRATA_RPC_WAIT_TICK_MS ? (int)(left * 1000) + 1 : STRATA_RPC_WAIT_TICK_MS);
+        const int ms = left * 1000 < STRATA_RPC_WAIT_TICK_MS ? (int)(left * 1000) + 1 : STRATA_RPC_WAIT_TICK_MS;
+        strata_rpc_channel_wait(&c->channel, strata_rpc_channel_events(&c->channel, POLLIN), ms, true);
         pthread_mutex_lock(&c->lock);
     }
     strata_rpc_client_leave_receiver(c);
@@ -109,7 +112,7 @@ static void receive_until_done(strata_rpc_client *c, const strata_rpc_request *r
 
 static strata_status finish(strata_rpc_client *c, strata_rpc_request *r, strata_error *err) {
     while (!r->done) {
-        const double now = strata_clock_seconds();
+        const double now = strata_clock_coarse_seconds(); /* as receive_until_done, which returns at the deadline */
         if (now >= r->deadline) {
             strata_fail(&r->error, STRATA_TIMEOUT, "%s at %s: no reply to %s within %g s%s%.200s", c->server, c->address,
                         r->what, r->seconds, c->connected ? "" : "; the connection was lost: ", c->connected ? "" : c->why);

@@ -113,7 +113,7 @@ static strata_status end_message(void *user, const strata_rpc_message *m, strata
 /* Receives what has arrived. The caller is the receiver and does not have the lock, which this takes at the end. */
 void strata_rpc_client_receive(strata_rpc_client *c) {
     const strata_rpc_receiver receiver = {begin_message, end_message, c};
-    strata_error why = {0};
+    strata_error why; /* set if the status is not OK */
     const strata_status status = strata_rpc_channel_receive(&c->channel, &receiver, &why);
     pthread_mutex_lock(&c->lock);
     if (status) strata_rpc_client_break_link(c, why.message);
@@ -143,13 +143,12 @@ typedef struct sending {
 static strata_status wait_ready(void *user, short events, strata_error *err) {
     const sending *s = user;
     strata_rpc_client *c = s->client;
-    struct pollfd fd = {.fd = c->channel.stream.fd, .events = (short)(events | POLLIN)};
     pthread_mutex_lock(&c->lock);
-    if (c->has_receiver) fd.events = events;
+    if (!c->has_receiver) events |= POLLIN;
     pthread_mutex_unlock(&c->lock);
-    poll(&fd, 1, STRATA_RPC_WAIT_TICK_MS);
+    const short possible = strata_rpc_channel_wait(&c->channel, events, STRATA_RPC_WAIT_TICK_MS, false);
     pthread_mutex_lock(&c->lock);
-    if ((fd.revents & POLLIN) && c->connected && !c->has_receiver) {
+    if ((possible & POLLIN) && c->connected && !c->has_receiver) {
         strata_rpc_client_take_receiver(c, NULL);
         pthread_mutex_unlock(&c->lock);
         strata_rpc_client_receive(c);
@@ -174,7 +173,7 @@ void strata_rpc_client_send_request(strata_rpc_client *c, strata_rpc_request *r,
                                   .n_unanswered = (uint32_t)(r->sequence - c->first->sequence),
                                   .head_bytes = r->head_bytes,
                                   .body_bytes = r->body_bytes};
-    strata_error why = {0};
+    strata_error why; /* set if the status is not OK */
     r->was_sent = true;
     r->sent_to = c->server_incarnation;
     c->sending = r;

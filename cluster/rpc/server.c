@@ -27,7 +27,6 @@ enum {
     MOST_PEERS = 1024,
     MOST_UNKNOWN = 64, /* connections that have not sent their greeting */
     MISSED_BEATS = 5,
-    MOST_UNREAD = 64 << 10, /* with so many unread bytes the socket may be full */
 };
 static const double HELLO_SECONDS = 5, HEARTBEAT_SECONDS = 1, TICK_SECONDS = 0.1;
 static const uint64_t MOST_BODY_BYTES = (uint64_t)4 << 30;
@@ -80,10 +79,7 @@ void strata_rpc_connection_end_locked(strata_rpc_connection *c, const char *why)
     if (atomic_load(&c->ended)) return;
     snprintf(c->why, sizeof c->why, "%.255s", why);
     atomic_store(&c->ended, true);
-    if (atomic_load(&c->server->stopping)) /* a handler that has finished may still reply */
-        shutdown(c->channel.stream.fd, SHUT_RD);
-    else
-        strata_rpc_channel_shut(&c->channel);
+    strata_rpc_channel_shut(&c->channel, atomic_load(&c->server->stopping)); /* a handler that has finished may still reply */
     pthread_cond_broadcast(&c->server->changed);
     strata_rpc_server_wake_monitor(c->server);
 }
@@ -157,10 +153,9 @@ static strata_status refuse_to_wait(void *user, short events, strata_error *err)
 
 static void send_beat(strata_rpc_connection *c, double now) {
     static const strata_rpc_message beat = {.type = STRATA_FRAME_BEAT};
-    int unsent = 0;
     if (now - atomic_load(&c->channel.sent) < c->server->heartbeat || pthread_mutex_trylock(&c->sending)) return;
-    /* sent only if the socket is empty, so that it does not block; unsent bytes serve as a heartbeat, too */
-    if (!ioctl(c->channel.stream.fd, TIOCOUTQ, &unsent) && !unsent)
+    /* sent only if all before was received, so that it does not block; unsent bytes serve as a heartbeat, too */
+    if (!strata_rpc_channel_unsent(&c->channel))
         if (strata_rpc_channel_send(&c->channel, &beat, NULL, 0, refuse_to_wait, c, NULL))
             strata_rpc_connection_end(c, "a sign of life could not be sent");
     pthread_mutex_unlock(&c->sending);
@@ -177,13 +172,14 @@ static void watch(strata_rpc_connection *c, double now) {
         return;
     }
     if (does == STRATA_RPC_HANDLING) {
-        /* no thread reads now, so the peer's bytes accumulate in the socket */
-        int unread = 0;
-        if (ioctl(c->channel.stream.fd, FIONREAD, &unread) || unread != c->unread || unread > MOST_UNREAD) c->heard = now;
+        /* no thread receives now, so the peer's bytes accumulate */
+        bool full = false;
+        const size_t unread = strata_rpc_channel_unread(&c->channel, &full);
+        if (full || unread != c->unread) c->heard = now;
         c->unread = unread;
     } else {
         c->heard = atomic_load(does == STRATA_RPC_SENDING ? &c->channel.sent : &c->channel.received);
-        c->unread = -1;
+        c->unread = SIZE_MAX;
     }
     if (now - c->heard > limit) {
         snprintf(why, sizeof why,
@@ -208,8 +204,8 @@ static void reap(strata_rpc_server *s) {
     }
 }
 
-/* Lists the sources for which the monitor polls: new connections, its wake-up, and the ends of connections that no thread reads
- * now. */
+/* Lists the sources for which the monitor polls: new connections, its wake-up, and the ends of connections whose socket no
+ * thread reads now. */
 static int list_sources(strata_rpc_server *s, struct pollfd **fds, int *room) {
     int n = 2;
     for (strata_rpc_connection *c = s->connections; c; c = c->next) n++;
@@ -225,9 +221,18 @@ static int list_sources(strata_rpc_server *s, struct pollfd **fds, int *room) {
     (*fds)[n++] = (struct pollfd){.fd = s->wake, .events = POLLIN};
     (*fds)[n++] = (struct pollfd){.fd = s->listener, .events = POLLIN};
     for (strata_rpc_connection *c = s->connections; c && n < *room; c = c->next)
-        if (atomic_load(&c->activity) == STRATA_RPC_HANDLING && !atomic_load(&c->ended))
+        if (!atomic_load(&c->ended) &&
+            (atomic_load(&c->activity) == STRATA_RPC_HANDLING || strata_rpc_channel_needs_poll(&c->channel)))
             (*fds)[n++] = (struct pollfd){.fd = c->channel.stream.fd, .events = POLLRDHUP};
     return n;
+}
+
+/* The peer has closed the connection. A thread that receives sees that itself, after what the peer had sent before. */
+static void note_end(strata_rpc_connection *c) {
+    if (atomic_load(&c->activity) == STRATA_RPC_HANDLING)
+        strata_rpc_connection_end(c, "its connection closed");
+    else
+        strata_rpc_channel_note_end(&c->channel);
 }
 
 static void *run_monitor(void *user) {
@@ -242,8 +247,7 @@ static void *run_monitor(void *user) {
         if (n && fds[0].revents && read(s->wake, &count, sizeof count) < 0) continue;
         for (int i = 2; i < n; i++)
             for (strata_rpc_connection *c = fds[i].revents ? s->connections : NULL; c; c = c->next)
-                if (c->channel.stream.fd == fds[i].fd && atomic_load(&c->activity) == STRATA_RPC_HANDLING)
-                    strata_rpc_connection_end(c, "its connection closed");
+                if (c->channel.stream.fd == fds[i].fd) note_end(c);
         const double now = strata_clock_seconds();
         for (strata_rpc_connection *c = s->connections; c; c = c->next) watch(c, now);
         reap(s);

@@ -65,7 +65,8 @@ static strata_status end_message(void *user, const strata_rpc_message *m, strata
             c->body = NULL;
             c->body_room = 0;
         }
-        atomic_store(&c->channel.received, strata_clock_seconds()); /* the monitor watched the peer while the handler ran */
+        atomic_store(&c->channel.received,
+                     strata_clock_coarse_seconds()); /* the monitor watched the peer while the handler ran */
         atomic_store(&c->activity, c->session ? STRATA_RPC_RECEIVING : STRATA_RPC_GREETING);
     }
     if (!status && atomic_load(&c->ended)) return strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why);
@@ -74,8 +75,7 @@ static strata_status end_message(void *user, const strata_rpc_message *m, strata
 
 /* Waits for bytes of the peer, or until the connection is shut. */
 static bool wait_for_bytes(strata_rpc_connection *c, bool out) {
-    struct pollfd fd = {.fd = c->channel.stream.fd, .events = strata_rpc_channel_events(&c->channel, out ? POLLOUT : POLLIN)};
-    poll(&fd, 1, -1);
+    strata_rpc_channel_wait(&c->channel, strata_rpc_channel_events(&c->channel, out ? POLLOUT : POLLIN), -1, !out);
     return !atomic_load(&c->ended);
 }
 

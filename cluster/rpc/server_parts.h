@@ -73,8 +73,8 @@ typedef struct strata_rpc_connection {
     bool known, reported;
     /* The heartbeat of the slower side, in seconds; set before `known`. */
     _Atomic double heartbeat;
-    /* Used by the monitor: the unread bytes in the socket while the handler runs, and when their number changed. */
-    int unread;
+    /* Used by the monitor: the unread bytes while the handler runs, and when their number changed. */
+    size_t unread;
     double heard;
     /* Locked while a message is sent. */
     pthread_mutex_t sending;
@@ -148,8 +148,9 @@ void strata_rpc_connection_leave_session(strata_rpc_connection *c);
 
 /* ---- server_replies.c ---- */
 
+/* area: NULL, or the memory that is shared from the next message on, which the channel takes. */
 strata_status strata_rpc_connection_send(strata_rpc_connection *c, const strata_rpc_message *m, const struct iovec *parts,
-                                         int n_parts, strata_error *err);
+                                         int n_parts, strata_rpc_area *area, strata_error *err);
 /* Handles a request: executes it if it was not executed before, and replies. */
 strata_status strata_rpc_connection_answer(strata_rpc_connection *c, const strata_rpc_message *m, strata_error *err);
 /* Frees stored replies that the client has received. */

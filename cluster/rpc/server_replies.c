@@ -15,17 +15,17 @@ enum { KEPT = 2 * STRATA_RPC_WINDOW };
 
 static strata_status wait_ready(void *user, short events, strata_error *err) {
     strata_rpc_connection *c = user;
-    struct pollfd fd = {.fd = c->channel.stream.fd, .events = events};
-    poll(&fd, 1, -1); /* the monitor shuts the connection of a peer that does not read */
+    strata_rpc_channel_wait(&c->channel, events, -1, false); /* the monitor shuts the connection of a peer that does not read */
     return atomic_load(&c->ended) ? strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why) : STRATA_OK;
 }
 
 strata_status strata_rpc_connection_send(strata_rpc_connection *c, const strata_rpc_message *m, const struct iovec *parts,
-                                         int n_parts, strata_error *err) {
+                                         int n_parts, strata_rpc_area *area, strata_error *err) {
     pthread_mutex_lock(&c->sending);
-    atomic_store(&c->channel.sent, strata_clock_seconds()); /* progress is measured from now on */
+    atomic_store(&c->channel.sent, strata_clock_coarse_seconds()); /* progress is measured from now on */
     atomic_store(&c->activity, STRATA_RPC_SENDING);
     const strata_status status = strata_rpc_channel_send(&c->channel, m, parts, n_parts, wait_ready, c, err);
+    if (area) strata_rpc_channel_share(&c->channel, area, false);
     pthread_mutex_unlock(&c->sending);
     return status;
 }
@@ -80,7 +80,7 @@ static strata_status send_reply(strata_rpc_connection *c, uint64_t sequence, str
         parts[i + 1] = (struct iovec){(void *)(uintptr_t)body[i].data, body[i].bytes};
         m.body_bytes += body[i].bytes;
     }
-    const strata_status status = strata_rpc_connection_send(c, &m, parts, n_body + 1, err);
+    const strata_status status = strata_rpc_connection_send(c, &m, parts, n_body + 1, NULL, err);
     if (parts != few) free(parts);
     return status;
 }
@@ -93,6 +93,15 @@ void *strata_rpc_reply_room(const strata_rpc_call *call, size_t bytes) {
     void *room = strata_rpc_channel_reserve(&c->channel, bytes);
     pthread_mutex_unlock(&c->sending);
     return room;
+}
+
+/* Returns the room of a reply that was not sent. The monitor's heartbeats read `reserved` with the lock; only this thread
+ * changes it. */
+static void drop_room(strata_rpc_connection *c) {
+    if (!c->channel.reserved) return;
+    pthread_mutex_lock(&c->sending);
+    strata_rpc_channel_unreserve(&c->channel);
+    pthread_mutex_unlock(&c->sending);
 }
 
 /* Runs the handler and sends its reply. */
@@ -108,7 +117,8 @@ static strata_status execute(strata_rpc_connection *c, const strata_rpc_message 
                                   .body_bytes = m->body_bytes,
                                   .connection = c};
     strata_rpc_reply reply = {.head = c->reply_head, .body = c->pieces};
-    strata_error why = {0};
+    strata_error why;
+    why.message[0] = '\0'; /* the rest of its 1024 bytes need not be cleared */
     atomic_store(&c->activity, STRATA_RPC_HANDLING);
     atomic_store(&c->told, false);
     const strata_status result = s->handler(s->user, &call, &reply, &why);
@@ -119,7 +129,7 @@ static strata_status execute(strata_rpc_connection *c, const strata_rpc_message 
         memcpy(reply.head, why.message, reply.head_bytes);
     }
     if (atomic_load(&c->told)) {
-        strata_rpc_channel_unreserve(&c->channel);
+        drop_room(c);
         release_pieces(reply.body, reply.n_body);
         if (c->session->next_sequence == m->sequence + 1) c->session->next_sequence = m->sequence;
         return strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why);
@@ -129,7 +139,7 @@ static strata_status execute(strata_rpc_connection *c, const strata_rpc_message 
     const strata_status status =
         send_reply(c, m->sequence, result, reply.head, reply.head_bytes, reply.body, reply.n_body, err);
     if (!kept) release_pieces(reply.body, reply.n_body);
-    strata_rpc_channel_unreserve(&c->channel);
+    drop_room(c);
     return status;
 }
 

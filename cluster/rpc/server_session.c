@@ -95,8 +95,7 @@ strata_status strata_rpc_connection_greet(strata_rpc_connection *c, const strata
         c->known = true;
         pthread_mutex_unlock(&s->lock);
     }
-    const strata_status status = strata_rpc_connection_send(c, &reply, &part, 1, err);
-    if (area) strata_rpc_channel_share(&c->channel, area, false); /* from the next message on */
+    const strata_status status = strata_rpc_connection_send(c, &reply, &part, 1, area, err);
     if (!refused) return status;
     strata_rpc_server_count_refused(s, c->from, why.message);
     return strata_fail(err, refused, "%s", why.message);

@@ -3,7 +3,8 @@
  * What moves bytes between a worker and a parameter server of one machine, without a model; parameter_server.py runs it.
  *
  *     push_pull links    for 4 KiB to 64 MiB the seconds of a push, of a pull, and of a message between two ranks of the
- *                        all_reduce transport with an answer of 4 bytes; a JSON object a line
+ *                        all_reduce transport with an answer of 4 bytes; a JSON object a line. Whoever receives the bytes
+ *                        copies them once to other memory, as into a device
  *     push_pull fold     of the sum of 8 shares on each of 2 processes, and of memcpy beside it: bytes a second */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 #include "core/run/fold.h"
 #include "strategies/parameter_server/partition.h"
 
-enum { PUSH = 1, PULL, ADDRESS = 96, MOST_BYTES = 64 << 20, SHARES = 8, SERVERS = 2, FOLDED = 4 << 20 };
+enum { PUSH = 1, PULL, ADDRESS = 96, MOST_BYTES = 64 << 20, SHARES = 8, SERVERS = 2, RUNS = 10, FOLDED = 4 << 20 };
 static const unsigned char secret[] = "of this measurement";
 
 static double now(void) {
@@ -80,8 +81,12 @@ static double one_call(strata_rpc_client *client, uint32_t method, uint64_t byte
     uint64_t ignored;
     const struct iovec whole = {data, bytes};
     const bool push = method == PUSH;
-    const strata_rpc_ask ask = {
-        .method = method, .head = &bytes, .head_bytes = sizeof bytes, .body = &whole, .n_body = push ? 1 : 0};
+    const strata_rpc_ask ask = {.method = method,
+                                .head = &bytes,
+                                .head_bytes = sizeof bytes,
+                                .body = &whole,
+                                .n_body = push ? 1 : 0,
+                                .what = push ? "a push" : "a pull"};
     strata_rpc_answer answer = {
         .head = &ignored, .head_bytes = sizeof ignored, .body = &whole, .n_body = push ? 0 : 1, .may_lend = true};
     const double began = now();
@@ -91,7 +96,8 @@ static double one_call(strata_rpc_client *client, uint32_t method, uint64_t byte
     return now() - began;
 }
 
-static double one_message(strata_communicator *comm, int rank, size_t bytes, void *data) {
+/* device: what the receiver's copy of the message is read for, as by the server of a push and the client of a pull. */
+static double one_message(strata_communicator *comm, int rank, size_t bytes, void *data, void *device) {
     strata_error err = {0};
     const double began = now();
     int32_t answer = 0;
@@ -100,6 +106,7 @@ static double one_message(strata_communicator *comm, int rank, size_t bytes, voi
         must(strata_communicator_recv(comm, &answer, 1, STRATA_DTYPE_I32, 1, &err), &err);
     } else {
         must(strata_communicator_recv(comm, data, bytes / 4, STRATA_DTYPE_F32, 0, &err), &err);
+        memcpy(device, data, bytes);
         must(strata_communicator_send(comm, &answer, 1, STRATA_DTYPE_I32, 0, &err), &err);
     }
     return now() - began;
@@ -130,8 +137,9 @@ static int links(const char *store) {
     void *data = memory(MOST_BYTES);
     if (!peer) {
         strata_communicator *comm = join(1, store);
+        void *device = memory(MOST_BYTES);
         for (size_t bytes = 4 << 10; bytes <= MOST_BYTES; bytes *= 4)
-            for (int i = 0; i < repeats_of(bytes); i++) one_message(comm, 1, bytes, data);
+            for (int i = 0; i < repeats_of(bytes); i++) one_message(comm, 1, bytes, data, device);
         strata_communicator_destroy(comm);
         _exit(0);
     }
@@ -145,11 +153,14 @@ static int links(const char *store) {
         .task = "worker:0", .server = "ps:0", .address = address, .shared_bytes = strata_ps_plan_shared_bytes(&plan)};
     must(strata_rpc_client_create(&opts, &client, &err), &err);
     for (size_t bytes = 4 << 10; bytes <= MOST_BYTES; bytes *= 4) {
-        const int n = repeats_of(bytes);
-        for (int i = 0; i < n; i++) { /* in turn */
-            times[0][i] = one_call(client, PUSH, bytes, data);
-            times[1][i] = one_call(client, PULL, bytes, data);
-            times[2][i] = one_message(comm, 0, bytes, data);
+        /* In turn, but several of a kind: a process that waits for the next call or message spins for a moment, so three
+         * processes would be active on two cores if each call was followed by a message. */
+        const int n = repeats_of(bytes), together = n < RUNS ? 1 : n / RUNS;
+        for (int begin = 0; begin < n; begin += together) {
+            const int end = begin + together < n ? begin + together : n;
+            for (int i = begin; i < end; i++) times[0][i] = one_call(client, PUSH, bytes, data);
+            for (int i = begin; i < end; i++) times[1][i] = one_call(client, PULL, bytes, data);
+            for (int i = begin; i < end; i++) times[2][i] = one_message(comm, 0, bytes, data, NULL);
         }
         for (int k = 0; k < 3; k++) qsort(times[k], (size_t)n, sizeof **times, ascending);
         printf("{\"bytes\":%zu,\"push_s\":%.9f,\"pull_s\":%.9f,\"message_s\":%.9f}\n", bytes, times[0][n / 2], times[1][n / 2],

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages of remote calls on the wire (cluster/rpc/channel.h) over a pair of sockets: sizes and pieces, damage of each byte,
- * frames that are missing, repeated or of another message, lengths that are lies. What servers and clients do is tested by
- * tests/threads/rpc_main.c. */
+ * Messages of remote calls on the wire (cluster/rpc/channel.h) over a pair of sockets, or through memory that both sides map:
+ * sizes and pieces, damage of each byte, frames that are missing, repeated or of another message, lengths that are lies. What
+ * servers and clients do is tested by tests/threads/rpc_main.c. */
 #include "cluster/rpc/rpc.h"
 
 #include <criterion/criterion.h>
@@ -16,7 +16,7 @@
 #include "cluster/rpc/channel.h"
 #include "tests/support/check.h"
 
-enum { MOST = 3 << 20 };
+enum { MOST = 3 << 20, RING = 1 << 20 };
 
 /* A side that takes messages: each into `memory`, in rooms of the sizes that `cuts` gives, one after the other. */
 typedef struct taker {
@@ -59,7 +59,8 @@ typedef struct ends {
     strata_rpc_receiver receiver;
 } ends;
 
-static void open_ends(ends *e) {
+/* shares: `out` is a client whose memory `in` maps as well. */
+static void open_ends(ends *e, bool shares) {
     int fds[2];
     cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
     memset(e, 0, sizeof *e);
@@ -67,6 +68,13 @@ static void open_ends(ends *e) {
     cr_assert_eq(strata_rpc_channel_init(&e->in, (strata_stream){.fd = fds[1]}, NULL), STRATA_OK);
     e->taker.memory = calloc(1, MOST);
     e->receiver = (strata_rpc_receiver){begin_message, end_message, &e->taker};
+    if (!shares) return;
+    strata_rpc_area *own = strata_rpc_area_make(RING), *other = own ? strata_rpc_area_open(own->name) : NULL;
+    if (!own) cr_skip_test("there is no /dev/shm here");
+    cr_assert_not_null(other);
+    strata_rpc_area_hide(own);
+    strata_rpc_channel_share(&e->out, own, true);
+    strata_rpc_channel_share(&e->in, other, false);
 }
 
 static void close_ends(ends *e) {
@@ -75,19 +83,19 @@ static void close_ends(ends *e) {
     free(e->taker.memory);
 }
 
-/* The sender's socket is full: the other side takes what is there. */
+/* The sender's socket or pipe is full: the other side takes what is there. */
 static strata_status take_meanwhile(void *user, short events, strata_error *err) {
     ends *e = user;
     (void)events;
     return strata_rpc_channel_receive(&e->in, &e->receiver, err);
 }
 
-Test(rpc, messages_of_all_sizes_come_whole_in_any_pieces) {
+static void send_all_sizes(bool shares) {
     static const size_t sizes[] = {0, 1, 55, 56, 4096, 32767, 262143, 262144, 262145, 1000003, MOST - 70000};
     ends e;
     strata_error err = {0};
     uint64_t random = 3;
-    open_ends(&e);
+    open_ends(&e, shares);
     unsigned char *data = malloc(MOST);
     for (int i = 0; i < MOST; i++) data[i] = (unsigned char)strata_test_next(&random);
     int n_sent = 0;
@@ -114,6 +122,7 @@ Test(rpc, messages_of_all_sizes_come_whole_in_any_pieces) {
             cr_assert_eq(strata_rpc_channel_send(&e.out, &m, parts, n, take_meanwhile, &e, &err), STRATA_OK, "%s", err.message);
             cr_assert_eq(strata_rpc_channel_receive(&e.in, &e.receiver, &err), STRATA_OK, "%s", err.message);
             cr_assert_eq(e.taker.n_ended, ++n_sent);
+            e.taker.last.view = NULL;
             cr_assert(!memcmp(&e.taker.last, &m, sizeof m));
             if (!e.taker.drops) cr_assert(!memcmp(e.taker.memory, data, bytes), "%zu bytes, cut %zu", bytes, cut);
         }
@@ -121,11 +130,19 @@ Test(rpc, messages_of_all_sizes_come_whole_in_any_pieces) {
     close_ends(&e);
 }
 
+Test(rpc, messages_of_all_sizes_come_whole_in_any_pieces) {
+    send_all_sizes(false);
+}
+
+Test(rpc, messages_of_all_sizes_come_whole_through_shared_memory, .timeout = 60) {
+    send_all_sizes(true);
+}
+
 Test(rpc, several_messages_that_come_at_once_are_taken_one_by_one) {
     ends e;
     strata_error err = {0};
     char data[300] = "many";
-    open_ends(&e);
+    open_ends(&e, false);
     for (int i = 0; i < 100; i++) {
         const strata_rpc_message m = {
             .type = STRATA_FRAME_ANSWER, .sequence = (uint64_t)i, .head_bytes = (size_t)i, .body_bytes = (size_t)i};
@@ -167,7 +184,7 @@ static size_t record(unsigned char *out, size_t room) {
                                       .body_bytes = STRATA_RPC_SEGMENT + 10},
                              second = {.type = STRATA_FRAME_ASK, .sequence = 2, .head_bytes = 5};
     const struct iovec parts[2] = {{data, STRATA_RPC_SEGMENT + 30}, {data, 5}};
-    open_ends(&e);
+    open_ends(&e, false);
     tape t = {e.in.stream.fd, out, 0, room};
     cr_assert_eq(strata_rpc_channel_send(&e.out, &first, &parts[0], 1, wind, &t, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(strata_rpc_channel_send(&e.out, &second, &parts[1], 1, wind, &t, &err), STRATA_OK, "%s", err.message);
@@ -179,7 +196,7 @@ static size_t record(unsigned char *out, size_t room) {
 /* What comes of these bytes. */
 static strata_status replay(const unsigned char *bytes, size_t n, int *out_ended, strata_error *err) {
     ends e;
-    open_ends(&e);
+    open_ends(&e, false);
     strata_status status = STRATA_OK;
     for (size_t at = 0; at < n && !status;) {
         const ssize_t sent = write(e.out.stream.fd, bytes + at, n - at);
@@ -263,6 +280,56 @@ Test(rpc, lengths_and_kinds_that_are_lies_are_refused) {
     frame.number = 1;
     cr_assert_eq(say(frame, &err), STRATA_DATA);
     cr_assert(strstr(err.message, "frame 1 came where 0"), "%s", err.message);
+}
+
+/* What comes of a frame that a client puts into the shared memory, and of a byte of it that changes there. */
+static strata_status say_shared(const strata_frame *frame, size_t at, unsigned char bits, strata_error *err) {
+    unsigned char bytes[STRATA_FRAME_BYTES];
+    const struct iovec part = {bytes, sizeof bytes};
+    ends e;
+    open_ends(&e, true);
+    strata_frame_encode(frame, bytes);
+    cr_assert_eq(strata_rpc_pipes_send(&e.out.pipes, &part, 1), (ssize_t)sizeof bytes);
+    e.out.area->memory[4096 + at] ^= bits; /* the client's pipe */
+    const strata_status status = strata_rpc_channel_receive(&e.in, &e.receiver, err);
+    close_ends(&e);
+    return status;
+}
+
+Test(rpc, damage_and_places_outside_of_shared_memory_are_refused, .timeout = 60) {
+    const strata_frame sound = {
+        .type = STRATA_FRAME_ASK, .bytes = 2000, .payload_crc = 64, .call = {.dtype = 1, .count = 2000, .reducer = 1}};
+    strata_error err = {0};
+    uint64_t random = 9;
+    cr_assert_eq(say_shared(&sound, 0, 0, &err), STRATA_OK, "%s", err.message);
+    for (size_t at = 0; at < STRATA_FRAME_BYTES; at++)
+        cr_assert_eq(say_shared(&sound, at, (unsigned char)(1 << at % 8), &err), STRATA_DATA, "byte %zu", at);
+    static const uint32_t places[] = {0, 63, 65, RING - 1984, RING, 2 * RING, UINT32_MAX - 63, UINT32_MAX};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        strata_frame frame = sound;
+        frame.payload_crc = places[i];
+        cr_assert_eq(say_shared(&frame, 0, 0, &err), STRATA_DATA, "place %u", places[i]);
+    }
+    for (int i = 0; i < 300; i++) { /* whatever it is, it is an error or a message in the memory */
+        strata_frame frame = sound;
+        frame.bytes = (uint32_t)(strata_test_next(&random) % (RING + 100));
+        frame.payload_crc = (uint32_t)(strata_test_next(&random) % (RING + 100) / 64 * 64);
+        frame.call.root = (int32_t)(strata_test_next(&random) % 200);
+        frame.call.count = strata_test_next(&random) % (RING + 100);
+        const strata_status status = say_shared(&frame, 0, 0, &err);
+        cr_assert(status == STRATA_OK || status == STRATA_DATA, "%d", status);
+    }
+}
+
+Test(rpc, positions_of_a_pipe_that_are_wrong_end_a_connection) {
+    strata_error err = {0};
+    ends e;
+    open_ends(&e, true);
+    const uint32_t wrong = STRATA_RPC_PIPE_BYTES + 1;
+    memcpy(e.out.area->memory, &wrong, sizeof wrong); /* the client's `written` */
+    cr_assert_eq(strata_rpc_channel_receive(&e.in, &e.receiver, &err), STRATA_DATA);
+    cr_assert(strstr(err.message, "damaged"), "%s", err.message);
+    close_ends(&e);
 }
 
 Test(rpc, greetings_are_read_as_they_were_written) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests and answers on their way into the socket: one is sent twice, or not at all. */
+ * Requests and answers on their way into the socket, or into the memory that both sides map: one is sent twice, or not at
+ * all. */
 #include "tests/faults/wire.h"
 
 #include <string.h>
@@ -10,6 +11,7 @@
 #define WRAP(f) extern __typeof__(f) __real_##f, __wrap_##f
 WRAP(strata_rpc_channel_send);
 WRAP(strata_stream_send);
+WRAP(strata_rpc_pipes_send);
 
 /* A request or an answer, and no sign of life. */
 static bool is_message(const struct iovec *parts) {
@@ -19,17 +21,30 @@ static bool is_message(const struct iovec *parts) {
     return type == STRATA_FRAME_ASK || type == STRATA_FRAME_ANSWER;
 }
 
-ssize_t __wrap_strata_stream_send(strata_stream *s, const struct iovec *parts, int n_parts) {
+/* Sends by the stream, or by the pipes if there is no stream. */
+static ssize_t send_by(strata_stream *s, strata_rpc_pipes *p, const struct iovec *parts, int n_parts) {
+    return s ? __real_strata_stream_send(s, parts, n_parts) : __real_strata_rpc_pipes_send(p, parts, n_parts);
+}
+
+static ssize_t send_damaged(strata_stream *s, strata_rpc_pipes *p, const struct iovec *parts, int n_parts) {
     const int damage = is_message(parts) ? points_take_damage() : DAMAGE_NONE;
     ssize_t n = 0;
     for (int i = 0; i < n_parts; i++) n += (ssize_t)parts[i].iov_len;
     if (damage == DAMAGE_DROP) return n;
-    const ssize_t sent = __real_strata_stream_send(s, parts, n_parts);
+    const ssize_t sent = send_by(s, p, parts, n_parts);
     if (damage == DAMAGE_REPEAT && sent == n) {
-        const ssize_t again = __real_strata_stream_send(s, parts, n_parts);
+        const ssize_t again = send_by(s, p, parts, n_parts);
         (void)again; /* a part of it is a damage as well */
     }
     return sent;
+}
+
+ssize_t __wrap_strata_stream_send(strata_stream *s, const struct iovec *parts, int n_parts) {
+    return send_damaged(s, NULL, parts, n_parts);
+}
+
+ssize_t __wrap_strata_rpc_pipes_send(strata_rpc_pipes *p, const struct iovec *parts, int n_parts) {
+    return send_damaged(NULL, p, parts, n_parts);
 }
 
 strata_status __wrap_strata_rpc_channel_send(strata_rpc_channel *c, const strata_rpc_message *message,

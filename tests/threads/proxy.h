@@ -146,8 +146,10 @@ static void *run_proxy(void *user) {
     struct pollfd fds[2 + 2 * MOST_CONNECTIONS];
     for (;;) {
         poll(fds, (nfds_t)(2 + 2 * p->n_pairs), list_sources(p, fds));
-        if (fds[0].revents) break;
+        char order = 0;
+        if (fds[0].revents && (read(p->wake[0], &order, 1) != 1 || order != 'c')) break;
         const int known = p->n_pairs;
+        for (int i = 0; order && i < known; i++) close_pair(&p->pairs[i]);
         if (fds[1].revents) p->n_pairs += accept_pair(p);
         for (int i = 0; i < 2 * known; i++) {
             pipe_pair *pair = &p->pairs[i / 2];
@@ -177,6 +179,11 @@ static int bind_here(uint16_t *out_port) {
 static void start_proxy(void) {
     middle.listener = bind_here(&middle.port);
     if (listen(middle.listener, 64) || pipe(middle.wake) || pthread_create(&middle.thread, NULL, run_proxy, &middle)) abort();
+}
+
+/* Cuts all connections; new ones can come. */
+static inline void cut_proxy(void) {
+    if (write(middle.wake[1], "c", 1) != 1) abort();
 }
 
 static void stop_proxy(void) {
