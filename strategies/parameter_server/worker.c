@@ -247,6 +247,7 @@ static strata_status train(strata_ps_worker *w, strata_error *err) {
         strata_ps_job *j = &w->jobs[current], *ahead = &w->jobs[1 - current];
         strata_error own = {0};
         strata_status status = STRATA_OK;
+        if (grant == STRATA_PS_NONE_LEFT) strata_ps_prepare_last(w); /* other workers finish the epoch meanwhile */
         while (grant != STRATA_PS_GRANTED && !status) {
             status = next_unit(w, true, j, &grant, &own);
             if (grant == STRATA_PS_TRAINING_OVER) return STRATA_OK;
