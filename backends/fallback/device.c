@@ -196,7 +196,7 @@ strata_status strata_fallback_create(strata_device *inner, strata_device **out_d
         return status;
     }
     device->sides[FALLBACK_DEVICE] = inner;
-    device->base = (strata_device){.api = &fallback_api, .info = inner->info};
+    device->base = (strata_device){.api = &fallback_api, .info = inner->info, .runs_at_once = inner->runs_at_once};
     strata_fallback_count(device);
     *out_device = &device->base;
     return STRATA_OK;

@@ -21,19 +21,59 @@ static inline __attribute__((always_inline)) float flushed(float v) {
     return fabsf(v) < FLT_MIN ? 0 : v;
 }
 
-#define ADAM(name, attributes)                                                                           \
-    attributes static void name(adam_numbers a, float *restrict p, float *restrict m, float *restrict v, \
-                                const float *restrict g, int64_t n) {                                    \
-        for (int64_t i = 0; i < n; i++) {                                                                \
-            m[i] = flushed(m[i] + a.rate_1 * (g[i] - m[i]));                                             \
-            v[i] = flushed(v[i] + a.rate_2 * (g[i] * g[i] - v[i]));                                      \
-            p[i] = (p[i] - a.shrink * p[i]) - a.rate * m[i] / (sqrtf(v[i]) + a.epsilon);                 \
-        }                                                                                                \
+static inline __attribute__((always_inline)) void update(adam_numbers a, float *restrict p, float *restrict m,
+                                                         float *restrict v, const float *restrict g, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        m[i] = flushed(m[i] + a.rate_1 * (g[i] - m[i]));
+        v[i] = flushed(v[i] + a.rate_2 * (g[i] * g[i] - v[i]));
+        p[i] = (p[i] - a.shrink * p[i]) - a.rate * m[i] / (sqrtf(v[i]) + a.epsilon);
     }
+}
+
+/* Rows shorter than this are updated together with their neighbours. For longer ones a loop over the elements of each row is
+ * faster than a loop over those of neighbouring rows, since the lengths of such runs are mispredicted. */
+enum { LEAST_ROW = 16 };
+
+/* Begins to load the next rows. Elements behind MOST are loaded by the processor itself, as it sees the row being read. */
+static inline __attribute__((always_inline)) void load(const float *p, const float *m, const float *v, int64_t size) {
+    enum { LINE = 16, MOST = 64 };
+    for (int64_t k = 0; k < size && k < MOST; k += LINE) {
+        __builtin_prefetch(p + k, 1);
+        __builtin_prefetch(m + k, 1);
+        __builtin_prefetch(v + k, 1);
+    }
+}
+
+/* p, m, v: whole tables; g: (rows->n, rows->row). */
+static inline __attribute__((always_inline)) void update_rows(adam_numbers a, float *p, float *m, float *v, const float *g,
+                                                              const host_rows *rows) {
+    enum { AHEAD = 8 };
+    const int64_t size = rows->row;
+    for (int64_t i = 0; i < rows->n; i++) {
+        const int64_t row = rows->ids[i], next = i + AHEAD < rows->n ? rows->ids[i + AHEAD] : row;
+        if (next >= 0 && next < rows->n_rows) load(p + next * size, m + next * size, v + next * size, size);
+        if (row < 0 || row >= rows->n_rows) continue;
+        update(a, p + row * size, m + row * size, v + row * size, g + i * size, size);
+    }
+}
+
+typedef struct adam_loops {
+    void (*range)(adam_numbers a, float *p, float *m, float *v, const float *g, int64_t n);
+    void (*rows)(adam_numbers a, float *p, float *m, float *v, const float *g, const host_rows *rows);
+} adam_loops;
+
+#define ADAM(name, attributes)                                                                                                \
+    attributes static void name##_range(adam_numbers a, float *p, float *m, float *v, const float *g, int64_t n) {            \
+        update(a, p, m, v, g, n);                                                                                             \
+    }                                                                                                                         \
+    attributes static void name##_rows(adam_numbers a, float *p, float *m, float *v, const float *g, const host_rows *rows) { \
+        update_rows(a, p, m, v, g, rows);                                                                                     \
+    }                                                                                                                         \
+    static const adam_loops name = {name##_range, name##_rows};
 #if defined(__x86_64__)
-ADAM(adam_avx2, __attribute__((target("avx2"))))
+ADAM(avx2, __attribute__((target("avx2"))))
 #endif
-ADAM(adam_portable, )
+ADAM(portable, )
 
 bool strata_host_adam_takes(const strata_tensor *node) {
     return strata_host_is_f32(node);
@@ -53,18 +93,22 @@ void strata_host_adam(const host_call *host) {
                                   .rate_2 = (float)(1 - attrs->beta2),
                                   .epsilon = (float)attrs->epsilon,
                                   .shrink = attrs->decay != 0 ? step[STRATA_STEP_PLAIN_RATE] * (float)attrs->decay : 0};
-    void (*run)(adam_numbers, float *, float *, float *, const float *, int64_t) = adam_portable;
+    const adam_loops *loops = &portable;
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2")) run = adam_avx2;
+    if (__builtin_cpu_supports("avx2")) loops = &avx2;
 #endif
     float *p = call->output, *m = (float *)call->inputs[M], *v = (float *)call->inputs[V]; /* variables, changed in place */
     const float *g = call->inputs[GRADIENTS];
+    if (host->rows && host->rows->row >= LEAST_ROW) {
+        loops->rows(numbers, p, m, v, g, host->rows);
+        return;
+    }
     if (host->rows) {
         const int64_t size = host->rows->row;
         for (int64_t at = 0, row = 0, n; (n = strata_host_next_rows(host->rows, &at, &row)); at += n)
-            run(numbers, p + row * size, m + row * size, v + row * size, g + at * size, n * size);
+            loops->range(numbers, p + row * size, m + row * size, v + row * size, g + at * size, n * size);
         return;
     }
     const host_share share = strata_host_share(host, strata_shape_elements(call->node->inputs[GRADIENTS]->shape), 16);
-    run(numbers, p + share.first, m + share.first, v + share.first, g + share.first, share.end - share.first);
+    loops->range(numbers, p + share.first, m + share.first, v + share.first, g + share.first, share.end - share.first);
 }

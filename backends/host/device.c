@@ -369,7 +369,7 @@ static strata_status open_row(const strata_device_info *info, const strata_devic
     (void)opts;
     host_device *device = calloc(1, sizeof *device);
     if (!device) return strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for the device");
-    device->base = (strata_device){.api = &host_api, .info = *info};
+    device->base = (strata_device){.api = &host_api, .info = *info, .runs_at_once = true};
     device->n_threads = (int)info->compute_units;
     *out_device = &device->base;
     return STRATA_OK;

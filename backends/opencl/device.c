@@ -224,6 +224,14 @@ static bool contains(const char *text, const char *part) {
     return strstr(text, part) != NULL;
 }
 
+/* PoCL's drivers without threads compute when a kernel is submitted. Their devices are named after them. */
+static bool runs_without_threads(const char *name) {
+    static const char *const drivers[] = {"basic-", "cpu-minimal-"};
+    for (size_t i = 0; i < sizeof drivers / sizeof *drivers; i++)
+        if (!strncmp(name, drivers[i], strlen(drivers[i]))) return true;
+    return false;
+}
+
 strata_status strata_opencl_open(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
                                  strata_error *err) {
     opencl_device *device = calloc(1, sizeof *device);
@@ -260,6 +268,7 @@ strata_status strata_opencl_open(const strata_device_info *info, const strata_de
     if (cpu && intel) device->limits.cache_bytes = global_cache(device);
     device->makes_sequences = cpu && (pocl || intel) && device->host_memory == OPENCL_HOST_SHARED;
     device->limits.cheap_groups = device->makes_sequences;
+    device->base.runs_at_once = pocl && runs_without_threads(found.info.name);
     device->waits_spin = nvidia;
     device->is_oclgrind = contains(found.info.driver, "Oclgrind");
     device->driver_caches = nvidia || pocl;

@@ -154,6 +154,8 @@ struct strata_device {
     bool reads_outputs;
     /* It has kernels that strata_device_options.fast allows. */
     bool has_fast;
+    /* `run` computes in the calling thread, and returns when the program has ended. */
+    bool runs_at_once;
 };
 
 /* Calls on_compile, if there is one. */

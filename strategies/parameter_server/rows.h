@@ -13,6 +13,8 @@ typedef struct strata_ps_row_set {
     int64_t n_rows, row;
     /* [n_rows] -1: not in the set. */
     int32_t *places;
+    /* [n_rows] Zeros, except while many rows are added at once. */
+    unsigned char *marks;
     /* [n] In the order in which they were added, or in ascending order. */
     int32_t *ids;
     int64_t n;

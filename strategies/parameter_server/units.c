@@ -93,6 +93,17 @@ strata_status strata_ps_program_of(strata_ps_worker *w, const strata_ps_batch *b
     return strata_model_get_program(w->model, STRATA_PROGRAM_GRADIENTS, b->own, w->form, out_program, err);
 }
 
+void strata_ps_prepare_last(strata_ps_worker *w) {
+    const strata_fit_options *opts = w->fit->opts;
+    const int64_t n = strata_dataset_size(w->fit->dataset), n_batches = strata_batches_count(w->fit->dataset, opts->batch);
+    const strata_ps_batch last = {.own = opts->batch > 0 ? n % opts->batch : 0};
+    const bool is_used = w->fit->n_steps * w->fit->accumulate >= n_batches && w->batches_epoch + 1 < opts->epochs;
+    strata_model_program *program = NULL;
+    if (!w->batches || !is_used || last.own <= 0 || n_batches != n / opts->batch + 1) return;
+    const strata_status ignored = strata_ps_program_of(w, &last, &program, NULL); /* reported when the batch comes */
+    (void)ignored;
+}
+
 strata_status strata_ps_find_rows(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
     for (int k = 0; k < w->n_sparse; k++) {
         strata_ps_row_set_clear(&j->rows[k]);

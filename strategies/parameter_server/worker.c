@@ -105,11 +105,13 @@ static strata_status next_unit(strata_ps_worker *w, bool waits, strata_ps_job *j
     return granted ? begin_unit(w, unit, j, err) : STRATA_OK;
 }
 
-/* Computes the unit's gradients. While the device computes its first batch, the next unit may be prepared in `ahead`. */
+/* Computes the unit's gradients. While the device computes its first batch, the next unit may be prepared in `ahead`. A device
+ * that computes in this thread computes after that, while the servers answer the pull for the next unit. */
 static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_job *ahead, int32_t *out_grant,
                              strata_error *err) {
     *out_grant = STRATA_PS_WAIT;
     STRATA_TRY(strata_ps_upload(w, j, err));
+    const bool asks_first = w->model->replicas[0].device->runs_at_once;
     bool asked = w->task->pace.n_shares > 0; /* a synchronous step needs the parameters of the one before */
     bool cleared = false;
     for (int i = 0; i < j->n_batches; i++) {
@@ -117,6 +119,10 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
         int slot = 0;
         strata_status status = STRATA_OK;
         if (!j->batches[i].own) continue;
+        if (!asked && asks_first) {
+            STRATA_TRY(next_unit(w, false, ahead, out_grant, err));
+            asked = true;
+        }
         STRATA_TRY(strata_ps_submit(w, j, i, &program, &slot, err));
         w->n_slots = strata_group_n_slots(program->group);
         if (!asked) {
@@ -241,6 +247,7 @@ static strata_status train(strata_ps_worker *w, strata_error *err) {
         strata_ps_job *j = &w->jobs[current], *ahead = &w->jobs[1 - current];
         strata_error own = {0};
         strata_status status = STRATA_OK;
+        if (grant == STRATA_PS_NONE_LEFT) strata_ps_prepare_last(w); /* other workers finish the epoch meanwhile */
         while (grant != STRATA_PS_GRANTED && !status) {
             status = next_unit(w, true, j, &grant, &own);
             if (grant == STRATA_PS_TRAINING_OVER) return STRATA_OK;

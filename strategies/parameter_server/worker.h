@@ -164,6 +164,9 @@ STRATA_MUST_USE strata_status strata_ps_read_unit(strata_ps_worker *w, strata_ps
 /* The program that computes the gradients of a batch of this size. */
 STRATA_MUST_USE strata_status strata_ps_program_of(strata_ps_worker *w, const strata_ps_batch *b,
                                                    strata_model_program **out_program, strata_error *err);
+/* Compiles the program of an epoch's last batch, if that has fewer examples than the others and another epoch follows. Without
+ * this, each worker would compile it when it first gets this batch, while all others wait for the end of that epoch. */
+void strata_ps_prepare_last(strata_ps_worker *w);
 /* Finds which rows of sparse parameters the unit uses: those of its tokens, or all rows if that is not known in advance. */
 STRATA_MUST_USE strata_status strata_ps_find_rows(strata_ps_worker *w, strata_ps_job *j, strata_error *err);
 /* Goes to batch `index` of the validation data, which come in their order. */
