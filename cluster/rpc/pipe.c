@@ -27,8 +27,9 @@
 
 enum {
     LINE = 64,
-    PAUSES = 200,    /* of about 20 ns, before a waiting thread begins to yield its core */
-    MOST_SKIP = 255, /* how many waits may go without a spin after several spins were in vain */
+    PAUSES = 200,        /* of about 20 ns, before a waiting thread begins to yield its core */
+    MOST_SKIP = 255,     /* how many waits may go without a spin after several spins were in vain */
+    MOST_SLEEP_MS = 999, /* a longer wait returns after a second and is repeated, so it ends even if the bell was damaged */
 };
 static const double SPIN_SECONDS = 30e-6, LONG_YIELD_SECONDS = 20e-6;
 
@@ -209,14 +210,15 @@ static short spin(strata_rpc_pipes *p) {
 }
 
 short strata_rpc_pipes_wait(strata_rpc_pipes *p, short events, int ms, bool may_spin) {
-    const struct timespec limit = {ms / 1000, ms % 1000 * 1000000L};
+    const bool long_wait = ms < 0 || ms > MOST_SLEEP_MS;
+    const struct timespec limit = {long_wait, long_wait ? 0 : ms * 1000000L};
     short now = ready(p, events);
     if (!now && may_spin) now = spin(p);
     if (now) return now;
     if (events & POLLOUT) atomic_store(&p->out->wants_room, 1);
     atomic_fetch_add(&p->own->sleepers, 1);
     const uint32_t seen = atomic_load(&p->own->rings);
-    if (!ready(p, events)) syscall(SYS_futex, &p->own->rings, FUTEX_WAIT, seen, ms < 0 ? NULL : &limit, NULL, 0);
+    if (!ready(p, events)) syscall(SYS_futex, &p->own->rings, FUTEX_WAIT, seen, &limit, NULL, 0);
     atomic_fetch_sub(&p->own->sleepers, 1);
     if (events & POLLOUT) atomic_store(&p->out->wants_room, 0);
     return ready(p, events);

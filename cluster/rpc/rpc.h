@@ -165,8 +165,8 @@ typedef struct strata_rpc_client_options {
     /* How long a request waits for a broken connection before it fails with PEER_LOST; 0: 10. After that the client continues
      * its attempts to connect, for later requests. */
     double reconnect_seconds;
-    /* If the server is on the same machine, bodies go through memory that both map. This is its size for each direction; 0:
-     * bodies always go through the connection. */
+    /* If the server is on the same machine, requests and replies go through memory that both map. This is its size for the
+     * bodies of each direction; 0: all goes through the connection. */
     size_t shared_bytes;
 } strata_rpc_client_options;
 

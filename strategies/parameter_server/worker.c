@@ -378,7 +378,8 @@ strata_status strata_ps_meet_servers(strata_ps_worker *w, strata_error *err) {
 }
 
 static strata_status meet(strata_ps_worker *w, strata_error *err) {
-    STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_CHIEF, 0, 0, &w->chief, err));
+    const size_t shared_bytes = 64 << 10; /* requests for batches and their replies are short */
+    STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_CHIEF, 0, shared_bytes, &w->chief, err));
     STRATA_TRY(greet_chief(w, err));
     return strata_ps_meet_servers(w, err);
 }
