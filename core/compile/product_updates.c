@@ -1,25 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fusion of updates: if a large gradient in Adam's packed gradients is a matrix product that nothing else uses, the update
- * computes the product itself (core/op/adam_product.h), and the gradient is never stored. If something else uses the gradients
- * (clipping, an exchange with other replicas, accumulation, an output), nothing is fused. */
+ * Fusion of updates: if a large gradient in Adam's packed gradients is a matrix product or the gradient of a table of rows, and
+ * nothing else uses it, the update computes this gradient itself (core/op/adam_product.h, core/op/adam_gather.h), and it is
+ * never stored. If something else uses the gradients (clipping, an exchange with other replicas, accumulation, an output),
+ * nothing is fused. */
 #include "core/compile/passes.h"
 #include "core/compile/walk.h"
+#include "core/op/adam_gather.h"
 #include "core/op/adam_product.h"
 #include "core/op/matmul.h"
 #include "core/op/ops.h"
 #include "core/op/pack.h"
 #include "strata/ops.h"
 
-enum { LEAST_ELEMENTS = 1 << 15 }; /* of a product, or its launch costs as much as its gradient's way through memory */
+enum { LEAST_ELEMENTS = 1 << 15 }; /* of a gradient, or its launch costs as much as its way through memory */
 
-/* The product a^T b of which an operand of the pack is a view, if only the update's pack uses it; else NULL. */
-static const strata_tensor *own_product(const strata_tensor *part, const int *uses) {
+/* Whether the update could compute the node: a product a^T b, or the gradient of a gather along axis 0. */
+static bool is_fusible(const strata_tensor *node) {
+    if (node->op == &strata_op_gather_grad)
+        return node->dtype == STRATA_DTYPE_F32 && ((const strata_gather_grad_attrs *)node->attrs)->axis == 0;
+    if (node->op != &strata_op_matmul || node->shape.rank != 2) return false;
+    const strata_matmul_attrs *attrs = node->attrs;
+    return strata_epilogue_is_plain(&attrs->epilogue) && attrs->transpose_a && !attrs->transpose_b;
+}
+
+/* The node of which an operand of the pack is a view, if it is fusible and only the update's pack uses it; else NULL. */
+static const strata_tensor *own_gradient(const strata_tensor *part, const int *uses) {
     while (uses[part->id] == 1 && strata_is_view(part, NULL)) part = part->inputs[0];
-    if (part->op != &strata_op_matmul || uses[part->id] != 1 || part->shape.rank != 2) return NULL;
-    const strata_matmul_attrs *attrs = part->attrs;
-    const bool plain = strata_epilogue_is_plain(&attrs->epilogue) && attrs->transpose_a && !attrs->transpose_b;
-    return plain && strata_shape_elements(part->shape) >= LEAST_ELEMENTS ? part : NULL;
+    return uses[part->id] == 1 && is_fusible(part) && strata_shape_elements(part->shape) >= LEAST_ELEMENTS ? part : NULL;
 }
 
 /* The pack without its part i. */
@@ -28,7 +36,7 @@ static void leave_out(strata_tensor *pack, int i) {
     const int n = pack->n_inputs - 1;
     strata_tensor **parts = strata_graph_alloc(pack->graph, (size_t)n * sizeof *parts);
     int64_t *offsets = strata_graph_alloc(pack->graph, (size_t)n * sizeof *offsets);
-    if (!parts || !offsets) return; /* the product is computed in vain */
+    if (!parts || !offsets) return; /* the gradient is computed in vain */
     for (int k = 0; k < n; k++) {
         parts[k] = pack->inputs[k < i ? k : k + 1];
         offsets[k] = attrs->offsets[k < i ? k : k + 1];
@@ -44,16 +52,27 @@ void strata_fuse_product_update(strata_tensor *adam, const int *uses, const stra
     if (adam->op != &strata_op_adam || !((const strata_adam_attrs *)adam->attrs)->has_gate) return;
     strata_tensor *pack = adam->inputs[STRATA_ADAM_PRODUCT_GRADIENTS];
     if (pack->op != &strata_op_pack || uses[pack->id] != 1 || pack->n_inputs < 2) return;
-    const strata_tensor *largest = NULL;
-    int part = 0;
-    for (int i = 0; i < pack->n_inputs; i++) {
-        const strata_tensor *product = own_product(pack->inputs[i], uses);
-        if (!product || (largest && strata_shape_elements(product->shape) <= strata_shape_elements(largest->shape))) continue;
-        largest = product;
-        part = i;
+    /* The largest for which the device has a kernel. */
+    for (int64_t below = INT64_MAX; adam->op == &strata_op_adam;) {
+        const strata_tensor *largest = NULL;
+        int64_t most = 0;
+        int part = 0;
+        for (int i = 0; i < pack->n_inputs; i++) {
+            const strata_tensor *gradient = own_gradient(pack->inputs[i], uses);
+            const int64_t n = gradient ? strata_shape_elements(gradient->shape) : 0;
+            if (n <= most || n >= below) continue;
+            largest = gradient;
+            most = n;
+            part = i;
+        }
+        if (!largest) return;
+        below = most;
+        const int64_t offset = ((const strata_pack_attrs *)pack->attrs)->offsets[part];
+        const bool is_product = largest->op == &strata_op_matmul;
+        strata_fusion_become(adam,
+                             is_product ? strata_adam_product(adam, largest->inputs[0], largest->inputs[1], offset)
+                                        : strata_adam_gather(adam, largest, offset),
+                             query);
+        if (adam->op != &strata_op_adam) leave_out(pack, part);
     }
-    if (!largest) return;
-    const int64_t offset = ((const strata_pack_attrs *)pack->attrs)->offsets[part];
-    strata_fusion_become(adam, strata_adam_product(adam, largest->inputs[0], largest->inputs[1], offset), query);
-    if (adam->op == &strata_op_adam_product) leave_out(pack, part);
 }

@@ -13,13 +13,15 @@ size_t strata_input_bytes(const strata_input_spec *input) {
     return (size_t)strata_shape_elements(input->shape) * strata_dtype_bytes(input->dtype);
 }
 
-/* Whether features are copied to the device as u8. For a device with its own memory this is a quarter of the bytes of f32. For
- * a device that uses the host's memory the conversion on the device would be an additional pass. */
+/* Whether features are copied to the device as u8, which is a quarter of the bytes of f32. A CPU behind a driver converts them
+ * on all cores, where a core finds its part in its cache afterwards; the thread that writes the batches would hold up the core
+ * on which it runs. For other devices that use the host's memory the conversion on the device would be an additional pass. */
 bool strata_model_takes_bytes(const strata_model *model) {
     if (model->n_inputs > 1 || model->inputs[0].dtype != STRATA_DTYPE_F32) return false;
     for (int r = 0; r < model->strategy->n_replicas; r++) {
         const strata_device_info *info = strata_device_get_info(model->replicas[r].device);
-        if (info->unified_memory || !(info->dtypes & 1u << STRATA_DTYPE_U8)) return false;
+        const bool converts = !info->unified_memory || info->device_class == STRATA_DEVICE_CPU;
+        if (!converts || !(info->dtypes & 1u << STRATA_DTYPE_U8)) return false;
     }
     return true;
 }

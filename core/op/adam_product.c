@@ -22,42 +22,28 @@ strata_adam_product_sizes strata_adam_product_sizes_of(const strata_tensor *node
     return (strata_adam_product_sizes){.m = a.dims[1], .n = b.dims[1], .k = a.dims[0]};
 }
 
-static strata_status shape(strata_tensor *node, strata_error *err) {
+strata_status strata_adam_part_check(strata_tensor *node, const char *what, int64_t m, int64_t n, strata_error *err) {
     static const char *const names[] = {"parameters", "m", "v", "gradients"};
     const strata_adam_product_attrs *attrs = node->attrs;
-    const strata_tensor *a = node->inputs[A], *b = node->inputs[B], *gradients = node->inputs[GRADIENTS];
+    const strata_tensor *gradients = node->inputs[GRADIENTS];
     STRATA_TRY(strata_adam_check(&attrs->adam, err));
     STRATA_TRY(strata_check_update(node, 1u << PARAMETERS | 1u << M | 1u << V, STRATA_ADAM_PRODUCT_STEP, names, true, err));
-    STRATA_TRY(strata_check_dtype(a, "a", 1u << STRATA_DTYPE_F32, err));
-    STRATA_TRY(strata_check_dtype(b, "b", 1u << STRATA_DTYPE_F32, err));
-    if (a->shape.rank != 2 || b->shape.rank != 2 || a->shape.dims[0] != b->shape.dims[0])
-        return strata_fail(err, STRATA_INVALID, "a is %s, b is %s; they must have 2 axes, and the same number of rows",
-                           strata_shape_text(a->shape).text, strata_shape_text(b->shape).text);
-    const strata_adam_product_sizes s = strata_adam_product_sizes_of(node);
     const int64_t room = gradients->shape.rank == 1 ? gradients->shape.dims[0] - attrs->offset : -1;
-    if (attrs->offset >= 0 && room >= 0 && (s.n == 0 || s.m <= room / s.n)) return STRATA_OK;
+    if (attrs->offset >= 0 && room >= 0 && (n == 0 || m <= room / n)) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID,
-                       "the product is (%" PRId64 ",%" PRId64 ") at element %" PRId64
+                       "the %s is (%" PRId64 ",%" PRId64 ") at element %" PRId64
                        " of gradients %s; it must lie in a flat range",
-                       s.m, s.n, attrs->offset, strata_shape_text(gradients->shape).text);
+                       what, m, n, attrs->offset, strata_shape_text(gradients->shape).text);
 }
 
-static strata_status reference(const strata_op_call *call, strata_error *err) {
-    const strata_tensor *node = call->node;
-    const strata_adam_product_attrs *attrs = node->attrs;
-    const strata_adam_product_sizes s = strata_adam_product_sizes_of(node);
-    const int64_t n = strata_shape_elements(node->inputs[GRADIENTS]->shape);
-    const float *a = call->inputs[A], *b = call->inputs[B];
+strata_status strata_adam_part_reference(const strata_op_call *call, strata_adam_part_compute *compute, strata_error *err) {
+    const strata_adam_product_attrs *attrs = call->node->attrs;
+    const int64_t n = strata_shape_elements(call->node->inputs[GRADIENTS]->shape);
     float *gradients = malloc(((size_t)n + 1) * sizeof *gradients);
-    double *row = malloc(((size_t)s.n + 1) * sizeof *row);
-    if (gradients && row) {
-        if (n) memcpy(gradients, call->inputs[GRADIENTS], (size_t)n * sizeof *gradients);
-        for (int64_t i = 0; i < s.m; i++) {
-            for (int64_t j = 0; j < s.n; j++) row[j] = 0;
-            for (int64_t k = 0; k < s.k; k++)
-                for (int64_t j = 0; j < s.n; j++) row[j] += (double)a[k * s.m + i] * (double)b[k * s.n + j];
-            for (int64_t j = 0; j < s.n; j++) gradients[attrs->offset + i * s.n + j] = (float)row[j];
-        }
+    if (!gradients) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " gradients", n);
+    if (n) memcpy(gradients, call->inputs[GRADIENTS], (size_t)n * sizeof *gradients);
+    const strata_status status = compute(call, gradients + attrs->offset, err);
+    if (!status) {
         const void *inputs[STRATA_ADAM_PRODUCT_INPUTS];
         memcpy(inputs, call->inputs, sizeof inputs);
         inputs[GRADIENTS] = gradients;
@@ -65,25 +51,59 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
         update.inputs = inputs;
         strata_update_reference(&update, 2, strata_adam_element);
     }
-    const bool room = gradients && row;
     free(gradients);
-    free(row);
-    return room ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " gradients", n);
+    return status;
 }
 
-static strata_tensor *compose(strata_tensor *node) {
+strata_tensor *strata_adam_part_compose(strata_tensor *node, strata_tensor *part) {
     const strata_adam_product_attrs *attrs = node->attrs;
     const strata_adam_attrs *adam = &attrs->adam;
-    const strata_adam_product_sizes s = strata_adam_product_sizes_of(node);
     strata_tensor *const *x = node->inputs, *parts[3];
-    const int64_t n = strata_shape_elements(x[GRADIENTS]->shape), end = attrs->offset + s.m * s.n;
+    const int64_t n = strata_shape_elements(x[GRADIENTS]->shape), end = attrs->offset + strata_shape_elements(part->shape);
     int n_parts = 0;
     if (attrs->offset) parts[n_parts++] = strata_slice(x[GRADIENTS], (int64_t[]){0}, &attrs->offset);
-    parts[n_parts++] = strata_reshape(strata_matmul(x[A], x[B], true, false), STRATA_SHAPE(s.m * s.n));
+    parts[n_parts++] = part;
     if (end < n) parts[n_parts++] = strata_slice(x[GRADIENTS], &end, (int64_t[]){n - end});
     strata_tensor *gradients = n_parts > 1 ? strata_concat(parts, n_parts, 0) : parts[0];
     return strata_adamw(x[PARAMETERS], x[M], x[V], gradients, x[STRATA_ADAM_PRODUCT_STEP], x[STRATA_ADAM_PRODUCT_GATE],
                         adam->beta1, adam->beta2, adam->epsilon, adam->decay);
+}
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    const strata_tensor *a = node->inputs[A], *b = node->inputs[B];
+    STRATA_TRY(strata_check_dtype(a, "a", 1u << STRATA_DTYPE_F32, err));
+    STRATA_TRY(strata_check_dtype(b, "b", 1u << STRATA_DTYPE_F32, err));
+    if (a->shape.rank != 2 || b->shape.rank != 2 || a->shape.dims[0] != b->shape.dims[0])
+        return strata_fail(err, STRATA_INVALID, "a is %s, b is %s; they must have 2 axes, and the same number of rows",
+                           strata_shape_text(a->shape).text, strata_shape_text(b->shape).text);
+    const strata_adam_product_sizes s = strata_adam_product_sizes_of(node);
+    return strata_adam_part_check(node, "product", s.m, s.n, err);
+}
+
+/* Sums in double, a row at a time. */
+static strata_status compute_product(const strata_op_call *call, float *part, strata_error *err) {
+    const strata_adam_product_sizes s = strata_adam_product_sizes_of(call->node);
+    const float *a = call->inputs[A], *b = call->inputs[B];
+    double *row = malloc(((size_t)s.n + 1) * sizeof *row);
+    if (!row) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " sums", s.n);
+    for (int64_t i = 0; i < s.m; i++) {
+        for (int64_t j = 0; j < s.n; j++) row[j] = 0;
+        for (int64_t k = 0; k < s.k; k++)
+            for (int64_t j = 0; j < s.n; j++) row[j] += (double)a[k * s.m + i] * (double)b[k * s.n + j];
+        for (int64_t j = 0; j < s.n; j++) part[i * s.n + j] = (float)row[j];
+    }
+    free(row);
+    return STRATA_OK;
+}
+
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    return strata_adam_part_reference(call, compute_product, err);
+}
+
+static strata_tensor *compose(strata_tensor *node) {
+    const strata_adam_product_sizes s = strata_adam_product_sizes_of(node);
+    strata_tensor *product = strata_matmul(node->inputs[A], node->inputs[B], true, false);
+    return strata_adam_part_compose(node, strata_reshape(product, STRATA_SHAPE(s.m * s.n)));
 }
 
 static double flops(const strata_tensor *node) {

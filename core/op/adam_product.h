@@ -30,6 +30,20 @@ typedef struct strata_adam_product_sizes {
 
 strata_adam_product_sizes strata_adam_product_sizes_of(const strata_tensor *node);
 
+/* ---- for ops like this one, which compute another part of the gradients (adam_gather.c) ----
+ * Their inputs have the same order, with other operands as A and B, and their attributes begin with strata_adam_product_attrs.
+ * The part begins at element attrs->offset of the gradients. */
+/* Checks everything but A and B; the part has m n elements. `what` names the part in messages. */
+STRATA_MUST_USE strata_status strata_adam_part_check(strata_tensor *node, const char *what, int64_t m, int64_t n,
+                                                     strata_error *err);
+/* Writes the part, element by element. */
+typedef strata_status strata_adam_part_compute(const strata_op_call *call, float *part, strata_error *err);
+/* The reference: the part, then Adam. */
+STRATA_MUST_USE strata_status strata_adam_part_reference(const strata_op_call *call, strata_adam_part_compute *compute,
+                                                         strata_error *err);
+/* The composition: Adam whose gradients have `part`, which is flat and not empty, in their place. */
+strata_tensor *strata_adam_part_compose(strata_tensor *node, strata_tensor *part);
+
 /* The node `adam`, which has a gate, with the product of a and b as gradients from element `offset` on. */
 strata_tensor *strata_adam_product(const strata_tensor *adam, strata_tensor *a, strata_tensor *b, int64_t offset);
 

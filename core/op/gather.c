@@ -24,10 +24,7 @@ typedef struct gather_attrs {
     int64_t axis; /* of x; may count from the back */
 } gather_attrs;
 
-typedef struct gather_grad_attrs {
-    int64_t axis; /* of x, from the front */
-    int64_t size; /* of x along it */
-} gather_grad_attrs;
+typedef strata_gather_grad_attrs gather_grad_attrs;
 
 /* x as (outer, axis, inner), y as (outer, n_indices, inner). */
 typedef struct gather_sizes {

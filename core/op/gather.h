@@ -13,6 +13,11 @@ typedef struct strata_gather_grad_sizes {
 } strata_gather_grad_sizes;
 strata_gather_grad_sizes strata_gather_grad_sizes_of(const strata_tensor *node);
 
+/* The attributes of gather_grad: the axis of x, counted from the front, and the size of x along it. */
+typedef struct strata_gather_grad_attrs {
+    int64_t axis, size;
+} strata_gather_grad_attrs;
+
 /* For a gather_grad whose dy is a broadcast_to along the last axis of the indices: a node of the same value that reads the
  * operand of that broadcast, so that the repeated rows are not stored. NULL for any other node. */
 strata_tensor *strata_gather_grad_unrepeated(strata_tensor *node);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rows for random numbers and for updates of variables. */
+#include "core/op/adam_gather.h"
 #include "core/op/adam_product.h"
 #include "core/op/ops.h"
 #include "core/op/rules.h"
@@ -43,6 +44,13 @@ BUILD(adam_product) {
     UNUSED;
     return strata_adam_product(strata_adamw(x[0], x[3], x[4], x[1], x[2], x[5], 0.9, 0.999, 1e-7, p[1] ? 0.1 : 0), x[6], x[7],
                                p[0]);
+}
+/* p: offset of the table, its rows, decay. */
+BUILD(adam_gather) {
+    UNUSED;
+    const strata_gather_grad_attrs attrs = {.axis = 0, .size = p[1]};
+    return strata_adam_gather(strata_adamw(x[0], x[3], x[4], x[1], x[2], x[5], 0.9, 0.999, 1e-7, p[2] ? 0.1 : 0),
+                              strata_node(NULL, &strata_op_gather_grad, 2, x + 6, &attrs), p[0]);
 }
 BUILD(rmsprop) {
     UNUSED;
@@ -156,6 +164,27 @@ static const case_instance product_steps[] = {
     PRODUCT_STEP(40, 40, 3, 5, 7, 3, 1),         PRODUCT_STEP(20, 20, 0, 2, 8, 1, 0),
     PRODUCT_STEP(9, 9, 4, 0, 8, 9, 0),           PRODUCT_STEP(5000, 5000, 33, 47, 96, 488, 0),
     PRODUCT_STEP(1472, 1472, 129, 23, 64, 0, 1),
+};
+
+/* parameters, gradients, step, m, v, gate, dy, indices: repeated rows of dy and other ones; rows of one vector, of several, of
+ * none; texts longer than a block of indices; more rows than a block of the table; one row; no index */
+#define GATHER_STEP(size, j, t, dy_t, rows, inner, ...)                              \
+    {                                                                                \
+        .shapes = {{1, {size}}, {1, {size}}, {1, {STRATA_STEP_WORDS}}, {1, {size}},  \
+                   {1, {size}}, {0},         {3, {j, dy_t, inner}},    {2, {j, t}}}, \
+        .p = {__VA_ARGS__}, .terms = 64                                              \
+    }
+static const case_instance gather_steps[] = {
+    GATHER_STEP(700, 3, 50, 1, 40, 16, 8, 40, 0),
+    GATHER_STEP(648, 7, 3, 3, 40, 16, 0, 40, 1),
+    GATHER_STEP(1300, 2, 1501, 1, 27, 48, 4, 27, 0),
+    GATHER_STEP(864, 41, 1, 1, 27, 32, 0, 27, 0),
+    GATHER_STEP(410, 5, 9, 1, 80, 5, 3, 80, 1),
+    GATHER_STEP(176, 3, 4, 1, 1, 144, 32, 1, 0),
+    GATHER_STEP(272005, 6, 250, 1, 17000, 16, 5, 17000, 0),
+    GATHER_STEP(70, 0, 5, 5, 4, 16, 6, 4, 0),
+    GATHER_STEP(64, 1, 20, 1, 4, 16, 0, 4, 0),
+    GATHER_STEP(1224, 2, 300, 300, 51, 24, 0, 51, 0),
 };
 
 static const case_instance averages[] = {
@@ -299,6 +328,12 @@ static const op_row update[] = {
      .n_operands = 8,
      .operands = {VARIABLE(-2, 2), FLOAT, STEP, VARIABLE(-1, 1), VARIABLE(0.1, 1), FLOAT, FLOAT, FLOAT},
      .instances = CASE_INSTANCES(product_steps)},
+    {.op = "adam_gather",
+     .build = build_adam_gather,
+     .dtypes = F32,
+     .n_operands = 8,
+     .operands = {VARIABLE(-2, 2), FLOAT, STEP, VARIABLE(-1, 1), VARIABLE(0.1, 1), FLOAT, FLOAT, INDEX(STRATA_DTYPE_I32)},
+     .instances = CASE_INSTANCES(gather_steps)},
     {.op = "rmsprop",
      .build = build_rmsprop,
      .dtypes = F32,

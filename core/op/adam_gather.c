@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Adam with the gradient of a table as a part of its gradients (adam_gather.h). Most rows of a large table have the gradient 0,
+ * since a batch uses only some of them. Here neither these zeros nor the other rows' sums are written for all rows of the table
+ * and read again. Only families have kernels for this op: other devices run gather_grad and then Adam. */
+#include "core/op/adam_gather.h"
+
+#include "core/op/ops.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+enum { DY = STRATA_ADAM_GATHER_DY, INDICES = STRATA_ADAM_GATHER_INDICES };
+
+extern const strata_op strata_op_adam_gather;
+
+/* The gather_grad that computes the part of the gradients; `attrs` and the node must live as long as it. */
+static strata_tensor grad_of(const strata_tensor *node, strata_gather_grad_attrs *attrs) {
+    *attrs = (strata_gather_grad_attrs){.axis = 0, .size = ((const strata_adam_gather_attrs *)node->attrs)->rows};
+    return (strata_tensor){
+        .graph = node->graph, .op = &strata_op_gather_grad, .n_inputs = 2, .inputs = node->inputs + DY, .attrs = attrs};
+}
+
+strata_gather_grad_sizes strata_adam_gather_sizes_of(const strata_tensor *node) {
+    strata_gather_grad_attrs attrs;
+    strata_tensor grad = grad_of(node, &attrs);
+    const bool fits = !strata_op_gather_grad.shape(&grad, NULL); /* it did when the node was made */
+    return fits ? strata_gather_grad_sizes_of(&grad) : (strata_gather_grad_sizes){0};
+}
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    strata_gather_grad_attrs attrs;
+    strata_tensor grad = grad_of(node, &attrs);
+    STRATA_TRY(strata_check_dtype(node->inputs[DY], "dy", 1u << STRATA_DTYPE_F32, err));
+    STRATA_TRY(strata_op_gather_grad.shape(&grad, err));
+    const strata_gather_grad_sizes s = strata_gather_grad_sizes_of(&grad);
+    return strata_adam_part_check(node, "table", s.axis, s.inner, err);
+}
+
+static strata_status compute_grad(const strata_op_call *call, float *part, strata_error *err) {
+    strata_gather_grad_attrs attrs;
+    strata_tensor grad = grad_of(call->node, &attrs);
+    STRATA_TRY(strata_op_gather_grad.shape(&grad, err));
+    strata_op_call inner = *call;
+    inner.node = &grad;
+    inner.inputs = call->inputs + DY;
+    inner.output = part;
+    return strata_op_gather_grad.reference(&inner, err);
+}
+
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    return strata_adam_part_reference(call, compute_grad, err);
+}
+
+static strata_tensor *compose(strata_tensor *node) {
+    strata_gather_grad_attrs attrs;
+    const strata_tensor grad = grad_of(node, &attrs);
+    const strata_gather_grad_sizes s = strata_adam_gather_sizes_of(node);
+    strata_tensor *table = strata_node(NULL, grad.op, 2, node->inputs + DY, &attrs);
+    return strata_adam_part_compose(node, strata_reshape(table, STRATA_SHAPE(s.axis * s.inner)));
+}
+
+const strata_op strata_op_adam_gather = {
+    .name = "adam_gather",
+    .min_inputs = STRATA_ADAM_PRODUCT_INPUTS,
+    .max_inputs = STRATA_ADAM_PRODUCT_INPUTS,
+    .flags = STRATA_OP_UPDATE,
+    .attrs_bytes = sizeof(strata_adam_gather_attrs),
+    .attrs = {{"beta1", STRATA_ATTR_FLOAT, offsetof(strata_adam_gather_attrs, update.adam.beta1)},
+              {"beta2", STRATA_ATTR_FLOAT, offsetof(strata_adam_gather_attrs, update.adam.beta2)},
+              {"epsilon", STRATA_ATTR_FLOAT, offsetof(strata_adam_gather_attrs, update.adam.epsilon)},
+              {"decay", STRATA_ATTR_FLOAT, offsetof(strata_adam_gather_attrs, update.adam.decay)},
+              {"has_gate", STRATA_ATTR_INT, offsetof(strata_adam_gather_attrs, update.adam.has_gate)},
+              {"offset", STRATA_ATTR_INT, offsetof(strata_adam_gather_attrs, update.offset)},
+              {"rows", STRATA_ATTR_INT, offsetof(strata_adam_gather_attrs, rows)}},
+    .also_writes = 1u << 1 | 1u << 2, /* m and v */
+    .shape = shape,
+    .no_gradient = "it changes variables",
+    .reference = reference,
+    .compose = compose,
+};
+
+strata_tensor *strata_adam_gather(const strata_tensor *adam, const strata_tensor *grad, int64_t offset) {
+    strata_tensor *inputs[STRATA_ADAM_PRODUCT_INPUTS];
+    for (int i = 0; i < DY; i++) inputs[i] = adam->inputs[i];
+    inputs[DY] = grad->inputs[0];
+    inputs[INDICES] = grad->inputs[1];
+    strata_adam_gather_attrs attrs = {.update = {.adam = *(const strata_adam_attrs *)adam->attrs, .offset = offset},
+                                      .rows = ((const strata_gather_grad_attrs *)grad->attrs)->size};
+    return strata_node(NULL, &strata_op_adam_gather, STRATA_ADAM_PRODUCT_INPUTS, inputs, &attrs);
+}
