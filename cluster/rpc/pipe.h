@@ -48,9 +48,9 @@ void strata_rpc_pipes_begin(strata_rpc_pipes *p, unsigned char *memory, bool is_
 ssize_t strata_rpc_pipes_send(strata_rpc_pipes *p, const struct iovec *parts, int n_parts);
 ssize_t strata_rpc_pipes_recv(strata_rpc_pipes *p, const struct iovec *parts, int n_parts);
 
-/* Waits for POLLIN, POLLOUT or either, at most `ms` (-1: without a limit) and at most a second. Returns those that are true now,
- * 0 if it was woken for another reason. A side that has closed, or was shut, makes them true. may_spin: the caller is the thread that receives,
- * and the next bytes may come within microseconds. */
+/* Waits for POLLIN, POLLOUT or either, at most `ms` (-1: without a limit) and at most a second. Returns those that are true
+ * now, 0 if it was woken for another reason. A side that has closed, or was shut, makes them true. may_spin: the caller is the
+ * thread that receives, and the next bytes may come within microseconds. */
 short strata_rpc_pipes_wait(strata_rpc_pipes *p, short events, int ms, bool may_spin);
 
 /* Wakes all threads of this side that wait. Threads: any, as the two below. */
