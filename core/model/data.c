@@ -13,14 +13,18 @@ size_t strata_input_bytes(const strata_input_spec *input) {
     return (size_t)strata_shape_elements(input->shape) * strata_dtype_bytes(input->dtype);
 }
 
-/* Whether features are copied to the device as u8, which is a quarter of the bytes of f32. A CPU behind a driver converts them
- * on all cores, where a core finds its part in its cache afterwards; the thread that writes the batches would hold up the core
- * on which it runs. For other devices that use the host's memory the conversion on the device would be an additional pass. */
-bool strata_model_takes_bytes(const strata_model *model) {
+/* For a device with its own memory, u8 is a quarter of the bytes of f32 to copy. A CPU behind a driver converts large batches on
+ * all cores, where a core finds its part in its cache afterwards; the thread that writes the batches would hold up the core on
+ * which it runs. For other devices that use the host's memory, and for small batches, the conversion on the device would be an
+ * additional pass. */
+bool strata_model_takes_bytes(const strata_model *model, int64_t batch) {
+    const int64_t least_of_cpu = 1 << 20;
     if (model->n_inputs > 1 || model->inputs[0].dtype != STRATA_DTYPE_F32) return false;
+    const int64_t bytes_of_example = (int64_t)strata_input_bytes(&model->inputs[0]);
+    const bool large = bytes_of_example > 0 && batch >= (least_of_cpu + bytes_of_example - 1) / bytes_of_example;
     for (int r = 0; r < model->strategy->n_replicas; r++) {
         const strata_device_info *info = strata_device_get_info(model->replicas[r].device);
-        const bool converts = !info->unified_memory || info->device_class == STRATA_DEVICE_CPU;
+        const bool converts = !info->unified_memory || (large && info->device_class == STRATA_DEVICE_CPU);
         if (!converts || !(info->dtypes & 1u << STRATA_DTYPE_U8)) return false;
     }
     return true;

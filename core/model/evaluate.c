@@ -115,7 +115,7 @@ static strata_status over_batches(walk *w, strata_error *err) {
 static strata_status run(walk *w, int64_t batch, strata_error *err) {
     const strata_model *model = w->model;
     bool labels = w->kind == STRATA_PROGRAM_EVALUATE;
-    strata_batches_options opts = {.batch = batch, .bytes = strata_model_takes_bytes(model)};
+    strata_batches_options opts = {.batch = batch, .bytes = strata_model_takes_bytes(model, batch)};
     strata_model_batch_parts(model, w->dataset, &w->feed, labels, &opts);
     STRATA_TRY(strata_batches_create(w->dataset, &opts, &w->batches, err));
     w->form.byte_scale = strata_batches_byte_scale(w->batches);

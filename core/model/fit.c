@@ -131,7 +131,7 @@ static strata_status begin_epoch(fit *f, strata_error *err) {
     const bool by_examples = !n_separate_readers(f) && !strata_dataset_element_spec(f->dataset).is_batch;
     f->examples_skipped = by_examples && done->steps ? done->examples : 0;
     strata_batches_options batches = strata_fit_batches_options(f, 0);
-    batches.bytes = strata_model_takes_bytes(f->model);
+    batches.bytes = strata_model_takes_bytes(f->model, batches.batch);
     STRATA_TRY(strata_worker_batches_create(f->model->strategy, f->dataset, f->opts.auto_shard, &batches, &f->batches, err));
     f->form.byte_scale = strata_worker_batches_byte_scale(f->batches);
     f->progress.steps = (strata_worker_batches_count(f->batches) + f->accumulate - 1) / f->accumulate;

@@ -638,7 +638,8 @@ STRATA_MUST_USE strata_status strata_model_take_parameters(const strata_model *m
                                                            float *out, strata_error *err);
 
 /* data.c */
-bool strata_model_takes_bytes(const strata_model *model); /* whether the features may be u8 */
+/* Whether the features of batches of this many examples are copied to the device as u8, if the data are u8. */
+bool strata_model_takes_bytes(const strata_model *model, int64_t batch);
 STRATA_MUST_USE strata_status strata_model_check_compiled(const strata_model *model, const char *verb, strata_error *err);
 /* Checks that the model was compiled or built, so that it has variables. */
 STRATA_MUST_USE strata_status strata_model_check_built(const strata_model *model, const char *verb, strata_error *err);

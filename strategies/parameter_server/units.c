@@ -14,7 +14,7 @@ static strata_status seek(strata_ps_worker *w, int64_t epoch, int64_t index, int
                                       .seed = opts->seed,
                                       .epoch = (uint64_t)epoch,
                                       .first = index,
-                                      .bytes = strata_model_takes_bytes(w->model)};
+                                      .bytes = strata_model_takes_bytes(w->model, opts->batch)};
         strata_model_batch_parts(w->model, w->fit->dataset, &w->fit->feed, true, &how);
         strata_batches_destroy(w->batches);
         w->batches = NULL;
@@ -131,7 +131,7 @@ strata_status strata_ps_seek_visit(strata_ps_worker *w, int64_t index, int64_t *
     const strata_dataset *data = w->fit->opts->validation;
     if (!w->visits || w->visits_next > index) {
         strata_batches_options how = {
-            .batch = w->fit->opts->batch, .first = index, .bytes = strata_model_takes_bytes(w->model)};
+            .batch = w->fit->opts->batch, .first = index, .bytes = strata_model_takes_bytes(w->model, w->fit->opts->batch)};
         strata_model_batch_parts(w->model, data, &w->fit->validation_feed, true, &how);
         strata_batches_destroy(w->visits);
         w->visits = NULL;

@@ -240,7 +240,7 @@ TEST_ON_DEVICES(fit, bytes_train_as_the_numbers_that_they_are) {
     strata_model *model = case_model(device, strata_sgd_optimizer(0.1, 0, false), 3);
     strata_metrics metrics[2];
     strata_array outputs[2];
-    cr_assert(strata_model_takes_bytes(model));
+    cr_assert(strata_model_takes_bytes(model, 16));
     for (int i = 0; i < 2; i++) {
         OK(strata_model_evaluate(model, data[i], 16, &metrics[i], &err));
         OK(strata_model_predict(model, data[i], 16, &outputs[i], &err));
