@@ -13,10 +13,10 @@ size_t strata_input_bytes(const strata_input_spec *input) {
     return (size_t)strata_shape_elements(input->shape) * strata_dtype_bytes(input->dtype);
 }
 
-/* For a device with its own memory, u8 is a quarter of the bytes of f32 to copy. A CPU behind a driver converts large batches on
- * all cores, where a core finds its part in its cache afterwards; the thread that writes the batches would hold up the core on
- * which it runs. For other devices that use the host's memory, and for small batches, the conversion on the device would be an
- * additional pass. */
+/* For a device with its own memory, u8 is a quarter of the bytes of f32 to copy. A CPU behind a driver converts large batches
+ * on all cores, where a core finds its part in its cache afterwards; the thread that writes the batches would hold up the core
+ * on which it runs. For other devices that use the host's memory, and for small batches, the conversion on the device would be
+ * an additional pass. */
 bool strata_model_takes_bytes(const strata_model *model, int64_t batch) {
     const int64_t least_of_cpu = 1 << 20;
     if (model->n_inputs > 1 || model->inputs[0].dtype != STRATA_DTYPE_F32) return false;
