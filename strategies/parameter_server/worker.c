@@ -10,6 +10,9 @@
 #include <string.h>
 #include <time.h>
 
+/* The chief waits a little longer than this for workers that fetch the final parameters (dismiss_workers in chief.c). */
+static const double LAST_SECONDS = 8;
+
 strata_status strata_ps_worker_no_memory(strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a worker of parameter_server");
 }
@@ -268,10 +271,21 @@ static strata_status train(strata_ps_worker *w, strata_error *err) {
     }
 }
 
-/* Copies the final parameters to the model. */
+/* Copies the final parameters to the model. With copies of shards a server that was only stopped, or whose connection broke, is
+ * waited for as during the training; without, its loss is an error at once. */
 static strata_status take_last(strata_ps_worker *w, strata_error *err) {
-    w->jobs[0].has_close = false;
-    return take_all(w, &w->jobs[0], err);
+    const double until = strata_ps_seconds() + LAST_SECONDS;
+    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+    for (;;) {
+        strata_error own = {0};
+        w->jobs[0].has_close = false;
+        const strata_status status = take_all(w, &w->jobs[0], &own);
+        if (!status) return STRATA_OK;
+        if (status != STRATA_PEER_LOST || !w->task->replicas || strata_ps_seconds() > until)
+            return strata_fail(err, status, "%s", own.message);
+        drop_requests(w);
+        nanosleep(&pause, NULL);
+    }
 }
 
 static strata_status make_job(const strata_ps_worker *w, strata_ps_job *j, strata_error *err) {
