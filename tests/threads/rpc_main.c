@@ -675,8 +675,8 @@ static pid_t kill_later(pid_t victim, int ms) {
     _exit(0);
 }
 
-/* A server is killed while a client sleeps until its reply comes, or calls it again and again. */
-static void kill_server(uint64_t incarnation, bool busy) {
+/* Starts a server in a process of its own, and a client of it whose first call has succeeded. */
+static pid_t serve_in_process(uint64_t incarnation, strata_rpc_client **out_client) {
     char address[32];
     strata_error err = {0};
     snprintf(address, sizeof address, "127.0.0.1:%u", find_port());
@@ -685,9 +685,16 @@ static void kill_server(uint64_t incarnation, bool busy) {
         start_world(address);
         for (;;) pause();
     }
+    if (connect_as("worker:0", incarnation, address, 1, out_client, &err)) exit(1);
+    check(!call(*out_client, PUT, SECONDS, &err), "the first call of a server in another process", err.message);
+    return child;
+}
+
+/* A server is killed while a client sleeps until its reply comes, or calls it again and again. */
+static void kill_server(uint64_t incarnation, bool busy) {
+    strata_error err = {0};
     strata_rpc_client *client = NULL;
-    if (connect_as("worker:0", incarnation, address, 1, &client, &err)) exit(1);
-    check(!call(client, PUT, SECONDS, &err), "before the server is killed", err.message);
+    const pid_t child = serve_in_process(incarnation, &client);
     const double began = now();
     const pid_t killer = kill_later(child, 300);
     strata_status status = call(client, busy ? PUT : BLOCK, SECONDS, &err);
@@ -702,17 +709,9 @@ static void kill_server(uint64_t incarnation, bool busy) {
 }
 
 static void stop_server(uint64_t incarnation) {
-    char address[32];
     strata_error err = {0};
-    snprintf(address, sizeof address, "127.0.0.1:%u", find_port());
-    const pid_t child = fork();
-    if (!child) {
-        start_world(address);
-        for (;;) pause();
-    }
     strata_rpc_client *client = NULL;
-    if (connect_as("worker:0", incarnation, address, 1, &client, &err)) exit(1);
-    check(!call(client, PUT, SECONDS, &err), "before the server stops", err.message);
+    const pid_t child = serve_in_process(incarnation, &client);
     kill(child, SIGSTOP);
     waitpid(child, NULL, WUNTRACED); /* until it has stopped */
     double began = now();
