@@ -99,6 +99,7 @@ void strata_ps_prepare_last(strata_ps_worker *w) {
     const strata_ps_batch last = {.own = opts->batch > 0 ? n % opts->batch : 0};
     const bool is_used = w->fit->n_steps * w->fit->accumulate >= n_batches && w->batches_epoch + 1 < opts->epochs;
     strata_model_program *program = NULL;
+    if (w->task->pace.n_shares) return; /* a synchronous worker computes a share of the batch, which has another size */
     if (!w->batches || !is_used || last.own <= 0 || n_batches != n / opts->batch + 1) return;
     const strata_status ignored = strata_ps_program_of(w, &last, &program, NULL); /* reported when the batch comes */
     (void)ignored;
