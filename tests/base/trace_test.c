@@ -11,6 +11,8 @@
 #include "core/base/json.h"
 #include "tests/support/folder.h"
 
+TestSuite(trace, .init = test_folder_make, .fini = test_folder_remove);
+
 static strata_error err;
 
 #define OK(call) cr_assert_eq((call), STRATA_OK, "%s", err.message)

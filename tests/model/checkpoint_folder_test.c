@@ -10,6 +10,8 @@
 #include "model_case.h"
 #include "tests/support/folder.h"
 
+TestSuite(checkpoint_folder, .init = test_folder_make, .fini = test_folder_remove);
+
 enum { N = 40, BATCH = 4, STEPS = 10, EPOCHS = 3 };
 
 static char folder[512], warning[1024];

@@ -8,6 +8,8 @@
 #include "model_case.h"
 #include "tests/support/folder.h"
 
+TestSuite(checkpoint, .init = test_folder_make, .fini = test_folder_remove);
+
 enum { N = 40, EPOCHS = 5, DONE = 2 };
 
 static strata_model *make(strata_device *device, strata_optimizer optimizer, strata_dtype precision, uint64_t seed) {

@@ -14,6 +14,8 @@
 #include "model_case.h"
 #include "tests/support/folder.h"
 
+TestSuite(manifest, .init = test_folder_make, .fini = test_folder_remove);
+
 static char folder[512], path[1024];
 
 static const char *in_folder(const char *name) {

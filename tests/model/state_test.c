@@ -8,6 +8,8 @@
 #include "tests/support/check.h"
 #include "tests/support/folder.h"
 
+TestSuite(state, .init = test_folder_make, .fini = test_folder_remove);
+
 enum { N = 48, MEAN = 2, VARIANCE = 3 };
 
 static strata_model *norm_model(strata_device *device) {

@@ -9,6 +9,8 @@
 #include "model_case.h"
 #include "tests/support/folder.h"
 
+TestSuite(watch, .init = test_folder_make, .fini = test_folder_remove);
+
 enum { N = 40, N_VALIDATION = 30, EPOCHS = 4 };
 
 typedef struct trainer {

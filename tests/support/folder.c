@@ -27,6 +27,7 @@ const char *test_path(const char *name) {
     static char paths[8][512];
     static unsigned next;
     char *path = paths[next++ % 8];
+    cr_assert(*folder, "%s: the test's suite does not have .init = test_folder_make", name);
     snprintf(path, sizeof paths[0], "%s/%s", folder, name);
     return path;
 }
