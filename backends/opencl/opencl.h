@@ -166,6 +166,9 @@ void strata_opencl_program_destroy(strata_program *program);
 void *strata_opencl_program_input(strata_program *program, int slot);
 const void *strata_opencl_program_output(strata_program *program, int slot);
 strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
+/* The functions of strata_device_api with these names. */
+int strata_opencl_most_runs(strata_device *base);
+strata_status strata_opencl_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err);
 /* strata_step_run.run. */
 strata_status strata_opencl_run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err);
 
@@ -189,9 +192,11 @@ STRATA_MUST_USE strata_status strata_opencl_source_add(strata_text *text, const 
                                                        const char *parameters, char out_entry[64], strata_error *err);
 
 /* ---- sequence.c ---- */
+/* The most runs of a sequence in one call of its kernel. */
+enum { OPENCL_RUNS_IN_A_CALL = 4 };
 typedef struct opencl_sequence {
-    /* The source of the kernel strata_sequence(n_launches, table, sync, counts, arenas...). NULL: the list exceeds a limit of
-     * sequences. */
+    /* The source of the kernel strata_sequence(n_launches, table, sync, counts, arenas..., runs, arenas of later slots...).
+     * NULL: the list exceeds a limit of sequences. */
     char *source;
     uint32_t *table;
     size_t table_words;
@@ -207,6 +212,9 @@ bool strata_opencl_sequence_fits(const opencl_device *device, const strata_kerne
 strata_status strata_opencl_sequence_write(const opencl_device *device, const strata_kernel_list *list, opencl_sequence *out,
                                            strata_error *err);
 void strata_opencl_sequence_finish(opencl_sequence *sequence); /* a zeroed one is fine */
+/* Whether each slot has its own arena (INPUT and OUTPUT). `arena` is an index in sequence->arenas. The kernel's last parameters
+ * are these arenas of the second run's slot, then those of the third run's slot, and so on. */
+bool strata_opencl_sequence_is_of_slot(const opencl_sequence *sequence, int arena);
 /* The number of words of a launch's row at the beginning of the table. The first word is the launch's number of tasks; 0: the
  * launch is left out. */
 size_t strata_opencl_sequence_row(void);

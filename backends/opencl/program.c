@@ -33,6 +33,7 @@ typedef struct opencl_call {
     cl_kernel kernel;                     /* its arguments are set; NULL for a library's launch, */
     cl_mem memory[STRATA_LAUNCH_BUFFERS]; /* which takes its buffers with each call */
     size_t global[2], local[2];
+    cl_uint runs; /* of a sequence: how many runs its kernel performs, as its argument is set */
 } opencl_call;
 
 struct strata_program {
@@ -45,6 +46,7 @@ struct strata_program {
     opencl_slot *slots;
     strata_buffer *scratch;      /* NULL: none */
     strata_buffer *table, *sync; /* of the sequence; NULL: none */
+    cl_uint runs_argument;       /* of the sequence's kernel */
     /* The ticket of its newest run. */
     uint64_t newest;
     /* While there is a trace: how each launch is called in it, and then the copies of inputs and outputs. NULL: none. */
@@ -173,6 +175,13 @@ static strata_status make_calls(strata_program *program, const strata_piece *pie
 }
 
 /* ---- the sequence ---- */
+/* Sets how many runs the sequence's kernel performs, on the call's slot and the slots after it. */
+static cl_int set_runs(const strata_program *program, opencl_call *call, cl_uint runs) {
+    if (call->runs == runs) return CL_SUCCESS;
+    call->runs = runs;
+    return program->device->cl.SetKernelArg(call->kernel, program->runs_argument, sizeof runs, &runs);
+}
+
 static strata_status make_sequence_call(strata_program *program, const strata_piece *piece, const opencl_sequence *sequence,
                                         cl_program built, int slot, strata_error *err) {
     opencl_device *device = program->device;
@@ -187,9 +196,14 @@ static strata_status make_sequence_call(strata_program *program, const strata_pi
     if (code == CL_SUCCESS) code = device->cl.SetKernelArg(call->kernel, 1, sizeof(cl_mem), &program->table->memory);
     if (code == CL_SUCCESS) code = device->cl.SetKernelArg(call->kernel, 2, sizeof(cl_mem), &program->sync->memory);
     if (code == CL_SUCCESS) code = device->cl.SetKernelArg(call->kernel, 3, sizeof written, *counts ? &written : NULL);
-    for (int i = 0; i < sequence->n_arenas && code == CL_SUCCESS; i++) {
-        cl_mem memory = arena_memory(program, piece, sequence->arenas[i], slot);
-        code = device->cl.SetKernelArg(call->kernel, (cl_uint)i + 4, sizeof memory, &memory);
+    cl_uint argument = 4;
+    for (int run = 0; run < OPENCL_RUNS_IN_A_CALL; run++) {
+        if (run == 1 && code == CL_SUCCESS) program->runs_argument = argument++, code = set_runs(program, call, 1);
+        for (int i = 0; i < sequence->n_arenas && code == CL_SUCCESS; i++) {
+            if (run && !strata_opencl_sequence_is_of_slot(sequence, i)) continue;
+            const cl_mem memory = arena_memory(program, piece, sequence->arenas[i], (slot + run) % program->n_slots);
+            code = device->cl.SetKernelArg(call->kernel, argument++, sizeof memory, &memory);
+        }
     }
     call->global[0] = sequence->n_workers;
     call->global[1] = call->local[0] = call->local[1] = 1;
@@ -359,14 +373,16 @@ static bool is_wanted(const strata_program *program, int call, const bool *wante
     return !wanted || program->table || wanted[program->list.launches[call].node->id];
 }
 
-static strata_status run(strata_program *program, int slot, const bool *wanted, uint64_t *out_ticket, strata_error *err) {
+/* Several runs, on `slot` and the slots after it, can only be those of a sequence in memory that the host shares. */
+static strata_status run(strata_program *program, int slot, int runs, const bool *wanted, uint64_t *out_ticket,
+                         strata_error *err) {
     opencl_device *device = program->device;
     const opencl_functions *cl = &device->cl;
     if (device->lost)
         return strata_fail(err, device->lost, "%s: the device was lost earlier; start again", device->base.info.id);
     const opencl_slot *ports = &program->slots[slot];
     const int n = program->n_calls;
-    const opencl_call *calls = program->calls + (size_t)slot * (size_t)n;
+    opencl_call *calls = program->calls + (size_t)slot * (size_t)n;
 
     /* The event of the run is that of its last command. This is the last kernel if outputs need no copy; else it is a
      * marker. */
@@ -380,6 +396,7 @@ static strata_status run(strata_program *program, int slot, const bool *wanted, 
     cl_event event = NULL;
     cl_int code = port_give(device, &ports->input, true, timed, in);
     if (code == CL_SUCCESS) code = port_give(device, &ports->output, false, timed, out);
+    if (code == CL_SUCCESS && program->table) code = set_runs(program, calls, (cl_uint)runs);
     strata_status status = STRATA_OK;
     for (int c = 0; c < n && code == CL_SUCCESS; c++) {
         const opencl_call *call = &calls[c];
@@ -403,14 +420,27 @@ static strata_status run(strata_program *program, int slot, const bool *wanted, 
         if (event) cl->ReleaseEvent(event);
         return status ? status : strata_opencl_fail(device, code, "a run", err);
     }
-    device->base.counters.launches += (uint64_t)program->list.n_launches;
+    device->base.counters.launches += (uint64_t)program->list.n_launches * (uint64_t)runs;
     device->base.counters.submissions++;
     *out_ticket = program->newest = strata_opencl_ticket(device, event);
     return STRATA_OK;
 }
 
 strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
-    return run(program, slot, NULL, out_ticket, err);
+    return run(program, slot, 1, NULL, out_ticket, err);
+}
+
+int strata_opencl_most_runs(strata_device *base) {
+    const opencl_device *device = (const opencl_device *)base;
+    return device->makes_sequences && device->host_memory == OPENCL_HOST_SHARED ? OPENCL_RUNS_IN_A_CALL : 1;
+}
+
+/* In one call of the driver if the program is a sequence. With a trace it is not, because the counts of a call are those of one
+ * run. */
+strata_status strata_opencl_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err) {
+    if (program->table && !program->slots[first].counts) return run(program, first, n, NULL, out_ticket, err);
+    for (int i = 0; i < n; i++) STRATA_TRY(run(program, (first + i) % program->n_slots, 1, NULL, out_ticket, err));
+    return STRATA_OK;
 }
 
 /* Writes the number of tasks of the sequence's launches: 0 for launches that are not wanted. */
@@ -432,7 +462,7 @@ strata_status strata_opencl_run_nodes(strata_program *program, int slot, const b
     strata_device *device = &program->device->base;
     uint64_t ticket = 0;
     if (program->table) STRATA_TRY(write_tasks(program, wanted, err));
-    STRATA_TRY(run(program, slot, wanted, &ticket, err));
+    STRATA_TRY(run(program, slot, 1, wanted, &ticket, err));
     STRATA_TRY(device->api->wait(device, ticket, err));
     return program->table ? write_tasks(program, NULL, err) : STRATA_OK;
 }

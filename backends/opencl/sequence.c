@@ -15,6 +15,10 @@
  * taken, and the tasks of the earliest unfinished launch wait for nothing. The last worker that ends sets the counters back to
  * 0.
  *
+ * One call of the kernel can perform several runs, on different slots, because a call of the driver, its event and waking its
+ * threads cost some microseconds. Each run has its own counters. A worker goes on to the next run when all tasks of the run
+ * before are finished.
+ *
  * While there is a trace, each worker stores when it began and ended its tasks of each launch (sequence_times.c). Without a
  * trace this costs only a branch that is always predicted, so the same compiled program is used for both.
  *
@@ -134,11 +138,13 @@ static const char counter[] =
     "#endif\n"
     "}\n";
 
-/* sync: a cache line for each home of each launch (the number of tasks taken), a line for each launch (the number of tasks
- * finished), and a line for the number of workers that have ended. counts: NULL, or the begin and end of each launch for each
- * worker, 0 where the worker had no task. */
-static const char walk[] =
+/* sync: for each run, a cache line for each home of each launch (the number of tasks taken), a line for each launch (the number
+ * of tasks finished), and a line for the number of workers that have ended. counts: NULL, or the begin and end of each launch
+ * for each worker, 0 where the worker had no task. */
+static const char begin_run[] =
     "    const uint me = get_group_id(0), workers = get_num_groups(0);\n"
+    "    for (uint run = 0u; run < runs; run++, sync += (n_launches * (workers + 1u) + 1u) * LINE) {\n";
+static const char walk[] =
     "    __global volatile int *drawn = sync, *finished = sync + n_launches * workers * LINE;\n"
     "    __global volatile int *gone = finished + n_launches * LINE;\n"
     "    for (uint l = 0u; l < n_launches; l++) {\n"
@@ -170,8 +176,12 @@ static const char walk[] =
     "        mem_fence(CLK_GLOBAL_MEM_FENCE);\n"
     "        if (mine > 0) atomic_add(finished + l * LINE, mine);\n"
     "    }\n"
+    "    for (uint l = run + 1u < runs ? n_launches : 0u; l-- > 0u;)\n"
+    "        for (uint turns = 0u; finished[l * LINE] < (int)table[l * ROW]; turns++)\n"
+    "            if (turns > 20000u) strata_yield();\n"
     "    if (atomic_inc(gone) == (int)workers - 1)\n"
     "        for (__global volatile int *counter = sync; counter <= gone; counter += LINE) *counter = 0;\n"
+    "    }\n"
     "}\n";
 
 static void write_site(sequence_writer *writer, int site, const char *entry) {
@@ -218,7 +228,16 @@ static strata_status write_source(sequence_writer *writer, strata_error *err) {
                     "\n__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void strata_sequence(uint n_launches, "
                     "__global const uint *table, __global volatile int *sync, __global ulong *counts");
     for (int i = 0; i < writer->out->n_arenas; i++) strata_text_add(text, ", __global uchar *a%d", i);
-    strata_text_add(text, ") {\n%s", walk);
+    strata_text_add(text, ", uint runs");
+    for (int run = 1; run < OPENCL_RUNS_IN_A_CALL; run++)
+        for (int i = 0; i < writer->out->n_arenas; i++)
+            if (strata_opencl_sequence_is_of_slot(writer->out, i)) strata_text_add(text, ", __global uchar *a%d_%d", i, run);
+    strata_text_add(text, ") {\n%s", begin_run);
+    for (int run = 1; run < OPENCL_RUNS_IN_A_CALL; run++)
+        for (int i = 0; i < writer->out->n_arenas; i++)
+            if (strata_opencl_sequence_is_of_slot(writer->out, i))
+                strata_text_add(text, "    if (run == %du) a%d = a%d_%d;\n", run, i, i, run);
+    strata_text_add(text, "%s", walk);
     return STRATA_OK;
 }
 
@@ -267,11 +286,16 @@ strata_status strata_opencl_sequence_write(const opencl_device *device, const st
         status = write_source(&writer, err);
         if (!status) status = strata_text_take(&writer.source, &out->source, NULL, err);
         if (!status) status = write_table(&writer, err);
-        out->sync_bytes = (int64_t)sizeof(cl_int) * LINE * (list->n_launches * ((int64_t)out->n_workers + 1) + 1);
+        out->sync_bytes =
+            (int64_t)sizeof(cl_int) * LINE * OPENCL_RUNS_IN_A_CALL * (list->n_launches * ((int64_t)out->n_workers + 1) + 1);
     }
     strata_text_finish(&writer.source);
     if (status) strata_opencl_sequence_finish(out);
     return status;
+}
+
+bool strata_opencl_sequence_is_of_slot(const opencl_sequence *sequence, int arena) {
+    return sequence->arenas[arena] <= STRATA_ARENA_OUTPUT;
 }
 
 size_t strata_opencl_sequence_row(void) {

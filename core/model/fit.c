@@ -13,6 +13,10 @@
 
 static const double SECONDS_BETWEEN_POLLS = 0.25;
 
+enum {
+    SHORT_STEPS_A_CALL = 4,
+    SMALL_INPUTS = 512 << 10 /* bytes of the inputs of a batch */
+};
 enum { MAX_RUNS = 3, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
 
 typedef strata_fit fit;
@@ -376,21 +380,34 @@ static strata_status make_history(fit *f, strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d epochs", f->opts.epochs);
 }
 
+/* Whether one CPU gets short steps several at a time (adapt_call in fit_steps.c): the memory for the inputs must be small. */
+static bool may_adapt_call(const fit *f) {
+    const strata_strategy *strategy = f->model->strategy;
+    size_t bytes = 0;
+    for (int i = 0; i < f->model->n_inputs; i++) bytes += strata_input_bytes(&f->model->inputs[i]);
+    return f->opts.steps_per_execution != 1 && bytes <= SMALL_INPUTS / (size_t)f->opts.batch && strategy->n_devices == 1 &&
+           !strata_strategy_has_workers(strategy);
+}
+
 /* Chooses how many steps devices get in one call, and allocates a queue of twice as many runs, so that the host prepares steps
  * while the devices compute others. With auto_split each step is measured, so it is one step. */
 static strata_status allocate_runs(fit *f, strata_error *err) {
     const strata_strategy *strategy = f->model->strategy;
-    int64_t steps_per_call = strategy->auto_split || f->opts.wait_each_step ? 1 : f->opts.steps_per_execution;
+    const bool cpu = strata_device_get_info(strategy->devices[0])->device_class == STRATA_DEVICE_CPU;
+    int64_t steps_per_call = cpu ? (may_adapt_call(f) ? SHORT_STEPS_A_CALL : 1) : f->opts.steps_per_execution;
+    if (strategy->auto_split || f->opts.wait_each_step) steps_per_call = 1;
     for (int r = 0; r < strategy->n_devices; r++) {
         const int most = strata_device_most_runs(strategy->devices[r]);
         steps_per_call = most < steps_per_call ? most : steps_per_call;
     }
     if (steps_per_call > STRATA_MAX_SLOTS / 2) steps_per_call = STRATA_MAX_SLOTS / 2;
-    f->steps_per_call = steps_per_call > 1 ? (int)steps_per_call : 1;
+    f->most_per_call = steps_per_call > 1 ? (int)steps_per_call : 1;
+    f->steps_per_call = cpu ? 1 : f->most_per_call;
     f->max_runs = f->steps_per_call > 1 ? 2 * f->steps_per_call : MAX_RUNS;
-    f->form.n_slots = f->steps_per_call > 1 ? f->max_runs : 0;
-    f->runs = calloc((size_t)f->max_runs, sizeof *f->runs);
-    return f->runs ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d steps", f->steps_per_call);
+    f->form.n_slots = f->most_per_call > 1 ? 2 * f->most_per_call : 0;
+    const size_t most_runs = f->most_per_call > 1 ? 2 * (size_t)f->most_per_call : MAX_RUNS;
+    f->runs = calloc(most_runs, sizeof *f->runs);
+    return f->runs ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d steps", f->most_per_call);
 }
 
 static strata_status begin(fit *f, strata_error *err) {

@@ -60,8 +60,10 @@ struct strata_fit {
     strata_fit_run accumulated;
     /* How many examples that step has if all its batches are as large as the first. */
     int64_t expected_examples;
-    /* The most steps that devices get in one call. */
-    int steps_per_call;
+    /* The most steps that devices get in one call now, and at any time of the fit. */
+    int steps_per_call, most_per_call;
+    /* When step FIRST_MEASURED ended, in seconds. */
+    double measured_from;
     /* [max_runs] A queue of runs, the oldest at [0]. */
     strata_fit_run *runs;
     int n_runs, max_runs;

@@ -20,7 +20,9 @@
 #include "core/data/stage/stage.h"
 #include "core/model/fit.h"
 
-enum { STEPS_BETWEEN_SCALES = 2000 }; /* steps without an overflow, after which the loss scale is doubled */
+enum { FIRST_MEASURED = 8, LAST_MEASURED = 40 }; /* steps of the fit */
+static const double SHORT_STEP = 5e-4;           /* seconds; a call of a CPU's driver takes about 1e-5 */
+enum { STEPS_BETWEEN_SCALES = 2000 };            /* steps without an overflow, after which the loss scale is doubled */
 static const double largest_scale = 16777216;
 
 typedef strata_fit_run run;
@@ -208,6 +210,17 @@ static strata_status update_loss_scale(fit *f, const run *done, bool finite, str
     return STRATA_OK;
 }
 
+/* On a CPU: submits several steps in one call of the driver from now on, if steps are so short that a call takes a considerable
+ * part of them. Longer steps are submitted one by one, so that their losses are known soon. */
+static void adapt_call(fit *f) {
+    const int64_t n = f->history.n_steps;
+    if (f->steps_per_call == f->most_per_call) return;
+    if (n == FIRST_MEASURED) f->measured_from = strata_fit_seconds();
+    if (n != LAST_MEASURED || strata_fit_seconds() - f->measured_from > SHORT_STEP * (LAST_MEASURED - FIRST_MEASURED)) return;
+    f->steps_per_call = f->most_per_call;
+    f->max_runs = 2 * f->steps_per_call;
+}
+
 strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
     run done = f->runs[0];
     memmove(f->runs, f->runs + 1, (size_t)--f->n_runs * sizeof *f->runs);
@@ -226,6 +239,7 @@ strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
     if (f->model->measures_norm)
         f->progress.gradient_norm = sqrt((double)sums[f->model->metrics.n_sums + (f->model->scale.value > 0)]);
     update_metrics(f, sums, done.examples);
+    adapt_call(f);
     f->progress.step = done.step + 1;
     f->progress.total_step = h->n_steps;
     const int64_t steps_per_execution = f->opts.steps_per_execution;

@@ -223,7 +223,8 @@ static strata_status compile(strata_model *model, strata_model_program *program,
     STRATA_TRY(make_parts(model->strategy, program, err));
     for (int r = 0; r < program->n_parts; r++) {
         strata_status status = compile_part(model, program, r, &program->parts[r], err);
-        if (status == STRATA_OUT_OF_MEMORY && program->form.n_slots)
+        const bool on_cpu = strata_device_get_info(model->replicas[r].device)->device_class == STRATA_DEVICE_CPU;
+        if (status == STRATA_OUT_OF_MEMORY && program->form.n_slots && !on_cpu)
             return strata_fail_in(
                 err, status, "%d steps in one call of %s take the memory of %d batches; fewer steps per execution take less",
                 program->form.n_slots / 2, strata_device_get_info(model->replicas[r].device)->id, program->form.n_slots);

@@ -314,7 +314,8 @@ typedef struct strata_fit_options {
     /* on_progress is called after every steps_per_execution steps of an epoch, and at its end; 0: 1. Devices that can run
      * several steps in one call (cores of a TPU, if no exchange of values needs the host) get so many steps at once, at most
      * 128. While they run, the host prepares the next ones, so each program has memory for the inputs and outputs of twice as
-     * many steps. The trained parameters have the same bits for any number. */
+     * many steps. A CPU behind PoCL or Intel's OpenCL gets 4 steps at once if a step takes less than half a millisecond and
+     * steps_per_execution is not 1, else one. The trained parameters have the same bits for any number. */
     int64_t steps_per_execution;
     /* Prepare a step only after the step before it has ended and on_progress has returned, so that on_progress can set the
      * learning rate of the next step. The device is then idle while the host works, and gets one step at a time whatever
@@ -421,9 +422,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_fit_begin(strata_model *model, c
                                                           const strata_fit_options *opts, strata_fit **out_fit,
                                                           strata_error *err);
 /* Submits the next step. After the last step of an epoch it ends the epoch instead: validation, callbacks, a checkpoint.
- * *out_progress is valid until the next call; it is NULL when the training is over. Up to three steps are submitted at a time,
- * so progress reports the newest finished step, which with wait_each_step is the step of this call. With several workers all of
- * them must call it equally often. After a failure only strata_fit_end may be called. */
+ * *out_progress is valid until the next call; it is NULL when the training is over. Up to three steps are submitted at a time
+ * (eight to a CPU if they are short), so progress reports the newest finished step, which with wait_each_step is the step of
+ * this call. With several workers all of them must call it equally often. After a failure only strata_fit_end may be called. */
 STRATA_API STRATA_MUST_USE strata_status strata_fit_step(strata_fit *fit, const strata_progress **out_progress,
                                                          strata_error *err);
 /* Waits for the submitted steps and frees the fit; NULL is fine. If the training is not over, it is stopped as by

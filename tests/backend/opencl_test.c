@@ -11,6 +11,7 @@
 
 #if STRATA_WITH_OPENCL
 #include "backends/opencl/opencl.h"
+#include "core/run/executable.h"
 #include "strata/executable.h"
 #include "strata/ops.h"
 #include "tests/support/check.h"
@@ -289,6 +290,62 @@ static strata_array replayed(strata_device *device, int runs) {
     strata_array_finish(&inputs[0]);
     strata_array_finish(&inputs[1]);
     return result;
+}
+
+enum { RUNS = 200 };
+
+/* Runs x = x tanh(a) + a, y = exp(x) RUNS times with another `a` each time. The runs are submitted in calls of counts[0],
+ * counts[1], ... runs, over and over. Fills `means` with the mean of y of each run; returns the number of submissions. */
+static uint64_t submitted_in_calls(strata_device *device, const int *counts, int n_counts, float means[RUNS]) {
+    strata_graph *graph;
+    strata_variable *x;
+    strata_executable *exe;
+    strata_error err = {0};
+    cr_assert_eq(strata_graph_create(&graph, NULL), STRATA_OK);
+    cr_assert_eq(strata_variable_create(device, "x", STRATA_DTYPE_F32, STRATA_SHAPE(50, 70), &x, &err), STRATA_OK);
+    strata_tensor *a = matrix(graph, "a", 50, 70), *read = strata_variable_read(graph, x);
+    strata_tensor *next = strata_assign(read, strata_add(strata_mul(read, strata_tanh(a)), a));
+    strata_tensor *mean = strata_reduce_mean(strata_exp(strata_matmul(read, a, true, false)), (int[]){0, 1}, 2, false);
+    const strata_executable_options opts = {.n_slots = 2 * OPENCL_RUNS_IN_A_CALL};
+    cr_assert_eq(strata_executable_create(device, &mean, 1, &next, 1, &opts, &exe, &err), STRATA_OK, "%s", err.message);
+    const uint64_t before = device->counters.submissions;
+    int slots[OPENCL_RUNS_IN_A_CALL];
+    for (int run = 0, call = 0, n; run < RUNS; run += n, call++) {
+        n = counts[call % n_counts] < RUNS - run ? counts[call % n_counts] : RUNS - run;
+        for (int i = 0; i < n; i++) {
+            strata_array values = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(50, 70), -0.1, 0.1, (uint32_t)(run + i));
+            cr_assert_eq(strata_executable_acquire(exe, &slots[i], &err), STRATA_OK);
+            strata_executable_feed(exe, slots[i], "a", values.data, sizeof(float[50 * 70]));
+            strata_array_finish(&values);
+        }
+        cr_assert_eq(strata_executable_submit_many(exe, slots[0], n, &err), STRATA_OK, "%s", err.message);
+        for (int i = 0; i < n; i++) {
+            cr_assert_eq(strata_executable_wait(exe, slots[i], &err), STRATA_OK, "%s", err.message);
+            means[run + i] = *(const float *)strata_executable_output(exe, slots[i], 0);
+        }
+    }
+    const uint64_t submissions = device->counters.submissions - before;
+    strata_executable_destroy(exe);
+    strata_variable_destroy(x);
+    strata_graph_destroy(graph);
+    return submissions;
+}
+
+Test(opencl, several_runs_in_one_call_have_the_bits_of_single_runs, .timeout = 300) {
+    strata_device *device = open_device(&(strata_device_options){.no_cache = true, .no_tune = true});
+    if (strata_device_most_runs(device) == 1) {
+        strata_device_close(device);
+        cr_skip_test("the device gets one run in a call");
+    }
+    const int single[] = {1}, mixed[] = {4, 1, 3, 2, 4, 4};
+    float want[RUNS], got[RUNS];
+    cr_assert_eq(submitted_in_calls(device, single, 1, want), RUNS);
+    cr_assert_lt(submitted_in_calls(device, mixed, 6, got), RUNS / 2, "runs go together in one call");
+    cr_assert_arr_eq(got, want, sizeof want);
+    ((opencl_device *)device)->makes_sequences = false;
+    submitted_in_calls(device, single, 1, got);
+    cr_assert_arr_eq(got, want, sizeof want, "separate launches");
+    strata_device_close(device);
 }
 
 Test(opencl, a_sequence_gives_the_bits_of_separate_launches, .timeout = 300) {

@@ -165,7 +165,7 @@ class Model(Handle):
         """fit, for a loop of one's own; it takes what fit takes. `for step in model.steps(x, y, epochs=2)` comes by once a
         step, with step.loss, and once at the end of an epoch, where step.epoch_end is true and step.logs has the metrics.
         Leaving the loop stops the training there. With wait_each_step=True the step is the one just made, and the model may
-        be evaluated in the loop; else up to two more are under way."""
+        be evaluated in the loop; else a few more are under way."""
         run, data, given = self._prepare(x, y, initial_epoch=initial_epoch, verbose=verbose,
                                          **{"steps_per_execution": 0, **as_fit})
         run.begin(initial_epoch)
