@@ -110,12 +110,11 @@ static strata_status next_unit(strata_ps_worker *w, bool waits, strata_ps_job *j
 }
 
 /* Computes the unit's gradients. While the device computes its first batch, the next unit may be prepared in `ahead`. A device
- * that computes in this thread computes after that, while the servers answer the pull for the next unit. */
+ * that computes in this thread computes after that, while the servers answer the pull for the next unit (strata_ps_submit). */
 static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_job *ahead, int32_t *out_grant,
                              strata_error *err) {
     *out_grant = STRATA_PS_WAIT;
     STRATA_TRY(strata_ps_upload(w, j, err));
-    const bool asks_first = w->model->replicas[0].device->runs_at_once;
     bool asked = w->task->pace.n_shares > 0; /* a synchronous step needs the parameters of the one before */
     bool cleared = false;
     for (int i = 0; i < j->n_batches; i++) {
@@ -123,17 +122,11 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
         int slot = 0;
         strata_status status = STRATA_OK;
         if (!j->batches[i].own) continue;
-        if (!asked && asks_first) {
-            STRATA_TRY(next_unit(w, false, ahead, out_grant, err));
-            asked = true;
-        }
         STRATA_TRY(strata_ps_submit(w, j, i, &program, &slot, err));
         w->n_slots = strata_group_n_slots(program->group);
-        if (!asked) {
-            status = next_unit(w, false, ahead, out_grant, err);
-            asked = true;
-        }
-        const strata_status computed = strata_ps_finish_batch(program, slot, status ? NULL : err);
+        if (!asked) status = next_unit(w, false, ahead, out_grant, err);
+        asked = true;
+        const strata_status computed = strata_ps_finish_batch(w, j, program, slot, status ? NULL : err);
         if (status || computed) return status ? status : computed;
         STRATA_TRY(finish_push(w, err)); /* what it pushes is written over below */
         if (!cleared) strata_ps_clear_sums(w, j);
