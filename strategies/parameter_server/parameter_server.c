@@ -70,10 +70,10 @@ static strata_status check_cluster(const strata_cluster_spec *spec, const strata
                            "--workers 2 --ps 1, or name them by --cluster \"chief=HOST:PORT;worker=...;ps=...\" or TF_CONFIG");
     if (!spec->jobs[STRATA_TASK_CHIEF].n_tasks || workers < 1 || servers < 1)
         return strata_fail(err, STRATA_INVALID,
-                           "strategy parameter_server: %s has %d chief, %d workers and %d ps; it needs a chief, at least one "
+                           "strategy parameter_server: %s has %d chief, %d worker%s and %d ps; it needs a chief, at least one "
                            "worker and at least one ps (strata launch --workers 2 --ps 1, or --cluster "
                            "\"chief=HOST:PORT;worker=...;ps=...\")",
-                           spec->source, spec->jobs[STRATA_TASK_CHIEF].n_tasks, workers, servers);
+                           spec->source, spec->jobs[STRATA_TASK_CHIEF].n_tasks, workers, workers == 1 ? "" : "s", servers);
     if (workers > STRATA_PS_MOST_SHARES || servers > STRATA_PS_MOST_SHARES)
         return strata_fail(err, STRATA_INVALID, "strategy parameter_server: %d workers and %d ps; there may be %d of each",
                            workers, servers, STRATA_PS_MOST_SHARES);

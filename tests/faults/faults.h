@@ -43,6 +43,7 @@ typedef enum point {
     CHECKPOINT,
     EVALUATING,
     SHUTDOWN,
+    LAST_PULL,
     POINTS,
 } point;
 
@@ -98,7 +99,7 @@ typedef struct board {
     role victim_role;
     fault fault;
     int victim;
-    /* The role whose passing of the point counts: the victim's own, or the chief's. */
+    /* The role whose passing of the point counts: the victim's own, or another one. */
     role actor;
     /* Strikes at this passing, counted from 0; -1: never. */
     int passing;
@@ -120,6 +121,8 @@ typedef struct board {
     char why[TASKS][512];
     /* Of the chief that ended. */
     char sha256[65], notices[4096];
+    /* Of each worker that ended: the model that it has then. */
+    char own_sha256[TASKS][65];
     int64_t optimizer_steps;
     int epochs;
     atomic_int n_entries;

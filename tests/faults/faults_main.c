@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Runs the cells of the fault matrix (faults.h), several at a time, and checks each: nothing hangs; the training ends as it was
- * promised; each batch of an epoch was applied once; no acknowledged push is lost; synchronous training has the bits of one
- * that nothing happened to; with bounded staleness nobody is further ahead than allowed.
+ * promised; each batch of an epoch was applied once; no acknowledged push is lost; workers end with the chief's parameters;
+ * synchronous training has the bits of one that nothing happened to; with bounded staleness nobody is further ahead than
+ * allowed.
  *   STRATA_TEST_FAULTS         all: each cell; another text: those with this text in their name; not set: a selection
  *   STRATA_TEST_FAULTS_SEED    which cells the selection has; not set: the number of the day */
 #include <dirent.h>
@@ -63,9 +64,10 @@ enum { MOMENTS = 3 };
 
 typedef struct row {
     const char *name;
-    /* Where the role passes it; NULL: it does not. With `of_chief` it is the chief that passes it, whoever the victim is. */
+    /* Where the role passes it; NULL: it does not. */
     const char *where[ROLES];
-    bool of_chief;
+    /* The role that passes it, whoever the victim is. */
+    enum { THE_VICTIM, THE_CHIEF, A_WORKER } who;
     /* How often each role is sure to pass it in a training; 0: once. */
     int least[ROLES];
     /* Which passing counts. */
@@ -109,16 +111,21 @@ static const row rows[POINTS] = {
                    .passings = {{0, 0, 0, 1, 1, 1}, {1, 1, 1, 2, 2, 0}, {2, 2, 2, 0, 0, 2}}},
     [CHECKPOINT] = {.name = "checkpoint",
                     .where = {"the chief writes one", "the chief writes one", "it writes one"},
-                    .of_chief = true,
+                    .who = THE_CHIEF,
                     .least = {2, 2, 2},
                     .passings = {{0, 1, 0, 0, 1, 1}, {1, 0, 1, 1, 0, 0}}},
     [EVALUATING] = {.name = "evaluating",
                     .where = {"before or after the chief takes the result", "likewise", "before or after it takes the result"},
-                    .of_chief = true,
+                    .who = THE_CHIEF,
                     /* Nobody says that a worker was lost behind the last ones. */
                     .least = {4, 6, 6},
                     .passings = {{0, 3, 2, 0, 1, 1}, {3, 0, 5, 2, 5, 4}, {5, 2, 1, 3, 2, 5}}},
     [SHUTDOWN] = {.name = "shutdown", .where = {"it hears that the training is over", "likewise", "all epochs are done"}},
+    [LAST_PULL] = {.name = "last pull",
+                   .where = {NULL, "before or after a worker asks a server for the final parameters"},
+                   .who = A_WORKER,
+                   .least = {0, 8},
+                   .passings = {{0, 1, 2, 3, 4, 5}, {3, 4, 5, 6, 7, 1}, {6, 7, 0, 1, 2, 4}}},
 };
 
 typedef struct cell {
@@ -219,7 +226,8 @@ static void take_result(const strata_strategy *strategy, strata_model *model, co
     shared->epochs += history->n_epochs;
 }
 
-static strata_status train(const char *name, bool is_chief, strata_error *err) {
+static strata_status train(int task, const char *name, strata_error *err) {
+    const bool is_chief = task == CHIEF_TASK;
     strata_strategy *strategy = NULL;
     strata_model *model = NULL;
     strata_dataset *dataset = NULL, *validation = NULL;
@@ -234,6 +242,7 @@ static strata_status train(const char *name, bool is_chief, strata_error *err) {
     opts.user = model;
     if (!status) status = strata_model_fit(model, dataset, &opts, &history, err);
     if (!status && is_chief) take_result(strategy, model, &history);
+    if (!status && role_of(task) == WORKER) status = strata_model_sha256(model, shared->own_sha256[task], err);
     strata_history_finish(&history);
     strata_dataset_destroy(dataset);
     strata_dataset_destroy(validation);
@@ -253,7 +262,7 @@ static int be_task(int task, int variant) {
     (void)variant;
     points_begin(task);
     name_task(task, name);
-    const strata_status status = train(name, task == CHIEF_TASK, &err);
+    const strata_status status = train(task, name, &err);
     snprintf(shared->why[task], sizeof shared->why[task], "%.511s", err.message);
     return (int)status;
 }
@@ -406,7 +415,7 @@ static void check_log(report *r, const cell *c) {
 static void check_notices(report *r, const cell *c) {
     const bool repeated = strstr(shared->notices, "are repeated");
     const bool lost = strstr(shared->notices, c->victim == WORKER ? "worker:1 was lost" : "ps:1 ");
-    if (c->victim == CHIEF || c->fault != KILL || c->point == SHUTDOWN) return;
+    if (c->victim == CHIEF || c->fault != KILL || c->point == SHUTDOWN || c->point == LAST_PULL) return;
     if (c->point == JOINING || c->point == FIRST_PULL) return; /* perhaps before the training began */
     if (!lost) bad(r, "no notice says who was lost");
     if (c->victim == WORKER && repeated) bad(r, "steps were repeated");
@@ -418,6 +427,9 @@ static void check_result(report *r, const cell *c) {
         bad(r, "the optimizer made %lld updates of %d", (long long)shared->optimizer_steps, EPOCHS * STEPS);
     if (shared->pace == STRATA_PACE_SYNCHRONOUS && *tally->sha256 && strcmp(shared->sha256, tally->sha256) != 0)
         bad(r, "the parameters have other bits than without a fault");
+    for (int t = FIRST_WORKER; t < FIRST_SERVER; t++)
+        if (*shared->own_sha256[t] && strcmp(shared->own_sha256[t], shared->sha256) != 0)
+            bad(r, "worker:%d ended with other parameters than the chief", t - FIRST_WORKER);
     check_log(r, c);
     if (c) check_notices(r, c);
 }
@@ -454,7 +466,7 @@ static void prepare(const cell *c) {
     shared->victim_role = c->victim;
     shared->fault = c->fault;
     shared->victim = c->victim == CHIEF ? CHIEF_TASK : c->victim == WORKER ? FIRST_WORKER + 1 : FIRST_SERVER + 1;
-    shared->actor = rows[c->point].of_chief ? CHIEF : c->victim;
+    shared->actor = rows[c->point].who == THE_CHIEF ? CHIEF : rows[c->point].who == A_WORKER ? WORKER : c->victim;
     shared->passing = rows[c->point].passings[c->moment][c->round];
 }
 
