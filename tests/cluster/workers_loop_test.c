@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Custom loops over several workers: reductions, gathers and variables with all replicas of all of them. Numbers in headings are
- * those of the checklist of tf.distribute's semantics. */
+ * Custom loops over several workers: reductions, gathers and variables with all replicas of all of them. Numbers in headings
+ * are those of the checklist of tf.distribute's semantics. */
 #include <criterion/criterion.h>
 #include <string.h>
 
