@@ -36,7 +36,7 @@ checks=$((checks + 1))
 small launch -n 2 -- "$strata" cluster check --transport shm && bad "shm without memory"
 check "and says why not" grep -q "in /dev/shm: File too large; choose the transport tcp" "$work/small.err"
 
-port=$((10000 + $$ % 10000)) # below those that connections get
+free_ports 3
 # A host that nobody knows; a secret is needed beyond this host.
 expect 2 'the address of "nobody.invalid" is not known' cluster check --cluster nobody.invalid:1,nobody.invalid:2 --task 0 --wait 0.5
 expect 2 "(STRATA_SECRET), or say that it is insecure on purpose (--insecure)" cluster check --cluster "0.0.0.0:$port,127.0.0.1:1" --task 0 --wait 0.5

@@ -7,7 +7,8 @@
 make_data "$work/data"
 plain="train mnist --data $work/data --epochs 4 --seed 1 --global-batch 60 --device host --strategy parameter_server --wait 20"
 train="$plain --checkpoint $work/point"
-base=$((20000 + $$ % 20000))
+free_ports 4
+base=$port
 tasks="chief=127.0.0.1:$base;worker=127.0.0.1:$((base + 1));ps=127.0.0.1:$((base + 2))"
 cluster="$tasks;evaluator=127.0.0.1:$((base + 3))"
 

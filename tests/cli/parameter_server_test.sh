@@ -151,7 +151,8 @@ stderr "steps are repeated"
 json "r['weights_sha256'] == '$sha' and r['steps'] == $steps"
 
 # ---- by hand, without launch ----
-base=$((20000 + $$ % 20000))
+free_ports 3
+base=$port
 cluster="chief=127.0.0.1:$base;worker=127.0.0.1:$((base + 1));ps=127.0.0.1:$((base + 2))"
 by_hand="$train $servers --cluster $cluster"
 "$strata" $by_hand --cluster-role ps --task ps:0 >"$work/ps" 2>&1 &

@@ -78,7 +78,8 @@ as() { # ROLE INDEX WORKERS: TF_CONFIG of a cluster with that list of workers
     echo "{\"cluster\":{\"chief\":[\"127.0.0.1:$base\"],\"worker\":[$3],\"ps\":[\"127.0.0.1:$((base + 3))\"]}," \
         "\"task\":{\"type\":\"$1\",\"index\":$2}}"
 }
-base=$((20000 + $$ % 20000))
+free_ports 4
+base=$port
 one="\"127.0.0.1:$((base + 1))\"" two="\"127.0.0.1:$((base + 1))\",\"127.0.0.1:$((base + 2))\""
 refused() { # CODE TEXT CONFIG OPTIONS...: by this task alone
     export TF_CONFIG="$3"

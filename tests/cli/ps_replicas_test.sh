@@ -100,7 +100,8 @@ json "r['steps'] == 800 and r['test_accuracy'] > 0.9"
 
 # The chief is killed, by hand without launch. A new one goes on from the checkpoint, with the same workers and servers; without
 # one they end after --wait, and say so.
-base=$((20000 + $$ % 20000))
+free_ports 5
+base=$port
 cluster="chief=127.0.0.1:$base;worker=127.0.0.1:$((base + 1)),127.0.0.1:$((base + 2))"
 cluster="$cluster;ps=127.0.0.1:$((base + 3)),127.0.0.1:$((base + 4))"
 without_chief() { # FILE OPTIONS...: kills the chief after its second epoch, when FILE is there too; the other tasks go on

@@ -130,7 +130,8 @@ check "the result names it" names_it
 check "an epoch's line names it too" grep -qE "s  staleness [0-9.]+  slow worker:1 [0-9.]+x$" "$work/out"
 
 # ---- the line of progress ----
-base=$((20000 + $$ % 20000))
+free_ports 3
+base=$port
 tasks="chief=127.0.0.1:$base;worker=127.0.0.1:$((base + 1));ps=127.0.0.1:$((base + 2))"
 for task in ps worker; do "$strata" $train --epochs 4000 --cluster "$tasks" --task $task:0 >"$work/$task" 2>&1 & done
 TERM=xterm python3 "$here/screen.py" --interrupt queue "$work/drawn" 160 \

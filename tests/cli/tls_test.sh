@@ -24,8 +24,10 @@ certificate foreign theirs "IP:127.0.0.1" 2
 cat good.pem good.key >both.pem
 check "certificates were made" test -s expired.pem
 
-port=$((20000 + $$ % 10000))
-two() { port=$((port + 2)) addresses=127.0.0.1:$port,127.0.0.1:$((port + 1)); }
+two() {
+    free_ports 2
+    addresses=127.0.0.1:$port,127.0.0.1:$((port + 1))
+}
 
 # The same losses, over TCP under TLS.
 make_data "$work/data"

@@ -66,7 +66,7 @@ stdout "(data); in C: hint"
 
 # Said by hand, in two terminals; when one dies the other says so. The second gives a sign of life every 10 s, and is not taken
 # for lost by the first, whose own limit is one second.
-port=$((20000 + $$ % 10000))
+free_ports 2
 by_hand="train mnist --data $work/data --epochs 100000 --devices host --strategy multi_worker_mirrored --cluster 127.0.0.1:$port,127.0.0.1:$((port + 1))"
 for victim in 1 0; do
     # A process in the background truncates its file only once it runs: what the round before printed must be gone by then.

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "strata/cluster.h"
+#include "tests/support/ports.h"
 
 enum { RANKS = 3, ELEMENTS = 200000, JUNK = 500, KILLS = 36 };
 
@@ -122,16 +123,15 @@ static void knock(void) {
 /* ---- a scenario ---- */
 
 static void find_store(void) {
-    socklen_t size = sizeof store_address;
-    store_address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&store_address, size) ||
-        getsockname(fd, (struct sockaddr *)&store_address, &size)) {
+    static unsigned next;
+    const uint16_t port = test_port(&next);
+    if (!port) {
         printf("no sockets here: %s\n", strerror(errno));
         exit(77);
     }
-    close(fd);
-    snprintf(store, sizeof store, "127.0.0.1:%d", ntohs(store_address.sin_port));
+    store_address =
+        (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+    snprintf(store, sizeof store, "127.0.0.1:%u", port);
 }
 
 static void check(const scenario *s, double since) {
