@@ -16,9 +16,9 @@ check "the checkpoint is gone at the end" test ! -e "$work/point"
 # Killed after its first epoch.
 "$strata" $train --json >"$work/killed" 2>&1 &
 killed=$!
-for _ in $(seq 400); do
+for _ in $(seq 6000); do
     [ ! -e "$work/point" ] || break
-    sleep 0.02
+    sleep 0.01
 done
 kill -9 $killed
 wait $killed 2>/dev/null
