@@ -97,7 +97,7 @@ static void run_rank(const scenario *s, int rank) {
     strata_communicator *comm = NULL;
     outcome *o = &shared->outcomes[rank];
     if (victim && s->absent) return;
-    if (victim && s->twice) pause_for(0.3);
+    if (victim && s->twice) pause_for(1); /* until rank 1 is there */
     if (rank == 1 && !s->signal) pause_for(s->delay);
     o->status = strata_communicator_create(&opts, &comm, &o->err);
     if (!o->status) o->status = work(comm, rank, &o->err);
@@ -210,7 +210,7 @@ int main(void) {
             s.delay = 0.15 * rand_r(&seed) / RAND_MAX;
             s.expected = STRATA_PEER_LOST;
             s.text = names[s.victim];
-            s.most_seconds = 1;
+            s.most_seconds = 3; /* without signs of life it would be 5 */
             run(&s);
         }
         for (int victim = 0; victim < RANKS; victim += 1 + t) {
@@ -228,7 +228,7 @@ int main(void) {
         s.name = "an absent rank";
         s.victim = 2;
         s.absent = true;
-        s.connect = 0.5;
+        s.connect = 2;
         s.expected = STRATA_TIMEOUT;
         s.text = "rank 2";
         run(&s);
@@ -246,7 +246,7 @@ int main(void) {
                    .transport = "tcp",
                    .victim = 2,
                    .stranger = true,
-                   .connect = 1,
+                   .connect = 3,
                    .expected = STRATA_TIMEOUT,
                    .text = "rank 2; connections refused: 5, the last from 127.0.0.1: the other side does not know our secret"};
     run(&s);
@@ -256,7 +256,7 @@ int main(void) {
                    .transport = "tcp",
                    .victim = 2,
                    .twice = true,
-                   .connect = 1,
+                   .connect = 4,
                    .expected = STRATA_TIMEOUT,
                    .text = "rank 2; connections refused: 1, the last from 127.0.0.1: rank 1 is there already"};
     run(&s);
