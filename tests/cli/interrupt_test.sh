@@ -23,7 +23,7 @@ for _ in range(times):
     time.sleep(0.1)
 sys.stdout.buffer.write(run.stdout.read())
 sys.stdout.flush()
-sys.exit(run.wait(60) % 256)
+sys.exit(run.wait(300) % 256)
 END
 interrupted() { # TIMES SECONDS COMMAND...: interrupts it after its first epoch and some time
     python3 "$work/interrupted.py" "$@" >"$work/out" 2>"$work/err"
@@ -96,7 +96,7 @@ run.send_signal(signal.SIGINT)
 wait_for(0) # it has got the first
 began = time.time()
 run.send_signal(signal.SIGINT)
-run.wait(60)
+run.wait(300)
 print(run.returncode, time.time() - began < 5)
 END
 check "a second one ends at once: $(cat "$work/out" "$work/err")" grep -q -- "-2 True" "$work/out"

@@ -16,10 +16,10 @@ run() {
     : >"$work/err"
     others=""
     for task in ps:0 ps:1 worker:0 worker:1; do
-        STRATA_TASK=$task timeout 100 "$program" "$@" >/dev/null 2>>"$work/err" </dev/null &
+        STRATA_TASK=$task timeout 300 "$program" "$@" >/dev/null 2>>"$work/err" </dev/null &
         others="$others $!"
     done
-    STRATA_TASK=chief timeout 100 "$program" "$@" >"$work/out" 2>>"$work/err" </dev/null || bad "$program $*: the chief failed"
+    STRATA_TASK=chief timeout 300 "$program" "$@" >"$work/out" 2>>"$work/err" </dev/null || bad "$program $*: the chief failed"
     for other in $others; do
         wait "$other" || bad "$program $*: a task failed"
     done

@@ -121,7 +121,7 @@ def find():
                 return int(pid)
         except (OSError, IndexError):
             pass
-until = time.time() + 60
+until = time.time() + 300
 def wait_for(what): # what: a function that returns something once it is so
     while not (found := what()):
         if time.time() > until:

@@ -29,7 +29,7 @@ def find():
         except (OSError, IndexError):
             pass
     sys.exit(f"there is no task {task}")
-until = time.time() + 60
+until = time.time() + 300
 while '"epoch":1' not in open(work + "/out").read() and time.time() < until and job.poll() is None:
     time.sleep(0.005)
 pid = find()
@@ -39,7 +39,7 @@ if what != "kill":
     time.sleep(float(what))
     os.kill(pid, signal.SIGCONT)
 try:
-    sys.exit(job.wait(60))
+    sys.exit(job.wait(300))
 except subprocess.TimeoutExpired:
     job.terminate()
     sys.exit("the job hangs")

@@ -67,9 +67,9 @@ while time.time() < end:
         time.sleep(0.02)
 sys.exit(1)
 END
-timeout 20 openssl s_client -connect "127.0.0.1:$port" -tls1_2 -cert good.pem -key good.key </dev/null >client 2>&1
+timeout 50 openssl s_client -connect "127.0.0.1:$port" -tls1_2 -cert good.pem -key good.key </dev/null >client 2>&1
 check "TLS 1.2 is refused" grep -q "alert protocol version" client
-timeout 20 openssl s_client -connect "127.0.0.1:$port" -CAfile ours.pem -verify_ip 127.0.0.1 </dev/null >client 2>&1
+timeout 50 openssl s_client -connect "127.0.0.1:$port" -CAfile ours.pem -verify_ip 127.0.0.1 </dev/null >client 2>&1
 check "TLS 1.3 is spoken" grep -q "TLSv1.3" client
 check "rank 0's certificate is verified" grep -q "Verify return code: 0 (ok)" client
 kill $zero

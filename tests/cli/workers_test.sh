@@ -105,7 +105,7 @@ one, other = (subprocess.Popen(sys.argv[1:] + ["--task", "worker:%d" % i], stdou
 while "epoch 1/" not in one.stdout.readline():
     assert one.poll() is None
 other.send_signal(signal.SIGINT)
-codes = other.wait(60), one.wait(60)
+codes = other.wait(300), one.wait(300)
 said = one.stderr.read()
 assert codes == (130, 130) and "interrupted in epoch" in said, (codes, said)
 END

@@ -163,7 +163,7 @@ static void set_up(void) {
     cr_assert(test_nursery_open(&nursery, be_worker));
 }
 
-TestSuite(coordinator, .init = set_up, .timeout = 60);
+TestSuite(coordinator, .init = set_up, .timeout = 300);
 
 static strata_coordinator *create(const strata_coordinator_options *more) {
     strata_coordinator_options opts = more ? *more : (strata_coordinator_options){0};

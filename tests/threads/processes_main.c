@@ -158,7 +158,7 @@ static void run(const scenario *s) {
     for (int r = 0; r < RANKS; r++) {
         pids[r] = fork();
         if (pids[r]) continue;
-        alarm(60); /* a rank that hangs is a failure by its status */
+        alarm(240); /* a rank that hangs is a failure by its status */
         run_rank(s, r);
         _exit(0);
     }

@@ -197,7 +197,7 @@ static void run(const scenario *s) {
     for (int r = 0; r < RANKS; r++) {
         pids[r] = fork();
         if (pids[r]) continue;
-        alarm(60);
+        alarm(240);
         run_rank(s, store, r);
         _exit(0);
     }
