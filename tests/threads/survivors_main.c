@@ -225,6 +225,7 @@ int main(void) {
     const char *given = getenv("STRATA_TEST_SEED");
     unsigned seed = given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
     printf("ranks are struck at times drawn from STRATA_TEST_SEED=%u\n", seed);
+    fflush(stdout);
     for (int i = 0; i < KILLS; i++)
         run(&(scenario){.name = "a killed rank",
                         .transport = transports[i % 2],
