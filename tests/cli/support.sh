@@ -70,6 +70,32 @@ check() { # DESCRIPTION COMMAND...
 # A small data set that is learned in seconds: 600 images to train on, 200 to test.
 make_data() { python3 "$here/files.py" data "$1" 600 200; }
 
+# free_ports N: $port is the first of N ports in a row that are free now. They lie below those that the kernel gives to outgoing
+# connections, one of which could take a port before the task that it is for listens on it; as in tests/support/ports.h.
+free_ports() {
+    port=$(python3 - "$1" <<'END'
+import random, socket, sys
+
+def is_free(port):
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind(("127.0.0.1", port))
+            s.listen()
+        except OSError:
+            return False
+    return True
+
+n = int(sys.argv[1])
+while True:
+    first = random.randrange(10000, 30000 - n)
+    if all(is_free(first + i) for i in range(n)):
+        break
+print(first)
+END
+    )
+}
+
 # Has OpenCL load tests/shims/opencl_shim.c over PoCL from here on; ends the test, skipped, where either is not there.
 use_shim() {
     shim=$STRATA_BUILD_DIR/suites/shims/opencl_shim.so

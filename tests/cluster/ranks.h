@@ -17,11 +17,11 @@ typedef strata_test_result (*test_rank)(strata_communicator *comm, const void *u
 strata_test_result test_ranks(const char *transport, int world, const strata_communicator_options *opts, test_rank run,
                               const void *user);
 
-/* A port of this host that nobody listens on, as "127.0.0.1:40000". */
+/* A port of this host that nobody listens on, as "127.0.0.1:20000". */
 typedef struct test_address {
     char text[64];
 } test_address;
-test_address test_free_address(const char *host);
+test_address test_free_address(void);
 
 /* Fails the rank's function with the error's text. */
 #define TEST_TRY(call)                                                          \

@@ -9,7 +9,7 @@
 
 #include "tests/strategies/ps_job.h"
 
-TestSuite(ps_fit, .init = ps_set_up, .timeout = 60);
+TestSuite(ps_fit, .init = ps_set_up, .timeout = 300);
 
 /* ---- models ---- */
 
@@ -54,9 +54,8 @@ Test(ps_fit, several_inputs_and_outputs_train_at_their_own_pace) {
 
 /* ---- buckets ---- */
 
-/* The first worker's programs have buckets. */
 static void assert_buckets(void) {
-    cr_assert_gt(ps_results[1].n_buckets, 1, "%d", ps_results[1].n_buckets);
+    cr_assert_gt(ps_most_buckets(), 1, "%d", ps_most_buckets());
 }
 
 Test(ps_fit, gradients_in_buckets_train_as_on_one_device) {

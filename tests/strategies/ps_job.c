@@ -228,6 +228,13 @@ const ps_result *ps_run_alone(const ps_job *j) {
     return r;
 }
 
+int ps_most_buckets(void) {
+    int most = 0;
+    for (int t = 1; t < PS_MOST_TASKS; t++)
+        if (ps_results[t].n_buckets > most) most = ps_results[t].n_buckets;
+    return most;
+}
+
 void ps_set_up(void) {
     ps_results =
         mmap(NULL, (PS_MOST_TASKS + 1) * sizeof *ps_results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -92,6 +92,8 @@ strata_status ps_make_functional(strata_model **out_model, strata_error *err);
 /* Runs all tasks, and returns what the chief found. Each of the others must have ended as the chief did. */
 const ps_result *ps_run(const ps_job *job);
 const ps_result *ps_run_alone(const ps_job *job);
+/* The buckets of the workers' programs. At their own pace a worker may get no batch, and then has no program. */
+int ps_most_buckets(void);
 
 void ps_assert_near(double a, double b, const char *what, int i);
 /* Losses of the first steps and all parameters are those of one device; what the chief found. */
