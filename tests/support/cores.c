@@ -350,7 +350,7 @@ static strata_status exchange(core *c, const part *p, strata_error *err) {
 /* ---- runs, in the core's thread ---- */
 
 /* Fails when this run is the one that the options choose. With the option `hangs` it first waits until the core is closed. */
-static strata_status break_down(core *c, strata_error *err) {
+static strata_status fail_if_chosen(core *c, strata_error *err) {
     test_cores *system = c->system;
     const test_cores_options *opts = &system->opts;
     strata_status status = STRATA_OK;
@@ -360,7 +360,7 @@ static strata_status break_down(core *c, strata_error *err) {
         c->hung = opts->hangs;
         pthread_cond_broadcast(&system->changed);
         while (opts->hangs && !c->closing) pthread_cond_wait(&system->changed, &system->lock);
-        status = strata_fail(err, STRATA_DEVICE_LOST, "its array is on fire");
+        status = strata_fail(err, STRATA_DEVICE_LOST, "the test broke this core");
     }
     pthread_mutex_unlock(&system->lock);
     return status;
@@ -369,7 +369,7 @@ static strata_status break_down(core *c, strata_error *err) {
 static strata_status run_slot(core *c, const struct strata_program *program, int slot, strata_error *err) {
     const strata_device_api *host = c->host->api;
     uint64_t ticket;
-    STRATA_TRY(break_down(c, err));
+    STRATA_TRY(fail_if_chosen(c, err));
     if (program->bytes[0])
         STRATA_TRY(host->upload(c->host, program->buffers[0], 0, program->slots[2 * slot], program->bytes[0], err));
     for (int i = 0; i < program->n_parts; i++) {
