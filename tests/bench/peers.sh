@@ -11,8 +11,7 @@
 #   --kept: measure nothing, and print the last result of each row, with its commit
 #   STRATA_BUILD_DIR     the folder in which `strata` was built (build/)
 #   STRATA_PEER_SCRIPTS  a folder that contains jax_train.py, tf_train.py, torch_train.py and setup.sh (../shared/peers)
-#   STRATA_PEERS         the folder of their Python environments (build/peers); if it is missing, `sh setup.sh DIR` makes it,
-# which
+#   STRATA_PEERS         the folder of their Python environments (build/peers); if it is missing, `sh setup.sh DIR` makes it and
 #                        needs about 8 GB
 #   STRATA_TEST_DATA     a folder that contains mnist/, cifar10/ and imdb/ (../shared/data)
 # Each program runs once in each round, alternately, so that changes of the machine's speed affect all. Every number is a median
