@@ -46,7 +46,8 @@ install() { # packages...; asks the archive for its lists only when something is
         return 1
     fi
     if [ -z "${lists_fresh:-}" ]; then
-        $as_root apt-get update -qq >&2 || echo "install-packages: apt-get update failed (no network?); trying with older lists" >&2
+        $as_root apt-get update -qq >&2 ||
+            echo "install-packages: apt-get update failed (no network?); trying with older lists" >&2
         lists_fresh=1
     fi
     echo "install-packages: installing $*" >&2

@@ -86,8 +86,8 @@ class Bench:
     def strata(self, task, batch, epochs, *options):
         options = options or ("--device", self.o.device)
         data = os.path.join(self.o.data, task)
-        return [self.o.strata, "train", task, "--data", data, "--epochs", str(epochs), "--batch", str(batch), "--seed", "1",
-                "--json", *options]
+        sizes = ["--epochs", str(epochs), "--batch", str(batch)]
+        return [self.o.strata, "train", task, "--data", data, *sizes, "--json", *options]
 
     def peers(self, task, batch, epochs):
         """{name: (command, environment)} of each peer that --peers names."""
@@ -104,8 +104,9 @@ class Bench:
 
     def in_turn(self, programs, with_peak=False):
         """Runs each program once in each round and returns the results by name. A peer that is far slower than the others in
-        the first round is not run again. with_peak: the results of "strata" contain the peak that was measured before and
-        after them, "peak_gflops"."""
+        the first round is not run again. Programs that have a seed get another one in each round: the accuracy of cifar10
+        after two epochs differs by some hundredths between seeds, so only medians over seeds can be compared. with_peak: the
+        results of "strata" contain the peak that was measured before and after them, "peak_gflops"."""
         results = {name: [] for name in programs}
         for round_number in range(self.o.rounds):
             for name, (command, env) in programs.items():
@@ -113,7 +114,8 @@ class Bench:
                     continue
                 with_own = with_peak and name == "strata"
                 before = self.peak() if with_own else None
-                result = run(command, env)
+                seed = ["--seed", str(round_number + 1)] if command[0] == self.o.strata or name.startswith("JAX") else []
+                result = run(command + seed, env)
                 if result and with_own:
                     result["peak_gflops"] = (before + self.peak()) / 2
                 if result:
