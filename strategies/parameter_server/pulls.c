@@ -184,12 +184,14 @@ void strata_ps_trace_slice(const strata_ps_worker *w, const char *name, const st
     if (w->fit->trace) strata_trace_add_named(w->fit->trace, STRATA_TRACE_HOST, name, j->unit.index, began, strata_trace_now());
 }
 
+/* The wait and the pull end at the same moment. */
 static void trace_pull(const strata_ps_worker *w, const strata_ps_job *j, double waited) {
     strata_trace *trace = w->fit->trace;
-    strata_ps_trace_slice(w, "wait for pull", j, waited);
-    if (trace)
-        strata_trace_add_named(trace, strata_trace_thread_track(trace, "pulls under way"), "pull", j->unit.index, j->pull_began,
-                               strata_trace_now());
+    const double now = strata_trace_now();
+    if (!trace) return;
+    strata_trace_add_named(trace, STRATA_TRACE_HOST, "wait for pull", j->unit.index, waited, now);
+    strata_trace_add_named(trace, strata_trace_thread_track(trace, "pulls under way"), "pull", j->unit.index, j->pull_began,
+                           now);
 }
 
 strata_status strata_ps_finish_pull(strata_ps_worker *w, strata_ps_job *j, strata_error *err) {

@@ -12,7 +12,7 @@
 #include "shaders/specialize.h"
 #include "tests/support/folder.h"
 
-TestSuite(shader_size, .init = test_folder_make, .fini = test_folder_remove, .timeout = 120);
+TestSuite(shader_size, .init = test_folder_make, .fini = test_folder_remove, .timeout = 300);
 
 enum { BUDGET = 1000 };
 

@@ -12,7 +12,7 @@
 #include "tests/support/folder.h"
 #include "tests/support/shims.h"
 
-TestSuite(slow_compiler, .init = test_folder_make, .fini = test_folder_remove, .timeout = 120);
+TestSuite(slow_compiler, .init = test_folder_make, .fini = test_folder_remove, .timeout = 300);
 
 static strata_error err;
 #define OK(call) cr_assert_eq(call, STRATA_OK, "%s", err.message)

@@ -132,7 +132,7 @@ static double bound_of(const trial *t) {
 }
 
 /* Root mean squares: 2.4 times that of direct sums; by the filter 4 times, since a direct kernel sums that in short parts. */
-Test(winograd, errors_are_a_few_times_those_of_direct_sums, .timeout = 120) {
+Test(winograd, errors_are_a_few_times_those_of_direct_sums, .timeout = 300) {
     static const double most_ratio[] = {[FORWARD] = 3, [BY_INPUT] = 3, [BY_FILTER] = 5};
     strata_device *fast = open_cpu(false), *slow = open_cpu(true);
     for (int which = FORWARD; which <= BY_FILTER; which++) {
@@ -151,7 +151,7 @@ Test(winograd, errors_are_a_few_times_those_of_direct_sums, .timeout = 120) {
     strata_device_close(slow);
 }
 
-Test(winograd, bits_repeat_from_run_to_run, .timeout = 60) {
+Test(winograd, bits_repeat_from_run_to_run, .timeout = 300) {
     strata_device *device = open_cpu(false);
     for (int which = FORWARD; which <= BY_FILTER; which++) {
         trial first = run(device, (product)which, CHANNELS), second = run(device, (product)which, CHANNELS);

@@ -14,7 +14,7 @@ fi
 
 # job FOLDER KILL: runs it; what was printed at the end is in $work/ends.
 job() {
-    timeout 60 "$strata" launch $tasks -- "$work/worker" $strategy "$work/$1" "$2" >"$work/out" 2>"$work/err"
+    timeout 300 "$strata" launch $tasks -- "$work/worker" $strategy "$work/$1" "$2" >"$work/out" 2>"$work/err"
     code=$?
     grep -oE '(at the end:|own of) .*' "$work/out" | sort >"$work/ends"
 }

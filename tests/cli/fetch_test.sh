@@ -115,7 +115,7 @@ while run.poll() is None and not os.path.exists(part):
     time.sleep(0.05)
 time.sleep(0.3)
 run.send_signal(signal.SIGINT)
-print(run.wait(60))
+print(run.wait(300))
 END
 check "exit code 130, not $(cat "$work/code")" test "$(cat "$work/code")" = 130
 stderr "the same command continues there"

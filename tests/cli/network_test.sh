@@ -84,12 +84,13 @@ if [ -n "$least" ]; then
 fi
 
 # ---- the link goes down while they train ----
+rm -f "$work/out" # a process in the background truncates its file only once it runs
 train="train linear --epochs 1000000 --devices host --strategy multi_worker_mirrored"
 (worker $b $train $where --task 1) >"$work/other" 2>&1 </dev/null &
 one=$!
 (worker $a $train $where --task 0) >"$work/out" 2>"$work/err" </dev/null &
 zero=$!
-for _ in $(seq 100); do
+for _ in $(seq 600); do
     ! grep -q "epoch 2/" "$work/out" || break
     sleep 0.1
 done

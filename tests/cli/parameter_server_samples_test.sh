@@ -5,39 +5,21 @@
 # model.fit.
 . "$(dirname "$0")/support.sh"
 
-# Five ports that are free, below those that the kernel gives to outgoing connections.
-ports() {
-    python3 - <<'END'
-import random, socket
-found = []
-while len(found) < 5:
-    with socket.socket() as s:
-        port = random.randrange(10000, 30000)
-        try:
-            s.bind(("127.0.0.1", port))
-            found.append(port)
-        except OSError:
-            pass
-print(*found)
-END
-}
-
 # run PROGRAM ARGUMENT...: all tasks; the chief's output is in $work/out, the others' errors in $work/err.
 run() {
-    # shellcheck disable=SC2046 # words
-    set -- $(ports) "$@"
-    STRATA_CLUSTER="chief=127.0.0.1:$1;worker=127.0.0.1:$2,127.0.0.1:$3;ps=127.0.0.1:$4,127.0.0.1:$5"
-    export STRATA_CLUSTER
-    program=$STRATA_BUILD_DIR/samples/$6
-    shift 6
+    free_ports 5
+    STRATA_CLUSTER="chief=127.0.0.1:$port;worker=127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))"
+    export STRATA_CLUSTER="$STRATA_CLUSTER;ps=127.0.0.1:$((port + 3)),127.0.0.1:$((port + 4))"
+    program=$STRATA_BUILD_DIR/samples/$1
+    shift
     checks=$((checks + 1))
     : >"$work/err"
     others=""
     for task in ps:0 ps:1 worker:0 worker:1; do
-        STRATA_TASK=$task timeout 100 "$program" "$@" >/dev/null 2>>"$work/err" </dev/null &
+        STRATA_TASK=$task timeout 300 "$program" "$@" >/dev/null 2>>"$work/err" </dev/null &
         others="$others $!"
     done
-    STRATA_TASK=chief timeout 100 "$program" "$@" >"$work/out" 2>>"$work/err" </dev/null || bad "$program $*: the chief failed"
+    STRATA_TASK=chief timeout 300 "$program" "$@" >"$work/out" 2>>"$work/err" </dev/null || bad "$program $*: the chief failed"
     for other in $others; do
         wait "$other" || bad "$program $*: a task failed"
     done

@@ -90,9 +90,9 @@ expect 0 "" $train --epochs 4 --strategy one_device
 cp "$work/out" "$work/whole"
 stops() { # LOG: ends the training after its first epoch
     tries=0
-    until grep -q '"epoch":1' "$1" 2>/dev/null || [ $tries = 200 ]; do sleep 0.05; tries=$((tries + 1)); done
+    until grep -q '"epoch":1' "$1" 2>/dev/null || [ $tries = 1200 ]; do sleep 0.05; tries=$((tries + 1)); done
 }
-long="train mnist --data $work/data --epochs 400 --seed 1 --global-batch 60 --device host --json --checkpoint $work/go.strata"
+long="train mnist --data $work/data --epochs 40000 --seed 1 --global-batch 60 --device host --json --checkpoint $work/go.strata"
 "$strata" launch --workers 2 --ps 2 -- "$strata" $long $servers --sync >"$work/log" 2>"$work/err" &
 stops "$work/log"
 kill -INT $!
@@ -111,19 +111,26 @@ kill_one() { # ROLE OPTIONS...: kills its task 1 while it trains; the job's code
     more="train mnist --data $work/more --epochs 8 --batch 30 --device host --json $servers"
     "$strata" launch --workers 3 --ps 2 --restarts 1 -- "$strata" $more "$@" >"$work/out" 2>"$work/err" &
     job=$!
-    stops "$work/out"
-    python3 - $job "$role" <<'END'
-import os, signal, sys
-for pid in filter(str.isdigit, os.listdir("/proc")):
-    try:
-        parent = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
-        task = open(f"/proc/{pid}/environ").read()
-    except (OSError, IndexError):
-        continue
-    if parent == int(sys.argv[1]) and f'"type":"{sys.argv[2]}","index":1' in task:
-        os.kill(int(pid), signal.SIGKILL)
-        sys.exit()
-sys.exit("there is no such task")
+    python3 - $job "$role" "$work/out" <<'END'
+import os, signal, sys, time
+def find():
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            parent = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
+            if parent == int(sys.argv[1]) and f'"type":"{sys.argv[2]}","index":1' in open(f"/proc/{pid}/environ").read():
+                return int(pid)
+        except (OSError, IndexError):
+            pass
+until = time.time() + 300
+def wait_for(what): # what: a function that returns something once it is so
+    while not (found := what()):
+        if time.time() > until:
+            sys.exit("there is no such task, or its first epoch does not end")
+        time.sleep(0.005)
+    return found
+pid = wait_for(find)
+wait_for(lambda: '"epoch":1' in open(sys.argv[3]).read())
+os.kill(pid, signal.SIGKILL)
 END
     wait $job
     code=$?
@@ -135,10 +142,10 @@ for options in "" "--sync"; do
     steps=$((8 * 200))
     [ -z "$options" ] || steps=$((8 * 67)) # batches of 3 workers: 90
     json "r['workers_lost'] == 1 and r['test_accuracy'] > 0.9 and r['steps'] == $steps"
-    check "no epoch takes seconds" python3 - "$work/out" <<'END'
-import json, sys
-epochs = [json.loads(line) for line in open(sys.argv[1]) if '"event":"epoch"' in line]
-assert len(epochs) == 8 and max(e["epoch_s"] for e in epochs) < 3, [e["epoch_s"] for e in epochs]
+    check "no epoch takes seconds more" python3 - "$work/out" <<'END'
+import json, statistics, sys
+epochs = [json.loads(line)["epoch_s"] for line in open(sys.argv[1]) if '"event":"epoch"' in line]
+assert len(epochs) == 8 and max(epochs) < 3 + 4 * statistics.median(epochs), epochs
 END
 done
 
@@ -151,7 +158,8 @@ stderr "steps are repeated"
 json "r['weights_sha256'] == '$sha' and r['steps'] == $steps"
 
 # ---- by hand, without launch ----
-base=$((20000 + $$ % 20000))
+free_ports 3
+base=$port
 cluster="chief=127.0.0.1:$base;worker=127.0.0.1:$((base + 1));ps=127.0.0.1:$((base + 2))"
 by_hand="$train $servers --cluster $cluster"
 "$strata" $by_hand --cluster-role ps --task ps:0 >"$work/ps" 2>&1 &
@@ -177,16 +185,5 @@ expect 2 "are for --strategy parameter_server" $train --sync
 expect 2 "backup is 2 with 2 workers" launch --workers 2 --ps 1 -- "$strata" $train $servers --sync --backup 2
 expect 2 "transport" $train $servers --transport shm
 expect 2 "9 servers for 4 shards" launch --workers 1 --ps 9 -- "$strata" $train $servers
-# A worker with another learning rate: both sides are named, by every task.
-cat >"$work/other.sh" <<'END'
-#!/bin/sh
-case $TF_CONFIG in *'"type":"worker","index":1'*) set -- "$@" --learning-rate 0.5 ;; esac
-exec "$@"
-END
-chmod +x "$work/other.sh"
-says="learning rate is 0.5 on worker:1 and 0.001"
-expect 2 "$says" launch --workers 2 --ps 1 -- "$work/other.sh" "$strata" $train $servers
-check "the chief says it" grep -q '^\[0\].*learning rate is 0.5 on worker:1' "$work/err"
-check "the other worker says it" grep -q '^\[1\].*learning rate is 0.5 on worker:1' "$work/err"
 }
 finish

@@ -5,7 +5,7 @@
 # two tasks differ. What one task alone can see is in parameter_server_test.sh.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
-wait_s=15
+wait_s=60
 train="train mnist --data $work/data --epochs 1 --seed 1 --global-batch 60 --device host --strategy parameter_server"
 train="$train --wait $wait_s"
 
@@ -30,20 +30,31 @@ chmod +x "$work/one.sh"
 job() {
     code=$1 says=$2 role=$3 fault=$4 options=$5
     shift 5
+    rm -rf "$ENDED"
+    mkdir "$ENDED"
     began=$(date +%s)
     expect "$code" "$says" launch --workers 2 --ps 2 -- "$work/linger.sh" "$work/one.sh" "$role" "$fault" "$options" \
         "$strata" "$@"
     all_say "$says"
 }
-# Launch ends all tasks when the chief has failed; so that each can say what it was told, the chief's shell ends later.
-cat >"$work/linger.sh" <<'END_OF_CHIEF'
+# Launch ends all tasks when the chief has failed; so that each can say what it was told, the chief's shell ends after the
+# others.
+export ENDED="$work/ended"
+cat >"$work/linger.sh" <<'END_OF_TASK'
 #!/bin/sh
-case $TF_CONFIG in *'"type":"chief"'*) ;; *) exec "$@" ;; esac
 "$@"
 code=$?
-sleep 0.6
+: >"$ENDED/$$"
+tries=0
+case $TF_CONFIG in *'"type":"chief"'*)
+    until [ "$(ls "$ENDED" | wc -l)" = 5 ] || [ $tries = 600 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+    ;;
+esac
 exit $code
-END_OF_CHIEF
+END_OF_TASK
 chmod +x "$work/linger.sh"
 
 # shellcheck disable=SC2086 # words
@@ -55,12 +66,13 @@ job 2 "the partitioner is fixed:2 on chief:0 and max_size:4M on ps:1" ps "" "--p
 job 2 "the pace is bounded on worker:1 and asynchronous on chief:0" worker "" "--staleness 3" $train
 job 2 "the way with old gradients is corrected on worker:1 and plain on chief:0" worker "" "--old-gradients corrected" $train
 job 2 "the number of replicas is 0 on chief:0 and 1 on ps:1" ps "" "--ps-replicas 1" $train
+job 2 "the learning rate is 0.5 on worker:1 and 0.001 on chief:0" worker "" "--learning-rate 0.5" $train
 job 2 "the hash of the model's description is" worker "" "--set layers.1.units=7" $train
 stderr " on worker:1 and "
 
 # A task of another strategy does not speak the same language: the chief says what came instead of its worker.
-expect 163 "worker:1 did not come to the chief in 3 s; connections refused" launch --workers 2 --ps 1 -- \
-    "$work/one.sh" worker "" "--strategy multi_worker_mirrored" "$strata" $train --wait 3
+expect 163 "worker:1 did not come to the chief in 6 s; connections refused" launch --workers 2 --ps 1 -- \
+    "$work/one.sh" worker "" "--strategy multi_worker_mirrored" "$strata" $train --wait 6
 stderr "it takes chief:0 for the store of a job"
 
 # ---- a server without room for its shards: its device gives no memory for them ----
@@ -78,7 +90,8 @@ as() { # ROLE INDEX WORKERS: TF_CONFIG of a cluster with that list of workers
     echo "{\"cluster\":{\"chief\":[\"127.0.0.1:$base\"],\"worker\":[$3],\"ps\":[\"127.0.0.1:$((base + 3))\"]}," \
         "\"task\":{\"type\":\"$1\",\"index\":$2}}"
 }
-base=$((20000 + $$ % 20000))
+free_ports 4
+base=$port
 one="\"127.0.0.1:$((base + 1))\"" two="\"127.0.0.1:$((base + 1))\",\"127.0.0.1:$((base + 2))\""
 refused() { # CODE TEXT CONFIG OPTIONS...: by this task alone
     export TF_CONFIG="$3"

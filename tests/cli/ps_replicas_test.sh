@@ -29,17 +29,17 @@ def find():
         except (OSError, IndexError):
             pass
     sys.exit(f"there is no task {task}")
-until = time.time() + 60
+until = time.time() + 300
 while '"epoch":1' not in open(work + "/out").read() and time.time() < until and job.poll() is None:
-    time.sleep(0.02)
-time.sleep(float(delay))
+    time.sleep(0.005)
 pid = find()
+time.sleep(float(delay))
 os.kill(pid, signal.SIGKILL if what == "kill" else signal.SIGSTOP)
 if what != "kill":
     time.sleep(float(what))
     os.kill(pid, signal.SIGCONT)
 try:
-    sys.exit(job.wait(60))
+    sys.exit(job.wait(300))
 except subprocess.TimeoutExpired:
     job.terminate()
     sys.exit("the job hangs")
@@ -47,11 +47,11 @@ END
     code=$?
 }
 sha_of() { tail -n 1 "$1" | sed 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/'; }
-gap() { # SECONDS: no epoch of the last job took longer
-    check "no epoch takes $1 s" python3 - "$work/out" "$1" <<'END'
-import json, sys
+gap() { # SECONDS: no epoch of the last job took so much longer than others
+    check "no epoch takes $1 s more" python3 - "$work/out" "$1" <<'END'
+import json, statistics, sys
 epochs = [json.loads(line)["epoch_s"] for line in open(sys.argv[1]) if '"event":"epoch"' in line]
-assert epochs and max(epochs) < float(sys.argv[2]), epochs
+assert epochs and max(epochs) < float(sys.argv[2]) + 4 * statistics.median(epochs), epochs
 END
 }
 
@@ -94,18 +94,22 @@ fault kill worker:1 0.05 1 $train --sync
 check "training goes on without worker:1" test $code = 0
 stderr "worker:1 was lost"
 json "r['weights_sha256'] == '$sha' and r['steps'] == $steps"
-fault 3 worker:0 0.05 0 $train --heartbeat 0.3 # it goes on to the end, before the worker may
+# The other worker may not go on for more than four steps until this one is taken for lost.
+fault 3 worker:0 0.05 0 $train --staleness 4 --heartbeat 0.3
+check "training goes on while worker:0 is stopped" test $code = 0
 stderr "worker:0 was lost"
 json "r['steps'] == 800 and r['test_accuracy'] > 0.9"
 
 # The chief is killed, by hand without launch. A new one goes on from the checkpoint, with the same workers and servers; without
 # one they end after --wait, and say so.
-base=$((20000 + $$ % 20000))
+free_ports 5
+base=$port
 cluster="chief=127.0.0.1:$base;worker=127.0.0.1:$((base + 1)),127.0.0.1:$((base + 2))"
 cluster="$cluster;ps=127.0.0.1:$((base + 3)),127.0.0.1:$((base + 4))"
 without_chief() { # FILE OPTIONS...: kills the chief after its second epoch, when FILE is there too; the other tasks go on
     pids= file=$1
     shift
+    rm -f "$work/out" # a process in the background truncates its file only once it runs
     for task in worker:0 worker:1 ps:0 ps:1; do
         "$strata" "$@" --cluster "$cluster" --task $task >"$work/$task" 2>&1 &
         pids="$pids $!"
@@ -113,11 +117,10 @@ without_chief() { # FILE OPTIONS...: kills the chief after its second epoch, whe
     "$strata" "$@" --cluster "$cluster" --task chief:0 >"$work/out" 2>"$work/err" &
     chief=$!
     tries=0
-    until { grep -q '"epoch":2' "$work/out" && [ -s "$file" ]; } || [ $tries = 1200 ]; do
-        sleep 0.05
+    until { grep -qs '"epoch":2' "$work/out" && [ -s "$file" ]; } || [ $tries = 4000 ]; do
+        sleep 0.01
         tries=$((tries + 1))
     done
-    sleep 0.1
     kill -9 $chief
     wait $chief 2>"$work/killed" # the shell says so
 }
@@ -136,7 +139,7 @@ check "a checkpoint is there" test -s "$work/go.strata"
 expect 0 "" $long --cluster "$cluster" --task chief:0
 json "r['weights_sha256'] == '$sha' and r['workers_lost'] == 0"
 ended 0
-without_chief "$work/out" $train --epochs 400 --wait 2
+without_chief "$work/out" $train --epochs 40000 --wait 5
 ended 162
 check "a server says who is missing" grep -q "the chief, 127.0.0.1:$base, was lost, and did not come back" "$work/ps:1"
 check "a worker says who is missing" grep -q "chief:0 at 127.0.0.1:$base was lost" "$work/worker:1"

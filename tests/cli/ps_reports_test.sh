@@ -73,64 +73,40 @@ expect 0 "" launch --workers 3 --ps 2 -- "$strata" $train --sync --json
 reports "r['staleness_histogram'] == [120] + 7 * [0] and r['staleness_max'] == 0 and r['worker_steps'] == [20, 20, 20]"
 reports "r['leases_max'] <= 3"
 
-# ---- a worker that is stopped nine tenths of the time ----
-python3 "$here/files.py" data "$work/more" 6000 200
-cat >"$work/slow.py" <<'END'
-import os, signal, subprocess, sys, time
-work = sys.argv[1]
-job = subprocess.Popen(sys.argv[2:], stdout=open(work + "/out", "w"), stderr=open(work + "/err", "w"), stdin=subprocess.DEVNULL)
-def find():
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            parent = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
-            if parent == job.pid and '"type":"worker","index":1' in open(f"/proc/{pid}/environ").read():
-                return int(pid)
-        except (OSError, IndexError):
-            pass
-until = time.time() + 30
-while '"event":"epoch","epoch":1' not in open(work + "/out").read() and 'epoch 1/' not in open(work + "/out").read():
-    if job.poll() is not None or time.time() > until:
-        sys.exit("no epoch ended")
-    time.sleep(0.01)
-pid = find()
-while job.poll() is None:
-    try:
-        os.kill(pid, signal.SIGSTOP)
-        time.sleep(0.045)
-        os.kill(pid, signal.SIGCONT)
-        time.sleep(0.005)
-    except ProcessLookupError:
-        break
-sys.exit(job.wait(60))
+# ---- a worker whose device takes fifteen times as long; sleeps take most of each step, however fast the machine is ----
+plugin=$(ls "$STRATA_BUILD_DIR"/suites/plugins/libstrata_faulty_plugin.* 2>/dev/null | head -n 1)
+cat >"$work/slow.sh" <<'END'
+#!/bin/sh
+case $TF_CONFIG in
+*'"type":"worker","index":1'*) export STRATA_FAULTY=slow:15 ;;
+*'"type":"worker"'*) export STRATA_FAULTY=slow:1 ;;
+esac
+exec "$@"
 END
-slow="train mnist --data $work/more --epochs 6 --seed 1 --batch 30 --device host --strategy parameter_server --wait 20"
-slowed() { # OPTIONS...
-    python3 "$work/slow.py" "$work" "$strata" launch --workers 3 --ps 1 -- "$strata" $slow "$@"
-    check "the training ends" test $? = 0
-}
-slowed --json
-check "the slow worker is named" python3 - "$work/out" <<'END'
+chmod +x "$work/slow.sh"
+slow="train regression --epochs 6 --seed 1 --batch 20 --plugin $plugin --device faulty:0 --allow-fallback host --no-tune"
+slow="$slow --strategy parameter_server --wait 20"
+if [ -n "$plugin" ]; then
+    expect 0 "" launch --workers 3 --ps 1 -- "$work/slow.sh" "$strata" $slow --json
+    check "the slow worker is named" python3 - "$work/out" <<'END'
 import json, sys
 events = [json.loads(line) for line in open(sys.argv[1])]
 late = [e for e in events if e["event"] == "epoch"][2:]
 named = [e for e in late if e["slowest_worker"] == 1 and e["slowest_ratio"] > 2 and e["stragglers"] == 1]
-assert len(named) >= len(late) - 1, late # an epoch's end may find the worker at its first step
+assert len(late) == 4 and len(named) >= len(late) - 1, late # an epoch's end may find the worker at its first step
 steps = [sum(e["worker_steps"][w] for e in late) for w in range(3)]
-assert 3 * steps[1] < min(steps[0], steps[2]) and sum(steps) == 200 * len(late), steps
+assert 3 * steps[1] < min(steps[0], steps[2]) and sum(steps) == events[0]["step"] * len(late), steps
 assert max(e["staleness_max"] for e in late) >= 8, late # the others make updates meanwhile
 END
-names_it() { # on a busy machine another worker may be slower just at the end
-    grep -q "; worker:1 is the slowest, its steps take " "$work/out"
-}
-for _ in 1 2 3; do
-    slowed
-    ! names_it || break
-done
-check "the result names it" names_it
-check "an epoch's line names it too" grep -qE "s  staleness [0-9.]+  slow worker:1 [0-9.]+x$" "$work/out"
+    expect 0 "; worker:1 is the slowest, its steps take " launch --workers 3 --ps 1 -- "$work/slow.sh" "$strata" $slow
+    check "an epoch's line names it too" grep -qE "s  staleness [0-9.]+  slow worker:1 [0-9.]+x$" "$work/out"
+else
+    echo "skipped: a slow worker: the plugin of tests/plugin was not built"
+fi
 
 # ---- the line of progress ----
-base=$((20000 + $$ % 20000))
+free_ports 3
+base=$port
 tasks="chief=127.0.0.1:$base;worker=127.0.0.1:$((base + 1));ps=127.0.0.1:$((base + 2))"
 for task in ps worker; do "$strata" $train --epochs 4000 --cluster "$tasks" --task $task:0 >"$work/$task" 2>&1 & done
 TERM=xterm python3 "$here/screen.py" --interrupt queue "$work/drawn" 160 \
@@ -166,12 +142,14 @@ for w, (_, slices, counter, _) in enumerate(workers):
     steps = r["worker_steps"][w]
     assert len(slices("push", "pushes under way")) == len(counter("staleness")) == steps, steps
     assert len(slices("wait for pull")) == steps + 1, steps
-    assert len(slices("pull", "pulls under way")) == steps + 1 and 2 <= max(counter("queue depth")) <= 10
+    assert len(slices("pull", "pulls under way")) == steps + 1
     for pull, wait in zip(slices("pull"), slices("wait for pull")):
-        assert pull["ts"] <= wait["ts"] + 1 and abs(pull["ts"] + pull["dur"] - wait["ts"] - wait["dur"]) < 1e3, (pull, wait)
+        assert pull["ts"] <= wait["ts"] + 1 and abs(pull["ts"] + pull["dur"] - wait["ts"] - wait["dur"]) < 1, (pull, wait)
     for s in servers:
         assert len(s[1]("push", f"worker:{w}")) == steps and len(s[1]("pull", f"worker:{w}")) == steps + 1
     assert 1 <= len(chief[1]("wait for a batch", f"worker:{w}")) <= steps + 4
+depths = [max(w[2]("queue depth"), default=0) for w in workers] # a worker that comes when the batches are gone has none
+assert all(d <= 10 for d in depths) and max(depths) >= 2, depths
 for s in servers:
     depth = s[2]("queue depth")
     assert min(depth) == 0 and 1 <= max(depth) <= 2 and len(s[1]("send values", "chief:0")) == 2

@@ -13,9 +13,9 @@ if grep -q '^STRATA_SANITIZE:STRING=.' "$STRATA_BUILD_DIR/CMakeCache.txt"; then
 fi
 "$CC" -std=c11 -Wall -Wextra -Werror -I "$STRATA_SOURCE_DIR/include" "$STRATA_SOURCE_DIR/tests/cli/rate_worker.c" \
     -o "$work/worker" -L "$STRATA_BUILD_DIR" -lstrata -Wl,-rpath,"$STRATA_BUILD_DIR"
-timeout 60 "$work/worker" alone >"$work/alone.txt"
+timeout 300 "$work/worker" alone >"$work/alone.txt"
 # A worker's lines may begin with its name.
-timeout 100 "$STRATA_BUILD_DIR/strata" launch -n 2 -- "$work/worker" together >"$work/together.txt" 2>&1 ||
+timeout 300 "$STRATA_BUILD_DIR/strata" launch -n 2 -- "$work/worker" together >"$work/together.txt" 2>&1 ||
     { cat "$work/together.txt"; exit 1; }
 rates=$(sed -n '1s/ *$//p' "$work/alone.txt")
 n=$(grep -cF -- "$rates" "$work/together.txt" || true)

@@ -96,7 +96,7 @@ def answers_are_those_of_predict():
 
 def requests_of_many_clients_share_batches():
     expected = predicted("table.strata", FOLDER / "table.csv")
-    with Server("table.strata", "--wait-ms", "20", "--batch", "32") as server:
+    with Server("table.strata", "--wait-ms", "1000", "--batch", "32") as server:
         def one(i_row):
             code, answer = server.post({"rows": [i_row[1]]}, "/predict?probabilities=1")
             equal(code, 200)
@@ -105,7 +105,7 @@ def requests_of_many_clients_share_batches():
             close(list(clients.map(one, enumerate(table_rows()))), expected)
         equal(server.metric("strata_examples_total"), 200)
         batches = server.metric("strata_batches_total")
-        assert batches <= 60, f"200 requests took {batches} runs"
+        assert batches <= 60, f"200 requests took {batches} runs"  # one a second at most that is not full
         equal(server.metric('strata_requests_total{code="200"}') >= 200, True)
         equal(server.metric("strata_waiting_examples"), 0)
 

@@ -71,6 +71,32 @@ check() { # DESCRIPTION COMMAND...: the command must succeed
 # make_data FOLDER: writes a small data set that a model learns in seconds, with 600 training images and 200 test images.
 make_data() { python3 "$here/files.py" data "$1" 600 200; }
 
+# free_ports N: sets $port to the first of N consecutive ports that are free now. As in tests/support/ports.h, they are below the
+# range from which the kernel chooses ports of outgoing connections, one of which could take a port before a task listens on it.
+free_ports() {
+    port=$(python3 - "$1" <<'END'
+import random, socket, sys
+
+def is_free(port):
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind(("127.0.0.1", port))
+            s.listen()
+        except OSError:
+            return False
+    return True
+
+n = int(sys.argv[1])
+while True:
+    first = random.randrange(10000, 30000 - n)
+    if all(is_free(first + i) for i in range(n)):
+        break
+print(first)
+END
+    )
+}
+
 # From here on the OpenCL loader loads the shim tests/shims/opencl_shim.c, which calls PoCL. If the shim was not built or PoCL
 # is not installed, the test ends and reports that it was skipped.
 use_shim() {

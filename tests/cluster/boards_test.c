@@ -99,7 +99,7 @@ static void expect_as_mirrored(job what) {
     }
 }
 
-Test(boards, two_of_them_have_the_bits_of_mirrored_workers, .timeout = 60) {
+Test(boards, two_of_them_have_the_bits_of_mirrored_workers, .timeout = 300) {
     expect_as_mirrored((job){.batch = 12});
     expect_as_mirrored((job){.batch = 12, .together = 7, .synchronized = true});
     expect_as_mirrored((job){.batch = 12, .wire = STRATA_DTYPE_BF16});
@@ -107,7 +107,7 @@ Test(boards, two_of_them_have_the_bits_of_mirrored_workers, .timeout = 60) {
 }
 
 /* Of batches of 5 a board's cores have 1, 1, 1 and 1, 1, 0 examples; of 2 the second board has none. */
-Test(boards, cores_and_boards_without_examples_give_nothing, .timeout = 60) {
+Test(boards, cores_and_boards_without_examples_give_nothing, .timeout = 300) {
     expect_as_mirrored((job){.batch = 5});
     expect_as_mirrored((job){.batch = 2});
 }
@@ -166,7 +166,7 @@ static strata_test_result run_loop(strata_communicator *comm, const void *user) 
     return strata_test_ok();
 }
 
-Test(boards, custom_loops_over_two_have_the_bits_of_hosts, .timeout = 60) {
+Test(boards, custom_loops_over_two_have_the_bits_of_hosts, .timeout = 300) {
     static loop boards = {.boards = true}, hosts;
     strata_test_result result = test_ranks("inproc", MOST_WORKERS, NULL, run_loop, &boards);
     cr_assert(result.ok, "boards: %s", result.text);

@@ -427,7 +427,7 @@ static strata_test_result leave_early(strata_communicator *comm, const void *use
 }
 
 /* Long before stall_seconds. */
-Test(collectives, a_rank_that_leaves_is_missed_by_those_who_need_it, .timeout = 60) {
+Test(collectives, a_rank_that_leaves_is_missed_by_those_who_need_it, .timeout = 300) {
     for (int t = 0; t < TEST_TRANSPORTS; t++) {
         strata_test_result r = test_ranks(test_transports[t], 3, NULL, leave_early, NULL);
         cr_assert(r.ok, "%s: %s", test_transports[t], r.text);

@@ -64,7 +64,7 @@ static strata_test_result send_sizes(strata_communicator *comm, const void *user
     return result;
 }
 
-Test(messages, come_whole_and_in_their_order, .timeout = 120) {
+Test(messages, come_whole_and_in_their_order, .timeout = 300) {
     over_all(3, send_sizes);
 }
 
@@ -99,7 +99,7 @@ static strata_test_result choose(strata_communicator *comm, const void *user) {
     return n == 4 ? strata_test_ok() : strata_test_bad("%d messages were left: %s", n, err.message);
 }
 
-Test(messages, are_chosen_by_sender_and_tag, .timeout = 120) {
+Test(messages, are_chosen_by_sender_and_tag, .timeout = 300) {
     over_all(4, choose);
 }
 
@@ -145,7 +145,7 @@ static strata_test_result wait_in_vain(strata_communicator *comm, const void *us
     return value == 42 ? strata_test_ok() : strata_test_bad("it is %d", value);
 }
 
-Test(messages, a_receive_ends_at_its_deadline_and_loses_nothing, .timeout = 120) {
+Test(messages, a_receive_ends_at_its_deadline_and_loses_nothing, .timeout = 300) {
     over_all(2, wait_in_vain);
 }
 
@@ -209,7 +209,7 @@ static strata_test_result exchange(strata_communicator *comm, const void *user) 
     return wrong ? strata_test_bad("wrong messages") : strata_test_ok();
 }
 
-Test(messages, requests_run_beside_each_other_and_a_collective, .timeout = 120) {
+Test(messages, requests_run_beside_each_other_and_a_collective, .timeout = 300) {
     over_all(2, exchange);
 }
 
@@ -251,7 +251,7 @@ static strata_test_result crowd(strata_communicator *comm, const void *user) {
     return result;
 }
 
-Test(messages, a_sender_waits_for_a_receiver_that_does_not_receive, .timeout = 120) {
+Test(messages, a_sender_waits_for_a_receiver_that_does_not_receive, .timeout = 300) {
     for (int t = 2; t < TRANSPORTS; t++) { /* threads without sockets share all memory there is */
         strata_test_result r = test_ranks(transports[t], 2, NULL, crowd, NULL);
         cr_assert(r.ok, "%s: %s", transports[t], r.text);
@@ -280,7 +280,7 @@ static strata_test_result send_huge(strata_communicator *comm, const void *user)
     return status ? strata_test_bad("%s", err.message) : result;
 }
 
-Test(messages, one_of_more_bytes_than_are_kept_comes_too, .timeout = 120) {
+Test(messages, one_of_more_bytes_than_are_kept_comes_too, .timeout = 300) {
     over_all(2, send_huge);
 }
 
@@ -301,7 +301,7 @@ static strata_test_result pile_up(strata_communicator *comm, const void *user) {
     return strata_test_ok();
 }
 
-Test(messages, many_may_lie_unreceived, .timeout = 120) {
+Test(messages, many_may_lie_unreceived, .timeout = 300) {
     over_all(2, pile_up);
 }
 
@@ -347,7 +347,7 @@ static strata_test_result leave(strata_communicator *comm, const void *user) {
     return now() - began < 10 ? strata_test_ok() : strata_test_bad("it took %g s", now() - began);
 }
 
-Test(messages, of_a_rank_that_left_still_come, .timeout = 120) {
+Test(messages, of_a_rank_that_left_still_come, .timeout = 300) {
     over_all(2, leave);
 }
 
@@ -398,7 +398,7 @@ static strata_test_result go_on(strata_communicator *comm, const void *user) {
                                                          : strata_test_bad("the survivors sum %g", (double)x);
 }
 
-Test(messages, survivors_make_a_communicator_of_themselves, .timeout = 120) {
+Test(messages, survivors_make_a_communicator_of_themselves, .timeout = 300) {
     over_all(4, go_on);
 }
 

@@ -72,7 +72,7 @@ Test(pipe, bytes_arrive_in_order_in_both_directions_and_past_the_end_of_the_memo
     close_ends(e);
 }
 
-Test(pipe, positions_wrap_after_four_gigabytes, .timeout = 120) {
+Test(pipe, positions_wrap_after_four_gigabytes, .timeout = 300) {
     ends *e = open_ends();
     uint64_t *data = malloc(SIZE), *got = malloc(SIZE), total = 0;
     memset(data, 3, SIZE);
@@ -128,7 +128,7 @@ static void *play(void *user) {
     return NULL;
 }
 
-Test(pipe, no_wakeup_is_lost_between_two_threads_that_sleep_and_spin, .timeout = 60) {
+Test(pipe, no_wakeup_is_lost_between_two_threads_that_sleep_and_spin, .timeout = 300) {
     for (int way = 0; way < 6; way++) {
         ends *e = open_ends();
         pthread_t thread;
@@ -156,7 +156,7 @@ static void *drain(void *user) {
     return NULL;
 }
 
-Test(pipe, a_thread_that_waits_for_room_is_woken, .timeout = 60) {
+Test(pipe, a_thread_that_waits_for_room_is_woken, .timeout = 300) {
     ends *e = open_ends();
     unsigned char *data = calloc(1, SIZE);
     player reader = {.pipes = &e->server, .n = 200};
@@ -180,7 +180,7 @@ static void *sleep_on_pipe(void *user) {
     return NULL;
 }
 
-Test(pipe, ends_wake_all_threads_that_wait, .timeout = 60) {
+Test(pipe, ends_wake_all_threads_that_wait, .timeout = 300) {
     for (int way = 0; way < 4; way++) {
         enum { THREADS = 3 };
         ends *e = open_ends();
@@ -218,7 +218,7 @@ Test(pipe, what_was_sent_before_the_other_side_closed_is_received) {
 
 /* The other side may write anything anywhere at any time: nothing outside of the pipes is read or written, no call blocks, and
  * an impossible position is an error. */
-Test(pipe, garbage_of_the_other_side_is_an_error_at_most, .timeout = 120) {
+Test(pipe, garbage_of_the_other_side_is_an_error_at_most, .timeout = 300) {
     unsigned char *data = malloc(SIZE);
     uint64_t random = 11;
     int n_damaged = 0;

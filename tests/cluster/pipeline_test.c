@@ -87,7 +87,7 @@ static strata_test_result run(strata_communicator *comm, const void *user) {
     return result;
 }
 
-Test(pipeline, values_go_around_the_workers, .timeout = 60) {
+Test(pipeline, values_go_around_the_workers, .timeout = 300) {
     static const char *const transports[] = {"inproc", "shm", "tcp"};
     const strata_communicator_options opts = {.stall_seconds = 20};
     const int64_t length = LARGE;
@@ -97,7 +97,7 @@ Test(pipeline, values_go_around_the_workers, .timeout = 60) {
     }
 }
 
-Test(pipeline, a_value_of_another_size_is_refused, .timeout = 60) {
+Test(pipeline, a_value_of_another_size_is_refused, .timeout = 300) {
     const strata_communicator_options opts = {.stall_seconds = 20};
     const int64_t length = LARGE - 1;
     strata_test_result r = test_ranks("inproc", WORKERS, &opts, run, &length);

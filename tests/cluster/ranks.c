@@ -3,14 +3,13 @@
  * Threads that are ranks, over any transport. */
 #include "tests/cluster/ranks.h"
 
-#include <arpa/inet.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/support/certificate.h"
+#include "tests/support/ports.h"
 
 typedef struct rank {
     pthread_t thread;
@@ -22,19 +21,11 @@ typedef struct rank {
     strata_test_result result;
 } rank;
 
-test_address test_free_address(const char *host) {
-    const bool v6 = strchr(host, ':') != NULL;
-    struct sockaddr_in v4_address = {.sin_family = AF_INET};
-    struct sockaddr_in6 v6_address = {.sin6_family = AF_INET6};
-    struct sockaddr *address = v6 ? (struct sockaddr *)&v6_address : (struct sockaddr *)&v4_address;
-    socklen_t size = v6 ? sizeof v6_address : sizeof v4_address;
-    inet_pton(address->sa_family, host, v6 ? (void *)&v6_address.sin6_addr : (void *)&v4_address.sin_addr);
+test_address test_free_address(void) {
+    static unsigned next;
+    const uint16_t port = test_port(&next);
     test_address out = {"no free port"};
-    const int fd = socket(address->sa_family, SOCK_STREAM, 0);
-    if (fd >= 0 && !bind(fd, address, size) && !getsockname(fd, address, &size))
-        snprintf(out.text, sizeof out.text, v6 ? "[%s]:%d" : "%s:%d", host,
-                 ntohs(v6 ? v6_address.sin6_port : v4_address.sin_port));
-    if (fd >= 0) close(fd);
+    if (port) snprintf(out.text, sizeof out.text, "127.0.0.1:%u", port);
     return out;
 }
 
@@ -61,7 +52,7 @@ strata_test_result test_ranks(const char *transport, int world, const strata_com
     const bool local = !strcmp(transport, "inproc"), tls = !strcmp(transport, "tls");
     char certificate[TEST_CERTIFICATE_BYTES];
     if (tls) test_certificate_make(certificate);
-    const test_address address = test_free_address("127.0.0.1");
+    const test_address address = test_free_address();
     if (local && strata_communicator_create_local(world, opts, comms, &err)) return strata_test_bad("%s", err.message);
     pthread_barrier_t all;
     pthread_barrier_init(&all, NULL, (unsigned)world);

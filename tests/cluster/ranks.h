@@ -18,11 +18,11 @@ typedef strata_test_result (*test_rank)(strata_communicator *comm, const void *u
 strata_test_result test_ranks(const char *transport, int world, const strata_communicator_options *opts, test_rank run,
                               const void *user);
 
-/* The address of a free port of this host, such as "127.0.0.1:40000". */
+/* The address of a free port of this host, such as "127.0.0.1:20000". */
 typedef struct test_address {
     char text[64];
 } test_address;
-test_address test_free_address(const char *host);
+test_address test_free_address(void);
 
 /* When the call fails, returns from the rank's function with the text of the error. */
 #define TEST_TRY(call)                                                          \

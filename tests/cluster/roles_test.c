@@ -123,7 +123,7 @@ static strata_test_result play(strata_communicator *comm, const void *user) {
     return strata_test_ok();
 }
 
-Test(roles, tasks_of_all_types_meet_in_one_communicator, .timeout = 60) {
+Test(roles, tasks_of_all_types_meet_in_one_communicator, .timeout = 300) {
     static const char *const transports[] = {"inproc", "shm", "tcp"};
     for (int t = 0; t < 3; t++) {
         strata_test_result r = test_ranks(transports[t], TASKS, NULL, play, NULL);

@@ -134,7 +134,7 @@ Test(rpc, messages_of_all_sizes_come_whole_in_any_pieces) {
     send_all_sizes(false);
 }
 
-Test(rpc, messages_of_all_sizes_come_whole_through_shared_memory, .timeout = 60) {
+Test(rpc, messages_of_all_sizes_come_whole_through_shared_memory, .timeout = 300) {
     send_all_sizes(true);
 }
 
@@ -209,7 +209,7 @@ static strata_status replay(const unsigned char *bytes, size_t n, int *out_ended
     return status;
 }
 
-Test(rpc, damage_loss_and_repetition_of_bytes_are_noticed, .timeout = 60) {
+Test(rpc, damage_loss_and_repetition_of_bytes_are_noticed, .timeout = 300) {
     enum { ROOM = STRATA_RPC_SEGMENT + 4096, HEADER = 56 };
     unsigned char *bytes = malloc(ROOM), *other = malloc(2 * ROOM);
     strata_error err = {0};
@@ -296,7 +296,7 @@ static strata_status say_shared(const strata_frame *frame, size_t at, unsigned c
     return status;
 }
 
-Test(rpc, damage_and_places_outside_of_shared_memory_are_refused, .timeout = 60) {
+Test(rpc, damage_and_places_outside_of_shared_memory_are_refused, .timeout = 300) {
     const strata_frame sound = {
         .type = STRATA_FRAME_ASK, .bytes = 2000, .payload_crc = 64, .call = {.dtype = 1, .count = 2000, .reducer = 1}};
     strata_error err = {0};

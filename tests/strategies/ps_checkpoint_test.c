@@ -35,7 +35,7 @@ static void remove_folder(void) {
     cr_assert_eq(system(command), 0);
 }
 
-TestSuite(ps_checkpoint, .init = make_folder, .fini = remove_folder, .timeout = 60);
+TestSuite(ps_checkpoint, .init = make_folder, .fini = remove_folder, .timeout = 300);
 
 /* How many files of the newest checkpoint have this ending; -1: there is no checkpoint. */
 static int count_files(const char *pattern) {

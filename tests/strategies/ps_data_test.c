@@ -10,7 +10,7 @@
 
 #include "tests/strategies/ps_job.h"
 
-TestSuite(ps_data, .init = ps_set_up, .timeout = 60);
+TestSuite(ps_data, .init = ps_set_up, .timeout = 300);
 
 /* ---- gradients that are not finite ---- */
 

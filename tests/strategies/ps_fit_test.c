@@ -9,7 +9,7 @@
 
 #include "tests/strategies/ps_job.h"
 
-TestSuite(ps_fit, .init = ps_set_up, .timeout = 60);
+TestSuite(ps_fit, .init = ps_set_up, .timeout = 300);
 
 /* ---- models ---- */
 

@@ -143,7 +143,7 @@ static void set_up(void) {
     cr_assert(test_fork_server_open(&fork_server, run_task));
 }
 
-TestSuite(remote_model, .init = set_up, .timeout = 60);
+TestSuite(remote_model, .init = set_up, .timeout = 300);
 
 #define OK(call) cr_assert_eq(call, STRATA_OK, "%s", err.message)
 #define FAILS(call, wanted, text)                                \

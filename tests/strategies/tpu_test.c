@@ -270,7 +270,7 @@ static strata_strategy *helped_hosts(int n, const char *const *lacking) {
 }
 
 /* Nothing needs the host: collectives and calls of many steps are the cores' own, as without it. */
-Test(tpu, cores_that_may_fall_back_and_need_not_train_as_before, .timeout = 60) {
+Test(tpu, cores_that_may_fall_back_and_need_not_train_as_before, .timeout = 300) {
     const training what = {.n = 85, .batch = 8, .together = 4};
     test_cores *cores = test_cores_create(&(test_cores_options){.n = 3});
     strata_strategy *strategy = helped_cores(cores, 3, NULL);
@@ -284,7 +284,7 @@ Test(tpu, cores_that_may_fall_back_and_need_not_train_as_before, .timeout = 60) 
 }
 
 /* The host runs nodes in the middle of a step, so it makes the exchanges too. */
-Test(tpu, cores_that_lack_an_op_train_with_the_host, .timeout = 60) {
+Test(tpu, cores_that_lack_an_op_train_with_the_host, .timeout = 300) {
     static const char *const products[] = {"matmul", NULL};
     const training what = {.n = 85, .batch = 8, .together = 4};
     test_cores *cores = test_cores_create(&(test_cores_options){.n = 3});
@@ -399,12 +399,12 @@ static void expect_failure(test_cores_options opts, bool helped, int64_t togethe
     test_cores_destroy(cores);
 }
 
-Test(tpu, an_error_in_one_core_names_it, .timeout = 60) {
+Test(tpu, an_error_in_one_core_names_it, .timeout = 300) {
     expect_failure((test_cores_options){0}, false, 1, STRATA_DEVICE_LOST, "the test broke this core");
     expect_failure((test_cores_options){0}, false, 4, STRATA_DEVICE_LOST, "the test broke this core");
 }
 
-Test(tpu, a_core_that_hangs_is_named_by_the_watchdog, .timeout = 60) {
+Test(tpu, a_core_that_hangs_is_named_by_the_watchdog, .timeout = 300) {
     const test_cores_options hangs = {.hangs = true, .stall_seconds = 0.3};
     expect_failure(hangs, false, 1, STRATA_TIMEOUT, "nothing has ended for 0.3 s");
     expect_failure(hangs, false, 4, STRATA_TIMEOUT, "nothing has ended for 0.3 s");

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "strata/cluster.h"
+#include "tests/support/ports.h"
 
 enum { RANKS = 4, ELEMENTS = 30000, ROUNDS = 5, MESSAGES = 60 };
 
@@ -120,12 +121,10 @@ static int run(const char *store) {
 }
 
 int main(void) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
     char store[32];
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, size) || getsockname(fd, (struct sockaddr *)&address, &size)) return 77;
-    close(fd);
-    snprintf(store, sizeof store, "127.0.0.1:%d", ntohs(address.sin_port));
+    unsigned next = 0;
+    const uint16_t port = test_port(&next);
+    if (!port) return 77;
+    snprintf(store, sizeof store, "127.0.0.1:%u", port);
     return run(NULL) | run(store);
 }

@@ -245,7 +245,7 @@ static void start(const job *j, pid_t pids[RANKS]) {
     for (int r = 0; r < RANKS; r++) {
         pids[r] = fork();
         if (pids[r]) continue;
-        alarm(60);
+        alarm(240);
         run_rank(j, r);
         _exit(0);
     }
@@ -394,7 +394,7 @@ static void replay(void) {
     for (int r = 0; r < RANKS; r++) {
         pids[r] = fork();
         if (pids[r]) continue;
-        alarm(60);
+        alarm(240);
         if (r == 2) strcpy(store, own);
         run_rank(&j, r);
         _exit(0);

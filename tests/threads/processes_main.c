@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "strata/cluster.h"
+#include "tests/support/ports.h"
 
 enum { RANKS = 3, ELEMENTS = 200000, JUNK = 500, KILLS = 36 };
 
@@ -105,7 +106,7 @@ static void run_rank(const scenario *s, int rank) {
     strata_communicator *comm = NULL;
     outcome *o = &shared->outcomes[rank];
     if (victim && s->absent) return;
-    if (victim && s->twice) pause_for(0.3);
+    if (victim && s->twice) pause_for(1); /* until rank 1 is there */
     if (rank == 1 && !s->signal) pause_for(s->delay);
     o->status = strata_communicator_create(&opts, &comm, &o->err);
     if (!o->status) o->status = work(comm, rank, &o->err);
@@ -131,16 +132,15 @@ static void connect_junk(void) {
 /* ---- a scenario ---- */
 
 static void find_store(void) {
-    socklen_t size = sizeof store_address;
-    store_address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&store_address, size) ||
-        getsockname(fd, (struct sockaddr *)&store_address, &size)) {
+    static unsigned next;
+    const uint16_t port = test_port(&next);
+    if (!port) {
         printf("no sockets here: %s\n", strerror(errno));
         exit(77);
     }
-    close(fd);
-    snprintf(store, sizeof store, "127.0.0.1:%d", ntohs(store_address.sin_port));
+    store_address =
+        (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+    snprintf(store, sizeof store, "127.0.0.1:%u", port);
 }
 
 static void check(const scenario *s, double since) {
@@ -167,7 +167,7 @@ static void run(const scenario *s) {
     for (int r = 0; r < RANKS; r++) {
         pids[r] = fork();
         if (pids[r]) continue;
-        alarm(60); /* ends a rank that hangs; its status is then not the expected one */
+        alarm(240); /* ends a rank that hangs; its status is then not the expected one */
         run_rank(s, r);
         _exit(0);
     }
@@ -219,7 +219,7 @@ int main(void) {
             s.delay = 0.15 * rand_r(&seed) / RAND_MAX;
             s.expected = STRATA_PEER_LOST;
             s.text = names[s.victim];
-            s.most_seconds = 1;
+            s.most_seconds = 3; /* without signs of life it would be 5 */
             run(&s);
         }
         for (int victim = 0; victim < RANKS; victim += 1 + t) {
@@ -237,7 +237,7 @@ int main(void) {
         s.name = "an absent rank";
         s.victim = 2;
         s.absent = true;
-        s.connect = 0.5;
+        s.connect = 2;
         s.expected = STRATA_TIMEOUT;
         s.text = "rank 2";
         run(&s);
@@ -255,7 +255,7 @@ int main(void) {
                    .transport = "tcp",
                    .victim = 2,
                    .stranger = true,
-                   .connect = 1,
+                   .connect = 3,
                    .expected = STRATA_TIMEOUT,
                    .text = "rank 2; connections refused: 5, the last from 127.0.0.1: the other side does not know our secret"};
     run(&s);
@@ -265,7 +265,7 @@ int main(void) {
                    .transport = "tcp",
                    .victim = 2,
                    .twice = true,
-                   .connect = 1,
+                   .connect = 4,
                    .expected = STRATA_TIMEOUT,
                    .text = "rank 2; connections refused: 1, the last from 127.0.0.1: rank 1 is there already"};
     run(&s);

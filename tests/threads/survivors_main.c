@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "strata/cluster.h"
+#include "tests/support/ports.h"
 
 enum { RANKS = 4, SERVER = 3, KILLS = 12, LONG = 8 << 20, ASK = 1, ANSWER = 2, END = 3, DATA = 4 };
 
@@ -179,15 +180,13 @@ static void run_rank(const scenario *s, const char *store, int rank) {
 }
 
 static void find_store(char store[32]) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, size) || getsockname(fd, (struct sockaddr *)&address, &size)) {
+    static unsigned next;
+    const uint16_t port = test_port(&next);
+    if (!port) {
         printf("no sockets here: %s\n", strerror(errno));
         exit(77);
     }
-    close(fd);
-    snprintf(store, 32, "127.0.0.1:%d", ntohs(address.sin_port));
+    snprintf(store, 32, "127.0.0.1:%u", port);
 }
 
 static void run(const scenario *s) {
@@ -200,7 +199,7 @@ static void run(const scenario *s) {
     for (int r = 0; r < RANKS; r++) {
         pids[r] = fork();
         if (pids[r]) continue;
-        alarm(60);
+        alarm(240);
         run_rank(s, store, r);
         _exit(0);
     }

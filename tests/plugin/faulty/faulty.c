@@ -17,6 +17,7 @@
  *     short             run leaves out the last element of an output
  *     skips             run leaves out the last of several steps, so that each op by itself is right
  *     crash-run exit-run
+ *     slow:MS           run takes so many milliseconds more, which is no fault
  *     copies            it has the table "transfers", which is no fault; a copy is made when a run or a wait comes behind it
  *     unordered         with copies: of those that wait, the newest is made first
  *
@@ -176,6 +177,8 @@ static strata_plugin_status faulty_run(strata_plugin_program *program, int32_t f
     make_copies();
     if (is("hang-run"))
         for (;;) pause();
+    const char *slow = strstr(fault(), "slow:");
+    if (slow) usleep((useconds_t)atoi(slow + strlen("slow:")) * 1000);
     if (is("crash-run")) abort();
     if (is("exit-run")) _exit(3);
     const step *end = &program->steps[program->n_steps - 1];
