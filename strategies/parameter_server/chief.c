@@ -155,10 +155,22 @@ static strata_status begin(strata_ps_chief *c, strata_rpc_server *rpc, strata_er
     return STRATA_OK;
 }
 
+strata_status strata_ps_chief_keep_for_workers(strata_ps_chief *c, bool has_last, strata_error *err) {
+    const double patience = 3;
+    strata_status status = strata_ps_watch_look(&c->watch, err);
+    if (status == STRATA_PEER_LOST && has_last) {
+        strata_ps_chief_notice(c, "a server was lost behind the last step (%.200s)", err->message);
+        status = strata_ps_chief_spread_when_there(c, c->serial + 1, strata_ps_seconds() + patience, err);
+    }
+    return status == STRATA_PEER_LOST || status == STRATA_TIMEOUT ? STRATA_OK : status;
+}
+
 /* Waits, for a limited time, until the workers have fetched the final parameters and ended. A worker whose connection has just
- * broken, perhaps because this process was stopped, may connect again for them. If training does not begin, each worker gets
- * the reason, also one that connects late, unless the time in which all workers had to connect is over. */
+ * broken, perhaps because this process was stopped, may connect again for them. If a worker cannot reach a server, the servers
+ * are checked as during the training. If training does not begin, each worker gets the reason, also one that connects late,
+ * unless the time in which all workers had to connect is over. */
 static void dismiss_workers(strata_ps_chief *c, strata_status status, const char *message) {
+    const bool best = c->fit->opts->restore_best && c->fit->model->best.epochs; /* the model has those of the best epoch */
     const double now = strata_ps_seconds(), until = now + 10, heard_until = now + 5, back_within = 4;
     pthread_mutex_lock(&c->lock);
     c->over = true;
@@ -173,6 +185,14 @@ static void dismiss_workers(strata_ps_chief *c, strata_status status, const char
             any |= own->lost_at > 0 && strata_ps_seconds() < own->lost_at + back_within;
         }
         if (!any || strata_ps_seconds() > until) break;
+        if (c->doubted && !status) {
+            strata_error own = {0};
+            c->doubted = false;
+            pthread_mutex_unlock(&c->lock);
+            const strata_status ignored = strata_ps_chief_keep_for_workers(c, !best, &own); /* the chief's model is complete */
+            (void)ignored;
+            pthread_mutex_lock(&c->lock);
+        }
         const struct timespec deadline = strata_ps_deadline(0.1);
         pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
     }

@@ -129,6 +129,11 @@ int strata_ps_chief_n_there(const strata_ps_chief *c);
 STRATA_MUST_USE strata_status strata_ps_chief_spread_when_there(strata_ps_chief *c, int64_t serial, double until,
                                                                 strata_error *err);
 
+/* Workers fetch the final parameters from the servers. If a server was lost after the chief fetched them, its copy serves the
+ * workers. If there is none, and the chief's model has the last parameters, the server gets them when it has started again. The
+ * chief waits for that only a limited time, as its own model is complete; if the time is over, this does not fail. */
+STRATA_MUST_USE strata_status strata_ps_chief_keep_for_workers(strata_ps_chief *c, bool has_last, strata_error *err);
+
 /* ---- leases.c ---- */
 
 /* The server's functions (cluster/rpc/rpc.h). */

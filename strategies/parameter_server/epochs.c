@@ -371,19 +371,6 @@ static strata_status end_epoch(strata_ps_loop *l, strata_error *err) {
     return tell(l, err);
 }
 
-/* Workers fetch the final parameters from the servers. If a server was lost after the chief fetched them, its copy serves the
- * workers, or the server gets them from the chief when it has started again. The chief waits for that only a limited time, as
- * its own model is complete. */
-static strata_status keep_for_workers(strata_ps_chief *c, strata_error *err) {
-    const double patience = 3;
-    strata_status status = strata_ps_watch_look(&c->watch, err);
-    if (status == STRATA_PEER_LOST) {
-        strata_ps_chief_notice(c, "a server was lost behind the last step (%.200s)", err->message);
-        status = strata_ps_chief_spread_when_there(c, c->serial + 1, strata_ps_seconds() + patience, err);
-    }
-    return status == STRATA_PEER_LOST || status == STRATA_TIMEOUT ? STRATA_OK : status;
-}
-
 strata_status strata_ps_chief_run_epochs(strata_ps_chief *c, strata_error *err) {
     const strata_fit_options *opts = c->fit->opts;
     strata_ps_loop l = {.c = c, .began = strata_ps_seconds()};
@@ -396,7 +383,7 @@ strata_status strata_ps_chief_run_epochs(strata_ps_chief *c, strata_error *err) 
         if (c->fit->history->stopped) return STRATA_OK;
         STRATA_TRY(end_epoch(&l, err));
     }
-    STRATA_TRY(keep_for_workers(c, err));
+    STRATA_TRY(strata_ps_chief_keep_for_workers(c, true, err));
     c->fit->history->best_epoch = (int)c->fit->model->best.epochs - 1;
     STRATA_TRY(strata_validation_restore(c->fit->model, opts, err));
     return STRATA_OK;

@@ -140,6 +140,15 @@ static bool is_last(const strata_ps_job *j, int i) {
     return i + 1 == j->n_batches;
 }
 
+/* Whether the device computes in this thread, while a submission is made. */
+static bool computes_here(const strata_ps_worker *w) {
+    return w->model->replicas[0].device->runs_at_once;
+}
+
+static strata_status start(const strata_ps_job *j, const strata_model_program *program, int slot, strata_error *err) {
+    return strata_group_start(program->group, slot, j->t + j->unit.index, err);
+}
+
 strata_status strata_ps_submit(strata_ps_worker *w, const strata_ps_job *j, int i, strata_model_program **out_program,
                                int *out_slot, strata_error *err) {
     const strata_ps_batch *b = &j->batches[i];
@@ -150,10 +159,12 @@ strata_status strata_ps_submit(strata_ps_worker *w, const strata_ps_job *j, int 
     STRATA_TRY(strata_group_acquire((*out_program)->group, out_slot, err));
     fill_inputs(w, j, b, row, *out_program, *out_slot);
     strata_ps_begin_buckets(w, *out_program, is_first(j, i), is_last(j, i));
-    return strata_group_start((*out_program)->group, *out_slot, j->t + j->unit.index, err);
+    return computes_here(w) ? STRATA_OK : start(j, *out_program, *out_slot, err);
 }
 
-strata_status strata_ps_finish_batch(const strata_model_program *program, int slot, strata_error *err) {
+strata_status strata_ps_finish_batch(const strata_ps_worker *w, const strata_ps_job *j, const strata_model_program *program,
+                                     int slot, strata_error *err) {
+    if (computes_here(w)) STRATA_TRY(start(j, program, slot, err));
     STRATA_TRY(strata_group_finish(program->group, slot, NULL, err));
     return strata_group_wait(program->group, slot, err);
 }

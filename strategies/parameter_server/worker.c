@@ -55,8 +55,9 @@ static void forget_units(strata_ps_worker *w) {
     w->report = (strata_ps_next_ask){.unit.index = -1};
 }
 
-/* Reports finished units, if any, and requests more. The last unit is not finished while its push is in progress. */
-static strata_status ask_chief(strata_ps_worker *w, bool waits, strata_error *err) {
+/* Reports finished units, if any, and requests more; waits at most `seconds` for the reply. The last unit is not finished while
+ * its push is in progress. */
+static strata_status ask_chief(strata_ps_worker *w, bool waits, double seconds, strata_error *err) {
     const int n_finished = w->n_reports - w->pushing, n = n_finished ? n_finished : 1;
     const size_t sums_bytes = (size_t)w->model->metrics.n_sums * sizeof *w->report_sums;
     strata_ps_next_ask none = {.unit.index = -1, .gives_back = w->report.gives_back},
@@ -73,7 +74,7 @@ static strata_status ask_chief(strata_ps_worker *w, bool waits, strata_error *er
     strata_rpc_answer answer = {.head = &w->given, .head_bytes = sizeof w->given};
     w->given = (strata_ps_next_reply){0};
     w->n_begun = 0;
-    const strata_status status = strata_rpc_client_call(w->chief, &ask, &answer, STRATA_PS_CALL_SECONDS, err);
+    const strata_status status = strata_rpc_client_call(w->chief, &ask, &answer, seconds, err);
     w->lost_chief = status == STRATA_PEER_LOST;
     if (status) return status;
     w->n_reports -= n_finished;
@@ -98,7 +99,7 @@ static strata_status next_unit(strata_ps_worker *w, bool waits, strata_ps_job *j
         unit = &w->given.more[w->n_begun++];
     } else {
         const double began = strata_trace_now();
-        STRATA_TRY(ask_chief(w, waits, err));
+        STRATA_TRY(ask_chief(w, waits, STRATA_PS_CALL_SECONDS, err));
         strata_ps_trace_slice(w, waits ? "wait for a batch" : "ask for the next batch", j, began);
     }
     const bool granted = w->given.grant == STRATA_PS_GRANTED;
@@ -109,12 +110,11 @@ static strata_status next_unit(strata_ps_worker *w, bool waits, strata_ps_job *j
 }
 
 /* Computes the unit's gradients. While the device computes its first batch, the next unit may be prepared in `ahead`. A device
- * that computes in this thread computes after that, while the servers answer the pull for the next unit. */
+ * that computes in this thread computes after that, while the servers answer the pull for the next unit (strata_ps_submit). */
 static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_job *ahead, int32_t *out_grant,
                              strata_error *err) {
     *out_grant = STRATA_PS_WAIT;
     STRATA_TRY(strata_ps_upload(w, j, err));
-    const bool asks_first = w->model->replicas[0].device->runs_at_once;
     bool asked = w->task->pace.n_shares > 0; /* a synchronous step needs the parameters of the one before */
     bool cleared = false;
     for (int i = 0; i < j->n_batches; i++) {
@@ -122,17 +122,11 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
         int slot = 0;
         strata_status status = STRATA_OK;
         if (!j->batches[i].own) continue;
-        if (!asked && asks_first) {
-            STRATA_TRY(next_unit(w, false, ahead, out_grant, err));
-            asked = true;
-        }
         STRATA_TRY(strata_ps_submit(w, j, i, &program, &slot, err));
         w->n_slots = strata_group_n_slots(program->group);
-        if (!asked) {
-            status = next_unit(w, false, ahead, out_grant, err);
-            asked = true;
-        }
-        const strata_status computed = strata_ps_finish_batch(program, slot, status ? NULL : err);
+        if (!asked) status = next_unit(w, false, ahead, out_grant, err);
+        asked = true;
+        const strata_status computed = strata_ps_finish_batch(w, j, program, slot, status ? NULL : err);
         if (status || computed) return status ? status : computed;
         STRATA_TRY(finish_push(w, err)); /* what it pushes is written over below */
         if (!cleared) strata_ps_clear_sums(w, j);
@@ -271,20 +265,21 @@ static strata_status train(strata_ps_worker *w, strata_error *err) {
     }
 }
 
-/* Copies the final parameters to the model. With copies of shards a server that was only stopped, or whose connection broke, is
- * waited for as during the training; without, its loss is an error at once. */
+/* Copies the final parameters to the model. If a server cannot be reached, the chief checks the servers: the copy of a lost
+ * server's shards serves them, or it gets them again when it has started again. */
 static strata_status take_last(strata_ps_worker *w, strata_error *err) {
     const double until = strata_ps_seconds() + LAST_SECONDS;
-    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
     for (;;) {
         strata_error own = {0};
         w->jobs[0].has_close = false;
         const strata_status status = take_all(w, &w->jobs[0], &own);
+        const double left = until - strata_ps_seconds();
         if (!status) return STRATA_OK;
-        if (status != STRATA_PEER_LOST || !w->task->replicas || strata_ps_seconds() > until)
-            return strata_fail(err, status, "%s", own.message);
-        drop_requests(w);
-        nanosleep(&pause, NULL);
+        if (status != STRATA_PEER_LOST || left <= 0) return strata_fail(err, status, "%s", own.message);
+        give_back(w, own.message);
+        if (!strata_rpc_client_connected(w->chief)) continue;
+        const strata_status ignored = ask_chief(w, false, left, NULL); /* for the route */
+        (void)ignored;
     }
 }
 

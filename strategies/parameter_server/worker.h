@@ -202,11 +202,13 @@ STRATA_MUST_USE strata_status strata_ps_take_outputs(strata_ps_worker *w, const 
                                                      const strata_model_program *program, int slot, strata_error *err);
 /* Before the first batch of a unit. */
 void strata_ps_clear_sums(strata_ps_worker *w, const strata_ps_job *j);
-/* Submits batch number i of the unit, at least up to its first send. */
+/* Submits batch number i of the unit, at least up to its first send. If the device computes in the calling thread, only the
+ * batch's inputs are written, and finish computes it: the caller may do something else in between, such as send requests. */
 STRATA_MUST_USE strata_status strata_ps_submit(strata_ps_worker *w, const strata_ps_job *j, int i,
                                                strata_model_program **out_program, int *out_slot, strata_error *err);
 /* Submits the rest of the batch, takes the values that it sends, and waits for it. */
-STRATA_MUST_USE strata_status strata_ps_finish_batch(const strata_model_program *program, int slot, strata_error *err);
+STRATA_MUST_USE strata_status strata_ps_finish_batch(const strata_ps_worker *w, const strata_ps_job *j,
+                                                     const strata_model_program *program, int slot, strata_error *err);
 /* The first tensor of the unit that is not finite, in the order of the loss and then the parameters; NULL: all are finite. */
 const char *strata_ps_first_not_finite(const strata_ps_worker *w);
 /* The first tensor of the data that is not finite, for a message: "input x", "target y". False: all data are finite, or are

@@ -44,6 +44,7 @@ typedef enum point {
     CHECKPOINT,
     EVALUATING,
     SHUTDOWN,
+    LAST_PULL,
     POINTS,
 } point;
 
@@ -106,7 +107,7 @@ typedef struct shared_state {
     role victim_role;
     fault fault;
     int victim;
-    /* The role that reaches the point: the victim's own role, or the chief. */
+    /* The role that reaches the point: the victim's own role, or another one. */
     role actor;
     /* The fault is injected when the point is reached for this time, counted from 0. -1: never. */
     int occurrence;
@@ -128,6 +129,8 @@ typedef struct shared_state {
     char why[TASKS][512];
     /* Results of the chief: the hash of the parameters, and the notices about lost tasks. */
     char sha256[65], notices[4096];
+    /* The hash of the parameters of each worker that has ended. */
+    char own_sha256[TASKS][65];
     int64_t optimizer_steps;
     int epochs;
     atomic_int n_entries;

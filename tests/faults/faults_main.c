@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Runs the cells of the fault matrix (faults.h), several at a time. For each cell it checks that no task hangs, that the
- * training completes, that each batch of an epoch was applied once, and that no acknowledged push is lost. Synchronous training
- * must end with the same bits as a training without a fault. With bounded staleness no worker may be further ahead than
- * allowed.
+ * training completes, that each batch of an epoch was applied once, and that no acknowledged push is lost. Workers must end
+ * with the chief's parameters. Synchronous training must end with the same bits as a training without a fault. With bounded
+ * staleness no worker may be further ahead than allowed.
  *   STRATA_TEST_FAULTS         all: each cell; another text: the cells with this text in their name; not set: a selection
  *   STRATA_TEST_FAULTS_SEED    determines the selection; not set: the number of the day */
 #include <dirent.h>
@@ -60,16 +60,16 @@ static const mode modes[] = {
 };
 enum { MODES = sizeof modes / sizeof *modes };
 
-/* A combination of point, role, fault and mode is run REPETITIONS times. Each time the fault is injected at another occurrence of
- * the point. If the point is not reached so often, the job is run again, up to MOST_JOBS times in all. */
+/* A combination of point, role, fault and mode is run REPETITIONS times. Each time the fault is injected at another occurrence
+ * of the point. If the point is not reached so often, the job is run again, up to MOST_JOBS times in all. */
 enum { REPETITIONS = 3, MOST_JOBS = 4 };
 
 typedef struct row {
     const char *name;
     /* [role of the victim] Describes when the point is reached. NULL: a task of this role never reaches it. */
     const char *where[ROLES];
-    /* The chief reaches the point, whatever the role of the victim is. */
-    bool reached_by_chief;
+    /* The role that reaches the point, whatever the role of the victim is. */
+    enum { THE_VICTIM, THE_CHIEF, A_WORKER } who;
     /* [role of the victim] How often the point is reached in each training, at least. 0: once. */
     int least[ROLES];
     /* At which occurrence the fault is injected, counted from 0. */
@@ -113,17 +113,22 @@ static const row rows[POINTS] = {
                    .occurrences = {{0, 0, 0, 1, 1, 1}, {1, 1, 1, 2, 2, 0}, {2, 2, 2, 0, 0, 2}}},
     [CHECKPOINT] = {.name = "checkpoint",
                     .where = {"the chief has written the temporary file of a checkpoint", "likewise", "likewise"},
-                    .reached_by_chief = true,
+                    .who = THE_CHIEF,
                     .least = {2, 2, 2},
                     .occurrences = {{0, 1, 0, 0, 1, 1}, {1, 0, 1, 1, 0, 0}}},
     [EVALUATING] = {.name = "evaluating",
                     .where = {"before or after the chief records the metrics of an epoch", "likewise", "likewise"},
-                    .reached_by_chief = true,
+                    .who = THE_CHIEF,
                     /* No notice reports that a worker was lost after the last two occurrences. */
                     .least = {4, 6, 6},
                     .occurrences = {{0, 3, 2, 0, 1, 1}, {3, 0, 5, 2, 5, 4}, {5, 2, 1, 3, 2, 5}}},
     [SHUTDOWN] = {.name = "shutdown",
                   .where = {"it is told that the training is over", "likewise", "it has completed all epochs"}},
+    [LAST_PULL] = {.name = "last pull",
+                   .where = {NULL, "before or after a worker requests the final parameters from a server"},
+                   .who = A_WORKER,
+                   .least = {0, 8},
+                   .occurrences = {{0, 1, 2, 3, 4, 5}, {3, 4, 5, 6, 7, 1}, {6, 7, 0, 1, 2, 4}}},
 };
 
 typedef struct cell {
@@ -226,7 +231,8 @@ static void take_result(const strata_strategy *strategy, strata_model *model, co
     shared->epochs += history->n_epochs;
 }
 
-static strata_status train(const char *name, bool is_chief, strata_error *err) {
+static strata_status train(int task, const char *name, strata_error *err) {
+    const bool is_chief = task == CHIEF_TASK;
     strata_strategy *strategy = NULL;
     strata_model *model = NULL;
     strata_dataset *dataset = NULL, *validation = NULL;
@@ -241,6 +247,7 @@ static strata_status train(const char *name, bool is_chief, strata_error *err) {
     opts.user = model;
     if (!status) status = strata_model_fit(model, dataset, &opts, &history, err);
     if (!status && is_chief) take_result(strategy, model, &history);
+    if (!status && role_of(task) == WORKER) status = strata_model_sha256(model, shared->own_sha256[task], err);
     strata_history_finish(&history);
     strata_dataset_destroy(dataset);
     strata_dataset_destroy(validation);
@@ -260,7 +267,7 @@ static int run_task(int task, int variant) {
     (void)variant;
     points_begin(task);
     name_task(task, name);
-    const strata_status status = train(name, task == CHIEF_TASK, &err);
+    const strata_status status = train(task, name, &err);
     snprintf(shared->why[task], sizeof shared->why[task], "%.511s", err.message);
     return (int)status;
 }
@@ -413,7 +420,7 @@ static void check_log(report *r, const cell *c) {
 static void check_notices(report *r, const cell *c) {
     const bool repeated = strstr(shared->notices, "are repeated");
     const bool lost = strstr(shared->notices, c->victim == WORKER ? "worker:1 was lost" : "ps:1 ");
-    if (c->victim == CHIEF || c->fault != KILL || c->point == SHUTDOWN) return;
+    if (c->victim == CHIEF || c->fault != KILL || c->point == SHUTDOWN || c->point == LAST_PULL) return;
     if (c->point == JOINING || c->point == FIRST_PULL) return; /* the training may not have begun yet */
     if (!lost) bad(r, "no notice reports the lost task");
     if (c->victim == WORKER && repeated) bad(r, "steps were repeated");
@@ -425,6 +432,9 @@ static void check_result(report *r, const cell *c) {
         bad(r, "the optimizer made %lld updates of %d", (long long)shared->optimizer_steps, EPOCHS * STEPS);
     if (shared->pace == STRATA_PACE_SYNCHRONOUS && *totals->sha256 && strcmp(shared->sha256, totals->sha256) != 0)
         bad(r, "the parameters differ from those of a training without a fault");
+    for (int t = FIRST_WORKER; t < FIRST_SERVER; t++)
+        if (*shared->own_sha256[t] && strcmp(shared->own_sha256[t], shared->sha256) != 0)
+            bad(r, "worker:%d ended with other parameters than the chief", t - FIRST_WORKER);
     check_log(r, c);
     if (c) check_notices(r, c);
 }
@@ -461,7 +471,7 @@ static void prepare(const cell *c) {
     shared->victim_role = c->victim;
     shared->fault = c->fault;
     shared->victim = c->victim == CHIEF ? CHIEF_TASK : c->victim == WORKER ? FIRST_WORKER + 1 : FIRST_SERVER + 1;
-    shared->actor = rows[c->point].reached_by_chief ? CHIEF : c->victim;
+    shared->actor = rows[c->point].who == THE_CHIEF ? CHIEF : rows[c->point].who == A_WORKER ? WORKER : c->victim;
     shared->occurrence = rows[c->point].occurrences[c->repetition][c->mode];
 }
 

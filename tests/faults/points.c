@@ -129,6 +129,8 @@ typedef struct pending {
 } pending;
 enum { MOST_PENDING = 64 };
 static _Thread_local pending waits_for[MOST_PENDING];
+/* The chief has told this worker that the training is over. */
+static bool ends;
 
 static int64_t group_of(const strata_rpc_ask *ask) {
     strata_ps_push_ask push;
@@ -151,11 +153,13 @@ strata_status __wrap_strata_rpc_client_start(strata_rpc_client *client, const st
                                              double seconds, strata_rpc_request **out_request, strata_error *err) {
     const bool pulls = ask->method == STRATA_PS_PULL, pushes = ask->method == STRATA_PS_PUSH;
     if (own_role == WORKER && pulls && group_of(ask) == 0) reach(FIRST_PULL);
+    if (ends && pulls) reach(LAST_PULL);
     if (own_role == WORKER && pushes && group_of(ask) == 1) reach(BETWEEN_PUSHES);
     if (own_role == SERVER && pushes) reach(BEFORE_COPY);
     const strata_status status = __real_strata_rpc_client_start(client, ask, answer, seconds, out_request, err);
     if (own_role != WORKER || !(pulls || pushes) || status) return status;
     note_request(ask, *out_request);
+    if (ends) reach(LAST_PULL);
     if (pushes && group_of(ask) == SERVERS - 1) reach(NOT_ACKNOWLEDGED);
     return status;
 }
@@ -188,7 +192,8 @@ strata_status __wrap_strata_rpc_client_call(strata_rpc_client *client, const str
     if (!reports || status) return status;
     const int32_t grant = ((const strata_ps_next_reply *)answer->head)->grant;
     if (grant == STRATA_PS_GRANTED) reach(LEASE);
-    if (grant == STRATA_PS_TRAINING_OVER) reach(SHUTDOWN);
+    ends = grant == STRATA_PS_TRAINING_OVER;
+    if (ends) reach(SHUTDOWN);
     return status;
 }
 
