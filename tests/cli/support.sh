@@ -71,8 +71,9 @@ check() { # DESCRIPTION COMMAND...: the command must succeed
 # make_data FOLDER: writes a small data set that a model learns in seconds, with 600 training images and 200 test images.
 make_data() { python3 "$here/files.py" data "$1" 600 200; }
 
-# free_ports N: sets $port to the first of N consecutive ports that are free now. As in tests/support/ports.h, they are below the
-# range from which the kernel chooses ports of outgoing connections, one of which could take a port before a task listens on it.
+# free_ports N: sets $port to the first of N consecutive ports that are free now. As in tests/support/ports.h, they are below
+# the range from which the kernel chooses ports of outgoing connections, one of which could take a port before a task listens
+# on it.
 free_ports() {
     port=$(python3 - "$1" <<'END'
 import random, socket, sys
