@@ -46,7 +46,7 @@ strata_test_program(bench_push_pull ${tests}/bench/push_pull_main.c)
 
 # The fault matrix, whose points.c and wire.c stand before functions of the library: tests/faults/README.md.
 file(GLOB parts CONFIGURE_DEPENDS ${tests}/faults/*.c)
-strata_test_program(threads_faults ${parts} ${tests}/support/nursery.c)
+strata_test_program(threads_faults ${parts} ${tests}/support/fork_server.c)
 file(STRINGS ${tests}/faults/points.c wrappers REGEX "^WRAP\\([a-z_]+\\);$")
 file(STRINGS ${tests}/faults/wire.c more REGEX "^WRAP\\([a-z_]+\\);$")
 foreach(line IN LISTS wrappers more)

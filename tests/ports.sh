@@ -1,28 +1,29 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds Strata for another processor or C library on Debian, and runs there what needs no driver.
+# Builds Strata for another processor or C library on Debian, and runs the tests that need no driver there.
 set -eu
 
 usage() {
     cat <<'END'
 usage: sh tests/ports.sh i386|arm64|musl|endian|matrix [FOLDER]
 
-  i386    a 32-bit Debian in FOLDER/i386 (debootstrap, chroot): builds all of it there and runs the host's tests
+  i386    makes a 32-bit Debian in FOLDER/i386 (debootstrap, chroot), builds everything there and runs the tests on the host
+          backend
   arm64   cross-compiles with the libraries of an arm64 Debian in FOLDER/arm64, and runs the command, the programs of
           tests/threads and the inputs of the fuzz targets in qemu-user
   musl    builds Debian's sources of zlib, cJSON and OpenSSL against musl, then Strata with them, and runs the programs of
           tests/threads, the command in one process, and two of its workers
-  endian  asks a compiler for a big-endian processor whether core/base/tensor.c is refused, with the reason
-  matrix  the newest Debian in FOLDER/matrix (debootstrap, chroot): builds the kernels for matrix units there, which older tools
-          do not know, runs their tests on Mesa's Vulkan driver for CPUs, which has matrix units since Mesa 26.2 or before, and
-          compiles them by Mesa's driver for AMD (tests/vendors.sh)
+  endian  checks that the compiler rejects core/base/tensor.c for a big-endian processor, with the reason
+  matrix  makes the newest Debian in FOLDER/matrix (debootstrap, chroot), whose tools can compile the kernels for matrix units;
+          runs the tests of these kernels on Mesa's Vulkan driver for CPUs, which supports matrix units in Mesa 26.2, and
+          compiles the kernels with Mesa's driver for AMD (tests/vendors.sh)
 
-FOLDER is build/ports unless it is given; what is there is used again. It takes 1 GB, matrix 2 GB. i386, arm64 and matrix need
-root, debootstrap and the network; musl and endian need the network, and root where their compiler is not installed. A slow
-machine needs half an hour for each of the first three, so continuous integration runs none of them.
+FOLDER is build/ports by default; a system that it contains is used again. It needs 1 GB, and for matrix 2 GB. i386, arm64 and
+matrix need root, debootstrap and the network. musl and endian need the network, and root where their compiler is not installed.
+A slow machine needs half an hour for each of the first three, so continuous integration runs none of them.
 Environment: STRATA_PORTS_MIRROR  the archive of Debian packages (http://deb.debian.org/debian)
-             STRATA_PORTS_TESTS   a regular expression: which tests of ctest run
+             STRATA_PORTS_TESTS   a regular expression that selects the tests of ctest
              STRATA_PORTS_SUITE   the suite of Debian for matrix (sid)
 END
 }
@@ -41,7 +42,7 @@ packages=gcc,libc6-dev,cmake,ninja-build,pkg-config,libcjson-dev,zlib1g-dev,libs
 packages=$packages,liblzma-dev
 options="-G Ninja -DCMAKE_BUILD_TYPE=Release -DSTRATA_WERROR=ON -DSTRATA_OPENCL=OFF -DSTRATA_VULKAN=OFF"
 
-need() { # PROGRAM PACKAGE...
+need() { # PROGRAM PACKAGE...: installs the packages unless the program exists
     program=$1
     shift
     command -v "$program" >/dev/null && return
@@ -53,16 +54,18 @@ need_root() {
     need debootstrap debootstrap
 }
 
-# The names of programs that need no test framework: tests/threads/rpc_main.c is threads_rpc.
-plain_programs() { # PREFIX FILE...
+# plain_programs PREFIX FILE...: prints the targets of programs that need no test framework: threads_rpc for
+# tests/threads/rpc_main.c.
+plain_programs() {
     prefix=$1
     shift
     for file in "$@"; do basename "$file" | sed "s/_[a-z]*\.c\$//; s/^/${prefix}_/"; done
 }
 
-# Makes the system in $system where it is not, copies the sources there, and mounts what a chroot needs until the end.
-enter() { # SUITE ARCHITECTURE PACKAGES
-    unset CMAKE_C_COMPILER_LAUNCHER # no ccache is there
+# enter SUITE ARCHITECTURE PACKAGES: installs a Debian in the folder $system unless it exists, copies the sources into it, and
+# mounts /proc and /dev, which a chroot needs, until this script ends.
+enter() {
+    unset CMAKE_C_COMPILER_LAUNCHER # ccache is not installed in the chroot
     if [ ! -e "$system/made" ]; then
         debootstrap --variant=minbase --arch="$2" --include="$3" "$1" "$system" "$mirror"
         touch "$system/made"
@@ -98,7 +101,7 @@ matrix() {
     chroot "$system" /build/strata devices
     chroot "$system" /build/strata devices | grep -q "matrix units" ||
         { echo "ports: no Vulkan driver there has matrix units; set STRATA_PORTS_SUITE to a newer Debian" >&2; exit 1; }
-    rm -rf "$system/cache" # of kernels that an earlier run found wrong, too
+    rm -rf "$system/cache" # an earlier run may have recorded kernels there that computed wrong results
     export XDG_CACHE_HOME=/cache
     for suite in shaders shader_size list; do chroot "$system" /build/suites/test_backend --filter "$suite/*"; done
     for suite in units matmul; do
@@ -120,12 +123,12 @@ arm64() {
     need ninja ninja-build
     system=$folder/arm64
     if [ ! -e "$system/made" ]; then
-        # The packages are unpacked and not set up, which no program of theirs needs to run for.
+        # The packages are unpacked but not configured, since that would run their programs.
         debootstrap --foreign --variant=minbase --arch=arm64 --include=$packages bookworm "$system" "$mirror"
         for package in "$system"/var/cache/apt/archives/*.deb; do
             dpkg-deb --fsys-tarfile "$package" | tar -C "$system" --keep-directory-symlink -xf -
         done
-        # cJSON's CMake files name its place on an installed system.
+        # cJSON's CMake files contain absolute paths of an installed system.
         sed -i "s|\"/usr/|\"$system/usr/|g" "$system"/usr/lib/aarch64-linux-gnu/cmake/cJSON/*.cmake
         touch "$system/made"
     fi
@@ -147,14 +150,15 @@ END
     # shellcheck disable=SC2046 # words
     cmake --build "$folder/build-arm64" --target sample_strata test_base test_op test_data threads_faults \
         $(plain_programs threads tests/threads/*_main.c) $(plain_programs replay tests/fuzz/*_fuzz.c)
-    # Criterion does not get a case started in the emulator ("Could not spawn test instance"): the suites are compiled alone.
+    # Criterion cannot start a case in the emulator ("Could not spawn test instance"), so its suites are compiled but not run.
     $run "$folder/build-arm64/strata" train linear --device host
     $run "$folder/build-arm64/strata" train regression --device host --epochs 1
     ctest --test-dir "$folder/build-arm64" --output-on-failure --timeout 900 -R "${STRATA_PORTS_TESTS:-^replay_|^threads_}" \
         -E "threads_cluster_alone|threads_mpi"
 }
 
-# Unpacks Debian's sources of the packages named. apt-get keeps its lists in $system: those of this machine stay as they are.
+# Unpacks Debian's sources of the given packages. apt-get writes its lists into $system and does not change those of this
+# machine.
 unpack_sources() {
     mkdir -p "$system/lists/partial" "$system/cache/archives/partial" "$system/archives" "$system/sources"
     echo "deb-src $mirror bookworm main" >"$system/sources.list"
@@ -175,7 +179,8 @@ END
     )
 }
 
-# musl's headers have none of the kernel's; those of this machine are the same for every C library.
+# musl does not come with the headers of the Linux kernel. Those of this machine are used, since they are the same for every C
+# library.
 kernel_headers() {
     mkdir -p "$system/include"
     for header in linux asm-generic; do ln -sfn "/usr/include/$header" "$system/include/$header"; done
@@ -220,7 +225,7 @@ musl() {
         touch "$system/made"
     fi
     programs="threads_faults $(plain_programs threads tests/threads/*_main.c)"
-    # Criterion, the framework of the other suites, is there for the GNU C library alone.
+    # Debian builds Criterion, the framework of the other suites, only for the GNU C library.
     # shellcheck disable=SC2086 # words
     cmake -S . -B "$build" $options -DCMAKE_C_COMPILER=musl-gcc -DCMAKE_C_FLAGS="-idirafter $system/include" \
         -DCMAKE_PREFIX_PATH="$system/usr" -DOPENSSL_ROOT_DIR="$system/usr" -DOPENSSL_USE_STATIC_LIBS=ON -DSTRATA_XZ=OFF \
@@ -239,10 +244,11 @@ musl() {
 endian() {
     need s390x-linux-gnu-cpp cpp-s390x-linux-gnu
     if said=$(s390x-linux-gnu-cpp -Iinclude -I. core/base/tensor.c 2>&1 >/dev/null); then
-        echo "ports: a big-endian compiler takes core/base/tensor.c, and must not" >&2
+        echo "ports: a big-endian compiler accepts core/base/tensor.c, which must be an error" >&2
         return 1
     fi
-    echo "$said" | grep "#error" || { echo "ports: core/base/tensor.c is refused for another reason: $said" >&2; return 1; }
+    echo "$said" | grep "#error" ||
+        { echo "ports: the compiler rejects core/base/tensor.c for another reason: $said" >&2; return 1; }
 }
 
 $port

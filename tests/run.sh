@@ -1,9 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what the tests need, builds them, runs them, and counts their cases: one line a suite, and last the sum. Two suites
-# run at a time: those that compile kernels keep cores busy, and programs of several processes mostly wait for each other.
-# Every skipped case shows its reason; a message of Vulkan's validation layers or of Oclgrind fails the suite it came from.
+# Installs the packages that the tests need, builds the tests and runs them. It prints one line for each suite with its numbers
+# of cases, and at the end the sums. Criterion's suites run one after the other. At the same time the programs and scripts run
+# one after the other: most of them consist of several processes that wait for each other, while the suites compile kernels and
+# keep the processor busy. The reason of every skipped case is printed. A message of Vulkan's validation layers or of Oclgrind
+# fails the suite that caused it.
 set -u
 
 usage() {
@@ -14,12 +16,12 @@ usage: sh tests/run.sh [--all-drivers] [--filter TEXT] [--preset NAME] [--no-ins
                   and synchronization validation, Oclgrind with data races and uninitialised reads (small shapes), Intel's
                   OpenCL runtime (fetched with pip into build/, once), jaxlib behind the PJRT bridge (fetched, too); and
                   compile the samples' steps by Google's TPU compiler (libtpu, fetched, too)
-  --filter TEXT   only suites whose name contains TEXT, and in others the cases whose name does (suite/case, as in the
-                  failures shown)
+  --filter TEXT   run only suites whose name contains TEXT and, of other suites, only the cases whose name SUITE/CASE contains
+                  TEXT; reports of failures print names in this form
   --preset NAME   a preset of CMakePresets.json: tests (the default), debug, asan, tsan, ...
-  --no-install    do not look for packages
+  --no-install    install no packages
 
-Environment: STRATA_TEST_DATA  a folder with mnist/ in it, for the tests on real files (default ../shared/data, where it is)
+Environment: STRATA_TEST_DATA  a folder that contains mnist/, for tests on real data (default ../shared/data, if it exists)
              STRATA_TEST_LIMIT seconds that a suite may take (default 1200)
              STRATA_TEST_CACHE a folder for compiled kernels (default build/cache, which the presets share)
 END
@@ -53,7 +55,7 @@ if [ -z "${STRATA_TEST_DATA:-}" ] && [ -d "$root/../shared/data/mnist" ]; then
     export STRATA_TEST_DATA
 fi
 
-counts=$logs/counts.txt # a line of passed, failed, skipped for each suite
+counts=$logs/counts.txt # a line for each suite: the numbers of passed, failed and skipped cases
 : >"$counts"
 : >"$logs/failures.txt"
 count() { echo "$1 $2 $3" >>"$counts"; }
@@ -83,8 +85,8 @@ if ! { cmake --preset "$preset" && cmake --build --preset "$preset"; } >"$logs/b
     finish
 fi
 
-# ---- what the suites run under ----------------------------------------------------------------------------------------
-# The user's tuning and kernel caches stay out of the tests, and so do plugins.
+# ---- the environment of the suites -------------------------------------------------------------------------------------
+# The tests do not use the user's caches of kernels and tuning results, nor the user's plugins.
 export XDG_CACHE_HOME="$cache" XDG_DATA_HOME="$build/data"
 unset STRATA_PLUGINS
 export STRATA_SOURCE_DIR="$root" STRATA_BUILD_DIR="$build" CC="${CC:-cc}"
@@ -92,7 +94,7 @@ export ASAN_OPTIONS="abort_on_error=1:detect_leaks=1:allocator_may_return_null=1
 export LSAN_OPTIONS="suppressions=$root/tests/leaks.supp:print_suppressions=0"
 export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
 
-# Where there is no hardware GPU, Vulkan means lavapipe.
+# On a machine without a GPU, only lavapipe is used as Vulkan driver.
 lavapipe=$(ls /usr/share/vulkan/icd.d/lvp_icd*.json 2>/dev/null | head -n 1)
 if [ -n "$lavapipe" ] && [ ! -e /dev/nvidiactl ] && ! ls /dev/dri/renderD* >/dev/null 2>&1; then
     export VK_DRIVER_FILES="$lavapipe" VK_ICD_FILENAMES="$lavapipe"
@@ -106,8 +108,9 @@ else
     echo "Vulkan runs without validation: the layers are not installed (vulkan-validationlayers)"
 fi
 
-# open_messages LANE: validation layers and Oclgrind write to a pipe, which all processes of a suite can open at once, unlike a
-# file. One for each of what runs at the same time, or nobody would know which suite a message is of.
+# open_messages NAME: opens a named pipe into which validation layers and Oclgrind write their messages. All processes of a
+# suite can write into the pipe at the same time, which they could not with a file. Suites that run at the same time use
+# different pipes, so that each message can be assigned to its suite.
 open_messages() {
     messages=$logs/messages-$1.pipe messages_log=$logs/messages-$1.log
     rm -f "$messages"
@@ -131,7 +134,7 @@ close_messages() {
     rm -f "$messages"
 }
 
-messages_mark() { # waits until all written so far is in the log
+messages_mark() { # TEXT: writes a line into the log of messages, and waits until all earlier messages are in the log
     echo "-- $1" >&9
     for _ in 1 2 3 4 5 6 7 8 9 10; do
         [ "$(tail -n 1 "$messages_log")" = "-- $1" ] && return
@@ -140,8 +143,9 @@ messages_mark() { # waits until all written so far is in the log
 }
 
 # ---- running one suite ------------------------------------------------------------------------------------------------
-# Reads Criterion's TAP; prints `passed failed skipped` and then what to show. Cases left out by a filter are not counted.
-# A suite that ended before its plan was done has lost cases: the exit code says so, see below.
+# Reads the TAP output of Criterion. Prints the numbers of passed, failed and skipped cases, and then lines about failed and
+# skipped ones. Cases that a filter excludes are not counted. When a suite ended before all its planned cases reported a result,
+# the missing cases count as one failure.
 tap_summary='
 function flush() { for (r in reasons) show = show sprintf("    skipped %d: %s\n", reasons[r], r) }
 /^1\.\.[0-9]+/     { plan = substr($0, 4) + 0; next }
@@ -155,21 +159,22 @@ failing && !/^ *(---|\.\.\.|assertions:|failures:)/ { if (++lines[failed] <= 20)
 END { if (seen < plan) { failed++; show = show sprintf("    FAILED: %d of %d cases never reported\n", plan - seen, plan) }
       flush(); printf "%d %d %d\n%s", passed, failed, skipped, show }'
 
-# run_suite COMMAND...: runs it with the time limit; its output goes to $log.log and its exit code to $code.
+# run_suite COMMAND...: runs the command with the time limit. Its output goes to $log.log. Sets $code to its exit code.
 run_suite() {
     timeout -k 10 "$limit" env "$@" >"$log.log" 2>&1 </dev/null 9>&-
     code=$?
 }
 leak_checker_crashed() { grep -q 'LeakSanitizer has encountered a fatal error' "$log.log"; }
-# Criterion's own process, which runs no case, loses some blocks now and then: each has libcriterion's frame and no other.
+# Whether the only leaks are those of Criterion's main process, which runs no case and sometimes leaks a few blocks. The stack
+# traces of these blocks contain only functions of libcriterion.
 only_criterion_leaked() {
     grep -q '^SUMMARY: AddressSanitizer: [0-9]* byte(s) leaked in' "$log.log" && grep -q '#1 .*libcriterion' "$log.log" &&
         ! grep -E '^ +#1 ' "$log.log" | grep -qv libcriterion && ! grep -qE '^ +#2 |crashed during|ERROR: Address' "$log.log"
 }
 
-# crashed_cases_again COMMAND...: a suite has a process for each case, so only those cases run again whose process ended badly
-# after the case had passed. $code becomes 0 when each of them ended well once; a leak, or any other fault, comes again and
-# stays.
+# crashed_cases_again COMMAND...: runs cases again whose process crashed after the case had passed, because the leak checker
+# itself crashed. Each case of a suite has its own process. Sets $code to 0 when each of these cases ended without an error. A
+# real leak, or any other error, occurs again and remains a failure.
 crashed_cases_again() {
     cases=$(sed -n 's/.*The test `\(.*\)::\(.*\)` crashed during its setup or teardown.*/\1\/\2/p' "$log.log" | sort -u)
     [ -n "$cases" ] && ! grep -q '^not ok' "$log.tap" || return
@@ -189,13 +194,14 @@ crashed_cases_again() {
     mv "$log.whole-tap" "$log.tap"
 }
 
-# suite LABEL PROGRAM [ENV=VALUE ...]: runs PROGRAM and adds its cases. PROGRAM is a Criterion suite (test_*), or is one case.
+# suite LABEL PROGRAM [ENV=VALUE ...]: runs PROGRAM, prints its result and counts its cases. PROGRAM is a Criterion suite
+# (test_*), or a program or script, which counts as one case.
 suite() {
     label=$1 program=$2
     shift 2
     log=$logs/$(echo "$label" | tr '/ ' '--')
     rm -f "$log.tap"
-    case $label in *"$filter"*) only="" ;; *) only=$filter ;; esac # a suite that the filter names runs whole
+    case $label in *"$filter"*) only="" ;; *) only=$filter ;; esac # all cases of a suite whose name matches
     start=$(date +%s)
     case $program in
     */test_*) set -- "$@" "$program" -q "--tap=$log.tap" ${only:+--filter "*$only*"} ;;
@@ -206,7 +212,7 @@ suite() {
     messages_mark "$label"
     for try in 1 2 3 4 5; do
         run_suite "$@"
-        # LeakSanitizer's tracer can die of a driver's thread that ends while it looks; that says nothing about the suite.
+        # LeakSanitizer can crash when a driver's thread ends during its check. That is no error of the suite.
         if [ "$code" = 0 ] || [ $try = 5 ] || ! leak_checker_crashed; then break; fi
         case $program in */test_*) break ;; esac
         echo "$label: the leak checker itself crashed; once more"
@@ -221,7 +227,8 @@ suite() {
     else
         case $program:$code in
         */test_*) echo "0 1 0" ;;
-        *:0) echo "1 0 $(grep -c '^skipped: ' "$log.log")"; sed -n 's/^skipped: /    skipped 1: /p' "$log.log" ;; # a part of it
+        # It passed, and may have skipped some of its parts.
+        *:0) echo "1 0 $(grep -c '^skipped: ' "$log.log")"; sed -n 's/^skipped: /    skipped 1: /p' "$log.log" ;;
         *:77) echo "0 0 1"; echo "    skipped 1: $(tail -n 1 "$log.log" | sed 's/^skipped: //')" ;;
         *) echo "0 1 0" ;;
         esac >"$log.summary"
@@ -249,27 +256,27 @@ suite() {
         printf '%-36s %4d passed, %d failed, %d skipped  (%d s)\n' "$label" "$n_passed" "$n_failed" "$n_skipped" "$seconds"
         sed 1d "$log.summary"
     } >"$log.shown"
-    cat "$log.shown" # in one piece, as another suite may end now
+    cat "$log.shown" # as one write, because another suite may print at the same time
     if [ "$n_failed" != 0 ]; then { echo "  $label"; sed 1d "$log.summary" | tail -n 16; } >>"$logs/failures.txt"; fi
     count "$n_passed" "$n_failed" "$n_skipped"
 }
 
-# ---- the conformance suite, a driver at a time ------------------------------------------------------------------------
+# ---- the conformance suite on each driver by itself --------------------------------------------------------------------
 conformance=$build/suites/test_conformance
 
-# driver NAME ENV=VALUE...: a driver that is there and on which no case ran is a failure, not a skip.
+# driver NAME ENV=VALUE...: runs the conformance suite on an installed driver. If no case ran on it, that is a failure.
 driver() {
     name=$1
     shift
     suite "conformance on $name" "$conformance" "$@"
-    case conformance in *"$filter"*) ;; *) return ;; esac # no filter, or one that all its cases pass
+    case conformance in *"$filter"*) ;; *) return ;; esac # unless a filter may exclude all its cases
     if [ "$n_passed" = 0 ] && [ "$n_failed" = 0 ]; then
         echo "    FAILED: the driver is there, but no case ran on it"
         count 0 1 0
     fi
 }
 
-no_driver() {
+no_driver() { # NAME REASON: counts a driver that is not installed as skipped
     printf '%-36s skipped: %s\n' "conformance on $1" "$2"
     count 0 0 1
 }
@@ -304,8 +311,9 @@ run_drivers() {
         no_driver lavapipe "not installed (mesa-vulkan-drivers, vulkan-validationlayers)"
     fi
 
-    # Kernels for real GPUs, on what is here: those of products and convolutions are other ones than a CPU's. Not on PoCL 3.1,
-    # whose optimizer breaks conv2d_filter_grad_tiles (it is right with -cl-opt-disable).
+    # GPUs use other kernels for matrix products and convolutions than CPUs. These runs test the GPUs' kernels on lavapipe and
+    # Oclgrind. PoCL is left out because the optimizer of PoCL 3.1 miscompiles conv2d_filter_grad_tiles, which is right with
+    # -cl-opt-disable.
     all_tests=$filter
     case conformance in *"$filter"*) filter='@(window|products|matmul)' ;; esac
     if [ -n "$lavapipe" ] && [ -n "$validation" ]; then
@@ -324,7 +332,7 @@ run_drivers() {
             "OCL_ICD_VENDORS=$logs/icd-oclgrind" OCLGRIND_DATA_RACES=1 OCLGRIND_UNINITIALIZED=1 "OCLGRIND_LOG=$messages"
         filter=$all_tests
         no_driver "Oclgrind, 3 kernels" \
-            "it takes memset's memory for uninitialised (cpu/conv2d_filter_grad, scatter_rows) or selects otherwise (cpu/max_pool2d_grad)"
+            "it calls memory uninitialised that memset set (conv2d_filter_grad, scatter_rows), or errs (max_pool2d_grad)"
     else
         no_driver Oclgrind "not installed (oclgrind)"
     fi
@@ -344,7 +352,8 @@ run_drivers() {
 }
 
 # ---- PJRT ---------------------------------------------------------------------------------------------------------------
-# fetch NAME PACKAGE...: a virtual environment build/NAME with the packages, made once; $fetched is its folder, or empty.
+# fetch NAME PACKAGE...: makes a virtual environment build/NAME with these pip packages, unless it exists. Sets $fetched to its
+# folder, or to nothing when pip failed.
 fetch() {
     fetched=$root/build/$1
     fetch_log=$logs/$1.log
@@ -379,8 +388,8 @@ run_pjrt() {
     fi
 }
 
-# ---- all of it --------------------------------------------------------------------------------------------------------
-# Criterion's suites, which compile most kernels.
+# ---- all suites, programs and scripts ----------------------------------------------------------------------------------
+# Runs Criterion's suites.
 run_suites() {
     for program in "$build"/suites/test_*; do
         [ -x "$program" ] || continue
@@ -398,7 +407,7 @@ run_suites() {
     [ -z "$all_drivers" ] || [ "$preset" = tsan ] || run_drivers
 }
 
-# Programs and scripts that are one case each: the filter is for its name.
+# Runs the programs and scripts whose name contains the filter. Each counts as one case.
 run_programs() {
     for program in "$build"/suites/threads_* "$build"/suites/replay_*; do
         [ -x "$program" ] || continue
@@ -407,13 +416,14 @@ run_programs() {
     done
     [ "$preset" != tsan ] || return 0
     for script in tests/*/*_test.sh; do
-        label=${script#tests/} # cli/data: there is a suite data, too
+        label=${script#tests/} # with the folder (cli/data), since a suite of Criterion may have the same name (data)
         label=${label%_test.sh}
         case $label in *"$filter"*) suite "$label" "$root/$script" ;; esac
     done
 }
 
-# The suites behind, as what runs there ignores SIGINT: a script tests what it does.
+# Criterion's suites run in the background and the scripts in the foreground. Processes in the background ignore SIGINT, and a
+# script tests how the command reacts to it.
 (
     open_messages suites
     trap close_messages EXIT

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Compiles the kernels that the library would use on GPUs of AMD, Intel and NVIDIA by these vendors' compilers, which need none
-# of the hardware. What it checks and prints: vendors/README.md.
+# Compiles the kernels that the library would use on GPUs of AMD, Intel and NVIDIA, with these vendors' compilers, which do not
+# need the hardware. vendors/README.md explains what it checks and prints.
 set -u
 
 usage() {
@@ -12,17 +12,17 @@ usage: sh tests/vendors.sh [--targets TEXT] [--kernels TEXT] [--every | --quick]
 
   --targets TEXT   only targets whose name contains TEXT: "radv", "ptxas sm_80"
   --kernels TEXT   only kernels whose name contains TEXT
-  --every          every constant of every kernel; vendors/README.md says which are compiled otherwise
-  --quick          what changed since its last result, and a few kernels of each kind; minutes less
-  --seconds N      start no compiler after N seconds of compiling; what was left out is printed
-  --built          build/tests is built already
-  --folder DIR     where compilers and results are kept, instead of build/vendors
-  --no-fetch       fetch nothing: compilers that build/vendors/ does not have are left out
+  --every          all values of the constants of every kernel; vendors/README.md explains the default selection
+  --quick          only kernels that changed since their last result, and a few kernels of each kind; it saves minutes
+  --seconds N      start no compiler after N seconds; the kernels that are left out are printed
+  --built          do not build build/tests, which is up to date
+  --folder DIR     keep compilers and results in DIR instead of build/vendors
+  --no-fetch       download nothing; targets whose compiler is not in the folder are left out
 
-Compilers are fetched once, as Debian and pip packages, into build/vendors/; nothing is installed. Results are kept there too:
-only kernels that changed are compiled again.
-Exit codes: 0 all as expected, 1 a kernel does not compile, spills, or fits a compute unit too few times, 2 wrong usage,
-77 no compiler could be had.
+Compilers are downloaded once, as Debian and pip packages, into the folder; nothing is installed. Results are kept there too, so
+that only changed kernels are compiled again.
+Exit codes: 0 success; 1 a kernel does not compile, spills registers, or too few of its work-groups fit a compute unit; 2 wrong
+usage; 77 no compiler is available.
 END
 }
 
@@ -53,7 +53,8 @@ cd "$(dirname "$0")/.." || exit 1
 mkdir -p "${folder:=$PWD/build/vendors}" && folder=$(cd "$folder" && pwd) || exit 1
 mkdir -p "$folder/packages" "$folder/kernels" || exit 1
 
-# fetch_debian STAMP PACKAGE...: unpacks them into build/vendors/root.
+# fetch_debian NAME PACKAGE...: downloads Debian packages and unpacks them into the folder root of $folder. The file
+# packages/NAME records that this is done.
 fetch_debian() {
     stamp=$folder/packages/$1
     shift
@@ -63,7 +64,7 @@ fetch_debian() {
         rm -f ./*.deb && touch "$stamp") >"$stamp.log" 2>&1 ||
         echo "vendors: apt-get could not fetch $*: $(tail -n 1 "$stamp.log")" >&2
 }
-fetch_pip() { # STAMP PACKAGE
+fetch_pip() { # NAME PACKAGE: does the same with a pip package
     [ -n "$fetch" ] && [ ! -e "$folder/packages/$1" ] || return 0
     (python3 -m pip download -q --no-deps -d "$folder/packages" "$2" &&
         python3 -m zipfile -e "$folder/packages/"*.whl "$folder/root" && rm -f "$folder/packages/"*.whl &&

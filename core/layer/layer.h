@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The struct that describes a kind of layer, and the functions that layers may call. A new kind needs core/layer/<name>.c with
- * its strata_layer_<name>, a row in layers.def, its options in strata/layers.h and tests/layer/<name>_test.c. A layer only
- * builds ops: it does not depend on a device, optimizer or strategy. */
+ * The struct that describes a kind of layer, and the functions that layers may call. core/layer/README.md lists the steps for a
+ * new layer. A layer only builds ops: it does not depend on a device, optimizer or strategy. */
 #ifndef STRATA_CORE_LAYER_H
 #define STRATA_CORE_LAYER_H
 

@@ -43,9 +43,9 @@ extern "C" {
 #endif
 
 enum {
-    STRATA_REMOTE_MAX_ARRAYS = 64,         /* arguments of a closure, and results */
-    STRATA_REMOTE_MAX_NAME = 63,           /* bytes of a function's name */
-    STRATA_REMOTE_QUEUE_BOUND = 256 * 1024 /* closures that wait, unless an option says otherwise */
+    STRATA_REMOTE_MAX_ARRAYS = 64,         /* the most arguments of a closure, and the most results */
+    STRATA_REMOTE_MAX_NAME = 63,           /* the most bytes of a function's name */
+    STRATA_REMOTE_QUEUE_BOUND = 256 * 1024 /* the most closures that wait for a worker, unless an option sets another number */
 };
 
 /* ---- functions ---- */

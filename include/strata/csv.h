@@ -25,23 +25,28 @@ STRATA_API STRATA_MUST_USE strata_status strata_csv_read(const char *path, char 
 /* The same from memory; messages show `name` as the file's name. */
 STRATA_API STRATA_MUST_USE strata_status strata_csv_parse(const char *name, const void *bytes, size_t n_bytes, char separator,
                                                           strata_csv **out_csv, strata_error *err);
-/* The same of rows without a header: `columns`, which are copied, name the cells of each; NULL: as strata_csv_parse. Fails
- * also: INVALID for less than one column. */
+/* The same for rows without a header. `columns` are the names of the columns, which are copied; NULL: as strata_csv_parse. It
+ * also fails with INVALID for less than one column. */
 STRATA_API STRATA_MUST_USE strata_status strata_csv_parse_rows(const char *name, const void *bytes, size_t n_bytes,
                                                                char separator, const char *const *columns, int n_columns,
                                                                strata_csv **out_csv, strata_error *err);
 STRATA_API void strata_csv_destroy(strata_csv *csv); /* NULL is fine */
 
-STRATA_API int64_t strata_csv_n_rows(const strata_csv *csv); /* without the header */
+/* The number of rows, without the header. */
+STRATA_API int64_t strata_csv_n_rows(const strata_csv *csv);
 STRATA_API int strata_csv_n_columns(const strata_csv *csv);
-STRATA_API const char *strata_csv_column(const strata_csv *csv, int column); /* its name */
-STRATA_API const char *strata_csv_name(const strata_csv *csv);               /* the file, for messages */
-/* Index of the column of this name. DATA with the nearest name, or all of them, when there is none. */
+/* The name of a column. */
+STRATA_API const char *strata_csv_column(const strata_csv *csv, int column);
+/* The name of the file, for messages. */
+STRATA_API const char *strata_csv_name(const strata_csv *csv);
+/* The index of the column with this name. If there is none, it fails with DATA and a message that has the most similar name, or
+ * all names. */
 STRATA_API STRATA_MUST_USE strata_status strata_csv_find(const strata_csv *csv, const char *column, int *out_column,
                                                          strata_error *err);
-/* NUL-terminated UTF-8, unquoted; lives as long as the table. */
+/* The text of a cell without quotes: NUL-terminated UTF-8, valid as long as the table. */
 STRATA_API const char *strata_csv_cell(const strata_csv *csv, int64_t row, int column);
-STRATA_API int64_t strata_csv_line(const strata_csv *csv, int64_t row); /* where the row begins in the file, from 1 */
+/* The line of the file in which the row begins, counted from 1. */
+STRATA_API int64_t strata_csv_line(const strata_csv *csv, int64_t row);
 
 /* Which columns are used. Zero-initialize. */
 typedef struct strata_csv_options {

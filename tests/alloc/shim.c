@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The wrapped functions. An allocation is alive from the call that made it to its free; the ones that other libraries make and
- * we free (or the other way round) are told apart by a table of addresses. Every __wrap_ function defined here is wrapped by
- * the build. */
+ * Replaces the functions of the library that allocate and free memory; the build passes every __wrap_ function of this file to
+ * the linker. A table contains the addresses of all blocks that the library has allocated and not yet freed. With it, the
+ * functions recognize blocks that another library allocated or frees. */
 #include "tests/alloc/shim.h"
 
 #include <errno.h>
@@ -18,13 +18,13 @@ void *__real_aligned_alloc(size_t alignment, size_t bytes);
 void __real_free(void *memory);
 
 enum { SLOTS = 1 << 17 };
-static void *alive[SLOTS]; /* open addressing; TOMB: something was here */
+static void *alive[SLOTS]; /* a hash table with open addressing; TOMB marks a deleted entry */
 static char tomb;
 #define TOMB ((void *)&tomb)
 
 static int64_t count, live, fail_at;
 static bool failed;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* drivers' threads may free what we gave them */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* threads of a driver may free blocks that the library allocated */
 
 static size_t slot_of(const void *memory) {
     return (size_t)(((uintptr_t)memory >> 4) * 0x9E3779B97F4A7C15u >> 20) % SLOTS;
@@ -53,7 +53,7 @@ static void forget(const void *memory) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Counts an allocation; true: it is to fail. */
+/* Counts an allocation. Returns true if it must fail. */
 static bool fails(void) {
     pthread_mutex_lock(&lock);
     bool now = ++count == fail_at;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory that runs out on demand: the linker puts these functions before the C library's, for calls from Strata and from the
- * tests. Drivers and other shared libraries keep their own. One thread at a time. */
+ * Makes allocations of Strata and of the tests fail. The linker replaces malloc and so on by functions of shim.c in the calls
+ * of Strata and of the tests. Drivers and other shared libraries still call the C library. Only one thread at a time may
+ * allocate. */
 #ifndef STRATA_TESTS_ALLOC_SHIM_H
 #define STRATA_TESTS_ALLOC_SHIM_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The next `k`-th allocation from now (1: the first) fails, and only that one; 0: none does. Counting starts anew. */
+/* Lets only the k-th allocation from now fail, where 1 is the next one. 0: no allocation fails. The counting restarts. */
 void shim_fail_at(int64_t k);
-/* Whether the failure was used up since shim_fail_at. */
+/* Whether an allocation has failed since shim_fail_at. */
 bool shim_failed(void);
-/* Allocations since shim_fail_at, and those alive now. */
+/* The number of allocations since shim_fail_at, and the number of blocks that are not yet freed. */
 int64_t shim_count(void);
 int64_t shim_live(void);
 

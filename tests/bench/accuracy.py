@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sets what `strata train table.csv` learns beside scikit-learn's defaults, on the same training and test rows.
+"""Compares the accuracy of `strata train table.csv` with that of scikit-learn's defaults, on the same training and test
+rows.
 
     python3 tests/bench/record.py accuracy python3 tests/bench/accuracy.py [--strata build/strata] [--data ../shared/data]
         [--seeds 5] [--first-seed 0] [--only iris,wine]
 
-Needs scikit-learn (pip install scikit-learn). Each dataset is divided into four fifths and one fifth, anew for each seed (the
-optical digits have a test part of their own). Strata gets a folder with train.csv and test.csv, and no options but the seed and
-the device. scikit-learn gets MLPClassifier or MLPRegressor, and LogisticRegression or Ridge, all with their default settings,
-behind the usual preprocessing: means for missing values, standardisation, a column for each word. Numbers are the mean accuracy
-over the seeds, or R2 where numbers are learned. Differences are followed by twice their standard error over the seeds; level is
-what differs by no more than that, or by one test row.
-Exit codes: 0 Strata is level with the MLP or better in each row; 1 it is not; 3 something needed is missing.
-"""
+It needs scikit-learn (pip install scikit-learn). For each seed, each dataset is divided at random into four fifths for
+training and one fifth for testing (the optical digits have their own test part). Strata gets a folder with train.csv and
+test.csv, and no options but the seed and the device. scikit-learn gets MLPClassifier or MLPRegressor, and
+LogisticRegression or Ridge, all with their default settings, after the usual preprocessing: means for missing values,
+standardisation, a column for each word. The numbers are means over the seeds of the accuracy, or of R2 where numbers are
+learned. After a difference the table shows twice its standard error over the seeds. Two results are level if they differ by
+at most that, or by one test row.
+Exit codes: 0 Strata is level with the MLP or better in each row; 1 it is not; 3 something needed is missing."""
 
 import argparse
 import csv
@@ -40,7 +41,7 @@ except ImportError as error:
 
 
 def of_sklearn(load, missing=0.0):
-    """Rows of numbers; with `missing` this share of the cells is empty."""
+    """A data set of scikit-learn whose columns are numbers. `missing` is the share of cells that are left empty."""
     bunch = load()
     rows = [[repr(float(value)) for value in row] for row in bunch.data]
     generator = random.Random(1)
@@ -54,13 +55,13 @@ def of_sklearn(load, missing=0.0):
 
 
 def made(pair, classes):
-    """A table of what a generator of scikit-learn gives."""
+    """A table that a generator of scikit-learn makes."""
     rows = [[repr(float(value)) for value in row] for row in pair[0]]
     return rows, [f"class_{y}" if classes else repr(float(y)) for y in pair[1]], [], classes, ",", None
 
 
 def words_and_dates():
-    """Rentals of bicycles: the number of them follows from the weather's word, the date, the temperature and noise."""
+    """Generated numbers of rented bicycles, which depend on the weather (a word), the date, the temperature and noise."""
     generator = random.Random(2)
     rows, labels = [], []
     for _ in range(1200):
@@ -75,7 +76,7 @@ def words_and_dates():
 
 
 def optical_digits(folder):
-    """With the test part that the data come with."""
+    """The optical digits, with the test part that belongs to the data."""
     parts = []
     for name in ("optdigits.tra.gz", "optdigits.tes.gz"):
         with gzip.open(folder / "optdigits" / name, "rt") as file:
@@ -91,7 +92,7 @@ def iris(folder):
 
 
 def features_of_peers(rows, words):
-    """As one does with scikit-learn: dates become day, month and weekday."""
+    """The preprocessing that scikit-learn needs: dates become day, month and weekday."""
     import datetime
 
     columns = []

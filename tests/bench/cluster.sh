@@ -1,22 +1,24 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# How long an all_reduce takes beside Open MPI and gloo on the same cores: one table a transport and number of ranks. Then how
-# fast workers train beside one process, TensorFlow's workers and DistributedDataParallel. Then what the model
-# (tests/bench/model.py) says of these costs, and how far it is off.
+# Compares the time of an all_reduce with Open MPI and gloo on the same cores, in a table for each transport and number of
+# ranks. Then compares the speed of training with several workers with one process, TensorFlow's workers and
+# DistributedDataParallel. Then prints what the model (tests/bench/model.py) predicts for these costs, and its errors.
 #     sh tests/bench/cluster.sh [--record] [--sizes 4096,65536,...] [--ranks "2 4"] [--tasks "mnist,cifar10"]
 #                               [--rounds 3] [--model yes]
-#   --record: write what it prints into RESULTS.md
-#   "" for --ranks, --tasks or --model: none
-#   STRATA_BUILD_DIR     where `strata` was built (build/)
-#   STRATA_MPI_PROGRAM   source of a program that measures MPI_Allreduce (../shared/peers/mpi_allreduce.c); mpicc and mpirun
-# must be there
-#   STRATA_BENCH_PYTHON  a python3 with torch, for gloo (python3)
-#   STRATA_BENCH_TORCHRUN, STRATA_BENCH_TENSORFLOW  torchrun of a python with torch (torchrun), a python3 with tensorflow
-# (python3)
-#   STRATA_TEST_DATA, STRATA_PEER_SCRIPTS  folder with mnist/, cifar10/ (../shared/data); tf_train.py, torch_train.py
-# (../shared/peers)
-# A peer that is missing is skipped, and said. Where `chrt` may, all run before other work of the machine.
+#   --record: write the output into RESULTS.md
+#   --ranks "", --tasks "" or --model "" leaves out this part
+#   STRATA_BUILD_DIR        the folder in which `strata` was built (build/)
+#   STRATA_MPI_PROGRAM      source of a program that measures MPI_Allreduce (../shared/peers/mpi_allreduce.c); it needs mpicc
+# and
+#                           mpirun
+#   STRATA_BENCH_PYTHON     a python3 with torch, for gloo (python3)
+#   STRATA_BENCH_TORCHRUN   torchrun of a python with torch (torchrun)
+#   STRATA_BENCH_TENSORFLOW a python3 with tensorflow (python3)
+#   STRATA_TEST_DATA        a folder that contains mnist/ and cifar10/ (../shared/data)
+#   STRATA_PEER_SCRIPTS     a folder that contains tf_train.py and torch_train.py (../shared/peers)
+# A program that is missing is left out, with a message. If `chrt` is permitted, all programs have priority over other processes
+# of the machine.
 set -eu
 cd "$(dirname "$0")/../.."
 [ "${1:-}" != --record ] || { shift; exec python3 tests/bench/record.py cluster sh tests/bench/cluster.sh "$@"; }

@@ -1,22 +1,25 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# How fast one commit is beside another: builds both, runs each command with either in turn, prints the ratio of the medians.
+# Compares the speed of two commits: builds both, runs each command alternately with either, and prints the ratio of the
+# medians.
 #     bash tests/bench/compare.sh [--record] [--base COMMIT] [--head COMMIT] [--rounds N] [--device ID] [--only TEXT]
 #         [--limit PERCENT]
-#   --record   write what it prints into RESULTS.md
-#   --base     what is compared with (9f9ff74)
-#   --head     what is compared (HEAD; a checkout that is not committed is not seen)
-#   --rounds   how often each runs (5); the order of the two changes from round to round
-#   --device   where training and products run (the best one that there is)
+#   --record   write the output into RESULTS.md
+#   --base     the commit to compare with (9f9ff74)
+#   --head     the commit to compare (HEAD); changes that are not committed are ignored
+#   --rounds   how often each commit runs (5); the order of the two changes from round to round
+#   --device   the device for training and products (the best one)
 #   --only     only rows whose name contains TEXT
-#   --limit    a row fails when the head takes more than this longer, by the ratio of the medians and by that of the best rounds
-#              (3). Where ranks share two cores, a whole run is either fast or several times slower, with the same program: the
-#              medians of a few rounds may then differ although nothing else does.
-#   STRATA_COMPARE_DIR  where both are built and kept (build/compare)
+#   --limit    a row fails when the head takes longer by more than so many per cent, both by the medians and by the best rounds
+#              (3). Where ranks share two cores, the same program is fast in some runs and several times slower in others, so
+# the
+#              medians of a few rounds may differ for no other reason.
+#   STRATA_COMPARE_DIR  the folder in which both are built and kept (build/compare)
 #   STRATA_TEST_DATA    folder with mnist/, cifar10/ (../shared/data); a row whose data are missing is left out
 # Rows are the commands of the other scripts here: training as in peers.sh and strategies.sh, sums over ranks as in cluster.sh.
-# Both have a kernel cache of their own, which a round that does not count fills. Nothing else should run meanwhile.
+# Each commit has its own cache of compiled kernels, which a first round fills that is not counted. No other program should run
+# at the same time.
 # Exit codes: 0 all rows are within the limit, 1 some are not, 2 wrong arguments, 3 a build or a run failed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sets what `strata train FOLDER` learns of Fashion-MNIST, as folders of PNG, beside scikit-learn's MLPClassifier.
+"""Compares the accuracy of `strata train FOLDER` with that of scikit-learn's MLPClassifier on Fashion-MNIST, as folders of
+PNG files.
 
     python3 tests/bench/record.py fashion python3 tests/bench/fashion.py [--strata build/strata] [--device NAME]
         [--data /usr/share/datasets/fashion-mnist] [--train 60000] [--test 10000] [--only strata]
 
-The data are those of Debian's package dataset-fashion-mnist (apt-get install dataset-fashion-mnist). Strata gets a folder with
-train/ and test/, each with a folder of PNG files for each class, and no options but the seed and the device. scikit-learn gets
-the same pixels, standardised, and MLPClassifier with its default settings. Needs numpy and scikit-learn.
-Exit codes: 0 Strata is level with the MLP (within two standard errors of the test examples) or better; 1 it is not; 3 something
-needed is missing.
-"""
+The data are those of Debian's package dataset-fashion-mnist (apt-get install dataset-fashion-mnist). Strata gets a folder
+with train/ and test/, each with a folder of PNG files for each class, and no options but the seed and the device.
+scikit-learn gets the same pixels, standardised, and MLPClassifier with its default settings. It needs numpy and
+scikit-learn.
+Exit codes: 0 Strata is level with the MLP (within two standard errors of the test examples) or better; 1 it is not; 3
+something needed is missing."""
 
 import argparse
 import gzip
@@ -29,7 +30,7 @@ PARTS = {"train": "train", "test": "t10k"}
 
 
 def read_part(folder, part, n):
-    """Pictures as bytes of rows x columns, and labels: the first n."""
+    """Reads the first n pictures, as bytes of rows x columns, and their labels."""
     try:
         with gzip.open(folder / f"{PARTS[part]}-images-idx3-ubyte.gz") as file:
             _, found, rows, columns = struct.unpack(">4i", file.read(16))
@@ -44,7 +45,7 @@ def read_part(folder, part, n):
 
 
 def png(pixels, columns):
-    """A grey picture of 8 bits."""
+    """Encodes a picture of grey bytes as PNG."""
     rows = len(pixels) // columns
 
     def chunk(name, content):

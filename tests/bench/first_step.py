@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds from the start of this process to the end of PyTorch's first training step, import included, on one random batch:
-first_step.py mnist|cifar10|imdb [--compile]. The models are those of the samples of these names."""
+"""Measures the seconds from the start of this process to the end of PyTorch's first training step on one random batch,
+including the import of PyTorch: first_step.py mnist|cifar10|imdb [--compile]. The models are those of the samples with
+these names."""
 import json
 import os
 import sys
@@ -12,7 +13,7 @@ from torch import nn
 
 
 def started():
-    """When this process was started, on the clock of time.clock_gettime(CLOCK_BOOTTIME)."""
+    """When this process was started, on the clock CLOCK_BOOTTIME."""
     with open("/proc/self/stat", encoding="ascii") as file:
         ticks = int(file.read().rpartition(")")[2].split()[19])
     return ticks / os.sysconf("SC_CLK_TCK")

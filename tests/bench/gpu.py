@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How fast Strata trains and multiplies on a GPU beside PyTorch (cuDNN, cuBLAS) on the same card: prints a row a comparison.
+"""Compares the speed of training, matrix products and convolutions on a GPU with PyTorch (cuDNN, cuBLAS) on the same card.
+It prints a row for each comparison.
 
-    python3 tests/bench/gpu.py [--strata build/release/strata] [--data ../shared/data] [--devices vulkan:0,opencl:0] [--batches 64,1024]
-                               [--tasks mnist,cifar10,cifar10_resnet] [--only train,matmul,conv2d]
-Training: PyTorch keeps the whole data set on the card and gathers batches there, first step by step (eager), then with the step captured as a CUDA graph and
-replayed, which is the fastest that its user can write; the better of the two counts. f32 is PyTorch's own setting unless --tf32 no: convolutions in TF32 (10
-bits of mantissa), products in f32. Strata multiplies in f32.
-Needs PyTorch with CUDA and a card. Exit codes: 0, 3 something needed is missing."""
+    python3 tests/bench/gpu.py [--strata build/release/strata] [--data ../shared/data] [--devices vulkan:0,opencl:0]
+                               [--batches 64,1024] [--tasks mnist,cifar10,cifar10_resnet] [--only train,matmul,conv2d]
+
+PyTorch keeps the whole data set on the card and gathers batches there. It trains first step by step (eager), and then with
+the step captured as a CUDA graph and replayed, which is the fastest way that its users have; the faster of the two counts.
+PyTorch computes f32 with its own settings unless --tf32 no is given: convolutions in TF32 (10 bits of mantissa), products
+in f32. Strata multiplies in f32. It needs PyTorch with CUDA and a card.
+Exit codes: 0 success; 3 something needed is missing."""
 import argparse
 import json
 import statistics
@@ -47,7 +50,7 @@ CARD = torch.device(o.card)
 
 
 def strata(*words):
-    """The JSON lines that the command prints; [] after saying why there are none."""
+    """Runs the command and returns the JSON lines that it prints. After a failure it prints the reason and returns []."""
     done = subprocess.run([o.strata, *words, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         print(f"  strata {' '.join(words)}: exit code {done.returncode}: {done.stderr.strip()[-400:]}", file=sys.stderr)
@@ -61,7 +64,7 @@ def finish():
 
 
 def captured(work):
-    """What replays the work: as a CUDA graph, so that launches cost nothing."""
+    """Captures the work as a CUDA graph, so that launches cost nothing, and returns a function that replays it."""
     if not HAS_CUDA:
         return work
     side = torch.cuda.Stream()
@@ -106,7 +109,7 @@ def model(task):
 
 
 def crop_and_flip(x):
-    """Each picture moved by up to 4 pixels each way, half of them mirrored."""
+    """Moves each picture by up to 4 pixels in each direction, and mirrors half of them."""
     n = x.shape[0]
     at = torch.randint(0, 9, (2, n, 1, 1, 1), device=CARD)
     mirrored = torch.randint(0, 2, (n, 1, 1, 1), device=CARD)
@@ -119,7 +122,7 @@ def crop_and_flip(x):
 
 
 def torch_rates(task, batch, examples):
-    """Examples a second: step by step, and with the step captured as a CUDA graph."""
+    """Returns the examples per second of PyTorch: step by step, and with the step captured as a CUDA graph."""
     torch.manual_seed(1)
     x = torch.rand(examples, *((1, 28, 28) if task == "mnist" else (3, 32, 32)), device=CARD)
     y = torch.randint(0, 10, (examples,), device=CARD)
@@ -176,7 +179,7 @@ def train():
 
 # ---- products and convolutions ----------------------------------------------------------------------------------------
 def seconds(work):
-    """The median of ten runs of the work, many times."""
+    """Returns the median time of ten runs, each of which does the work many times."""
 
     def ten():
         for _ in range(10):

@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long an all_reduce and a step take, from alpha, beta and gamma (the formulas are in cluster/README.md): measures a few sizes and ranks of this
-machine, predicts the others and compares, also over links that tc shapes in network namespaces; then a table of up to 1,000 ranks on hosts of their own.
+"""Predicts the time of an all_reduce and of a training step from a few constants (alpha, beta, gamma; cluster/README.md has
+the formulas). It measures a few sizes and numbers of ranks on this machine, predicts the others and compares; it does so
+also over links whose speed tc limits, in network namespaces. Then it prints a table of up to 1,000 ranks, each on its
+own host.
+
     python3 tests/bench/model.py --strata build/release/strata [--rounds 3] [--latency-us 10] [--no-links]
-Ends with 1 where the median of the errors of one part is beyond --tolerance. Where `chrt` may, all runs before other work of the machine."""
+
+The exit code is 1 if the median error of a part is larger than --tolerance. If `chrt` is permitted, all runs have priority
+over other processes of the machine."""
 import argparse
 import itertools
 import json
@@ -22,49 +27,49 @@ from dataclasses import dataclass
 HERE = os.path.dirname(os.path.abspath(__file__))
 ALGORITHMS_C = os.path.join(HERE, "../../cluster/collective/algorithms.c")
 CORES = len(os.sched_getaffinity(0))
-MOST_RANKS = 8  # that are measured
+MOST_RANKS = 8  # the largest number of ranks that is measured
 FIT_SIZES, OTHER_SIZES = (4, 16 << 10, 256 << 10, 4 << 20), (4 << 10, 64 << 10, 1 << 20)
-BATCH = 128  # of the training that is measured
-BUCKET, MOST_BUCKETS = 256 << 10, 8  # strategies/README.md: gradients travel in so many parts
-RESNET50 = 25557032 * 4  # bytes of its gradients
-LINKS_GBIT = (1, 10, 100)  # of the table
-BACKWARD = 2 / 3  # of a step's work: behind it exchanges may be hidden
+BATCH = 128  # the batch of the training that is measured
+BUCKET, MOST_BUCKETS = 256 << 10, 8  # bytes of a bucket of gradients, and most buckets (strategies/README.md)
+RESNET50 = 25557032 * 4  # bytes of the gradients of ResNet-50
+LINKS_GBIT = (1, 10, 100)  # speeds of links in the table
+BACKWARD = 2 / 3  # share of the backward pass in a step, during which gradients may be exchanged
 
 
-# ---- what an algorithm does, as cluster/collective/*.c do it ----
+# ---- the work of each algorithm in cluster/collective/ ----
 
 
 @dataclass
 class Work:
-    hops: int  # exchanges that wait for one another
-    messages: int  # of all ranks
-    moved: int  # bytes, of all ranks
-    folded: int  # bytes read by folds and copied beside them, of all ranks
-    link: float  # bytes that pass links one after the other
-    starts: int = 1  # of them, how often over one that has rested
-    carried: float = 0  # bytes of the busiest link; 0: those
+    hops: int  # exchanges of which each waits for the one before it
+    messages: int  # messages of all ranks together
+    moved: int  # bytes that all ranks send
+    folded: int  # bytes that all ranks read when they add, and bytes that they copy
+    link: float  # bytes that are transmitted one after the other
+    starts: int = 1  # how many of these transmissions use a link that was idle before
+    carried: float = 0  # bytes of the busiest link; 0: as many as `link`
 
 
 def segment_bytes(transport, p):
-    """The largest message: transport/tcp.c, transport/memory.c."""
+    """The size of the largest message, from transport/tcp.c and transport/memory.c."""
     return 256 << 10 if transport == "tcp" else min(256 << 10, max(4 << 10, (2 << 20) // (2 * p) // 4096 * 4096))
 
 
 def one_shot(p, s, segment, transport):
     k = max(1, math.ceil(s / segment))
-    moved = p * s if transport == "shm" else p * (p - 1) * s  # in memory one copy serves all
+    moved = p * s if transport == "shm" else p * (p - 1) * s  # in shared memory all ranks read the same copy
     return Work(k, p * (p - 1) * k, moved, p * p * s, (p - 1) * s)
 
 
 def two_shot(p, s, segment, transport):
-    k = max(1, math.ceil(s / p / segment))  # exchange i carries segment i and the sum of i - 1
+    k = max(1, math.ceil(s / p / segment))  # exchange i transmits segment i and the sum of segment i - 1
     return Work(k + 1, 2 * p * (p - 1) * k, 2 * (p - 1) * s, p * s, 2 * s * (p - 1) / p)
 
 
 def ring(p, s, segment, transport):
     k = max(1, math.ceil(s / segment))
-    # 2 (p-1) hops of the first segment, then one more for each; where sums and results share a link, two for each beyond the p
-    # on their way.
+    # The first segment needs 2 (p-1) hops, and each further segment one more. Where sums and results use the same link, each
+    # segment beyond the p segments that are in transit needs two.
     slots = k + 1 if p == 2 else k + p - 3 + max(p, k)
     return Work(slots, 2 * (p - 1) * k, 2 * (p - 1) * s, p * s, slots * s / k, 2 * (p - 1), s if p == 2 else 2 * s)
 
@@ -91,8 +96,8 @@ def work(algorithm, p, s, transport="tcp"):
 
 
 def choices():
-    """The rows of `choices` in algorithms.c, so that there is one table: (several hosts only, only without shared memory,
-    most ranks, most bytes, most bytes of a slice, algorithm)."""
+    """Reads the rows of `choices` in algorithms.c, so that the table exists only once: (only for several hosts, only without
+    shared memory, most ranks, most bytes, most bytes of a slice, algorithm)."""
     limits = {"SIZE_MAX": math.inf, "INT32_MAX": math.inf}
 
     def number(text):
@@ -115,18 +120,19 @@ def choose(p, s, transport="tcp", several_hosts=False, table=choices()):
 
 @dataclass
 class Constants:
-    alpha: float  # us a hop: until the one who waits goes on
-    message: float  # us of a core, a message
-    beta: float  # us of a core, a byte that is sent and received
-    gamma: float  # us of a core, a byte that is folded or copied
+    alpha: float  # us for each hop, until the waiting rank continues
+    message: float  # us of a core for each message
+    beta: float  # us of a core for each byte that is sent and received
+    gamma: float  # us of a core for each byte that is added or copied
 
     def __str__(self):
         return f"alpha {self.alpha:5.1f} us  message {self.message:5.1f} us  beta {self.beta * 1e3:.3f} ns/B  gamma {self.gamma * 1e3:.3f} ns/B"
 
 
 def cores_at_work(p, w, cores, transport):
-    """Not more than there are messages at a time. A rank that sleeps stays on its core: of three on two cores one core has two. In shared memory a rank
-    that waits yields first, so all cores find something to do."""
+    """How many cores work at the same time: at most the number of messages that are sent at the same time. A rank that
+    sleeps stays on its core, so of three ranks on two cores two share one. In shared memory a waiting rank first yields,
+    so all cores are busy."""
     busy = min(p, cores) if transport == "shm" else p / math.ceil(p / cores)
     return min(busy, w.messages / w.hops)
 
@@ -141,8 +147,8 @@ def on_one_machine(c, p, w, transport):
 
 
 def over_links(c, p, w, us_per_byte, cores, burst=0, rest_us=0):
-    """Ranks behind links of their own, which share `cores` (p: none is shared). Links that tc shapes let `burst` bytes pass after a rest, but not more than
-    their rate gives them until the sum after `rest_us` comes."""
+    """The cost over links of the ranks' own. The ranks share `cores` (p: each has one). A link that tc limits transmits
+    `burst` bytes at once after a pause, but at most what its rate allows in the time `rest_us` until the next sum."""
     hops, messages, moved, folded = columns(p, w, cores)
     at_work = hops * c.alpha + messages * c.message + folded * c.gamma
     on_link = max((w.link - w.starts * burst) * us_per_byte, (w.carried or w.link) * us_per_byte - rest_us)
@@ -150,7 +156,7 @@ def over_links(c, p, w, us_per_byte, cores, burst=0, rest_us=0):
 
 
 def solve(a, b):
-    """x of a x = b, by Gauss and Jordan; None where a is singular."""
+    """Solves a x = b by Gauss-Jordan elimination. Returns None if a is singular."""
     n, rows = len(b), [row[:] + [y] for row, y in zip(a, b)]
     for i in range(n):
         pivot = max(range(i, n), key=lambda r: abs(rows[r][i]))
@@ -165,7 +171,8 @@ def solve(a, b):
 
 
 def fit(points):
-    """Constants >= 0 with the least squares of relative errors: of all choices of which are 0, the best that has none below. points: (columns, us)."""
+    """Finds constants >= 0 with the least squares of relative errors. It tries all choices of constants that are 0, and
+    takes the best one without a negative constant. points: (columns, us)."""
     best, found = math.inf, None
     scaled = [[x / us for x in row] for row, us in points]
     norms = [math.sqrt(sum(row[i] ** 2 for row in scaled)) for i in range(4)]
@@ -182,7 +189,7 @@ def fit(points):
 
 
 class Machine:
-    """Constants where each rank has a core of its own, and where ranks share them."""
+    """The constants for ranks that each have a core, and for ranks that share cores."""
 
     def __init__(self, own, shared):
         self.own, self.shared = own or shared, shared or own
@@ -209,11 +216,11 @@ FIRST = ["chrt", "-f", "1"] if may_run_first() else []
 def last_json(text):
     lines = [line for line in text.splitlines() if "{" in line]
     rows = [json.loads(line[line.index("{"):]) for line in lines]
-    return [row for row in rows if row.get("event", "result") == "result"]  # a training tells its epochs too
+    return [row for row in rows if row.get("event", "result") == "result"]  # a training also prints its epochs
 
 
 def run_all(commands, **more):
-    """Runs them at once; what each printed. All must succeed."""
+    """Runs the commands at the same time and returns what each printed. All must succeed."""
     running = [subprocess.Popen(FIRST + c, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more) for c in commands]
     said = [p.communicate() for p in running]
     for p, (_, err) in zip(running, said):
@@ -223,7 +230,7 @@ def run_all(commands, **more):
 
 
 class Here:
-    """Ranks of this host."""
+    """The ranks are processes of this host."""
 
     name, epochs, images = "this machine, shm", 3, 9600
 
@@ -239,7 +246,7 @@ class Here:
         return {r["bytes"]: r["median_us"] for r in last_json(run_all([command])[0])}
 
     def train(self, p, arguments):
-        """us of a step of the slowest of p workers, or of the chief, where it alone tells."""
+        """The time in us of a step of the slowest of p workers, or of the chief if only the chief prints it."""
         return slowest(last_json(run_all([[self.strata, "launch", "-n", str(p), "--", self.strata, "train", "mnist", *arguments, "--json"]])[0]))
 
 
@@ -248,7 +255,7 @@ def slowest(results):
 
 
 class Links:
-    """Each rank in a network namespace of its own, behind a veth that is a port of a bridge; tc shapes both directions."""
+    """Each rank is in a network namespace, whose veth is connected to a bridge. tc limits the speed in both directions."""
 
     def __init__(self, strata, n):
         self.strata, self.n, self.id = strata, n, f"strata-{os.getpid()}-"
@@ -284,7 +291,8 @@ class Links:
             subprocess.run(["ip", "netns", "del", space], check=False)
 
     def job(self, p, arguments):
-        """What the ranks print. Each has a /dev/shm of its own, which makes it another machine, and its share of the cores as strata launch gives it."""
+        """Returns what the ranks print. Each has its own /dev/shm, so that ranks do not share memory, and its share of the
+        cores, as `strata launch` assigns it."""
         cores = sorted(os.sched_getaffinity(0))
         cluster = ",".join(f"10.231.78.{k + 1}:2222" for k in range(p))
         commands = []
@@ -298,8 +306,8 @@ class Links:
 
 
 class Shaped:
-    """The links at a rate. A bucket of a millisecond: a smaller one needs timers more often than they come, a larger one lets whole messages
-    pass after a rest."""
+    """Links with a limited rate. The token bucket is as large as a millisecond of data: a smaller one needs timers more
+    often than the kernel has them, and a larger one lets whole messages pass at once after a pause."""
 
     def __init__(self, links, mbit):
         self.links, self.mbit, self.name, self.burst = links, mbit, f"{mbit} Mbit/s", mbit * 125
@@ -323,7 +331,7 @@ class Shaped:
 
 
 def missing_for_links():
-    """What keeps this process from making shaped links; None: nothing."""
+    """Why this process cannot make such links. None: it can."""
     if os.getuid():
         return "not root"
     if not shutil.which("ip") or not shutil.which("tc"):
@@ -349,7 +357,8 @@ def run(command):
 
 
 def rounds_of(n, measurements):
-    """measurements: {key: function without arguments that gives {more of the key: us}}. Every round runs all of them; the medians."""
+    """measurements: {key: function that returns {more of the key: us}}. Runs all of them in each round, and returns the
+    medians."""
     found = {}
     for _ in range(n):
         for key, measure in measurements.items():
@@ -366,7 +375,7 @@ class Report:
         self.tolerance, self.missed, self.parts = tolerance, 0, []
 
     def part(self, name, rows):
-        """rows: (what, [(column, measured us, predicted us)])."""
+        """rows: (name, [(column, measured us, predicted us)])."""
         print(f"\n{name}: ms measured / predicted (error)")
         errors = []
         for what, cells in rows:
@@ -399,7 +408,8 @@ def table_rows(measured, skipped, predict):
 
 
 def study_here(here, transport, ranks, rounds, report):
-    """Fits a few points and compares the others. The constants. In memory it is about the algorithms that these numbers of ranks take; over TCP about all."""
+    """Fits the constants to a few points, compares the prediction of the others, and returns the constants. In shared memory
+    it covers only the algorithms that these numbers of ranks use; over TCP it covers all."""
     sizes = FIT_SIZES + OTHER_SIZES
     taken = {choose(p, s, transport) for p in ranks for s in sizes} if transport == "shm" else ALGORITHMS
     measurements = {(p, a): lambda p=p, a=a: here.bench(p, transport, a, sizes, 0.05) for p in ranks for a in taken}
@@ -418,7 +428,7 @@ def study_here(here, transport, ranks, rounds, report):
 
 
 def study_links(links, machine, sizes, ranks, rounds, report):
-    """The largest sum of two ranks says what a byte takes, the rest is predicted."""
+    """Takes the time of a byte from the largest sum of two ranks, and predicts everything else."""
     measurements = {(p, a): lambda p=p, a=a: links.bench(p, "tcp", a, sizes, 0.05) for p in ranks for a in ALGORITHMS}
     measured = rounds_of(rounds, measurements)
     point = (2, "two_shot", max(sizes))
@@ -431,7 +441,7 @@ def study_links(links, machine, sizes, ranks, rounds, report):
 
 
 def bench_rest(machine, p):
-    """us between two sums of strata bench allreduce, in which ranks meet and say how long it took."""
+    """The time in us between two sums of `strata bench allreduce`, in which the ranks exchange how long the sum took."""
     return 2 * on_one_machine(machine.of(p), p, work("one_shot", p, 8), "tcp")
 
 
@@ -439,7 +449,8 @@ def bench_rest(machine, p):
 
 
 class Compute:
-    """us a step and us an example of a worker without the sum, where it has a core and where twice as many as there are cores share them."""
+    """Times of a worker without the sum: us for each step and us for each example, for a worker with its own core and for
+    two workers on each core."""
 
     def __init__(self, measured):
         """measured: {(workers, examples a worker): us}"""
@@ -463,13 +474,15 @@ def buckets(n_bytes):
 
 
 def exposed(compute_us, n, bucket_us):
-    """us of the sums of n buckets that are not hidden where all but the last travel while the backward pass goes on."""
+    """The time in us of the sums of n buckets that is not hidden, if all but the last are exchanged during the backward
+    pass."""
     return max(bucket_us, n * bucket_us - BACKWARD * compute_us * (n - 1) / n)
 
 
 def study_training(here, data, n_bytes, ranks, rounds, report, predictions):
-    """predictions: {place: function (p, bytes, us between two) -> us of an all_reduce}; n_bytes: a step's sum; data has a folder for each place's images. What a step takes besides its sum is taken from
-    a few workers and batches of this machine, so that it has what meeting every step costs. Compute."""
+    """predictions: {place: function (p, bytes, us between two sums) -> us of an all_reduce}. n_bytes: the bytes of a step's
+    sum. data: a folder of images for each place. The time of a step without its sum is fitted to a few numbers of workers
+    and batches on this machine, so it includes the cost of waiting for each other in every step. Returns a Compute."""
     fitted = list(itertools.product((CORES, 2 * CORES), (BATCH // 2, BATCH // MOST_RANKS)))  # workers, examples each
     tested = {place: [p for p in ranks if place is not here or p not in (CORES, 2 * CORES)] for place in predictions}
 
@@ -500,8 +513,9 @@ def study_training(here, data, n_bytes, ranks, rounds, report, predictions):
 
 
 def far(machine, latency_us):
-    """Hosts of their own: a hop takes what it takes here between two cores, and the wire's latency. A message's share of it is not told apart there: what
-    it takes where ranks share cores is the most that it can be."""
+    """Constants for ranks on their own hosts: a hop takes what it takes here between two cores, plus the latency of the
+    link. The cost of a message cannot be measured separately there, so its upper limit is used: the cost with shared
+    cores."""
     message = max(machine.own.message, min(machine.own.alpha, machine.shared.message))
     return Constants(max(0.0, machine.own.alpha - message) + latency_us, message, machine.own.beta, machine.own.gamma)
 

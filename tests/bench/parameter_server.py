@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The strategy parameter_server on this machine: beside multi_worker_mirrored, with a slow worker, and what it learns.
+"""Measures the strategy parameter_server on this machine: its speed compared with multi_worker_mirrored, with a slow
+worker, and the accuracy that it reaches.
 
     python3 tests/bench/record.py parameter_server python3 tests/bench/parameter_server.py [--strata build/release/strata]
         [--data ../shared/data] [--rounds 5] [--only TEXT]
 
-Rows alternate with what they are compared with; the figures are medians. TensorFlow's are those of tf_parameter_server.py on
-another machine with two cores (batch 64, 2 workers and 1 server), as TensorFlow is not installed here: they say the order of
-magnitude alone. `links` and `fold` measure without a model, by build/release/suites/bench_push_pull. `model` fits the model of
-cluster/README.md to 1 and 8 workers and compares what it says of 2 and 4. Synchronous steps have the batches of
-all workers, so an epoch has fewer updates than asynchronously; of two epochs the second is measured. Exit code 1: a ratio is
-below what was asked for."""
+Each program runs alternately with the one that it is compared with, and the numbers are medians. TensorFlow's numbers are
+those of tf_parameter_server.py on another machine with two cores (batch 64, 2 workers and 1 server), because TensorFlow is
+not installed here; they only show the order of magnitude. `links` and `fold` measure without a model, with
+build/release/suites/bench_push_pull. `model` fits the model of cluster/README.md to 1 and 8 workers and compares its
+prediction for 2 and 4. A synchronous step contains the batches of all workers, so its epoch has fewer updates than an
+asynchronous one. The second of two epochs is measured.
+Exit code 1: a ratio is below its limit."""
 import argparse
 import json
 import math
@@ -48,7 +50,7 @@ class Jobs:
                 "--seed", str(self.seed), "--json", *sparse, *more]
 
     def run(self, command, slow=None):
-        """The chief's result. slow: the number of a worker that is stopped nine tenths of the time."""
+        """Returns the result of the chief. slow: the number of a worker that is stopped for nine tenths of the time."""
         job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         done, stops = threading.Event(), []
         thread = threading.Thread(target=hinder, args=(job.pid, slow, done, stops)) if slow is not None else None
@@ -84,7 +86,7 @@ def children(pid):
 
 
 def hinder(launch, worker, done, stops):
-    """Stops the process whose TF_CONFIG says that it is this worker, for 9 of 10 parts of 50 ms."""
+    """Stops the process whose TF_CONFIG contains this worker, for 9 of 10 parts of 50 ms."""
     pid = None
     while pid is None and not done.is_set():
         for child in children(launch):
@@ -154,7 +156,7 @@ def fold(jobs):
 
 
 def model(jobs):
-    """T, a worker's seconds a batch, is known from 1 worker, the cores' seconds a batch from 8; both predict 2 and 4."""
+    """The seconds per batch of a worker are known from 1 worker, those of the cores from 8; both predict 2 and 4 workers."""
     counts, cores = (1, 2, 4, 8), len(os.sched_getaffinity(0))
     rates = dict(zip(counts, jobs.alternate(*(lambda w=w: jobs.servers("mnist", w, 1) for w in counts))))
     alone, busy = 64 / rates[1], cores * 64 / rates[8]
@@ -177,8 +179,9 @@ def stragglers(jobs):
 
 
 def accuracy(jobs):
-    """The samples' epochs; the mean of three seeds. A synchronous step has a batch of each of the four workers, so there are
-    two to compare with: as many examples a batch, and a quarter of them, which makes as many updates of as many examples."""
+    """The accuracy after the samples' epochs, as the mean of three seeds. A synchronous step contains a batch of each of the
+    four workers. So there are two asynchronous runs to compare with: with as many examples in a batch, and with a quarter
+    of them, which makes as many updates with as many examples each."""
     for task, epochs in (("mnist", 5), ("imdb_sparse", 2), ("cifar10", 1)):
         def mean(*more, t=task, e=epochs):
             found = []

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The work of peers.sh: runs programs in turn, checks that they learn the same, prints ratios."""
+"""Does the work of peers.sh: runs programs alternately, checks that they reach the same accuracy, and prints ratios of
+their times."""
 import argparse
 import json
 import os
@@ -31,14 +32,14 @@ START, MEMORY, FIRST_START = 0.35, 150, 5.0  # asked of s, MiB and s; less is be
 
 
 def jax_options(task, batch):
-    """The settings of jax_train.py that are the fastest found, by its docstring."""
+    """The fastest settings of jax_train.py, which its docstring lists."""
     if task == "cifar10":
         return ["--conv", "mixed+hybrid9", "--pool", "fused"]
     return ["--flat", "no"] if batch == 1024 else []
 
 
 def run(command, env=None):
-    """The JSON of the command's last line, or None after saying why there is none."""
+    """Runs the command and returns the JSON of its last line. After a failure it prints the reason and returns None."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
     if done.returncode == 0 and done.stdout.strip():
         line = done.stdout.strip().splitlines()[-1]
@@ -55,7 +56,8 @@ class Bench:
         self.commit = subprocess.run(git, stdout=subprocess.PIPE, text=True).stdout.strip()
 
     def row(self, name, what, ours, other, peer, asked, less=False, notes="", ratio=None):
-        """Keeps a row; `asked` is of `ratio`, else of ours / other, or of ours itself where `other` is None."""
+        """Adds a row to the table. `asked` is the limit of `ratio` if that is given, else of ours / other, or of ours if
+        `other` is None."""
         value = ratio or (ours / other if other else ours)
         reached = value <= asked if less else value >= asked
         self.rows[name] = {"what": what, "ours": ours, "other": other, "peer": peer, "value": value, "asked": asked,
@@ -64,7 +66,7 @@ class Bench:
             json.dump(self.rows, file, indent=1)
 
     def table(self, names):
-        """Prints the rows of these names; how many were missed or are not there."""
+        """Prints the rows with these names. Returns how many are beyond their limit or are missing."""
         print(f"{'work':<42} {'ours':>9} {'best other':>10} {'':<26} {'ratio':>6} {'asked':>6} {'to reach':>9}")
         missed = 0
         for name in [n for n in self.rows if n.split(",")[0] in names]:
@@ -88,7 +90,7 @@ class Bench:
         return [self.o.strata, "train", task, "--data", data, *sizes, "--json", *options]
 
     def peers(self, task, batch, epochs):
-        """name: command and environment of each peer that --peers names."""
+        """{name: (command, environment)} of each peer that --peers names."""
         name, tail = TASKS[task][0], ["--epochs", str(epochs), "--batch", str(batch)]
         bin_of = lambda python: os.path.join(self.o.peers, python, "bin/python")
         script = lambda python, file: [bin_of(python), os.path.join(self.o.scripts, file), name, *tail]
@@ -101,10 +103,10 @@ class Bench:
         return {n: c for n, c in every.items() if n in wanted}
 
     def in_turn(self, programs, with_peak=False):
-        """Results by name; each program runs once a round. A peer that is far behind in the first round runs in no other.
-        Programs that have a seed get another one in each round: the accuracy of cifar10 after two epochs differs by some
-        hundredths between seeds, so only medians over seeds can be compared.
-        with_peak: the results of "strata" have the peak of the seconds before and after them, "peak_gflops"."""
+        """Runs each program once in each round and returns the results by name. A peer that is far slower than the others in
+        the first round is not run again. Programs that have a seed get another one in each round: the accuracy of cifar10
+        after two epochs differs by some hundredths between seeds, so only medians over seeds can be compared. with_peak: the
+        results of "strata" contain the peak that was measured before and after them, "peak_gflops"."""
         results = {name: [] for name in programs}
         for round_number in range(self.o.rounds):
             for name, (command, env) in programs.items():
@@ -122,7 +124,7 @@ class Bench:
 
     @staticmethod
     def near(results):
-        """The peers within a third of the best one."""
+        """The peers that are within a third of the best one."""
         speed = {n: statistics.median(r["samples_per_s"] for r in rs) for n, rs in results.items() if rs and n != "strata"}
         return [n for n, s in speed.items() if s > 0.67 * max(speed.values())]
 
@@ -131,8 +133,9 @@ class Bench:
         return {n: statistics.median(r["samples_per_s"] for r in rs) for n, rs in results.items()}
 
     def peak(self):
-        """GFLOP/s of multiply-adds alone, the mean of a second. A training's rate is a mean over an epoch: like this one it
-        falls when the clock does or when other programs take a part of the cores; the best of many short runs does not."""
+        """GFLOP/s of multiply-adds alone, as the mean of a second. A training's rate is a mean over an epoch, which is lower
+        when the clock slows down or other programs use the cores, and so is this peak. The best of many short runs would
+        not be."""
         command = [self.o.strata, "bench", "matmul", "--device", self.o.device, "--sizes", "64", "--seconds", "1", "--json"]
         return run(command)["mean_peak_gflops"]
 
@@ -188,7 +191,8 @@ class Bench:
         self.ratio(name, "mnist, 2 workers, batch 128", programs, "ddp", "torch DDP, 2 ranks", DDP)
 
     def start(self, name):
-        """Seconds from the start of the process to the end of the first step, data apart: its loading depends on files."""
+        """Seconds from the start of the process to the end of the first step, without the time of loading data, which
+        depends on the files."""
         for task in TASKS:
             command = self.strata(task, 64, 1)
             run(command)  # fills the caches

@@ -1,21 +1,22 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# How fast Strata trains beside JAX, TensorFlow and PyTorch on the same cores: prints a table with our figure, the best of the
-# others, their ratio, and the figure to reach.
+# Compares the speed of training with JAX, TensorFlow and PyTorch on the same cores. It prints a table with Strata's number, the
+# best number of the others, their ratio, and the ratio to reach.
 #     sh tests/bench/peers.sh [--record] [--only ROW,ROW] [--kept] [--rounds 5] [--device opencl:0]
 #         [--peer-names "JAX,TF fit"]
-#   --record: write what it prints into RESULTS.md
+#   --record: write the output into RESULTS.md
 #   --only: rows by name (mnist-64, mnist-1, mnist-1024, cifar10-64, cifar10-1024, imdb-64, host, mirrored, 8-workers, ddp,
 #       start, memory, first-start); all of them take half an hour
-#   --kept: measure nothing, print the rows as they were measured last, each with its commit
-#   STRATA_BUILD_DIR     where `strata` was built (build/)
-#   STRATA_PEER_SCRIPTS  jax_train.py, tf_train.py, torch_train.py and setup.sh (../shared/peers)
-#   STRATA_PEERS         their python environments, made by `sh setup.sh DIR` (build/peers, made when it is missing: about 8 GB)
-#   STRATA_TEST_DATA     folder with mnist/, cifar10/, imdb/ (../shared/data)
-# Every number is a median over rounds in which each program runs once, in turn, so that all see the same machine. Nothing else
-# should run meanwhile.
-# Exit codes: 0 all rows reach what is asked, 1 some do not, 3 something needed is missing.
+#   --kept: measure nothing, and print the last result of each row, with its commit
+#   STRATA_BUILD_DIR     the folder in which `strata` was built (build/)
+#   STRATA_PEER_SCRIPTS  a folder that contains jax_train.py, tf_train.py, torch_train.py and setup.sh (../shared/peers)
+#   STRATA_PEERS         the folder of their Python environments (build/peers); if it is missing, `sh setup.sh DIR` makes it and
+#                        needs about 8 GB
+#   STRATA_TEST_DATA     a folder that contains mnist/, cifar10/ and imdb/ (../shared/data)
+# Each program runs once in each round, alternately, so that changes of the machine's speed affect all. Every number is a median
+# over the rounds. No other program should run at the same time.
+# Exit codes: 0 all rows reach their limits, 1 some do not, 3 something needed is missing.
 set -eu
 cd "$(dirname "$0")/../.."
 [ "${1:-}" != --record ] || { shift; exec python3 tests/bench/record.py peers sh tests/bench/peers.sh "$@"; }

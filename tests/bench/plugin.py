@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The host backend as a plugin beside the built-in one: mnist, in turn, with the same losses.
+"""Compares the host backend as a plugin with the built-in one: both train mnist alternately, and must have the same losses.
 
 usage: plugin.py BUILD_DIR MNIST_DIR [PAIRS]
 
-BUILD_DIR has the command `strata` and suites/plugins/libstrata_host_plugin.so. Prints a table with samples a second and with
-the seconds that the processor worked for a run, and the machine's load. The exit code is 1 when the losses differ, or when the
-plugin's best run is more than 2 % slower than the built-in backend's by both measures. Best runs are compared, since other
-programs of the machine only ever take time away; they take less from the processor's seconds than from the clock's.
-"""
+BUILD_DIR contains the command `strata` and suites/plugins/libstrata_host_plugin.so. It prints a table of samples per
+second, of the processor time of a run, and of the machine's load. The exit code is 1 if the losses differ, or if the
+plugin's best run is more than 2 % slower than the built-in backend's by both measures. The best runs are compared, since
+other programs of the machine can only make a run slower, and they change the processor time less than the elapsed time."""
 import json
 import os
 import pathlib
@@ -19,7 +18,7 @@ import sys
 
 
 def train(build, data, device, options=""):
-    """Samples a second of two epochs of mnist, the processor's seconds of the whole run, and the loss of the last step."""
+    """Samples per second of two epochs of mnist, the processor time of the whole run, and the loss of the last step."""
     plugin = f"{build}/suites/plugins/libstrata_host_plugin.so{options}"
     command = [f"{build}/strata", "train", "mnist", "--data", data, "--epochs", "2", "--seed", "1", "--batch", "64",
                "--plugin", plugin, "--device", device, "--json"]

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What profiling costs: epochs of one training whose steps are profiled, beside those before and after, as samples a second.
+"""Measures what profiling costs: the samples per second of epochs whose steps are profiled, compared with the epochs before
+and after them in the same training.
 
     python3 tests/bench/record.py profile python3 tests/bench/profile.py [--strata build/release] [--data ../shared/data]
         [--rounds 5] [--device D]
 
-A training has nine epochs of as many steps, and a profile of epochs 4 to 6. Of these the middle one counts, and so do epochs 2
-and 8, as programs change at the borders. A ratio is of two epochs of one process, since where a process's memory lies changes
-its speed by some per cent. "off again" is epoch 8 beside epoch 2, without a profile either: what a ratio cannot tell. A table's
-number is the median of the rounds; behind it are their lower and upper quartile. A training without a profile must learn the
-same bits."""
+A training has nine epochs with the same number of steps, and profiles epochs 4 to 6. Only the middle one of each three
+epochs counts (2, 5 and 8), since programs change at the borders. A ratio compares epochs of one process, because the
+addresses of a process's memory change its speed by some per cent. The row "off again" compares epoch 8 with epoch 2, both
+without a profile, and shows the accuracy of the ratios. A number is the median of the rounds, followed by their lower and
+upper quartile. A training without a profile must compute the same bits."""
 import argparse
 import json
 import pathlib
@@ -33,7 +34,7 @@ def main():
     opts = parser.parse_args()
 
     def run(sample, batch, steps, profiled):
-        """Samples a second of each epoch, and the hash of what was learned."""
+        """Returns the samples per second of each epoch, and the hash of the parameters."""
         command = [f"{opts.strata}/strata", "train", sample, "--epochs", str(EPOCHS), "--batch", str(batch), "--seed", "1",
                    "--json", "--data", f"{opts.data}/{sample}", "--steps-per-epoch", str(steps)]
         command += ["--device", opts.device] if opts.device else []

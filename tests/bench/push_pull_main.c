@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What moves bytes between a worker and a parameter server of one machine, without a model; parameter_server.py runs it.
+ * Measures the transfers between a worker and a parameter server of one machine, without a model. parameter_server.py runs it.
  *
- *     push_pull links    for 4 KiB to 64 MiB the seconds of a push, of a pull, and of a message between two ranks of the
- *                        all_reduce transport with an answer of 4 bytes; a JSON object a line. Whoever receives the bytes
- *                        copies them once to other memory, as into a device
- *     push_pull fold     of the sum of 8 shares on each of 2 processes, and of memcpy beside it: bytes a second */
+ *     push_pull links    measures, for 4 KiB to 64 MiB, the seconds of a push, of a pull, and of a message between two ranks of
+ * the
+ *                        all_reduce transport, which is answered with 4 bytes. It prints a JSON object in each line. The
+ * receiver
+ *                        copies the bytes once to other memory, as it would to a device
+ *     push_pull fold     measures the bytes per second that each of 2 processes reads when it adds 8 arrays, and those of
+ *                        memcpy */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +47,7 @@ static void *memory(size_t bytes) {
     return made;
 }
 
-/* As the parameter server's: a push is read once, a pull is written to the room or sent from where it lies. */
+/* Does what a parameter server does: it reads a push once, and writes a pull to the given memory or sends it from its place. */
 static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     uint64_t bytes = 0;
     (void)err;
@@ -91,12 +94,12 @@ static double one_call(strata_rpc_client *client, uint32_t method, uint64_t byte
         .head = &ignored, .head_bytes = sizeof ignored, .body = &whole, .n_body = push ? 0 : 1, .may_lend = true};
     const double began = now();
     must(strata_rpc_client_call(client, &ask, &answer, 60, &err), &err);
-    if (answer.lent) memcpy(data, answer.lent, bytes); /* as into a device */
+    if (answer.lent) memcpy(data, answer.lent, bytes); /* stands for the copy to a device */
     strata_rpc_answer_release(&answer);
     return now() - began;
 }
 
-/* device: what the receiver's copy of the message is read for, as by the server of a push and the client of a pull. */
+/* `device` receives the receiver's copy of the message, as with the server of a push and the client of a pull. */
 static double one_message(strata_communicator *comm, int rank, size_t bytes, void *data, void *device) {
     strata_error err = {0};
     const double began = now();

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What fit costs in Python beside the command: the same model, data and steps in turn, as samples a second.
+"""Measures what fit costs in Python: the same model, data and steps run alternately in Python and by the command, and the
+samples per second are compared.
 
     python3 tests/bench/record.py python python3 tests/bench/python.py [--strata build/release] [--rounds 5]
 
-Needs numpy. Both take the best epoch of five; the ratio is that of the medians of all rounds."""
+It needs numpy. Of each run the best of five epochs counts. The ratio is that of the medians of all rounds."""
 import argparse
 import json
 import os

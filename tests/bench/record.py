@@ -27,7 +27,7 @@ minutes: ratios to a peer that ran in turn say more than absolute numbers.
 
 
 def machine():
-    """The processor, its cores that this process may use, and the memory."""
+    """The name of the processor, the number of cores that this process may use, and the size of the memory."""
     text = pathlib.Path("/proc/cpuinfo").read_text()
     model = re.search(r"model name\s*:\s*(.*)", text)
     name = re.sub(r"\s+", " ", model[1]) if model else os.uname().machine
@@ -47,7 +47,7 @@ def commit():
 
 
 def run(command):
-    """What the command prints on stdout, shown as it comes, and its exit code."""
+    """Runs the command, shows its stdout while it runs, and returns this text and the exit code."""
     lines = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
@@ -58,7 +58,7 @@ def run(command):
 
 
 def sections(text):
-    """[(heading, text before the records, [(machine, record)])] of the file, in its order."""
+    """The parts of the file, in its order: [(heading, text before the records, [(machine, record)])]."""
     found = []
     for section in re.split(r"^## ", text, flags=re.M)[1:]:
         heading, _, body = section.partition("\n")

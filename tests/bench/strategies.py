@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The work of strategies.sh: runs programs in turn, prints ratios and what is asked of them."""
+"""Does the work of strategies.sh: runs programs alternately, and prints ratios of their speeds and the limits of these
+ratios."""
 import argparse
 import json
 import os
@@ -16,7 +17,7 @@ BATCH, PARTS = 128, "one,halves,ddp,central,allreduce"
 
 
 def run(command, env=None):
-    """The JSON of the command's last line, or None after saying why there is none."""
+    """Runs the command and returns the JSON of its last line. After a failure it prints the reason and returns None."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
     if done.returncode == 0 and done.stdout.strip():
         line = done.stdout.strip().splitlines()[-1]
@@ -40,7 +41,7 @@ class Bench:
                              "--global-batch", str(BATCH), "--seed", "1", "--json", *options]
 
     def in_turn(self, programs):
-        """Results by name of the rounds in which all of them ran."""
+        """Returns the results by name of the rounds in which all programs ran."""
         rounds = [{name: run(command) for name, command in programs.items()} for _ in range(self.o.rounds)]
         rounds = [r for r in rounds if all(r.values())]
         if not rounds:
@@ -79,7 +80,8 @@ class Bench:
                              str(BATCH), "--epochs", str(epochs)]
 
     def central(self, task):
-        """Bytes on the host: each replica's gradients are read and their sum written once; new parameters are read once and written to each."""
+        """The bytes that move on the host: the gradients of each replica are read and their sum is written once; the new
+        parameters are read once and written to each replica."""
         result = run(self.train(task, "--strategy", "central_storage", "--devices", HALVES))
         summary = run([self.o.strata, "summary", task, "--json"])
         if not result or not summary:
@@ -90,7 +92,8 @@ class Bench:
         return self.row(f"{task}: central_storage, bytes it must / moved", must, moved, must / moved, 0.99)
 
     def allreduce(self):
-        """64 MiB between 2 and 4 devices of PoCL, the fold beside memcpy in bytes read and written."""
+        """Sums 64 MiB between 2 and 4 devices of PoCL, and compares the bytes per second that are read and written with
+        memcpy."""
         for n in (2, 4):
             env = {"POCL_DEVICES": " ".join(["pthread"] * n)}
             devices = ",".join(f"opencl:{i}" for i in range(n))

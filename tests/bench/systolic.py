@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the cycle model of samples/systolic with numbers that it did not come from.
+"""Compares the cycle model of samples/systolic with independent numbers.
 
     python3 tests/bench/systolic.py BUILD [--compiler PYTHON] [--train STRATA DATA]
 
-BUILD is a build folder of samples/systolic. Products of bf16 are compiled by the plugin, not run:
-  1. squares on chip s1 beside the roofline of one core of a TPU v2 (peak and bandwidth as in Jouppi et al., CACM 63, 2020,
-     table 3);
-  2. squares and narrow products on the chips v5e and v4 beside the cycles that Google's TPU compiler estimates for such a
-     chip, or for one core of it. PYTHON is an interpreter with the packages jax and libtpu, which compile ahead of time
-     without a TPU. Left out without it.
-  3. STRATA, the command, trains mnist and cifar10 of the folder DATA with products of bf16 and, on another device, of f32.
-Exits with 1 where the model is faster than the roofline allows, it and the compiler differ by more than a factor of 1.25 for a
-square or 1.5 for a narrow product, or the mean accuracy is more than a point lower.
-"""
+BUILD is a build folder of samples/systolic. The plugin compiles products of bf16 without running them:
+  1. square products on chip s1 are compared with the roofline of one core of a TPU v2 (peak and bandwidth as in Jouppi et al.,
+     CACM 63, 2020, table 3);
+  2. square and narrow products on the chips v5e and v4 are compared with the cycles that Google's TPU compiler estimates for
+     such a chip, or for one of its cores. PYTHON is an interpreter with the packages jax and libtpu, which can compile without
+     a TPU. Without --compiler this part is left out.
+  3. the command STRATA trains mnist and cifar10 from the folder DATA with products of bf16 and, on another device, of f32.
+The exit code is 1 if the model is faster than the roofline allows, if it differs from the compiler by a factor of more than
+1.25 for a square product or 1.5 for a narrow one, or if the mean accuracy with bf16 is more than a point lower."""
 
 import argparse
 import json
@@ -50,7 +49,7 @@ for size in sys.argv[2:]:
 
 
 def model(build, chip, sizes):
-    """What the plugin says of each product of (M, K) and (K, N)."""
+    """The cycles that the plugin reports for each product of (M, K) and (K, N)."""
     command = [build / "tests/squares", build / "libstrata_systolic.so", chip, *(f"{m},{k},{n}" for m, k, n in sizes)]
     out = subprocess.run(command, check=True, capture_output=True, text=True)
     return [json.loads(line) for line in out.stdout.splitlines()]

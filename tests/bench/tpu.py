@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What Google's TPU compiler estimates for a training step of each sample; no TPU is needed.
+"""Prints what Google's TPU compiler estimates for a training step of each sample. It needs no TPU.
 
     python3 tests/bench/tpu.py STRATA LIBTPU [--batch N] [--samples a,b] [--targets v5e:2x2,...] [--limit S] [--precise]
 
-STRATA is the command, LIBTPU is libtpu.so of the package libtpu. Each sample is compiled for one core of each target and, with
-`--strategy tpu`, for all cores with the sum of the gradients inside of the program; --batch is the batch of one core. Programs
-are compiled with --fast, so that products of f32 are products of bf16, or with --precise in full precision, for which the
-compiler takes minutes where there are convolutions. MXU is the step's FLOPs as a share of what the chip's published bf16 peak
-could do in that time. "untimed" counts ops of the compiler's own that it gives no time for: the step's time is that of all
-other ops, and "none" where it gives no time at all. The exit code is 1 when a step was not compiled.
-"""
+STRATA is the command, LIBTPU is libtpu.so of the package libtpu. Each sample is compiled for one core of each target and,
+with `--strategy tpu`, for all its cores, with the sum of the gradients inside of the program. --batch is the batch of one
+core. Programs are compiled with --fast, so that products of f32 are computed as products of bf16, or with --precise in full
+precision, for which the compiler needs minutes if there are convolutions. The column MXU is the step's FLOPs relative to
+what the published bf16 peak of the chip could compute in that time. "untimed" counts ops that the compiler added and for
+which it estimates no time: the step's time is that of all other ops, and "none" if it estimates no time at all. The exit
+code is 1 if a step could not be compiled."""
 
 import argparse
 import json
@@ -28,7 +28,7 @@ def number(value, scale, form):
 
 
 def compile_step(options, sample, target, replicas):
-    """The row's text, or None after a message."""
+    """Returns the text of the row. After a failure it prints a message and returns None."""
     batch = options.batch * replicas
     command = [options.strata, "compile", sample, "--batch", str(batch), "--plugin", f"pjrt:{options.libtpu}",
                "--target", target, "--json"]

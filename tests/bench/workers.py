@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The training part of cluster.sh: workers of this machine beside one process, TensorFlow's MultiWorkerMirroredStrategy and DistributedDataParallel."""
+"""Does the training part of cluster.sh: compares workers of this machine with one process, with TensorFlow's
+MultiWorkerMirroredStrategy and with DistributedDataParallel."""
 import argparse
 import os
 import shutil

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the tests of the command share; each begins with `. "$(dirname "$0")/support.sh"` and ends with `finish`.
-#   STRATA_BUILD_DIR   where the command was built (set by ctest and tests/run.sh)
-# A folder of its own is in $work and removed at the end. Commands run on the host unless a test says otherwise.
+# Functions for the tests of the command. Each test begins with `. "$(dirname "$0")/support.sh"` and ends with `finish`.
+#   STRATA_BUILD_DIR   the folder in which the command was built; ctest and tests/run.sh set it
+# $work is a temporary folder of the test, which is removed at the end. $strata is the path of the command.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 strata=$STRATA_BUILD_DIR/strata
@@ -11,14 +11,15 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 checks=0 failures=0
 
-bad() {
+bad() { # TEXT: reports a failed check, with the output of the last command
     failures=$((failures + 1))
     echo "FAILED: $1"
     [ ! -s "$work/out" ] || sed 's/^/    stdout: /' "$work/out" | head -n 12
     [ ! -s "$work/err" ] || sed 's/^/    stderr: /' "$work/err" | head -n 12
 }
 
-# expect CODE TEXT ARGUMENT...: runs the command; its exit code must be CODE and TEXT must stand in what it printed.
+# expect CODE TEXT ARGUMENT...: runs the command with these arguments. Its exit code must be CODE, and its output must contain
+# TEXT.
 expect() {
     expect_code=$1 expect_text=$2
     shift 2
@@ -27,51 +28,52 @@ expect() {
     while :; do
         "$strata" "$@" >"$work/out" 2>"$work/err" </dev/null
         code=$?
-        # The leak checker's own crash, which happens among a driver's threads, says nothing of the command.
+        # LeakSanitizer itself can crash when a driver's thread ends during its check. Then the command runs again.
         tries=$((tries + 1))
         [ $tries -lt 5 ] && grep -q "LeakSanitizer has encountered a fatal error" "$work/err" || break
     done
     if [ $code != "$expect_code" ]; then
         bad "strata $*: exit code $code, not $expect_code"
     elif ! cat "$work/out" "$work/err" | grep -qF -- "$expect_text"; then
-        bad "strata $*: nothing says \"$expect_text\""
+        bad "strata $*: the output does not contain \"$expect_text\""
     fi
 }
 
-# stderr TEXT, stdout TEXT: what the last run must also have said there; `quiet stdout|stderr`: that it said nothing there.
+# stderr TEXT, stdout TEXT: this output of the last run must contain TEXT. quiet stdout|stderr: this output must be empty.
 stderr() {
     checks=$((checks + 1))
-    grep -qF -- "$1" "$work/err" || bad "the message lacks \"$1\""
+    grep -qF -- "$1" "$work/err" || bad "stderr does not contain \"$1\""
 }
 stdout() {
     checks=$((checks + 1))
-    grep -qF -- "$1" "$work/out" || bad "the output lacks \"$1\""
+    grep -qF -- "$1" "$work/out" || bad "stdout does not contain \"$1\""
 }
 quiet() {
     checks=$((checks + 1))
     case $1 in stdout) stream=$work/out ;; *) stream=$work/err ;; esac
-    [ ! -s "$stream" ] || bad "$1 should be empty"
+    [ ! -s "$stream" ] || bad "$1 is not empty"
 }
 
-# json EXPRESSION: Python over the last line of stdout, as `r`; must be true.
+# json EXPRESSION: a Python expression, in which `r` is the last line of stdout, parsed as JSON. It must be true.
 json() {
     checks=$((checks + 1))
     tail -n 1 "$work/out" | python3 -c "import json, sys; r = json.loads(sys.stdin.read()); sys.exit(not ($1))" ||
-        bad "the line of JSON does not fulfil: $1"
+        bad "this is not true of the last line of stdout, parsed as r: $1"
 }
 
-check() { # DESCRIPTION COMMAND...
+check() { # DESCRIPTION COMMAND...: the command must succeed
     what=$1
     shift
     checks=$((checks + 1))
     "$@" >"$work/check.log" 2>&1 || bad "$what"
 }
 
-# A small data set that is learned in seconds: 600 images to train on, 200 to test.
+# make_data FOLDER: writes a small data set that a model learns in seconds, with 600 training images and 200 test images.
 make_data() { python3 "$here/files.py" data "$1" 600 200; }
 
-# free_ports N: $port is the first of N ports in a row that are free now. They lie below those that the kernel gives to outgoing
-# connections, one of which could take a port before the task that it is for listens on it; as in tests/support/ports.h.
+# free_ports N: sets $port to the first of N consecutive ports that are free now. As in tests/support/ports.h, they are below
+# the range from which the kernel chooses ports of outgoing connections, one of which could take a port before a task listens
+# on it.
 free_ports() {
     port=$(python3 - "$1" <<'END'
 import random, socket, sys
@@ -96,11 +98,12 @@ END
     )
 }
 
-# Has OpenCL load tests/shims/opencl_shim.c over PoCL from here on; ends the test, skipped, where either is not there.
+# From here on the OpenCL loader loads the shim tests/shims/opencl_shim.c, which calls PoCL. If the shim was not built or PoCL
+# is not installed, the test ends and reports that it was skipped.
 use_shim() {
     shim=$STRATA_BUILD_DIR/suites/shims/opencl_shim.so
     if [ ! -e "$shim" ] || [ ! -e /etc/OpenCL/vendors/pocl.icd ]; then
-        echo "skipped: PoCL (pocl-opencl-icd) or tests/shims is not there"
+        echo "skipped: PoCL is not installed (pocl-opencl-icd), or tests/shims was not built"
         finish
     fi
     mkdir "$work/vendors"

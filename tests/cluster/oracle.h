@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What collectives must give: elements that every rank can compute for every other, and their fold by a scalar loop. */
+ * The expected results of collectives. Every rank can compute the elements of every other rank, and reduces them with a scalar
+ * loop. */
 #ifndef STRATA_TESTS_CLUSTER_ORACLE_H
 #define STRATA_TESTS_CLUSTER_ORACLE_H
 
@@ -15,20 +16,20 @@ extern const char *const test_transports[TEST_TRANSPORTS]; /* inproc is the firs
 double test_get(strata_dtype dtype, const void *data, size_t i);
 void test_set(strata_dtype dtype, void *data, size_t i, double value);
 
-/* Element i of rank r: for floats with fractions, so that the order of a sum shows; for integers small, so that products
- * fit. */
+/* Element i of rank r. Floats have fractions, so that the order of a sum changes its bits. Integers are small, so that products
+ * do not overflow. */
 double test_value(strata_dtype dtype, int r, size_t i);
 
-/* The first n elements of rank r. */
+/* Writes the first n elements of rank r. */
 void test_fill(strata_dtype dtype, int r, void *data, size_t n);
 
-/* What folding element i in rank order gives, as bits of the dtype in out. */
+/* Reduces element i of all ranks, in the order of the ranks. Writes the result to `out` as an element of the dtype. */
 void test_fold(strata_dtype dtype, strata_reducer reducer, int world, size_t i, uint64_t *out);
 
-/* Whether data holds elements first to first + n - 1 of the fold. */
+/* Checks that `data` contains elements first to first + n - 1 of the reduction. */
 strata_test_result test_expect(strata_dtype dtype, strata_reducer reducer, int world, const void *data, size_t first, size_t n);
 
-/* Hands what is wrong to the caller of the rank's function. */
+/* When the check failed, returns its result from the rank's function. */
 #define TEST_EXPECT(result)                     \
     do {                                        \
         strata_test_result expected = (result); \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks as threads: each runs the same function with its communicator. What a rank finds wrong it returns; assertions belong to
- * the caller. */
+ * Runs ranks as threads. Each thread calls the same function with its communicator. The function returns the result of its
+ * checks, because assertions of the test framework work only in the caller's thread. */
 #ifndef STRATA_TESTS_CLUSTER_RANKS_H
 #define STRATA_TESTS_CLUSTER_RANKS_H
 
@@ -12,18 +12,19 @@ enum { TEST_MOST_RANKS = 16 };
 
 typedef strata_test_result (*test_rank)(strata_communicator *comm, const void *user);
 
-/* Over "inproc", or over "shm", "tcp" or "tls" (tcp under TLS) through a store on this host with a secret. opts (NULL:
- * defaults) gives algorithm and seconds. The text of the first rank that found something begins with its number. */
+/* Runs `world` ranks over the transport "inproc", or over "shm", "tcp" or "tls" (tcp under TLS), with a store on this host and
+ * a secret. `opts` contains the algorithm and timeouts; NULL: defaults. Returns the result of the first rank whose checks
+ * failed. Its text begins with the number of the rank. */
 strata_test_result test_ranks(const char *transport, int world, const strata_communicator_options *opts, test_rank run,
                               const void *user);
 
-/* A port of this host that nobody listens on, as "127.0.0.1:20000". */
+/* The address of a free port of this host, such as "127.0.0.1:20000". */
 typedef struct test_address {
     char text[64];
 } test_address;
 test_address test_free_address(void);
 
-/* Fails the rank's function with the error's text. */
+/* When the call fails, returns from the rank's function with the text of the error. */
 #define TEST_TRY(call)                                                          \
     do {                                                                        \
         if (call) return strata_test_bad("line %d: %s", __LINE__, err.message); \

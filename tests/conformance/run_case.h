@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A graph's outputs on a device against the ops' references. */
+ * Runs a graph on a device and compares its outputs with those of the ops' reference functions. */
 #ifndef STRATA_TESTS_CONFORMANCE_RUN_CASE_H
 #define STRATA_TESTS_CONFORMANCE_RUN_CASE_H
 
@@ -11,7 +11,7 @@
 
 enum { RUN_OUTPUTS = 128, RUN_LEAVES = 512 };
 
-/* A graph under construction with what its leaves are fed. Zero it, set `device`, then strata_graph_create. */
+/* A graph that is being built, and the values of its leaves. run_case_begin initializes it. */
 typedef struct run_case {
     strata_device *device;
     strata_graph *graph;
@@ -24,19 +24,20 @@ typedef struct run_case {
     strata_tensor *leaves[RUN_LEAVES];
     char names[RUN_LEAVES][16];
     strata_array values[RUN_LEAVES];
-    strata_variable *variables[RUN_LEAVES]; /* NULL: an input */
+    strata_variable *variables[RUN_LEAVES]; /* NULL: the leaf is an input */
     int n_leaves;
 } run_case;
 
-/* A graph for the device; fails the running test when memory runs out. */
+/* Starts a graph for the device. It fails the running test when memory runs out. */
 void run_case_begin(run_case *run, strata_device *device);
-/* A leaf that is fed `value`, which the case takes: an input, or a read of a variable on the device. */
+/* Adds a leaf with this value, of which the case takes ownership: an input, or a read of a variable on the device. */
 strata_tensor *run_case_leaf(run_case *run, strata_array value, bool variable);
 void run_case_output(run_case *run, strata_tensor *output, strata_test_tolerance tolerance);
-/* Runs both ways and compares outputs, and variables where the outputs update them. A graph with a dtype that the device does
- * not have must be UNSUPPORTED with a reason. *out_output: which output is wrong. */
+/* Runs the graph on the device and with the references, and compares the outputs and, where the outputs are updates, the
+ * variables. A graph with a dtype that the device lacks must be UNSUPPORTED, with a reason. *out_output is the index of the
+ * output that differs. */
 strata_test_result run_case_check(run_case *run, int *out_output);
-/* The outputs of one run on the device, made here and finished by the caller. */
+/* Runs the graph once on the device and creates the outputs. The caller finishes them. */
 strata_status run_case_on_device(run_case *run, strata_array *out_values, strata_error *err);
 void run_case_end(run_case *run);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mkdir, write, fsync, rename, unlink and rmdir of the library that is linked into this program. */
+ * Replaces mkdir, write, fsync, rename, unlink and rmdir in the copy of the library that is linked into this program. */
 #include "tests/crash/shim.h"
 
 #include <errno.h>
@@ -67,7 +67,7 @@ static const char *path_of(int fd, char *room_for_it, size_t n) {
     return room_for_it;
 }
 
-/* Whether the next event still reaches the disk. */
+/* Counts an event. Returns whether it still reaches the disk. */
 static bool reaches(void) {
     return !cutting || ++events < cut;
 }
@@ -112,7 +112,7 @@ ssize_t write(int fd, const void *bytes, size_t n) {
         if (n > (size_t)fits) n = (size_t)fits;
         room -= (int64_t)n;
     }
-    if (cutting) { /* of a cut write a part is on the disk */
+    if (cutting) { /* a part of an interrupted write is on the disk */
         size_t written = 0;
         for (; written < n && reaches(); written += PIECE) {
         }

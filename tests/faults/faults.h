@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fault matrix of the parameter server strategy. A *cell* is one fault that strikes one task, the *victim*, when a certain
- * point of the training is passed. faults_main.c runs a job of processes for each cell, and checks what became of it from a log
- * that all processes write; points.c passes the points and writes the log.
+ * Fault injection for the parameter server strategy. In a *cell* of the fault matrix one fault is injected into one task, the
+ * *victim*, when a task reaches a certain point of the training. faults_main.c starts the processes of a job for each cell. All
+ * processes write a log, from which faults_main.c then checks the training. points.c detects that a point is reached, injects
+ * the fault and writes the log.
  *
- * The library has no hooks for this: the linker's --wrap puts functions of points.c before functions of the library, in this
- * program only. */
+ * The library has no hooks for this. In this program only, the linker's option --wrap replaces functions of the library by
+ * functions of points.c and wire.c, which call the originals. */
 #ifndef STRATA_TESTS_FAULTS_FAULTS_H
 #define STRATA_TESTS_FAULTS_FAULTS_H
 
@@ -13,7 +14,7 @@
 #include <stdint.h>
 
 #include "strategies/parameter_server/task.h"
-#include "tests/support/nursery.h"
+#include "tests/support/fork_server.h"
 
 enum {
     WORKERS = 2,
@@ -29,7 +30,7 @@ enum {
 
 typedef enum role { WORKER, SERVER, CHIEF, ROLES } role;
 
-/* In the order of a training. faults_main.c has a sentence for each. */
+/* Points of the code, in the order in which a training reaches them. The table `rows` in faults_main.c describes them. */
 typedef enum point {
     JOINING,
     FIRST_PULL,
@@ -48,35 +49,41 @@ typedef enum point {
 } point;
 
 typedef enum fault {
-    /* SIGKILL; the task is started again. */
+    /* The victim gets SIGKILL and is started again. */
     KILL,
-    /* SIGSTOP, for longer than a silent task is waited for; then SIGCONT. */
+    /* The victim gets SIGSTOP and, after the timeout of a silent task, SIGCONT. */
     STOP,
     /* All connections of the victim are reset. */
     CUT,
-    /* The next request or reply that the victim sends is sent twice; is not sent. */
+    /* The next request or reply of the victim is sent twice. */
     REPEAT,
+    /* The next request or reply of the victim is not sent. */
     DROP,
     FAULTS,
 } fault;
 
+/* What an entry of the log reports. */
 typedef enum entry_kind {
     NO_ENTRY,
-    /* By servers: a push was new to the store of `group` (in synchronous training it is kept); its values were set, or
-     * read for the chief. */
+    /* A server applied a push to its store of `group`, which it had not yet applied. Synchronous training only stores it. */
     APPLIED,
+    /* A server received the values of `group` from the chief. */
     SET,
+    /* A server read the values of `group` for the chief. */
     READ,
-    /* By a server: it listens. */
+    /* A server listens. */
     LISTENS,
-    /* By a worker: a server has answered its push. */
+    /* A worker received a server's reply to its push. */
     ACKNOWLEDGED,
-    /* By the chief: it begins; an epoch begins; its values have come; it waited for a task to start again. */
+    /* The chief starts the training. */
     CHIEF_BEGINS,
+    /* The chief starts an epoch. */
     EPOCH_BEGINS,
+    /* The chief received the values of all servers at the end of an epoch. */
     FETCHED,
+    /* The chief waited until a killed task had started again. */
     PAUSED,
-    /* By the chief, about `worker`, in the order in which the pace saw it. */
+    /* At the chief, `worker` joined, was lost, received a batch, or finished a batch. */
     JOINS,
     LOST,
     GRANTED,
@@ -84,55 +91,57 @@ typedef enum entry_kind {
 } entry_kind;
 
 typedef struct entry {
-    /* entry_kind; written last. */
+    /* An entry_kind. It is written after all other fields. */
     atomic_int kind;
+    /* The task that wrote the entry, and the worker that it concerns. */
     int task, worker;
     double at;
     int64_t group, epoch, index;
     int share;
 } entry;
 
-/* What the processes of a lane share. */
-typedef struct board {
+/* Memory that all processes of one job share. */
+typedef struct shared_state {
     /* The cell. */
     point point;
     role victim_role;
     fault fault;
     int victim;
-    /* The role whose passing of the point counts: the victim's own, or another one. */
+    /* The role that reaches the point: the victim's own role, or another one. */
     role actor;
-    /* Strikes at this passing, counted from 0; -1: never. */
-    int passing;
-    /* How the job trains. */
+    /* The fault is injected when the point is reached for this time, counted from 0. -1: never. */
+    int occurrence;
+    /* The options of the training. */
     strata_pace pace;
     int64_t staleness, bucket;
     int replicas;
     strata_old_gradients old_gradients;
     char addresses[TASKS][32], cluster[256], checkpoint[256];
     pid_t pids[TASKS];
-    /* What happened. */
-    atomic_int passed, struck;
-    /* What happens to the victim's next request or reply (wire.h). */
+    /* How often the point was reached, and whether the fault was injected. */
+    atomic_int reached, injected;
+    /* The fault of the victim's next request or reply: one of FRAME_* in wire.h. */
     atomic_int frame_fault;
-    /* The victim was killed and is not yet there again. */
+    /* The victim was killed or stopped, and has not yet joined again. */
     atomic_int absent;
-    double struck_at;
-    /* Of tasks that failed. */
+    double injected_at;
+    /* The error messages of tasks that failed. */
     char why[TASKS][512];
-    /* Of the chief that ended. */
+    /* Results of the chief: the hash of the parameters, and the notices about lost tasks. */
     char sha256[65], notices[4096];
-    /* Of each worker that ended: the model that it has then. */
+    /* The hash of the parameters of each worker that has ended. */
     char own_sha256[TASKS][65];
     int64_t optimizer_steps;
     int epochs;
     atomic_int n_entries;
     entry entries[MOST_ENTRIES];
-} board;
+} shared_state;
 
-extern board *shared;
+extern shared_state *shared;
 
-/* What this process is; before it uses the library. */
+/* A process calls this before it uses the library, with the number of its task. */
 void points_begin(int task);
+/* Appends an entry to the log. */
 void points_log(entry_kind kind, entry what);
 role role_of(int task);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where tasks pass the points of faults.h, what a fault does there, and the log. Each WRAP(f) puts __wrap_f before the
- * library's function f, which is __real_f then; CMake reads these lines. */
+ * Detects that a task reaches a point of faults.h, injects the fault and writes the log. For each line WRAP(f), which CMake
+ * reads, the linker replaces the library's function f by __wrap_f and renames f to __real_f. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
@@ -42,8 +42,8 @@ WRAP(strata_validation_take);
 WRAP(strata_validation_restore);
 WRAP(rename);
 
-board *shared;
-/* A process is one task; the first ones of the program are none. */
+shared_state *shared;
+/* The number of the task that this process runs. -1: it is not a task but a process that starts tasks. */
 static int own_task = -1;
 static role own_role;
 
@@ -74,8 +74,8 @@ static void log_unit(entry_kind kind, int worker, int64_t group, const strata_ps
 
 /* ---- faults ---- */
 
-/* Resets all connections of this process. Also as a signal's handler, and out of sight of ThreadSanitizer, to which the
- * library's threads use these sockets alone. */
+/* Resets all TCP connections of this process. It is also a signal handler. It uses system calls directly, because
+ * ThreadSanitizer would report a race between the C library's functions and the threads that use these sockets. */
 static void cut_links(int ignored) {
     const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
     const int error = errno;
@@ -89,23 +89,23 @@ static void cut_links(int ignored) {
     errno = error;
 }
 
-static void strike(void) {
+static void inject_fault(void) {
     const pid_t victim = own_task == shared->victim ? getpid() : shared->pids[shared->victim];
     const fault what = shared->fault;
-    shared->struck_at = test_seconds();
+    shared->injected_at = test_seconds();
     if (what == KILL || what == STOP) atomic_store(&shared->absent, 1);
-    if (what == REPEAT || what == DROP) atomic_store(&shared->frame_fault, what == REPEAT ? DAMAGE_REPEAT : DAMAGE_DROP);
-    atomic_store(&shared->struck, 1);
+    if (what == REPEAT || what == DROP) atomic_store(&shared->frame_fault, what == REPEAT ? FRAME_REPEAT : FRAME_DROP);
+    atomic_store(&shared->injected, 1);
     if (what == KILL) kill(victim, SIGKILL);
     if (what == STOP) kill(victim, SIGSTOP);
     if (what == CUT && victim == getpid()) cut_links(0);
     if (what == CUT && victim != getpid()) kill(victim, SIGUSR1);
 }
 
-static void pass(point p) {
+static void reach(point p) {
     if (own_task < 0 || p != shared->point || own_role != shared->actor) return;
     if (own_role == shared->victim_role && own_task != shared->victim) return;
-    if (atomic_fetch_add(&shared->passed, 1) == shared->passing) strike();
+    if (atomic_fetch_add(&shared->reached, 1) == shared->occurrence) inject_fault();
 }
 
 void points_begin(int task) {
@@ -115,13 +115,13 @@ void points_begin(int task) {
     signal(SIGUSR1, cut_links);
 }
 
-int points_take_damage(void) {
+int points_take_frame_fault(void) {
     return own_task >= 0 && own_task == shared->victim ? atomic_exchange(&shared->frame_fault, 0) : 0;
 }
 
 /* ---- workers ---- */
 
-/* Which requests this thread waits for, with the start of their answer. */
+/* A request for whose reply this thread waits. */
 typedef struct pending {
     strata_rpc_request *request;
     strata_ps_method method;
@@ -152,15 +152,15 @@ static void note_request(const strata_rpc_ask *ask, strata_rpc_request *request)
 strata_status __wrap_strata_rpc_client_start(strata_rpc_client *client, const strata_rpc_ask *ask, strata_rpc_answer *answer,
                                              double seconds, strata_rpc_request **out_request, strata_error *err) {
     const bool pulls = ask->method == STRATA_PS_PULL, pushes = ask->method == STRATA_PS_PUSH;
-    if (own_role == WORKER && pulls && group_of(ask) == 0) pass(FIRST_PULL);
-    if (ends && pulls) pass(LAST_PULL);
-    if (own_role == WORKER && pushes && group_of(ask) == 1) pass(BETWEEN_PUSHES);
-    if (own_role == SERVER && pushes) pass(BEFORE_COPY);
+    if (own_role == WORKER && pulls && group_of(ask) == 0) reach(FIRST_PULL);
+    if (ends && pulls) reach(LAST_PULL);
+    if (own_role == WORKER && pushes && group_of(ask) == 1) reach(BETWEEN_PUSHES);
+    if (own_role == SERVER && pushes) reach(BEFORE_COPY);
     const strata_status status = __real_strata_rpc_client_start(client, ask, answer, seconds, out_request, err);
     if (own_role != WORKER || !(pulls || pushes) || status) return status;
     note_request(ask, *out_request);
-    if (ends) pass(LAST_PULL);
-    if (pushes && group_of(ask) == SERVERS - 1) pass(NOT_ACKNOWLEDGED);
+    if (ends) reach(LAST_PULL);
+    if (pushes && group_of(ask) == SERVERS - 1) reach(NOT_ACKNOWLEDGED);
     return status;
 }
 
@@ -176,8 +176,8 @@ strata_status __wrap_strata_rpc_request_wait(strata_rpc_request *request, strata
     if (!own.request || status) return status;
     if (own.method == STRATA_PS_PUSH) log_unit(ACKNOWLEDGED, 0, own.push.group, &own.push.unit);
     if (own.method == STRATA_PS_PULL) {
-        pass(AFTER_PULL);
-        usleep(STEP_US / SERVERS); /* else an epoch is over before a fault shows */
+        reach(AFTER_PULL);
+        usleep(STEP_US / SERVERS); /* without it the training could end before the fault has an effect */
     }
     return status;
 }
@@ -185,14 +185,15 @@ strata_status __wrap_strata_rpc_request_wait(strata_rpc_request *request, strata
 strata_status __wrap_strata_rpc_client_call(strata_rpc_client *client, const strata_rpc_ask *ask, strata_rpc_answer *answer,
                                             double seconds, strata_error *err) {
     const bool reports = own_role == WORKER && ask->method == STRATA_PS_NEXT;
-    const size_t n_reports = reports ? ask->head_bytes / sizeof(strata_ps_next_ask) : 0; /* the last unit's is the last */
-    if (reports && ((const strata_ps_next_ask *)ask->head)[n_reports - 1].unit.index >= STEPS - WORKERS) pass(EPOCH_END);
+    /* A request may report several batches; the last one has the highest index. */
+    const size_t n_reports = reports ? ask->head_bytes / sizeof(strata_ps_next_ask) : 0;
+    if (reports && ((const strata_ps_next_ask *)ask->head)[n_reports - 1].unit.index >= STEPS - WORKERS) reach(EPOCH_END);
     const strata_status status = __real_strata_rpc_client_call(client, ask, answer, seconds, err);
     if (!reports || status) return status;
     const int32_t grant = ((const strata_ps_next_reply *)answer->head)->grant;
-    if (grant == STRATA_PS_GRANTED) pass(LEASE);
+    if (grant == STRATA_PS_GRANTED) reach(LEASE);
     ends = grant == STRATA_PS_TRAINING_OVER;
-    if (ends) pass(SHUTDOWN);
+    if (ends) reach(SHUTDOWN);
     return status;
 }
 
@@ -200,12 +201,12 @@ strata_status __wrap_strata_rpc_client_call(strata_rpc_client *client, const str
 
 strata_status __wrap_strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *client, double seconds,
                                          strata_ps_hello_reply *out_reply, strata_error *err) {
-    if (own_role == WORKER) pass(JOINING);
+    if (own_role == WORKER) reach(JOINING);
     return __real_strata_ps_say_hello(fit, client, seconds, out_reply, err);
 }
 
 strata_status __wrap_strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, strata_error *err) {
-    if (own_role != WORKER) pass(JOINING);
+    if (own_role != WORKER) reach(JOINING);
     return __real_strata_ps_answer_hello(fit, call, err);
 }
 
@@ -218,19 +219,19 @@ strata_status __wrap_strata_ps_listen(const strata_ps_task *task, strata_rpc_han
 }
 
 void __wrap_strata_rpc_server_destroy(strata_rpc_server *server) {
-    if (own_role == SERVER) pass(SHUTDOWN);
+    if (own_role == SERVER) reach(SHUTDOWN);
     __real_strata_rpc_server_destroy(server);
 }
 
 /* ---- servers ---- */
 
-/* The groups of this process's stores. */
+/* The group of each store of this process. */
 static struct {
     const strata_ps_store *store;
     int group;
 } stores[SERVERS];
-/* This thread makes an update; it has handled a push whose answer was not sent yet. */
-static _Thread_local bool updates, owes_answer;
+/* This thread updates parameters; this thread has handled a push and not yet sent the reply. */
+static _Thread_local bool updates, has_unanswered_push;
 
 static int group_of_store(const strata_ps_store *store) {
     for (int i = 0; i < SERVERS; i++)
@@ -258,7 +259,7 @@ strata_status __wrap_strata_ps_store_set(strata_ps_store *store, const float *va
 }
 
 strata_status __wrap_strata_ps_store_get(strata_ps_store *store, float *values, int64_t *out_t, strata_error *err) {
-    pass(EPOCH_END);
+    reach(EPOCH_END);
     points_log(READ, (entry){.group = group_of_store(store)});
     return __real_strata_ps_store_get(store, values, out_t, err);
 }
@@ -268,7 +269,7 @@ strata_status __wrap_strata_ps_store_push(strata_ps_store *store, const strata_p
     updates = true;
     const strata_status status = __real_strata_ps_store_push(store, gradients, out_staleness, err);
     updates = false;
-    owes_answer = true;
+    has_unanswered_push = true;
     if (!status && *out_staleness >= 0) log_unit(APPLIED, 0, group_of_store(store), &gradients->unit);
     return status;
 }
@@ -282,22 +283,22 @@ strata_status __wrap_strata_ps_store_close(strata_ps_store *store, const strata_
 
 strata_status __wrap_strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, bool ahead, void *room,
                                           strata_ps_snapshot **out_snapshot, int64_t *out_version, strata_error *err) {
-    pass(FIRST_PULL);
+    reach(FIRST_PULL);
     const strata_status status = __real_strata_ps_store_pull(store, tables, ahead, room, out_snapshot, out_version, err);
-    if (!status) pass(AFTER_PULL);
+    if (!status) reach(AFTER_PULL);
     return status;
 }
 
 strata_status __wrap_strata_executable_wait(strata_executable *executable, int slot, strata_error *err) {
     const strata_status status = __real_strata_executable_wait(executable, slot, err);
-    if (updates) pass(HALF_UPDATE);
+    if (updates) reach(HALF_UPDATE);
     return status;
 }
 
 void points_answer(void) {
-    if (!owes_answer) return;
-    owes_answer = false;
-    pass(NOT_ACKNOWLEDGED);
+    if (!has_unanswered_push) return;
+    has_unanswered_push = false;
+    reach(NOT_ACKNOWLEDGED);
 }
 
 /* ---- the chief ---- */
@@ -306,13 +307,13 @@ static int64_t serial;
 
 strata_status __wrap_strata_ps_send_values(const strata_ps_fit *fit, strata_rpc_client *const *servers, int64_t first,
                                            strata_error *err) {
-    pass(FIRST_PULL);
+    reach(FIRST_PULL);
     return __real_strata_ps_send_values(fit, servers, first, err);
 }
 
 strata_status __wrap_strata_ps_fetch_values(const strata_ps_fit *fit, strata_rpc_client *const *servers,
                                             const strata_ps_close *close, strata_error *err) {
-    pass(EPOCH_END);
+    reach(EPOCH_END);
     const strata_status status = __real_strata_ps_fetch_values(fit, servers, close, err);
     if (!status) points_log(FETCHED, (entry){.epoch = serial});
     return status;
@@ -344,7 +345,7 @@ strata_ps_grant __wrap_strata_ps_pace_ask(strata_ps_pace *pace, int worker, stra
     const strata_ps_grant grant = __real_strata_ps_pace_ask(pace, worker, out_unit);
     if (grant != STRATA_PS_GRANTED) return grant;
     log_unit(GRANTED, worker, 0, out_unit);
-    pass(LEASE);
+    reach(LEASE);
     return grant;
 }
 
@@ -356,19 +357,19 @@ strata_ps_finished __wrap_strata_ps_pace_finish(strata_ps_pace *pace, int worker
 
 strata_status __wrap_strata_validation_take(strata_model *model, const strata_fit_options *opts, int epoch,
                                             const strata_metrics *metrics, bool *out_stop, strata_error *err) {
-    if (own_role == CHIEF) pass(EVALUATING); /* before it and after it */
+    if (own_role == CHIEF) reach(EVALUATING); /* the point is reached before and after the call */
     const strata_status status = __real_strata_validation_take(model, opts, epoch, metrics, out_stop, err);
-    if (own_role == CHIEF) pass(EVALUATING);
+    if (own_role == CHIEF) reach(EVALUATING);
     return status;
 }
 
-/* All is written to a temporary file, which is about to become the checkpoint. */
+/* A complete checkpoint is in a temporary file, which this call renames to the checkpoint. */
 int __wrap_rename(const char *from, const char *to) {
-    if (own_task >= 0 && !strcmp(to, shared->checkpoint)) pass(CHECKPOINT);
+    if (own_task >= 0 && !strcmp(to, shared->checkpoint)) reach(CHECKPOINT);
     return __real_rename(from, to);
 }
 
 strata_status __wrap_strata_validation_restore(strata_model *model, const strata_fit_options *opts, strata_error *err) {
-    if (own_role == CHIEF) pass(SHUTDOWN);
+    if (own_role == CHIEF) reach(SHUTDOWN);
     return __real_strata_validation_restore(model, opts, err);
 }

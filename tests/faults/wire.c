@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests and answers on their way into the socket, or into the memory that both sides map: one is sent twice, or not at
- * all. */
+ * Sends one request or reply twice or not at all. It replaces the functions that write a message into a socket, or into the
+ * shared memory of client and server. */
 #include "tests/faults/wire.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ WRAP(strata_rpc_channel_send);
 WRAP(strata_stream_send);
 WRAP(strata_rpc_pipes_send);
 
-/* A request or an answer, and no sign of life. */
+/* Whether it is a request or a reply, and not a heartbeat. */
 static bool is_message(const struct iovec *parts) {
     uint32_t type = 0;
     if (parts->iov_len < STRATA_FRAME_BYTES) return false;
@@ -21,30 +21,30 @@ static bool is_message(const struct iovec *parts) {
     return type == STRATA_FRAME_ASK || type == STRATA_FRAME_ANSWER;
 }
 
-/* Sends by the stream, or by the pipes if there is no stream. */
+/* Sends through the stream, or through the shared memory if `s` is NULL. */
 static ssize_t send_by(strata_stream *s, strata_rpc_pipes *p, const struct iovec *parts, int n_parts) {
     return s ? __real_strata_stream_send(s, parts, n_parts) : __real_strata_rpc_pipes_send(p, parts, n_parts);
 }
 
-static ssize_t send_damaged(strata_stream *s, strata_rpc_pipes *p, const struct iovec *parts, int n_parts) {
-    const int damage = is_message(parts) ? points_take_damage() : DAMAGE_NONE;
+static ssize_t send_with_fault(strata_stream *s, strata_rpc_pipes *p, const struct iovec *parts, int n_parts) {
+    const int damage = is_message(parts) ? points_take_frame_fault() : FRAME_NONE;
     ssize_t n = 0;
     for (int i = 0; i < n_parts; i++) n += (ssize_t)parts[i].iov_len;
-    if (damage == DAMAGE_DROP) return n;
+    if (damage == FRAME_DROP) return n;
     const ssize_t sent = send_by(s, p, parts, n_parts);
-    if (damage == DAMAGE_REPEAT && sent == n) {
+    if (damage == FRAME_REPEAT && sent == n) {
         const ssize_t again = send_by(s, p, parts, n_parts);
-        (void)again; /* a part of it is a damage as well */
+        (void)again; /* if only a part of it is sent, the receiver gets a damaged message, which is a fault as well */
     }
     return sent;
 }
 
 ssize_t __wrap_strata_stream_send(strata_stream *s, const struct iovec *parts, int n_parts) {
-    return send_damaged(s, NULL, parts, n_parts);
+    return send_with_fault(s, NULL, parts, n_parts);
 }
 
 ssize_t __wrap_strata_rpc_pipes_send(strata_rpc_pipes *p, const struct iovec *parts, int n_parts) {
-    return send_damaged(NULL, p, parts, n_parts);
+    return send_with_fault(NULL, p, parts, n_parts);
 }
 
 strata_status __wrap_strata_rpc_channel_send(strata_rpc_channel *c, const strata_rpc_message *message,

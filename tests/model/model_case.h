@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A small classifier and its data for the tests of the model, on the host and on an OpenCL device where there is one. */
+ * A small classifier and its data, for tests of models on the host and on an OpenCL device. */
 #ifndef STRATA_TESTS_MODEL_CASE_H
 #define STRATA_TESTS_MODEL_CASE_H
 
@@ -20,7 +20,7 @@
         cr_assert_not_null(strstr(err.message, (text)), "\"%s\" lacks \"%s\"", err.message, (text));                         \
     } while (0)
 
-/* A test body that is given a device, as two tests: on the host, and on opencl:0 (skipped where there is none). */
+/* Defines two tests with one body, which gets a device: on the host, and on opencl:0, which is skipped where there is none. */
 #define TEST_ON_DEVICES(suite, name)         \
     static void name(strata_device *device); \
     Test(suite, name##_on_host) {            \
@@ -30,7 +30,8 @@
         test_on_device("opencl:0", name);    \
     }                                        \
     static void name(strata_device *device)
-/* The same on the host alone: for what does not depend on a device, as a driver takes seconds to compile each model. */
+/* Defines such a test on the host only. Use it for everything that does not depend on the device, because an OpenCL driver
+ * takes seconds to compile a model. */
 #define TEST_ON_HOST(suite, name)            \
     static void name(strata_device *device); \
     Test(suite, name) {                      \
@@ -41,16 +42,16 @@ void test_on_device(const char *which, void (*body)(strata_device *device));
 
 enum { CASE_INPUTS = 6, CASE_HIDDEN = 5, CASE_CLASSES = 3 };
 
-/* n elements of shape (2,3) in -1..1, whose label is the largest of three fixed linear scores. */
+/* n examples of shape (2,3) with values from -1 to 1. The label is the index of the largest of three fixed linear functions. */
 strata_dataset *case_dataset(int64_t n);
-/* The same elements as memory of the caller's: x (n,2,3) f32 and y (n) i32, both to be finished. */
+/* The same examples as arrays: x (n,2,3) f32 and y (n) i32. The caller finishes them. */
 void case_arrays(int64_t n, strata_array *x, strata_array *y);
-/* flatten, dense 5 tanh, dense 3. */
+/* A model of the layers flatten, dense with 5 units and tanh, and dense with 3 units. */
 strata_model *case_model_uncompiled(void);
-/* The same with states (batch_norm) and a mask that differs from step to step (dropout) before its last layer. */
+/* The same model with batch_norm, which has states, and dropout, whose mask differs in each step, before its last layer. */
 strata_model *case_model_with_states(void);
 strata_model *case_model(strata_device *device, strata_optimizer optimizer, uint64_t seed);
-/* SHA-256 of its parameters; the last four stay valid. */
+/* SHA-256 of the model's parameters. The results of the last four calls stay valid. */
 const char *case_sha(strata_model *model);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The classifier of model_case.h in double precision, written out by hand: forward, gradients, optimizers. */
+ * An independent implementation of the classifier of model_case.h in double precision: the forward computation, its gradients
+ * and the optimizers. */
 #ifndef STRATA_TESTS_MODEL_REFERENCE_H
 #define STRATA_TESTS_MODEL_REFERENCE_H
 
 #include "model_case.h"
 
-/* Parameters in the model's order: hidden kernel (6,5), bias (5), output kernel (5,3), bias (3). */
+/* Offsets of the parameters, in the model's order: hidden kernel (6,5), bias (5), output kernel (5,3), bias (3). */
 enum {
     REFERENCE_KERNEL = 0,
     REFERENCE_BIAS = REFERENCE_KERNEL + CASE_INPUTS * CASE_HIDDEN,
@@ -17,17 +18,18 @@ enum {
 
 typedef struct reference {
     double p[REFERENCE_SIZE], slots[2][REFERENCE_SIZE];
-    strata_optimizer optimizer; /* every setting given: no defaults here */
+    strata_optimizer optimizer; /* with a value for each setting, since 0 does not stand for a default here */
     int steps;
 } reference;
 
-/* With the model's parameters as they are now. */
+/* Copies the current parameters of the model. */
 void reference_take(reference *r, strata_model *model);
-/* Sums of losses and of right answers over n elements; gradients of the mean loss when dp is not NULL. */
+/* Computes the sum of the losses of n examples and the number of right answers. If dp is not NULL, it also computes the
+ * gradients of the mean loss. */
 void reference_forward(const reference *r, const float *x, const int32_t *y, int64_t n, double out_sums[2], double *dp);
-/* One training step; returns the mean loss before it. */
+/* Makes one training step and returns the mean loss before it. */
 double reference_step(reference *r, const float *x, const int32_t *y, int64_t n);
-/* Largest difference between the reference's parameters and the model's. */
+/* Returns the largest difference between a parameter of the reference and of the model. */
 double reference_distance(const reference *r, strata_model *model);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Part of every program that AddressSanitizer builds: no library is ever unloaded, so that LeakSanitizer can still name the one
- * whose code allocated, and tests/leaks.supp can match it. Loaders unload drivers with their last instance. */
+ * Every program that is built with AddressSanitizer contains this file. It replaces dlclose, so that no library is unloaded.
+ * OpenCL and Vulkan loaders unload a driver when its last instance is destroyed. LeakSanitizer could then no longer name the
+ * library that allocated a block, and tests/leaks.supp could not match it. */
 int dlclose(void *library) __attribute__((visibility("default")));
 
 int dlclose(void *library) {

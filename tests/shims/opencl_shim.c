@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An OpenCL driver that computes wrongly over one that does not (STRATA_SHIM_DRIVER, a driver's library). It calls itself
- * "Liar", so that Strata takes it for one that it does not know and launches kernels one by one.
- *     STRATA_SHIM_LIE=strata_unary    of what kernel functions whose name begins so have written, words are changed behind
- *                                     them; read at each launch. strata_: of all of them
- *     STRATA_SHIM_FICKLE=1            each time they are changed otherwise
- *     STRATA_SHIM_COMPILE_SECONDS=2   what a program takes to compile, at least; read at each
- *     STRATA_SHIM_COMPILE_NTH=3       only the third one
- *     STRATA_SHIM_ABOVE=50            only words that are floats beyond this, or beyond its negative, are changed
+ * An OpenCL driver that computes wrong results or compiles slowly. It loads an installed driver, whose library the variable
+ * STRATA_SHIM_DRIVER names, and replaces some of its functions. Its platform is named "Liar", which Strata does not know; so
+ * Strata launches kernels one by one. These environment variables control it:
+ *     STRATA_SHIM_LIE=strata_unary    changes some words of the results of kernels whose name is strata_unary, or begins with
+ *                                     it and a number; strata_ stands for all kernels. It is read at each launch
+ *     STRATA_SHIM_FICKLE=1            changes the words differently in each launch
+ *     STRATA_SHIM_ABOVE=50            changes only words that are floats above 50 or below -50
+ *     STRATA_SHIM_COMPILE_SECONDS=2   a program takes at least 2 s to compile; it is read at each compilation
+ *     STRATA_SHIM_COMPILE_NTH=3       only the third compilation is slow
  *
- * Objects of a driver begin with a pointer to its table of functions, which the loader calls: so that table is changed. What a
- * kernel has written is found by reading all of its buffers before and after it. */
+ * Each object of a driver begins with a pointer to a table of functions, which the loader calls. The shim changes this table.
+ * To find out what a kernel has written, it reads all buffers of the kernel before and after the launch. */
 #define CL_TARGET_OPENCL_VERSION 120
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #define _GNU_SOURCE
@@ -29,11 +30,11 @@
 #define EXPORT __attribute__((visibility("default")))
 
 enum { MOST_KERNELS = 4096, MOST_BUFFERS = 16, MOST_PLATFORMS = 8, EVERY = 3, MOST_NAMES = 128, NAME_BYTES = 64 };
-static const uint32_t FLIPPED = 0x00400000; /* of a float: its value changes by a quarter, at least */
+static const uint32_t FLIPPED = 0x00400000; /* flipping this bit changes a float by a quarter of its value, at least */
 
 static struct _cl_icd_dispatch real;
 
-/* The buffers among a kernel's arguments. */
+/* A kernel, and its arguments that are buffers. */
 typedef struct seen_kernel {
     cl_kernel kernel;
     cl_mem buffers[MOST_BUFFERS];
@@ -52,7 +53,7 @@ static seen_kernel *find(cl_kernel kernel) {
     return &seen[room];
 }
 
-/* Strata keeps one reference to each kernel. */
+/* Forgets the kernel: Strata has only one reference to each, so this call destroys it. */
 static cl_int CL_API_CALL release_kernel(cl_kernel kernel) {
     for (int i = 0; i < n_seen; i++)
         if (seen[i].kernel == kernel) seen[i] = (seen_kernel){0};
@@ -63,13 +64,13 @@ static cl_int CL_API_CALL set_argument(cl_kernel kernel, cl_uint index, size_t b
     seen_kernel *k = find(kernel);
     if (k && index < MOST_BUFFERS) {
         k->buffers[index] = NULL;
-        /* A word has 4 bytes. */
+        /* An argument of the size of a pointer is a buffer, since scalar arguments have 4 bytes. */
         if (bytes == sizeof(cl_mem) && value) memcpy(&k->buffers[index], value, sizeof(cl_mem));
     }
     return real.clSetKernelArg(kernel, index, bytes, value);
 }
 
-/* The names of all kernel functions that were launched, less their numbers, for a test to read. */
+/* The names of all kernels that were launched, without the numbers at their ends. Tests read this list. */
 EXPORT extern char strata_shim_launched[MOST_NAMES][NAME_BYTES];
 char strata_shim_launched[MOST_NAMES][NAME_BYTES];
 
@@ -104,8 +105,8 @@ static bool is_above(uint32_t word) {
     return !least || value > (float)atof(least) || value < -(float)atof(least);
 }
 
-/* Some of the words that differ, and are not 0, are changed once more: always alike or, with STRATA_SHIM_FICKLE, each time
- * otherwise. */
+/* Changes every third of the words that the kernel has changed and that are not 0: in the same way each time or, with
+ * STRATA_SHIM_FICKLE, in another way each time. */
 static bool change(uint32_t *after, const uint32_t *before, size_t n_words) {
     static uint32_t times;
     const uint32_t flipped = getenv("STRATA_SHIM_FICKLE") ? FLIPPED ^ (++times & 255) : FLIPPED;
@@ -132,7 +133,7 @@ static cl_int CL_API_CALL enqueue(cl_command_queue queue, cl_kernel kernel, cl_u
     for (int i = 0; i < MOST_BUFFERS; i++) {
         const size_t bytes = before[i] ? size_of(k->buffers[i]) : 0;
         uint32_t *after = bytes ? malloc(bytes) : NULL;
-        bool again = false; /* the same memory as a buffer before */
+        bool again = false; /* an earlier argument is the same buffer */
         for (int j = 0; j < i; j++) again = again || k->buffers[j] == k->buffers[i];
         if (after && !again) {
             real.clEnqueueReadBuffer(queue, k->buffers[i], CL_TRUE, 0, bytes, after, 0, NULL, NULL);
@@ -162,7 +163,7 @@ static cl_int CL_API_CALL platform_info(cl_platform_id platform, cl_platform_inf
     return CL_SUCCESS;
 }
 
-/* ---- what the loader asks a driver for ---- */
+/* ---- the functions that the loader requires of a driver ---- */
 
 static void *of_driver(const char *name) {
     static void *driver;
@@ -189,7 +190,7 @@ EXPORT cl_int CL_API_CALL clIcdGetPlatformIDsKHR(cl_uint n, cl_platform_id *out,
     cl_int(CL_API_CALL * get)(cl_uint, cl_platform_id *, cl_uint *) = extension ? extension("clIcdGetPlatformIDsKHR") : NULL;
     cl_platform_id all[MOST_PLATFORMS];
     cl_uint n_all = 0;
-    if (!get || get(MOST_PLATFORMS, all, &n_all)) return -1001; /* no platform: CL_PLATFORM_NOT_FOUND_KHR */
+    if (!get || get(MOST_PLATFORMS, all, &n_all)) return -1001; /* CL_PLATFORM_NOT_FOUND_KHR */
     for (cl_uint i = 0; i < n_all && i < MOST_PLATFORMS; i++) replace(all[i]);
     for (cl_uint i = 0; i < n && i < n_all; i++) out[i] = all[i];
     if (out_n) *out_n = n_all;

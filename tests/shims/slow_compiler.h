@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What both shims do where the driver compiles: STRATA_SHIM_COMPILE_SECONDS and STRATA_SHIM_COMPILE_NTH. */
+ * Both shims call strata_shim_compile_slowly when the driver compiles. It sleeps as the environment variables
+ * STRATA_SHIM_COMPILE_SECONDS and STRATA_SHIM_COMPILE_NTH say. */
 #ifndef STRATA_TESTS_SHIMS_SLOW_COMPILER_H
 #define STRATA_TESTS_SHIMS_SLOW_COMPILER_H
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A Vulkan driver that misbehaves over one that does not (STRATA_SHIM_DRIVER, a driver's library).
- *     STRATA_SHIM_FAIL=vkCreateFence     this function of a device fails, and vkDeviceWaitIdle ends the process, as it does in
- *                                        RADV without hardware
- *     STRATA_SHIM_NO_MEMORY=1            no heap has a byte
- *     STRATA_SHIM_LIE_NTH=3              the third module made since this was set (0: counting begins anew) computes wrongly:
- *                                        its floats are stored with the other sign, its integers with all bits flipped
- *     STRATA_SHIM_COMPILE_SECONDS=0.5    what a pipeline takes to compile, at least; read at each
- *     STRATA_SHIM_COMPILE_NTH=3          only the third one */
+ * A Vulkan driver that fails, computes wrong results or compiles slowly. It loads an installed driver, whose library the
+ * variable STRATA_SHIM_DRIVER names, and replaces some of its functions. These environment variables control it:
+ *     STRATA_SHIM_FAIL=vkCreateFence     this function of a device fails, and vkDeviceWaitIdle aborts the process, as RADV does
+ *                                        without hardware
+ *     STRATA_SHIM_NO_MEMORY=1            all memory heaps have size 0
+ *     STRATA_SHIM_LIE_NTH=3              the third shader module created since the variable was set stores wrong results:
+ * floats
+ *                                        with the opposite sign, and integers with all bits flipped. 0 restarts the counting
+ *     STRATA_SHIM_COMPILE_SECONDS=0.5    a pipeline takes at least 0.5 s to compile; it is read at each compilation
+ *     STRATA_SHIM_COMPILE_NTH=3          only the third compilation is slow */
 #define VK_NO_PROTOTYPES
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -55,27 +57,27 @@ static VKAPI_ATTR VkResult VKAPI_CALL compute_pipelines(VkDevice device, VkPipel
     return inner_pipelines(device, cache, n, infos, allocator, out);
 }
 
-/* ---- modules that compute wrongly ---- */
+/* ---- shader modules that store wrong results ---- */
 
 enum { HEADER_WORDS = 5, BOUND = 3, MOST_IDS = 1 << 16 };
 /* Opcodes and storage classes of SPIR-V. */
 enum { OP_TYPE_INT = 21, OP_TYPE_FLOAT, OP_TYPE_VECTOR, OP_TYPE_IMAGE = 25, OP_TYPE_POINTER = 32, OP_LOAD = 61, OP_STORE };
 enum { OP_ACCESS_CHAIN = 65, OP_IMAGE_WRITE = 99, OP_S_NEGATE = 126, OP_F_NEGATE, OP_NOT = 200, STORAGE_BUFFER = 12 };
 
-/* What an id is, as far as it is needed: its opcode, and two operands of its definition. */
+/* The definition of a SPIR-V id: its opcode and two of its operands. */
 typedef struct spirv_id {
     uint16_t op;
     uint32_t a, b;
 } spirv_id;
 
-/* Notes what the instruction defines. */
+/* Records the definition if the instruction defines a type, or is OpLoad or OpAccessChain. */
 static void note(spirv_id *ids, uint32_t op, const uint32_t *at, uint32_t n) {
     const bool is_type = op >= OP_TYPE_INT && op <= OP_TYPE_POINTER;
     if (is_type && n > 2 && at[1] < MOST_IDS) ids[at[1]] = (spirv_id){(uint16_t)op, at[2], n > 3 ? at[3] : 0};
     if ((op == OP_LOAD || op == OP_ACCESS_CHAIN) && at[2] < MOST_IDS) ids[at[2]] = (spirv_id){(uint16_t)op, at[1], 0};
 }
 
-/* The type of what the instruction writes to a buffer; 0: it does not. */
+/* Returns the id of the type that the instruction writes to a buffer. 0: it does not write to a buffer. */
 static uint32_t written_type(const spirv_id *ids, uint32_t bound, uint32_t op, const uint32_t *at) {
     if (op == OP_STORE && ids[at[1]].op == OP_ACCESS_CHAIN) {
         const spirv_id pointer = ids[ids[at[1]].a];
@@ -88,7 +90,8 @@ static uint32_t written_type(const spirv_id *ids, uint32_t bound, uint32_t op, c
     return 0;
 }
 
-/* The module with each value negated, or its bits flipped, before it is written to a buffer. The caller frees it. */
+/* Returns a copy of the module that negates each float, and flips the bits of each integer, before it writes it to a buffer.
+ * The caller frees it. */
 static uint32_t *falsify(const uint32_t *code, size_t n_words, size_t *out_words) {
     uint32_t *out = malloc(3 * n_words * sizeof *out);
     spirv_id *ids = calloc(MOST_IDS, sizeof *ids);
@@ -116,7 +119,7 @@ static uint32_t *falsify(const uint32_t *code, size_t n_words, size_t *out_words
     return out;
 }
 
-/* How many modules were made since STRATA_SHIM_LIE_NTH was set, for a test to read. */
+/* The number of modules that were created since STRATA_SHIM_LIE_NTH was set. Tests read it. */
 EXPORT extern int strata_shim_modules;
 int strata_shim_modules;
 
@@ -158,7 +161,7 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL of_device(VkDevice device, const
     return other ? other : real;
 }
 
-/* ---- what the loader asks a driver for ---- */
+/* ---- the functions that the loader requires of a driver ---- */
 
 EXPORT VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL vk_icdGetInstanceProcAddr(VkInstance instance, const char *name) {
     if (!inner) inner = (PFN_vkGetInstanceProcAddr)of_driver("vk_icdGetInstanceProcAddr");

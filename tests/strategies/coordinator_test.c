@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "strata/strata.h"
-#include "tests/support/nursery.h"
+#include "tests/support/fork_server.h"
 #include "tests/support/ports.h"
 
 enum { WORKERS = 3, MOST_CLOSURES = 512 };
@@ -35,7 +35,7 @@ typedef struct board {
 static board *shared;
 static char addresses[WORKERS][32];
 static const char *const workers[WORKERS] = {addresses[0], addresses[1], addresses[2]};
-static test_nursery nursery;
+static test_fork_server fork_server;
 
 /* ---- the program of all tasks ---- */
 
@@ -143,16 +143,16 @@ static int be_worker(int number, int other_program) {
 }
 
 static void start_worker(int number, bool other_program) {
-    cr_assert(test_nursery_start(&nursery, number, other_program));
+    cr_assert(test_fork_server_start(&fork_server, number, other_program));
 }
 
 static void kill_worker(int number) {
-    kill(test_nursery_pid(&nursery, number), SIGKILL);
+    kill(test_fork_server_pid(&fork_server, number), SIGKILL);
 }
 
 /* How a worker's serve ended: 1 + the status; 0: it did not within 10 s. */
 static int end_of(int number) {
-    return test_nursery_wait(&nursery, number, 10);
+    return test_fork_server_wait(&fork_server, number, 10);
 }
 
 static void set_up(void) {
@@ -160,7 +160,7 @@ static void set_up(void) {
     shared = test_shared_memory(sizeof *shared);
     cr_assert(shared);
     if (!test_addresses(&next, WORKERS, addresses)) cr_skip_test("no sockets here");
-    cr_assert(test_nursery_open(&nursery, be_worker));
+    cr_assert(test_fork_server_open(&fork_server, be_worker));
 }
 
 TestSuite(coordinator, .init = set_up, .timeout = 300);
@@ -446,13 +446,13 @@ Test(coordinator, a_stopped_worker_is_lost_and_used_again_when_it_goes_on) {
     for (int i = 0; i < 30; i++) OK(schedule_work(c, i < WORKERS ? -1 : 30, false, NULL, &err));
     cr_assert(test_wait_for(&shared->running, WORKERS, 10));
     const double stopped = test_seconds();
-    kill(test_nursery_pid(&nursery, 2), SIGSTOP);
+    kill(test_fork_server_pid(&fork_server, 2), SIGSTOP);
     atomic_store(&shared->release, true);
     OK(strata_coordinator_join(c, &err));
     cr_assert_lt(test_seconds() - stopped, 8);
     for (int i = 1; i <= 30; i++) cr_assert_geq(atomic_load(&shared->runs[i]), 1, "closure %d was lost", i);
     cr_assert_eq(strata_coordinator_count(c).lost, 1);
-    kill(test_nursery_pid(&nursery, 2), SIGCONT);
+    kill(test_fork_server_pid(&fork_server, 2), SIGCONT);
     for (const double end = test_seconds() + 10; test_seconds() < end && strata_coordinator_count(c).workers < WORKERS;)
         usleep(2000);
     const int before = atomic_load(&shared->ran_on[2]);

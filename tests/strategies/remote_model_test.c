@@ -15,11 +15,11 @@
 
 #include "core/model/model.h"
 #include "strata/strata.h"
-#include "tests/support/nursery.h"
+#include "tests/support/fork_server.h"
 #include "tests/support/ports.h"
 
 enum { WORKERS = 2, SERVERS = 2, TASKS = 1 + WORKERS + SERVERS, FEATURES = 6, ROWS = 16, STEPS = 30 };
-/* How a task is: bits of the nursery's variant. */
+/* Bits of the `variant` with which the fork server starts a task. */
 enum { OTHER_MODEL = 1, REPLICAS = 2 };
 static const char secret[] = "between all tasks";
 
@@ -30,7 +30,7 @@ typedef struct board {
 
 static board *shared;
 static char addresses[TASKS][32], cluster_text[256];
-static test_nursery nursery;
+static test_fork_server fork_server;
 /* Of the servers' shards, in this process. */
 static int replicas;
 static strata_remote_model *remote;
@@ -113,7 +113,7 @@ static strata_status be(const char *name, int index, bool is_worker, bool other_
 }
 
 /* Task t: 1 + worker, then servers. */
-static int be_task(int t, int variant) {
+static int run_task(int t, int variant) {
     char name[24];
     strata_error err = {0};
     const bool is_worker = t <= WORKERS;
@@ -126,7 +126,7 @@ static int be_task(int t, int variant) {
 }
 
 static void start_task(int t, bool other_model) {
-    cr_assert(test_nursery_start(&nursery, t, (other_model ? OTHER_MODEL : 0) | (replicas ? REPLICAS : 0)));
+    cr_assert(test_fork_server_start(&fork_server, t, (other_model ? OTHER_MODEL : 0) | (replicas ? REPLICAS : 0)));
 }
 
 static void find_addresses(void) {
@@ -140,7 +140,7 @@ static void set_up(void) {
     shared = test_shared_memory(sizeof *shared);
     cr_assert(shared);
     find_addresses();
-    cr_assert(test_nursery_open(&nursery, be_task));
+    cr_assert(test_fork_server_open(&fork_server, run_task));
 }
 
 TestSuite(remote_model, .init = set_up, .timeout = 300);
@@ -192,7 +192,7 @@ static void end(chief *c) {
     strata_coordinator_destroy(c->coordinator);
     strata_remote_model_close(c->remote);
     for (int t = 1 + WORKERS; t < TASKS; t++)
-        cr_assert(test_nursery_wait(&nursery, t, 20) == 1 + STRATA_OK, "%s", shared->why[t]);
+        cr_assert(test_fork_server_wait(&fork_server, t, 20) == 1 + STRATA_OK, "%s", shared->why[t]);
     strata_strategy_destroy(c->strategy);
 }
 
@@ -257,7 +257,7 @@ Test(remote_model, each_step_counts_once_when_a_worker_is_killed_and_comes_back)
     strata_error err = {0};
     for (int i = 0; i < CLOSURES; i++) schedule(&c, i, 10, 0, NULL);
     cr_assert(test_wait_for(&shared->steps, 20, 20));
-    kill(test_nursery_pid(&nursery, 2), SIGKILL);
+    kill(test_fork_server_pid(&fork_server, 2), SIGKILL);
     cr_assert(test_wait_for(&shared->steps, 40, 20));
     start_task(2, false);
     OK(strata_coordinator_join(c.coordinator, &err));
@@ -278,7 +278,7 @@ static void run_over_a_loss(chief *c, int first, int n, int server, double *out_
     *out_longest = 0;
     for (int i = 0; i < n; i++) schedule(c, first + i, 5, 0, NULL);
     cr_assert(test_wait_for(&shared->steps, begin + n / 4, 20));
-    kill(test_nursery_pid(&nursery, 1 + WORKERS + server), SIGKILL);
+    kill(test_fork_server_pid(&fork_server, 1 + WORKERS + server), SIGKILL);
     double last = test_seconds();
     for (int done = 0; done < begin + n;) {
         const int steps = atomic_load(&shared->steps);
@@ -304,7 +304,7 @@ Test(remote_model, with_replicas_closures_go_on_after_each_servers_loss) {
     const strata_coordinator_counts counts = strata_coordinator_count(c.coordinator);
     cr_assert(counts.lost == 0 && counts.repeated == 0, "no worker was lost");
     /* A worker that comes now learns from the other server where the shards are. */
-    kill(test_nursery_pid(&nursery, 1), SIGKILL);
+    kill(test_fork_server_pid(&fork_server, 1), SIGKILL);
     start_task(1, false);
     for (int i = 0; i < 20; i++) schedule(&c, CLOSURES + i, 5, 0, NULL);
     OK(strata_coordinator_join(c.coordinator, &err));
@@ -332,7 +332,7 @@ Test(remote_model, without_replicas_a_lost_server_is_an_error_that_names_it) {
     strata_error err = {0};
     schedule(&c, 0, 0, 0, NULL);
     OK(strata_coordinator_join(c.coordinator, &err));
-    kill(test_nursery_pid(&nursery, 1 + WORKERS), SIGKILL);
+    kill(test_fork_server_pid(&fork_server, 1 + WORKERS), SIGKILL);
     const double began = test_seconds();
     schedule(&c, 1, 0, 0, NULL);
     FAILS(strata_coordinator_join(c.coordinator, &err), STRATA_PEER_LOST, "ps:0");
@@ -367,7 +367,7 @@ Test(remote_model, another_model_strategy_or_pace_is_refused) {
     strata_error err = {0};
     chief c = begin(1);
     start_task(2, true);
-    cr_assert_eq(test_nursery_wait(&nursery, 2, 20), 1 + STRATA_INVALID);
+    cr_assert_eq(test_fork_server_wait(&fork_server, 2, 20), 1 + STRATA_INVALID);
     cr_assert(strstr(shared->why[2], "hash of the model's description") && strstr(shared->why[2], "ps:0") &&
                   strstr(shared->why[2], "worker:1"),
               "%s", shared->why[2]);

@@ -400,8 +400,8 @@ static void expect_failure(test_cores_options opts, bool helped, int64_t togethe
 }
 
 Test(tpu, an_error_in_one_core_names_it, .timeout = 300) {
-    expect_failure((test_cores_options){0}, false, 1, STRATA_DEVICE_LOST, "on fire");
-    expect_failure((test_cores_options){0}, false, 4, STRATA_DEVICE_LOST, "on fire");
+    expect_failure((test_cores_options){0}, false, 1, STRATA_DEVICE_LOST, "the test broke this core");
+    expect_failure((test_cores_options){0}, false, 4, STRATA_DEVICE_LOST, "the test broke this core");
 }
 
 Test(tpu, a_core_that_hangs_is_named_by_the_watchdog, .timeout = 300) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A certificate for 127.0.0.1 that signs itself: certificate, key and authority of all ranks in one file. In a header, as the
- * programs of tests/threads link nothing of tests/support. */
+ * Makes a self-signed certificate for 127.0.0.1. All ranks of a test use its file as certificate, as private key and as
+ * certificate authority. The code is in a header because the programs of tests/threads do not link tests/support. */
 #ifndef STRATA_TESTS_SUPPORT_CERTIFICATE_H
 #define STRATA_TESTS_SUPPORT_CERTIFICATE_H
 
@@ -14,7 +14,7 @@
 
 enum { TEST_CERTIFICATE_BYTES = 64 };
 
-/* Writes the file; its path, which the caller unlinks, to out_path. */
+/* Writes the certificate and its key to a new file, and the file's path to out_path. The caller unlinks the file. */
 static inline void test_certificate_make(char out_path[TEST_CERTIFICATE_BYTES]) {
     snprintf(out_path, TEST_CERTIFICATE_BYTES, "/tmp/strata-certificate-XXXXXX");
     const int fd = mkstemp(out_path);

@@ -22,15 +22,17 @@ strata_test_result strata_test_bad(const char *format, ...) {
     return result;
 }
 
-/* One rounding, relative to the value, and how far below 1 values are still told apart. */
 static const struct {
-    double rounding; /* half a unit in the last place */
+    /* Allowed error relative to the value: half a unit in the last place, times the number of roundings. */
+    double rounding;
+    /* Allowed error of values near 0. */
     double absolute;
 } precision[STRATA_DTYPE_COUNT] = {
-    /* Eight roundings: OpenCL and Vulkan allow exp, log, tanh and division 3 to 8 half units each, chains multiply them. */
+    /* Eight roundings: OpenCL and Vulkan allow exp, log, tanh and division errors of 3 to 8 half units in the last place. */
     [STRATA_DTYPE_F32] = {0x1p-24 * 8, 1e-6},
-    /* Storage only: one rounding of a value that was computed in f32, but two values on either side of a tie. */
-    [STRATA_DTYPE_F16] = {0x1p-11 * 2, 0x1p-14 * 2}, /* 2^-14: the least normal number; a device may flush below it */
+    /* Values are computed in f32 and rounded once, when they are stored. Two f32 values on either side of a tie are rounded to
+     * neighbours, so the tolerance is two roundings. */
+    [STRATA_DTYPE_F16] = {0x1p-11 * 2, 0x1p-14 * 2}, /* 2^-14 is the smallest normal number; devices may flush others to 0 */
     [STRATA_DTYPE_BF16] = {0x1p-8 * 2, 1e-6},
     /* Integers and bool are exact. */
 };
@@ -38,7 +40,8 @@ static const struct {
 strata_test_tolerance strata_test_tolerance_of(strata_dtype dtype, int64_t terms) {
     strata_test_tolerance tolerance = {precision[dtype].rounding, precision[dtype].absolute};
     if (!strata_dtype_is_float(dtype)) return tolerance;
-    /* Errors of many f32 additions add up like a random walk; the sum itself may cancel, hence the absolute part. */
+    /* The errors of many f32 additions add up like a random walk, to the square root of their number. The sum itself may be
+     * near 0, so the absolute tolerance grows as well. */
     double walk = sqrt((double)(terms > 1 ? terms : 1));
     tolerance.relative += precision[STRATA_DTYPE_F32].rounding * (walk - 1);
     tolerance.absolute += precision[STRATA_DTYPE_F32].absolute * (walk - 1);
@@ -51,7 +54,7 @@ bool strata_test_close(double got, double want, strata_test_tolerance tolerance)
     return fabs(got - want) <= tolerance.absolute + tolerance.relative * fabs(want);
 }
 
-/* "(1,0,3)": where the flat index lies in the shape. */
+/* The position of a flat index in the shape, such as "(1,0,3)". */
 static strata_shape_string position_text(strata_shape shape, int64_t index) {
     strata_shape position = shape;
     for (int i = shape.rank - 1; i >= 0; i--) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cores over the host backend. A piece is cut at its collectives: what lies between is compiled and run by a host device of the
- * core's own, and a collective is carried out by the cores' threads, which meet twice: when all operands are there, and when
- * all have read them. */
+ * Each core owns a host device. A program is divided into parts at its collectives. The host device compiles and runs the
+ * nodes between two collectives. The cores' threads carry out a collective: they wait for each other twice, first until every
+ * core has published its operand, and then until every core has read the operands of the others. */
 #include "tests/support/cores.h"
 
 #include <errno.h>
@@ -19,18 +19,19 @@
 
 enum { MOST_CORES = 16, QUEUE = 64, TICKETS = 4096 };
 
-/* Bytes on the host device. */
+/* A range of bytes in a buffer of the host device. */
 typedef struct place {
     strata_buffer *buffer;
     int64_t offset, bytes;
 } place;
 
-/* A part of a program: a program of the host device, or a collective. */
+/* A part of a core's program is either a program of the host device or one collective. */
 typedef struct part {
     struct strata_program *program;
     const strata_tensor *collective;
     place operand, result;
-    void *read, *made; /* host memory of as many bytes */
+    /* Copies of the operand and of the result of a collective, in host memory. */
+    void *read, *made;
 } part;
 
 typedef struct core core;
@@ -39,12 +40,15 @@ struct strata_program {
     core *core;
     part *parts;
     int n_parts, n_slots;
-    int64_t bytes[2];          /* of the INPUT and the OUTPUT arena */
-    strata_buffer *buffers[2]; /* on the host device, of the run that goes on */
-    void **slots;              /* [2 * slot + arena] */
+    /* Size of the INPUT and of the OUTPUT arena. */
+    int64_t bytes[2];
+    /* These two arenas of the current run, on the host device. */
+    strata_buffer *buffers[2];
+    /* [2 * slot + arena] The two arenas of each slot, in host memory. */
+    void **slots;
 };
 
-/* Runs that were submitted in one call. */
+/* The runs that one call submitted: `n` runs from slot `first` on. */
 typedef struct call {
     struct strata_program *program;
     int first, n;
@@ -58,13 +62,16 @@ struct core {
     int number;
     strata_device *host;
     pthread_t thread;
-    /* Everything below: under the system's lock. */
+    /* The system's lock protects all fields below. */
     call queue[QUEUE];
     int n_queued;
     bool running, hung, closing, lost;
     uint64_t submitted, done, waited;
-    int runs_by_ticket[TICKETS]; /* runs submitted up to a ticket */
-    struct timespec progress;    /* when something ended last, or was submitted to an idle core */
+    /* [ticket] How many runs were submitted up to this ticket. */
+    int runs_by_ticket[TICKETS];
+    /* When the last call ended, or when a call was submitted to an idle core, whichever is later. */
+    struct timespec progress;
+    /* The collective whose operand the core published last. */
     const part *posted;
     int runs_begun, meetings;
     test_core_counters counters;
@@ -75,8 +82,10 @@ struct test_cores {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     core *cores[MOST_CORES];
-    test_core_counters counters[MOST_CORES]; /* of cores that are closed */
-    strata_status failed;                    /* the first failure of a core, which ends the system */
+    /* The counters of cores that were closed. */
+    test_core_counters counters[MOST_CORES];
+    /* The first failure of a core. After it, all runs of all cores fail. */
+    strata_status failed;
     char reason[256];
 };
 
@@ -108,7 +117,7 @@ test_core_counters test_cores_counters(const test_cores *system, int number) {
     return system->cores[number] ? system->cores[number]->counters : system->counters[number];
 }
 
-/* Under the lock. */
+/* Requires the system's lock. */
 static strata_status fail_system(test_cores *system, strata_status status, const char *reason) {
     if (!system->failed) {
         system->failed = status;
@@ -122,7 +131,7 @@ static core *core_of(strata_device *device) {
     return (core *)device;
 }
 
-/* ---- memory: the host device's, when the core is at rest ---- */
+/* ---- memory: transfers wait until the core is idle, and use the host device ---- */
 
 static strata_status settle(core *c, strata_error *err) {
     test_cores *system = c->system;
@@ -268,7 +277,7 @@ static const strata_communication_attrs *common_of(const part *p) {
     return p->collective->attrs;
 }
 
-/* The core is here `meetings` times; waits until all that take part are. Under the lock. */
+/* A barrier: waits until every core of the collective has called it as often as this core. Requires the system's lock. */
 static strata_status meet(core *c, const part *p) {
     test_cores *system = c->system;
     c->meetings++;
@@ -281,7 +290,7 @@ static strata_status meet(core *c, const part *p) {
     return system->failed;
 }
 
-/* From everybody's operands, in the order of the cores' numbers, to what this core takes. */
+/* Sums the operands of all cores, in the order of their numbers. Of a reduce_scatter only this core's share is computed. */
 static void fold(const core *c, const part *p) {
     const strata_communication_attrs *common = common_of(p);
     const strata_tensor *node = p->collective;
@@ -340,8 +349,8 @@ static strata_status exchange(core *c, const part *p, strata_error *err) {
 
 /* ---- runs, in the core's thread ---- */
 
-/* Whether the run is the one that fails; one that hangs does so until the core is closed. */
-static strata_status break_down(core *c, strata_error *err) {
+/* Fails when this run is the one that the options choose. With the option `hangs` it first waits until the core is closed. */
+static strata_status fail_if_chosen(core *c, strata_error *err) {
     test_cores *system = c->system;
     const test_cores_options *opts = &system->opts;
     strata_status status = STRATA_OK;
@@ -351,7 +360,7 @@ static strata_status break_down(core *c, strata_error *err) {
         c->hung = opts->hangs;
         pthread_cond_broadcast(&system->changed);
         while (opts->hangs && !c->closing) pthread_cond_wait(&system->changed, &system->lock);
-        status = strata_fail(err, STRATA_DEVICE_LOST, "its array is on fire");
+        status = strata_fail(err, STRATA_DEVICE_LOST, "the test broke this core");
     }
     pthread_mutex_unlock(&system->lock);
     return status;
@@ -360,7 +369,7 @@ static strata_status break_down(core *c, strata_error *err) {
 static strata_status run_slot(core *c, const struct strata_program *program, int slot, strata_error *err) {
     const strata_device_api *host = c->host->api;
     uint64_t ticket;
-    STRATA_TRY(break_down(c, err));
+    STRATA_TRY(fail_if_chosen(c, err));
     if (program->bytes[0])
         STRATA_TRY(host->upload(c->host, program->buffers[0], 0, program->slots[2 * slot], program->bytes[0], err));
     for (int i = 0; i < program->n_parts; i++) {

@@ -1,45 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A system of cores to test with: each core is a device that runs its programs on the host backend in a thread of its own,
- * takes several runs in one call, and exchanges values with the others inside of its programs. It can be made to fail. No
- * test framework is named here. */
+ * Simulates an accelerator that consists of several cores, such as a TPU. Each core is a strata_device that runs its programs
+ * on the host backend, in a thread of its own. A core accepts several runs in one call, and its programs may contain collective
+ * ops (all_reduce and so on) that exchange values with the other cores. A test can make a core fail or hang. Nothing here
+ * depends on a test framework. */
 #ifndef STRATA_TESTS_SUPPORT_CORES_H
 #define STRATA_TESTS_SUPPORT_CORES_H
 
 #include "core/run/device.h"
 
 typedef struct test_cores_options {
-    /* Cores of the system. */
+    /* Number of cores. */
     int n;
-    /* NULL: "board 0". */
+    /* Name of the system, which the cores report as their topology. NULL: "board 0". */
     const char *system;
-    /* What strata_device_api offers to leave out. */
+    /* The cores do not support collective ops; they do not offer `run_many`, which submits several runs in one call. */
     bool no_collectives, no_many;
-    /* Of one call; 0: any number. */
+    /* Most runs that one call of run_many may submit. 0: any number. */
     int most_runs;
-    /* Of each core, in bytes; 0: the host's. */
+    /* Memory of each core in bytes. 0: as much as the host device has. */
     uint64_t memory;
-    /* A core whose run number `at` (from 1) fails, or never ends; 0: none does. A collective counts as a part of its run. */
+    /* Run number `breaks_at` (counted from 1) of core `broken_core` fails with DEVICE_LOST. 0: no run fails. */
     int broken_core, breaks_at;
+    /* That run never ends instead of failing. */
     bool hangs;
-    /* A wait that sees nothing end for so many seconds is TIMEOUT; 0: 60. */
+    /* A wait fails with TIMEOUT when no run of the core ends for this many seconds. 0: 60. */
     double stall_seconds;
 } test_cores_options;
 
 typedef struct test_cores test_cores;
 test_cores *test_cores_create(const test_cores_options *opts);
-/* After all its devices; NULL is fine. */
+/* Call it after all devices of the system are closed. NULL is fine. */
 void test_cores_destroy(test_cores *cores);
-/* "core:2" for number 2. */
+/* Opens a core as a device. The device of number 2 has the id "core:2". */
 strata_status test_cores_open(test_cores *cores, int number, strata_device **out_device, strata_error *err);
 
-/* What a core was asked for. */
 typedef struct test_core_counters {
-    /* Calls of run and of run_many; runs; the most runs that were submitted and not waited for at one time. */
-    int calls, calls_of_many, runs, deepest;
-    /* Collectives that it took part in. */
+    /* Calls of run and of run_many together; calls of run_many; runs that these calls submitted. */
+    int calls, calls_of_many, runs;
+    /* The largest number of runs that were submitted and not yet waited for at one time. */
+    int deepest;
+    /* Collectives in which the core took part. */
     int collectives;
 } test_core_counters;
+/* The counters of a core, also after its device was closed. */
 test_core_counters test_cores_counters(const test_cores *cores, int number);
 
 #endif

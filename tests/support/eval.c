@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A walk over the nodes that the outputs need, in the order of creation. Each value has memory of its own; a read of a variable
- * is a copy made when the walk passes it, so that later updates don't change what was read before. */
+ * Evaluates the nodes on which the outputs depend, in the order in which they were created. Each value has its own memory. A
+ * read of a variable copies the variable's array, so that later updates do not change what was read before. */
 #include "tests/support/eval.h"
 
 #include <stdlib.h>
@@ -15,7 +15,8 @@ enum { MAX_INPUTS = 256 };
 typedef struct walk {
     const strata_test_feed *feeds;
     int n_feeds;
-    strata_array *values; /* by node id */
+    /* [node id] */
+    strata_array *values;
     bool *needed;
 } walk;
 
@@ -38,7 +39,7 @@ static strata_status feed_of(const walk *w, const strata_tensor *node, const voi
     return strata_fail(err, STRATA_INVALID, "%s is not fed", strata_tensor_name(node));
 }
 
-/* Where a leaf's elements are; NULL for a constant of no elements. */
+/* Sets *out_source to the elements of a leaf. It is NULL for a constant without elements. */
 static strata_status leaf_source(const walk *w, const strata_tensor *node, const void **out_source, strata_error *err) {
     if (node->op == &strata_op_constant) {
         *out_source = ((const strata_constant_attrs *)node->attrs)->data;
@@ -51,7 +52,7 @@ static strata_status leaf_source(const walk *w, const strata_tensor *node, const
     return STRATA_OK;
 }
 
-/* Replaces the copies that an update was to change by the variables' own memory. */
+/* The operands that an update writes are copies of variables. Replaces them by the arrays of the variables themselves. */
 static strata_status bind_updated(const walk *w, const strata_tensor *node, const void **inputs, strata_error *err) {
     for (int i = 0; i < node->n_inputs; i++) {
         if (i > 0 && !(node->op->also_writes >> i & 1)) continue;

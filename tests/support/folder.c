@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Temporary folders and real data for tests. */
+ * Makes and removes temporary folders, and finds real data sets. */
 #define _XOPEN_SOURCE 700
 #include "tests/support/folder.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reader of the golden files. The format is told in golden.h. */
+ * Reads files of golden numbers. golden.h describes their format. */
 #include "tests/support/golden.h"
 
 #include <criterion/criterion.h>
@@ -27,10 +27,10 @@ struct strata_golden {
 static void give_up(const strata_golden *golden, const char *what, const char *text) {
     cr_assert_fail("tests/op/golden/%s.txt: %s \"%.80s\"; python3 tests/op/golden/make.py %s makes the file", golden->op, what,
                    text, golden->op);
-    abort(); /* not reached: the test has ended */
+    abort(); /* not reached, since the line above ends the test */
 }
 
-/* Cuts the next word off *text; NULL at the end of the line. */
+/* Returns the next word of *text and advances *text behind it. Returns NULL at the end of the line. */
 static char *next_word(char **text) {
     char *word = *text + strspn(*text, " ");
     if (!*word) return NULL;
@@ -55,7 +55,7 @@ static strata_shape parse_shape(const strata_golden *golden, const char *word) {
     }
 }
 
-/* Integers don't go through a double: i64 has more bits. */
+/* Integers are not parsed as double, which cannot represent every i64. */
 static void parse_value(const strata_golden *golden, strata_array *array, int64_t index, const char *word) {
     char *end;
     if (!word) give_up(golden, "too few values for", strata_shape_text(array->shape).text);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Five-point central differences over reference values. With step h the formula errs by h^4 f'''''/30 = 3e-8 and the f32
- * rounding of y by about 1.5 x 2^-24 / h = 3e-6 of the values summed, so h = 2^-5 is far from both and the tolerance can be
- * tight. */
+ * Computes derivatives with the five-point central difference formula, from values of the reference functions. With step h the
+ * error of the formula is h^4 f'''''/30. The rounding of y to f32 adds an error of about 1.5 x 2^-24 / h, relative to the sum
+ * of the absolute values. With h = 2^-5 these errors are 3e-8 and 3e-6, far below the tolerance. */
 #include "tests/support/gradcheck.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include "tests/support/eval.h"
 
 #define STEP      0x1p-5
-#define TOLERANCE 3e-4 /* of 1 + |gradient| + the sum of |y|'s share: see `allowed` */
+#define TOLERANCE 3e-4 /* relative to 1 + |gradient|; `allowed` below adds a share for the rounding of y */
 
 typedef struct check {
     strata_tensor *y, *c;
@@ -20,7 +20,7 @@ typedef struct check {
     int n_feeds;
 } check;
 
-/* sum(y * c) in double; *out_size is sum |y * c|, the scale of its rounding errors. */
+/* Computes sum(y * c) in double precision. *out_size is sum |y * c|, to which its rounding errors are proportional. */
 static strata_status value(const check *k, double *out_value, double *out_size, strata_error *err) {
     strata_array y;
     STRATA_TRY(strata_test_eval((strata_tensor *const *)&k->y, 1, k->feeds, k->n_feeds, &y, err));
@@ -35,7 +35,7 @@ static strata_status value(const check *k, double *out_value, double *out_size, 
     return STRATA_OK;
 }
 
-/* The derivative along element e of x. */
+/* The partial derivative with respect to *x, which is one element of an input. */
 static strata_status difference(const check *k, float *x, double *out_derivative, double *out_size, strata_error *err) {
     static const double steps[4] = {-2, -1, 1, 2}, weights[4] = {1, -8, 8, -1};
     const float before = *x;

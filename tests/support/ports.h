@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ports for processes that listen later, or again. They lie below those that the kernel gives to outgoing connections, one of
- * which could take a port while nobody listens on it. In a header, as the programs of tests/threads link nothing of
- * tests/support. */
+ * Finds free TCP ports for processes that start to listen later, or listen again after a restart. All ports are below the range
+ * from which the kernel chooses ports of outgoing connections. Otherwise such a connection could take a port before a process
+ * listens on it. The code is in a header because the programs of tests/threads do not link tests/support. */
 #ifndef STRATA_TESTS_SUPPORT_PORTS_H
 #define STRATA_TESTS_SUPPORT_PORTS_H
 
@@ -15,8 +15,9 @@
 
 enum { TEST_FIRST_PORT = 10000, TEST_N_PORTS = 20000 };
 
-/* A port of 127.0.0.1 that is free now, from *in_out_next on, which the caller sets to 0 before the first; 0: there are no
- * sockets here. Processes begin in different places. */
+/* Returns a port of 127.0.0.1 that is free now, and advances *in_out_next behind it. The caller sets *in_out_next to 0 before
+ * its first call; the process id then determines where the search begins, so that processes rarely try the same ports. Returns
+ * 0 where no port is free or no socket can be made. */
 static inline uint16_t test_port(unsigned *in_out_next) {
     const int yes = 1;
     if (!*in_out_next) *in_out_next = 1 + (unsigned)getpid() * 61 % TEST_N_PORTS;
@@ -34,7 +35,7 @@ static inline uint16_t test_port(unsigned *in_out_next) {
     return 0;
 }
 
-/* "127.0.0.1:PORT" for each of n tasks, with ports as test_port gives them; false: there are no sockets here. */
+/* Writes an address "127.0.0.1:PORT" for each of n tasks, with ports from test_port. Returns false where test_port fails. */
 static inline bool test_addresses(unsigned *in_out_next, int n, char (*out)[32]) {
     for (int i = 0; i < n; i++) {
         const uint16_t port = test_port(in_out_next);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The device's table is replaced by a copy in which two functions differ. */
+ * Replaces the device's table of functions by a copy in which `supports` and `close` are other functions. */
 #include "tests/support/restricted.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "core/op/epilogue.h"
 
-/* The copy is the first member, so that the device leads to the rest. */
+/* `api` must be the first member: the functions cast the device's `api` pointer to this struct. */
 typedef struct restricted_table {
     strata_device_api api;
     const strata_device_api *original;
@@ -19,7 +19,8 @@ static strata_support supports(strata_device *device, const strata_tensor *node,
     const restricted_table *table = (const restricted_table *)(const void *)device->api;
     bool listed = false;
     for (const char *const *op = table->restriction.ops; *op && !listed; op++) listed = !strcmp(*op, node->op->name);
-    /* A fused product is more than the op of its name. */
+    /* A matmul or convolution with a fused epilogue contains more ops than its name, so a device that supports only the listed
+     * ops does not support it. */
     if (node->op->epilogue && !strata_epilogue_is_plain(strata_epilogue_of(node)))
         listed = listed && !table->restriction.only_these;
     if (listed == table->restriction.only_these) return table->original->supports(device, node, reason);

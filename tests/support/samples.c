@@ -25,7 +25,8 @@ void strata_test_sample_arrays(const strata_test_sample *sample, int n_batches, 
     *out_y = strata_test_random(s->classes ? STRATA_DTYPE_I32 : STRATA_DTYPE_F32, STRATA_SHAPE(n), 0,
                                 s->classes ? (double)s->classes : 1, 12);
     if (!s->classes || s->tokens) return;
-    /* Classes that can be learned: where there is nothing to learn, steps follow the noise of rounding. */
+    /* Adds a pattern to each image that depends on its class. If there were nothing to learn, gradients would consist of
+     * noise, and rounding errors would grow in each step. */
     const int64_t size = strata_shape_elements(shape) / n;
     const int32_t *labels = out_y->data;
     for (int64_t i = 0; i < n * size; i++)

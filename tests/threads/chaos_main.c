@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A proxy between two ranks that flips, drops, repeats and delays bytes and cuts connections, at every offset of a frame's
- * header, many of its payload, of the store's frames, of messages and of the handshake; plain and under TLS. A rank may
- * fail, in time, or sum right; never sum wrong. What is damaged after the handshake must be noticed by both. Ranks are
- * threads; the proxy gets between them as this program's connect() dials it.
- *   STRATA_TEST_CHAOS   how many offsets of a payload (1000; 100 under ThreadSanitizer) */
+ * A proxy between two ranks flips, drops, repeats or delays one byte, or closes the connection at one byte. Each job has one
+ * such fault. The faults cover every offset of a frame's header, many offsets of its payload, the frames of the store, messages
+ * and the handshake, with and without TLS. A rank may fail in time or compute the right sum. It must never return a wrong sum.
+ * Both ranks must detect a fault after the handshake. The ranks are threads of this program, see proxy.h.
+ *   STRATA_TEST_CHAOS   number of offsets of a payload (1000; 100 under ThreadSanitizer) */
 #define _GNU_SOURCE
 #include <sys/wait.h>
 
@@ -21,28 +21,28 @@ enum {
     ELEMENTS = 5000,
     PAYLOAD = ELEMENTS * 4,
     HEADER = 56,
-    STORE = 0, /* connections, in the order in which rank 1 makes them */
+    STORE = 0, /* these are the connections, in the order in which rank 1 makes them */
     LINK = 1,
     MESSAGES = 2,
-    WORKERS = 4 /* they mostly wait for each other */
+    WORKERS = 4 /* processes that run jobs at the same time, since jobs mostly wait */
 };
-/* Bytes before the frames, from the rank that dials and to it: wire/handshake.h. */
+/* Bytes of the handshake, which precede the frames: from the rank that connects, and to it. See cluster/wire/handshake.h. */
 static const int handshake_bytes[2] = {40 + 48, 40 + 32};
-static const double MOST_SECONDS = 15; /* beyond the deadlines of 10, which a byte that lacks may take on a busy machine */
+static const double MOST_SECONDS = 15; /* longer than the timeouts of 10 s, which a dropped byte may cause */
 
 typedef enum damage_kind { NONE, FLIP, DROP, REPEAT, DELAY, CUT } damage_kind;
 static const char *const kinds[] = {"nothing", "flip", "drop", "repeat", "delay", "cut"};
 
 typedef struct damage {
     damage_kind kind;
-    int connection, direction; /* 0: from rank 1 */
+    int connection, direction; /* direction 0 is from rank 1 */
     int64_t offset;
 } damage;
 
 typedef struct outcome {
     strata_status status;
     strata_error err;
-    bool wrong; /* a sum that was given as right */
+    bool wrong; /* a collective or message succeeded with wrong values */
 } outcome;
 
 static damage damaged;
@@ -50,11 +50,11 @@ static atomic_bool applied;
 static char certificate[TEST_CERTIFICATE_BYTES];
 static int failures;
 static long jobs;
-static int worker; /* of WORKERS processes, which share the jobs */
+static int worker; /* the number of this process among WORKERS processes, each of which runs every WORKERS-th job */
 
 /* ---- the proxy ---- */
 
-/* Hands n bytes on, damaged where it is their turn. False: the connection is to be cut. */
+/* Sends n bytes on, with the fault if its offset is among them. Returns false to close the connection. */
 static bool hand_on(void *user, int connection, int direction, int to, char *bytes, size_t n, int64_t before) {
     const damage *what = user;
     const int64_t at = what->offset - before;
@@ -80,7 +80,7 @@ typedef struct rank {
     outcome out;
 } rank;
 
-/* One message each way of a header and PAYLOAD bytes, then a small one behind it. */
+/* Two all_reduces. For the first one, each rank sends a header and PAYLOAD bytes; the second one is small. */
 static strata_status reduce(strata_communicator *comm, outcome *out, strata_error *err) {
     static const int counts[] = {ELEMENTS, 10};
     float data[ELEMENTS];
@@ -121,13 +121,13 @@ static void *run_rank(void *user) {
     return NULL;
 }
 
-/* False, after saying so, for a wrong sum or a rank that took too long. */
+/* Runs a job. Returns false, and prints why, after a wrong sum or when a rank took too long. */
 static bool run_once(damage what, bool tls, double connect_seconds, outcome outcomes[2]) {
     static const char secret[] = "between the two";
     char store[32];
     uint16_t port;
     rank ranks[2] = {0};
-    const int kept = bind_here(&port); /* bound and not listening: the store may listen there, and nobody else gets the port */
+    const int kept = bind_here(&port); /* it reserves the port for the store, without listening */
     snprintf(store, sizeof store, "127.0.0.1:%u", port);
     damaged = what;
     atomic_store(&applied, false);
@@ -162,7 +162,7 @@ static bool run_once(damage what, bool tls, double connect_seconds, outcome outc
     return false;
 }
 
-/* Runs it, where it is this process's turn; as run_once. */
+/* Runs the job as run_once does, if it is a job of this process. Otherwise it returns false. */
 static bool run_job(damage what, bool tls, double connect_seconds, outcome outcomes[2]) {
     return jobs++ % WORKERS == worker && run_once(what, tls, connect_seconds, outcomes);
 }
@@ -175,24 +175,24 @@ static void bad(damage what, bool tls, const outcome *o, const char *how) {
             o[0].err.message, strata_status_name(o[1].status), o[1].err.message);
 }
 
-/* Both ranks must fail, by the damage and not by a deadline. */
+/* Both ranks must fail, and not because of a timeout. */
 static void must_be_noticed(damage what, bool tls) {
     outcome o[2];
     if (!run_job(what, tls, 10, o)) return;
-    if (!atomic_load(&applied)) bad(what, tls, o, "that byte never came");
-    if (!o[0].status || !o[1].status) bad(what, tls, o, "not noticed by both");
-    /* A byte that lacks is one that is waited for: noticed where the next frame follows, or as a stall. */
+    if (!atomic_load(&applied)) bad(what, tls, o, "this byte was never sent");
+    if (!o[0].status || !o[1].status) bad(what, tls, o, "a rank did not detect it");
+    /* The receiver waits for a dropped byte. It detects the fault when the next frame arrives, or by the timeout. */
     if (what.kind != DROP && (o[0].status == STRATA_TIMEOUT || o[1].status == STRATA_TIMEOUT))
-        bad(what, tls, o, "noticed late");
+        bad(what, tls, o, "it was detected only by a timeout");
 }
 
-/* By the receiver: what the sender's socket took is no concern of the sender any more. */
+/* The receiver must fail. The sender of a message may succeed, because its part is done when the socket has the bytes. */
 static void must_be_noticed_by_rank_0(damage what) {
     outcome o[2];
     if (!run_job(what, false, 10, o)) return;
-    if (!atomic_load(&applied)) bad(what, false, o, "that byte never came");
-    if (!o[0].status) bad(what, false, o, "not noticed");
-    if (o[0].status == STRATA_TIMEOUT) bad(what, false, o, "noticed late");
+    if (!atomic_load(&applied)) bad(what, false, o, "this byte was never sent");
+    if (!o[0].status) bad(what, false, o, "the receiver did not detect it");
+    if (o[0].status == STRATA_TIMEOUT) bad(what, false, o, "it was detected only by a timeout");
 }
 
 static void must_not_matter(damage what, bool tls) {
@@ -200,7 +200,7 @@ static void must_not_matter(damage what, bool tls) {
     if (run_job(what, tls, 10, o) && (o[0].status || o[1].status)) bad(what, tls, o, "it failed");
 }
 
-/* ---- what is damaged ---- */
+/* ---- the faults ---- */
 
 static void damage_headers(void) {
     for (int offset = 0; offset < HEADER; offset++)
@@ -240,8 +240,8 @@ static void damage_messages(int n) {
     must_not_matter((damage){DELAY, MESSAGES, 0, begin + HEADER + PAYLOAD / 2}, false);
 }
 
-/* A connection that fails before both know each other is made again, or given up with a reason: never believed. A link that is
- * given up is told to all, and nobody waits out the time for connecting. */
+/* After a fault in the handshake the rank connects again, or fails with the reason. It must not accept the connection. When a
+ * link to a rank fails, all ranks fail before connect_seconds have passed. */
 static void damage_handshakes(void) {
     outcome o[2];
     for (int direction = 0; direction < 2; direction++)
@@ -253,9 +253,9 @@ static void damage_handshakes(void) {
 
 static void damage_tls(int n) {
     outcome o[2];
-    for (int i = 0; i < n; i++) /* the TLS handshake, ours within it, frames */
+    for (int i = 0; i < n; i++) /* in the handshake of TLS, in Strata's handshake, and in the first frames */
         run_job((damage){i % 3 ? FLIP : i % 2 ? REPEAT : CUT, i % 2, i / 2 % 2, i * 37}, true, 0.5, o);
-    for (int i = 0; i < n; i++) /* the large message alone */
+    for (int i = 0; i < n; i++) /* in the large message */
         must_be_noticed((damage){i % 4 ? FLIP : i % 8 ? REPEAT : CUT, LINK, i / 4 % 2, 5000 + (int64_t)i * 15000 / n}, true);
     must_not_matter((damage){DELAY, LINK, 0, 5000}, true);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks as threads, over the in-process transport and over TCP with its loops: collectives, requests and messages beside
- * them, a split, the store, and an end by failure. Under ThreadSanitizer it finds what they share without order. */
+ * Runs ranks as threads, over the in-process transport and over TCP. They use collectives, asynchronous requests, messages at
+ * the same time, a split communicator, the store, and abort. ThreadSanitizer reports data races between them. */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <sched.h>
@@ -20,12 +20,12 @@ enum { RANKS = 4, ELEMENTS = 30000, ROUNDS = 5, MESSAGES = 60 };
 typedef struct rank {
     pthread_t thread;
     int rank;
-    const char *store; /* NULL: comm is there already */
+    const char *store; /* the address of the store; NULL: `comm` exists already */
     strata_communicator *comm;
     float data[ELEMENTS], more[ELEMENTS];
     strata_error err;
-    const char *wrong, *unsent; /* what the main thread, and the one of messages, found */
-    atomic_int *behind;         /* ranks that have left the last barrier, or failed */
+    const char *wrong, *unsent; /* error of the rank's own thread, and of its thread for messages */
+    atomic_int *behind;         /* number of ranks that have left the last barrier or failed */
 } rank;
 
 static strata_status sum_twice(rank *r, strata_communicator *comm) {
@@ -41,11 +41,11 @@ static strata_status sum_twice(rank *r, strata_communicator *comm) {
     return status ? status : waited;
 }
 
-/* Messages around the ranks, on a thread beside the collectives. */
+/* Sends messages to the next rank and receives those of the previous one, while another thread runs collectives. */
 static void *pass_messages(void *user) {
     static const size_t sizes[] = {0, 4, 1000, 300000, 700001};
     rank *r = user;
-    static char data[700001]; /* zeros, read by all */
+    static char data[700001]; /* zeros, which all threads read */
     char *room = malloc(sizeof data);
     strata_error err = {0};
     for (int i = 0; i < MESSAGES && !r->unsent; i++) {
@@ -81,7 +81,8 @@ static strata_status use(rank *r) {
     pthread_join(messages, NULL);
     if (r->unsent) r->wrong = r->unsent;
     STRATA_TRY(status);
-    /* The barrier may still be going on in a rank when another one has left it, and an abort would end it. */
+    /* When one rank has left the barrier, another one may still be in it, and an abort would make its barrier fail. So rank 1
+     * waits until all ranks have left it. */
     atomic_fetch_add(r->behind, 1);
     while (r->rank == 1 && atomic_load(r->behind) < RANKS) sched_yield();
     if (r->rank == 1) strata_communicator_abort(r->comm, "enough");

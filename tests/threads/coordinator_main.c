@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The coordinator under ThreadSanitizer: workers are threads of this program that serve, end and serve again, several threads
- * schedule closures, fetch values and join, and closures fail. */
+ * Tests the coordinator for data races, under ThreadSanitizer. Workers are threads of this program, which serve, end and serve
+ * again. Several threads schedule closures, fetch values and join. Some closures fail. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static void check(bool ok, const char *what, const char *more) {
     atomic_fetch_add(&failures, 1);
 }
 
-/* Twice the number; fails for negative ones. */
+/* Returns twice its argument. It fails for a negative argument. */
 static strata_status twice(const strata_remote_call *call, strata_array *results, int n, strata_error *err) {
     const int32_t value = *(int32_t *)call->inputs[0].array.data;
     (void)n;
@@ -53,7 +53,7 @@ static bool is_interrupted(void *user) {
     return atomic_load((atomic_bool *)user);
 }
 
-/* Serves until the coordinator ends; begins anew after it was interrupted. */
+/* Serves until the coordinator ends. After an interruption it serves again. */
 static void *be_worker(void *user) {
     const int number = (int)(intptr_t)user;
     const strata_coordinator_worker_options opts = {.worker = number,
@@ -145,7 +145,7 @@ int main(void) {
             crews[i] = (crew){.coordinator = coordinator, .object = object, .first = 1000 * i};
             pthread_create(&crews[i].thread, NULL, schedule_many, &crews[i]);
         }
-        if (round == 1) atomic_store(&interrupted[0], true); /* a worker ends and comes back */
+        if (round == 1) atomic_store(&interrupted[0], true); /* interrupts a worker, which then serves again */
         for (int i = 0; i < THREADS; i++) pthread_join(crews[i].thread, NULL);
         fail_once(coordinator);
     }

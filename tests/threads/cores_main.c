@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A board of cores, each with a thread of its own, under ThreadSanitizer: they train together with several steps a call, are
- * taken apart in mid-work, and one fails and one hangs while the others wait for it. */
+ * Tests the strategy tpu for data races, under ThreadSanitizer, on a simulated system of cores, each of which has a thread
+ * (tests/support/cores.h). The cores train with several steps in one call, are closed while they work, and one fails or hangs
+ * while the others wait for it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,9 +15,9 @@ enum { CORES = 4, EXAMPLES = 61, FEATURES = 6, CLASSES = 3 };
 static float features[EXAMPLES * FEATURES];
 static int32_t labels[EXAMPLES];
 
-static strata_status open_board(test_cores *board, strata_strategy **out_strategy, strata_error *err) {
+static strata_status open_cores(test_cores *system, strata_strategy **out_strategy, strata_error *err) {
     strata_device *devices[CORES];
-    for (int i = 0; i < CORES; i++) STRATA_TRY(test_cores_open(board, i, &devices[i], err));
+    for (int i = 0; i < CORES; i++) STRATA_TRY(test_cores_open(system, i, &devices[i], err));
     return strata_strategy_of_devices(&strata_strategy_tpu, devices, CORES, NULL, out_strategy, err);
 }
 
@@ -42,15 +43,15 @@ static strata_status train(strata_strategy *strategy, int64_t together, char sha
     return status;
 }
 
-/* What training on a new board comes to. */
+/* Trains on a new system of cores, and writes the hash of the parameters. */
 static strata_status train_on(test_cores_options opts, int64_t together, char sha256[65], strata_error *err) {
     strata_strategy *strategy = NULL;
     opts.n = CORES;
-    test_cores *board = test_cores_create(&opts);
-    strata_status status = open_board(board, &strategy, err);
+    test_cores *system = test_cores_create(&opts);
+    strata_status status = open_cores(system, &strategy, err);
     if (!status) status = train(strategy, together, sha256, err);
     strata_strategy_destroy(strategy);
-    test_cores_destroy(board);
+    test_cores_destroy(system);
     return status;
 }
 

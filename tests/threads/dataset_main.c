@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One dataset and one order, fetched by several threads at a time: each takes every batch, and all must see the same. */
+ * Several threads read all batches of one dataset in one order at the same time. All must get the same batches. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

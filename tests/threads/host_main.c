@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Several threads, each with a graph, an executable and a model of its own on a host device of its own, over one dataset that
- * all
- * read: under ThreadSanitizer it finds state that is shared unawares. Every thread must come to the same bits. */
+ * Each of several threads builds a graph and an executable and trains a model, on its own host device. All read one dataset.
+ * ThreadSanitizer reports state that the threads share by mistake. All threads must compute the same bits. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks as processes among strangers: thousands of junk connections, slow ones, a recorded handshake played again; ranks that
- * are killed at named points of their life, which this program's listen(), accept4(), connect() and sendmsg() bring about; and
- * what ranks that wait cost. */
+ * Runs ranks as processes and attacks their job: thousands of connections that send invalid bytes, slow connections, and a
+ * recorded handshake that is sent again. It also kills ranks at certain points; for this the program replaces listen(),
+ * accept4(), connect() and sendmsg() of the C library. And it measures the processor time of ranks that wait. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,7 +22,7 @@
 
 #include "strata/cluster.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* which keep memory, and cost time */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* sanitizers need memory and time themselves */
 enum { MOST_GROWTH_KIB = 128 << 10, MOST_IDLE_PERCENT = 10 };
 #else
 enum { MOST_GROWTH_KIB = 8 << 10, MOST_IDLE_PERCENT = 1 };
@@ -31,18 +31,20 @@ enum { RANKS = 3, JUNK = 10000, AT_ONCE = 200, SLOW = 100, FRAME = 56, FRAME_DAT
 
 typedef struct outcome {
     strata_status status;
-    double at, cpu, wall;       /* when it ended; seconds of processor and clock that waiting took */
-    long rss_before, rss_after; /* KiB */
+    /* When the rank ended; processor time and elapsed time of its wait in seconds. */
+    double at, cpu, wall;
+    /* Resident memory in KiB. */
+    long rss_before, rss_after;
     strata_error err;
 } outcome;
 
-typedef struct board {
+typedef struct shared_state {
     outcome outcomes[RANKS];
     volatile int rounds, stop;
     volatile double killed_at;
-} board;
+} shared_state;
 
-static board *shared;
+static shared_state *shared;
 static char store[32];
 static struct sockaddr_in store_address;
 static int failures;
@@ -63,12 +65,14 @@ static void check(bool ok, const char *what, const char *more) {
     failures++;
 }
 
-/* ---- points at which a rank dies: the library's calls come here first ---- */
+/* ---- points at which a rank is killed, in functions that replace those of the C library ---- */
 
 typedef enum call { LISTEN, ACCEPT, CONNECT, SEND, SEND_DATA, SEND_LEAVE, NEVER } call;
 typedef struct point {
     const char *name;
-    call call, first_call; /* rank 0 takes where the others dial */
+    /* The call at which the rank is killed; first_call for rank 0, which accepts connections where other ranks connect. */
+    call call, first_call;
+    /* At which call of this kind, counted from 1. */
     int nth, first_nth;
     enum { BEFORE, HALF, AFTER } when;
 } point;
@@ -76,11 +80,11 @@ static const point points[] = {
     {"before it listens", LISTEN, LISTEN, 1, 1, BEFORE},
     {"when it listens", LISTEN, LISTEN, 1, 1, AFTER},
     {"before the first connection", CONNECT, ACCEPT, 1, 1, BEFORE},
-    {"in a greeting", SEND, SEND, 1, 1, HALF},
-    {"before it proves the secret", SEND, SEND, 2, 2, BEFORE},
-    {"before it tells about itself", SEND, SEND, 3, 3, BEFORE},
-    {"when it has told about itself", SEND, SEND, 3, 5, AFTER},
-    {"with its links half open", CONNECT, ACCEPT, 2, 3, AFTER},
+    {"within the first message of the handshake", SEND, SEND, 1, 1, HALF},
+    {"before it proves that it has the secret", SEND, SEND, 2, 2, BEFORE},
+    {"before it sends its address", SEND, SEND, 3, 3, BEFORE},
+    {"after it has sent its address", SEND, SEND, 3, 5, AFTER},
+    {"when only some links are open", CONNECT, ACCEPT, 2, 3, AFTER},
     {"in the first barrier", SEND_DATA, SEND_DATA, 1, 1, BEFORE},
     {"between two messages", SEND_DATA, SEND_DATA, 6, 6, AFTER},
     {"within a message", SEND_DATA, SEND_DATA, 8, 8, HALF},
@@ -88,25 +92,26 @@ static const point points[] = {
 };
 enum { POINTS = sizeof points / sizeof *points };
 
-static const point *fate; /* of this process */
+/* The point at which this process is killed. NULL: it is not killed. */
+static const point *kill_point;
 static bool is_first;
-static atomic_int met;
+static atomic_int n_calls;
 
 static void die(void) {
     shared->killed_at = now();
     kill(getpid(), SIGKILL);
 }
 
-/* Whether this is the fatal call; the one before which to die does not return. */
-static bool meets(call c) {
-    if (!fate || c != (is_first ? fate->first_call : fate->call)) return false;
-    if (atomic_fetch_add(&met, 1) + 1 != (is_first ? fate->first_nth : fate->nth)) return false;
-    if (fate->when == BEFORE) die();
+/* Whether the process is to be killed at this call. For a point of the kind BEFORE it kills the process at once. */
+static bool reaches_kill_point(call c) {
+    if (!kill_point || c != (is_first ? kill_point->first_call : kill_point->call)) return false;
+    if (atomic_fetch_add(&n_calls, 1) + 1 != (is_first ? kill_point->first_nth : kill_point->nth)) return false;
+    if (kill_point->when == BEFORE) die();
     return true;
 }
 
 int listen(int fd, int backlog) {
-    const bool fatal = meets(LISTEN);
+    const bool fatal = reaches_kill_point(LISTEN);
     const int result = (int)syscall(SYS_listen, fd, backlog);
     if (fatal) die();
     return result;
@@ -114,12 +119,12 @@ int listen(int fd, int backlog) {
 
 int accept4(int fd, struct sockaddr *restrict address, socklen_t *restrict size, int flags) {
     const int result = (int)syscall(SYS_accept4, fd, address, size, flags);
-    if (result >= 0 && meets(ACCEPT)) die();
+    if (result >= 0 && reaches_kill_point(ACCEPT)) die();
     return result;
 }
 
 int connect(int fd, const struct sockaddr *address, socklen_t size) {
-    const bool fatal = meets(CONNECT);
+    const bool fatal = reaches_kill_point(CONNECT);
     const int result = (int)syscall(SYS_connect, fd, address, size);
     if (fatal) die();
     return result;
@@ -129,8 +134,9 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
     const struct iovec *first = message->msg_iov;
     const bool is_frame = first->iov_len >= FRAME && !memcmp(first->iov_base, "STR1", 4);
     const unsigned char type = is_frame ? ((const unsigned char *)first->iov_base)[4] : 0;
-    const bool fatal = meets(SEND) || (type == FRAME_DATA && meets(SEND_DATA)) || (type == FRAME_LEAVE && meets(SEND_LEAVE));
-    if (fatal && fate->when == HALF) {
+    const bool fatal = reaches_kill_point(SEND) || (type == FRAME_DATA && reaches_kill_point(SEND_DATA)) ||
+                       (type == FRAME_LEAVE && reaches_kill_point(SEND_LEAVE));
+    if (fatal && kill_point->when == HALF) {
         if (syscall(SYS_sendto, fd, first->iov_base, first->iov_len / 2, MSG_NOSIGNAL, NULL, 0) >= 0) die();
         die();
     }
@@ -164,7 +170,7 @@ static strata_status work(strata_communicator *comm, int rank, strata_error *err
     return STRATA_OK;
 }
 
-/* The others are waited for: rank 2 comes to the barrier late. */
+/* Measures the processor time of ranks 0 and 1 while they wait for rank 2 in a barrier. */
 static strata_status wait_idly(strata_communicator *comm, int rank, outcome *o, strata_error *err) {
     struct rusage before, after;
     STRATA_TRY(strata_communicator_barrier(comm, err));
@@ -182,9 +188,10 @@ static strata_status wait_idly(strata_communicator *comm, int rank, outcome *o, 
 
 typedef struct job {
     const char *transport;
-    double connect_seconds, late; /* of rank 2 */
+    /* `late`: rank 2 starts so many seconds later. */
+    double connect_seconds, late;
     bool idle;
-    const point *fate;
+    const point *kill_point;
     int victim;
 } job;
 
@@ -200,18 +207,19 @@ static void run_rank(const job *j, int rank) {
     strata_communicator *comm = NULL;
     outcome *o = &shared->outcomes[rank];
     if (rank == 2) pause_for(j->late);
-    if (rank == j->victim) fate = j->fate;
+    if (rank == j->victim) kill_point = j->kill_point;
     is_first = rank == 0;
     o->status = strata_communicator_create(&opts, &comm, &o->err);
     o->rss_before = resident();
     if (!o->status) o->status = j->idle ? wait_idly(comm, rank, o, &o->err) : work(comm, rank, &o->err);
     o->rss_after = resident();
-    if (is_first) meets(SEND_LEAVE); /* it leaves as the last, and tells nobody */
+    if (is_first) reaches_kill_point(SEND_LEAVE); /* rank 0 leaves last and so sends no such message */
     strata_communicator_destroy(comm);
     o->at = now();
 }
 
-/* The port stays bound here, so that jobs beside this one get others; rank 0 may listen there, as it sets SO_REUSEADDR. */
+/* Chooses the store's port. It stays bound in this process, so that other jobs get other ports. Rank 0 can still listen on it,
+ * because it sets SO_REUSEADDR. */
 static void find_store(void) {
     static int held = -1;
     const int yes = 1;
@@ -231,7 +239,7 @@ static void find_store(void) {
 static void start(const job *j, pid_t pids[RANKS]) {
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) abort();
-    shared->stop = j->fate != NULL && j->fate->call == SEND_LEAVE;
+    shared->stop = j->kill_point != NULL && j->kill_point->call == SEND_LEAVE;
     find_store();
     fflush(NULL);
     for (int r = 0; r < RANKS; r++) {
@@ -251,13 +259,13 @@ static void finish(pid_t pids[RANKS]) {
     for (int r = 0; r < RANKS; r++) waitpid(pids[r], NULL, 0);
 }
 
-/* All ranks ended well. */
+/* Checks that all ranks succeeded. */
 static void check_well(const char *what) {
     for (int r = 0; r < RANKS; r++)
         check(!shared->outcomes[r].status && shared->outcomes[r].at > 0, what, shared->outcomes[r].err.message);
 }
 
-/* ---- strangers ---- */
+/* ---- connections that do not belong to the job ---- */
 
 static int dial(void) {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
@@ -268,7 +276,8 @@ static int dial(void) {
     return fd;
 }
 
-/* 10,000 connections, 200 at a time, that say nonsense, nothing, or half of a greeting, while the ranks add up. */
+/* Makes 10,000 connections, 200 at a time, which send invalid bytes, nothing, or half of a handshake, while the ranks compute
+ * sums. */
 static void junk(void) {
     static const char *const words[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "", "STRATA1\n", "\x16\x03\x01\x02\x00\x01",
                                         "STRATA1\n01234567890123456789012345678901"};
@@ -284,7 +293,8 @@ static void junk(void) {
         for (int k = 0; k < AT_ONCE; k++) fds[k] = dial();
         for (int k = 0; k < AT_ONCE; k++) {
             const char *word = words[k % 5];
-            if (fds[k] >= 0 && *word && send(fds[k], word, strlen(word), MSG_NOSIGNAL) < 0) continue; /* thrown out already */
+            /* send fails on a connection that rank 0 has closed already. */
+            if (fds[k] >= 0 && *word && send(fds[k], word, strlen(word), MSG_NOSIGNAL) < 0) continue;
         }
         pause_for(0.01);
         for (int k = 0; k < AT_ONCE; k++)
@@ -295,7 +305,7 @@ static void junk(void) {
     wait_for_round(shared->rounds + 3);
     shared->stop = 1;
     finish(pids);
-    check_well("a job among junk");
+    check_well("a job with junk connections");
     const outcome *o = &shared->outcomes[0];
     snprintf(text, sizeof text, "%d rounds in %.1f s meanwhile; rank 0 grew from %ld to %ld KiB", more, took, o->rss_before,
              o->rss_after);
@@ -303,7 +313,7 @@ static void junk(void) {
     printf("10,000 junk connections: %s\n", text);
 }
 
-/* One more byte of the text; false where it is over, or nobody wants it. */
+/* Sends the next byte of the text. Returns false at its end, or when the other side has closed the connection. */
 static bool say_next(int fd, const char *text, int *said) {
     if (!text[*said]) return false;
     if (send(fd, text + *said, 1, MSG_NOSIGNAL) < 0) return errno == EAGAIN;
@@ -311,9 +321,9 @@ static bool say_next(int fd, const char *text, int *said) {
     return true;
 }
 
-/* 100 connections that give their greeting a byte at a time, and come again when they are thrown out: a late rank finds room
- * all the same. */
-static void slow_loris(void) {
+/* Makes 100 connections that send the handshake one byte at a time, and that connect again when rank 0 closes them. A late rank
+ * must be able to join nevertheless. */
+static void slow_connections(void) {
     static const char greeting[] = "STRATA1\n0123456789012345678901234567890";
     const job j = {.transport = "tcp", .connect_seconds = 20, .late = 0.7, .victim = -1};
     pid_t pids[RANKS];
@@ -329,16 +339,16 @@ static void slow_loris(void) {
             close(fds[k]);
             fds[k] = -1;
         }
-    check(shared->rounds >= 3, "slow strangers", "the late rank was kept out for 15 s");
-    printf("100 slow strangers: the late rank came in, %.1f s\n", now() - began);
+    check(shared->rounds >= 3, "slow connections", "the late rank could not join for 15 s");
+    printf("100 slow connections: the late rank joined after %.1f s\n", now() - began);
     shared->stop = 1;
     finish(pids);
-    check_well("a job among slow strangers");
+    check_well("a job with slow connections");
     for (int k = 0; k < SLOW; k++)
         if (fds[k] >= 0) close(fds[k]);
 }
 
-/* ---- a handshake played again ---- */
+/* ---- a replayed handshake ---- */
 
 static bool take(int fd, char *bytes, size_t n) {
     for (size_t done = 0; done < n;) {
@@ -350,8 +360,8 @@ static bool take(int fd, char *bytes, size_t n) {
     return true;
 }
 
-/* Between rank 2 and the store: hands on and keeps what rank 2 says in its handshake, 40 and 48 bytes, answered by 40 and
- * 32. */
+/* Forwards the handshake between rank 2 and the store, and records what rank 2 sends: 40 and then 48 bytes. The store answers
+ * with 40 and then 32 bytes. */
 static bool record(int rank, int to, char said[88]) {
     char answer[40];
     return take(rank, said, 40) && send(to, said, 40, 0) == 40 && take(to, answer, 40) && send(rank, answer, 40, 0) == 40 &&
@@ -365,8 +375,8 @@ static int dial_and_wait(void) {
     return fd;
 }
 
-/* The words of rank 2, said again by a stranger while the job runs, and before another rank 2 could come: rank 0 greets, and
- * closes. */
+/* Sends the recorded handshake of rank 2 again, on other connections, while the job runs. Rank 0 must answer the first message
+ * and then close the connection. */
 static void replay(void) {
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof here;
@@ -390,8 +400,8 @@ static void replay(void) {
         _exit(0);
     }
     const int rank = accept4(listener, NULL, NULL, SOCK_CLOEXEC), to = dial_and_wait();
-    check(record(rank, to, said), "a replayed handshake", "the true one does not go through");
-    /* From here on bytes are only handed on, by a child. */
+    check(record(rank, to, said), "a replayed handshake", "the original handshake fails");
+    /* From here on a child process forwards the bytes between rank 2 and the store. */
     const pid_t relay = fork();
     if (!relay) {
         struct pollfd p[2] = {{.fd = rank, .events = POLLIN}, {.fd = to, .events = POLLIN}};
@@ -411,18 +421,18 @@ static void replay(void) {
         const int fd = dial_and_wait();
         const bool greeted =
             send(fd, said, 40, MSG_NOSIGNAL) == 40 && take(fd, answer, 40) && send(fd, said + 40, 48, MSG_NOSIGNAL) == 48;
-        check(greeted, "a replayed handshake", "rank 0 does not greet");
-        check(!take(fd, answer, 1), "a replayed handshake", "rank 0 believes it");
+        check(greeted, "a replayed handshake", "rank 0 does not answer the first message");
+        check(!take(fd, answer, 1), "a replayed handshake", "rank 0 accepts it");
         close(fd);
     }
     const int rounds = shared->rounds;
     wait_for_round(rounds + 2);
-    check(shared->rounds >= rounds + 2, "a replayed handshake", "the job stood still");
+    check(shared->rounds >= rounds + 2, "a replayed handshake", "the job made no progress");
     shared->stop = 1;
     finish(pids);
     waitpid(relay, NULL, 0);
-    printf("a handshake was played again, 20 times\n");
-    check_well("a job whose handshake was played again");
+    printf("a handshake was replayed 20 times\n");
+    check_well("a job with a replayed handshake");
     close(listener);
 }
 
@@ -430,7 +440,7 @@ static void replay(void) {
 
 static void kill_at(const point *p, int victim) {
     const double connect_seconds = 5;
-    const job j = {.transport = "tcp", .connect_seconds = connect_seconds, .fate = p, .victim = victim};
+    const job j = {.transport = "tcp", .connect_seconds = connect_seconds, .kill_point = p, .victim = victim};
     pid_t pids[RANKS];
     char who[32], what[160];
     start(&j, pids);
@@ -446,13 +456,13 @@ static void kill_at(const point *p, int victim) {
                  o->at - shared->killed_at, o->at - began);
         check(o->at > 0, what, "hung");
         check(leaving || (o->status && strstr(o->err.message, who)), what, o->err.message);
-        /* One that never came is missed when the time for coming is over. */
+        /* When the victim was killed before it connected, the others fail only after connect_seconds. */
         check(o->at - shared->killed_at < 3 || o->at - began < connect_seconds + 5 || leaving, what, "too late");
         check(o->at - shared->killed_at < connect_seconds + 5, what, "too late");
     }
 }
 
-/* Each in a process of its own, some at a time: they mostly wait. */
+/* Runs each kill in a process of its own, TOGETHER of them at a time, since they mostly wait. */
 static void kill_everywhere(void) {
     const double began = now();
     int ended, n = 0;
@@ -475,7 +485,7 @@ static void kill_everywhere(void) {
     printf("%d kills at %d points: %.1f s\n", POINTS * RANKS, POINTS, now() - began);
 }
 
-/* ---- waiting ---- */
+/* ---- the cost of waiting ---- */
 
 static void idle(const char *transport) {
     const job j = {.transport = transport, .connect_seconds = 10, .idle = true, .victim = -1};
@@ -496,7 +506,7 @@ int main(void) {
     idle("tcp");
     idle("shm");
     junk();
-    slow_loris();
+    slow_connections();
     replay();
     kill_everywhere();
     return failures ? 1 : 0;

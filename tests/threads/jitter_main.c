@@ -1,30 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slow links with jitter are not failures: a proxy holds back what two of three ranks and the others say to each other, each
- * piece for 0 to 200 ms and as long as 1 Mbit/s takes, now and then for 1.5 s; all sums are right. Links that carry nothing,
- * not even their end, for longer than five signs of life are a failure: in time every rank says who was lost. */
+ * Slow links with jitter must not be treated as failures. A proxy delays the bytes of two of three ranks. Each piece takes 0 to
+ * 200 ms plus the time of a link with 1 Mbit/s, and a few pieces take 1.5 s. All sums must be right. Links that transmit
+ * nothing for longer than five heartbeats, not even that they are closed, are a failure, and every rank must report the lost
+ * rank in time. */
 #define _GNU_SOURCE
 #include <sys/wait.h>
 
 #include "strata/cluster.h"
 #include "tests/threads/proxy.h"
 
-enum { RANKS = 3, MOST_ELEMENTS = 3000, BYTES_PER_SECOND = 125000, PAUSED = 50 /* one piece of so many */ };
-static const int counts[] = {10, MOST_ELEMENTS, 1, 777}; /* all_reduces, of so many elements */
+enum { RANKS = 3, MOST_ELEMENTS = 3000, BYTES_PER_SECOND = 125000, PAUSED = 50 /* every 50th piece takes PAUSE */ };
+static const int counts[] = {10, MOST_ELEMENTS, 1, 777}; /* numbers of elements of the all_reduces */
 static const double MOST_DELAY = 0.2, PAUSE = 1.5, REPORT_SECONDS = 10;
 
-/* What the links do: of the proxy's thread, but for `cut`. */
-typedef struct weather {
+/* The state of the slow links. Only the proxy's thread uses it, except for `cut`. */
+typedef struct slow_links {
     unsigned seed;
     int n_delayed, n_paused;
     atomic_bool cut;
-} weather;
+} slow_links;
 
 typedef struct rank {
     pthread_t thread;
     strata_communicator_options opts;
-    bool is_behind_proxy, cuts; /* cuts: this rank sums on, and rank 1's links carry nothing any more */
-    weather *links;
+    bool is_behind_proxy;
+    /* After the first sums the links of rank 1 transmit nothing any more, and this rank sums until it fails. */
+    bool cuts;
+    slow_links *links;
     strata_status status;
     strata_error err;
     bool wrong;
@@ -37,7 +40,7 @@ static bool hand_on(void *user, int connection, int direction, int to, char *byt
 }
 
 static double delay(void *user, size_t n) {
-    weather *w = user;
+    slow_links *w = user;
     if (atomic_load(&w->cut)) return 1e6;
     if (++w->n_delayed % PAUSED == 0) return w->n_paused++, PAUSE;
     return MOST_DELAY * rand_r(&w->seed) / RAND_MAX + (double)n / BYTES_PER_SECOND;
@@ -57,7 +60,7 @@ static strata_status use(rank *r, strata_communicator *comm) {
     if (r->opts.rank == 1) atomic_store(&r->links->cut, true);
     r->cut_at = now();
     strata_status status = STRATA_OK;
-    while (!status) status = reduce(comm, 10, &r->wrong, &r->err); /* what was on its way still comes */
+    while (!status) status = reduce(comm, 10, &r->wrong, &r->err); /* bytes that the proxy has sent already still arrive */
     r->ended_at = now();
     return status;
 }
@@ -72,12 +75,12 @@ static void *run_rank(void *user) {
     return NULL;
 }
 
-/* Ranks 1 to most_behind dial through the proxy: for the store, and for links to lower ranks. */
-static void run_job(rank ranks[RANKS], weather *links, int most_behind, bool cuts) {
-    static const char secret[] = "through the storm";
+/* Ranks 1 to most_behind connect through the proxy, both to the store and to lower ranks. */
+static void run_job(rank ranks[RANKS], slow_links *links, int most_behind, bool cuts) {
+    static const char secret[] = "a secret of three";
     char store[32];
     uint16_t port;
-    const int kept = bind_here(&port); /* bound and not listening: the store may listen there, and nobody else gets the port */
+    const int kept = bind_here(&port); /* it reserves the port for the store, without listening */
     snprintf(store, sizeof store, "127.0.0.1:%u", port);
     middle.hand_on = hand_on;
     middle.delay = delay;
@@ -103,11 +106,12 @@ static int failures;
 static void check(bool ok, const char *what, const rank *r) {
     if (ok) return;
     failures++;
-    fprintf(stderr, "rank %d: not so: %s (%s: %s)\n", r->opts.rank, what, strata_status_name(r->status), r->err.message);
+    fprintf(stderr, "rank %d: this check failed: %s (%s: %s)\n", r->opts.rank, what, strata_status_name(r->status),
+            r->err.message);
 }
 
 static void slow_links_are_no_failure(void) {
-    weather links = {.seed = 1};
+    slow_links links = {.seed = 1};
     rank ranks[RANKS];
     const double began = now();
     run_job(ranks, &links, RANKS, false);
@@ -116,32 +120,34 @@ static void slow_links_are_no_failure(void) {
         check(!ranks[r].wrong, "its sums are right", &ranks[r]);
     }
     check(links.n_paused > 0, "a link paused", &ranks[0]);
-    printf("%d pieces held back, %d of them for %g s: %.1f s\n", links.n_delayed, links.n_paused, PAUSE, now() - began);
+    printf("%d pieces were delayed, %d of them for %g s: %.1f s\n", links.n_delayed, links.n_paused, PAUSE, now() - began);
 }
 
 static bool is_silence(const rank *r) {
     return strstr(r->err.message, "no sign of life") != NULL;
 }
 
-/* Rank 1's links to rank 0 and to the store: it says that it lost rank 0, the others that they lost rank 1. Ranks 0 and 1 find
- * out at the same time; where rank 1 is quicker, rank 2, to which it is still linked, finds it gone rather than silent, and
- * says so to rank 0. */
+/* The links of rank 1 to rank 0 and to the store transmit nothing any more. Rank 1 must report that it lost rank 0, and the
+ * others that they lost rank 1. Ranks 0 and 1 reach the timeout at the same time. When rank 1 is first, it leaves and closes
+ * its link to rank 2, which works; then rank 2 reports to rank 0 that this connection was closed. */
 static void cut_links_are_reported(void) {
-    weather links = {.seed = 2};
+    slow_links links = {.seed = 2};
     rank ranks[RANKS];
     run_job(ranks, &links, 1, true);
     for (int r = 0; r < RANKS; r++) {
         check(ranks[r].status == STRATA_PEER_LOST, "a rank is lost", &ranks[r]);
         check(strstr(ranks[r].err.message, r == 1 ? "rank 0" : "rank 1 (host") != NULL, "the lost rank is named", &ranks[r]);
-        check(ranks[r].ended_at - ranks[r].cut_at < REPORT_SECONDS, "it is told in time", &ranks[r]);
+        check(ranks[r].ended_at - ranks[r].cut_at < REPORT_SECONDS, "the loss is reported in time", &ranks[r]);
     }
-    check(is_silence(&ranks[0]) || is_silence(&ranks[1]), "who was first tells of the silence", &ranks[1]);
-    check(is_silence(&ranks[0]) || strstr(ranks[0].err.message, "its connection closed"), "the reason is told", &ranks[0]);
-    check(!strcmp(ranks[0].err.message, ranks[2].err.message), "the others say the same", &ranks[2]);
+    check(is_silence(&ranks[0]) || is_silence(&ranks[1]), "rank 0 or rank 1 reports that no heartbeat came", &ranks[1]);
+    check(is_silence(&ranks[0]) || strstr(ranks[0].err.message, "its connection closed"), "the message contains the reason",
+          &ranks[0]);
+    check(!strcmp(ranks[0].err.message, ranks[2].err.message), "ranks 0 and 2 report the same message", &ranks[2]);
 }
 
 int main(void) {
-    static void (*const jobs[])(void) = {slow_links_are_no_failure, cut_links_are_reported}; /* at once: they mostly wait */
+    /* Both run at the same time, since they mostly wait. */
+    static void (*const jobs[])(void) = {slow_links_are_no_failure, cut_links_are_reported};
     int code = 0, ended;
     for (int i = 0; i < 2; i++)
         if (!fork()) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pipelines with threads of their own, walked by several threads at once: a parallel map under a shared cache, shuffled and
- * prefetched; walks that stop half-way; a map that fails. All that walk to the end must see the same. */
+ * Several threads iterate over one pipeline at the same time. The pipelines have threads of their own: a parallel map, a cache,
+ * a shuffle and a prefetch. Some iterations stop before the end, and one map fails. All iterations that reach the end must get
+ * the same elements. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +31,7 @@ static strata_status fail_at_50(strata_element *element, void *user, strata_erro
     return element->key.index == 50 ? strata_fail(err, STRATA_DATA, "fifty") : STRATA_OK;
 }
 
-/* Up to `most` elements; returns how many came. */
+/* Reads at most `most` elements and returns their number. */
 static int walk(const strata_dataset *data, int32_t *values, int most, strata_status *out_status) {
     strata_iterator *it = NULL;
     strata_error err = {0};

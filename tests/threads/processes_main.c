@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks as real processes, some of which die, stop, come late, never, twice, or with another secret; and strangers at the door.
- * Every rank that lives must end with the same error in time. A program of its own: an assertion of a test framework in a
- * forked child would hang it. */
+ * Runs ranks as processes. In each scenario a rank is killed, is stopped, starts late, never starts, starts twice, or has
+ * another secret, or connections are made that do not belong to the job. All other ranks must fail in time, with the same
+ * error. It does not use a test framework, because a failed assertion in a forked process would hang. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
@@ -22,33 +22,42 @@ enum { RANKS = 3, ELEMENTS = 200000, JUNK = 500, KILLS = 36 };
 
 typedef struct outcome {
     strata_status status;
-    double at; /* when the call returned */
+    double at; /* when the last call returned */
     strata_error err;
 } outcome;
 
-/* What the processes of a scenario share. */
-typedef struct board {
+/* Memory that all processes of a scenario share. */
+typedef struct shared_state {
     outcome outcomes[RANKS];
-    volatile int stop; /* the ranks end well after this round */
+    volatile int stop; /* the ranks end after this round */
     volatile int rounds[RANKS];
-} board;
+} shared_state;
 
 typedef struct scenario {
     const char *name, *transport;
     double heartbeat, connect;
-    int victim;             /* rank; -1: none */
-    int signal;             /* that it gets after `delay` seconds; 0: none */
-    double delay;           /* of rank 1's coming where there is no signal */
-    bool absent;            /* the victim never comes */
-    bool twice;             /* the victim comes as rank 1, too, and is the second of the two: check swaps them if not */
-    bool stranger;          /* the victim has another secret */
-    bool junk;              /* others knock meanwhile */
-    strata_status expected; /* on all but the victim */
-    const char *text;       /* in the message */
-    double most_seconds;    /* from the signal */
+    /* The rank that misbehaves. -1: none. */
+    int victim;
+    /* The victim gets this signal after `delay` seconds. 0: it gets none, and rank 1 starts `delay` seconds late. */
+    int signal;
+    double delay;
+    /* The victim never starts. */
+    bool absent;
+    /* The victim starts with the number of rank 1, and is the second of the two; if it came first, check swaps them. */
+    bool twice;
+    /* The victim has another secret. */
+    bool stranger;
+    /* Connections that do not belong to the job are made. */
+    bool junk;
+    /* The status of all ranks but the victim. */
+    strata_status expected;
+    /* Their message contains this text. */
+    const char *text;
+    /* They fail within this time after the signal. */
+    double most_seconds;
 } scenario;
 
-static board *shared;
+static shared_state *shared;
 static struct sockaddr_in store_address;
 static char store[32];
 static int failures;
@@ -75,7 +84,7 @@ static void bad(const scenario *s, const char *what, int rank) {
 static strata_status work(strata_communicator *comm, int rank, strata_error *err) {
     static float data[ELEMENTS];
     for (;;) {
-        float more = rank == 0 ? (float)!shared->stop : 0; /* rank 0 says when it is over */
+        float more = rank == 0 ? (float)!shared->stop : 0; /* rank 0 broadcasts whether to continue */
         memset(data, 0, sizeof data);
         STRATA_TRY(strata_communicator_all_reduce(comm, data, ELEMENTS, STRATA_DTYPE_F32, STRATA_REDUCER_SUM, err));
         STRATA_TRY(strata_communicator_broadcast(comm, &more, 1, STRATA_DTYPE_F32, 0, err));
@@ -105,16 +114,16 @@ static void run_rank(const scenario *s, int rank) {
     strata_communicator_destroy(comm);
 }
 
-/* ---- strangers ---- */
+/* ---- connections that do not belong to the job ---- */
 
-static void knock(void) {
+static void connect_junk(void) {
     static const char *const words[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "", "STRATA1\n", "\x16\x03\x01"};
     int fds[JUNK];
     for (int i = 0; i < JUNK; i++) {
         const char *text = words[i % 4];
         fds[i] = socket(AF_INET, SOCK_STREAM, 0);
         if (connect(fds[i], (struct sockaddr *)&store_address, sizeof store_address) || !*text) continue;
-        if (send(fds[i], text, strlen(text), MSG_NOSIGNAL) < 0) continue; /* it was thrown out already */
+        if (send(fds[i], text, strlen(text), MSG_NOSIGNAL) < 0) continue; /* rank 0 closed it already */
     }
     pause_for(0.2);
     for (int i = 0; i < JUNK; i++) close(fds[i]);
@@ -163,7 +172,7 @@ static void run(const scenario *s) {
     for (int r = 0; r < RANKS; r++) {
         pids[r] = fork();
         if (pids[r]) continue;
-        alarm(240); /* a rank that hangs is a failure by its status */
+        alarm(240); /* ends a rank that hangs; its status is then not the expected one */
         run_rank(s, r);
         _exit(0);
     }
@@ -174,7 +183,7 @@ static void run(const scenario *s) {
         kill(pids[s->victim], s->signal);
         since = now();
     }
-    if (s->junk) knock();
+    if (s->junk) connect_junk();
     if (!s->expected) {
         for (int i = 0; i < 2000 && !shared->rounds[0]; i++) pause_for(0.005);
         shared->stop = 1;
@@ -204,7 +213,7 @@ int main(void) {
         s.name = "a late rank";
         s.delay = 0.6;
         run(&s);
-        s.name = "strangers at the door";
+        s.name = "connections that do not belong to the job";
         s.delay = 0;
         s.junk = true;
         run(&s);
@@ -257,7 +266,7 @@ int main(void) {
                    .text = "rank 2; connections refused: 5, the last from 127.0.0.1: the other side does not know our secret"};
     run(&s);
     if (shared->outcomes[2].status != STRATA_UNAVAILABLE || !strstr(shared->outcomes[2].err.message, "secret"))
-        bad(&s, "what the stranger is told", 2);
+        bad(&s, "the rank with another secret gets another error", 2);
     s = (scenario){.name = "a rank twice",
                    .transport = "tcp",
                    .victim = 2,
@@ -267,6 +276,6 @@ int main(void) {
                    .text = "rank 2; connections refused: 1, the last from 127.0.0.1: rank 1 is there already"};
     run(&s);
     if (shared->outcomes[2].status != STRATA_INVALID || !strstr(shared->outcomes[2].err.message, "there already"))
-        bad(&s, "what the second is told", 2);
+        bad(&s, "the second rank 1 gets another error", 2);
     return failures ? 1 : 0;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A proxy between ranks that are threads of this program: it gets between them as the program's connect() dials it instead.
- * What it does to the bytes, and how long it holds them back, its user says. Needs _GNU_SOURCE. In a header, as the programs of
- * tests/threads link nothing else of the tests. */
+ * A TCP proxy between ranks that are threads of this program. The program's own connect(), which replaces that of the C
+ * library, connects to the proxy instead of the other rank. Callbacks of the test change, delay or drop the bytes. Define
+ * _GNU_SOURCE before you include this file. The code is in a header because the programs of tests/threads do not link
+ * tests/support. */
 #ifndef STRATA_TESTS_THREADS_PROXY_H
 #define STRATA_TESTS_THREADS_PROXY_H
 
@@ -23,37 +24,45 @@
 
 enum { MOST_CONNECTIONS = 64, CHUNK = 16384 };
 
-/* Bytes on their way, in one direction of a connection, or its end. */
+/* The bytes that the proxy has received in one direction of a connection and not yet sent. */
 typedef struct chunk {
     char bytes[CHUNK];
     size_t n;
-    bool held;    /* n bytes, or for none the end */
-    double due;   /* when they go on */
-    int64_t sent; /* bytes before them */
+    /* There are n bytes to send. With n = 0 the sender has closed the connection. */
+    bool held;
+    /* The time at which they are sent. */
+    double due;
+    /* The number of bytes that were sent before them. */
+    int64_t sent;
 } chunk;
 
 typedef struct pipe_pair {
-    int fds[2]; /* of the rank that dialled, of the one that it wanted */
+    /* Sockets: to the rank that called connect(), and to the rank to which it wants to connect. */
+    int fds[2];
     chunk ways[2];
 } pipe_pair;
 
 typedef struct proxy {
     int listener, wake[2];
     uint16_t port;
-    /* Where connections go that dial the proxy's own port. */
+    /* The port to which connections to the proxy's own port are forwarded. */
     uint16_t target;
     pthread_t thread;
-    /* Hands n bytes on, `before` of which went before; false: the connection is to be cut. direction 0: from the rank that
-     * dialled. */
+    /* Sends n bytes to the socket `to`, after `before` bytes of the same direction. Direction 0 is from the rank that called
+     * connect(). When it returns false, the proxy closes the connection. */
     bool (*hand_on)(void *user, int connection, int direction, int to, char *bytes, size_t n, int64_t before);
-    double (*delay)(void *user, size_t n); /* seconds to hold back n bytes, or for 0 the end; NULL: at once. One thread asks */
+    /* Returns for how many seconds n bytes are delayed. n = 0 is the end of the connection. NULL: no delay. Only the proxy's
+     * thread calls it. */
+    double (*delay)(void *user, size_t n);
     void *user;
     pipe_pair pairs[MOST_CONNECTIONS];
     int n_pairs;
 } proxy;
 
 static proxy middle;
-static atomic_uint targets[65536]; /* by the port that dials */
+/* [local port of the socket that connects] The port to which it wants to connect. */
+static atomic_uint targets[65536];
+/* Connections of this thread go through the proxy. */
 static _Thread_local bool is_behind_proxy;
 
 static double now(void) {
@@ -62,7 +71,8 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The library's connect(): a rank behind the proxy reaches it instead, and the proxy knows by its port whom it wanted. */
+/* Replaces the C library's connect(). For a rank behind the proxy it connects to the proxy, and records in `targets` to which
+ * port the rank wants to connect. */
 int connect(int fd, const struct sockaddr *address, socklen_t size) {
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, there;
     socklen_t n = sizeof here;
@@ -100,7 +110,7 @@ static void take(proxy *p, pipe_pair *pair, int direction) {
     way->due = p->delay ? now() + p->delay(p->user, way->n) : 0;
 }
 
-/* False: the connection is at its end. */
+/* Sends the bytes that were held. Returns false when the connection must be closed. */
 static bool give(proxy *p, int connection, int direction) {
     pipe_pair *pair = &p->pairs[connection];
     chunk *way = &pair->ways[direction];
@@ -110,7 +120,8 @@ static bool give(proxy *p, int connection, int direction) {
     return way->n && p->hand_on(p->user, connection, direction, pair->fds[!direction], way->bytes, way->n, before);
 }
 
-/* False where nobody listens there yet: such a connection does not count. */
+/* Accepts a connection and opens the one to the other rank. Returns false where nothing listens there yet; the connection then
+ * gets no number. */
 static bool accept_pair(proxy *p) {
     struct sockaddr_in from, to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof from;
@@ -127,7 +138,8 @@ static bool accept_pair(proxy *p) {
     return false;
 }
 
-/* What to wait for: new connections, and bytes where none are held back. Returns how long, in ms. */
+/* Fills `fds` with the sockets to poll: for new connections, and for bytes in each direction in which none are held. Returns
+ * the timeout in ms. */
 static int list_sources(const proxy *p, struct pollfd *fds) {
     double due = -1;
     fds[0] = (struct pollfd){.fd = p->wake[0], .events = POLLIN};
@@ -175,13 +187,13 @@ static int bind_here(uint16_t *out_port) {
     return fd;
 }
 
-/* `middle` runs, with what its user said, until stopped. */
+/* Starts the proxy `middle`, whose callbacks the caller has set. It runs until stop_proxy. */
 static void start_proxy(void) {
     middle.listener = bind_here(&middle.port);
     if (listen(middle.listener, 64) || pipe(middle.wake) || pthread_create(&middle.thread, NULL, run_proxy, &middle)) abort();
 }
 
-/* Cuts all connections; new ones can come. */
+/* Closes all connections. The proxy still accepts new ones. */
 static inline void cut_proxy(void) {
     if (write(middle.wake[1], "c", 1) != 1) abort();
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A job of processes that loses some of them and goes on. Ranks 0 to 2 are workers with a communicator of their own, rank 3
- * a server that answers messages. A rank is killed or stopped at a time drawn from STRATA_TEST_SEED. Every call that needs
- * it must fail with PEER_LOST and its name, in the same words on all ranks; every call that does not must go on; and the
- * survivors' communicator must sum right. A rank of its own is killed while it sends a long message, which must not be taken
- * for whole. */
+ * Tests a job of processes that continues after it lost some of them. Ranks 0 to 2 are workers, which also have their own
+ * communicator. Rank 3 is a server that answers messages. One rank, the victim, is killed or stopped at a random time. Every
+ * call that needs the victim must fail with PEER_LOST and the victim's name, with the same message on all ranks. Every other
+ * call must succeed, and the remaining ranks' new communicator must compute right sums. In other scenarios the victim is
+ * killed while it sends a long message, which no rank may receive as if it were complete.
+ *   STRATA_TEST_SEED   determines the times */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
@@ -23,22 +24,22 @@
 
 enum { RANKS = 4, SERVER = 3, KILLS = 12, LONG = 8 << 20, ASK = 1, ANSWER = 2, END = 3, DATA = 4 };
 
-/* What the processes of a scenario share. */
-typedef struct board {
-    strata_error lost[RANKS]; /* what the whole job's collective said */
-    char wrong[RANKS][2048];  /* empty: nothing */
+/* Memory that all processes of a scenario share. */
+typedef struct shared_state {
+    strata_error lost[RANKS]; /* the error of the collective of all ranks */
+    char wrong[RANKS][2048];  /* why a check failed; empty: none failed */
     volatile int rounds[RANKS];
-    volatile int struck;
-} board;
+    volatile int was_hit;
+} shared_state;
 
 typedef struct scenario {
     const char *name, *transport;
     int victim, signal;
     double delay;
-    bool sends; /* the victim is in the middle of long messages */
+    bool sends; /* the victim sends long messages when it is killed */
 } scenario;
 
-static board *shared;
+static shared_state *shared;
 static int failures;
 
 static void pause_for(double seconds) {
@@ -55,13 +56,13 @@ static void pause_for(double seconds) {
         if (call) WRONG("line %d: %s", __LINE__, err.message); \
     } while (0)
 
-/* ---- messages until the victim is struck ---- */
+/* ---- messages until the victim is killed or stopped ---- */
 
 static void serve(strata_communicator *job, int rank) {
     strata_error err = {0};
     strata_message message;
     int value = 0, n_ended = 0;
-    /* As a parameter server: it answers whoever asks, and does not care who is lost. */
+    /* Like a parameter server it answers every rank that sends a request, and continues when ranks are lost. */
     while (n_ended < 2) {
         const strata_status status =
             strata_message_receive(job, &value, sizeof value, STRATA_ANY, STRATA_ANY, 20, &message, &err);
@@ -77,10 +78,11 @@ static void serve(strata_communicator *job, int rank) {
     }
 }
 
-/* Asks the server until the victim was struck, or until the server, which is it, is missed. False: something was wrong. */
+/* Sends requests to the server until the victim was killed or stopped, or until a request fails because the server is the
+ * victim. Returns false when a check failed. */
 static bool ask(strata_communicator *job, int rank, bool server_is_victim) {
     strata_error err = {0};
-    for (int i = 0; server_is_victim || !shared->struck || i < 20; i++) {
+    for (int i = 0; server_is_victim || !shared->was_hit || i < 20; i++) {
         int value = i, answer = 0;
         strata_status status = strata_message_send(job, &value, sizeof value, SERVER, ASK, 10, &err);
         if (!status) status = strata_message_receive(job, &answer, sizeof answer, SERVER, ANSWER, 10, NULL, &err);
@@ -95,7 +97,7 @@ static bool ask(strata_communicator *job, int rank, bool server_is_victim) {
 
 /* ---- a rank ---- */
 
-/* The workers that are left count themselves, in the communicator that needs no server. */
+/* Checks the calls after the loss: first with all ranks, then among the workers, and then among the remaining ranks. */
 static void go_on(strata_communicator *job, strata_communicator *workers, int rank, const scenario *s) {
     strata_communicator *survivors = NULL;
     strata_error err = {0};
@@ -116,7 +118,7 @@ static void go_on(strata_communicator *job, strata_communicator *workers, int ra
     TRY(strata_communicator_all_reduce(survivors, &x, 1, STRATA_DTYPE_F32, STRATA_REDUCER_SUM, &err));
     if (x != (float)(15 - (1 << s->victim)) || strata_communicator_world(survivors) != 3)
         WRONG("the survivors' sum is %g of %d ranks", (double)x, strata_communicator_world(survivors));
-    /* One more, by the communicator of those that are left. */
+    /* One more rank leaves, and the remaining two make another communicator. */
     const int last = s->victim == 2 ? 1 : 2;
     if (rank == last) return strata_communicator_destroy(survivors);
     strata_communicator *two = NULL;
@@ -130,7 +132,7 @@ static void go_on(strata_communicator *job, strata_communicator *workers, int ra
     strata_communicator_destroy(two);
 }
 
-/* Long messages from rank 1 to rank 0, of which each that comes is whole. */
+/* Rank 1 sends long messages to rank 0, which checks that each message that it receives is complete. */
 static bool pass_long(strata_communicator *job, int rank) {
     strata_error err = {0};
     unsigned char *data = malloc(LONG);
@@ -204,7 +206,7 @@ static void run(const scenario *s) {
     for (int i = 0; i < 4000 && shared->rounds[s->victim] < 3; i++) pause_for(0.005);
     pause_for(s->delay);
     kill(pids[s->victim], s->signal);
-    shared->struck = 1;
+    shared->was_hit = 1;
     for (int r = 0; r < RANKS; r++) {
         if (r == s->victim) continue;
         waitpid(pids[r], &code, 0);
@@ -224,7 +226,7 @@ int main(void) {
     if (shared == MAP_FAILED) return 1;
     const char *given = getenv("STRATA_TEST_SEED");
     unsigned seed = given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
-    printf("ranks are struck at times drawn from STRATA_TEST_SEED=%u\n", seed);
+    printf("ranks are killed or stopped at times from STRATA_TEST_SEED=%u\n", seed);
     fflush(stdout);
     for (int i = 0; i < KILLS; i++)
         run(&(scenario){.name = "a killed rank",
@@ -235,7 +237,7 @@ int main(void) {
     for (int victim = 1; victim < RANKS; victim++)
         run(&(scenario){.name = "a stopped rank", .transport = transports[victim % 2], .victim = victim, .signal = SIGSTOP});
     for (int i = 0; i < 4; i++)
-        run(&(scenario){.name = "killed within a message",
+        run(&(scenario){.name = "a rank killed within a message",
                         .transport = transports[i % 2],
                         .victim = 1,
                         .signal = SIGKILL,

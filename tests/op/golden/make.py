@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the golden numbers of the ops' tests from NumPy: tests/op/golden/<op>.txt from tests/op/golden/<op>.py.
+"""Computes the golden numbers of the ops' tests with NumPy: tests/op/golden/<op>.py computes those of tests/op/golden/<op>.txt.
 
     python3 tests/op/golden/make.py [op ...]        (Debian: python3-numpy; without arguments: every op)
 
-A module that needs more than NumPy says so in its LIBRARY ("PyTorch"), and is made by a Python that has it; another leaves its
-file as it was.
+A module <op>.py that needs another library defines its name as LIBRARY ("PyTorch"). A Python without this library does not
+change the file of the module.
 Each <op>.py defines cases(golden) and calls golden.add(name, array): the dtype in the file is the array's own (float32,
 int32, int64, uint8, bool; float16), or the one named by dtype=, for bf16. Values are computed in float64 from inputs that
 were rounded to the dtype in the file, so that an expected value is right to its last bit. golden.random(shape, low, high)
