@@ -90,7 +90,8 @@ static const ps_result *run_with_wrong_data(float value, enum place place, strat
 
 Test(ps_data, a_batch_with_nan_is_left_out_although_its_first_bucket_was_pushed) {
     const ps_result *r = run_in_packs_with_wrong_data(NAN, TO_INPUT, STRATA_PACE_ASYNCHRONOUS, 4);
-    cr_assert_gt(ps_results[1].n_buckets, 1);
+    /* on a loaded machine one worker may compute all batches, and the other one then has no program */
+    cr_assert(ps_results[1].n_buckets > 1 || ps_results[2].n_buckets > 1);
     cr_assert_eq(r->n_steps, 2 * (N_BATCHES - 1), "%lld updates", (long long)r->n_steps);
     run_in_packs_with_wrong_data(NAN, TO_INPUT, STRATA_PACE_SYNCHRONOUS, 4);
 }
