@@ -41,12 +41,15 @@ typedef enum strata_pace {
 
 /* How a server applies an old gradient, that is one whose worker pulled the parameters before other gradients were applied. */
 typedef enum strata_old_gradients {
-    /* Like any other gradient. */
-    STRATA_OLD_GRADIENTS_PLAIN,
-    /* A push that s updates came before counts with the learning rate / (1 + s) (Zhang and others 2016). Workers pull just
-     * before they compute, and get parameters that the momentum of s updates has moved on (Kosson and others 2021). A push
-     * with s = 0 has the bits of PLAIN. */
-    STRATA_OLD_GRADIENTS_CORRECTED
+    /* With W workers the optimizer's momentum beta is beta^(1 / W), so that it lasts for as many examples as with one worker.
+     * Workers pull just before they compute, and get parameters that are extrapolated along the last update, to where momentum
+     * will have moved them when the gradient arrives and once more as far (Kosson and others, Pipelined Backpropagation at
+     * Scale, 2021). Rows of sparse parameters are neither extrapolated nor updated differently. With one worker, or an
+     * optimizer without momentum, updates are those of PLAIN. */
+    STRATA_OLD_GRADIENTS_CORRECTED,
+    /* Like any other gradient. Workers pull the next parameters while they compute, which makes gradients about twice as old:
+     * 2 W - 1 updates instead of W - 1. */
+    STRATA_OLD_GRADIENTS_PLAIN
 } strata_old_gradients;
 
 /* Options of the strategy parameter_server. Zeros are the defaults; texts are borrowed during create. */
@@ -63,7 +66,7 @@ typedef struct strata_parameter_server_options {
     /* 1: each server's shards are also on the next server, and a push counts when both have it, so a server may be lost; needs
      * two servers. 0: there are no copies. */
     int replicas;
-    /* For ASYNCHRONOUS and BOUNDED. */
+    /* For ASYNCHRONOUS and BOUNDED; with SYNCHRONOUS no gradient is old. */
     strata_old_gradients old_gradients;
     /* How parameters are cut into shards, along their first axis: "fixed:2" (so many shards), "min_size:256K" (as many as have
      * at least 256 KiB each, at most one a server), "max_size:4M" (as few as have at most 4 MiB each); NULL: they stay whole.

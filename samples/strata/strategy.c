@@ -159,7 +159,7 @@ static int read_pace(const strategy_flags *flags, strata_parameter_server_option
     if (!flags->old_gradients) return EXIT_OK;
     if (strcmp(flags->old_gradients, "corrected") != 0 && strcmp(flags->old_gradients, "plain") != 0)
         return usage_error("--old-gradients %s: it must be plain or corrected", flags->old_gradients);
-    if (!strcmp(flags->old_gradients, "corrected")) servers->old_gradients = STRATA_OLD_GRADIENTS_CORRECTED;
+    if (!strcmp(flags->old_gradients, "plain")) servers->old_gradients = STRATA_OLD_GRADIENTS_PLAIN;
     return EXIT_OK;
 }
 

@@ -113,9 +113,8 @@ const option_row train_rows[] = {
     {"ps-replicas", "N",
      "parameter_server: 1 stores a copy of each server's shards on the next server, so that one server may be lost (0)",
      OPTION_INT, offsetof(train_options, strategy.ps_replicas), 0, 1},
-    {"old-gradients", "plain|corrected",
-     "parameter_server: corrected gives gradients of old parameters less weight, and sends workers predicted parameters "
-     "(plain)",
+    {"old-gradients", "corrected|plain",
+     "parameter_server: corrected lets momentum last for more updates, and sends workers extrapolated parameters (corrected)",
      OPTION_TEXT, offsetof(train_options, strategy.old_gradients), 0, 0},
     {"evaluator-wait", "S", "the evaluator task fails if there is no new --checkpoint for so many seconds (3600)",
      OPTION_NUMBER, offsetof(train_options, evaluator_wait_s), 0.1, 1e9},

@@ -50,13 +50,13 @@ strata_status strata_parameter_server_check(const strata_strategy_options *opts,
                            own->backup);
     if (own->replicas < 0 || own->replicas > 1)
         return strata_fail(err, STRATA_INVALID, "strategy parameter_server: replicas is %d; it is 0 or 1", own->replicas);
-    if ((unsigned)own->old_gradients > STRATA_OLD_GRADIENTS_CORRECTED)
-        return strata_fail(err, STRATA_INVALID, "strategy parameter_server: old_gradients is %d; it is PLAIN or CORRECTED",
+    if ((unsigned)own->old_gradients > STRATA_OLD_GRADIENTS_PLAIN)
+        return strata_fail(err, STRATA_INVALID, "strategy parameter_server: old_gradients is %d; it is CORRECTED or PLAIN",
                            (int)own->old_gradients);
     if (own->old_gradients && own->pace == STRATA_PACE_SYNCHRONOUS)
         return strata_fail(
             err, STRATA_INVALID,
-            "strategy parameter_server: old_gradients is CORRECTED, and with the pace SYNCHRONOUS no gradient is old");
+            "strategy parameter_server: old_gradients is PLAIN, and with the pace SYNCHRONOUS no gradient is old");
     strata_partitioner ignored;
     return strata_partitioner_parse(own->partitioner, &ignored, err);
 }
@@ -167,7 +167,7 @@ strata_status strata_parameter_server_join(strata_strategy *strategy, const stra
     task->incarnation = strata_rpc_incarnation();
     task->wire = opts->compress;
     task->replicas = own->replicas;
-    task->corrects = own->old_gradients == STRATA_OLD_GRADIENTS_CORRECTED && own->pace != STRATA_PACE_SYNCHRONOUS;
+    task->corrects = own->old_gradients == STRATA_OLD_GRADIENTS_CORRECTED && !together;
     task->pace = (strata_ps_pace_options){.pace = own->pace,
                                           .staleness = own->staleness,
                                           .n_shares = together ? workers : 0,

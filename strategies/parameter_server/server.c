@@ -324,7 +324,7 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
     }
     if (!status) {
         pthread_mutex_lock(&s->device); /* a pull of the other store reads from it, too */
-        status = strata_ps_store_pull(h->store, tables, ask.ahead && s->fit->task->corrects, room, &snapshot, &version, err);
+        status = strata_ps_store_pull(h->store, tables, ask.ahead, room, &snapshot, &version, err);
         pthread_mutex_unlock(&s->device);
     }
     if (!status) {
@@ -657,8 +657,9 @@ static strata_status serve(server *s, strata_rpc_server *rpc, strata_error *err)
 
 static strata_status add_holding(server *s, int group, strata_error *err) {
     const strata_ps_plan *plan = &s->fit->plan;
+    const strata_ps_task *task = s->fit->task;
     const strata_ps_store_options opts = {
-        .n_shares = s->fit->task->pace.n_shares, .wire = s->fit->task->wire, .corrects = s->fit->task->corrects};
+        .n_shares = task->pace.n_shares, .wire = task->wire, .staleness = task->corrects ? task->pace.n_workers - 1 : 0};
     holding *h = &s->holdings[s->n_holdings++];
     *h = (holding){.group = group,
                    .is_copy = group != s->fit->task->spec.task_index,

@@ -91,6 +91,7 @@ strata_status strata_ps_store_create(const strata_model *model, const strata_ps_
     store->most_norm = opts->n_shares ? (double)store->optimizer.clip_global_norm : 0;
     store->optimizer.clip_global_norm = 0;
     store->square.epoch = -1;
+    strata_ps_store_prepare_for_delay(store);
     pthread_mutex_init(&store->lock, NULL);
     store->shards = calloc((size_t)n + 1, sizeof *store->shards);
     strata_status status = STRATA_OK;
@@ -175,7 +176,6 @@ strata_status strata_ps_store_set(strata_ps_store *store, const float *values, i
     store->t = store->version = t;
     free(store->before);
     store->before = NULL;
-    store->staleness = 0;
     store->epoch = epoch - 1; /* an epoch's first push or close begins it */
     store->least_epoch = epoch;
     store->step = 0;
@@ -257,12 +257,9 @@ static strata_status apply_rows(strata_ps_store *store, int k, const strata_ps_r
     return status;
 }
 
-static strata_status apply(strata_ps_store *store, const strata_ps_gradients *g, int64_t staleness, strata_error *err) {
+static strata_status apply(strata_ps_store *store, const strata_ps_gradients *g, strata_error *err) {
     strata_ps_store_begin_update(store, g->rate);
-    if (store->opts.corrects) {
-        strata_ps_store_follow_staleness(store, staleness);
-        STRATA_TRY(strata_ps_store_keep_before(store, err));
-    }
+    STRATA_TRY(strata_ps_store_keep_before(store, err));
     if (store->n_dense) {
         const unsigned char *from = g->dense;
         float *gradients = NULL;
@@ -289,7 +286,7 @@ static strata_status push_now(strata_ps_store *store, const strata_ps_gradients 
     strata_ps_store_start_epoch(store, g->unit.epoch);
     if (store->applied[index / 8] >> (index % 8) & 1) return STRATA_OK;
     const int64_t behind = store->version - g->version, staleness = behind > 0 ? behind : 0;
-    STRATA_TRY(apply(store, g, staleness, err));
+    STRATA_TRY(apply(store, g, err));
     store->applied[index / 8] |= (uint8_t)(1 << (index % 8));
     *out_staleness = staleness;
     return STRATA_OK;

@@ -23,8 +23,9 @@ typedef struct strata_ps_store_options {
     int n_shares;
     /* The type in which parameters are pulled and gradients pushed: F32 or BF16. States are always f32. */
     strata_dtype wire;
-    /* In asynchronous training: old gradients are corrected (stale.c). */
-    bool corrects;
+    /* In asynchronous training: how many updates old a gradient is expected to be, which is corrected (stale.c); 0: nothing is
+     * corrected. */
+    int staleness;
 } strata_ps_store_options;
 
 /* The server's variables are on `device`, which is borrowed, as model and plan are during create. Values are zeros. Fails:
@@ -106,9 +107,8 @@ size_t strata_ps_snapshot_bytes(const strata_ps_snapshot *snapshot);
 void strata_ps_snapshot_release(void *snapshot);
 
 /* tables: [tables of this server] whose `values` are the rooms for the rows, in the type `wire`. room: memory to which the
- * contents of a snapshot are written; NULL: the caller gets a snapshot, which it must release. ahead: with `corrects`, the
- * dense shards are extrapolated to the time when their gradients will be pushed (stale.c). Fails: INVALID for a row that the
- * table does not have. */
+ * contents of a snapshot are written; NULL: the caller gets a snapshot, which it must release. ahead: the dense shards are
+ * extrapolated if the store corrects old gradients (stale.c). Fails: INVALID for a row that the table does not have. */
 STRATA_MUST_USE strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, bool ahead, void *room,
                                                    strata_ps_snapshot **out_snapshot, int64_t *out_version, strata_error *err);
 

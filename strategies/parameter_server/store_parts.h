@@ -54,6 +54,10 @@ struct strata_ps_store {
         int32_t *ends, *owner;
         strata_variable *parameters, *slots[STRATA_MAX_OPTIMIZER_SLOTS];
         strata_executable *update;
+        /* The optimizer, its learning rate's factor and how many times the last update pulls are extrapolated by (stale.c). */
+        strata_optimizer optimizer;
+        double rate_factor;
+        float look_ahead;
     } dense;
     strata_ps_table *tables;
     float *states;
@@ -62,10 +66,9 @@ struct strata_ps_store {
     /* snapshot_ahead: the snapshot has extrapolated values. */
     strata_ps_snapshot *snapshot;
     bool snapshot_ahead;
-    /* With `corrects`: the dense shards before the last update, end to end (NULL: none was made since the values were set), and
-     * the mean staleness of the last pushes. */
+    /* If pulls are extrapolated: the dense shards before the last update, end to end; NULL: none was made since the values were
+     * set. */
     float *before;
-    double staleness;
     /* The values were set. */
     bool filled;
     /* The epoch whose units are counted, and which of them were applied. */
@@ -78,8 +81,8 @@ struct strata_ps_store {
     int64_t step;
     strata_ps_kept *kept;
     const void **operands; /* of a sum over shares */
-    /* Numbers of the update that is made next. */
-    float words[STRATA_STEP_WORDS];
+    /* Numbers of the update that is made next: of the dense shards, and of rows. */
+    float words[STRATA_STEP_WORDS], row_words[STRATA_STEP_WORDS];
     /* Synchronous with clip_global_norm: the norm to which gradients are clipped (0: they are not), and the square of this
      * server's part of it, of one step. */
     double most_norm;
@@ -128,10 +131,10 @@ void strata_ps_store_begin_update(strata_ps_store *store, double rate);
 
 /* ---- stale.c ---- */
 
-/* Stores the dense shards before they are updated. */
+/* Sets how the dense shards are updated and extrapolated. */
+void strata_ps_store_prepare_for_delay(strata_ps_store *store);
+/* Stores the dense shards before they are updated, if pulls are extrapolated. */
 STRATA_MUST_USE strata_status strata_ps_store_keep_before(strata_ps_store *store, strata_error *err);
-/* Adapts the numbers of the update that was begun to a gradient with this staleness. */
-void strata_ps_store_follow_staleness(strata_ps_store *store, int64_t staleness);
 /* values: (n_dense_elements) The dense shards, which are replaced by the extrapolated ones (stale.c). */
 void strata_ps_store_look_ahead(const strata_ps_store *store, float *values);
 

@@ -50,8 +50,8 @@ static strata_status build_dense(const strata_ps_store *store, strata_graph *gra
                        .segments = &store->dense.segments};
     strata_tensor *square = NULL;
     for (int s = 0; s < store->n_slots; s++) u.slots[s] = strata_variable_read(graph, store->dense.slots[s]);
-    strata_clip_gradients(&store->optimizer, &u.gradients, u.segments, 1, &square);
-    *out_update = store->kind->build(&store->optimizer, &u);
+    strata_clip_gradients(&store->dense.optimizer, &u.gradients, u.segments, 1, &square);
+    *out_update = store->kind->build(&store->dense.optimizer, &u);
     return STRATA_OK;
 }
 
@@ -155,7 +155,7 @@ strata_status strata_ps_store_update_rows(strata_ps_store *store, strata_ps_tabl
     memcpy(gradients, rows->values, (size_t)rows->n * row * sizeof *gradients);
     for (int64_t i = rows->n; i < room; i++) ids[i] = -1;
     memset(gradients + (size_t)rows->n * row, 0, (size_t)(room - rows->n) * row * sizeof *gradients);
-    STRATA_TRY(strata_ps_store_run(exe, slot, store->words, err));
+    STRATA_TRY(strata_ps_store_run(exe, slot, store->row_words, err));
     if (!t->copies) return STRATA_OK;
     /* rows that are close to each other are read together with the rows between them, which did not change */
     const int64_t reach = 1 + GAP_BYTES / (int64_t)(row * sizeof *gradients);
@@ -170,8 +170,12 @@ strata_status strata_ps_store_update_rows(strata_ps_store *store, strata_ps_tabl
 }
 
 void strata_ps_store_begin_update(strata_ps_store *store, double rate) {
-    const strata_optimizer settings = strata_optimizer_with_rate(&store->optimizer, rate);
+    const strata_optimizer of_rows = strata_optimizer_with_rate(&store->optimizer, rate);
+    const strata_optimizer of_dense = strata_optimizer_with_rate(&store->dense.optimizer, rate);
     store->t++;
-    strata_optimizer_step(store->kind, &settings, store->t, store->words);
-    store->words[STRATA_STEP_SCALE] = 1;
+    strata_optimizer_step(store->kind, &of_rows, store->t, store->row_words);
+    strata_optimizer_step(store->kind, &of_dense, store->t, store->words);
+    store->words[STRATA_STEP_LEARNING_RATE] *= (float)store->dense.rate_factor;
+    store->words[STRATA_STEP_PLAIN_RATE] *= (float)store->dense.rate_factor;
+    store->words[STRATA_STEP_SCALE] = store->row_words[STRATA_STEP_SCALE] = 1;
 }

@@ -141,7 +141,7 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
 /* Whether the next unit may be computed while the replies to a push are pending. The gradients of the push stay in their slot,
  * and those of the next unit are written to another slot. Otherwise each unit is finished before the next one begins. */
 static bool may_overlap(const strata_ps_worker *w, int32_t grant) {
-    const bool own_pace = w->task->pace.pace == STRATA_PACE_ASYNCHRONOUS && !w->task->corrects;
+    const bool own_pace = w->task->pace.pace == STRATA_PACE_ASYNCHRONOUS;
     return own_pace && grant == STRATA_PS_GRANTED && !w->given.evaluates && !w->n_parts && w->n_slots > 1;
 }
 

@@ -179,7 +179,7 @@ expect 2 "go together" launch --workers 2 -- "$strata" $train $servers
 expect 2 "--staleness -1" $train $servers --staleness -1
 expect 2 "give --sync" $train $servers --backup 1
 expect 2 "it must be plain or corrected" $train $servers --old-gradients new
-expect 2 "no gradient is old" launch --workers 1 --ps 1 -- "$strata" $train $servers --sync --old-gradients corrected
+expect 2 "no gradient is old" launch --workers 1 --ps 1 -- "$strata" $train $servers --sync --old-gradients plain
 expect 2 "partitioner \"thirds\"" launch --workers 1 --ps 1 -- "$strata" $train $servers --partitioner thirds
 expect 2 "are for --strategy parameter_server" $train --sync
 expect 2 "backup is 2 with 2 workers" launch --workers 2 --ps 1 -- "$strata" $train $servers --sync --backup 2

@@ -64,7 +64,7 @@ job 2 "the learning rate is 0.001 on chief:0 and 0.5 on ps:1" ps "" "--learning-
 job 2 "the partitioner is fixed:2 on chief:0 and max_size:4M on ps:1" ps "" "--partitioner max_size:4M" \
     $train --partitioner fixed:2
 job 2 "the pace is bounded on worker:1 and asynchronous on chief:0" worker "" "--staleness 3" $train
-job 2 "the way with old gradients is corrected on worker:1 and plain on chief:0" worker "" "--old-gradients corrected" $train
+job 2 "the way with old gradients is plain on worker:1 and corrected on chief:0" worker "" "--old-gradients plain" $train
 job 2 "the number of replicas is 0 on chief:0 and 1 on ps:1" ps "" "--ps-replicas 1" $train
 job 2 "the learning rate is 0.5 on worker:1 and 0.001 on chief:0" worker "" "--learning-rate 0.5" $train
 job 2 "the hash of the model's description is" worker "" "--set layers.1.units=7" $train

@@ -52,12 +52,13 @@ reports() { check "the reports fulfil: $1" python3 "$work/reports.py" "$work" "$
 # shellcheck disable=SC2086 # words
 {
 # ---- one worker that pulls ahead: each push but an epoch's first is one update behind ----
-expect 0 "" launch --workers 1 --ps 1 -- "$strata" $train --json --log "$work/log.jsonl"
+ahead="$train --old-gradients plain"
+expect 0 "" launch --workers 1 --ps 1 -- "$strata" $ahead --json --log "$work/log.jsonl"
 reports "r['staleness_histogram'] == [2, 18] + 6 * [0] and near(r['staleness_mean'], 0.9) and r['worker_steps'] == [20]"
 reports "all(e['staleness_histogram'] == [1, 9] + 6 * [0] and e['staleness_max'] == 1 for e in epochs)"
 reports "2 <= r['leases_max'] <= 10 and r['server_pulls_max'] == 1 and r['stragglers'] == 0 and log[1]['worker_steps'] == [10]"
 rm "$work/log.jsonl"
-expect 0 "" launch --workers 1 --ps 1 -- "$strata" $train --json --log "$work/log.csv"
+expect 0 "" launch --workers 1 --ps 1 -- "$strata" $ahead --json --log "$work/log.csv"
 check "a CSV has the numbers" python3 - "$work/log.csv" <<'END'
 import csv, sys
 rows = list(csv.DictReader(open(sys.argv[1])))
