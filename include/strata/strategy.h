@@ -41,11 +41,12 @@ typedef enum strata_pace {
 
 /* How a server applies an old gradient, that is one whose worker pulled the parameters before other gradients were applied. */
 typedef enum strata_old_gradients {
-    /* With W workers the optimizer's momentum beta is beta^(1 / W), so that it lasts for as many examples as with one worker.
-     * Workers pull just before they compute, and get parameters that are extrapolated along the last update, to where momentum
-     * will have moved them when the gradient arrives and once more as far (Kosson and others, Pipelined Backpropagation at
-     * Scale, 2021). Rows of sparse parameters are neither extrapolated nor updated differently. With one worker, or an
-     * optimizer without momentum, updates are those of PLAIN. */
+    /* If gradients are s updates old, the optimizer's momentum beta is beta^(1 / (s + 1)), so that it lasts for as many
+     * examples as without a delay. s is W - 1 with W workers, which pull just before they compute; it is 3 with two workers,
+     * which pull while they compute, as with PLAIN. Workers get parameters that are extrapolated along the last update, to
+     * where momentum will have moved them when the gradient arrives and once more as far (Kosson and others, Pipelined
+     * Backpropagation at Scale, 2021). Rows of sparse parameters are neither extrapolated nor updated differently. With one
+     * worker, or an optimizer without momentum, updates are those of PLAIN. */
     STRATA_OLD_GRADIENTS_CORRECTED,
     /* Like any other gradient. Workers pull the next parameters while they compute, which makes gradients about twice as old:
      * 2 W - 1 updates instead of W - 1. */

@@ -168,6 +168,9 @@ strata_status strata_parameter_server_join(strata_strategy *strategy, const stra
     task->wire = opts->compress;
     task->replicas = own->replicas;
     task->corrects = own->old_gradients == STRATA_OLD_GRADIENTS_CORRECTED && !together;
+    /* Gradients of two workers that pull ahead are no older than those of four that pull late. */
+    task->pulls_late = task->corrects && workers != 2;
+    task->staleness = task->corrects ? task->pulls_late ? workers - 1 : 2 * workers - 1 : 0;
     task->pace = (strata_ps_pace_options){.pace = own->pace,
                                           .staleness = own->staleness,
                                           .n_shares = together ? workers : 0,

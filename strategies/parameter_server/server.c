@@ -658,8 +658,7 @@ static strata_status serve(server *s, strata_rpc_server *rpc, strata_error *err)
 static strata_status add_holding(server *s, int group, strata_error *err) {
     const strata_ps_plan *plan = &s->fit->plan;
     const strata_ps_task *task = s->fit->task;
-    const strata_ps_store_options opts = {
-        .n_shares = task->pace.n_shares, .wire = task->wire, .staleness = task->corrects ? task->pace.n_workers - 1 : 0};
+    const strata_ps_store_options opts = {.n_shares = task->pace.n_shares, .wire = task->wire, .staleness = task->staleness};
     holding *h = &s->holdings[s->n_holdings++];
     *h = (holding){.group = group,
                    .is_copy = group != s->fit->task->spec.task_index,

@@ -59,6 +59,9 @@ typedef struct strata_ps_task {
     strata_dtype wire;
     /* Old gradients are corrected (stale.c). */
     bool corrects;
+    /* If so: whether a worker pulls only after its push, and how many updates old a gradient is then. */
+    bool pulls_late;
+    int staleness;
     /* Copies of each server's shards on another server: 0 or 1. */
     int replicas;
     /* Of the chief. */

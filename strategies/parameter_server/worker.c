@@ -38,7 +38,7 @@ static strata_status begin_unit(strata_ps_worker *w, const strata_ps_unit *unit,
     STRATA_TRY(strata_ps_read_unit(w, j, err));
     STRATA_TRY(strata_ps_find_rows(w, j, err));
     /* a later pull makes the gradient less stale, so it waits for the push of the previous unit */
-    return w->task->corrects ? STRATA_OK : of_server(w, strata_ps_start_pull(w, j, err));
+    return w->task->pulls_late ? STRATA_OK : of_server(w, strata_ps_start_pull(w, j, err));
 }
 
 /* The unit that was computed is finished: its report waits for the next request to the chief. */

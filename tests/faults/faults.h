@@ -17,7 +17,7 @@
 #include "tests/support/fork_server.h"
 
 enum {
-    WORKERS = 2,
+    WORKERS = 3,
     SERVERS = 2,
     TASKS = 1 + WORKERS + SERVERS,
     CHIEF_TASK = 0,

@@ -51,12 +51,12 @@ typedef struct mode {
     strata_old_gradients old_gradients;
 } mode;
 static const mode modes[] = {
-    {"synchronous with copies", STRATA_PACE_SYNCHRONOUS, 0, 1, 4, STRATA_OLD_GRADIENTS_PLAIN},
+    {"synchronous with copies", STRATA_PACE_SYNCHRONOUS, 0, 1, 4, STRATA_OLD_GRADIENTS_CORRECTED},
     {"asynchronous", STRATA_PACE_ASYNCHRONOUS, 0, 0, 4, STRATA_OLD_GRADIENTS_PLAIN},
     {"bounded with copies", STRATA_PACE_BOUNDED, STALENESS, 1, 0, STRATA_OLD_GRADIENTS_PLAIN},
     {"corrected with copies", STRATA_PACE_ASYNCHRONOUS, 0, 1, 4, STRATA_OLD_GRADIENTS_CORRECTED},
     {"asynchronous with copies", STRATA_PACE_ASYNCHRONOUS, 0, 1, 0, STRATA_OLD_GRADIENTS_PLAIN},
-    {"synchronous", STRATA_PACE_SYNCHRONOUS, 0, 0, 0, STRATA_OLD_GRADIENTS_PLAIN},
+    {"synchronous", STRATA_PACE_SYNCHRONOUS, 0, 0, 0, STRATA_OLD_GRADIENTS_CORRECTED},
 };
 enum { MODES = sizeof modes / sizeof *modes };
 
@@ -446,8 +446,8 @@ static unsigned next_port;
 
 static bool find_addresses(void) {
     if (!test_addresses(&next_port, TASKS, shared->addresses)) return false;
-    snprintf(shared->cluster, sizeof shared->cluster, "chief=%s;worker=%s,%s;ps=%s,%s", shared->addresses[0],
-             shared->addresses[1], shared->addresses[2], shared->addresses[3], shared->addresses[4]);
+    char(*const a)[32] = shared->addresses;
+    snprintf(shared->cluster, sizeof shared->cluster, "chief=%s;worker=%s,%s,%s;ps=%s,%s", a[0], a[1], a[2], a[3], a[4], a[5]);
     return true;
 }
 
