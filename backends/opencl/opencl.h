@@ -220,7 +220,7 @@ bool strata_opencl_sequence_is_of_slot(const opencl_sequence *sequence, int aren
 size_t strata_opencl_sequence_row(void);
 
 /* ---- sequence_times.c ---- */
-/* The times at which each worker of a sequence began and ended each launch, in the newest run of one slot. */
+/* The times at which each worker of a sequence began and ended each launch, in the newest call for one slot. */
 typedef struct opencl_counts opencl_counts;
 /* The processor's counter and the host's clock (strata_trace_now), read together. */
 typedef struct opencl_moment {
@@ -235,10 +235,10 @@ strata_status strata_opencl_counts_create(opencl_device *device, uint32_t n_work
 void strata_opencl_counts_destroy(opencl_device *device, opencl_counts *counts); /* NULL is fine */
 /* What the kernel gets as `counts`. */
 cl_mem strata_opencl_counts_memory(const opencl_counts *counts);
-/* Adds a slice to the trace for each launch of the run that was queued at the moment `queued`, and is over now. labels:
- * [launches]. */
-void strata_opencl_counts_add(opencl_counts *counts, strata_trace *trace, int track, const strata_trace_label *const *labels,
-                              int64_t step, opencl_moment queued, opencl_moment over);
+/* Adds a slice to the trace for each launch of a run; `run` is its index in the call, which was queued at the moment `queued`
+ * and is over now. labels: [launches]. */
+void strata_opencl_counts_add(opencl_counts *counts, int run, strata_trace *trace, int track,
+                              const strata_trace_label *const *labels, int64_t step, opencl_moment queued, opencl_moment over);
 
 /* ---- times.c ---- */
 /* The commands of one run, while there is a trace. */
@@ -247,9 +247,9 @@ typedef struct opencl_timed opencl_timed;
 strata_status strata_opencl_set_trace(strata_device *device, strata_trace *trace, int track, strata_error *err);
 /* Allocates the events of a run's n commands. Returns NULL if the device has no trace, or without memory. */
 opencl_timed *strata_opencl_time_begin(opencl_device *device, int n);
-/* The same for a run of a sequence, whose workers write into `counts`. labels: of the sequence's launches. Both must outlive
- * the run. */
-opencl_timed *strata_opencl_time_begin_sequence(opencl_device *device, opencl_counts *counts,
+/* The same for `runs` runs of a sequence in one call, whose workers write into `counts`. labels: of the sequence's launches.
+ * Both must outlive the runs. */
+opencl_timed *strata_opencl_time_begin_sequence(opencl_device *device, opencl_counts *counts, int runs,
                                                 const strata_trace_label *const *labels);
 /* Returns where to store the next command's event, and sets its label. NULL if `timed` is NULL. */
 cl_event *strata_opencl_time_next(opencl_timed *timed, const strata_trace_label *label);

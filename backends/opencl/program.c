@@ -389,7 +389,7 @@ static strata_status run(strata_program *program, int slot, int runs, const bool
     const int n_launches = program->list.n_launches;
     const strata_trace_label *const *labels = program->labels;
     opencl_timed *timed = !labels         ? NULL
-                          : ports->counts ? strata_opencl_time_begin_sequence(device, ports->counts, labels)
+                          : ports->counts ? strata_opencl_time_begin_sequence(device, ports->counts, runs, labels)
                                           : strata_opencl_time_begin(device, n_launches + 2);
     const strata_trace_label *in = timed ? labels[n_launches] : NULL, *out = timed ? labels[n_launches + 1] : NULL;
     bool kernel_is_last = device->host_memory == OPENCL_HOST_SHARED && (!timed || ports->counts);
@@ -435,11 +435,13 @@ int strata_opencl_most_runs(strata_device *base) {
     return device->makes_sequences && device->host_memory == OPENCL_HOST_SHARED ? OPENCL_RUNS_IN_A_CALL : 1;
 }
 
-/* In one call of the driver if the program is a sequence. With a trace it is not, because the counts of a call are those of one
- * run. */
+/* In one call of the driver if the program is a sequence. */
 strata_status strata_opencl_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err) {
-    if (program->table && !program->slots[first].counts) return run(program, first, n, NULL, out_ticket, err);
-    for (int i = 0; i < n; i++) STRATA_TRY(run(program, (first + i) % program->n_slots, 1, NULL, out_ticket, err));
+    if (program->table) return run(program, first, n, NULL, out_ticket, err);
+    for (int i = 0; i < n; i++) {
+        STRATA_TRY(run(program, (first + i) % program->n_slots, 1, NULL, out_ticket, err));
+        program->device->base.trace_step++;
+    }
     return STRATA_OK;
 }
 

@@ -139,11 +139,12 @@ static const char counter[] =
     "}\n";
 
 /* sync: for each run, a cache line for each home of each launch (the number of tasks taken), a line for each launch (the number
- * of tasks finished), and a line for the number of workers that have ended. counts: NULL, or the begin and end of each launch
- * for each worker, 0 where the worker had no task. */
+ * of tasks finished), and a line for the number of workers that have ended. counts: NULL, or for each run the begin and end of
+ * each launch for each worker, 0 where the worker had no task. */
 static const char begin_run[] =
     "    const uint me = get_group_id(0), workers = get_num_groups(0);\n"
-    "    for (uint run = 0u; run < runs; run++, sync += (n_launches * (workers + 1u) + 1u) * LINE) {\n";
+    "    for (uint run = 0u; run < runs; run++, sync += (n_launches * (workers + 1u) + 1u) * LINE) {\n"
+    "    if (run > 0u && counts != 0) counts += 2u * workers * n_launches;\n";
 static const char walk[] =
     "    __global volatile int *drawn = sync, *finished = sync + n_launches * workers * LINE;\n"
     "    __global volatile int *gone = finished + n_launches * LINE;\n"

@@ -16,13 +16,15 @@
 #include "backends/opencl/opencl.h"
 
 struct opencl_counts {
-    /* [n_workers][n_launches][2] Begin and end of each worker in each launch, 0 where it had no task: written by the kernel. */
+    /* [runs][n_workers][n_launches][2] Begin and end of each worker in each launch, 0 where it had no task: written by the
+     * kernel. */
     uint64_t *counts;
     cl_mem memory;
     int64_t bytes;
     int n_workers, n_launches;
-    /* The rest is working memory of strata_opencl_counts_add. [n_workers] The worker's next begin or end, as a count and as its
-     * position in `counts`. */
+    /* The rest is working memory of strata_opencl_counts_add. The counts of one run. */
+    const uint64_t *of_run;
+    /* [n_workers] The worker's next begin or end, as a count and as its position in `of_run`. */
     uint64_t *next;
     int *places;
     /* [n_workers] The value of `done` (see share) when the worker began its launch. */
@@ -60,7 +62,7 @@ strata_status strata_opencl_counts_create(opencl_device *device, uint32_t n_work
                            n_launches);
     counts->n_workers = (int)n_workers;
     counts->n_launches = n_launches;
-    counts->bytes = (int64_t)(2 * sizeof(uint64_t) * w * n);
+    counts->bytes = (int64_t)(2 * sizeof(uint64_t) * w * n * OPENCL_RUNS_IN_A_CALL);
     counts->next = (uint64_t *)(counts + 1);
     counts->begins = counts->next + w;
     counts->marks = (double *)(counts->begins + n);
@@ -92,9 +94,9 @@ cl_mem strata_opencl_counts_memory(const opencl_counts *counts) {
 static void pass(opencl_counts *c, int worker) {
     const int row = 2 * c->n_launches * worker, end = row + 2 * c->n_launches;
     int place = c->places[worker];
-    while (place < end && !c->counts[place]) place++;
+    while (place < end && !c->of_run[place]) place++;
     c->places[worker] = place;
-    c->next[worker] = place < end ? c->counts[place] : UINT64_MAX;
+    c->next[worker] = place < end ? c->of_run[place] : UINT64_MAX;
 }
 
 /* Fills begins, shares and order; returns how many launches ran. */
@@ -131,11 +133,12 @@ static int share(opencl_counts *c) {
     }
 }
 
-void strata_opencl_counts_add(opencl_counts *c, strata_trace *trace, int track, const strata_trace_label *const *labels,
-                              int64_t step, opencl_moment queued, opencl_moment over) {
+void strata_opencl_counts_add(opencl_counts *c, int run, strata_trace *trace, int track,
+                              const strata_trace_label *const *labels, int64_t step, opencl_moment queued, opencl_moment over) {
     if (over.count <= queued.count) return; /* the two reads were on cores whose counters differ */
     const double last = (double)(over.count - queued.count), seconds_a_count = (over.seconds - queued.seconds) / last;
     double at = 0; /* counts since the run was queued, as all from here on */
+    c->of_run = c->counts + (size_t)run * 2 * (size_t)c->n_workers * (size_t)c->n_launches;
     const int n = share(c);
     for (int i = 0; i < n; i++) {
         const int l = c->order[i];

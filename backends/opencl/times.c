@@ -17,8 +17,9 @@ struct opencl_timed {
     uint64_t ticket;
     int64_t step;
     opencl_moment queued;
-    /* The counts of a sequence; NULL for separate launches, which have n events. */
+    /* The counts of a sequence, which performs `runs` runs; NULL for separate launches, which have n events. */
     opencl_counts *counts;
+    int runs;
     const strata_trace_label *const *launch_labels;
     int n, most;
     cl_event *events;
@@ -43,11 +44,12 @@ opencl_timed *strata_opencl_time_begin(opencl_device *device, int n) {
     return timed;
 }
 
-opencl_timed *strata_opencl_time_begin_sequence(opencl_device *device, opencl_counts *counts,
+opencl_timed *strata_opencl_time_begin_sequence(opencl_device *device, opencl_counts *counts, int runs,
                                                 const strata_trace_label *const *labels) {
     opencl_timed *timed = strata_opencl_time_begin(device, 0);
     if (!timed) return NULL;
     timed->counts = counts;
+    timed->runs = runs;
     timed->launch_labels = labels;
     return timed;
 }
@@ -90,11 +92,11 @@ void strata_opencl_time_collect(opencl_device *device, uint64_t ticket) {
     while (device->timed && device->timed->ticket <= ticket) {
         opencl_timed *timed = device->timed;
         device->timed = timed->next;
-        if (device->base.trace && timed->counts)
-            strata_opencl_counts_add(timed->counts, device->base.trace, device->base.trace_track, timed->launch_labels,
-                                     timed->step, timed->queued, moment_now());
-        else if (device->base.trace)
-            add_run(device, timed);
+        const opencl_moment over = moment_now();
+        if (device->base.trace && !timed->counts) add_run(device, timed);
+        for (int run = 0; device->base.trace && run < timed->runs; run++)
+            strata_opencl_counts_add(timed->counts, run, device->base.trace, device->base.trace_track, timed->launch_labels,
+                                     timed->step + run, timed->queued, over);
         for (int i = 0; i < timed->n; i++)
             if (timed->events[i]) device->cl.ReleaseEvent(timed->events[i]);
         free(timed);

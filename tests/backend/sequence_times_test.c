@@ -11,6 +11,7 @@
 #if STRATA_WITH_OPENCL
 #include "backends/opencl/opencl.h"
 #include "core/base/trace_file.h"
+#include "core/run/executable.h"
 #include "strata/executable.h"
 #include "strata/ops.h"
 #include "tests/support/check.h"
@@ -85,12 +86,13 @@ enum { N_NODES = sizeof nodes / sizeof *nodes, N_OUTPUTS = 2 };
 
 typedef struct outcome {
     strata_array outputs[N_OUTPUTS];
-    /* Seconds of the host's clock, around each run. */
+    /* Seconds of the host's clock, around the call of each run. */
     double began[RUNS], ended[RUNS];
     uint64_t launches;
 } outcome;
 
-static outcome run(opencl_device *device) {
+/* Makes RUNS runs, `together` of them in each call of the device. */
+static outcome run(opencl_device *device, int together) {
     static const int64_t shapes[][2] = {{192, 150}, {150, 130}, {130, 165}, {130, 117}};
     static const char *const names[] = {"x", "u", "v", "w"};
     outcome out = {0};
@@ -107,15 +109,26 @@ static outcome run(opencl_device *device) {
     strata_tensor *a = strata_matmul(in[0], in[1], false, false), *b = strata_matmul(a, in[2], false, false);
     strata_tensor *c = strata_matmul(a, in[3], false, false), *d = strata_matmul(b, c, true, false);
     strata_tensor *results[N_OUTPUTS] = {strata_softmax(d), strata_matmul(in[0], in[0], false, true)};
-    OK(strata_executable_create(&device->base, results, N_OUTPUTS, NULL, 0, NULL, &exe, &err));
+    const strata_executable_options opts = {.n_slots = OPENCL_RUNS_IN_A_CALL};
+    OK(strata_executable_create(&device->base, results, N_OUTPUTS, NULL, 0, &opts, &exe, &err));
     for (int i = 0; i < N_OUTPUTS; i++)
         out.outputs[i] = strata_test_full(STRATA_DTYPE_F32, strata_tensor_shape(results[i]), -1);
     const uint64_t before = device->base.counters.launches;
-    for (int r = 0; r < RUNS; r++) {
+    for (int r = 0, n; r < RUNS; r += n) {
+        int slots[OPENCL_RUNS_IN_A_CALL];
+        n = together < RUNS - r ? together : RUNS - r;
+        for (int i = 0; i < n; i++) {
+            OK(strata_executable_acquire(exe, &slots[i], &err));
+            for (int k = 0; k < 4; k++)
+                strata_executable_feed(exe, slots[i], names[k], inputs[k].data, strata_array_bytes(&inputs[k]));
+        }
         device->base.trace_step = r;
-        out.began[r] = strata_trace_now();
-        OK(strata_executable_run(exe, names, inputs, 4, out.outputs, N_OUTPUTS, &err));
-        out.ended[r] = strata_trace_now();
+        const double began = strata_trace_now();
+        OK(strata_executable_submit_many(exe, slots[0], n, &err));
+        for (int i = 0; i < n; i++) OK(strata_executable_wait(exe, slots[i], &err));
+        for (int i = 0; i < n; i++) out.began[r + i] = began, out.ended[r + i] = strata_trace_now();
+        for (int i = 0; i < N_OUTPUTS; i++)
+            memcpy(out.outputs[i].data, strata_executable_output(exe, slots[n - 1], i), strata_array_bytes(&out.outputs[i]));
     }
     out.launches = (device->base.counters.launches - before) / RUNS;
     strata_executable_destroy(exe);
@@ -177,12 +190,13 @@ Test(sequence_times, a_traced_program_stays_one_kernel_and_tells_of_each_launch,
     for (uint32_t workers = 1; workers <= 4; workers *= 2) {
         opencl_device *device = open_device();
         device->limits.compute_units = workers;
-        outcome plain = run(device);
+        const int together = (int)workers; /* runs in a call */
+        outcome plain = run(device, 1);
         strata_trace *trace = create_trace();
         OK(device->base.api->set_trace(&device->base, trace, strata_trace_add_track(trace, "device"), &err));
         const uint64_t submissions = device->base.counters.submissions;
-        outcome traced = run(device);
-        cr_assert_eq(device->base.counters.submissions - submissions, RUNS);
+        outcome traced = run(device, together);
+        cr_assert_eq(device->base.counters.submissions - submissions, (RUNS + together - 1) / together);
         cr_assert_eq(device->n_texts, 1, "%d programs: traced or not, it is the same one", device->n_texts);
         cr_assert_eq(device->n_built, 0, "no launch has a kernel of its own");
         OK(device->base.api->set_trace(&device->base, NULL, 0, &err));
@@ -207,7 +221,7 @@ Test(sequence_times, launches_one_by_one_keep_the_same_rules, .timeout = 300) {
     device->makes_sequences = false;
     strata_trace *trace = create_trace();
     OK(device->base.api->set_trace(&device->base, trace, strata_trace_add_track(trace, "device"), &err));
-    outcome traced = run(device);
+    outcome traced = run(device, 2);
     cr_assert_eq(device->n_texts, 0, "it is no sequence");
     OK(device->base.api->set_trace(&device->base, NULL, 0, &err));
     strata_trace_file file = read_back(trace);
@@ -244,7 +258,7 @@ Test(sequence_times, launches_that_overlap_share_their_time) {
     write_counts(device, counts, zero);
     /* A count is a nanosecond in the first run and two in the second, which was over at 280: what lies behind is cut. */
     const opencl_moment begins[] = {{zero, 1}, {zero, 2}}, ends[] = {{zero + 1000, 1 + 1000e-9}, {zero + 280, 2 + 560e-9}};
-    for (int r = 0; r < 2; r++) strata_opencl_counts_add(counts, trace, track, labels, r, begins[r], ends[r]);
+    for (int r = 0; r < 2; r++) strata_opencl_counts_add(counts, 0, trace, track, labels, r, begins[r], ends[r]);
     strata_opencl_counts_destroy(device, counts);
     strata_trace_file file = read_back(trace);
     /* Launch 0: 100..150 alone, as both workers compute it, and half of 150..200. Launch 1: half of that, all of 200..220, half
