@@ -73,9 +73,13 @@ static const char *const host[] = {"host"};
 
 static strata_status make_model(const char *task, strata_pace pace, int units, strata_strategy **out_strategy,
                                 strata_model **out_model, strata_error *err) {
+    /* With one of the two workers alone, steps are those of one device only if old gradients are not corrected. */
+    const strata_old_gradients old =
+        pace == STRATA_PACE_SYNCHRONOUS ? STRATA_OLD_GRADIENTS_CORRECTED : STRATA_OLD_GRADIENTS_PLAIN;
     const strata_parameter_server_options servers = {.cluster = cluster_text,
                                                      .task = task,
                                                      .pace = pace,
+                                                     .old_gradients = old,
                                                      .partitioner = "fixed:2",
                                                      .communication = &security,
                                                      .replicas = replicas};
