@@ -196,7 +196,7 @@ Test(sequence_times, a_traced_program_stays_one_kernel_and_tells_of_each_launch,
         OK(device->base.api->set_trace(&device->base, trace, strata_trace_add_track(trace, "device"), &err));
         const uint64_t submissions = device->base.counters.submissions;
         outcome traced = run(device, together);
-        cr_assert_eq(device->base.counters.submissions - submissions, (RUNS + together - 1) / together);
+        cr_assert_eq(device->base.counters.submissions - submissions, (uint64_t)((RUNS + together - 1) / together));
         cr_assert_eq(device->n_texts, 1, "%d programs: traced or not, it is the same one", device->n_texts);
         cr_assert_eq(device->n_built, 0, "no launch has a kernel of its own");
         OK(device->base.api->set_trace(&device->base, NULL, 0, &err));
