@@ -87,8 +87,9 @@ const option_row train_rows[] = {
      "after every N steps compare a random node with the reference; -1: never (10000, at most 0.1 % of the time)", OPTION_INT,
      offsetof(train_options, check_every), -1, 1e15},
     {"steps-per-execution", "N",
-     "steps that the host gives to the cores of a TPU in one call; elsewhere how often the progress is shown (1)", OPTION_INT,
-     offsetof(train_options, together), 1, 1e6},
+     "steps that the host gives to the cores of a TPU in one call; elsewhere after how many steps the progress is shown "
+     "(each); 1: a CPU gets short steps one by one, too",
+     OPTION_INT, offsetof(train_options, together), 1, 1e6},
     CLUSTER_OPTION_ROWS(train_options, strategy),
     {"transport", "NAME", "several workers: tcp, or shm for workers on the same host (shm if possible)", OPTION_TEXT,
      offsetof(train_options, strategy.transport), 0, 0},
