@@ -14,6 +14,11 @@
 
 #include "cluster/rpc/pipe.h"
 
+/* Blocks of LEAST_LOOPED bytes and more follow each other through MOST_LOOP bytes of a ring that is empty. At once in the same
+ * place, each line would still be in the cache of the reader's core, which has to give it up before it can be written: 1 MiB took
+ * 71 us instead of 25. Beyond MOST_LOOP they would leave the cache that the cores share. Smaller blocks begin at the start. */
+enum { LEAST_LOOPED = 8 << 10, MOST_LOOP = 2 << 20 };
+
 typedef struct block {
     /* The bytes of the ring that the block takes, including this header. */
     uint32_t span;
@@ -144,13 +149,13 @@ static bool take_back(strata_rpc_ring *ring) {
         if (!span || span % STRATA_RPC_LINE || span > ring->cut - ring->back) return false;
         ring->back += span;
     }
-    ring->cut = ring->back = 0; /* begins again at the start, whose lines are in the cache */
     return true;
 }
 
 unsigned char *strata_rpc_ring_cut(strata_rpc_ring *ring, size_t head, size_t body) {
     if (head > ring->bytes || body > ring->bytes || !take_back(ring)) return NULL;
     const size_t span = STRATA_RPC_LINE + round_up(head) + round_up(body);
+    if (ring->back == ring->cut && (span < LEAST_LOOPED || ring->cut >= MOST_LOOP)) ring->cut = ring->back = 0;
     const size_t left = ring->bytes - (size_t)(ring->cut % ring->bytes), skipped = span > left ? left : 0;
     if (skipped + span > ring->bytes - (size_t)(ring->cut - ring->back)) return NULL;
     if (skipped) open_block(ring, skipped, 1);

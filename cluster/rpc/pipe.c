@@ -31,7 +31,7 @@ enum {
     MOST_SKIP = 255,     /* how many waits may go without a spin after several spins were in vain */
     MOST_SLEEP_MS = 999, /* a longer wait returns after a second and is repeated, so it ends even if the bell was damaged */
 };
-static const double SPIN_SECONDS = 30e-6, LONG_YIELD_SECONDS = 20e-6;
+static const double SPIN_SECONDS = 60e-6, LONG_YIELD_SECONDS = 20e-6;
 
 /* Positions count bytes and wrap at 2^32. */
 struct strata_rpc_pipe {

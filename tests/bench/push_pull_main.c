@@ -2,10 +2,8 @@
  *
  * Measures the transfers between a worker and a parameter server of one machine, without a model. parameter_server.py runs it.
  *
- *     push_pull links    measures, for 4 KiB to 64 MiB, the seconds of a push, of a pull, and of a message between two ranks of
- * the
- *                        all_reduce transport, which is answered with 4 bytes. It prints a JSON object in each line. The
- * receiver
+ *     push_pull links    prints a JSON object for each size from 4 KiB to 64 MiB: the seconds of a push, of a pull, and of a
+ *                        message between two ranks of the all_reduce transport, which is answered with 4 bytes. The receiver
  *                        copies the bytes once to other memory, as it would to a device
  *     push_pull fold     measures the bytes per second that each of 2 processes reads when it adds 8 arrays, and those of
  *                        memcpy */
@@ -21,6 +19,7 @@
 #include "strategies/parameter_server/partition.h"
 
 enum { PUSH = 1, PULL, ADDRESS = 96, MOST_BYTES = 64 << 20, SHARES = 8, SERVERS = 2, RUNS = 10, FOLDED = 4 << 20 };
+static const double WARM_UP_SECONDS = 0.2;
 static const unsigned char secret[] = "of this measurement";
 
 static double now(void) {
@@ -155,6 +154,8 @@ static int links(const char *store) {
     const strata_rpc_client_options opts = {
         .task = "worker:0", .server = "ps:0", .address = address, .shared_bytes = strata_ps_plan_shared_bytes(&plan)};
     must(strata_rpc_client_create(&opts, &client, &err), &err);
+    /* New processes can share a core until the system has moved one of them. */
+    for (const double began = now(); now() - began < WARM_UP_SECONDS;) one_call(client, PUSH, 4 << 10, data);
     for (size_t bytes = 4 << 10; bytes <= MOST_BYTES; bytes *= 4) {
         /* In turn, but several of a kind: a process that waits for the next call or message spins for a moment, so three
          * processes would be active on two cores if each call was followed by a message. */
