@@ -62,6 +62,8 @@ enum { N_CODES = sizeof codes / sizeof *codes };
 
 typedef struct server {
     served_model served;
+    /* The model's label, or the name of its file if it has none. */
+    const char *name;
     batches *batches;
     size_t most_bytes;
     /* Only one thread at a time writes predictions as JSON. */
@@ -203,7 +205,7 @@ static char *describe(const server *s) {
     char *text = NULL;
     strata_json_begin_object(&w);
     strata_json_key(&w, "model");
-    strata_json_write_string(&w, strata_model_label(m->model));
+    strata_json_write_string(&w, s->name);
     strata_json_key(&w, "takes");
     strata_json_write_string(&w, table ? "rows" : m->tokenizer ? "texts" : "inputs");
     if (m->several && !m->preprocessing) {
@@ -400,6 +402,7 @@ static int serve(const serve_options *options, server *s, strata_device *device,
             m->element.dims[0] += strata_shape_elements(strata_model_input_port(m->model, i).shape);
     }
     m->sample = sample_of_model(m->model, &(data_options){0});
+    if (strata_model_label(m->model)[0]) s->name = strata_model_label(m->model);
     s->most_bytes = (size_t)(options->most_mib * 1048576);
     strata_status status = strata_model_compile(m->model, device, NULL, &err);
     if (!status) status = batches_create(m, options->batch, options->wait_ms * 1e-3, options->most_waiting, &s->batches, &err);
@@ -431,7 +434,8 @@ static int run(const command *command, int argc, char **argv) {
     sigaddset(&signals, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     strata_error err = {0};
-    server s = {0};
+    const char *slash = strrchr(arguments[0], '/');
+    server s = {.name = slash ? slash + 1 : arguments[0]};
     strata_device *device = NULL;
     strata_status status = load_trained(arguments[0], &s.served.model, &err);
     if (!status) status = recall_preprocessing(s.served.model, &s.served.preprocessing, &err);

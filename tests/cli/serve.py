@@ -78,7 +78,8 @@ def answers_are_those_of_predict():
     rows = list(table_rows())
     with Server("table.strata") as server:
         equal(server.ask("GET", "/health"), (200, b'{"status":"ok"}'))
-        equal(json.loads(server.ask("GET", "/model")[1])["classes"], ["blue", "red"])
+        model = json.loads(server.ask("GET", "/model")[1])
+        equal([model["model"], model["classes"]], ["table.strata", ["blue", "red"]])
         code, answer = server.post({"rows": rows}, "/predict?probabilities=1")
         equal(code, 200)
         close(answer["predictions"], expected)

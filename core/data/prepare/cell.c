@@ -40,10 +40,34 @@ static const char *end_of_digit_groups(const char *at, char comma, char *out_sep
     return n == 4 && *at != *out_separator ? at : NULL;
 }
 
+/* The character after the sign at `at`, or `at` if there is none; "\xe2\x88\x92" is the minus of word processors. */
+static const char *skip_sign(const char *at, bool *negative) {
+    static const char minus[] = "\xe2\x88\x92";
+    const bool long_minus = !strncmp(at, minus, sizeof minus - 1);
+    *negative |= *at == '-' || long_minus;
+    return long_minus ? at + sizeof minus - 1 : *at == '-' || *at == '+' ? at + 1 : at;
+}
+
+static const char *skip_unit(const char *at, bool percent) {
+    static const char *const units[] = {"%", "$", "€", "£", "¥", "₹"};
+    for (size_t i = percent ? 0 : 1; i < sizeof units / sizeof *units; i++)
+        if (!strncmp(at, units[i], strlen(units[i]))) return at + strlen(units[i]);
+    return at;
+}
+
+/* The first character after blanks, a sign and a currency, in either order. */
+static const char *skip_to_digits(const char *cell, bool *negative) {
+    cell += strspn(cell, blanks);
+    const char *const number = skip_sign(cell, negative), *const amount = skip_unit(number, false);
+    if (amount == number) return number;
+    const char *const digits = amount + strspn(amount, blanks);
+    return number == cell ? skip_sign(digits, negative) : digits;
+}
+
 bool strata_cell_has_groups(const char *cell) {
     char group_separator = 0;
-    cell += strspn(cell, blanks);
-    if (*cell == '-' || *cell == '+') cell++;
+    bool negative = false;
+    cell = skip_to_digits(cell, &negative);
     return end_of_digit_groups(cell, ',', &group_separator) && group_separator == ',';
 }
 
@@ -53,10 +77,9 @@ bool strata_cell_number(const char *cell, bool decimal_comma, double *out) {
     const char point = decimal_comma ? ',' : '.';
     uint64_t digits = 0;
     int n_digits = 0, exponent = 0, written_exponent = 0;
-    cell += strspn(cell, blanks);
-    bool negative = *cell == '-', after_point = false;
-    if (*cell == '-' || *cell == '+') cell++;
+    bool negative = false, after_point = false;
     char group_separator = 0;
+    cell = skip_to_digits(cell, &negative);
     const char *const groups = end_of_digit_groups(cell, decimal_comma ? '.' : ',', &group_separator);
     for (; is_digit(*cell) || (*cell == point && !after_point) || (groups && cell < groups && *cell == group_separator);
          cell++) {
@@ -81,6 +104,7 @@ bool strata_cell_number(const char *cell, bool decimal_comma, double *out) {
     }
     *out = (exponent ? (double)((long double)digits * powl(10, exponent)) : (double)digits) * (negative ? -1 : 1);
     if (digits == 0) *out = negative ? -0.0 : 0.0;
+    cell = skip_unit(cell + strspn(cell, blanks), true);
     return n_digits && !cell[strspn(cell, blanks)] && isfinite(*out);
 }
 
