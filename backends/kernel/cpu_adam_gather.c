@@ -2,21 +2,15 @@
  *
  * The family cpu/adam_gather for OpenCL on CPUs: shaders/cpu/adam_gather.kernel over the table, adam.kernel over the elements
  * before and behind it. Bits are those of gather_grad and Adam after one another. */
-#include "backends/kernel/lowering.h"
+#include "backends/kernel/cpu_vectors.h"
 #include "core/op/adam_gather.h"
 
 enum { MOST_VECTORS = 8 }; /* of a row: the kernel keeps one sum of each in registers, and as many values */
 
-static const char *const variants[] = {[4] = "x4", [8] = "x8", [16] = "x16"};
-
-static int lanes_of(const strata_kernel_limits *limits) {
-    return limits->vector_width >= 16 ? 16 : limits->vector_width >= 8 ? 8 : 4;
-}
-
 /* The last comparison leaves room for the groups' additional rows of sums. */
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
     const strata_gather_grad_sizes s = strata_adam_gather_sizes_of(node);
-    const int lanes = lanes_of(limits);
+    const int lanes = strata_cpu_lanes(limits);
     return limits->device_class == STRATA_DEVICE_CPU && limits->opencl_c &&
            node->inputs[STRATA_ADAM_GATHER_INDICES]->dtype == STRATA_DTYPE_I32 && s.inner > 0 && s.inner % lanes == 0 &&
            s.inner / lanes <= MOST_VECTORS && s.axis > 0 && s.n_indices > 0 && s.n_indices <= INT32_MAX / s.inner &&
@@ -39,7 +33,7 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
                   n = strata_shape_elements(node->inputs[STRATA_ADAM_PRODUCT_GRADIENTS]->shape);
     (void)candidate;
     strata_launch launch = {.kernel = "cpu/adam_gather",
-                            .variant = variants[lanes_of(limits)],
+                            .variant = strata_cpu_variant(limits),
                             .n_buffers = 8,
                             .buffers = {node, node->inputs[1], node->inputs[2], node->inputs[STRATA_ADAM_GATHER_DY],
                                         node->inputs[STRATA_ADAM_GATHER_INDICES], NULL, node->inputs[STRATA_ADAM_PRODUCT_STEP],
@@ -54,8 +48,8 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
                                       {.f32 = (float)attrs->adam.epsilon},
                                       {.f32 = (float)attrs->adam.decay}},
                             .n_constants = 3,
-                            .constants = {{"VECTORS", (int32_t)(s.inner / lanes_of(limits))},
-                                          {"SHARED", s.repeats >= lanes_of(limits)},
+                            .constants = {{"VECTORS", (int32_t)(s.inner / strata_cpu_lanes(limits))},
+                                          {"SHARED", s.repeats >= strata_cpu_lanes(limits)},
                                           {"DECAY", attrs->adam.decay != 0}},
                             .global = {groups, 0},
                             .local = {1, 0}};

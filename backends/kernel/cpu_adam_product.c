@@ -2,7 +2,7 @@
  *
  * The family cpu/adam_product for OpenCL on CPUs: shaders/cpu/adam_product.kernel over the product's elements, adam.kernel over
  * those before and behind it. Bits are those of a product and Adam after one another. */
-#include "backends/kernel/lowering.h"
+#include "backends/kernel/cpu_vectors.h"
 #include "core/op/adam_product.h"
 
 enum { ROWS, COLS }; /* candidate->values */
@@ -11,22 +11,16 @@ enum {
     BLOCKS_A_CORE = 4 /* a core that is held up does not hold up the other long */
 };
 
-static const char *const variants[] = {[4] = "x4", [8] = "x8", [16] = "x16"};
-
-static int lanes_of(const strata_kernel_limits *limits) {
-    return limits->vector_width >= 16 ? 16 : limits->vector_width >= 8 ? 8 : 4;
-}
-
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
     const strata_adam_product_sizes s = strata_adam_product_sizes_of(node);
     return limits->device_class == STRATA_DEVICE_CPU && limits->opencl_c && s.m > 0 && s.n > 0 && s.k <= MOST_K &&
-           s.n % lanes_of(limits) == 0 && s.m <= INT32_MAX / s.n && s.k * s.m <= INT32_MAX && s.k * s.n <= INT32_MAX;
+           s.n % strata_cpu_lanes(limits) == 0 && s.m <= INT32_MAX / s.n && s.k * s.m <= INT32_MAX && s.k * s.n <= INT32_MAX;
 }
 
 /* 32 registers of 16 lanes, 16 of fewer. */
 static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
     const strata_adam_product_sizes s = strata_adam_product_sizes_of(node);
-    const int lanes = lanes_of(limits), cols = lanes == 16 ? 4 : 2;
+    const int lanes = strata_cpu_lanes(limits), cols = lanes == 16 ? 4 : 2;
     *out = (strata_candidate){.name = "tile", .exact = true};
     out->values[ROWS] = s.m < 6 ? (int)s.m : 6;
     out->values[COLS] = s.n / lanes < cols ? (int)(s.n / lanes) : cols;
@@ -43,7 +37,7 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
                   n = strata_shape_elements(node->inputs[STRATA_ADAM_PRODUCT_GRADIENTS]->shape);
     strata_launch launch = {
         .kernel = "cpu/adam_product",
-        .variant = variants[lanes_of(limits)],
+        .variant = strata_cpu_variant(limits),
         .n_buffers = 7,
         .buffers = {node, node->inputs[1], node->inputs[2], node->inputs[STRATA_ADAM_PRODUCT_A],
                     node->inputs[STRATA_ADAM_PRODUCT_B], node->inputs[STRATA_ADAM_PRODUCT_STEP],

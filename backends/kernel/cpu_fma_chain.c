@@ -4,14 +4,10 @@
  * a driver vectorizes over work-items, and a peak must not. */
 #include <stdio.h>
 
-#include "backends/kernel/lowering.h"
+#include "backends/kernel/cpu_vectors.h"
 #include "core/op/fma_chain.h"
 
 enum { GROUPS_A_CORE = 8 }; /* so that a core that was held up does not hold up the rest */
-
-static int lanes(const strata_kernel_limits *limits) {
-    return limits->vector_width >= 16 ? 16 : limits->vector_width >= 8 ? 8 : 4;
-}
 
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
     (void)node;
@@ -21,23 +17,22 @@ static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) 
 /* Vectors in registers, of 32 (AVX-512) or 16, two of which hold the numbers of a step. */
 static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
     (void)node;
-    *out = (strata_candidate){.exact = true, .values = {lanes(limits) == 16 ? 24 : 12}};
+    *out = (strata_candidate){.exact = true, .values = {strata_cpu_lanes(limits) == 16 ? 24 : 12}};
     snprintf(out->name, sizeof out->name, "chains=%d", out->values[0]);
     return 1;
 }
 
 static strata_status lower(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
                            strata_lowering *lowering, strata_error *err) {
-    static const char *const variants[] = {[4] = "x4", [8] = "x8", [16] = "x16"};
     const strata_fma_chain_attrs *attrs = node->attrs;
-    const int width = lanes(limits);
+    const int width = strata_cpu_lanes(limits);
     const int64_t n = strata_shape_elements(node->shape), block = (int64_t)candidate->values[0] * width;
     const int64_t blocks = (n + block - 1) / block, groups = (int64_t)GROUPS_A_CORE * limits->compute_units;
     if (n == 0) return STRATA_OK;
     if (n > INT32_MAX)
         return strata_fail(err, STRATA_UNSUPPORTED, "it has %lld elements; kernels take at most %d", (long long)n, INT32_MAX);
     strata_launch launch = {.kernel = "cpu/fma_chain",
-                            .variant = variants[width],
+                            .variant = strata_cpu_variant(limits),
                             .n_buffers = 2,
                             .buffers = {node->inputs[0], node},
                             .writes = 1u << 1,

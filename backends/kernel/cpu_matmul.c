@@ -6,7 +6,7 @@
  * model's best two differ by some percent, and a first start compiles each kernel that is timed. */
 #include <stdio.h>
 
-#include "backends/kernel/lowering.h"
+#include "backends/kernel/cpu_vectors.h"
 #include "core/op/matmul.h"
 
 /* A register tile: rows x cols vectors, within 32 (AVX-512) or 16 vector registers. */
@@ -45,10 +45,6 @@ static const double PACK_COST = 8, /* a vector of b: each row's is in another li
     FAR_A_COST_TA = 32, /* ... and where a is stored (K, M): the next one is a row apart, which nothing prefetches */
     OTHERS_COST = 20;   /* a line of a or b that a core reads, as another core may have written it */
 
-static int lanes(const strata_kernel_limits *limits) {
-    return limits->vector_width >= 16 ? 16 : limits->vector_width >= 8 ? 8 : 4;
-}
-
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
     if (limits->device_class != STRATA_DEVICE_CPU || !limits->opencl_c || node->dtype != STRATA_DTYPE_F32) return false;
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
@@ -58,13 +54,9 @@ static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) 
     return s.m * s.n <= most && s.m * s.k <= most && s.k * s.n <= most && s.m * s.n * s.n_batch <= most;
 }
 
-static int64_t ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
 /* A tile is no larger than the result. */
 static tile_shape cut(tile_shape tile, const strata_kernel_limits *limits, const strata_matmul_sizes *s) {
-    const int64_t vectors = ceil_div(s->n, lanes(limits));
+    const int64_t vectors = strata_ceil_div(s->n, strata_cpu_lanes(limits));
     return (tile_shape){tile.rows < s->m ? tile.rows : (int)s->m, tile.cols < vectors ? tile.cols : (int)vectors};
 }
 
@@ -96,20 +88,16 @@ static double step_cost(tile_shape tile) {
     return cost < instructions ? instructions : cost;
 }
 
-static int64_t least_of(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* Cuts the matrix into blocks_m x blocks_n blocks where that is better than what the plan has. */
 static void try_blocks(plan *p, int64_t units, int64_t n_batch, int64_t blocks_m, int64_t blocks_n) {
-    const int64_t block_n = ceil_div(p->tiles_n, blocks_n);
+    const int64_t block_n = strata_ceil_div(p->tiles_n, blocks_n);
     const double block_m = (double)p->tiles_m / (double)blocks_m; /* tiles; ranges of rows differ by one at the most */
-    blocks_n = ceil_div(p->tiles_n, block_n);
+    blocks_n = strata_ceil_div(p->tiles_n, block_n);
     /* A core's blocks are whole lines, or a part of one. */
-    const int64_t of_core = ceil_div(blocks_m * blocks_n * n_batch, units), across = p->by_columns ? blocks_m : blocks_n;
-    const int64_t lines = ceil_div(of_core, across), along = least_of(of_core, across);
-    const int64_t core_m = least_of(ceil_div((p->by_columns ? along : lines) * p->tiles_m, blocks_m), p->tiles_m);
-    const int64_t core_n = least_of((p->by_columns ? lines : along) * block_n, p->tiles_n);
+    const int64_t of_core = strata_ceil_div(blocks_m * blocks_n * n_batch, units), across = p->by_columns ? blocks_m : blocks_n;
+    const int64_t lines = strata_ceil_div(of_core, across), along = strata_least(of_core, across);
+    const int64_t core_m = strata_least(strata_ceil_div((p->by_columns ? along : lines) * p->tiles_m, blocks_m), p->tiles_m);
+    const int64_t core_n = strata_least((p->by_columns ? lines : along) * block_n, p->tiles_n);
     const double full = (double)(of_core * block_n) * block_m; /* tiles; the last blocks may have less */
     const double tiles = n_batch == 1 && of_core == lines * along ? (double)(core_m * core_n) : full;
     const double block_cost = 200 + block_m * p->row_cost + (double)block_n * (p->panel_cost + block_m * p->tile_cost);
@@ -124,23 +112,23 @@ static void try_blocks(plan *p, int64_t units, int64_t n_batch, int64_t blocks_m
 /* Cycles that a step of k takes longer where b is in place. */
 static double far_b_cost(const strata_kernel_limits *limits, const strata_matmul_sizes *s, double lines_of_b) {
     if (s->k * s->n <= NEAR) return 0;
-    if (lanes(limits) != 16) return lines_of_b * FAR_B_COST;
-    const bool stays = s->k * s->n * (int64_t)sizeof(float) <= least_of((int64_t)limits->cache_bytes, MOST_CACHE);
+    if (strata_cpu_lanes(limits) != 16) return lines_of_b * FAR_B_COST;
+    const bool stays = s->k * s->n * (int64_t)sizeof(float) <= strata_least((int64_t)limits->cache_bytes, MOST_CACHE);
     return work_of(s) >= LARGE && stays && s->b_row % SAME_SET ? NEAR_B_COST_WIDE : FAR_B_COST_WIDE;
 }
 
 static plan plan_of(const strata_kernel_limits *limits, const strata_tensor *node, tile_shape tile, bool pack) {
     const strata_matmul_attrs *attrs = node->attrs;
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
-    const int64_t units = limits->compute_units, columns = tile.cols * lanes(limits);
+    const int64_t units = limits->compute_units, columns = tile.cols * strata_cpu_lanes(limits);
     const int64_t work = work_of(&s);
     const double k = (double)s.k, others = work < LARGE ? OTHERS_COST : 0,
                  lines_of_b = (double)columns / 16 + (columns % 16 ? 0.5 : 0);
     plan p = {.tile = tile,
               .pack = pack,
               .by_columns = by_columns(&s),
-              .tiles_m = ceil_div(s.m, tile.rows),
-              .tiles_n = ceil_div(s.n, columns),
+              .tiles_m = strata_ceil_div(s.m, tile.rows),
+              .tiles_n = strata_ceil_div(s.n, columns),
               .tile_cost = k * step_cost(tile) + tile.rows * tile.cols * 4.0 + 20 /* storing it */,
               .panel_cost = k * (pack ? tile.cols * PACK_COST : lines_of_b * NEW_B_COST),
               .row_cost = k * tile.rows / 16 * (attrs->transpose_a ? FAR_A_COST_TA : FAR_A_COST),
@@ -172,16 +160,16 @@ static plan cheaper_plan(const strata_kernel_limits *limits, const strata_tensor
 
 /* Floats of b in local memory: 3/8 of the second-level cache. */
 static int panels_of(const strata_kernel_limits *limits) {
-    const int64_t part = least_of((int64_t)limits->cache_bytes, MOST_CACHE) * 3 / 8;
-    return (int)(least_of(part, (int64_t)limits->local_bytes) / (int64_t)sizeof(float));
+    const int64_t part = strata_least((int64_t)limits->cache_bytes, MOST_CACHE) * 3 / 8;
+    return (int)(strata_least(part, (int64_t)limits->local_bytes) / (int64_t)sizeof(float));
 }
 
 static strata_candidate candidate_of(const strata_kernel_limits *limits, const strata_tensor *node, const plan *p) {
     const strata_matmul_attrs *attrs = node->attrs;
-    const int64_t k = strata_matmul_sizes_of(node).k, columns = p->tile.cols * lanes(limits);
+    const int64_t k = strata_matmul_sizes_of(node).k, columns = p->tile.cols * strata_cpu_lanes(limits);
     int64_t part = attrs->transpose_a ? PART_OF_K_TA : PART_OF_K;
     if (part > panels_of(limits) / columns) part = panels_of(limits) / columns;
-    const int64_t block_k = p->pack ? ceil_div(k, ceil_div(k, part)) : k; /* parts of k alike */
+    const int64_t block_k = p->pack ? strata_ceil_div(k, strata_ceil_div(k, part)) : k; /* parts of k alike */
     strata_candidate candidate = {
         .exact = true,
         .values = {p->tile.rows, p->tile.cols, p->pack, (int)p->blocks_m, (int)(p->block_n * columns), (int)block_k}};
@@ -191,7 +179,7 @@ static strata_candidate candidate_of(const strata_kernel_limits *limits, const s
 
 static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
     const strata_matmul_sizes s = strata_matmul_sizes_of(node);
-    const bool few = s.m <= FEW, wide = lanes(limits) == 16;
+    const bool few = s.m <= FEW, wide = strata_cpu_lanes(limits) == 16;
     const tile_shape *tiles = few ? &few_rows[s.m - 1] : wide ? wide_tiles : narrow_tiles;
     const int n_tiles = few ? 1 : wide ? WIDE_TILES : NARROW_TILES;
     plan plans[WIDE_TILES];
@@ -213,21 +201,20 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
 
 static strata_status lower(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
                            strata_lowering *lowering, strata_error *err) {
-    static const char *const variants[] = {[4] = "x4", [8] = "x8", [16] = "x16"};
     const strata_matmul_attrs *attrs = node->attrs;
     const int *v = candidate->values;
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
-    int64_t blocks = v[BLOCKS_M] * ceil_div(s.n, v[BLOCK_N]) * s.n_batch;
+    int64_t blocks = v[BLOCKS_M] * strata_ceil_div(s.n, v[BLOCK_N]) * s.n_batch;
     if (!s.m || !s.n || !s.n_batch) return STRATA_OK;
     const int panels = panels_of(limits);
     int group_n = v[BLOCK_N]; /* the columns whose panels local memory holds */
     if (v[PACK]) {
-        const int columns = v[COLS] * lanes(limits), held = panels / (v[BLOCK_K] * columns);
+        const int columns = v[COLS] * strata_cpu_lanes(limits), held = panels / (v[BLOCK_K] * columns);
         group_n = (held > 1 ? held : 1) * columns;
     }
     strata_launch launch = {
         .kernel = "cpu/matmul",
-        .variant = variants[lanes(limits)],
+        .variant = strata_cpu_variant(limits),
         .n_buffers = 5,
         .buffers = {node->inputs[0], node->inputs[1], strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node},
         .writes = 1u << 4,

@@ -3,22 +3,16 @@
  * The families cpu/sum_columns, cpu/gather_mean and cpu/gather_grad for OpenCL on CPUs: what the average of an embedding's rows
  * and its gradient are made of. The portable kernels make no vectors of rows that are as short as a vector. Bits are those of
  * the portable kernels. */
-#include "backends/kernel/lowering.h"
+#include "backends/kernel/cpu_vectors.h"
 #include "core/op/copy.h"
 #include "core/op/gather.h"
 #include "core/op/gather_mean.h"
 #include "core/op/ops.h"
 #include "core/op/reduce.h"
 
-static const char *const variants[] = {[4] = "x4", [8] = "x8", [16] = "x16"};
-
-static int lanes_of(const strata_kernel_limits *limits) {
-    return limits->vector_width >= 16 ? 16 : limits->vector_width >= 8 ? 8 : 4;
-}
-
 static bool fits_inner(const strata_kernel_limits *limits, const strata_tensor *node, int64_t inner) {
     return limits->device_class == STRATA_DEVICE_CPU && limits->opencl_c && node->dtype == STRATA_DTYPE_F32 && inner > 0 &&
-           inner % lanes_of(limits) == 0;
+           inner % strata_cpu_lanes(limits) == 0;
 }
 
 static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
@@ -42,11 +36,11 @@ static strata_status sum_lower(const strata_kernel_limits *limits, const strata_
     const strata_reduce_order order = strata_reduce_order_of(node);
     const strata_axes a = order.axes;
     strata_launch launch = {.kernel = "cpu/sum_columns",
-                            .variant = variants[lanes_of(limits)],
+                            .variant = strata_cpu_variant(limits),
                             .n_buffers = 2,
                             .buffers = {node->inputs[0], node},
                             .writes = 1u << 1,
-                            .global = {a.outer * (a.inner / lanes_of(limits)), 0},
+                            .global = {a.outer * (a.inner / strata_cpu_lanes(limits)), 0},
                             .local = {1, 0},
                             .grid_stride = true};
     (void)candidate;
@@ -71,7 +65,7 @@ static strata_status mean_lower(const strata_kernel_limits *limits, const strata
     const strata_gather_mean_sizes s = strata_gather_mean_sizes_of(node);
     const strata_axes a = s.order.axes;
     strata_launch launch = {.kernel = "cpu/gather_mean",
-                            .variant = variants[lanes_of(limits)],
+                            .variant = strata_cpu_variant(limits),
                             .n_buffers = 3,
                             .buffers = {node->inputs[0], node->inputs[1], node},
                             .writes = 1u << 2,
@@ -82,7 +76,7 @@ static strata_status mean_lower(const strata_kernel_limits *limits, const strata
                                       {(uint32_t)a.inner},
                                       {(uint32_t)s.order.run},
                                       {.f32 = (float)a.n}},
-                            .global = {a.outer * (a.inner / lanes_of(limits)), 0},
+                            .global = {a.outer * (a.inner / strata_cpu_lanes(limits)), 0},
                             .local = {1, 0},
                             .grid_stride = true};
     (void)candidate;
@@ -99,7 +93,7 @@ static strata_status grad_lower(const strata_kernel_limits *limits, const strata
                                 const strata_candidate *candidate, strata_lowering *lowering, strata_error *err) {
     const strata_gather_grad_sizes s = strata_gather_grad_sizes_of(node);
     strata_launch launch = {.kernel = "cpu/scatter_rows",
-                            .variant = variants[lanes_of(limits)],
+                            .variant = strata_cpu_variant(limits),
                             .n_buffers = 3,
                             .buffers = {node->inputs[0], node->inputs[1], node},
                             .writes = 1u << 2,

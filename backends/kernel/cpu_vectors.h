@@ -1,32 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the families for CPUs: how wide their vectors are, and whole numbers. */
+ * Inside of the families for CPUs: how wide their vectors are. */
 #ifndef STRATA_BACKENDS_KERNEL_CPU_VECTORS_H
 #define STRATA_BACKENDS_KERNEL_CPU_VECTORS_H
 
 #include "backends/kernel/lowering.h"
 
 /* Lanes of the vectors that the kernels of shaders/cpu/ are compiled with: 16, 8 or 4. */
-static inline int64_t strata_cpu_lanes(const strata_kernel_limits *limits) {
+static inline int strata_cpu_lanes(const strata_kernel_limits *limits) {
     return limits->vector_width >= 16 ? 16 : limits->vector_width >= 8 ? 8 : 4;
 }
 
 /* The variant of those kernels. */
 static inline const char *strata_cpu_variant(const strata_kernel_limits *limits) {
-    const int64_t lanes = strata_cpu_lanes(limits);
+    const int lanes = strata_cpu_lanes(limits);
     return lanes == 16 ? "x16" : lanes == 8 ? "x8" : "x4";
-}
-
-static inline int64_t strata_ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
-static inline int64_t strata_least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-static inline int64_t strata_most(int64_t a, int64_t b) {
-    return a > b ? a : b;
 }
 
 #endif

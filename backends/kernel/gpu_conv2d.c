@@ -14,10 +14,6 @@ enum {
     MOST_ROWS = 16384 /* longer chains of f32 lose precision */
 };
 
-static int64_t ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
 static int64_t greatest_common_divisor(int64_t a, int64_t b) {
     while (b) {
         const int64_t rest = a % b;
@@ -40,9 +36,9 @@ static strata_conv2d_product_sizes forward_product(const strata_conv2d_sizes *s)
 }
 
 static strata_conv2d_product_sizes input_grad_product(const strata_conv2d_sizes *s) {
-    const int64_t taps = ceil_div(s->kernel_h, tap_step(s, 0)) * ceil_div(s->kernel_w, tap_step(s, 1));
+    const int64_t taps = strata_ceil_div(s->kernel_h, tap_step(s, 0)) * strata_ceil_div(s->kernel_w, tap_step(s, 1));
     return (strata_conv2d_product_sizes){
-        .product = {.m = s->n * ceil_div(s->in_h, s->stride[0]) * ceil_div(s->in_w, s->stride[1]),
+        .product = {.m = s->n * strata_ceil_div(s->in_h, s->stride[0]) * strata_ceil_div(s->in_w, s->stride[1]),
                     .n = s->group_in,
                     .batch = s->stride[0] * s->stride[1] * s->groups},
         .steps = taps * s->group_out};
@@ -66,7 +62,7 @@ strata_conv2d_product_sizes strata_conv2d_product_of(const strata_tensor *node) 
 }
 
 static int64_t n_parts(const strata_conv2d_product_sizes *p) {
-    return p->steps ? ceil_div(p->steps, p->part) : 1;
+    return p->steps ? strata_ceil_div(p->steps, p->part) : 1;
 }
 
 bool strata_conv2d_suits_tiles(const strata_tensor *node) {

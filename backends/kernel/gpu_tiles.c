@@ -30,12 +30,8 @@ static const struct {
 };
 enum { N_TILES = sizeof tiles / sizeof *tiles };
 
-static int64_t ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
 int64_t strata_tiles_count(const strata_tiled_product *product, const int *tile) {
-    return product->batch * ceil_div(product->m, strata_tile_m(tile)) * ceil_div(product->n, strata_tile_n(tile));
+    return product->batch * strata_ceil_div(product->m, strata_tile_m(tile)) * strata_ceil_div(product->n, strata_tile_n(tile));
 }
 
 static bool fits_device(const strata_kernel_limits *limits, const strata_tiled_product *product, const int *t) {
@@ -54,7 +50,7 @@ static double cost_of(const strata_kernel_limits *limits, const strata_tiled_pro
     const int *t = tiles[tile].values;
     const int64_t units = limits->compute_units > 1 ? limits->compute_units : UNKNOWN_UNITS;
     const int64_t count = strata_tiles_count(product, t);
-    const double each = (double)ceil_div(count ? count : 1, units);
+    const double each = (double)strata_ceil_div(count ? count : 1, units);
     const double warps = (double)(t[TILE_LOCAL_X] * t[TILE_LOCAL_Y]) / WARP, busy = each * warps / FULL_WARPS;
     return each * (double)(strata_tile_m(t) * strata_tile_n(t)) / tiles[tile].efficiency / (busy < 1 ? busy : 1);
 }
@@ -112,12 +108,13 @@ void strata_tiles_launch(const strata_candidate *candidate, strata_launch *launc
 /* ---- parts ---- */
 
 int64_t strata_tiles_part(const strata_tiled_product *product, int64_t steps, int64_t least) {
-    const int64_t tiles = product->batch * ceil_div(product->m, NOMINAL_TILE) * ceil_div(product->n, NOMINAL_TILE);
+    const int64_t tiles =
+        product->batch * strata_ceil_div(product->m, NOMINAL_TILE) * strata_ceil_div(product->n, NOMINAL_TILE);
     int64_t parts = 1;
     while ((parts * tiles < ENOUGH_TILES && steps >= 2 * parts * least) ||
            (parts * tiles < BEST_TILES && steps >= 2 * parts * LONG_PART))
         parts *= 2;
-    return steps ? ceil_div(steps, parts) : 1;
+    return steps ? strata_ceil_div(steps, parts) : 1;
 }
 
 void strata_tiles_launch_parts(const strata_tensor *node, int64_t parts, strata_launch *launch) {

@@ -21,10 +21,6 @@ static const strata_matrix_unit *unit_of(const strata_kernel_limits *limits, str
     return dtype == STRATA_DTYPE_BF16 ? &limits->bf16_unit : &limits->f16_unit;
 }
 
-static int64_t ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
 static int64_t tile_m(const strata_matrix_unit *unit, const int *tile) {
     return (int64_t)tile[GROUPS_M] * tile[UNITS_M] * unit->m;
 }
@@ -33,7 +29,7 @@ static int64_t tile_n(const strata_matrix_unit *unit, const int *tile) {
 }
 
 static int64_t count_tiles(const strata_tiled_product *product, const strata_matrix_unit *unit, const int *tile) {
-    return product->batch * ceil_div(product->m, tile_m(unit, tile)) * ceil_div(product->n, tile_n(unit, tile));
+    return product->batch * strata_ceil_div(product->m, tile_m(unit, tile)) * strata_ceil_div(product->n, tile_n(unit, tile));
 }
 
 /* Words of 4 bytes in local memory for `across` rows or columns of an operand, one of its 16-bit matrices. */
@@ -82,7 +78,7 @@ bool strata_units_fit(const strata_kernel_limits *limits, const strata_tensor *n
 
 int64_t strata_units_part(const strata_kernel_limits *limits, const strata_tensor *node, int64_t part) {
     const int64_t step = UNIT_STEPS * unit_of(limits, node->dtype)->k;
-    return ceil_div(part, step) * step;
+    return strata_ceil_div(part, step) * step;
 }
 
 /* Of one step of k, relative: the subgroups' multiplications, and half as long for each unit of an operand that is read from
@@ -91,7 +87,7 @@ static double cost_of(const strata_kernel_limits *limits, const strata_tiled_pro
                       const int *tile) {
     const int64_t units = limits->compute_units > 1 ? limits->compute_units : UNKNOWN_UNITS;
     const int64_t count = count_tiles(product, unit, tile), subgroups = (int64_t)tile[GROUPS_M] * tile[GROUPS_N];
-    const double each = (double)ceil_div(count ? count : 1, units), busy = each * (double)subgroups / FULL_SUBGROUPS;
+    const double each = (double)strata_ceil_div(count ? count : 1, units), busy = each * (double)subgroups / FULL_SUBGROUPS;
     const double work = tile[UNITS_M] * tile[UNITS_N] + 0.5 * (tile[UNITS_M] + tile[UNITS_N]);
     return each * (double)subgroups * work / (busy < 1 ? busy : 1);
 }

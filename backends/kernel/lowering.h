@@ -7,6 +7,20 @@
 
 #include "backends/kernel/kernel.h"
 
+/* ---- whole numbers ---- */
+static inline int64_t strata_ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static inline int64_t strata_least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static inline int64_t strata_most(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* ---- launches ---- */
 /* Fills an empty lowering (core/graph/launch.h) with the launches of `node` on a device with these limits: those of the first
  * family that fits, else those of op->lower. */
 strata_status strata_lowering_run(strata_lowering *lowering, const strata_kernel_limits *limits, strata_tuner *tuner,

@@ -31,10 +31,6 @@ static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) 
     return limits->device_class == STRATA_DEVICE_SOFTWARE_GPU;
 }
 
-static int64_t ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
 /* Rows and columns that blocks are cut from, how often (taps, groups, parts), and the steps of a sum. */
 typedef struct extent {
     int64_t m, n, times, steps;
@@ -47,7 +43,7 @@ static extent extent_of(const strata_tensor *node) {
     if (node->op == &strata_op_conv2d_input_grad)
         return (extent){s.n * s.in_h * s.in_w, s.group_in, s.groups, taps * (s.group_out + 1)};
     const int64_t part = strata_conv2d_part(&s);
-    return (extent){s.group_in, s.group_out, taps * s.groups * (rows ? ceil_div(rows, part) : 1), part};
+    return (extent){s.group_in, s.group_out, taps * s.groups * (rows ? strata_ceil_div(rows, part) : 1), part};
 }
 
 /* The block whose rounds of work-groups over the cores cost least. One candidate: trying others takes longer than they save. */
@@ -58,9 +54,9 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         const int m = blocks[i].size[WORK_M], n = blocks[i].size[WORK_N];
         if (work < blocks[i].from) continue;
-        const int64_t count = e.times * ceil_div(e.m, m) * ceil_div(e.n, n);
-        const int64_t cost =
-            ceil_div(ceil_div(count, LANES), limits->compute_units) * (FETCH_COST * (m + n) + MULTIPLY_COST * m * n);
+        const int64_t count = e.times * strata_ceil_div(e.m, m) * strata_ceil_div(e.n, n);
+        const int64_t cost = strata_ceil_div(strata_ceil_div(count, LANES), limits->compute_units) *
+                             (FETCH_COST * (m + n) + MULTIPLY_COST * m * n);
         if (cost >= least) continue;
         least = cost;
         *out = (strata_candidate){.exact = true, .values = {m, n}};

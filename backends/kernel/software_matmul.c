@@ -29,13 +29,9 @@ static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) 
     return limits->device_class == STRATA_DEVICE_SOFTWARE_GPU;
 }
 
-static int64_t ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
 static int64_t n_blocks(const strata_tensor *node, const int *block) {
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
-    return s.n_batch * ceil_div(s.m, block[WORK_M]) * ceil_div(s.n, block[WORK_N]);
+    return s.n_batch * strata_ceil_div(s.m, block[WORK_M]) * strata_ceil_div(s.n, block[WORK_N]);
 }
 
 /* The block whose rounds of work-groups over the cores cost least. One candidate: trying others takes longer than they save. */
@@ -45,7 +41,7 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         const int *block = blocks[i].size;
         if (s.m * s.n * s.n_batch < blocks[i].from / (s.k + 1)) continue;
-        int64_t rounds = ceil_div(ceil_div(n_blocks(node, block), LANES), limits->compute_units);
+        int64_t rounds = strata_ceil_div(strata_ceil_div(n_blocks(node, block), LANES), limits->compute_units);
         int64_t cost = rounds * (FETCH_COST * (block[WORK_M] + block[WORK_N]) + MULTIPLY_COST * block[WORK_M] * block[WORK_N]);
         if (cost >= least) continue;
         least = cost;

@@ -14,9 +14,10 @@
 
 #include "cluster/rpc/pipe.h"
 
-/* Blocks of LEAST_LOOPED bytes and more follow each other through MOST_LOOP bytes of a ring that is empty. At once in the same
- * place, each line would still be in the cache of the reader's core, which has to give it up before it can be written: 1 MiB took
- * 71 us instead of 25. Beyond MOST_LOOP they would leave the cache that the cores share. Smaller blocks begin at the start. */
+/* Blocks of LEAST_LOOPED bytes and more follow each other through MOST_LOOP bytes of a ring that is empty. If each began in the
+ * same place, its lines would still be in the cache of the reader's core, which has to give up each before it can be written:
+ * 1 MiB took 71 us instead of 25. Beyond MOST_LOOP they would leave the cache that the cores share. Smaller blocks begin at the
+ * start. */
 enum { LEAST_LOOPED = 8 << 10, MOST_LOOP = 2 << 20 };
 
 typedef struct block {
