@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Any bytes as a picture, in grey and in colours: both can be read, or neither, and their size is that of the header. A few
- * bytes can stand for millions of equal pixels, which take the target seconds to decode: sizes beyond MOST_PIXELS are left out. */
+ * bytes can stand for millions of equal pixels, which take the target seconds to decode, so pictures with more than MOST_PIXELS
+ * are left out. */
 #include <stdlib.h>
 
 #include "core/data/format/picture.h"
