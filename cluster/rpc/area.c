@@ -14,10 +14,10 @@
 
 #include "cluster/rpc/pipe.h"
 
-/* Blocks of LEAST_LOOPED bytes and more follow each other through MOST_LOOP bytes of a ring that is empty. If each began in the
- * same place, its lines would still be in the cache of the reader's core, which has to give up each before it can be written:
- * 1 MiB took 71 us instead of 25. Beyond MOST_LOOP they would leave the cache that the cores share. Smaller blocks begin at the
- * start. */
+/* In an empty ring, blocks of LEAST_LOOPED bytes and more follow each other as long as they fit and end within about MOST_LOOP
+ * bytes; others begin at the start. If each began there, its lines would still be in the cache of the reader's core, which has
+ * to give up each before it can be written: 1 MiB took 71 us instead of 25. Beyond MOST_LOOP they would leave the cache that the
+ * cores share. */
 enum { LEAST_LOOPED = 8 << 10, MOST_LOOP = 2 << 20 };
 
 typedef struct block {
@@ -156,8 +156,12 @@ static bool take_back(strata_rpc_ring *ring) {
 unsigned char *strata_rpc_ring_cut(strata_rpc_ring *ring, size_t head, size_t body) {
     if (head > ring->bytes || body > ring->bytes || !take_back(ring)) return NULL;
     const size_t span = STRATA_RPC_LINE + round_up(head) + round_up(body);
-    if (ring->back == ring->cut && (span < LEAST_LOOPED || ring->cut >= MOST_LOOP)) ring->cut = ring->back = 0;
-    const size_t left = ring->bytes - (size_t)(ring->cut % ring->bytes), skipped = span > left ? left : 0;
+    size_t left = ring->bytes - (size_t)(ring->cut % ring->bytes);
+    if (ring->back == ring->cut && (span < LEAST_LOOPED || ring->cut >= MOST_LOOP || span > left)) {
+        ring->cut = ring->back = 0;
+        left = ring->bytes;
+    }
+    const size_t skipped = span > left ? left : 0;
     if (skipped + span > ring->bytes - (size_t)(ring->cut - ring->back)) return NULL;
     if (skipped) open_block(ring, skipped, 1);
     unsigned char *at = (unsigned char *)block_at(ring, ring->cut) + STRATA_RPC_LINE + round_up(head);
