@@ -16,8 +16,8 @@
 
 /* In an empty ring, blocks of LEAST_LOOPED bytes and more follow each other as long as they fit and end within about MOST_LOOP
  * bytes; others begin at the start. If each began there, its lines would still be in the cache of the reader's core, which has
- * to give up each before it can be written: 1 MiB took 71 us instead of 25. Beyond MOST_LOOP they would leave the cache that the
- * cores share. */
+ * to give up each before it can be written: 1 MiB took 71 us instead of 25. Beyond MOST_LOOP they would leave the cache that
+ * the cores share. */
 enum { LEAST_LOOPED = 8 << 10, MOST_LOOP = 2 << 20 };
 
 typedef struct block {
