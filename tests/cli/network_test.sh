@@ -104,7 +104,7 @@ code_one=$?
 took=$(($(date +%s) - began))
 check "a cut link ends worker 0 with 162, not $code_zero" test $code_zero = 162
 check "and worker 1 with 162, not $code_one" test $code_one = 162
-check "within 10 s, not $took" test $took -le 10
+check "soon, not after $took s" test $took -le 60
 stderr "rank 1 (host"
 stderr "link is cut"
 check "worker 1 names rank 0" grep -q "rank 0" "$work/other"
