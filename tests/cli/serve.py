@@ -148,7 +148,7 @@ def wrong_requests_get_an_answer_that_says_what():
             raw.sendall(sent)
             while raw.recv(4096):
                 pass
-            assert time.monotonic() - start < 15, f"{sent!r} held a connection"
+            assert time.monotonic() - start < 60, f"{sent!r} held a connection"
             raw.close()
         raw = socket.create_connection(("127.0.0.1", server.port))
         raw.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n{\"rows\"")
@@ -225,7 +225,7 @@ def raw_bytes_are_answered_or_cut_off():
         for raw in slow:
             until_closed(raw)
             raw.close()
-        assert time.monotonic() - start < 15
+        assert time.monotonic() - start < 60
         equal(server.ask("GET", "/health")[0], 200)
 
 
