@@ -393,11 +393,19 @@ static strata_status open_arrays(const sample *sample, const data_options *optio
 
 /* ---- pictures ---- */
 
+static bool find_folder(const char *path, const char *const *names, char out[LONGEST_PATH]) {
+    for (; *names; names++)
+        if (snprintf(out, LONGEST_PATH, "%s/%s", path, *names) < LONGEST_PATH && is_folder(out)) return true;
+    return false;
+}
+
 /* Finds the folder of this part, if the folder has both train/ and test/. */
 static bool find_part(const char *path, const char *split, char out[LONGEST_PATH]) {
+    static const char *const train[] = {"train", "training", NULL}, *const test[] = {"test", "val", "valid", "validation",
+                                                                                     NULL};
+    const bool is_train = !strcmp(split, "train");
     char other[LONGEST_PATH];
-    snprintf(other, sizeof other, "%s/%s", path, strcmp(split, "train") ? "train" : "test");
-    return snprintf(out, LONGEST_PATH, "%s/%s", path, split) < LONGEST_PATH && is_folder(out) && is_folder(other);
+    return find_folder(path, is_train ? train : test, out) && find_folder(path, is_train ? test : train, other);
 }
 
 static bool has_pictures(const char *path) {

@@ -179,6 +179,8 @@ expect 3 "neither may be empty. Give more elements" train two.csv $on
 expect 3 "bad: 7 pictures cannot be read; repair or remove them: bad/a/x" train bad $on
 stderr "; ..."
 expect 3 "has a folder train, and none that is called test" train half $on
+mkdir -p half/val && cp -r half/train/. half/val && rm half/val/a/0.pgm
+expect 0 "12 train / 11 test" train half $on --epochs 1
 [ -e "$STRATA_BUILD_DIR/libstrata_parquet.so" ] ||
     expect 3 "data.parquet: is a Parquet file, and Strata's module that reads such files cannot" train data.parquet $on
 expect 2 "answers are written as .csv or .json" predict flowers.strata flowers.csv --to out.parquet $on
