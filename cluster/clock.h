@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Time that only goes forward, for deadlines. */
+ * The monotonic clock, in seconds. Deadlines and heartbeats use it, because the time of day may be set back. */
 #ifndef STRATA_CLUSTER_CLOCK_H
 #define STRATA_CLUSTER_CLOCK_H
 
@@ -12,7 +12,7 @@ static inline double strata_clock_seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The same time, up to some milliseconds old: cheaper, for what is done with each message. */
+/* The same clock, but up to some milliseconds old. It is cheaper to read, for functions that run for each message. */
 static inline double strata_clock_coarse_seconds(void) {
 #ifdef CLOCK_MONOTONIC_COARSE
     struct timespec now;
@@ -23,7 +23,7 @@ static inline double strata_clock_coarse_seconds(void) {
 #endif
 }
 
-/* The time `seconds` from now, as pthread_cond_timedwait takes it. */
+/* The time `seconds` from now, in the form that pthread_cond_timedwait needs. */
 static inline struct timespec strata_clock_after(double seconds) {
     struct timespec at;
     clock_gettime(CLOCK_MONOTONIC, &at);

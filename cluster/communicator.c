@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Communicators: how they come to be, their names in the store and in messages. What runs on them is in collective/. */
+ * Communicators: creating, splitting, shrinking and destroying them, their keys in the store, and error messages. The
+ * collectives are in collective/. */
 #include "cluster/communicator.h"
 
 #include <stdarg.h>
@@ -41,7 +42,8 @@ strata_status strata_communicator_fail(strata_communicator *comm, const strata_c
 
 strata_status strata_communicator_give_up(strata_communicator *comm, strata_status status, strata_error *err) {
     if (strata_seat_failed(comm->seat)) return strata_seat_verdict(comm->seat, err);
-    if (comm->seat->communicator == STRATA_NO_COMMUNICATOR) return status; /* the others do not know it yet */
+    /* the other ranks do not know this communicator yet */
+    if (comm->seat->communicator == STRATA_NO_COMMUNICATOR) return status;
     return strata_communicator_fail(comm, NULL, status, err, "%s could not connect to the others: %s",
                                     strata_peer_text(comm, comm->rank).text, err->message);
 }
@@ -138,7 +140,7 @@ strata_status strata_communicator_compare_and_set(strata_communicator *comm, con
     return STRATA_OK;
 }
 
-/* ---- life ---- */
+/* ---- creating and destroying ---- */
 
 static void *at_least(const strata_communicator *comm, size_t n_bytes, void **memory, size_t *memory_bytes, strata_error *err) {
     if (n_bytes <= *memory_bytes) return *memory;
@@ -248,7 +250,8 @@ typedef struct choice {
     int32_t color, key;
 } choice;
 
-/* The child's ranks, in order of key and rank; returns how many, *out_rank the own place among them. */
+/* Lists the child's ranks in the order of key and rank, and returns their number. *out_rank: this rank's position among
+ * them. */
 static int list_group(const strata_communicator *comm, const choice *choices, int *ranks, int *out_rank) {
     int n = 0;
     for (int r = 0; r < comm->world; r++) {
@@ -262,7 +265,7 @@ static int list_group(const strata_communicator *comm, const choice *choices, in
     return n;
 }
 
-/* The lowest rank takes a number for the communicator, which the others read. */
+/* Gives the communicator its id: its lowest rank gets a new id from the store, and the others read it. */
 static strata_status number(strata_communicator *child, strata_error *err) {
     int64_t id;
     if (child->rank == 0) {
@@ -276,7 +279,7 @@ static strata_status number(strata_communicator *child, strata_error *err) {
     return STRATA_OK;
 }
 
-/* ranks: of `comm`, in the order that they have in the child. */
+/* ranks: the child's ranks as ranks of `comm`, in the child's order. */
 static strata_status make_child(strata_communicator *comm, const char *name, strata_communicator *child, const int *ranks,
                                 strata_error *err) {
     if (strlen(name) >= sizeof child->names.own) return strata_fail(err, STRATA_INVALID, "communicators are split too often");
@@ -297,11 +300,11 @@ static strata_status make_child(strata_communicator *comm, const char *name, str
     STRATA_TRY(child->transport->open(child, err));
     STRATA_TRY(strata_communicator_barrier(child, err));
     if (child->transport->opened) child->transport->opened(child);
-    child->sequence = 0; /* users count from here */
+    child->sequence = 0; /* only collectives of the user are counted */
     return STRATA_OK;
 }
 
-/* A communicator of these n ranks of `comm`, of which `rank` is this one; every one of them makes it. */
+/* Creates a communicator of n ranks of `comm`; `rank` is this rank's position among them. All of these ranks call it. */
 static strata_status create_child(strata_communicator *comm, const char *name, int rank, const int *ranks, int n,
                                   strata_communicator **out_comm, strata_error *err) {
     int *job_ranks = malloc((size_t)n * sizeof *job_ranks);
@@ -341,13 +344,14 @@ strata_status strata_communicator_split(strata_communicator *comm, int color, in
 
 /* ---- shrinking ---- */
 
-/* The store goes on when the communicator failed. */
+/* Sends a request to the store without a seat, because the communicator's verdict would end the request. The store still
+ * works after the communicator has failed. */
 static strata_status ask_store(strata_communicator *comm, const strata_store_request *request, double seconds,
                                strata_store_reply *out_reply, strata_error *err) {
     return comm->member->store(comm->member, NULL, request, seconds, out_reply, err);
 }
 
-/* Whether a rank of the job was lost or left. */
+/* Whether a rank of the job was lost or has left. */
 static bool is_lost(const strata_communicator *comm, int job_rank) {
     strata_event event;
     for (int i = 0; strata_roster_event(comm->member->roster, i, &event); i++)
@@ -355,7 +359,7 @@ static bool is_lost(const strata_communicator *comm, int job_rank) {
     return false;
 }
 
-/* Asks, again and again, whether a rank of the job came to shrink, until it did or is lost. */
+/* Waits until a rank of the job has called shrink, too, or is lost. The wait is a series of short requests to the store. */
 static strata_status await_survivor(strata_communicator *comm, const char *name, int job_rank, double deadline, bool *out_came,
                                     strata_error *err) {
     const double step = 0.1;
@@ -376,7 +380,8 @@ static strata_status await_survivor(strata_communicator *comm, const char *name,
     return STRATA_OK;
 }
 
-/* The ranks of the job that go on: the first list that a survivor proposes is that of all. list: [world] room. */
+/* Agrees on the ranks of the job that continue. The first list that a survivor proposes is used by all. list: room for
+ * [world] ranks. */
 static strata_status agree_on_survivors(strata_communicator *comm, const char *name, int32_t *list, int *out_n,
                                         strata_error *err) {
     const double deadline = strata_clock_seconds() + comm->connect_seconds;
@@ -407,7 +412,7 @@ static strata_status agree_on_survivors(strata_communicator *comm, const char *n
     return status;
 }
 
-/* ranks: [world] room, filled with the survivors' ranks of `comm`; *out_rank is the own place among them. */
+/* Fills `ranks` (room for [world]) with the survivors, as ranks of `comm`. *out_rank: this rank's position among them. */
 static strata_status find_survivors(strata_communicator *comm, const char *name, int *ranks, int *out_n, int *out_rank,
                                     strata_error *err) {
     int32_t *list = malloc((size_t)comm->world * sizeof *list);
@@ -444,7 +449,7 @@ strata_status strata_communicator_shrink(strata_communicator *comm, strata_commu
     return status;
 }
 
-/* ---- what users ask ---- */
+/* ---- properties that users query ---- */
 
 int strata_communicator_rank(const strata_communicator *comm) {
     return comm->rank;
@@ -469,5 +474,5 @@ void strata_communicator_set_step(strata_communicator *comm, int64_t step) {
 void strata_communicator_abort(strata_communicator *comm, const char *text) {
     strata_status told = strata_communicator_fail(comm, NULL, STRATA_INTERRUPTED, NULL, "%s gave up: %s",
                                                   strata_peer_text(comm, comm->rank).text, text);
-    (void)told; /* what the others are told is what matters */
+    (void)told; /* the other ranks get the message; this rank does not need the verdict */
 }

@@ -24,7 +24,7 @@ typedef struct strata_peer {
 
 struct strata_communicator {
     int rank, world;
-    /* The number of the communicator in the job; the one of all ranks has 0. */
+    /* The number of the communicator in the job. The communicator of all ranks has number 0. */
     uint32_t id;
     strata_member *member;
     /* The membership of this rank (store/roster.h): the verdict, and the queues of messages. */
@@ -38,12 +38,12 @@ struct strata_communicator {
     void *link;
     /* The largest message of the transport, in bytes. */
     size_t segment_bytes;
-    /* The index of the algorithm that the options name; -1: chosen for each call. */
+    /* The index in strata_algorithms of the algorithm that the options name; -1: it is chosen for each call. */
     int algorithm;
-    /* rank 0's measured choices; NULL: none. */
+    /* The choices that rank 0 measured; NULL: there are none. */
     struct strata_algorithm_table *table;
     double stall_seconds, connect_seconds;
-    /* How many collectives began. */
+    /* How many collectives have begun. */
     uint64_t sequence;
     atomic_uint_fast64_t bytes_sent;
 
@@ -52,8 +52,8 @@ struct strata_communicator {
          * communicator "0". */
         char own[80];
         int splits;
-        /* The name of the first communicator of a series of shrinks, and the number of shrinks since. They are inherited by the
-         * new communicator, so that the remaining ranks use the same keys even if they shrink different communicators of the
+        /* The name of the first communicator of a series of shrinks, and the number of shrinks since. A new communicator
+         * inherits both, so that the remaining ranks use the same keys even if they shrink different communicators of the
          * series. */
         char base[80];
         int shrinks;
@@ -83,7 +83,7 @@ struct strata_communicator {
     } requests;
 };
 
-/* A collective that this rank runs. in == NULL: in place. */
+/* A collective that this rank runs. If `in` is NULL, it runs in place. */
 typedef struct strata_operation {
     strata_communicator *comm;
     strata_call call;
@@ -104,11 +104,11 @@ STRATA_MUST_USE strata_status strata_communicator_allocate(int rank, int world, 
 /* Sets the options that every communicator has: algorithm and time limits. */
 STRATA_MUST_USE strata_status strata_communicator_set_options(strata_communicator *comm,
                                                               const strata_communicator_options *opts, strata_error *err);
-/* How many of the communicator's ranks are on this machine, and how many cores this process may use. */
+/* How many of the communicator's ranks are on this machine; and how many cores this process may use. */
 int strata_communicator_ranks_here(const strata_communicator *comm);
 int strata_cores(void);
 
-/* Runs it now, on this thread. Arguments are checked before anything is sent. */
+/* Runs a collective now, on this thread. Arguments are checked before anything is sent. */
 STRATA_MUST_USE strata_status strata_operation_run(strata_communicator *comm, const strata_collective *what, strata_error *err);
 
 /* A collective or a message that was started and not waited for yet. */
@@ -125,21 +125,22 @@ struct strata_request {
     strata_error error;
 };
 
-/* message/message.c: strata_request_wait_for of a message. seconds below 0: stall_seconds, after which it is TIMEOUT. */
+/* message/message.c: implements strata_request_wait_for for a message. If `seconds` is negative, the limit is stall_seconds,
+ * after which the call fails with TIMEOUT. */
 strata_status strata_message_wait(strata_request *request, double seconds, bool *out_done, strata_error *err);
 
 /* Reports to all ranks that this one failed, with a message that begins with the call, "all_reduce 12 of 1000 f32 (sum): ".
  * Returns the verdict. `call` may be NULL. */
 strata_status strata_communicator_fail(strata_communicator *comm, const strata_call *call, strata_status status,
                                        strata_error *err, const char *format, ...) STRATA_PRINTF(5, 6);
-/* For a rank that could not connect. Unless there is a verdict already, it sends one to the other ranks, which would wait for
- * it otherwise. Returns the verdict. */
+/* Called by a rank that could not connect. Unless there is already a verdict, it sends one to the other ranks, which would
+ * otherwise wait for this rank. Returns the verdict. */
 strata_status strata_communicator_give_up(strata_communicator *comm, strata_status status, strata_error *err);
 /* Reports that the two ranks of a link called different collectives. Returns the verdict. */
 strata_status strata_communicator_mismatch(strata_communicator *comm, const strata_call *mine, int peer,
                                            const strata_call *theirs, strata_error *err);
 
-/* "rank 2 (host b, process 17)"; ranks of the job. */
+/* "rank 2 (host b, process 17)", with the rank in the job. */
 typedef struct strata_peer_string {
     char text[STRATA_HOST_BYTES + 64];
 } strata_peer_string;
@@ -152,17 +153,18 @@ strata_call_string strata_call_text(const strata_call *call);
 /* At least n_bytes of memory, owned by the communicator and valid until the next call of this function. NULL (with err): no
  * memory. */
 void *strata_communicator_scratch(strata_communicator *comm, size_t n_bytes, strata_error *err);
-/* The same for a second range, which has the rounded values of a collective that sends f16 or bf16. */
+/* The same for a second range of memory: the rounded values of a collective that sends f16 or bf16. */
 void *strata_communicator_narrow(strata_communicator *comm, size_t n_bytes, strata_error *err);
 
-/* Keys below the communicator's name: "0/3.1/address/2". */
+/* Sets the value of a key that begins with the communicator's name, such as "0/3.1/address/2". */
 STRATA_MUST_USE strata_status strata_communicator_set_own(strata_communicator *comm, const char *what, int rank,
                                                           const void *value, size_t n_bytes, strata_error *err);
-/* Waits for the value that a rank set, which must have n_bytes. Fails: TIMEOUT after connect_seconds, with the rank. */
+/* Waits for the value that a rank has set. The value must have n_bytes. Fails: TIMEOUT after connect_seconds; the message
+ * names the rank. */
 STRATA_MUST_USE strata_status strata_communicator_get_of(strata_communicator *comm, const char *what, int rank, void *out_value,
                                                          size_t n_bytes, strata_error *err);
 
-/* Ends the thread of requests once they have run. */
+/* Ends the thread of requests after they have run. */
 void strata_requests_finish(strata_communicator *comm);
 
 #endif

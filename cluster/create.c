@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes a communicator of processes. Each process connects to the store and sends its own description. Rank 0 waits for all of
- * them, and sends the list of all to each. */
+ * Creates a communicator of processes. Each process connects to the store and publishes its own description. Rank 0 waits for
+ * all descriptions, and publishes the list of all of them for the other ranks. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
@@ -18,8 +18,9 @@
 #include "cluster/store/remote.h"
 #include "cluster/wire/socket.h"
 
-static const double CONNECT_SECONDS = 60, LIST_SECONDS = 15; /* more, for rank 0 to tell who is absent */
-enum { LISTED = 128 };                                       /* peers in one value of the store */
+/* LIST_SECONDS: how much longer the other ranks wait, so that rank 0 can report first which ranks are absent. */
+static const double CONNECT_SECONDS = 60, LIST_SECONDS = 15;
+enum { LISTED = 128 }; /* descriptions of ranks in one value of the store */
 
 int strata_cores(void) {
     cpu_set_t cpus;
@@ -32,7 +33,7 @@ int strata_communicator_ranks_here(const strata_communicator *comm) {
     return n;
 }
 
-/* Equal where processes can share memory: the boot of a kernel, its /dev/shm, the user. */
+/* A text that is equal for processes that can share memory: it consists of the kernel's boot id, its /dev/shm and the user. */
 static void describe_machine(char out[STRATA_HOST_BYTES]) {
     char boot[40] = "";
     struct stat shm = {0};
@@ -76,7 +77,7 @@ static strata_status tell_about_self(strata_communicator *comm, const char *addr
     return strata_communicator_set_own(comm, "peer", comm->rank, &self, sizeof self, err);
 }
 
-/* Rank 0: everyone, or the verdict on who is absent. */
+/* Rank 0 waits for the descriptions of all ranks. If some are absent, the call fails with a verdict that lists them. */
 static strata_status wait_for_all(strata_communicator *comm, double seconds, strata_error *err) {
     const double deadline = strata_clock_seconds() + seconds;
     char absent[200] = "";
@@ -110,7 +111,8 @@ static strata_status meet(strata_communicator *comm, strata_error *err) {
         status = comm->rank == 0 ? strata_communicator_set_own(comm, "peers", first, &comm->peers[first], n, err)
                                  : strata_communicator_get_of(comm, "peers", first, &comm->peers[first], n, err);
     }
-    for (int r = 0; r < comm->world; r++) { /* texts from outside end within their room */
+    /* the texts come from other processes, so each of them is terminated here */
+    for (int r = 0; r < comm->world; r++) {
         strata_peer *p = &comm->peers[r];
         p->host[sizeof p->host - 1] = p->machine[sizeof p->machine - 1] = p->address[sizeof p->address - 1] = 0;
     }
@@ -137,7 +139,7 @@ static strata_status open_links(strata_communicator *comm, const char *wanted, c
     STRATA_TRY(strata_communicator_barrier(comm, err));
     if (comm->transport->opened) comm->transport->opened(comm);
     STRATA_TRY(strata_table_share(comm, table, err));
-    comm->sequence = 0; /* users count from here */
+    comm->sequence = 0; /* only collectives of the user are counted */
     return STRATA_OK;
 }
 
@@ -152,8 +154,8 @@ strata_status strata_communicator_create(const strata_communicator_options *opts
     if (o.world == 1 && !o.store) return strata_communicator_create_local(1, &o, out_comm, err);
     if (!(o.connect_seconds > 0)) o.connect_seconds = CONNECT_SECONDS;
     STRATA_TRY(check(&o, err));
-    STRATA_TRY(
-        strata_algorithm_find(o.algorithm, &algorithm, err)); /* all that is wrong is told before anyone waits for this rank */
+    /* All wrong options are reported before another rank begins to wait for this one. */
+    STRATA_TRY(strata_algorithm_find(o.algorithm, &algorithm, err));
     if (o.engine && !strcmp(o.engine, "mpi")) STRATA_TRY(strata_mpi_begin(err));
     STRATA_TRY(strata_member_create_remote(&o, &member, address, err));
     strata_status status = strata_communicator_allocate(o.rank, o.world, NULL, member, out_comm, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests, and the calls that run at once. A communicator's thread, made for the first request, runs them in order; a blocking
- * call runs in its caller when there is no request before it, else it becomes one. */
+ * Requests, and calls that run at once. A communicator's thread, which the first request creates, runs requests in order. A
+ * blocking call runs in the caller's thread if no request is pending; otherwise it becomes a request, too. */
 #include <stdlib.h>
 
 #include "cluster/clock.h"
@@ -110,7 +110,7 @@ strata_status strata_communicator_run(strata_communicator *comm, const strata_co
     return strata_request_wait(request, err);
 }
 
-/* ---- the calls by name ---- */
+/* ---- the public functions ---- */
 
 strata_status strata_communicator_all_reduce(strata_communicator *comm, void *data, size_t count, strata_dtype dtype,
                                              strata_reducer reducer, strata_error *err) {

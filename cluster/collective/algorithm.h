@@ -18,18 +18,20 @@ strata_status strata_two_shot(const strata_operation *op, strata_error *err);
 strata_status strata_ring(const strata_operation *op, strata_error *err);
 strata_status strata_halving_doubling(const strata_operation *op, strata_error *err);
 
-extern const strata_algorithm strata_algorithms[]; /* as strata_algorithm_names */
+extern const strata_algorithm strata_algorithms[]; /* in the order of strata_algorithm_names */
 extern const uint32_t strata_n_algorithms;
-/* The row of that name; -1 for NULL. INVALID, with the names, for another. */
+/* Finds the row of that name; -1 for NULL. For an unknown name it fails with INVALID and lists the names. */
 STRATA_MUST_USE strata_status strata_algorithm_find(const char *name, int *out_row, strata_error *err);
-/* Chooses the row for n_bytes: the forced one, else by the user's table, else by built-in measurements and predictions. */
+/* Chooses the row for n_bytes: the algorithm that the options force, else that of the user's table, else the one that is
+ * fastest according to built-in measurements and predictions. */
 int strata_algorithm_choose(const strata_communicator *comm, size_t n_bytes);
 
 /* A range of elements whose sum one rank owns. */
 typedef struct strata_slice {
     size_t first, count;
 } strata_slice;
-/* Rank r's share of the elements: equal shares, of which the first ones have one element more; or those of `counts`. */
+/* Rank r's slice of the elements. Without `counts` all slices have the same size, except that the first ones may have one
+ * element more; with `counts` rank r's slice has counts[r] elements. */
 strata_slice strata_slice_of(const strata_operation *op, int rank);
 
 /* Each rank computes the fold of its slice of all ranks' `in`, and sends it to every rank (at its place in `out`) or to the
@@ -37,23 +39,23 @@ strata_slice strata_slice_of(const strata_operation *op, int rank);
 typedef enum strata_recipients { STRATA_TO_ALL, STRATA_TO_ROOT, STRATA_TO_NONE } strata_recipients;
 STRATA_MUST_USE strata_status strata_fold_slices(const strata_operation *op, strata_recipients recipients, strata_error *err);
 
-/* Bytes for, or from, one rank. */
+/* The bytes that are sent to one rank, or received from it. */
 typedef struct strata_span {
     const void *data;
     size_t bytes;
-    /* A message of 0 bytes is one too. */
+    /* Whether there is a message. A message may have 0 bytes. */
     bool used;
 } strata_span;
 
-/* Sends to_all to each other rank (unless NULL) and to_each[r] to rank r, and receives from_each[r] from rank r; NULL: none.
- * The entries of the own rank are ignored. */
+/* Sends to_all (unless NULL) to each other rank and to_each[r] to rank r, and receives from_each[r] from rank r. An array
+ * that is NULL means that there are no such messages. This rank's own entries are ignored. */
 STRATA_MUST_USE strata_status strata_move(const strata_operation *op, const strata_span *to_all, const strata_span *to_each,
                                           const strata_span *from_each, strata_error *err);
-/* Sends one message to a neighbour and receives one from the other neighbour, in as many exchanges as necessary. */
+/* Sends `data` to one neighbour and receives from the other neighbour, in as many exchanges as necessary. */
 STRATA_MUST_USE strata_status strata_shift(const strata_operation *op, int to, const void *data, size_t n_bytes, int from,
                                            void *out, size_t out_bytes, strata_error *err);
 
-/* The transport's exchange, counted. */
+/* Calls the transport's exchange and counts the bytes. */
 STRATA_MUST_USE strata_status strata_operation_exchange(const strata_operation *op, int n_sends, int n_receives,
                                                         strata_error *err);
 

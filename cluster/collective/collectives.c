@@ -24,7 +24,7 @@ static strata_status run_reduce_scatter(const strata_operation *op, strata_error
     return strata_fold_slices(op, STRATA_TO_NONE, err);
 }
 
-/* An array of spans for two directions, in the scratch of the communicator. */
+/* Allocates spans for both directions (sending and receiving) in the communicator's scratch memory. */
 static strata_span *new_spans(const strata_operation *op, strata_error *err) {
     const size_t bytes = 2 * (size_t)op->comm->world * sizeof(strata_span);
     strata_span *spans = strata_communicator_scratch(op->comm, bytes, err);
@@ -32,7 +32,7 @@ static strata_span *new_spans(const strata_operation *op, strata_error *err) {
     return spans;
 }
 
-/* Rank r's part of `whole`, where each rank has its own count. */
+/* Rank r's part of `whole`, if each rank has its own count. */
 static strata_span part_of(const strata_operation *op, const void *whole, int r) {
     const size_t size = op->element_bytes;
     if (op->counts) {
@@ -69,7 +69,7 @@ static strata_status run_broadcast(const strata_operation *op, strata_error *err
     from[op->root].used = !is_root;
     STRATA_TRY(strata_move(op, NULL, is_root ? spans : NULL, from, err));
     const strata_span own = spans[comm->rank];
-    return strata_move(op, &own, NULL, spans, err); /* the root receives its own slices again, with the same bytes */
+    return strata_move(op, &own, NULL, spans, err); /* the root gets its own slices back, with the same bytes */
 }
 
 static strata_status run_all_gather(const strata_operation *op, strata_error *err) {
@@ -233,14 +233,14 @@ static strata_status run_as_it_is(strata_communicator *comm, const strata_collec
                             .count = what->counts ? 0 : op.count};
     if (what->kind == STRATA_ALL_REDUCE) op.call.algorithm = (uint8_t)strata_algorithm_choose(comm, op.count * size);
     if (what->kind == STRATA_ALL_GATHER) op.in = what->in;
-    if (what->kind == STRATA_REDUCE_SCATTER && !what->counts) op.count *= world; /* of all ranks */
+    if (what->kind == STRATA_REDUCE_SCATTER && !what->counts) op.count *= world; /* the count of all ranks together */
     if (!peer) atomic_store_explicit(&comm->member->collective, comm->sequence++, memory_order_relaxed);
     if (comm->transport->run && comm->world > 1) return comm->transport->run(&op, what->kind, err);
     return rows[what->kind].run(&op, err);
 }
 
-/* Rounds the input to the narrower dtype and sums that. Folds are in f32 anyway, and the messages, tables and checks of the
- * algorithms are the same. */
+/* Rounds the input to the narrower dtype and computes the collective in that. Folds of f16 and bf16 add in f32 in any case,
+ * so the algorithms, their messages, tables and checks need no special case. */
 static strata_status run_narrow(strata_communicator *comm, const strata_collective *what, strata_error *err) {
     const size_t size = strata_wire_dtype_bytes(what->wire);
     STRATA_TRY(check(comm, what, sizeof(float), err));

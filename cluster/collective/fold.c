@@ -7,7 +7,7 @@
 
 #include "cluster/collective/narrow.h"
 
-enum { BLOCK = 1024 }; /* elements */
+enum { BLOCK = 1024 }; /* elements; the sums of a block stay in the first-level cache */
 
 const char *strata_wire_dtype_name(strata_dtype dtype) {
     return dtype == STRATA_DTYPE_F64 ? "f64" : strata_dtype_name(dtype);
@@ -71,14 +71,14 @@ strata_status strata_fold_check(strata_dtype dtype, strata_reducer reducer, stra
     return STRATA_OK;
 }
 
-/* ---- sums of f32, as gradients are ---- */
+/* ---- sums of f32, the usual type of gradients ---- */
 
-enum { TOGETHER = 8, VECTORS = 4 }; /* operands added in one pass; vectors of a cache line */
+enum { TOGETHER = 8, VECTORS = 4 }; /* operands that are added in one pass; vectors in a cache line */
 typedef float vector __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* out = ((sum + operands[0]) + operands[1]) + ..., n elements from `first` on in operands. Sums stay in registers for all
- * operands: a pass for each operand took 1.7 times as long for 4 operands in the second-level cache, and 1.6 to 2 times for 8.
- * out may be sum, or one of the operands there. */
+/* out = ((sum + operands[0]) + operands[1]) + ..., for n elements from index `first` of the operands. The sum stays in
+ * registers while all operands are added. One pass per operand took 1.7 times as long for 4 operands in the second-level
+ * cache, and 1.6 to 2 times as long for 8. `out` may be `sum` or one of the operands. */
 static void sum_together(const float *sum, const void *const *operands, int n_operands, size_t first, size_t n, float *out) {
     size_t i = 0;
     for (; i + VECTORS * 4 <= n; i += VECTORS * 4) {

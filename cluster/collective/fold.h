@@ -7,7 +7,7 @@
 
 #include "strata/cluster.h"
 
-/* strata_dtype_name and strata_dtype_bytes, with f64. */
+/* Like strata_dtype_name and strata_dtype_bytes, but they also support f64. */
 const char *strata_wire_dtype_name(strata_dtype dtype);
 size_t strata_wire_dtype_bytes(strata_dtype dtype);
 

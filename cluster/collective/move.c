@@ -32,7 +32,8 @@ strata_status strata_move(const strata_operation *op, const strata_span *to_all,
             if (to_each && message_of(comm, &to_each[to], k, &data, &bytes))
                 comm->scratch.sends[n_sends++] = (strata_send){to, data, bytes};
             if (from_each && message_of(comm, &from_each[from], k, &data, &bytes)) {
-                void *const place = bytes ? (void *)(uintptr_t)data : comm; /* 0 bytes need one too, or they would be lent */
+                /* a message of 0 bytes needs a pointer too: for NULL the transport would lend its own memory */
+                void *const place = bytes ? (void *)(uintptr_t)data : comm;
                 comm->scratch.receives[n_receives++] = (strata_receive){.peer = from, .data = place, .bytes = bytes};
             }
         }

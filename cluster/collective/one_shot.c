@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One-shot all_reduce: each rank sends its whole input to all others, and each computes the fold. One step, (P-1) S bytes: for
- * small messages. */
+ * One-shot all_reduce: each rank sends its whole input to all others, and each rank computes the fold. It needs one step and
+ * (P-1) S bytes per rank, so it is for small messages. */
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/fold.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file of measured choices: read when a communicator is made, written by `strata bench allreduce --tune`. */
+ * Reads and writes the file of measured choices. It is read when a communicator is created, and written by `strata bench
+ * allreduce --tune`. */
 #include "cluster/collective/table.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 #include "cluster/collective/algorithm.h"
 #include "cluster/communicator.h"
 
-/* Finds the user's file; "": there is no folder for it. */
+/* Finds the path of the user's file; "": there is no folder for it. */
 static void find_file(const char *path, char out[STRATA_TABLE_PATH]) {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int n = -1;
@@ -79,7 +80,7 @@ strata_status strata_table_share(strata_communicator *comm, const char *path, st
 
 /* ---- writing ---- */
 
-/* Folders above the file. */
+/* Creates the folders above the file. */
 static void make_folders(char *path) {
     for (char *at = path + 1; (at = strchr(at, '/')); at++) {
         *at = 0;

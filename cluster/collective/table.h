@@ -14,7 +14,7 @@ typedef struct strata_table_row {
     uint64_t most_bytes;
     int32_t ranks;
     char transport[8];
-    /* Of strata_algorithms. */
+    /* An index of strata_algorithms. */
     uint32_t algorithm;
 } strata_table_row;
 
@@ -23,9 +23,10 @@ typedef struct strata_algorithm_table {
     strata_table_row rows[STRATA_TABLE_ROWS];
 } strata_algorithm_table;
 
-/* Rows of the file at `path` (NULL: the user's; "": none); none where there is no file. */
+/* Reads the rows of the file at `path` (NULL: the user's file; "": no file). If the file does not exist, the table has no
+ * rows. */
 void strata_table_read(const char *path, strata_algorithm_table *out_table);
-/* The algorithm for n_bytes; -1: the table has no entry. */
+/* The algorithm for n_bytes; -1: the table has no row for it. */
 int strata_table_find(const strata_algorithm_table *table, const char *transport, int ranks, size_t n_bytes);
 /* Sends rank 0's table to every rank; the tables of other ranks are ignored. Called by all ranks. */
 STRATA_MUST_USE strata_status strata_table_share(strata_communicator *comm, const char *path, strata_error *err);

@@ -9,12 +9,13 @@
 typedef struct pass {
     const strata_operation *op;
     strata_recipients recipients;
-    size_t segment, n_segments; /* elements; of the longest slice */
+    size_t segment, n_segments; /* elements per segment; number of segments of the longest slice */
     const void **operands;      /* [world] */
-    char *sum;                  /* of the own slice, for all segments; NULL: folded in its place in out */
+    /* sums of all segments of the own slice; NULL: they are written directly to their place in `out` */
+    char *sum;
 } pass;
 
-/* Bytes [*out_first, + returned) of rank's slice that are its segment k; in elements. */
+/* Returns how many elements segment k of the rank's slice has; *out_first: its first element. */
 static size_t segment_of(const pass *p, int rank, size_t k, size_t *out_first) {
     const strata_slice slice = strata_slice_of(p->op, rank);
     const size_t begin = k * p->segment;
@@ -26,7 +27,7 @@ static size_t segment_of(const pass *p, int rank, size_t k, size_t *out_first) {
     return slice.count - begin < p->segment ? slice.count - begin : p->segment;
 }
 
-/* Where the sum of segment k of the own slice is. */
+/* Where this rank writes the sum of segment k of its own slice. */
 static char *sum_at(const pass *p, size_t k) {
     const size_t size = p->op->element_bytes;
     size_t first;

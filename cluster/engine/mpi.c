@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whole collectives by an MPI that is on the machine, for clusters that have their own fabric and launcher: Open MPI, or MPICH
- * and its kin, found at run time, as users have either (mpi_library.h). The job is started by mpirun; the store, the verdict
- * and the signs of life stay ours.
+ * The engine mpi: an installed MPI library runs whole collectives, for clusters that have their own network and launcher. The
+ * library is Open MPI, MPICH, or one with MPICH's binary interface; it is loaded at run time, because users have one or the
+ * other (mpi_library.h). mpirun starts the job. Strata's own store, verdicts and heartbeats work as with other transports.
  *
- * Bits. MPI_Allreduce adds in an order that changes with size, ranks and algorithm. So MPI moves bytes here, and the fold is
- * ours, in rank order: an alltoallv of slices, the fold of the own one, an allgatherv; small ones an allgather of everything.
- * That costs the bytes of the best algorithms for large sums, and gives the bits of every other transport. MPI's own reductions
- * in switches are not used.
+ * The results have the same bits as with other transports. MPI_Allreduce adds in an order that depends on size, ranks and
+ * algorithm. So MPI only moves bytes here, and Strata computes the folds, in rank order. A large all_reduce is an alltoallv
+ * of slices, a fold of the own slice, and an allgatherv; a small one is an allgather of all inputs. For large sums this sends
+ * as many bytes as the best algorithms. Reductions inside MPI or in network switches are not used.
  *
- * MPI is once a process, begun by the first communicator and ended at exit: hence the static variables. */
+ * MPI can be initialized only once in a process. The first communicator initializes it, and it is finalized at exit; hence
+ * the static variables. */
 #include "cluster/engine/mpi.h"
 
 #include <dlfcn.h>
@@ -29,8 +30,8 @@
 
 enum {
     THREAD_MULTIPLE = 3,
-    SMALL_BYTES = 16 << 10, /* up to here all is given to all */
-    CHUNK_BYTES = 1 << 30,  /* counts are ints */
+    SMALL_BYTES = 16 << 10, /* up to this size an all_reduce is one allgather of all inputs */
+    CHUNK_BYTES = 1 << 30,  /* MPI counts bytes with int */
     TAG_CALL = 1,
     TAG_DATA = 2
 };
@@ -39,15 +40,16 @@ static const strata_mpi_library *const libraries[] = {&strata_mpi_library_open_m
 
 static struct {
     pthread_mutex_t lock;
-    const strata_mpi_library *library; /* NULL: none was begun */
-    bool ready, ours, broken;          /* begun by us; a communicator failed, so that ending in order would wait for the lost */
+    const strata_mpi_library *library; /* NULL: MPI was not initialized */
+    /* ours: this file initialized MPI. broken: a communicator failed, so MPI_Finalize would wait for the lost rank. */
+    bool ready, ours, broken;
 } mpi = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void finish(void) {
     if (mpi.ours && !mpi.broken) mpi.library->Finalize();
 }
 
-/* That of the launcher which started this process: another one would see a job of one rank. */
+/* The library of the launcher that started this process. With another library the job would have only one rank. */
 static const strata_mpi_library *library_of_launcher(void) {
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
         if (getenv(libraries[i]->launched)) return libraries[i];
@@ -57,7 +59,8 @@ static const strata_mpi_library *library_of_launcher(void) {
 static strata_status open_library(const strata_mpi_library *library, strata_error *err) {
     char why[300] = "";
     for (int i = 0; library->file_names[i]; i++) {
-        void *opened = dlopen(library->file_names[i], RTLD_NOW | RTLD_GLOBAL); /* its plugins look for its names */
+        /* RTLD_GLOBAL, because the library's plugins need its symbols. */
+        void *opened = dlopen(library->file_names[i], RTLD_NOW | RTLD_GLOBAL);
         const char *missing = opened ? library->find(opened) : NULL;
         if (opened && !missing) return STRATA_OK;
         const size_t n = strlen(why);
@@ -107,7 +110,8 @@ static strata_status failed(const strata_operation *op, const char *what, strata
     return strata_communicator_fail(op->comm, &op->call, STRATA_UNAVAILABLE, err, "%s failed", what);
 }
 
-/* Until the request is done; ends with the verdict, as MPI itself knows nothing of ranks that stopped. */
+/* Waits until the request is done. Checks for a verdict meanwhile, because MPI itself does not detect that a rank has
+ * stopped. */
 static strata_status finish_request(const strata_operation *op, strata_mpi_handle request, strata_error *err) {
     enum { EAGER = 200, PATIENT = 4000, LOOKS = 256 };
     const double since = strata_clock_seconds();
@@ -131,7 +135,6 @@ static strata_status finish_request(const strata_operation *op, strata_mpi_handl
     }
 }
 
-/* Starts it and waits. */
 #define CALL(op, name, ...)                                                                        \
     do {                                                                                           \
         strata_mpi_handle request, *const link = (op)->comm->link;                                 \
@@ -139,9 +142,9 @@ static strata_status finish_request(const strata_operation *op, strata_mpi_handl
         STRATA_TRY(finish_request(op, request, err));                                              \
     } while (0)
 
-/* ---- who gets what ---- */
+/* ---- the bytes of each rank ---- */
 
-/* Bytes of each rank, and where they begin. */
+/* How many bytes each rank has, and where they begin. */
 typedef struct layout {
     int *bytes, *at;
 } layout;
@@ -150,7 +153,7 @@ static size_t slice_bytes(const strata_operation *op, int r) {
     return strata_slice_of(op, r).count * op->element_bytes;
 }
 
-/* Each has its count, or all the same. */
+/* With `counts` each rank has its own count; without them all have the same. */
 static size_t part_bytes(const strata_operation *op, int r) {
     return (op->counts ? op->counts[r] : op->count) * op->element_bytes;
 }
@@ -160,7 +163,7 @@ static size_t same_bytes(const strata_operation *op, int r) {
     return slice_bytes(op, op->comm->rank);
 }
 
-/* Four arrays of ints for two layouts; NULL: no memory. */
+/* Allocates the four arrays of two layouts; NULL: no memory. */
 static int *make_layouts(const strata_operation *op, layout out[2], strata_error *err) {
     const size_t n = (size_t)op->comm->world;
     int *memory = calloc(4 * n, sizeof *memory);
@@ -169,7 +172,7 @@ static int *make_layouts(const strata_operation *op, layout out[2], strata_error
     return memory;
 }
 
-/* INT_MAX bytes at most. */
+/* Computes a layout from the function `bytes`. All parts together may have at most INT_MAX bytes. */
 static strata_status lay_out(const strata_operation *op, size_t (*bytes)(const strata_operation *op, int r), layout *out,
                              strata_error *err) {
     size_t at = 0;
@@ -199,7 +202,7 @@ static strata_status fold(const strata_operation *op, const char *parts, size_t 
     return STRATA_OK;
 }
 
-/* Every rank's part of the own slice, folded: at the end of the scratch, which is returned by *out_sum. */
+/* Receives the own slice of every rank's input, and folds these. *out_sum: the result, at the end of the scratch memory. */
 static strata_status fold_own_slice(const strata_operation *op, layout both[2], void **out_sum, strata_error *err) {
     const size_t own = slice_bytes(op, op->comm->rank), world = (size_t)op->comm->world;
     STRATA_TRY(lay_out(op, slice_bytes, &both[0], err));
@@ -308,7 +311,7 @@ static strata_status run_scatter(const strata_operation *op, layout both[2], str
     return STRATA_OK;
 }
 
-/* All have come when they have agreed. */
+/* Nothing is left to do: `agree` has returned, so all ranks have reached the barrier. */
 static strata_status run_barrier(const strata_operation *op, layout both[2], strata_error *err) {
     (void)op;
     (void)both;
@@ -316,7 +319,7 @@ static strata_status run_barrier(const strata_operation *op, layout both[2], str
     return STRATA_OK;
 }
 
-/* ---- one to one: the call goes before the data ---- */
+/* ---- one to one: the description of the call is sent before the data ---- */
 
 static strata_status send_or_receive(const strata_operation *op, bool sends, strata_error *err) {
     const size_t bytes = op->count * op->element_bytes;
@@ -340,7 +343,7 @@ static strata_status send_or_receive(const strata_operation *op, bool sends, str
 
 /* ---- the engine ---- */
 
-/* Every rank says what it calls; MPI itself does not notice another count. */
+/* Compares the calls of all ranks, since MPI itself does not detect that counts differ. */
 static strata_status agree(const strata_operation *op, strata_error *err) {
     const int world = op->comm->world;
     strata_call *calls = strata_communicator_scratch(op->comm, (size_t)world * sizeof *calls, err);
@@ -407,7 +410,7 @@ static strata_status open(strata_communicator *comm, strata_error *err) {
     return STRATA_OK;
 }
 
-/* MPI frees a communicator together with the others of it: those that failed are left to the end of the process. */
+/* MPI_Comm_free waits for all ranks of the communicator, so a failed communicator is not freed before the process ends. */
 static void close(strata_communicator *comm) {
     if (!mpi.broken && !strata_seat_failed(comm->seat)) mpi.library->Comm_free(comm->link);
     free(comm->link);

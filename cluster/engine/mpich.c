@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * MPICH from 3.1 and those that keep its binary interface (Intel MPI, MVAPICH, Cray MPICH): handles are numbers, the same in
- * all of them. */
+ * MPICH from version 3.1, and libraries with the same binary interface (Intel MPI, MVAPICH, Cray MPICH). Handles are numbers,
+ * the same ones in all of these libraries. */
 #include <dlfcn.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ typedef int handle; /* MPI_Comm, MPI_Datatype, MPI_Group, MPI_Request, MPI_Errha
 #define STATUS_IGNORE ((void *)1)
 #include "cluster/engine/mpi_library.def"
 
-/* An Open MPI may have the same file name. */
+/* Open MPI's library may have the same file name, so it is rejected by a symbol that only Open MPI has. */
 static const char *find(void *library) {
     return dlsym(library, "ompi_mpi_comm_world") ? "handles that are numbers: it is Open MPI's" : find_functions(library);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Open MPI: handles are pointers to objects of the library, which are found by name. */
+ * Open MPI. Handles are pointers to objects of the library, which are found by their symbols. */
 #include <dlfcn.h>
 #include <string.h>
 

@@ -12,15 +12,17 @@
 
 enum {
     SEGMENT = 256 << 10,
-    MOST_UNRECEIVED = 64 << 20, /* bytes of a sender that are kept; beyond them its connection is not read */
+    /* The most bytes of one sender that are stored without a receive. If there are more, its connection is not read until
+     * some are received. */
+    MOST_UNRECEIVED = 64 << 20,
     FORGOTTEN = 4096,
 };
-static const double CONNECT_STEP_SECONDS = 3; /* between looks at whether the rank is still there */
+static const double CONNECT_STEP_SECONDS = 3; /* between checks of whether the rank still exists */
 
-/* A message that is sent. */
+/* A message that is being sent. */
 typedef struct outgoing {
     struct outgoing *next;
-    /* NULL: nobody waits for it any more, and `data` is its own. */
+    /* NULL: nobody waits for the message any more, and this struct owns `data`. */
     strata_transfer *transfer;
     uint32_t communicator;
     int64_t tag;
@@ -28,33 +30,33 @@ typedef struct outgoing {
     size_t bytes, n_sent;
 } outgoing;
 
-/* To one rank. */
+/* The connection on which messages to one rank are sent. */
 typedef struct sender {
-    strata_source source; /* first */
+    strata_source source; /* must be the first field */
     int job_rank;
     bool connecting;
     strata_stream stream;
     outgoing *first, *last;
-    /* The frame under way: its header, how much of both is sent, and its payload's bytes. */
+    /* The frame that is being sent: its header, how many bytes of header and payload were sent, and the size of the payload. */
     unsigned char header[STRATA_FRAME_BYTES];
     size_t frame_sent, frame_bytes;
     bool in_frame;
     uint32_t n_frames;
 } sender;
 
-/* From one rank. */
+/* The connection on which messages from one rank are received. */
 typedef struct receiver {
-    strata_source source; /* first */
+    strata_source source; /* must be the first field */
     int job_rank;
     strata_stream stream;
     uint32_t n_frames;
     unsigned char header[STRATA_FRAME_BYTES];
-    size_t n_in; /* of the frame: header and payload */
+    size_t n_in; /* received bytes of the current frame, header and payload */
     strata_frame frame;
-    /* The message that comes; NULL: none, or one of a communicator that this process does not have. */
+    /* The message that is being received. NULL: none, or one for a communicator that this process does not have. */
     strata_arrival *arrival;
-    size_t whole, came; /* of the message, 0 and 0 between messages */
-    size_t frame_begin; /* in the message */
+    size_t whole, came; /* bytes of the message, and how many were received; 0 and 0 between messages */
+    size_t frame_begin; /* where the frame's payload begins in the message */
     bool paused;
 } receiver;
 
@@ -63,7 +65,7 @@ struct strata_links {
     receiver *receivers; /* [world] */
 };
 
-/* ---- life ---- */
+/* ---- creating and destroying ---- */
 
 strata_status strata_links_create(strata_loop *loop, strata_error *err) {
     const size_t world = (size_t)loop->member.world;
@@ -148,7 +150,7 @@ static ssize_t send_some(sender *s) {
     return strata_stream_send(&s->stream, parts, n);
 }
 
-/* Sends what the socket takes. */
+/* Sends as much as the socket accepts. */
 static void push(strata_loop *loop, sender *s) {
     while (s->first) {
         if (!s->in_frame) begin_frame(s);
@@ -173,7 +175,7 @@ static void push(strata_loop *loop, sender *s) {
     strata_loop_want_output(loop, s->stream.fd, &s->source, s->first != NULL);
 }
 
-/* Nothing comes on this connection: what wakes the loop without room to send is its end. */
+/* The other side sends nothing on this connection, so it becomes readable only when it ends. */
 static void sender_ready(strata_loop *loop, strata_source *source) {
     sender *s = (sender *)source;
     char byte;
@@ -188,7 +190,7 @@ static void sender_ready(strata_loop *loop, strata_source *source) {
     push(loop, s);
 }
 
-/* Whether nothing can be sent to the rank; says why. */
+/* Returns true, with the reason in *err, if the rank was lost or left, so that nothing can be sent to it. */
 static bool is_gone(strata_loop *loop, int job_rank, strata_error *err) {
     lock_roster(loop);
     const char *why = loop->member.roster->gone[job_rank];
@@ -197,7 +199,7 @@ static bool is_gone(strata_loop *loop, int job_rank, strata_error *err) {
     return why != NULL;
 }
 
-/* Connects without the lock, which others wait for; one of them at a time. */
+/* Connects to the rank. The lock is released meanwhile, so that others can use the loop; only one thread connects at a time. */
 static strata_status connect_sender(strata_loop *loop, sender *s, const strata_seat *seat, const char *address, double seconds,
                                     strata_error *err) {
     const strata_hello hello = {STRATA_FOR_MESSAGES, 0, (uint32_t)loop->member.rank, (uint32_t)loop->member.world};
@@ -262,7 +264,8 @@ static bool is_begun(const sender *s, const outgoing *o) {
     return o == s->first && (o->n_sent || s->in_frame);
 }
 
-/* Takes it out of the queue where nothing of it is on its way, else makes the rest its own. Returns false without memory. */
+/* Cancels a message. If none of it was sent, it is removed from the queue; otherwise the rest is sent from a copy. Returns
+ * false if there is no memory for the copy. */
 static bool withdraw(sender *s, outgoing *o, outgoing *before) {
     if (is_begun(s, o)) {
         char *own = malloc(o->bytes + 1);
@@ -322,7 +325,7 @@ static void close_receiver(strata_loop *loop, receiver *r, const char *text) {
     pthread_cond_broadcast(&loop->changed);
 }
 
-/* A frame's header came. The roster's lock is held. Returns NULL, or what is wrong. */
+/* Handles the header of a frame, which is complete. The roster's lock must be held. Returns NULL, or what is wrong with it. */
 static const char *take_header(strata_loop *loop, receiver *r) {
     if (strata_frame_decode(r->header, SEGMENT, &r->frame, NULL) || r->frame.type != STRATA_FRAME_MESSAGE ||
         r->frame.number != r->n_frames++)
@@ -347,7 +350,7 @@ static const char *take_header(strata_loop *loop, receiver *r) {
     return NULL;
 }
 
-/* A frame is whole. The roster's lock is held. */
+/* Handles a complete frame. The roster's lock must be held. Returns NULL, or what is wrong with it. */
 static const char *take_frame(receiver *r) {
     const strata_arrival *a = r->arrival;
     if (a && a->data && !r->stream.tls && strata_crc32c(0, a->data + r->frame_begin, r->frame.bytes) != r->frame.payload_crc)
@@ -360,7 +363,8 @@ static const char *take_frame(receiver *r) {
     return NULL;
 }
 
-/* Reads once. Returns NULL, "" where nothing more is there now, or why the connection ends. The roster's lock is held. */
+/* Reads once. Returns NULL if bytes were read, "" if there is nothing to read now, or the reason why the connection ends. The
+ * roster's lock must be held. */
 static const char *read_some(strata_loop *loop, receiver *r) {
     char forgotten[FORGOTTEN];
     struct iovec part;
@@ -390,7 +394,7 @@ static const char *read_some(strata_loop *loop, receiver *r) {
     return r->n_in >= STRATA_FRAME_BYTES && r->n_in == STRATA_FRAME_BYTES + r->frame.bytes ? take_frame(r) : NULL;
 }
 
-/* Reads what is there, at most so many bytes' worth of frames; ends the connection where it is over. */
+/* Reads what has arrived, at most most_reads times. Closes the connection if it has ended. */
 static void read_all(strata_loop *loop, receiver *r, int most_reads) {
     const char *end = NULL;
     char text[256];
@@ -413,7 +417,8 @@ static void read_all(strata_loop *loop, receiver *r, int most_reads) {
 
 static void receiver_ready(strata_loop *loop, strata_source *source) {
     receiver *r = (receiver *)source;
-    /* What TLS has read lies in its own memory, for which the loop is not woken again. */
+    /* OpenSSL may have read more bytes from the socket than it returned. The loop is not woken again for these, so all are
+     * read now. */
     if (r->stream.fd >= 0) read_all(loop, r, r->stream.tls ? INT32_MAX : 8);
 }
 
@@ -433,7 +438,7 @@ void strata_links_accept(strata_loop *loop, strata_stream stream, const strata_h
 }
 
 void strata_links_resume(strata_loop *loop) {
-    atomic_store(&loop->paused, false); /* set again by those that stay so */
+    atomic_store(&loop->paused, false); /* set again below if a connection stays paused */
     for (int i = 0; i < loop->member.world; i++) {
         receiver *r = &loop->links->receivers[i];
         if (!r->paused) continue;
@@ -449,7 +454,7 @@ void strata_links_resume(strata_loop *loop) {
     }
 }
 
-/* ---- ends ---- */
+/* ---- ranks that are lost or leave ---- */
 
 void strata_links_rank_lost(strata_loop *loop, int job_rank, const char *text) {
     receiver *r = &loop->links->receivers[job_rank];
@@ -461,7 +466,7 @@ void strata_links_rank_lost(strata_loop *loop, int job_rank, const char *text) {
 
 void strata_links_rank_left(strata_loop *loop, int job_rank, const char *text) {
     close_sender(loop, &loop->links->senders[job_rank], text);
-    /* Else what it had sent comes first, and then the end of its connection. */
+    /* While there is a connection, messages may still arrive on it; the rank is marked as gone when the connection ends. */
     if (loop->links->receivers[job_rank].stream.fd < 0) strata_roster_rank_gone(loop->member.roster, job_rank, text);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A cluster that the user names explicitly: `--cluster chief=a:1;worker=b:2,c:3 --task worker:1`, or a file of such lines.
+ * A cluster that the user describes: `--cluster chief=a:1;worker=b:2,c:3 --task worker:1`, or a file of such lines.
  * Grammar:
  *   groups   group {(";" | newline) group}        group   [type "="] address {"," address}
- * Blanks around each, and what follows # on a line, are skipped. */
+ * Spaces are ignored, and so is the rest of a line after #. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ static piece trimmed(const char *at, size_t n) {
     return (piece){at, n};
 }
 
-/* "worker=a:1,b:2", of line `line` of `name`. */
+/* Adds a group such as "worker=a:1,b:2". `line` is its line in the file `name`, for messages. */
 static strata_status add_group(const char *name, int line, piece group, strata_cluster_spec *spec, strata_error *err) {
     const char *equals = memchr(group.at, '=', group.n);
     strata_task_type type = STRATA_TASK_WORKER;
@@ -91,7 +91,7 @@ static strata_status read_task(const char *text, strata_cluster_spec *spec, stra
     int index = *digits                                                      ? strata_digits(digits, strlen(digits))
                 : type == STRATA_TASK_CHIEF || type == STRATA_TASK_EVALUATOR ? 0
                                                                              : -1;
-    if (type == STRATA_TASK_TYPES && !text[n_type]) { /* a number alone */
+    if (type == STRATA_TASK_TYPES && !text[n_type]) { /* it is only a number */
         type = STRATA_TASK_WORKER;
         index = strata_digits(text, n_type);
         if (index >= 0 && spec->jobs[STRATA_TASK_CHIEF].n_tasks)

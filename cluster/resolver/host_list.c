@@ -10,7 +10,7 @@
 enum { MAX_NAME = 255, MAX_BRACKETS = 8 };
 
 typedef struct expansion {
-    const char *name, *text; /* for messages: the variable, all of its value */
+    const char *name, *text; /* for messages: the variable's name and its whole value */
     strata_host_list *list;
     strata_error *err;
 } expansion;
@@ -24,7 +24,7 @@ static strata_status add_host(const expansion *e, const char *at, const char *ho
     strata_host_list *list = e->list;
     if (!*host) return fail_at(e, at, "a host has no name");
     if (list->n_hosts == STRATA_CLUSTER_MAX_TASKS) return fail_at(e, at, "the list has more than 65536 hosts");
-    if (!(list->n_hosts & (list->n_hosts - 1))) { /* 0, 1, 2, 4, ...: full */
+    if (!(list->n_hosts & (list->n_hosts - 1))) { /* the arrays are full at 0, 1, 2, 4, ... hosts */
         char **grown = realloc(list->hosts, (list->n_hosts ? 2 * (size_t)list->n_hosts : 1) * sizeof *grown);
         if (!grown) return strata_fail(e->err, STRATA_OUT_OF_MEMORY, "no memory for %d hosts", 2 * list->n_hosts);
         list->hosts = grown;
@@ -38,7 +38,8 @@ static strata_status add_host(const expansion *e, const char *at, const char *ho
 static strata_status expand_rest(const expansion *e, const char *at, const char *end, char *host, size_t n_host,
                                  int n_brackets);
 
-/* Each number of "3-5" or "07" in [at, end), written with at least the first one's digits, then what follows the bracket. */
+/* Expands a range of numbers, such as "3-5" or "07", in [at, end). Each number is written with at least as many digits as the
+ * first one, followed by `rest`, the part after the bracket. */
 static strata_status expand_range(const expansion *e, const char *at, const char *end, const char *rest, const char *rest_end,
                                   char *host, size_t n_host, int n_brackets) {
     const char *dash = memchr(at, '-', (size_t)(end - at));
@@ -78,7 +79,8 @@ static strata_status expand_rest(const expansion *e, const char *at, const char 
     return STRATA_OK;
 }
 
-/* Where the entry that begins at `at` ends: a comma outside of brackets, or the end of the text. NULL: a bracket stays open. */
+/* Returns the end of the entry that begins at `at`: a comma outside of brackets, or the end of the text. NULL: a bracket is
+ * not closed. */
 static const char *entry_end(const char *at) {
     bool inside = false;
     for (; *at && (inside || *at != ','); at++) inside = *at == '[' || (inside && *at != ']');

@@ -26,7 +26,7 @@ extern const strata_resolver *const strata_resolvers[]; /* in the order in which
 
 /* ---- functions for resolvers (values.c) ---- */
 
-/* A variable's value; NULL when it is not set or empty. */
+/* The value of an environment variable; NULL if it is not set or is empty. */
 const char *strata_environment_get(const strata_cluster_options *opts, const char *name);
 /* A variable as an integer in [least, most]. If it is not set: `otherwise`, or a failure if otherwise is -1. `launcher` is the
  * launcher that should have set it. Fails: DATA. */
@@ -37,9 +37,9 @@ int strata_digits(const char *at, size_t n);
 
 /* NULL if `address` is a valid "host:port"; else what is wrong with it, as the text that follows the address in a message. */
 const char *strata_address_complaint(const char *address);
-/* Bytes of an address before its ":port". */
+/* How many bytes of the address come before its ":port". */
 size_t strata_address_host_length(const char *address);
-/* "host:port", with brackets about a host with colons. NULL when memory has run out. */
+/* Returns "host:port"; a host that contains colons is put in brackets. NULL: no memory. */
 char *strata_address_make(const char *host, int port);
 /* A port in [16384, 32768 - 4096) that depends only on the text: for launchers that pass the name of a job but no port. */
 int strata_port_of(const char *text);
@@ -53,7 +53,7 @@ STRATA_MUST_USE strata_status strata_cluster_spec_add(strata_cluster_spec *spec,
  * Fails: DATA, OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_roles_assign(const strata_cluster_options *opts, strata_cluster_spec *spec,
                                                   strata_error *err);
-/* STRATA_TASK_TYPES when [at, at + n) names no type. */
+/* The type that [at, at + n) names; STRATA_TASK_TYPES: it is no type. */
 strata_task_type strata_task_type_of(const char *at, size_t n);
 
 /* ---- Slurm's lists (host_list.c) ---- */
@@ -63,12 +63,12 @@ typedef struct strata_host_list {
     int n_hosts;
 } strata_host_list;
 
-/* "n[1-2,07],m5,rack[1-2]n[1-2]" as n1 n2 n07 m5 rack1n1 rack1n2 rack2n1 rack2n2. `name` is used in messages. Fails: DATA, with
- * the position in the text; at most STRATA_CLUSTER_MAX_TASKS hosts of 255 bytes. */
+/* Expands "n[1-2,07],m5,rack[1-2]n[1-2]" to n1 n2 n07 m5 rack1n1 rack1n2 rack2n1 rack2n2. `name` is used in messages. Fails:
+ * DATA, with the position in the text. The result has at most STRATA_CLUSTER_MAX_TASKS hosts of 255 bytes. */
 STRATA_MUST_USE strata_status strata_host_list_expand(const char *name, const char *text, strata_host_list *out_list,
                                                       strata_error *err);
 void strata_host_list_finish(strata_host_list *list);
-/* "3(x2),1" as 3 3 1, exactly n_nodes numbers of at least 1, to counts[0..n_nodes). Fails: DATA. */
+/* Expands "3(x2),1" to 3 3 1, which must be exactly n_nodes numbers of at least 1: counts[0..n_nodes). Fails: DATA. */
 STRATA_MUST_USE strata_status strata_task_counts_expand(const char *name, const char *text, int *counts, int n_nodes,
                                                         strata_error *err);
 

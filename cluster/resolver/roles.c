@@ -13,7 +13,7 @@
 
 enum { NOT_GIVEN = -1 };
 
-/* "ps=2", of n bytes. */
+/* Reads one role, such as "ps=2", of n bytes. */
 static strata_status read_role(const char *source, const char *at, size_t n, int counts[STRATA_TASK_TYPES], strata_error *err) {
     const char *equals = memchr(at, '=', n);
     const size_t n_type = equals ? (size_t)(equals - at) : n;
@@ -35,7 +35,7 @@ static strata_status read_role(const char *source, const char *at, size_t n, int
     return STRATA_OK;
 }
 
-/* The count of each type; together they are n_tasks. */
+/* Reads the number of tasks of each type. Together they must be n_tasks. */
 static strata_status read_roles(const char *source, const char *text, int n_tasks, int counts[STRATA_TASK_TYPES],
                                 strata_error *err) {
     for (int type = 0; type < STRATA_TASK_TYPES; type++) counts[type] = NOT_GIVEN;

@@ -10,7 +10,7 @@
 #include "cluster/resolver/resolver.h"
 #include "core/base/json.h"
 
-enum { MAX_BYTES = 8 << 20 }; /* 65536 addresses of 100 bytes fit */
+enum { MAX_BYTES = 8 << 20 }; /* enough for 65536 addresses of 100 bytes */
 
 static bool present(const strata_cluster_options *opts) {
     return strata_environment_get(opts, "TF_CONFIG") != NULL;

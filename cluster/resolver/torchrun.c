@@ -19,7 +19,7 @@ static strata_status resolve(const strata_cluster_options *opts, strata_cluster_
     STRATA_TRY(strata_environment_int(opts, "torchrun", "LOCAL_WORLD_SIZE", 1, world, 1, &spec->local_size, err));
     STRATA_TRY(strata_environment_int(opts, "torchrun", "LOCAL_RANK", 0, world - 1, 0, &spec->local_rank, err));
     if (spec->local_rank >= spec->local_size)
-        spec->local_size = spec->local_rank + 1; /* LOCAL_WORLD_SIZE is not everywhere set */
+        spec->local_size = spec->local_rank + 1; /* not every launcher sets LOCAL_WORLD_SIZE */
     spec->jobs[STRATA_TASK_WORKER].n_tasks = world;
     if (!host) return STRATA_OK;
     STRATA_TRY(strata_environment_int(opts, "torchrun", "MASTER_PORT", 1, 65535 - taken, -1, &port, err));

@@ -102,7 +102,7 @@ strata_status strata_cluster_spec_add(strata_cluster_spec *spec, strata_task_typ
     if (job->n_tasks >= STRATA_CLUSTER_MAX_TASKS)
         return strata_fail(err, STRATA_DATA, "there are more than %d tasks of type %s", STRATA_CLUSTER_MAX_TASKS,
                            type_names[type]);
-    if (!(job->n_tasks & (job->n_tasks - 1))) { /* 0, 1, 2, 4, ...: full */
+    if (!(job->n_tasks & (job->n_tasks - 1))) { /* the array is full at 0, 1, 2, 4, ... tasks */
         size_t room = job->n_tasks ? 2 * (size_t)job->n_tasks : 1;
         char **grown = realloc(job->addresses, room * sizeof *grown);
         if (!grown) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %zu addresses", room);

@@ -14,10 +14,10 @@
 
 #include "cluster/rpc/pipe.h"
 
-/* In an empty ring, blocks of LEAST_LOOPED bytes and more follow each other as long as they fit and end within about MOST_LOOP
- * bytes; others begin at the start. If each began there, its lines would still be in the cache of the reader's core, which has
- * to give up each before it can be written: 1 MiB took 71 us instead of 25. Beyond MOST_LOOP they would leave the cache that
- * the cores share. */
+/* In an empty ring, blocks of at least LEAST_LOOPED bytes are allocated one after the other, as long as they fit and end
+ * within about MOST_LOOP bytes; other blocks are allocated at the start of the ring. If each block began at the start, its
+ * cache lines would still be in the cache of the reader's core and would have to be invalidated before they are written: 1
+ * MiB took 71 us in place of 25. Beyond MOST_LOOP the blocks would not stay in the cache that the cores share. */
 enum { LEAST_LOOPED = 8 << 10, MOST_LOOP = 2 << 20 };
 
 typedef struct block {

@@ -29,8 +29,8 @@ typedef struct strata_rpc_area {
 /* Whether the connection's other end is on this machine, by its address. */
 bool strata_rpc_area_is_near(int socket);
 /* Creates a file with pipes and two rings, with a name that cannot be guessed. If /dev/shm has too little memory for rings of
- * this size, they get a half of it, a quarter, and so on. NULL: there is not even memory for the smallest rings, and all goes
- * through the socket. */
+ * this size, smaller ones are tried, each half as large as the one before. NULL: there is no memory even for the smallest
+ * rings, so all messages go through the socket. */
 strata_rpc_area *strata_rpc_area_make(size_t ring_bytes);
 /* Maps the file that another task created; NULL: it does not exist, or is not a file of this kind. */
 strata_rpc_area *strata_rpc_area_open(const char *name);

@@ -74,7 +74,8 @@ typedef struct strata_rpc_channel {
     strata_rpc_area *area;
     strata_rpc_ring ring;
     int incoming;
-    /* The frames' way if memory is shared. shares: it is, for threads that neither send nor receive. */
+    /* If memory is shared, frames go through these pipes. shares: whether this is so, for threads that neither send nor
+     * receive. */
     strata_rpc_pipes pipes;
     atomic_bool shares;
     /* A block that is reserved for the next message (strata_rpc_channel_reserve); NULL: none. */
@@ -90,7 +91,7 @@ void strata_rpc_channel_share(strata_rpc_channel *c, strata_rpc_area *area, bool
 /* Returns memory for the body of the next message. If the body is exactly this memory, the message is sent without a copy; its
  * head may have at most STRATA_RPC_LINE bytes. NULL: there is no room now. The caller must have the sender's role. */
 void *strata_rpc_channel_reserve(strata_rpc_channel *c, size_t bytes);
-void strata_rpc_channel_unreserve(strata_rpc_channel *c); /* where it was not sent */
+void strata_rpc_channel_unreserve(strata_rpc_channel *c); /* called if the reserved memory was not used */
 /* Makes receiving and, unless `in_only`, sending fail, and wakes threads that wait for them. Threads: any, before finish. */
 void strata_rpc_channel_shut(strata_rpc_channel *c, bool in_only);
 
@@ -100,7 +101,7 @@ typedef struct strata_rpc_receiver {
      * dropped, or used in place (view). */
     strata_status (*begin)(void *user, const strata_rpc_message *message, const struct iovec **out_parts, int *out_n_parts,
                            strata_error *err);
-    /* It is whole. */
+    /* Called when the message is complete. */
     strata_status (*end)(void *user, const strata_rpc_message *message, strata_error *err);
     void *user;
 } strata_rpc_receiver;
@@ -117,10 +118,11 @@ short strata_rpc_channel_events(strata_rpc_channel *c, short otherwise);
  * events: of strata_rpc_channel_events, or what `wait` of strata_rpc_channel_send was called with. Returns what is possible
  * now; 0: neither. may_spin: see strata_rpc_pipes_wait. */
 short strata_rpc_channel_wait(strata_rpc_channel *c, short events, int ms, bool may_spin);
-/* A thread that waits for a pipe does not see that the socket was closed, so another thread polls it. Whether it should: the
- * channel shares memory, and its end is not known yet. Threads: any, before finish, as all below. */
+/* Whether another thread must poll the socket, because a thread that waits for a pipe does not see that the socket was
+ * closed. True if the channel shares memory and its end has not been noticed yet. Threads: any, before finish; this also
+ * holds for the functions below. */
 bool strata_rpc_channel_needs_poll(strata_rpc_channel *c);
-/* To be called when the socket was closed by the other side: wakes the waiting threads, which receive what was sent before. */
+/* Called when the other side has closed the socket. Wakes the waiting threads, which then receive what was sent before. */
 void strata_rpc_channel_note_end(strata_rpc_channel *c);
 /* The bytes that have arrived and were not received, and those that were sent and have not arrived. *out_full: there may be no
  * room for more of them. The second one must be called with the sender's role. */

@@ -181,10 +181,10 @@ static inline void relax(void) {
 #endif
 }
 
-/* Waits for bytes without sleeping, for SPIN_SECONDS at most: first without and then with yielding the core to others, since
- * the other side may need it. A yield that takes long shows that more threads want to run than there are cores. Then, and if
- * nothing came, the next waits do not spin: as many as after the last spin in vain, twice, and one. So threads that are busy
- * otherwise, or share cores, cost one spin in 256 waits. */
+/* Waits for bytes without sleeping, for at most SPIN_SECONDS. At first it does not yield the core; then it does, since the
+ * other side may need it. A yield that takes long shows that there are more threads to run than cores. In this case, or if no
+ * bytes arrived, the next waits do not spin. Their number is one more than twice the number after the previous spin in vain,
+ * up to MOST_SKIP. So with busy or shared cores only one wait in 256 spins. */
 static short spin(strata_rpc_pipes *p) {
     short now = 0;
     if (p->n_skip) {

@@ -29,14 +29,14 @@ typedef struct strata_rpc_pipes {
     unsigned char *in_bytes, *out_bytes;
     /* The bytes that this side has received and sent so far, counted with wrapping. */
     _Atomic uint32_t n_in, n_out;
-    /* Of the thread that sends: how many bytes the other side had received when this was last read. */
+    /* Used by the sending thread: how many bytes the other side had received when this was last read. */
     uint32_t n_taken;
     /* This side does not receive, or send, any more. */
     atomic_bool shut_in, shut_out;
     /* The other side has closed the connection: it may have sent bytes before, but sends no more. */
     atomic_bool closed;
-    /* Of the thread that receives: how many of its next waits do not spin, and how many did not after the last spin that was in
-     * vain. */
+    /* Used by the receiving thread. n_skip: how many of its next waits do not spin. n_skipped: how many did not spin after
+     * the last spin that was in vain. */
     unsigned n_skip, n_skipped;
 } strata_rpc_pipes;
 

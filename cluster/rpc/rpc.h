@@ -36,7 +36,8 @@ enum {
     STRATA_RPC_WINDOW = 4096,         /* the most requests of a client without a reply */
 };
 
-/* A number for a task that starts now: microseconds of the real clock, so that it is higher than that of an earlier start. */
+/* Returns an incarnation for a task that starts now: the microseconds of the real-time clock, so that a later start has a
+ * higher number. */
 uint64_t strata_rpc_incarnation(void);
 
 /* ---- servers ---- */
@@ -48,7 +49,7 @@ typedef struct strata_rpc_call {
     /* The task that sent it, such as "worker:1". */
     const char *task;
     uint64_t incarnation;
-    /* Of the task's requests to this server; grows. */
+    /* The number of the request among the task's requests to this server; it grows with each request. */
     uint64_t sequence;
     uint32_t method;
     const void *head;
@@ -139,8 +140,8 @@ STRATA_MUST_USE strata_status strata_rpc_server_create(const strata_rpc_server_o
                                                        strata_error *err);
 /* "127.0.0.1:43210", with the actual port. Valid as long as the server. */
 const char *strata_rpc_server_address(const strata_rpc_server *server);
-/* How many connections were refused so far, and why the last one was, as "; connections refused: 3, the last from ..."; ""
- * where none was. */
+/* How many connections were refused so far, and why the last one was refused, such as "; connections refused: 3, the last
+ * from ..."; "" if none was refused. */
 typedef struct strata_rpc_refused_text {
     char text[320];
 } strata_rpc_refused_text;

@@ -58,7 +58,7 @@ typedef struct strata_session {
     /* How many of the job's events were sent to the rank. */
     int n_events_sent;
     uint64_t collective;
-    /* The rank waits for the value of `key`, until `deadline`; `request` is the number of its request. */
+    /* The rank waits for the value of `key` until `deadline`. `request` is the number of its request. */
     bool waiting;
     double deadline;
     uint64_t request;

@@ -66,7 +66,7 @@ static size_t round_up(size_t n, size_t to) {
     return (n + to - 1) / to * to;
 }
 
-/* Two exchanges of a two-shot all_reduce: a slice's segment for each peer and a result. */
+/* Enough for two exchanges of a two-shot all_reduce, each with a segment of a slice for each peer, and a result. */
 size_t strata_memory_segment_bytes(int world) {
     size_t segment = (size_t)ARENA / (size_t)(2 * world) / 4096 * 4096;
     return segment > MOST_SEGMENT ? MOST_SEGMENT : segment < LEAST_SEGMENT ? LEAST_SEGMENT : segment;
@@ -150,9 +150,9 @@ static block *block_at(strata_memory *m, int rank, uint64_t place) {
     return (block *)(m->arenas + (size_t)rank * m->arena_bytes + place % m->arena_bytes);
 }
 
-/* Allocates a block of the own arena; NULL: there is no room now. If an exchange of such messages fits before the blocks that
- * are still unread, allocation begins again at the start of the arena: its lines are in the cache, which would not be so if the
- * whole arenas of many ranks were used. */
+/* Allocates a block of this rank's arena; NULL: there is no room now. Allocation begins again at the start of the arena if an
+ * exchange with messages of this size fits before the blocks that are still unread. The start is still in the cache; it would
+ * not be if many ranks used the whole of their arenas. */
 static block *cut_block(strata_memory *m, int rank, size_t bytes) {
     const size_t span = LINE + round_up(bytes, LINE);
     while (m->returned < m->cut) {
@@ -271,13 +271,14 @@ static strata_status stalled(strata_communicator *comm, const strata_call *call,
                                     comm->stall_seconds);
 }
 
-/* A peer that has left and for which this exchange waits; -1: none. Its messages are checked once more first, as they may have
- * arrived before it left. */
+/* Returns a peer that has left although this exchange waits for it; -1: there is none. Its messages are checked once more
+ * before, since they may have arrived before it left. */
 static int find_left(strata_memory *m, const strata_send *sends, int n_sends, const strata_receive *receives, int n_receives) {
     for (int i = 0; i < n_receives; i++)
         if (!receives[i].view && atomic_load(&m->bells[receives[i].peer].left) && !next_block(m, m->rank, receives[i].peer))
             return receives[i].peer;
-    for (int i = 0; i < n_sends; i++) /* without room: a rank that has left returns no blocks */
+    /* a send that waits for room fails, too: a rank that has left returns no blocks */
+    for (int i = 0; i < n_sends; i++)
         for (int r = 0; r < m->world; r++)
             if ((sends[i].peer == r || (sends[i].peer == STRATA_ALL_PEERS && r != m->rank)) && atomic_load(&m->bells[r].left))
                 return r;
@@ -311,7 +312,7 @@ strata_status strata_memory_exchange(strata_memory *m, strata_communicator *comm
             continue;
         }
         if (sent < n_sends && !atomic_load(&own->wants_room)) {
-            atomic_store(&own->wants_room, 1); /* and check once more */
+            atomic_store(&own->wants_room, 1); /* then the conditions are checked once more */
             continue;
         }
         if (strata_seat_failed(comm->seat)) return strata_seat_verdict(comm->seat, err);

@@ -61,7 +61,7 @@ static strata_status make(strata_communicator *comm, shm *s, strata_error *err) 
     if (!status) status = map(s, fd, err);
     if (fd >= 0) close(fd);
     if (status && status != STRATA_UNSUPPORTED) return status;
-    const char *told = status ? no_name : s->name; /* the others wait for it */
+    const char *told = status ? no_name : s->name; /* the other ranks wait for the name, also after a failure */
     STRATA_TRY(strata_communicator_set_own(comm, "shm", 0, told, sizeof s->name, status ? NULL : err));
     return status;
 }

@@ -16,9 +16,10 @@
 #include "cluster/wire/socket.h"
 
 enum {
-    SEGMENT = 256 << 10, /* a message, its copy in the kernel and the fold's operand fit into the second-level cache */
-    TICK_MS = 20,        /* milliseconds between checks of the verdict */
-    SMALL = 32 << 10,    /* if all missing bytes fit into the sockets, wait for one rank at a time */
+    /* a message, its copy in the kernel and the fold's operand together fit into the second-level cache */
+    SEGMENT = 256 << 10,
+    TICK_MS = 20,     /* milliseconds between checks of the verdict */
+    SMALL = 32 << 10, /* if all missing bytes fit into the sockets, wait for one rank at a time */
 };
 static const double SPIN_SECONDS = 40e-6;
 
@@ -26,7 +27,7 @@ static const double SPIN_SECONDS = 40e-6;
 typedef struct flow {
     int index;      /* the current message in the list; the list's length: all are done */
     size_t done;    /* bytes of its header and payload that are done */
-    uint32_t count; /* frames so far */
+    uint32_t count; /* frames so far on this connection */
     unsigned char header[STRATA_FRAME_BYTES];
 } flow;
 
@@ -122,7 +123,7 @@ static strata_status lost(const exchange *x, int peer, const char *how, strata_e
                                     strata_peer_text(x->comm, peer).text, how);
 }
 
-/* Handles a send or recv that returned n. */
+/* Returns the status for a send or recv that returned n. */
 static strata_status failed(const exchange *x, int peer, ssize_t n, strata_error *err) {
     if (n == 0 || (errno != EPROTO && errno != ETIMEDOUT)) return lost(x, peer, "its connection closed", err);
     return lost(x, peer, strata_stream_problem(&x->tcp->links[peer].stream, errno), err);
@@ -140,7 +141,7 @@ static void write_header(exchange *x, int peer) {
     out->done = 0;
 }
 
-/* The parts (header and payload) of a message, from its byte `done` on. */
+/* Lists the parts (header and payload) of a message that remain after its first `done` bytes. */
 static int parts(struct iovec parts_out[2], void *header, const void *payload, size_t bytes, size_t done) {
     int n = 0;
     if (done < STRATA_FRAME_BYTES) {

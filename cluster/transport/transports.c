@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The transports there are. */
+ * The table of transports. */
 #include <string.h>
 
 #include "cluster/transport.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory is bounded by the largest message on the way in. On the way out a side has one answer and a few signs of life waiting
- * at most. */
+ * The memory of a connection is bounded. For input it is at most the largest frame payload. For output, at most one reply and
+ * a few heartbeats wait at a time. */
 #include "cluster/wire/connection.h"
 
 #include <errno.h>

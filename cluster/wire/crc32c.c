@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The crc32 instruction takes 8 bytes a cycle but its result comes after 3, so three stretches of a block are computed side by
- * side
- * and joined: crc(a b) = shift(crc(a), bytes of b) ^ crc(b), where shift multiplies by x^(8 n) mod the polynomial. */
+ * Computes CRC32C with the crc32 instruction of the processor. It processes 8 bytes in each cycle, but its result is
+ * available only after 3 cycles. So three stretches of a block are computed at the same time, and then joined: crc(a b) =
+ * shift(crc(a), bytes of b) ^ crc(b), where shift multiplies by x^(8 n) mod the polynomial. */
 #include "cluster/wire/crc32c.h"
 
 #include <string.h>
 
-/* Without the instruction: four bits at a time, from a table of constants. */
+/* For processors without the instruction: four bits at a time, from a table. */
 static uint32_t portable(uint32_t crc, const unsigned char *at, size_t n) {
     static const uint32_t table[16] = {0x00000000, 0x105EC76F, 0x20BD8EDE, 0x30E349B1, 0x417B1DBC, 0x5125DAD3,
                                        0x61C69362, 0x7198540D, 0x82F63B78, 0x92A8FC17, 0xA24BB5A6, 0xB21572C9,
@@ -24,9 +24,9 @@ static uint32_t portable(uint32_t crc, const unsigned char *at, size_t n) {
 #include <nmmintrin.h>
 #include <wmmintrin.h>
 
-/* Three stretches make a block. x^(8 STRETCH - 33) and x^(16 STRETCH - 33) mod the polynomial, bits reflected: with a
- * carry-less product and the instruction itself, which multiplies by x^32 and reduces, they shift a CRC by one stretch and by
- * two. */
+/* A block has three stretches of STRETCH bytes. The constants are x^(8 STRETCH - 33) and x^(16 STRETCH - 33) mod the
+ * polynomial, with reflected bits. They shift a CRC by one stretch and by two: `shift` computes a carry-less product, and
+ * then the crc32 instruction, which multiplies by x^32 and reduces. */
 enum { STRETCH = 2048 };
 #define SHIFT_ONE 0xa51b6135u
 #define SHIFT_TWO 0x82f89c77u

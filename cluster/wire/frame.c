@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bytes to structs and back. Nothing here trusts a length before it has been compared with what is there. */
+ * Converts frames and the store's payloads to bytes and back. A length that was received is used only after it was compared
+ * with the number of bytes that are there. */
 #include "cluster/wire/frame.h"
 
 #include <stdlib.h>
@@ -93,7 +94,7 @@ strata_status strata_beat_decode(const unsigned char *in, size_t n_bytes, double
     return STRATA_OK;
 }
 
-/* ---- requests: op 1, seconds in ms 4, amount 8, bytes of key 2, of value 4, of expected 4; then these ---- */
+/* ---- requests: op 1 byte, seconds in ms 4, amount 8, lengths of key 2, value 4, expected 4; then key, value, expected ---- */
 
 enum { REQUEST_BYTES = 23, ANSWER_BYTES = 15 };
 
@@ -133,7 +134,7 @@ strata_status strata_request_decode(const unsigned char *in, size_t n_bytes, cha
     return STRATA_OK;
 }
 
-/* ---- answers: status 1, number 8, bytes of text 2, of value 4; then these ---- */
+/* ---- answers: status 1 byte, number 8, lengths of text 2, value 4; then text, value ---- */
 
 size_t strata_answer_encode(strata_status status, const char *text, const strata_store_reply *reply, unsigned char *out) {
     const size_t n_text = strnlen(text, STRATA_ERROR_MESSAGE_BYTES - 1), n_value = reply && reply->value ? reply->n_value : 0;

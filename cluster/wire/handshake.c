@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The steps of both sides. HMAC and random numbers are OpenSSL's. */
+ * The handshake's steps, for both sides. HMAC and random numbers come from OpenSSL. */
 #include "cluster/wire/handshake.h"
 
 #include <openssl/crypto.h>

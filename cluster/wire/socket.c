@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sockets. Connecting is done by the caller's thread, with poll and a deadline; accepting belongs to the loop
- * (store/loop.c). */
+ * Sockets. The caller's thread connects, with poll and a deadline. Accepting connections is part of the loop (store/loop.h). */
 #define _GNU_SOURCE
 #include "cluster/wire/socket.h"
 
@@ -30,7 +29,7 @@ strata_status strata_address_split(const char *address, char out_host[256], char
         host = address + 1;
         end = colon - 1;
     } else if (colon && memchr(address, ':', (size_t)(colon - address))) {
-        colon = NULL; /* a v6 address without brackets: which colon is the port's? */
+        colon = NULL; /* an IPv6 address without brackets: it is unclear which colon precedes the port */
     }
     const size_t n_host = colon ? (size_t)(end - host) : 0, n_port = colon ? strlen(colon + 1) : 0;
     const bool fits = n_host && n_host < 256 && n_port && n_port < 6 && strspn(colon + 1, "0123456789") == n_port;
@@ -59,7 +58,7 @@ static bool is_loopback(const struct sockaddr *address) {
     return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
 }
 
-/* A listening socket, or -1 with errno. */
+/* Returns a listening socket, or -1 with errno. */
 static int listen_on(const struct sockaddr *address, socklen_t size) {
     const int yes = 1, fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -1;
@@ -75,7 +74,7 @@ strata_status strata_socket_listen(const char *host, const char *port, bool anyw
                                    bool *out_beyond, strata_error *err) {
     struct addrinfo *list;
     strata_status status;
-    /* A pod is often up before its own name is. */
+    /* A pod often runs before its own name can be resolved. */
     while ((status = resolve(host, port, AI_PASSIVE, &list, err)) && strata_clock_seconds() < deadline)
         nanosleep(&(struct timespec){.tv_nsec = RESOLVE_PAUSE_MS * 1000000}, NULL);
     STRATA_TRY(status);
@@ -109,7 +108,8 @@ strata_status strata_interface_address(const char *name, char out_host[256], str
         if (family != AF_INET && family != AF_INET6) continue;
         const size_t used = strlen(names);
         if (!strstr(names, a->ifa_name)) snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", a->ifa_name);
-        if (strcmp(a->ifa_name, name) != 0 || (*out_host && family == AF_INET6)) continue; /* v4 where there are both */
+        /* an IPv4 address is preferred */
+        if (strcmp(a->ifa_name, name) != 0 || (*out_host && family == AF_INET6)) continue;
         getnameinfo(a->ifa_addr, family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6), out_host, 256,
                     NULL, 0, NI_NUMERICHOST);
     }
@@ -152,7 +152,7 @@ void strata_socket_prepare(int fd) {
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &gone, sizeof gone);
 }
 
-/* Waits for the socket; false, with errno, when the deadline passed. */
+/* Waits until the socket is ready. Returns false, with errno, when the deadline has passed. */
 static bool ready(int fd, short events, double deadline) {
     const double left = deadline - strata_clock_seconds();
     struct pollfd p = {.fd = fd, .events = events};
@@ -161,7 +161,8 @@ static bool ready(int fd, short events, double deadline) {
     return n > 0 || (n < 0 && errno == EINTR && left > 0);
 }
 
-/* All n bytes to, or from, the other side. False with errno; a side that closed is ECONNRESET. *out_done: how many came. */
+/* Sends or receives all n bytes. Returns false, with errno, on failure; ECONNRESET: the other side has closed the connection.
+ * *out_done: how many bytes were transferred. */
 static bool transfer(strata_stream *s, unsigned char *bytes, size_t n, bool out, double deadline, size_t *out_done) {
     for (*out_done = 0; *out_done < n;) {
         const struct iovec rest = {bytes + *out_done, n - *out_done};
@@ -177,9 +178,9 @@ static bool transfer(strata_stream *s, unsigned char *bytes, size_t n, bool out,
     return true;
 }
 
-/* A handshake that broke off after `step` of its steps, n bytes of the next being in `in`. *out_again: the other side
- * may be too busy. A peer that refuses the secret closes the connection just as a peer does that is flooded, so only several
- * refusals in a row mean a wrong secret. */
+/* Returns the error for a handshake that ended after `step` of its steps, when n bytes of the next message were in `in`.
+ * *out_again: whether to try again, since the other side may only be too busy. A peer closes the connection both when it
+ * refuses the secret and when it has too many connections, so only several refusals in a row mean that the secret is wrong. */
 static strata_status broke_off(const strata_stream *s, const char *address, int step, const unsigned char *in, size_t n,
                                bool *out_again, int *n_refused, strata_error *err) {
     const int error = errno;
@@ -208,7 +209,7 @@ static strata_status shake_hands(strata_stream *s, const char *address, const st
     }
 }
 
-/* Connects to one of the addresses; -1 with errno. */
+/* Connects to one of the addresses; returns -1 with errno on failure. */
 static int connect_to(const struct addrinfo *list, double deadline) {
     int error = ECONNREFUSED;
     for (const struct addrinfo *a = list; a; a = a->ai_next) {
@@ -226,7 +227,7 @@ static int connect_to(const struct addrinfo *list, double deadline) {
     return -1;
 }
 
-/* One try. *out_again where another may do better. */
+/* Tries once to connect. *out_again: whether another attempt may succeed. */
 static strata_status try_once(const char *address, const char *host, const char *port, const strata_hello *hello,
                               const strata_credentials *credentials, double deadline, strata_stream *out_stream,
                               bool *out_again, int *n_refused, strata_error *err) {
@@ -256,7 +257,8 @@ strata_status strata_socket_connect(const char *address, const strata_hello *hel
         if (!status) return STRATA_OK;
         strata_stream_close(out_stream);
         if (!again || strata_clock_seconds() >= deadline) return status;
-        /* Nobody there yet: again after 5 ms, later half a second, and not all ranks at the same time. */
+        /* If nobody listens yet, pauses from 5 ms up to half a second, and by a different time for each rank, so that ranks
+         * do not connect at the same moment. */
         const long pause_ms = (tries < 7 ? 5L << tries : 500) + hello->rank * 7 % 50;
         nanosleep(&(struct timespec){pause_ms / 1000, pause_ms % 1000 * 1000000}, NULL);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Addresses as text, and sockets that listen, connect and shake hands. IPv4 and IPv6. */
+ * Addresses as text, and sockets that listen, connect and do the handshake. They support IPv4 and IPv6. */
 #ifndef STRATA_CLUSTER_WIRE_SOCKET_H
 #define STRATA_CLUSTER_WIRE_SOCKET_H
 
@@ -8,15 +8,15 @@
 #include "cluster/wire/handshake.h"
 #include "cluster/wire/stream.h"
 
-/* What a process shows to the others. */
+/* What a process uses to prove its identity to others. */
 typedef struct strata_credentials {
     const void *secret;
     size_t secret_bytes;
-    /* NULL: none. */
+    /* NULL: connections are not encrypted. */
     const strata_tls *tls;
 } strata_credentials;
 
-/* Splits "host:port" or "[v6]:port". INVALID, with an example, for anything else. */
+/* Splits "host:port" or "[v6]:port". For any other text it fails with INVALID; the message has an example. */
 STRATA_MUST_USE strata_status strata_address_split(const char *address, char out_host[256], char out_port[8],
                                                    strata_error *err);
 
@@ -26,20 +26,21 @@ STRATA_MUST_USE strata_status strata_address_split(const char *address, char out
  * Fails: UNAVAILABLE. */
 STRATA_MUST_USE strata_status strata_socket_listen(const char *host, const char *port, bool anywhere, double deadline,
                                                    int *out_fd, bool *out_beyond, strata_error *err);
-/* The address of an interface's name, or the text itself. UNAVAILABLE, with the names there are. */
+/* Finds the address of the network interface with this name. If `name` is an address, it is copied. Fails: UNAVAILABLE; the
+ * message lists the interfaces. */
 STRATA_MUST_USE strata_status strata_interface_address(const char *name, char out_host[256], strata_error *err);
-/* Where a socket is bound, as "host:port"; host alone when port is not wanted. */
+/* The local address of a socket as "host:port", or only the host if with_port is false. */
 void strata_socket_address(int fd, bool with_port, char out[STRATA_ADDRESS_BYTES]);
-/* The host of a connection's other side, as a number; "?" where it is gone. */
+/* The numerical address of a connection's other side; "?" if it is not connected any more. */
 void strata_socket_peer(int fd, char out[STRATA_ADDRESS_BYTES]);
 
-/* Connects, under TLS where we have it, and shakes hands; tries again while nobody listens there, until `deadline`
- * (strata_clock_seconds). The socket does not block, and notices within 8 s that its other side is gone. Fails: TIMEOUT;
- * UNAVAILABLE, also when one side refuses the other. */
+/* Connects, under TLS if the credentials have it, and does the handshake. If nobody listens there, tries again until
+ * `deadline` (strata_clock_seconds). The socket does not block, and reports within 8 s that its other side is lost. Fails:
+ * TIMEOUT; UNAVAILABLE, also when one side refuses the other. */
 STRATA_MUST_USE strata_status strata_socket_connect(const char *address, const strata_hello *hello,
                                                     const strata_credentials *credentials, double deadline,
                                                     strata_stream *out_stream, strata_error *err);
-/* As connect leaves it. */
+/* Sets the same socket options as strata_socket_connect. */
 void strata_socket_prepare(int fd);
 
 #endif

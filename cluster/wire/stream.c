@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TLS is OpenSSL's, over a BIO of our own: OpenSSL's writes with write(2), which raises SIGPIPE. */
+ * Streams. TLS is that of OpenSSL, with a BIO (its interface to the socket) of our own, because OpenSSL's BIO writes with
+ * write(2), which raises SIGPIPE. */
 #define _GNU_SOURCE
 #include "cluster/wire/stream.h"
 
@@ -17,25 +18,27 @@
 #include <unistd.h>
 
 enum { RECORD = 16 << 10 };
-static const uint64_t KEY_BYTES = (uint64_t)64 << 30; /* with one key; AES-GCM is good for 2^24.5 records (RFC 8446, 5.5) */
+/* The most bytes that are encrypted with one key. AES-GCM is safe for 2^24.5 records (RFC 8446, 5.5). */
+static const uint64_t KEY_BYTES = (uint64_t)64 << 30;
 
 struct strata_tls {
     SSL_CTX *context;
     BIO_METHOD *socket;
-    char name[256]; /* that all certificates must have; "": the host's */
+    char name[256]; /* the name that all certificates must have; "": the name of the host */
 };
 
 struct strata_tls_session {
     SSL *ssl;
     int fd;
-    bool closed; /* by the other side */
-    bool broken; /* `problem` says why */
+    bool closed; /* the other side has closed the connection */
+    bool broken; /* TLS has failed; `problem`: why */
     short events;
     uint64_t key_bytes;
     char problem[200];
 };
 
-const unsigned char strata_tls_alert[STRATA_TLS_ALERT_BYTES] = {0x15, 3, 3, 0, 2, 2, 70}; /* fatal, protocol_version */
+/* a fatal alert: protocol_version */
+const unsigned char strata_tls_alert[STRATA_TLS_ALERT_BYTES] = {0x15, 3, 3, 0, 2, 2, 70};
 
 /* ---- the socket under OpenSSL ---- */
 
@@ -63,7 +66,7 @@ static long socket_control(BIO *bio, int command, long number, void *pointer) {
 
 /* ---- certificates ---- */
 
-/* "no such file", from OpenSSL's queue, which is empty afterwards. */
+/* The reason of OpenSSL's last error, such as "no such file". Clears OpenSSL's queue of errors. */
 static const char *reason(void) {
     const unsigned long code = ERR_peek_last_error();
     ERR_clear_error();
@@ -108,7 +111,7 @@ strata_status strata_tls_create(const strata_communicator_options *opts, strata_
         SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
         SSL_CTX_set_mode(tls->context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
         SSL_CTX_set_session_cache_mode(tls->context, SSL_SESS_CACHE_OFF);
-        SSL_CTX_set_num_tickets(tls->context, 0); /* nobody comes back */
+        SSL_CTX_set_num_tickets(tls->context, 0); /* sessions are never resumed */
         status = load(tls, opts, err);
     }
     if (status)
@@ -127,7 +130,7 @@ void strata_tls_destroy(strata_tls *tls) {
 
 /* ---- a session ---- */
 
-/* The name or address that the other side's certificate must have. */
+/* Sets the name or address that the other side's certificate must have. */
 static bool expect_name(SSL *ssl, const char *name) {
     X509_VERIFY_PARAM *verify = SSL_get0_param(ssl);
     X509_VERIFY_PARAM_set_hostflags(verify, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
@@ -158,7 +161,8 @@ strata_status strata_tls_begin(const strata_tls *tls, strata_stream *s, const ch
     return STRATA_OK;
 }
 
-/* What an alert of the other side is about; SSL_R_SSLV3_ALERT_* are 1000 and its number. */
+/* Describes an alert that the other side has sent. OpenSSL's reason code for an alert is SSL_AD_REASON_OFFSET (1000) plus its
+ * number. */
 static const char *meaning_of(int alert) {
     switch (alert) {
         case SSL_AD_PROTOCOL_VERSION:
@@ -189,11 +193,12 @@ static void note_problem(strata_tls_session *t) {
         snprintf(t->problem, sizeof t->problem, "%s (%s)", meaning_of(why - SSL_AD_REASON_OFFSET), text);
     else
         snprintf(t->problem, sizeof t->problem, plain ? "it does not use TLS: all ranks must" : "TLS: %s", text);
-    if (plain && SSL_is_server(t->ssl)) /* OpenSSL leaves it without an answer */
+    if (plain && SSL_is_server(t->ssl)) /* OpenSSL sends no alert in this case */
         send(t->fd, strata_tls_alert, sizeof strata_tls_alert, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Of a call that gave `result` <= 0: 0 for a side that closed, else -1 with errno. */
+/* Handles a failed OpenSSL call, which returned `result` <= 0. Returns 0 if the other side has closed the connection, else -1
+ * with errno. */
 static ssize_t outcome(strata_tls_session *t, int result) {
     const int error = errno;
     switch (SSL_get_error(t->ssl, result)) {
@@ -236,7 +241,7 @@ static ssize_t tls_recv(strata_tls_session *t, const struct iovec *parts, int n_
     return (ssize_t)done;
 }
 
-/* A new key now and then; the other side follows by itself. */
+/* Requests a new key after KEY_BYTES bytes. OpenSSL on the other side changes its key without a call. */
 static void count_bytes(strata_tls_session *t, size_t n) {
     t->key_bytes += n;
     if (t->key_bytes < KEY_BYTES) return;
@@ -244,7 +249,7 @@ static void count_bytes(strata_tls_session *t, size_t n) {
     SSL_key_update(t->ssl, SSL_KEY_UPDATE_NOT_REQUESTED);
 }
 
-/* At most a record, so that a header and a small payload make one. */
+/* Sends at most one TLS record. A header and a small payload are copied together, so that they need only one record. */
 static ssize_t tls_send(strata_tls_session *t, const struct iovec *parts, int n_parts) {
     char record[RECORD];
     const char *bytes = parts->iov_base;
@@ -265,14 +270,15 @@ static ssize_t tls_send(strata_tls_session *t, const struct iovec *parts, int n_
         return done;
     }
     if (outcome(t, done) < 0 && (errno == EAGAIN || errno == EPROTO)) return -1;
-    char last; /* it closed: why may lie there as an alert */
+    /* The connection was closed. An alert with the reason may have been received; reading shows it. */
+    char last;
     const int error = errno ? errno : EPIPE;
     ERR_clear_error();
     if (outcome(t, SSL_read(t->ssl, &last, 1)) >= 0 || errno != EPROTO) errno = error;
     return -1;
 }
 
-/* ---- either ---- */
+/* ---- plain connections and TLS ---- */
 
 static bool is_broken(const strata_stream *s) {
     if (s->tls && s->tls->broken) errno = EPROTO;
