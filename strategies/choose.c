@@ -43,8 +43,8 @@ static int count_like(const strata_device_info *rows, int n_rows, const strata_d
     return n;
 }
 
-/* A device may be listed by several APIs. Whether the row's API is the one whose devices of this name are used: the one that
- * lists the most of them; among equals the one that is listed first. */
+/* A device may be listed by several APIs. Returns whether the row's API is the one that is used for devices of this name: the
+ * API that lists the most of them, or, if several list as many, the first of these. */
 static bool is_giver(const strata_device_info *rows, int n_rows, const strata_device_info *row) {
     const int own = count_like(rows, n_rows, row, row->backend);
     bool before = true;
@@ -78,7 +78,7 @@ strata_status strata_choose_best(const strata_device_info *rows, int n_rows, str
 
 void strata_choice_divide(strata_device_choice *choice, int local_rank, int local_size) {
     const int n = choice->n;
-    if (n < 2 || local_size < 2) return; /* one device serves all workers of the machine */
+    if (n < 2 || local_size < 2) return; /* all workers of the machine share the one device */
     int first = (int)((int64_t)local_rank * n / local_size), end = (int)((int64_t)(local_rank + 1) * n / local_size);
     if (n < local_size) first = local_rank % n, end = first + 1;
     choice->n = end - first;

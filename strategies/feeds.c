@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Feeds: numbers that the host passes to a replica's function in addition to its inputs, such as the size of the global batch,
+ * Feeds are numbers that the host passes to a replica's function in addition to its inputs: the size of the global batch,
  * a model's random state, and an optimizer's numbers. They are inputs of the graph, but not arguments of the function. */
 #include <stdio.h>
 #include <string.h>

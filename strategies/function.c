@@ -14,7 +14,7 @@
 
 enum { MOST_INPUTS = 16 };
 
-/* What an input is on a replica. */
+/* The type and shape of an input or output on a replica. */
 typedef struct input_spec {
     strata_dtype dtype;
     strata_shape shape;
@@ -25,7 +25,7 @@ typedef struct trace {
     input_spec *specs; /* [replica * n_inputs + input] */
     int n_inputs, n_outputs;
     input_spec *outputs; /* [replica * n_outputs + output] */
-    uint64_t elsewhere;  /* a hash of the input shapes of all workers; 0 where they do not matter */
+    uint64_t elsewhere;  /* a hash of the input shapes of all workers; 0: these do not matter */
     strata_feed *feeds;  /* [n_feeds], the same on all replicas */
     int n_feeds;
     strata_group *group;
@@ -102,14 +102,14 @@ static strata_status build(const strata_function *function, const trace *t, stra
     return status ? status : strata_graph_check(replica->graph, err);
 }
 
-/* Each worker sends the others the lengths that its replicas gather, and whether they have changed. */
+/* Each worker sends the others the lengths that its replicas gather, and whether these have changed. */
 static strata_status share_lengths(const strata_strategy *strategy, strata_gather_lengths *gathers, int n_gathers,
                                    strata_error *err) {
     const strata_workers *workers = &strategy->workers;
     const int n = workers->n_replicas, first = workers->first_replica;
     int64_t *lengths = gathers->lengths;
-    for (int i = 0; i < n_gathers * n; i++)
-        if (i % n < first || i % n >= first + strategy->n_replicas) lengths[i] = 0; /* others say theirs */
+    for (int i = 0; i < n_gathers * n; i++) /* the other workers report theirs */
+        if (i % n < first || i % n >= first + strategy->n_replicas) lengths[i] = 0;
     lengths[n_gathers * n] = gathers->differ;
     STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I64, STRATA_DTYPE_F32, lengths, lengths, n_gathers * n + 1, err));
     gathers->differ = lengths[n_gathers * n] > 0;
@@ -481,7 +481,7 @@ static strata_status add_step(strata_function *function, pending_steps *pending,
 
 strata_status strata_strategy_run_batches(strata_function *function, strata_distributed_batches *batches, int n_steps,
                                           strata_per_replica *outputs, int n_outputs, int *out_n_steps, strata_error *err) {
-    strata_per_replica inputs[2] = {{0}}; /* the second stays empty where there are no labels */
+    strata_per_replica inputs[2] = {{0}}; /* the second one stays empty if there are no labels */
     pending_steps pending = {0};
     STRATA_TRY(strata_need_cross_replica("strata_strategy_run_batches", "a function runs no functions", err));
     if (n_steps < 1) return strata_fail(err, STRATA_INVALID, "run: %d steps; it must be 1 or more", n_steps);

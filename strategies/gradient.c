@@ -13,7 +13,7 @@ typedef struct sources {
     int n;
 } sources;
 
-/* Adds the tensors as which a variable was read, as far as `s` has room; returns how many there are. */
+/* Adds to `s` the tensors that strata_replica_read has returned for a variable, as many as fit. Returns how many there are. */
 static int add_readings(const strata_replica_context *replica, const strata_distributed_variable *variable, sources *s) {
     int n = 0;
     for (const strata_replica_reading *r = replica->readings; r; r = r->next) {
@@ -25,7 +25,7 @@ static int add_readings(const strata_replica_context *replica, const strata_dist
     return n;
 }
 
-/* The same for the parts of a model's block of parameters. */
+/* Does the same for the parts of a model's block of parameters. */
 static int add_parts(const strata_replica_context *replica, const strata_distributed_variable *variable, sources *s) {
     const strata_model_use *use = strata_model_use_find(replica, variable->model);
     if (!use) return 0;

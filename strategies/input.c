@@ -14,20 +14,20 @@ enum { PARTS = 2, DEFAULT_BATCH = 32 };
 struct strata_distributed_batches {
     strata_strategy *strategy;
     bool labels;
-    strata_per_replica parts[PARTS]; /* features, labels; room for the largest so far */
-    /* divided */
-    strata_worker_batches *batches; /* NULL: from a function */
+    strata_per_replica parts[PARTS]; /* features, labels; memory for the largest part so far */
+    /* for a dataset that is divided among the replicas */
+    strata_worker_batches *batches; /* NULL: each worker has its own dataset */
     const strata_dataset *whole;    /* borrowed */
     strata_distributed_batches_options options;
     strata_shape example[PARTS];
     strata_dtype dtypes[PARTS];
-    /* from a function */
+    /* for a worker's own dataset, which the user's function has made */
     strata_dataset *dataset;
     strata_iterator *iterator;
     strata_element *elements; /* [n_replicas] */
     uint64_t seed;
     bool ended;
-    /* The current epoch, and whether its end was returned; if so, the next batch is the first one of the next epoch. */
+    /* The current epoch, and whether its end was already reported; the next batch is then the first one of the next epoch. */
     uint64_t epoch;
     bool over;
     strata_owned owned;
@@ -60,7 +60,7 @@ void strata_distributed_batches_destroy(strata_distributed_batches *d) {
     free(d);
 }
 
-/* ---- divided ---- */
+/* ---- a dataset that is divided ---- */
 
 static strata_status open_divided(strata_distributed_batches *d, strata_error *err) {
     const strata_batches_options batches = {.batch = d->options.global_batch,
@@ -113,7 +113,7 @@ strata_status strata_distributed_batches_create(strata_strategy *strategy, const
     return status;
 }
 
-/* Room for n examples in a replica's part. */
+/* Makes room for n examples in a replica's part. */
 static strata_status make_part(const strata_distributed_batches *d, int part, int replica, int64_t n, strata_error *err) {
     strata_array *array = &d->parts[part].arrays[replica];
     strata_shape shape = {.rank = d->example[part].rank + 1, .dims = {n}};
@@ -138,7 +138,7 @@ static strata_status next_divided(strata_distributed_batches *d, int64_t *out_n,
     return STRATA_OK;
 }
 
-/* ---- from a function ---- */
+/* ---- a worker's own dataset ---- */
 
 strata_status strata_input_context_per_replica_batch(const strata_input_context *context, int64_t global_batch,
                                                      int64_t *out_batch, strata_error *err) {

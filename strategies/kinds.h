@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a kind of strategy consists of. A new one is strategies/<name>.c with its strata_strategy_<name>, a row in
- * strategies.def, its test. */
+ * The table of a kind of strategy. A new kind needs strategies/<name>.c, which defines strata_strategy_<name>, a row in
+ * strategies.def, and a test. */
 #ifndef STRATA_STRATEGIES_KINDS_H
 #define STRATA_STRATEGIES_KINDS_H
 
 #include "core/run/strategy.h"
 
-/* Devices by id, to be opened. */
+/* The ids of devices that will be opened. */
 typedef struct strata_device_choice {
     char (*ids)[32];
     int n, capacity;
@@ -38,33 +38,34 @@ typedef struct strata_strategy_kind {
                             const struct strata_strategy_kind **out_kind, strata_error *err);
 } strata_strategy_kind;
 
-/* strata_strategy_create of a kind, which need not have a row. */
+/* Like strata_strategy_create, for a kind that may have no row in strategies.def. */
 STRATA_MUST_USE strata_status strata_strategy_of_kind(const strata_strategy_kind *kind, const strata_strategy_options *opts,
                                                       strata_strategy **out_strategy, strata_error *err);
-/* As strata_strategy_from_devices, of a kind; opts->devices is not read. opts may be NULL. */
+/* Like strata_strategy_from_devices, for a kind. opts->devices is not used. opts may be NULL. */
 STRATA_MUST_USE strata_status strata_strategy_of_devices(const strata_strategy_kind *kind, strata_device *const *devices,
                                                          int n_devices, const strata_strategy_options *opts,
                                                          strata_strategy **out_strategy, strata_error *err);
-/* Accelerators among the rows, each once: where several APIs show devices of one name, the API that shows most of them gives
- * them. */
+/* Adds the accelerators among the rows to the choice, each device once. If several APIs list devices of the same name, those
+ * of the API that lists the most of them are used. */
 STRATA_MUST_USE strata_status strata_choose_accelerators(const strata_device_info *rows, int n_rows,
                                                          strata_device_choice *choice, strata_error *err);
-/* Leaves worker local_rank's part of several devices, of local_size workers on this machine: runs of them; where there are
- * fewer devices than workers, one, which workers share. */
+/* Divides the devices among the local_size workers on this machine: keeps those of worker local_rank, which are consecutive.
+ * If there are fewer devices than workers, each worker gets one device, which it shares with others. */
 void strata_choice_divide(strata_device_choice *choice, int local_rank, int local_size);
-/* The best device, as strata_device_open(NULL) takes it. */
+/* Chooses the device that strata_device_open(NULL) opens. */
 STRATA_MUST_USE strata_status strata_choose_best(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
                                                  strata_error *err);
 
-/* rewrite.c: a strata_step_rewrite's `gradients` by which each replica's optimizer takes the mean gradient of the replica's own
- * examples, without an exchange; zeros where it has none. */
+/* rewrite.c: a `gradients` function for strata_step_rewrite. The replica's optimizer gets the mean gradient of the replica's
+ * own examples, without an exchange; zeros if the replica has no examples. */
 strata_tensor *strata_rewrite_own_mean(const strata_step_replica *replica, strata_tensor *own, strata_tensor *share);
 
-/* mirrored.c: every device updates its own copy of the variables, with the sum that all of them take. */
+/* mirrored.c: every device gets the sum, and updates its own copy of the variables. */
 extern const strata_step_exchanges strata_exchanges_to_all;
-/* central_storage.c: one device takes the sums, updates, and sends the new values to the other devices of its worker. */
+/* central_storage.c: one device of each worker gets the sums, makes the update, and sends the new values to the others. */
 extern const strata_step_exchanges strata_exchanges_through_one;
-/* multi_worker_mirrored.c: as the devices of each worker do among themselves; then every device takes worker 0's new values. */
+/* multi_worker_mirrored.c: the devices of each worker exchange values as without other workers; then every device gets worker
+ * 0's new values. */
 extern const strata_step_exchanges strata_exchanges_of_chief;
 
 #define STRATA_STRATEGY(name) extern const strata_strategy_kind strata_strategy_##name;

@@ -9,13 +9,13 @@
 #include "strategies/context.h"
 
 typedef struct merge_call {
-    strata_merge merge; /* first */
+    strata_merge merge; /* must be the first field */
     strata_strategy *strategy;
     strata_merge_function function;
     void *user;
 } merge_call;
 
-/* The replicas' memory as arrays. */
+/* Makes arrays that are views of the replicas' memory. */
 static strata_status view(const merge_call *call, const void *const *data, int n, strata_per_replica *out, strata_error *err) {
     STRATA_TRY(strata_per_replica_create(n, out, err));
     for (int r = 0; r < n; r++) out->arrays[r] = strata_array_view(call->merge.dtype, call->merge.shape, (void *)data[r]);

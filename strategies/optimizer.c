@@ -166,7 +166,8 @@ static strata_tensor *flat(strata_tensor *x) {
     return strata_reshape(x, STRATA_SHAPE(strata_shape_elements(strata_tensor_shape(x))));
 }
 
-/* The sum of a gradient over replicas. With shards, if that is enough, only the replica's own part of it. */
+/* Sums a gradient over the replicas. With a sharded optimizer, each replica gets only the sum of its own part, unless it needs
+ * all of it (needs_all_gradients). */
 static strata_tensor *sum_over_replicas(const application *a, strata_tensor *gradient) {
     const int n = strata_replica_num_in_sync(a->replica);
     const int64_t size = strata_shape_elements(strata_tensor_shape(gradient));
@@ -192,7 +193,7 @@ static void clip(const application *a, strata_tensor **sums, strata_variables va
     strata_clip_gradients(&a->optimizer->settings, sums, segments, variables.n, &square);
 }
 
-/* The optimizer's step over one variable; `gradient` is the sum of all replicas'. */
+/* Builds the optimizer's step for one variable. gradient: the sum over all replicas. */
 static void update(const application *a, strata_distributed_variable *variable, const strata_optimizer_memory *memory,
                    strata_tensor *gradient) {
     const strata_distributed_optimizer *o = a->optimizer;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An optimizer of loops of one's own: its settings, its count, and its slots for each variable that it has updated. */
+ * An optimizer for custom training loops: its settings, its count of updates, and its slots for each variable that it has
+ * updated. */
 #ifndef STRATA_STRATEGIES_OPTIMIZER_H
 #define STRATA_STRATEGIES_OPTIMIZER_H
 
 #include "strategies/context.h"
 
-/* What the optimizer keeps for one variable. */
+/* The optimizer's state for one variable. */
 typedef struct strata_optimizer_memory {
     const strata_distributed_variable *variable;
-    /* Elements [begin, end) of the variable that each replica of this worker updates: [n_replicas]. */
+    /* [n_replicas] Each replica of this worker updates the elements [begin, end) of the variable. */
     int64_t *begins, *ends;
-    /* Each with a copy of end - begin elements on each replica. */
+    /* The slots. Each has a copy of end - begin elements on each replica. */
     strata_variable **slots[STRATA_MAX_OPTIMIZER_SLOTS];
     /* With a sharded optimizer: room for the replica's own part of the variable. */
     strata_variable **shards;
@@ -22,7 +23,7 @@ struct strata_distributed_optimizer {
     strata_strategy *strategy;
     strata_optimizer settings;
     const strata_optimizer_kind *kind;
-    /* Updates that were made. */
+    /* The number of updates so far. */
     int64_t steps;
     strata_optimizer_memory *memories;
     strata_owned owned;

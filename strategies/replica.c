@@ -69,7 +69,7 @@ static strata_tensor *from_replica(strata_replica_context *replica, int giver, s
         replica->graph, gives ? x : NULL,
         (strata_communication_attrs){.channel = {.local = true}, .dtype = dtype, .shape = shape, .takes = !gives});
     if (!gives) return node;
-    add(replica, replica->updates, &replica->n_updates, node); /* keeps it alive */
+    add(replica, replica->updates, &replica->n_updates, node); /* an update is computed although no output needs it */
     return x;
 }
 

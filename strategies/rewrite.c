@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions that several strategies use in their strata_step_rewrite. */
+ * Functions for strata_step_rewrite that several strategies use. */
 #include "strategies/kinds.h"
 
 strata_tensor *strata_rewrite_own_mean(const strata_step_replica *replica, strata_tensor *own, strata_tensor *share) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strategies by name: chooses, opens and closes their devices, and divides batches. */
+ * Creates strategies by name: chooses, opens and closes their devices. Also divides batches among the replicas. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static strata_status find_kind(const char *name, const strata_strategy_kind **ou
 
 /* ---- devices ---- */
 
-/* The device of that id, or -1. */
+/* Returns the index of the device with this id, or -1. */
 static int find_device(const strata_strategy *strategy, const char *id) {
     for (int i = 0; i < strategy->n_devices; i++)
         if (!strcmp(strata_device_get_info(strategy->devices[i])->id, id)) return i;
@@ -69,7 +69,8 @@ static strata_status open_one(strata_strategy *strategy, const char *which, cons
 
 static strata_status open_all(strata_strategy *strategy, const char *const *which, int n, const strata_device_options *opts,
                               strata_error *err) {
-    strategy->devices = calloc((size_t)n + 2, sizeof(*strategy->devices)); /* and one that keeps parameters */
+    /* one more for the device that stores the parameters */
+    strategy->devices = calloc((size_t)n + 2, sizeof(*strategy->devices));
     if (!strategy->devices) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d devices", n);
     for (int i = 0; i < n; i++) STRATA_TRY(open_one(strategy, which[i], opts, err));
     return STRATA_OK;
@@ -104,7 +105,7 @@ static int choose_updater(const strata_strategy *strategy) {
     return -1;
 }
 
-/* Called when the updater and the workers are known. */
+/* Chooses the exchanges of a training step. Called when the updater and the workers are known. */
 static const strata_step_exchanges *choose_exchanges(const strata_strategy *strategy) {
     if (strategy->workers.mixed) return &strata_exchanges_of_chief;
     return strategy->updater >= 0 && strategy->n_devices > 1 ? &strata_exchanges_through_one : &strata_exchanges_to_all;
@@ -140,7 +141,7 @@ static strata_status open_chosen(strata_strategy *strategy, const strata_device_
     return status;
 }
 
-/* Chooses devices for a kind of strategy that has no rule of its own: those of mirrored. */
+/* Chooses devices as mirrored does, for kinds without a rule of their own. */
 static strata_status choose_as_mirrored(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
                                         const strata_strategy_kind **out_kind, strata_error *err) {
     const strata_strategy_kind *kind = *out_kind;
@@ -186,7 +187,7 @@ static void describe(strata_strategy *strategy, const char *reason) {
     if (strategy->cores.n > 1 && used < size) snprintf(text + used, size - used, ", which add up by themselves");
 }
 
-/* Stores each device's replica and worker, for the values that its programs print. */
+/* Stores each device's replica and worker; they are shown with the values that its programs print. */
 static void name_places(strata_strategy *strategy) {
     const strata_workers *workers = &strategy->workers;
     char worker[24] = "";
@@ -339,7 +340,8 @@ strata_status strata_strategy_of_devices(const strata_strategy_kind *kind, strat
                                          const strata_strategy_options *opts, strata_strategy **out_strategy,
                                          strata_error *err) {
     strata_strategy *strategy = n_devices > 0 ? new_strategy() : NULL;
-    if (strategy) strategy->devices = calloc((size_t)n_devices + 1, sizeof(*strategy->devices)); /* and a parameter device */
+    /* one more for a parameter device */
+    if (strategy) strategy->devices = calloc((size_t)n_devices + 1, sizeof(*strategy->devices));
     if (!strategy || !strategy->devices) {
         free(strategy);
         for (int i = 0; i < n_devices; i++) strata_device_close(devices[i]);

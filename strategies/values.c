@@ -89,7 +89,7 @@ static strata_status lay_out(const description *all, const size_t *counts, int n
     return STRATA_OK;
 }
 
-/* This worker's values, concatenated. */
+/* Returns this worker's values, concatenated. */
 static void *joined(const strata_per_replica *values) {
     size_t bytes = 0;
     for (int r = 0; r < values->n; r++) bytes += strata_array_bytes(&values->arrays[r]);
@@ -137,7 +137,7 @@ cleanup:
 
 /* ---- reduce and gather ---- */
 
-/* The axis from 0, in an array of the rank. */
+/* Converts an axis, which may count from the end, to one that counts from 0, for an array of this rank. */
 static strata_status normal_axis(const char *call, int axis, int rank, int *out_axis, strata_error *err) {
     *out_axis = axis < 0 ? axis + rank : axis;
     if (*out_axis >= 0 && *out_axis < rank) return STRATA_OK;

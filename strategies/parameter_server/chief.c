@@ -40,7 +40,7 @@ static void note(void *user, const char *text) {
 static void take_route(void *user, const strata_ps_route *route) {
     strata_ps_chief *c = user;
     pthread_mutex_lock(&c->lock);
-    c->fit->route = *route; /* workers get it with their next batch */
+    c->fit->route = *route; /* workers get the route with their next batch */
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
 }
@@ -145,7 +145,7 @@ static strata_status begin(strata_ps_chief *c, strata_rpc_server *rpc, strata_er
     STRATA_TRY(strata_ps_watch_meet(&c->watch, err));
     STRATA_TRY(wait_for_workers(c, rpc, err));
     strata_status status = strata_ps_watch_spread(&c->watch, c->serial, err);
-    if (status == STRATA_PEER_LOST) /* its connection broke, or it started again: it has no values yet */
+    if (status == STRATA_PEER_LOST) /* its connection broke, or it was started again and has no values yet */
         status = strata_ps_chief_spread_when_there(c, c->serial, strata_ps_seconds() + c->task->connect_seconds, err);
     if (status) return status;
     pthread_mutex_lock(&c->lock);
@@ -170,7 +170,8 @@ strata_status strata_ps_chief_keep_for_workers(strata_ps_chief *c, bool has_last
  * are checked as during the training. If training does not begin, each worker gets the reason, also one that connects late,
  * unless the time in which all workers had to connect is over. */
 static void dismiss_workers(strata_ps_chief *c, strata_status status, const char *message) {
-    const bool best = c->fit->opts->restore_best && c->fit->model->best.epochs; /* the model has those of the best epoch */
+    /* the model then has the parameters of the best epoch */
+    const bool best = c->fit->opts->restore_best && c->fit->model->best.epochs;
     const double now = strata_ps_seconds(), until = now + 10, heard_until = now + 5, back_within = 4;
     pthread_mutex_lock(&c->lock);
     c->over = true;

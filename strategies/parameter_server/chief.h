@@ -21,7 +21,7 @@ typedef struct strata_ps_chief {
     int64_t n_sums;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    /* Everything from here on is under the lock. */
+    /* The lock guards all fields from here on. */
     strata_ps_pace *pace;
     /* evaluating: the validation data are being evaluated. Below: the leases of their batches, the sums of each batch
      * (n_visits, n_sums) and its examples [n_visits]. */
@@ -75,8 +75,8 @@ typedef struct strata_ps_chief {
     double scale, closed_rate;
     /* The learning rate that was set in place of the schedule's, as in strata_ps_gradients. */
     double rate;
-    /* telling: the callback is running for finished steps; with wait_each_step no unit is leased meanwhile. settling: the
-     * callback waits until all leased units are finished. */
+    /* telling: the callback runs for finished steps; with wait_each_step no unit is leased meanwhile. settling: the callback
+     * waits until all leased units are finished. */
     bool telling, settling;
     strata_ps_finished_step *finished;
     int n_finished, room;
@@ -98,14 +98,14 @@ typedef struct strata_ps_loop {
     strata_error failure;
     /* Nothing new is leased until the callback returns. */
     bool paused;
-    /* The step of the epoch whose values the chief's model has: its beginning, or the step of the last file that was saved in
-     * it. When a server is lost, steps are repeated from here on. */
+    /* The step of the epoch whose values the chief's model has: the epoch's beginning, or the step of the last file that was
+     * saved in it. When a server is lost, all later steps are computed again. */
     struct {
         int64_t step, examples, t;
         /* (n_sums) */
         double *sums;
     } base;
-    /* That happens now. */
+    /* The chief waits for a lost server; then the training continues from that step. */
     bool stands;
     double began, epoch_began;
 } strata_ps_loop;
@@ -118,7 +118,7 @@ bool strata_ps_chief_synchronous(const strata_ps_chief *c);
 __attribute__((format(printf, 2, 3))) void strata_ps_chief_notice(strata_ps_chief *c, const char *format, ...);
 /* Updates the reported totals of workers and leases. The caller has the lock. */
 void strata_ps_chief_update_totals(strata_ps_chief *c);
-/* After update_totals. */
+/* Called after update_totals. */
 void strata_ps_chief_note_leases(strata_ps_chief *c);
 /* Makes the training fail. If it is called several times, the first reason counts. The caller has the lock. */
 void strata_ps_chief_fail(strata_ps_chief *c, strata_status status, const char *message);

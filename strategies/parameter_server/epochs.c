@@ -42,7 +42,7 @@ static strata_status tell(strata_ps_loop *l, strata_error *err) {
     return status;
 }
 
-/* Takes the steps that were finished since the last call from the shared list. */
+/* Removes the steps that were finished since the last call from the list that is shared with leases.c. */
 static void take_finished(strata_ps_loop *l) {
     strata_ps_chief *c = l->c;
     pthread_mutex_lock(&c->lock);
@@ -59,7 +59,7 @@ static void take_finished(strata_ps_loop *l) {
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Adds the numbers of the next step. Returns whether the callback is called after it. */
+/* Adds the numbers of the next step to those of the epoch. Returns whether the callback is called after it. */
 static bool follow_step(strata_ps_loop *l) {
     strata_ps_chief *c = l->c;
     strata_history *h = c->fit->history;
@@ -155,7 +155,7 @@ static strata_status wait_for_epoch(strata_ps_loop *l, strata_error *err) {
     }
 }
 
-/* The numbers of an epoch begin at 0. */
+/* Sets the numbers of an epoch to 0. */
 static void forget_epoch(strata_ps_chief *c) {
     c->epoch_sums = (strata_ps_load_sums){0};
     pthread_mutex_lock(&c->task->lock);
@@ -164,7 +164,7 @@ static void forget_epoch(strata_ps_chief *c) {
     pthread_mutex_unlock(&c->task->lock);
 }
 
-/* Begins the epoch's steps after those that the model has. */
+/* Begins the steps of the epoch that follow those that the model already has. */
 static void open_epoch(strata_ps_loop *l) {
     strata_ps_chief *c = l->c;
     const int64_t first = l->base.step;
@@ -198,7 +198,7 @@ static strata_status recover(strata_ps_loop *l, strata_error *err) {
     strata_ps_chief_notice(c, "a server was lost (%.200s); it is waited for", err->message);
     pthread_mutex_unlock(&c->lock);
     strata_model *model = c->fit->model;
-    model->optimizer_steps = l->base.t; /* as its parameters are */
+    model->optimizer_steps = l->base.t; /* its parameters are those of this step */
     memcpy(model->metrics.sums, l->base.sums, (size_t)c->n_sums * sizeof *l->base.sums);
     if (l->base.step) model->position = (strata_model_position){.steps = l->base.step, .examples = l->base.examples};
     l->stands = true;
@@ -215,7 +215,7 @@ static strata_status recover(strata_ps_loop *l, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Brings the parameters to the model. */
+/* Copies the parameters of the servers to the model. */
 static strata_status fetch_values(strata_ps_chief *c, strata_error *err) {
     const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
     const double until = strata_ps_seconds() + c->task->connect_seconds;
@@ -243,7 +243,7 @@ strata_status strata_ps_chief_fetch(strata_ps_chief *c, strata_error *err) {
     return status;
 }
 
-/* Runs the steps, and brings the parameters to the model. */
+/* Runs the steps of an epoch, and copies the parameters to the model. */
 static strata_status run_steps(strata_ps_loop *l, strata_error *err) {
     strata_ps_chief *c = l->c;
     for (;;) {
@@ -257,7 +257,8 @@ static strata_status run_steps(strata_ps_loop *l, strata_error *err) {
         }
         if (!status) status = strata_ps_chief_fetch(c, err);
         pthread_mutex_lock(&c->lock);
-        const bool lost = status == STRATA_PEER_LOST && !c->status; /* else it is the workers that are lost */
+        /* otherwise the reason is that the workers are lost */
+        const bool lost = status == STRATA_PEER_LOST && !c->status;
         pthread_mutex_unlock(&c->lock);
         if (!lost) return status;
         STRATA_TRY(recover(l, err));
@@ -269,7 +270,8 @@ static strata_status run_epoch(strata_ps_loop *l, int64_t first, strata_error *e
     strata_model *model = c->fit->model;
     double *sums = calloc((size_t)c->n_sums, sizeof *sums);
     if (!sums) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the metrics' sums");
-    if (first) memcpy(sums, model->metrics.sums, (size_t)c->n_sums * sizeof *sums); /* the epoch goes on after a stop */
+    /* the epoch may be continued after a stop */
+    if (first) memcpy(sums, model->metrics.sums, (size_t)c->n_sums * sizeof *sums);
     l->base.step = first;
     l->base.examples = first ? model->position.examples : 0;
     l->base.t = model->optimizer_steps;
@@ -287,7 +289,7 @@ static strata_status run_epoch(strata_ps_loop *l, int64_t first, strata_error *e
                            c->refused);
     STRATA_TRY(strata_model_write_sums(model, err));
     if (examples) l->progress.metrics = strata_model_metrics(model, examples);
-    if (steps < c->fit->n_steps) { /* stopped within the epoch */
+    if (steps < c->fit->n_steps) { /* the training was stopped within the epoch */
         model->position = (strata_model_position){.steps = steps, .examples = examples};
         c->fit->history->stopped = true;
     }
@@ -311,7 +313,8 @@ static strata_status wait_for_visits(strata_ps_chief *c, bool *out_done, strata_
         pthread_mutex_unlock(&c->lock);
         if (status || *out_done || !there) return status;
         if (!doubted && strata_ps_seconds() - looked < patience) continue;
-        if (strata_ps_watch_look(&c->watch, err)) return STRATA_OK; /* the next epoch finds out what can be done */
+        /* the next epoch finds out whether the training can continue */
+        if (strata_ps_watch_look(&c->watch, err)) return STRATA_OK;
         looked = strata_ps_seconds();
     }
 }
@@ -329,8 +332,9 @@ static strata_status evaluate_on_workers(strata_ps_chief *c, bool *out_done, str
     return status;
 }
 
-/* The validation data's metrics: workers evaluate a batch each, and every batch counts once. The sums are added in the order of
- * the batches, so they are those of one device. Where workers cannot, the chief, which has the parameters, evaluates alone. */
+/* Computes the metrics of the validation data. Each batch is evaluated by one worker, and every batch counts once. The sums
+ * are added in the order of the batches, so they are the same as those of one device. If the workers cannot evaluate, the
+ * chief does so alone, since it has the parameters. */
 static strata_status evaluate(strata_ps_chief *c, strata_metrics *out_metrics, strata_error *err) {
     strata_model *model = c->fit->model;
     const strata_fit_options *opts = c->fit->opts;

@@ -31,7 +31,7 @@ static void fill_inputs(strata_ps_worker *w, const strata_ps_job *j, const strat
     words[STRATA_STEP_SHARE] = (float)(scale_of(w) * (double)b->own / (double)j->whole);
     words[STRATA_STEP_SCALE] = 1;
     if (part->step >= 0) memcpy(strata_executable_input(exe, slot, part->step), words, sizeof words);
-    void *x[STRATA_MAX_INPUTS], *y[STRATA_MAX_OUTPUTS]; /* NULL: no node of the program needs it */
+    void *x[STRATA_MAX_INPUTS], *y[STRATA_MAX_OUTPUTS]; /* NULL: no node of the program uses this input or output */
     strata_model_slots(w->model, part, slot, x, y);
     for (int k = 0; k < w->n_sparse; k++) {
         const int input = program->layout.sparse[k].input;
@@ -70,7 +70,8 @@ static void add_row(strata_ps_row_set *sums, int32_t id, const float *values) {
         add(sums->values + place * sums->row, values, sums->row);
 }
 
-/* The rows `used` of the gradient of a whole table become the set's, which is empty. renumbered: they are its first ones. */
+/* Copies the rows `used` of the gradient of a whole table to `sums`, which is empty. renumbered: these rows are the first ones
+ * of the gradient. */
 static void copy_used(strata_ps_row_set *sums, const strata_ps_row_set *used, bool renumbered, const float *gradient) {
     strata_ps_row_set_copy(sums, used);
     if (renumbered) memcpy(sums->values, gradient, (size_t)(used->n * sums->row) * sizeof *gradient);
@@ -86,7 +87,7 @@ strata_status strata_ps_take_outputs(strata_ps_worker *w, const strata_ps_job *j
     const strata_executable *exe = program->parts[0].executable;
     add(w->unit_sums, strata_executable_output(exe, slot, 0), w->model->metrics.n_sums);
     if (stay_in_place(w, j)) w->gradients = strata_executable_output(exe, slot, 1);
-    const int n_flat = program->layout.n_buckets ? 0 : set->n_blocks; /* buckets are in the sums already */
+    const int n_flat = program->layout.n_buckets ? 0 : set->n_blocks; /* buckets were added to the sums already */
     for (int k = 0; k < n_flat && !stay_in_place(w, j); k++) {
         const strata_parameter_block *at = &set->blocks[k];
         add(w->sums_of_dense + at->begin, strata_executable_output(exe, slot, 1 + k), at->dense_end - at->begin);
@@ -101,11 +102,12 @@ strata_status strata_ps_take_outputs(strata_ps_worker *w, const strata_ps_job *j
             w->row_gradients[k] = (struct strata_ps_row_gradients){&j->rows[k], rows};
             continue;
         }
-        const strata_ps_row_set *used = from->ids < 0 ? &j->rows[k] : NULL; /* by any batch of the unit */
+        const strata_ps_row_set *used = from->ids < 0 ? &j->rows[k] : NULL; /* rows that any batch of the unit uses */
         const int32_t *ids = used ? used->ids : strata_executable_output(exe, slot, from->ids);
         STRATA_TRY(
             strata_ps_row_set_reserve(sums, sums->n + from->n_ids < sums->n_rows ? sums->n + from->n_ids : sums->n_rows, err));
-        const bool whole = used && !sums->n; /* the set's first rows: neighbours are copied together */
+        /* these are the set's first rows, so neighbouring rows are copied together */
+        const bool whole = used && !sums->n;
         if (whole) copy_used(sums, used, renumbered, rows);
         for (int64_t i = 0; i < (used ? used->n : from->n_ids) && !whole; i++) {
             if (ids[i] >= 0) add_row(sums, ids[i], rows + (used && !renumbered ? ids[i] : i) * sums->row);
@@ -118,7 +120,8 @@ strata_status strata_ps_take_outputs(strata_ps_worker *w, const strata_ps_job *j
 void strata_ps_clear_sums(strata_ps_worker *w, const strata_ps_job *j) {
     const strata_parameter_set *set = &w->model->parameters;
     memset(w->unit_sums, 0, (size_t)w->model->metrics.n_sums * sizeof *w->unit_sums);
-    const bool bucketed = w->layout && w->layout->n_buckets; /* its first buckets were copied over the unit before's */
+    /* its first batch's buckets were copied over those of the previous unit */
+    const bool bucketed = w->layout && w->layout->n_buckets;
     if (!j->examples || (!bucketed && !stay_in_place(w, j)))
         memset(w->sums_of_dense, 0, (size_t)set->dense_size * sizeof(float));
     w->gradients = w->sums_of_dense;
@@ -129,7 +132,7 @@ void strata_ps_clear_sums(strata_ps_worker *w, const strata_ps_job *j) {
     }
 }
 
-/* Whether the worker has examples of no batch before number i, or of none behind it. */
+/* is_first: whether the worker has no examples in any batch before number i. is_last: whether it has none in any after it. */
 static bool is_first(const strata_ps_job *j, int i) {
     while (i > 0 && !j->batches[i - 1].own) i--;
     return i == 0;
@@ -212,7 +215,7 @@ static void multiply(strata_ps_worker *w, double factor) {
         for (int64_t i = 0; i < w->sums[k].n * w->sums[k].row; i++) w->sums[k].values[i] *= by;
 }
 
-/* Of all gradients of the unit. */
+/* The norm of all gradients of the unit. */
 static double norm_of(const strata_ps_worker *w) {
     double square = 0;
     for (int64_t i = 0; i < w->model->parameters.dense_size; i++) square += (double)w->gradients[i] * (double)w->gradients[i];

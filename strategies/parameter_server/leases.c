@@ -21,7 +21,7 @@ static void lose(strata_ps_chief *c, int w, const char *why) {
     own->came = false;
     if (!c->over) own->seconds = 0;
     const int n = strata_ps_pace_lose(c->pace, w) + strata_ps_pace_lose(c->visits, w);
-    if (!c->over && !c->status) { /* else it ends as all tasks do */
+    if (!c->over && !c->status) { /* otherwise the worker ends together with all tasks */
         c->task->totals.lost++;
         strata_ps_chief_notice(c, "worker:%d was lost%s%s%s; %d batch%s that it had %s given to other workers", w,
                                *why ? " (" : "", why, *why ? ")" : "", n, n == 1 ? "" : "es", n == 1 ? "is" : "are");
@@ -214,7 +214,8 @@ static strata_status check_report(const strata_ps_chief *c, const strata_rpc_cal
 }
 
 static strata_status next(strata_ps_chief *c, const strata_rpc_call *call, int w, strata_rpc_reply *reply, strata_error *err) {
-    const double patience = 1; /* after that the worker sends the request again, and so knows that the chief is alive */
+    /* seconds; then the worker sends the request again, which shows it that the chief is alive */
+    const double patience = 1;
     const size_t n = call->head_bytes / sizeof(strata_ps_next_ask);
     strata_ps_next_ask reports[STRATA_PS_MOST_REPORTS];
     strata_ps_next_reply answer;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the chief counts of how far apart the tasks are: staleness, leases, servers' queues, stragglers. The caller has a
+ * Counts how far the tasks are apart: staleness of gradients, leases, queues of servers, slow workers. The caller must hold a
  * lock. */
 #ifndef STRATA_STRATEGIES_PARAMETER_SERVER_LOAD_H
 #define STRATA_STRATEGIES_PARAMETER_SERVER_LOAD_H
@@ -18,7 +18,8 @@ void strata_ps_load_add_staleness(strata_parameter_server_load *load, strata_ps_
 void strata_ps_load_add_leases(strata_parameter_server_load *load, strata_ps_load_sums *sums, int leases);
 /* Adds a server's report of its queues. */
 void strata_ps_load_add_queue(strata_parameter_server_load *load, const strata_ps_hello_reply *reply);
-/* Sets stragglers, slowest and slowest_ratio, by the step_seconds of those of workers[n] that are connected. */
+/* Finds the slow workers among the connected ones of workers[n], by their step_seconds: sets stragglers, slowest and
+ * slowest_ratio. */
 void strata_ps_load_find_stragglers(const strata_parameter_server_worker *workers, int n,
                                     strata_parameter_server_totals *totals);
 

@@ -29,7 +29,7 @@ struct strata_ps_pace {
     lease *leases;
     int n_leases, room;
     int64_t n_finished;
-    /* Synchronous: the open step is `next`. [n_shares] of it. */
+    /* Synchronous: the state of each share [n_shares] of the open step, which is step `next`. */
     enum { FREE, LEASED, FINISHED, EMPTY } * shares;
     strata_ps_close closed;
     bool has_closed;
@@ -90,7 +90,7 @@ void strata_ps_pace_begin(strata_ps_pace *pace, int64_t epoch, int64_t first, in
     pace->stopped = pace->has_closed = false;
     pace->n_leases = 0;
     open_step(pace);
-    const int64_t clock = fastest(pace); /* all workers reach the end of an epoch */
+    const int64_t clock = fastest(pace); /* all workers have reached the end of the epoch before */
     for (int w = 0; w < pace->opts.n_workers; w++) pace->workers[w] = (worker){pace->workers[w].there, clock, 0};
 }
 
@@ -130,7 +130,7 @@ static strata_ps_grant grant(strata_ps_pace *pace, int w, strata_ps_unit unit, l
     return STRATA_PS_GRANTED;
 }
 
-/* Whether a share of the open step was leased or finished. */
+/* Whether any share of the open step was leased or finished. */
 static bool step_began(const strata_ps_pace *pace) {
     for (int i = 0; i < pace->opts.n_shares; i++)
         if (pace->shares[i] != FREE) return true;

@@ -107,7 +107,7 @@ static strata_status copy_text(strata_ps_task *task, const char **text, strata_e
     return STRATA_OK;
 }
 
-/* Copies the options, which are needed after the call. */
+/* Copies the options, since they are used after the call has returned. */
 static strata_status keep_communication(strata_ps_task *task, const strata_communicator_options *given, strata_error *err) {
     strata_communicator_options *own = &task->communication;
     const char *variable = getenv("STRATA_SECRET"), *secret = NULL;

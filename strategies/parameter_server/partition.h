@@ -54,7 +54,7 @@ typedef struct strata_ps_plan {
     strata_ps_shard *shards;
     /* [n_servers + 1] Server s owns shards [begins[s], begins[s + 1]). */
     int *begins;
-    /* [n_servers] Elements of its dense shards, of its tables, of its states. */
+    /* [n_servers] The number of elements of the server's dense shards, tables and states. */
     struct strata_ps_sizes {
         int64_t dense, tables, states;
         int n_dense, n_tables;

@@ -140,7 +140,7 @@ static void take_lent_states(strata_ps_worker *w, strata_ps_job *j, int server) 
                (size_t)sizes->states * sizeof(float));
 }
 
-/* The rows that came from a server, in the type `wire`. */
+/* The rows that were received from a server, in the type `wire`. */
 static const unsigned char *pulled_rows(const strata_ps_worker *w, const strata_ps_job *j, int server) {
     const struct strata_ps_sizes *sizes = &w->fit->plan.sizes[server];
     const strata_ps_pull *p = &j->pulls[server];
@@ -214,7 +214,8 @@ strata_status strata_ps_finish_pull(strata_ps_worker *w, strata_ps_job *j, strat
         widen_values(w, j, s);
         take_lent_states(w, j, s);
         place_rows(w, j, s);
-        if (w->task->wire != STRATA_DTYPE_F32) strata_rpc_answer_release(&p->answer); /* else when it is on the device */
+        /* lent memory of f32 is released when it was copied to the device */
+        if (w->task->wire != STRATA_DTYPE_F32) strata_rpc_answer_release(&p->answer);
     }
     trace_pull(w, j, waited);
     return status;
@@ -231,7 +232,8 @@ void strata_ps_drop_pulls(const strata_ps_worker *w, const strata_ps_job *j) {
 }
 
 static strata_status set_range(strata_variable *variable, int64_t first, const float *values, int64_t n, strata_error *err) {
-    const strata_array part = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(n), (float *)values); /* only read */
+    /* the device only reads them */
+    const strata_array part = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(n), (float *)values);
     return n ? strata_variable_set_range(variable, first * (int64_t)sizeof(float), &part, err) : STRATA_OK;
 }
 
@@ -248,7 +250,7 @@ static strata_status upload_renumbered(const strata_ps_worker *w, const strata_p
     const strata_ps_plan *plan = &w->fit->plan;
     const struct strata_ps_sizes *sizes = &plan->sizes[server];
     const strata_ps_shard *tables = plan->shards + plan->begins[server] + sizes->n_dense;
-    const bool narrow = w->task->wire != STRATA_DTYPE_F32; /* place_rows has brought them to the worker's tables */
+    const bool narrow = w->task->wire != STRATA_DTYPE_F32; /* place_rows has converted them in the worker's tables */
     const float *from = narrow ? NULL : (const float *)(const void *)pulled_rows(w, j, server);
     for (int k = 0; k < sizes->n_tables; k++) {
         const int index = strata_ps_sparse_index(w, tables[k].parameter);
@@ -324,7 +326,8 @@ strata_status strata_ps_upload(const strata_ps_worker *w, strata_ps_job *j, stra
     const strata_model_replica *own = &w->model->replicas[0];
     int n_lent = 0;
     for (int s = 0; s < w->n_servers; s++) n_lent += j->pulls[s].answer.lent != NULL;
-    for (int k = 0; k < set->n_blocks && n_lent < w->n_servers; k++) { /* values of lent shards are written over below */
+    /* values of lent shards are overwritten below */
+    for (int k = 0; k < set->n_blocks && n_lent < w->n_servers; k++) {
         const strata_parameter_block *at = &set->blocks[k];
         STRATA_TRY(set_range(own->blocks[k].flat, 0, j->values + at->begin, at->dense_end - at->begin, err));
     }

@@ -18,7 +18,7 @@ static bool in_one_piece(const strata_ps_shard *table, const strata_ps_row_set *
     return !table->first_row && table->n_rows == set->n_rows;
 }
 
-/* Values of the set's rows that a table has; returns where they end. */
+/* Converts the values of the set's rows that belong to a table. Returns the end of what was written. */
 static unsigned char *narrow_rows(strata_dtype wire, const struct strata_ps_row_gradients *gradients,
                                   const strata_ps_shard *table, unsigned char *to) {
     const strata_ps_row_set *set = gradients->set;
@@ -66,13 +66,14 @@ static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, i
     for (int i = 0; i < n_dense; i++) {
         const float *values = w->gradients + shards[i].first;
         if (!narrow) {
-            p->pieces[n++] = (struct iovec){(void *)values, (size_t)shards[i].n * sizeof *values}; /* only read */
+            /* sending only reads them */
+            p->pieces[n++] = (struct iovec){(void *)values, (size_t)shards[i].n * sizeof *values};
         } else {
             strata_ps_narrow(wire, values, shards[i].n, at);
             at += (size_t)shards[i].n * each;
         }
     }
-    if (narrow) memset(at, 0, (size_t)(p->narrow + narrow - at)); /* what pads them */
+    if (narrow) memset(at, 0, (size_t)(p->narrow + narrow - at)); /* the padding */
     if (narrow) p->pieces[n++] = (struct iovec){p->narrow, narrow};
     if (sizes->states) p->pieces[n++] = (struct iovec){w->states, (size_t)sizes->states * sizeof *w->states};
     at = p->narrow + narrow;
@@ -90,7 +91,8 @@ static strata_status prepare_push(strata_ps_worker *w, const strata_ps_job *j, i
             count = strata_ps_rows_of_table(set, &tables[k], p->ids + n_ids);
             at = narrow_rows(wire, gradients, &tables[k], at);
         }
-        if (count) p->pieces[n++] = (struct iovec){(void *)rows, (size_t)(count * set->row) * each}; /* only read */
+        /* sending only reads them */
+        if (count) p->pieces[n++] = (struct iovec){(void *)rows, (size_t)(count * set->row) * each};
         memcpy(p->head + sizeof ask + (size_t)k * sizeof count, &count, sizeof count);
         n_ids += count;
     }
@@ -152,6 +154,7 @@ strata_status strata_ps_finish_push(strata_ps_worker *w, strata_ps_next_ask *rep
 
 strata_status strata_ps_push_all(strata_ps_worker *w, const strata_ps_job *j, strata_ps_next_ask *report, strata_error *err) {
     const strata_status started = strata_ps_start_push(w, j, err);
-    const strata_status finished = strata_ps_finish_push(w, report, started ? NULL : err); /* also what was started */
+    /* also waits for requests that were started before a failure */
+    const strata_status finished = strata_ps_finish_push(w, report, started ? NULL : err);
     return started ? started : finished;
 }

@@ -22,7 +22,7 @@ struct strata_remote_model {
     pthread_t watcher;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    /* Of a worker. */
+    /* For a worker. */
     strata_ps_stepper *stepper;
 };
 
@@ -36,7 +36,7 @@ static strata_status make_terms(strata_ps_fit *fit, strata_error *err) {
     const strata_status status = strata_sha256_of(json, strlen(json), hash, err);
     free(json);
     if (status) return status;
-    hash[12] = 0; /* for people */
+    hash[12] = 0; /* 12 hexadecimal digits are enough for people */
     strata_text_add(&text, "way of training\tclosures of a coordinator\noptimizer\t%s\nlearning rate\t%.17g\n", optimizer->name,
                     (double)optimizer->learning_rate);
     strata_text_add(&text,
@@ -161,7 +161,7 @@ strata_status strata_remote_model_open(strata_model *model, strata_remote_model 
     return status;
 }
 
-/* INVALID where the array is not n elements of this dtype and size. */
+/* Fails with INVALID if the array does not have n elements of this dtype. */
 static strata_status check_array(const strata_array *array, const char *what, strata_dtype dtype, size_t element_bytes,
                                  int64_t n, strata_error *err) {
     if (array->dtype == dtype && array->shape.rank >= 1 && array->shape.dims[0] == n && n >= 1 &&

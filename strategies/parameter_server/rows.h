@@ -9,7 +9,7 @@
 /* A set of rows of a sparse parameter: how many rows the parameter has, how many are in the set, and the position of each in
  * the set. */
 typedef struct strata_ps_row_set {
-    /* Of the parameter. */
+    /* n_rows: rows of the parameter; row: elements of a row. */
     int64_t n_rows, row;
     /* [n_rows] -1: not in the set. */
     int32_t *places;
@@ -24,7 +24,7 @@ typedef struct strata_ps_row_set {
     int64_t room;
 } strata_ps_row_set;
 
-/* An empty set of rows of the parameter; finish also after a failure. */
+/* Makes an empty set of rows of the parameter. strata_ps_row_set_finish must be called also after a failure. */
 STRATA_MUST_USE strata_status strata_ps_row_set_make(strata_ps_row_set *set, const strata_parameter_spec *p, strata_error *err);
 void strata_ps_row_set_finish(strata_ps_row_set *set);
 void strata_ps_row_set_clear(strata_ps_row_set *set);
@@ -40,9 +40,9 @@ static inline int64_t strata_ps_run(const int32_t *ids, int64_t n) {
     while (run < n && ids[run] == ids[0] + run) run++;
     return run;
 }
-/* The rows of another set of the same parameter, without their values, become those of `set`, which is empty. */
+/* Sets the rows of `set`, which must be empty, to those of another set of the same parameter; values are not copied. */
 void strata_ps_row_set_copy(strata_ps_row_set *set, const strata_ps_row_set *from);
-/* Room for the values of n rows. */
+/* Makes room for the values of n rows. */
 STRATA_MUST_USE strata_status strata_ps_row_set_reserve(strata_ps_row_set *set, int64_t n, strata_error *err);
 
 #endif

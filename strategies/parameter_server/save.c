@@ -12,7 +12,7 @@
 
 enum { NAME_BYTES = 512, PATH_BYTES = 4096 + 64 };
 
-/* ---- what a server's file has ---- */
+/* ---- the contents of a server's file ---- */
 
 /* Elements [begin, end) of a tensor of the checkpoint. The server has n of them, from element `first` of its values on; the
  * rest is the padding before the next parameter, which is zeros. */
@@ -47,7 +47,7 @@ static piece *list_pieces(const strata_ps_fit *fit, int group, int *out_n) {
             own->begin = shard->first;
             own->end = last ? p->offset + strata_parameter_aligned(size) : own->begin + shard->n;
         }
-        for (int k = 0; k < set->n && !p; k++) { /* a shard of states has all of them */
+        for (int k = 0; k < set->n && !p; k++) { /* a shard of states contains all of them */
             const strata_parameter_spec *state = &set->items[k];
             const int64_t size = strata_shape_elements(state->shape);
             if (!state->state) continue;

@@ -18,7 +18,7 @@
  * is true. */
 typedef struct staging {
     int64_t attempt;
-    /* (dense) In the type `wire`; NULL: none ever came. */
+    /* (dense) In the type `wire`; NULL: no part has arrived yet. */
     unsigned char *dense;
     /* [n_dense] */
     bool *came;
@@ -33,7 +33,7 @@ typedef struct holding {
     const struct strata_ps_sizes *sizes;
     const strata_ps_shard *tables;
     int64_t n_elements;
-    /* The plan's, of the group. */
+    /* The shards of the group, in the plan. */
     const strata_ps_shard *shards;
     /* [workers] Each is used by the thread of its worker's connection alone. */
     staging *stagings;
@@ -53,7 +53,7 @@ typedef struct server {
     strata_rpc_client *next;
     /* The synchronous step that the copy closed last. */
     int64_t closed_epoch, closed_index;
-    /* Pulls and pushes that are being executed or wait, and the largest number of them since the chief's last query. */
+    /* The pulls and pushes that are being executed or wait, and their largest number since the chief's last query. */
     struct queue {
         atomic_int n, most;
     } pulls, pushes;
@@ -66,7 +66,7 @@ typedef struct server {
     pthread_cond_t changed;
     /* Under the lock. */
     strata_ps_route route;
-    /* When the chief was lost; 0: it is connected, or has not connected yet. */
+    /* When the chief was lost; 0: it is connected, or was never connected. */
     bool chief_came, over;
     double chief_lost;
     strata_status status;
@@ -219,7 +219,7 @@ static strata_status enter_chain(server *s, const holding *h, bool *out_entered,
     return copy_is_lost(s, s->next ? "an earlier change did not reach it" : "it was not connected", err);
 }
 
-/* The head of a push whose body has all gradients. */
+/* Writes the head of a push whose body contains all gradients. */
 static void write_whole_head(const strata_rpc_call *call, unsigned char *out) {
     strata_ps_push_ask ask;
     memcpy(out, call->head, call->head_bytes);
@@ -451,7 +451,7 @@ static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_rep
     return status;
 }
 
-/* The owner meets the server of its copy. */
+/* The owner connects to the server that has its copy. */
 static strata_status meet_copy(server *s, strata_error *err) {
     const int next = strata_ps_copy_server(s->fit->task->spec.task_index, s->fit->plan.n_servers);
     pthread_mutex_lock(&s->chain);

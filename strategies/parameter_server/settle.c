@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Saving within an epoch: training pauses for a checkpoint while the chief's callback runs. */
+ * Saves a checkpoint within an epoch: the training pauses while the chief's callback runs. */
 #include <string.h>
 #include <time.h>
 

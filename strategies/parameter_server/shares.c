@@ -57,7 +57,7 @@ strata_status strata_ps_store_push_for_later(strata_ps_store *store, const strat
         strata_ps_store_start_epoch(store, g->unit.epoch);
         store->step = g->unit.index;
     }
-    if (g->unit.index < store->step) return STRATA_OK; /* of a step that is closed */
+    if (g->unit.index < store->step) return STRATA_OK; /* the unit belongs to a step that is already closed */
     if (g->unit.index > store->step)
         return strata_fail(err, STRATA_INTERNAL, "parameter_server: a push of step %lld, while step %lld is open",
                            (long long)g->unit.index, (long long)store->step);
@@ -185,7 +185,7 @@ static bool has_closed(const strata_ps_store *store, const strata_ps_close *clos
 /* How many shares of the step count, all of which were pushed. */
 static strata_status count_shares(strata_ps_store *store, const strata_ps_close *close, int *out_n, strata_error *err) {
     *out_n = 0;
-    if (close->epoch > store->epoch) { /* nothing was pushed to this server in the epoch so far */
+    if (close->epoch > store->epoch) { /* no share of this epoch was pushed to this server so far */
         strata_ps_store_start_epoch(store, close->epoch);
         store->step = close->index;
     }

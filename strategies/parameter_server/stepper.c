@@ -53,7 +53,8 @@ static void find_holders(strata_ps_worker *w) {
     nanosleep(&pause, NULL);
     for (int s = 0; s < w->n_servers; s++) {
         if (!w->servers[s] || !strata_rpc_client_connected(w->servers[s])) continue;
-        const strata_status ignored = ask_route(w, s, patience, NULL); /* it is lost by now */
+        /* if this fails, server s was lost meanwhile, too */
+        const strata_status ignored = ask_route(w, s, patience, NULL);
         (void)ignored;
     }
 }
@@ -85,7 +86,8 @@ static strata_status compute_once(strata_ps_worker *w, strata_ps_job *j, strata_
     STRATA_TRY(strata_ps_find_rows(w, j, err));
     j->ahead = w->task->corrects;
     const strata_status started = strata_ps_start_pull(w, j, err);
-    const strata_status pulled = strata_ps_finish_pull(w, j, started ? NULL : err); /* also what was started before it failed */
+    /* also waits for requests that were started before a failure */
+    const strata_status pulled = strata_ps_finish_pull(w, j, started ? NULL : err);
     if (started || pulled) return started ? started : pulled;
     STRATA_TRY(strata_ps_upload(w, j, err));
     STRATA_TRY(strata_ps_submit(w, j, 0, &program, &slot, err));

@@ -69,7 +69,7 @@ typedef struct strata_ps_gradients {
     const void *dense;
     /* [tables of this server] */
     const strata_ps_rows *tables;
-    /* What is added to the states. */
+    /* The changes that are added to the states. */
     const float *states;
 } strata_ps_gradients;
 

@@ -42,7 +42,7 @@ struct strata_ps_store {
     strata_optimizer optimizer;
     strata_device *device;
     int n_slots;
-    /* This server's own. */
+    /* The shards of this server; owned. */
     strata_ps_shard *shards;
     int n_shards, n_dense, n_tables;
     int64_t n_dense_elements, n_table_elements, n_states;
@@ -54,7 +54,8 @@ struct strata_ps_store {
         int32_t *ends, *owner;
         strata_variable *parameters, *slots[STRATA_MAX_OPTIMIZER_SLOTS];
         strata_executable *update;
-        /* The optimizer, its learning rate's factor and how many times the last update pulls are extrapolated by (stale.c). */
+        /* The optimizer; the factor of its learning rate; and how many times the last update pulls are extrapolated by
+         * (stale.c). */
         strata_optimizer optimizer;
         double rate_factor;
         float look_ahead;
@@ -80,11 +81,11 @@ struct strata_ps_store {
     /* Synchronous: the step that is open, and its pushes [n_shares]. */
     int64_t step;
     strata_ps_kept *kept;
-    const void **operands; /* of a sum over shares */
-    /* Numbers of the update that is made next: of the dense shards, and of rows. */
+    const void **operands; /* [n_shares] operands of a sum over shares */
+    /* The numbers of the next update: for the dense shards, and for rows. */
     float words[STRATA_STEP_WORDS], row_words[STRATA_STEP_WORDS];
-    /* Synchronous with clip_global_norm: the norm to which gradients are clipped (0: they are not), and the square of this
-     * server's part of it, of one step. */
+    /* For synchronous training with clip_global_norm. most_norm: the norm to which gradients are clipped; 0: they are not.
+     * Then the squared norm of this server's gradients of one step. */
     double most_norm;
     struct {
         int64_t epoch, index;
@@ -111,7 +112,7 @@ void strata_ps_store_start_epoch(strata_ps_store *store, int64_t epoch);
 
 /* Computes the place of each dense shard on the device, and its chunks, which are needed for norms of whole parameters. */
 STRATA_MUST_USE strata_status strata_ps_store_lay_out_dense(strata_ps_store *store, strata_error *err);
-/* n elements of parameters, and of each slot; zeros. */
+/* Creates variables of n elements for parameters and for each slot, filled with zeros. */
 STRATA_MUST_USE strata_status strata_ps_store_make_variables(strata_ps_store *store, int64_t n, strata_variable **parameters,
                                                              strata_variable **slots, strata_error *err);
 STRATA_MUST_USE strata_status strata_ps_store_compile_dense(strata_ps_store *store, strata_error *err);

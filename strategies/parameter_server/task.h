@@ -48,7 +48,7 @@ typedef struct strata_ps_task {
     char name[STRATA_RPC_TASK_BYTES];
     char role[160];
     uint64_t incarnation;
-    /* Its texts are in `texts`. */
+    /* Its strings are stored in `texts`. */
     strata_communicator_options communication;
     char *texts[8];
     int n_texts;
@@ -62,9 +62,9 @@ typedef struct strata_ps_task {
     /* If so: whether a worker pulls only after its push, and how many updates old a gradient is then. */
     bool pulls_late;
     int staleness;
-    /* Copies of each server's shards on another server: 0 or 1. */
+    /* How many copies of each server's shards other servers have: 0 or 1. */
     int replicas;
-    /* Of the chief. */
+    /* Used by the chief. */
     pthread_mutex_t lock;
     strata_parameter_server_totals totals;
     /* [n_workers] */
@@ -104,15 +104,15 @@ typedef struct strata_ps_fit {
     const strata_fit_options *opts;
     strata_history *history;
     strata_ps_plan plan;
-    /* On chief and workers. */
+    /* Used by the chief and the workers. */
     strata_ps_route route;
     /* The terms: the settings that all tasks compare (strata_model_terms), followed by the strategy's lines. */
     char *terms;
-    /* Batches that make a step. */
+    /* The number of batches in a step. */
     int64_t accumulate;
-    /* Of an epoch. */
+    /* The number of steps in an epoch. */
     int64_t n_steps;
-    /* NULL: none is written. The tracks are those of a worker's device. */
+    /* NULL: no trace is written. The tracks are those of a worker's device. */
     strata_trace *trace;
     int *tracks;
     /* Batches of the validation data, which workers evaluate; 0: there are none, or it is not known how many. */
@@ -131,7 +131,7 @@ strata_status strata_ps_write_parts(strata_model *model, const char *folder, str
  * after connect_seconds. */
 STRATA_MUST_USE strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index,
                                                 size_t shared_bytes, strata_rpc_client **out_client, strata_error *err);
-/* The same within so many seconds. */
+/* The same, but fails after this many seconds. */
 STRATA_MUST_USE strata_status strata_ps_connect_within(const strata_ps_task *task, strata_task_type type, int index,
                                                        double seconds, size_t shared_bytes, strata_rpc_client **out_client,
                                                        strata_error *err);
@@ -141,7 +141,7 @@ STRATA_MUST_USE strata_status strata_ps_listen(const strata_ps_task *task, strat
                                                strata_error *err);
 /* The answer to a hello. */
 typedef struct strata_ps_hello_reply {
-    /* As the chief or the server knows it. */
+    /* The route that the chief or the server has. */
     strata_ps_route route;
     /* From a server: it could not forward a change to its group's copy, so the copy cannot be used any more. */
     int32_t copy_failed;
@@ -186,7 +186,7 @@ STRATA_MUST_USE strata_status strata_ps_watch_look(strata_ps_watch *watch, strat
 /* With replicas: servers that were lost and have been started again get their values, and all copies are complete again. May be
  * called only while no worker pushes and the model has the servers' values. */
 STRATA_MUST_USE strata_status strata_ps_watch_take_back(strata_ps_watch *watch, int64_t serial, strata_error *err);
-/* All servers are there again. */
+/* Marks all servers as available again. */
 void strata_ps_watch_forget(strata_ps_watch *watch);
 
 /* values.c, on the chief: servers[n_servers]. Sends the model's values to the holders of each group (fit->route). After that,
@@ -287,7 +287,7 @@ typedef struct strata_ps_next_ask {
     int64_t examples, whole;
     /* In asynchronous training, if the model needs it: the norm of the gradients before clipping; else 0. */
     double norm;
-    /* Of its pushes. */
+    /* The number of its pushes, and the sum and the maximum of their staleness. */
     int64_t n_staleness, staleness_sum, staleness_max;
     int32_t staleness_bins[STRATA_STALENESS_BINS];
     double seconds, rate;

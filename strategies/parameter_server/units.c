@@ -5,7 +5,7 @@
 
 #include "strategies/parameter_server/worker.h"
 
-/* Goes to batch `index` of the epoch. */
+/* Moves the iterator to batch `index` of the epoch. */
 static strata_status seek(strata_ps_worker *w, int64_t epoch, int64_t index, int64_t *out_n, strata_error *err) {
     const strata_fit_options *opts = w->fit->opts;
     if (!w->batches || w->batches_epoch != epoch || w->batches_next > index) {
@@ -101,7 +101,8 @@ void strata_ps_prepare_last(strata_ps_worker *w) {
     strata_model_program *program = NULL;
     if (w->task->pace.n_shares) return; /* a synchronous worker computes a share of the batch, which has another size */
     if (!w->batches || !is_used || last.own <= 0 || n_batches != n / opts->batch + 1) return;
-    const strata_status ignored = strata_ps_program_of(w, &last, &program, NULL); /* reported when the batch comes */
+    /* the failure is reported when the batch is trained */
+    const strata_status ignored = strata_ps_program_of(w, &last, &program, NULL);
     (void)ignored;
 }
 

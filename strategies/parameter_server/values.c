@@ -36,7 +36,7 @@ static float *new_values(const strata_ps_fit *fit) {
     return calloc((size_t)(strata_model_all_size(model) + fit->plan.n_slots * model->parameters.flat_size + 1), sizeof(float));
 }
 
-/* What all servers own, one after the other. */
+/* Allocates memory for the values of all servers, one after the other. */
 static float *new_server_values(const strata_ps_fit *fit, struct iovec *rooms) {
     int64_t n = 0;
     for (int s = 0; s < fit->plan.n_servers; s++) n += strata_ps_plan_elements(&fit->plan, s);
@@ -62,7 +62,7 @@ typedef struct round {
     ask_head head;
     /* Sends the requests to the servers of the copies, if there are any; else to the servers that workers use. */
     bool to_copies;
-    /* [n_servers] What is sent, or NULL; where each reply's head and (unless NULL) body go. */
+    /* [n_servers] The bodies that are sent, or NULL; and the memory for the replies' heads and (unless NULL) bodies. */
     const struct iovec *bodies;
     int64_t *heads;
     const struct iovec *rooms;
@@ -131,6 +131,7 @@ strata_status strata_ps_send_values(const strata_ps_fit *fit, strata_rpc_client 
     struct iovec *bodies = calloc((size_t)fit->plan.n_servers, sizeof *bodies);
     int64_t *heads = calloc((size_t)fit->plan.n_servers, sizeof *heads);
     float *values = new_values(fit), *own = bodies ? new_server_values(fit, bodies) : NULL;
+    /* the servers do not have the padding between parameters, so it is read from the model */
     strata_status status = heads && values && own ? read_model(fit, values, err)
                                                   : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the model");
     for (int s = 0; s < fit->plan.n_servers && !status; s++) rearrange(fit, s, bodies[s].iov_base, values, true);
@@ -154,7 +155,8 @@ strata_status strata_ps_fetch_values(const strata_ps_fit *fit, strata_rpc_client
     struct iovec *rooms = calloc((size_t)fit->plan.n_servers, sizeof *rooms);
     int64_t *heads = calloc((size_t)fit->plan.n_servers, sizeof *heads);
     float *values = new_values(fit), *own = rooms ? new_server_values(fit, rooms) : NULL;
-    strata_status status = heads && values && own ? read_model(fit, values, err) /* what lies between parameters */
+    /* the servers do not have the padding between parameters, so it is read from the model */
+    strata_status status = heads && values && own ? read_model(fit, values, err)
                                                   : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the model");
     round all = {.method = STRATA_PS_GET,
                  .head.get = {.has_close = close != NULL},
@@ -189,7 +191,8 @@ void strata_ps_dismiss_servers(const strata_ps_fit *fit, strata_rpc_client *cons
                                 .what = "the end of the training"};
     for (int s = 0; s < fit->plan.n_servers; s++) {
         if (!servers[s]) continue;
-        const strata_status ignored = strata_rpc_client_call(servers[s], &ask, NULL, 5, NULL); /* it may be gone */
+        /* the server may have ended already */
+        const strata_status ignored = strata_rpc_client_call(servers[s], &ask, NULL, 5, NULL);
         (void)ignored;
     }
 }

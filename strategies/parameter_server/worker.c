@@ -17,7 +17,7 @@ strata_status strata_ps_worker_no_memory(strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a worker of parameter_server");
 }
 
-/* Marks that a server was lost if that is the reason of the failure. */
+/* Records that a server was lost, if the status shows this. Returns the status. */
 static strata_status of_server(strata_ps_worker *w, strata_status status) {
     w->lost_server |= status == STRATA_PEER_LOST;
     return status;
@@ -41,7 +41,7 @@ static strata_status begin_unit(strata_ps_worker *w, const strata_ps_unit *unit,
     return w->task->pulls_late ? STRATA_OK : of_server(w, strata_ps_start_pull(w, j, err));
 }
 
-/* The unit that was computed is finished: its report waits for the next request to the chief. */
+/* Called when the worker's unit is finished: stores its report, which is sent with the next request to the chief. */
 static void keep_report(strata_ps_worker *w) {
     const int64_t n_sums = w->model->metrics.n_sums;
     memcpy(w->report_sums + w->n_reports * n_sums, w->unit_sums, (size_t)n_sums * sizeof *w->unit_sums);
@@ -87,7 +87,7 @@ static strata_status ask_chief(strata_ps_worker *w, bool waits, double seconds, 
     return STRATA_OK;
 }
 
-/* Waits for the push that is under way, if any, whose unit is finished then. */
+/* Waits for the push in progress, if there is one. Its unit is then finished. */
 static strata_status finish_push(strata_ps_worker *w, strata_error *err) {
     return w->pushing ? of_server(w, strata_ps_finish_push(w, &w->reports[w->n_reports - 1], err)) : STRATA_OK;
 }
@@ -115,7 +115,7 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
                              strata_error *err) {
     *out_grant = STRATA_PS_WAIT;
     STRATA_TRY(strata_ps_upload(w, j, err));
-    bool asked = w->task->pace.n_shares > 0; /* a synchronous step needs the parameters of the one before */
+    bool asked = w->task->pace.n_shares > 0; /* a synchronous step needs the parameters of the previous one */
     bool cleared = false;
     for (int i = 0; i < j->n_batches; i++) {
         strata_model_program *program = NULL;
@@ -128,7 +128,7 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
         asked = true;
         const strata_status computed = strata_ps_finish_batch(w, j, program, slot, status ? NULL : err);
         if (status || computed) return status ? status : computed;
-        STRATA_TRY(finish_push(w, err)); /* what it pushes is written over below */
+        STRATA_TRY(finish_push(w, err)); /* the memory of the gradients in that push is overwritten below */
         if (!cleared) strata_ps_clear_sums(w, j);
         cleared = true;
         STRATA_TRY(strata_ps_take_outputs(w, j, program, slot, err));
@@ -154,7 +154,8 @@ static strata_status take_all(strata_ps_worker *w, strata_ps_job *j, strata_erro
     }
     j->ahead = false;
     const strata_status started = strata_ps_start_pull(w, j, err);
-    const strata_status pulled = strata_ps_finish_pull(w, j, started ? NULL : err); /* also what was started before it failed */
+    /* also waits for requests that were started before a failure */
+    const strata_status pulled = strata_ps_finish_pull(w, j, started ? NULL : err);
     if (started || pulled) return of_server(w, started ? started : pulled);
     return strata_ps_upload(w, j, err);
 }
@@ -399,7 +400,8 @@ static void say_failure(const strata_ps_worker *w, strata_status status, const c
     const struct iovec body = {(char *)message, strlen(message)};
     const strata_rpc_ask ask = {
         .method = STRATA_PS_FAIL, .head = &head, .head_bytes = sizeof head, .body = &body, .n_body = 1, .what = "a failure"};
-    const strata_status ignored = strata_rpc_client_call(w->chief, &ask, NULL, 5, NULL); /* it may be the chief that failed */
+    /* the chief may be the task that failed */
+    const strata_status ignored = strata_rpc_client_call(w->chief, &ask, NULL, 5, NULL);
     (void)ignored;
 }
 

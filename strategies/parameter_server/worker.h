@@ -15,7 +15,7 @@
 /* A batch of a unit: `own` of its `n` examples belong to this worker, beginning with number `first` of the batch. */
 typedef struct strata_ps_batch {
     int64_t n, first, own;
-    /* Of each of the model's inputs and outputs. */
+    /* The batch's data for each of the model's inputs and outputs. */
     void *x[STRATA_MAX_INPUTS], *y[STRATA_MAX_OUTPUTS];
     float *weights;
 } strata_ps_batch;
@@ -40,7 +40,7 @@ typedef struct strata_ps_push {
     strata_rpc_request *request;
     strata_rpc_answer answer;
     int64_t staleness;
-    /* What the request borrows, besides the gradients. */
+    /* The memory that the request borrows, besides the gradients. */
     unsigned char *head;
     struct iovec *pieces;
     int32_t *ids;
@@ -49,7 +49,7 @@ typedef struct strata_ps_push {
 
 typedef struct strata_ps_job {
     strata_ps_unit unit;
-    /* Of the data. */
+    /* The epoch of the data. */
     int64_t epoch;
     int64_t t;
     double rate;
@@ -94,16 +94,16 @@ typedef struct strata_ps_worker {
     int *sparse;
     float **tables;
     strata_batches *batches;
-    int64_t batches_epoch, batches_next; /* the batch that `next` would give */
+    int64_t batches_epoch, batches_next; /* the batch that the iterator `next` returns next */
     strata_batch_form form;
-    /* The batches of the validation data and the next one's position; and the evaluation for which the model has the
+    /* The batches of the validation data, the position of the next one, and the evaluation for which the model has the
      * parameters. */
     strata_batches *visits;
     int64_t visits_next, visits_epoch;
     /* [n_servers] The push in progress, of batch `pushed`, and when it began. */
     strata_ps_push *pushes;
     bool pushing;
-    /* Of the program that computed the gradients. */
+    /* The number of slots of the program that computed the gradients. */
     int n_slots;
     int64_t pushed;
     double push_began;
@@ -112,7 +112,7 @@ typedef struct strata_ps_worker {
      * them. */
     const float *gradients;
     float *sums_of_dense;
-    /* (state_size) What is added to states. */
+    /* (state_size) The changes that are added to the states. */
     float *states;
     /* [n_sparse] The sums of the gradients of rows, if batches are added. */
     strata_ps_row_set *sums;
@@ -123,7 +123,7 @@ typedef struct strata_ps_worker {
         const float *values;
     } * row_gradients;
     float *unit_sums; /* (n_sums) */
-    /* Of the unit that is computed. */
+    /* The report for the unit that is being computed. */
     strata_ps_next_ask report;
     /* The units that were finished since the last request to the chief, and their sums (STRATA_PS_MOST_REPORTS, n_sums). */
     strata_ps_next_ask reports[STRATA_PS_MOST_REPORTS];
@@ -169,7 +169,7 @@ STRATA_MUST_USE strata_status strata_ps_program_of(strata_ps_worker *w, const st
 void strata_ps_prepare_last(strata_ps_worker *w);
 /* Finds which rows of sparse parameters the unit uses: those of its tokens, or all rows if that is not known in advance. */
 STRATA_MUST_USE strata_status strata_ps_find_rows(strata_ps_worker *w, strata_ps_job *j, strata_error *err);
-/* Goes to batch `index` of the validation data, which come in their order. */
+/* Moves the iterator to batch `index` of the validation data; batches must be read in their order. */
 STRATA_MUST_USE strata_status strata_ps_seek_visit(strata_ps_worker *w, int64_t index, int64_t *out_n, strata_error *err);
 
 /* ---- pulls.c ---- */
@@ -197,10 +197,10 @@ STRATA_MUST_USE strata_status strata_ps_upload(const strata_ps_worker *w, strata
 
 /* ---- gradients.c ---- */
 
-/* Adds a batch's outputs to what the unit has so far. */
+/* Adds a batch's outputs to the sums of the unit. */
 STRATA_MUST_USE strata_status strata_ps_take_outputs(strata_ps_worker *w, const strata_ps_job *j,
                                                      const strata_model_program *program, int slot, strata_error *err);
-/* Before the first batch of a unit. */
+/* Called before the first batch of a unit. */
 void strata_ps_clear_sums(strata_ps_worker *w, const strata_ps_job *j);
 /* Submits batch number i of the unit, at least up to its first send. If the device computes in the calling thread, only the
  * batch's inputs are written, and finish computes it: the caller may do something else in between, such as send requests. */
@@ -238,14 +238,14 @@ bool strata_ps_all_finite(const float *values, int64_t n);
 STRATA_MUST_USE strata_status strata_ps_start_push(strata_ps_worker *w, const strata_ps_job *j, strata_error *err);
 /* Waits for the servers' replies, if a push is in progress, and stores the staleness of the gradients in the report. */
 STRATA_MUST_USE strata_status strata_ps_finish_push(strata_ps_worker *w, strata_ps_next_ask *report, strata_error *err);
-/* Both. */
+/* Starts a push and waits for its end. */
 STRATA_MUST_USE strata_status strata_ps_push_all(strata_ps_worker *w, const strata_ps_job *j, strata_ps_next_ask *report,
                                                  strata_error *err);
 
 /* ---- worker.c ---- */
 
 STRATA_MUST_USE strata_status strata_ps_worker_no_memory(strata_error *err);
-/* Memory of the worker; finish also after a failure. */
+/* Allocates the worker's memory. finish must be called also after a failure. */
 STRATA_MUST_USE strata_status strata_ps_worker_make(strata_ps_worker *w, strata_error *err);
 void strata_ps_worker_finish(strata_ps_worker *w);
 /* Connects to the servers. With replicas, a server that has just been lost (or its copy) is connected by the pull that needs
