@@ -50,7 +50,8 @@ static strata_status open_data(const strata_remote_call *call, void **out_object
     if (!it) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for an iterator");
     strata_status status =
         strata_dataset_random(STRATA_SHAPE(10), STRATA_SHAPE(1), 1000, (uint64_t)call->worker, &it->dataset, err);
-    if (!status) status = strata_distributed_batches_create(strategy, it->dataset, NULL, &it->batches, err); /* of 32 */
+    /* a batch has 32 examples */
+    if (!status) status = strata_distributed_batches_create(strategy, it->dataset, NULL, &it->batches, err);
     if (status)
         close_data(it, NULL);
     else

@@ -8,8 +8,8 @@
 
 enum { TOKENS = 64, VOCABULARY = 10000, MOST_CLASSES = 2 };
 
-/* The words of the label are the classes, sorted by bytes. The test file, in which one may be missing, uses the classes of
- * `like`. */
+/* The words of the label are the classes, sorted by bytes. A class may be missing in the test file, so that file uses the
+ * classes of `like`. */
 static strata_status read_texts(const char *path, const char *text, const char *label, const strata_texts *like,
                                 strata_texts **out_texts, strata_error *err) {
     const char *classes[MOST_CLASSES];

@@ -9,13 +9,15 @@
 
 typedef struct bench_options {
     device_flags device;
-    strategy_flags strategy; /* of allreduce: the options --cluster and others */
+    strategy_flags strategy; /* for allreduce: --cluster and other options */
     const char *sizes;
     double seconds;
-    int64_t batch, ranks;                     /* ranks 0: the job's, or 2 */
-    const char *transport, *algorithm, *peer; /* of allreduce; NULL: tcp, or the job's; by size; none */
-    const char *devices, *cross_device_ops;   /* of allreduce between devices; devices NULL: between processes */
-    const char *compress;                     /* of allreduce; NULL: none */
+    int64_t batch, ranks; /* ranks 0: as many as the job has, or 2 */
+    /* For allreduce. NULL: tcp or the job's transport; chosen by size; no peer. */
+    const char *transport, *algorithm, *peer;
+    /* For allreduce between devices. devices NULL: between processes. */
+    const char *devices, *cross_device_ops;
+    const char *compress; /* for allreduce; NULL: none */
     bool mnist, json, tune;
 } bench_options;
 
@@ -47,12 +49,12 @@ strata_status bench_compile(bench *b, strata_tensor *const *outputs, int n_outpu
 float *bench_random(int64_t n, double scale, uint32_t seed, strata_error *err);
 /* Creates a variable. Fails: OUT_OF_MEMORY if values is NULL. */
 strata_status bench_variable(bench *b, strata_shape shape, float *values, strata_variable **out_variable, strata_error *err);
-/* The first element of y. As the only output it has y computed, but not read back. */
+/* The first element of y. If it is the only output, all of y is computed, but only this element is read back. */
 strata_tensor *bench_first_element(strata_tensor *y);
 /* Measures an executable. flops_of_run: the multiplications and additions of one run. */
 strata_status bench_time(bench *b, strata_executable *exe, double flops_of_run, bench_rates *out, strata_error *err);
 
-/* The benchmarks; the peak has been measured before. */
+/* The benchmarks. The peak must have been measured before. */
 strata_status bench_conv2d(bench *b, strata_error *err);
 
 /* The benchmark allreduce, which needs no device. Returns the exit code. */

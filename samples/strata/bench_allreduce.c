@@ -121,7 +121,7 @@ static strata_status measure(const job *j, strata_communicator *comm, int64_t by
     const int64_t wire_bytes = (int64_t)(strata_communicator_bytes_sent(comm) - sent);
     const double most_seconds = j->options->seconds > 0 ? j->options->seconds : INFINITY;
     for (int i = -WARM_UPS; i < 0; i++) STRATA_TRY(time_once(j, comm, data, n, &times[0], err));
-    double spent = 0; /* the same on all ranks, as each time is */
+    double spent = 0; /* equal on all ranks, since each measured time is */
     int done = 0;
     for (; done < repeats && (done < LEAST_REPEATS || spent < most_seconds); spent += times[done++])
         STRATA_TRY(time_once(j, comm, data, n, &times[done], err));

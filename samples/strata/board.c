@@ -37,7 +37,7 @@ static strata_status open_part(const board *b, const char *part, strata_events *
     return status;
 }
 
-/* As Markdown: a block of code, a line for each value. */
+/* Adds the model as a text in Markdown: a block of code with a line for each value. */
 static strata_status add_model(const board *b, const strata_model *model, strata_error *err) {
     strata_text text = {0};
     char *json = NULL, *block = NULL;
@@ -54,8 +54,8 @@ static strata_status add_model(const board *b, const strata_model *model, strata
     return status;
 }
 
-/* Makes the nodes of the graph. The inputs are nodes too: each name that no earlier layer has. Returns how many nodes there
- * are. */
+/* Makes the nodes of the graph: one for each layer, and one for each input of the model, which is a name that no earlier layer
+ * has. Returns how many nodes there are. */
 static int make_nodes(const strata_model_summary *summary, const char **names, strata_event_node *nodes) {
     static const char *const only_input[] = {"input"};
     int n = 0;
@@ -65,7 +65,7 @@ static int make_nodes(const strata_model_summary *summary, const char **names, s
         strata_event_node own = {.name = layer->name, .op = layer->kind, .shape = layer->output};
         own.n_inputs = layer->n_inputs < STRATA_MAX_SUMMARY_INPUTS ? layer->n_inputs : STRATA_MAX_SUMMARY_INPUTS;
         own.inputs = layer->inputs;
-        if (!layer->n_inputs) { /* sequential: what the layer before gives */
+        if (!layer->n_inputs) { /* in a sequential model the input is the output of the layer before */
             own.n_inputs = 1;
             names[i] = i ? summary->layers[i - 1].name : only_input[0];
             own.inputs = &names[i];
@@ -99,12 +99,8 @@ static strata_status add_graph(const board *b, strata_model *model, strata_error
 
 /* ---- the first examples as one picture ---- */
 
-enum {
-    SIDE = 5,
-    GAP = 2,
-    LEAST_PIXELS = 8,
-    MOST_PIXELS = 256
-}; /* SIDE x SIDE examples, with lines of GAP pixels between them */
+/* The picture is a grid of SIDE x SIDE examples, with lines of GAP pixels between them. */
+enum { SIDE = 5, GAP = 2, LEAST_PIXELS = 8, MOST_PIXELS = 256 };
 
 static bool is_side(int64_t pixels) {
     return pixels >= LEAST_PIXELS && pixels <= MOST_PIXELS;
@@ -122,7 +118,7 @@ static bool has_pictures(const strata_dataset *dataset, strata_shape *out_shape)
     return is_side(dims[0]) && is_side(dims[1]) && (out_shape->dims[2] == 1 || out_shape->dims[2] == 3);
 }
 
-/* Puts one example at its place in the grid, whose pixels are f32. */
+/* Copies one example to its place in the grid, whose pixels are f32. */
 static void put_picture(strata_array *grid, strata_shape one, int place, const strata_array *from, int64_t first) {
     const int64_t row = one.dims[1] * one.dims[2], n = one.dims[0] * row;
     const int64_t top = place / SIDE * (one.dims[0] + GAP), left = place % SIDE * (one.dims[1] + GAP);
@@ -133,7 +129,7 @@ static void put_picture(strata_array *grid, strata_shape one, int place, const s
     }
 }
 
-/* Pixels that a stage moved away from 0..1 are scaled into it. */
+/* Scales the pixels to 0..1 if a stage of the pipeline has moved some of them out of this range. */
 static void scale_pixels(strata_array *grid) {
     float *pixels = grid->data, least = 0, most = 1;
     const int64_t n = strata_shape_elements(grid->shape);
@@ -144,7 +140,7 @@ static void scale_pixels(strata_array *grid) {
     for (int64_t i = 0; i < n; i++) pixels[i] = (pixels[i] - least) / (most - least);
 }
 
-/* The first examples of an epoch, as the model sees them: shuffled and augmented where the data are. */
+/* Adds a picture of the first examples of an epoch as the model sees them: shuffled and augmented, if the data are. */
 static strata_status add_pictures(const board *b, strata_error *err) {
     strata_iterator *iterator = NULL;
     strata_array grid = {0};
@@ -173,7 +169,7 @@ static strata_status add_pictures(const board *b, strata_error *err) {
 int board_open(board *b, const char *folder, strata_model *model, const strata_optimizer *optimizer,
                const strata_dataset *dataset, int64_t batch, bool classifies) {
     strata_error err = {0};
-    const int64_t size = strata_dataset_size(dataset); /* below 0: a pipeline that does not know it */
+    const int64_t size = strata_dataset_size(dataset); /* below 0: the size of the pipeline is not known */
     *b = (board){.folder = folder, .classifies = classifies, .dataset = dataset, .batch = size < batch ? size : batch};
     strata_status status = open_part(b, "train", &b->train, &err);
     if (!status) status = add_model(b, model, &err);

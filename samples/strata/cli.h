@@ -55,7 +55,7 @@ typedef struct option_row {
     const char *help;
     option_kind kind;
     size_t offset;      /* in the command's options struct: bool, int64_t, double, const char *, text_list */
-    double least, most; /* INT and NUMBER */
+    double least, most; /* the range of an INT or NUMBER */
 } option_row;
 
 /* The options of another command that were given to this command, in their order. */
@@ -115,7 +115,7 @@ typedef struct device_flags {
     const char *which, *allow_fallback;
     bool fast, direct, no_tune, no_cache, trust;
     double compile_seconds;
-    /* As strata_device_options has them. */
+    /* These are passed on in strata_device_options. */
     strata_compile_callback on_compile;
     bool (*is_interrupted)(void *user);
     void *user;

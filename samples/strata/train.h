@@ -84,7 +84,9 @@ typedef struct training {
     char sha256[65];
     bool replicas_equal;
     strata_plateau_options plateau;
-    bool in_folder; /* --checkpoint is a folder, to which one is written after so many steps or seconds; 0: after each epoch */
+    /* in_folder: --checkpoint names a folder. A checkpoint is written to it after this many steps or seconds; 0: after each
+     * epoch. */
+    bool in_folder;
     int64_t every_steps;
     double every_seconds;
     bool paused;             /* --stop-after has ended this run, and there is no result yet */

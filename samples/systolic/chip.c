@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The chips that the simulator can be, and the closed formulas of their units (chip.h, README.md). */
+ * The chips that the simulator can simulate, and the formulas for the cycles of their units (chip.h, README.md). */
 #include "chip.h"
 
 #include <stddef.h>
 #include <string.h>
 
-/* s1 is like one core of a TPU v2: Jouppi et al., "A domain-specific supercomputer for training deep neural networks", CACM
- * 63 (2020), and Norrie et al., "The design process for Google's training chips: TPUv2 and TPUv3", IEEE Micro 41 (2021). v4
- * is like one of the two cores of a TPU v4 (Jouppi et al., "TPU v4", ISCA 2023), v5e like a chip of that name (Google's
- * documentation of Cloud TPU). Latencies, launch, windows and drain are of no paper; README.md says where they come from. */
+/* s1 is like one core of a TPU v2: Jouppi et al., "A domain-specific supercomputer for training deep neural networks", CACM 63
+ * (2020), and Norrie et al., "The design process for Google's training chips: TPUv2 and TPUv3", IEEE Micro 41 (2021). v4 is
+ * like one of the two cores of a TPU v4 (Jouppi et al., "TPU v4", ISCA 2023), v5e like a chip of that name (Google's
+ * documentation of Cloud TPU). Latencies, launch, windows and drain are not from a paper; README.md says where they come
+ * from. */
 static const chip chips[] = {
     {.name = "s1",
      .title = "Systolic S1",
@@ -74,8 +75,9 @@ static double ceil_div(double a, double b) {
     return whole < q ? whole + 1 : whole;
 }
 
-/* Cycles of one product with the second operand held in the array: each tile (side x side) of it is passed by all rows of the
- * first. The next tile is loaded meanwhile, which takes `side` cycles, so fewer rows than that leave the array waiting. */
+/* Cycles of one product whose second operand is held in the array. The second operand is divided into tiles (side x side), and
+ * all rows of the first operand pass through each tile. Meanwhile the next tile is loaded, which takes `side` cycles; so if
+ * there are fewer rows than that, the array waits. */
 static double held(const chip *chip, double streamed, double held_columns, double depth) {
     const double side = chip->side, rows = ceil_div(streamed, 8) * 8;
     const double tiles = ceil_div(depth, side) * ceil_div(held_columns, side);
@@ -86,7 +88,7 @@ double chip_matrix_cycles(const chip *chip, int64_t rows, int64_t columns, int64
     if (rows <= 0 || columns <= 0 || depth <= 0 || batch <= 0) return 0;
     const double b = held(chip, (double)rows, (double)columns, (double)depth);
     const double a = held(chip, (double)columns, (double)rows, (double)depth);
-    /* The first tile is loaded while nothing else goes on, and the last row travels through all rows and columns. */
+    /* Nothing overlaps the loading of the first tile, and the last row passes through all rows and columns of the array. */
     return (double)batch * (a < b ? a : b) + 3.0 * chip->side;
 }
 

@@ -1,45 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The numbers of a chip, and what its units take for a piece of work. */
+ * The properties of a chip, and how many cycles its units need for a piece of work. */
 #ifndef SYSTOLIC_CHIP_H
 #define SYSTOLIC_CHIP_H
 
 #include <stdint.h>
 
-/* One core. */
+/* The properties of one core. */
 typedef struct chip {
     const char *name, *title;
     double hertz;
     /* Rows and columns of a systolic array, and how many arrays a core has. */
     int side, arrays;
-    /* Operations of the vector unit a cycle. */
+    /* Operations per cycle of the vector unit. */
     int lanes;
     int64_t onchip_bytes, hbm_bytes;
     double hbm_bytes_per_second;
     /* Cycles from the start of a copy between HBM and on-chip memory until its first byte is there. */
     double hbm_latency;
-    /* Cycles from when a run is asked for until its first copy or step begins. */
+    /* Cycles from the request for a run until its first copy or step begins. */
     double launch;
-    /* Copies come and go in windows of so many bytes; a step begins when its operands' first window is there. */
+    /* Copies are made in windows of this many bytes. A step can begin when the first window of its operands is on the chip. */
     double window_bytes;
-    /* Operations of the vector unit that take one element of a product's result from the arrays to the on-chip memory, while
-     * the arrays wait. */
+    /* Operations of the vector unit that move one element of a product's result from the arrays to the on-chip memory. The
+     * arrays wait meanwhile. */
     double drain_ops;
-    /* Of one link of the ring, in one direction; cycles until a neighbour sees a byte. */
+    /* The bandwidth of one link of the ring, in one direction; and the cycles until a byte arrives at the neighbour. */
     double link_bytes_per_second, link_latency;
-    /* Cycles that every step costs: the scalar unit's bookkeeping. */
+    /* Cycles that each step costs in addition, for the scalar unit's bookkeeping. */
     double step_overhead;
 } chip;
 
-/* NULL: there is none of that name. *out_names lists those that there are. */
+/* Returns NULL if there is no chip with this name. *out_names: a list of the names of all chips. */
 const chip *chip_find(const char *name, const char **out_names);
 
 /* Cycles of the arrays for `batch` products of (rows x depth) and (depth x columns). */
 double chip_matrix_cycles(const chip *chip, int64_t rows, int64_t columns, int64_t depth, int64_t batch);
 double chip_vector_cycles(const chip *chip, double ops);
-/* Cycles in which `n` elements of a product's result leave the arrays. */
+/* Cycles to move n elements of a product's result from the arrays to the on-chip memory. */
 double chip_drain_cycles(const chip *chip, double n);
-/* Cycles to pass `bytes` around a ring of `members` cores `rounds` times, in parts. */
+/* Cycles to send `bytes`, divided into a part for each core, `rounds` times around a ring of `members` cores. */
 double chip_ring_cycles(const chip *chip, double bytes, int members, int rounds);
 double chip_hbm_cycles(const chip *chip, double bytes);
 

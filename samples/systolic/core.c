@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A core of the board, opened as a device. It has a thread of its own, which takes runs from a queue, so that `run` returns at
- * once, several runs of one call follow each other without the host, and cores meet in collectives while the host's thread
- * waits for one of them. Copies are jobs of the same queue. Tickets count runs and copies. */
+ * A core of the board, which is opened as a device. It has a thread of its own, which takes jobs from a queue. So `run`
+ * returns at once, the runs of one call follow each other without the host, and cores can meet in collectives while the host's
+ * thread waits for one of them. Copies are jobs in the same queue. A ticket is the number of a run or copy. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 enum { MOST_JOBS = 1024, MOST_SPANS = 1 << 16 };
 
-/* Runs of a program; or, where that is NULL, a copy of `bytes` bytes. */
+/* A job: n runs of a program or, if `program` is NULL, a copy of `bytes` bytes. */
 typedef struct job {
     strata_plugin_program *program;
     int first_slot, n;
@@ -25,26 +25,26 @@ struct strata_plugin_device {
     board *board;
     int index;
     pthread_t thread;
-    /* Guards all below. */
+    /* Guards all fields below. */
     pthread_mutex_t lock;
-    /* There is a job, or the end; a job has ended. */
+    /* work: a job was added, or the core closes. done: a run or copy has ended. */
     pthread_cond_t work, done;
     job jobs[MOST_JOBS];
     uint64_t jobs_put, jobs_taken;
-    /* Runs and copies; tickets count them. */
+    /* The numbers of runs and copies that were submitted, and that have ended. */
     uint64_t submitted, finished;
     bool closing;
-    /* What the first run that failed said. */
+    /* The status and message of the first run that failed. */
     strata_plugin_status failed;
     strata_plugin_error why;
     int64_t memory_used;
     int64_t opened_ns;
-    /* Spans of runs, while they are wanted. device_ns: when the last run ended in the device's time. */
+    /* Spans are stored only while they are wanted. device_ns: the simulated time at which the last run ended. */
     bool keeps_spans;
     strata_plugin_span *spans;
     int n_spans, spans_capacity;
     int64_t device_ns;
-    /* What the tables "spaces" and "topology" are. */
+    /* The contents of the tables "spaces" and "topology". */
     strata_plugin_space space[2];
     const strata_plugin_space *space_list[2];
     strata_plugin_spaces spaces;
@@ -66,13 +66,13 @@ static int64_t now_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* ---- spans: the static schedule of a run, from the moment at which it began ---- */
+/* ---- spans: the schedule of a run, shifted to the time at which the run began ---- */
 
 static void add_span(struct strata_plugin_device *core, const strata_plugin_span *span) {
     if (core->n_spans == core->spans_capacity) {
         const int capacity = core->spans_capacity ? 2 * core->spans_capacity : 1024;
         strata_plugin_span *spans = capacity <= MOST_SPANS ? realloc(core->spans, (size_t)capacity * sizeof *spans) : NULL;
-        if (!spans) return; /* the newest are left out until somebody takes the others */
+        if (!spans) return; /* new spans are dropped until the stored ones are fetched */
         core->spans = spans;
         core->spans_capacity = capacity;
     }
@@ -127,8 +127,8 @@ static int64_t profile_now(strata_plugin_device *core) {
 
 /* ---- the thread ---- */
 
-/* Run number i of the job, or its copy, unless the core has failed. A copy is made under the lock: a wait that gives it up then
- * knows that it does not go on. */
+/* Executes run i of the job, or its copy, unless the core has failed. The copy is made under the lock, so that no copy is in
+ * progress when a wait has ended with a timeout. */
 static strata_plugin_status carry_out(struct strata_plugin_device *core, const job *next, int i, strata_plugin_error *error) {
     pthread_mutex_lock(&core->lock);
     const strata_plugin_status failed = core->failed;
@@ -171,7 +171,7 @@ static void *work_on(void *user) {
     return NULL;
 }
 
-/* Waits for the ticket; the lock is held. timeout_ns below 0: for ever. */
+/* Waits for the ticket. The lock must be held. timeout_ns below 0: no timeout. */
 static bool await(struct strata_plugin_device *core, uint64_t ticket, int64_t timeout_ns) {
     struct timespec deadline;
     clock_gettime(CLOCK_MONOTONIC, &deadline);
@@ -190,7 +190,6 @@ static bool await(struct strata_plugin_device *core, uint64_t ticket, int64_t ti
     return core->finished >= ticket;
 }
 
-/* Puts the job into the queue. */
 static strata_plugin_status submit(struct strata_plugin_device *core, const job *what, uint64_t *out_ticket,
                                    strata_plugin_error *error) {
     pthread_mutex_lock(&core->lock);
@@ -216,7 +215,8 @@ static strata_plugin_status core_run(strata_plugin_program *program, int32_t fir
     return submit(program->core, &(job){.program = program, .first_slot = first_slot, .n = n}, out_ticket, error);
 }
 
-/* A wait that is over its time loses the core: what it waited for is not carried out later. 0 ns only ask. */
+/* Waits for a ticket. After a timeout the core is lost, so that nothing that was submitted before is executed later. With 0 ns
+ * it only checks. */
 static strata_plugin_status core_wait(strata_plugin_device *core, uint64_t ticket, int64_t timeout_ns,
                                       strata_plugin_error *error) {
     pthread_mutex_lock(&core->lock);
@@ -298,7 +298,7 @@ static strata_plugin_status begin_download(strata_plugin_device *core, strata_pl
     return status ? status : submit(core, &copy, out_ticket, error);
 }
 
-/* Over the ring: the core reads the other one's memory, on which nothing runs meanwhile. */
+/* Copies over the ring: the core `to` reads the memory of the core `from`, on which nothing may run meanwhile. */
 static strata_plugin_status begin_copy(strata_plugin_device *to, strata_plugin_buffer *to_buffer, int64_t to_offset,
                                        strata_plugin_device *from, strata_plugin_buffer *from_buffer, int64_t from_offset,
                                        int64_t bytes, uint64_t *out_ticket, strata_plugin_error *error) {
@@ -307,7 +307,7 @@ static strata_plugin_status begin_copy(strata_plugin_device *to, strata_plugin_b
     return status ? status : begin_upload(to, to_buffer, to_offset, from_buffer->data + from_offset, bytes, out_ticket, error);
 }
 
-/* The calls that wait are the same jobs. */
+/* Ends a blocking copy: it was submitted as a job, for which this waits. */
 static strata_plugin_status finish(strata_plugin_device *core, strata_plugin_status submitted, uint64_t ticket,
                                    strata_plugin_error *error) {
     return submitted ? submitted : core_wait(core, ticket, INT64_MAX, error);
@@ -345,7 +345,7 @@ static const void *core_program_output(strata_plugin_program *program, int32_t s
 
 /* ---- tables ---- */
 
-/* Writes as much of `from` as the caller's struct has. */
+/* Copies a cost to the caller's struct, as many bytes as that has (its `size`). */
 static void give_cost(const strata_plugin_cost *from, strata_plugin_cost *to) {
     const size_t size = to->size;
     memcpy(to, from, size < sizeof *from ? size : sizeof *from);
@@ -370,7 +370,8 @@ static strata_plugin_status cost_of_program(strata_plugin_program *program, stra
     return STRATA_PLUGIN_OK;
 }
 
-/* From the step's first copy to its last one: steps overlap, so that the sum of them is more than the program. */
+/* The time from the step's first copy to its last one. Steps overlap, so the sum over all steps is more than the time of the
+ * program. */
 static strata_plugin_status cost_of_node(strata_plugin_program *program, int32_t node, strata_plugin_cost *out_cost,
                                          strata_plugin_error *error) {
     const chip *chip = program->core->board->chip;
@@ -422,11 +423,11 @@ static const void *core_table(strata_plugin_device *core, const char *name) {
     return NULL;
 }
 
-/* What the device is and has, for the two tables that depend on it. */
+/* Fills the two tables whose contents depend on the chip and the board. */
 static void describe(struct strata_plugin_device *core) {
     const chip *chip = core->board->chip;
     core->space[0] = (strata_plugin_space){sizeof *core->space, "HBM", chip->hbm_bytes, 1, chip->hbm_bytes_per_second};
-    /* A vector's operands and result each cycle. */
+    /* bandwidth: two operands and a result for each lane in each cycle */
     core->space[1] =
         (strata_plugin_space){sizeof *core->space, "on-chip", chip->onchip_bytes, 0, 3.0 * chip->lanes * 4 * chip->hertz};
     core->space_list[0] = &core->space[0];
@@ -438,7 +439,7 @@ static void describe(struct strata_plugin_device *core) {
         sizeof core->topology, "systolic board 0", core->board->n_cores, core->index, 1, core->dims, core->coordinates};
 }
 
-/* ---- open and close ---- */
+/* ---- opening and closing ---- */
 
 static void core_close(strata_plugin_device *core) {
     pthread_mutex_lock(&core->lock);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All ops as one translation unit, which the build compiles once for each instruction set: KERNELS is the name of the table
- * ("ops_avx512"). Every function of op/ is static, so the copies do not meet, and compilers make vectors of their loops for the
- * widest registers that a processor has; ops.c chooses the table when the plugin starts. */
+ * All ops in one translation unit, which the build compiles once for each instruction set. KERNELS is the name of the table of
+ * ops, such as "ops_avx512". All functions in op/ are static, so that the copies do not conflict. Compilers vectorize the
+ * functions' loops for the widest registers of the instruction set. ops.c chooses the table when the plugin starts. */
 #include "op/elementwise.c"
 #include "op/exchange.c"
 #include "op/move.c"
@@ -14,10 +14,12 @@
 #include "op/softmax.c"
 #include "op/update.c"
 
-/* The arrays take bf16, and f32 by rounding it: an f16 would lose bits that its dtype promises. */
+/* The arrays compute with bf16, and with f32 that they round to bf16. They refuse f16, because rounding it to bf16 would lose
+ * bits. */
 enum { ARRAY_DTYPES = 1 << STRATA_PLUGIN_F32 | 1 << STRATA_PLUGIN_BF16 };
 
-/* Operands' number and dtypes, whether f16 and bf16 are widened, and what else an op has: refuse, prepare, cost, run. */
+/* A row has the name, the least and the largest number of inputs, the dtypes of input 0, whether f16 and bf16 are widened, and
+ * the functions refuse, prepare, cost and run. */
 #define ELEMENT(name, n, dtypes) \
     { #name, n, n, dtypes, 0, chain_refuse, chain_prepare, chain_cost, chain_run }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of ops for this processor, attributes by name, dtypes, and memory of programs. */
+ * Finds ops in the table for this processor. Also reads attributes by name, and has functions for dtypes and for memory and
+ * messages of programs. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 
 #include "systolic.h"
 
-/* ---- which copy of kernels.c ---- */
+/* ---- choosing a copy of kernels.c ---- */
 
 extern const op ops_portable[];
 #if defined(__x86_64__)
@@ -30,7 +31,7 @@ static bool has_avx512(void) {
 }
 #endif
 
-/* The best first. */
+/* The copies of kernels.c; the best one is first. */
 static const struct form {
     const char *name;
     const op *ops;

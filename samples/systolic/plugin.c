@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The entry symbol: options, and a board of cores, each of which is a device. */
+ * The entry point of the plugin: its options, and a board of cores, each of which is a device. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "systolic.h"
 
-/* Strata calls start once, before all else, and reads what it left from then on. */
+/* Strata calls `start` once, before any other function; it sets these variables, which do not change afterwards. */
 static board the_board = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static strata_plugin_device_info the_info;
 static char the_version[64];

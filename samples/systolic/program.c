@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a piece, as Strata passes it, to a program: values with their places in memory, nodes as steps of ops; and one run of
- * it. The numbers are computed here, on the host, one step after the other; schedule.c says what the chip would take. */
+ * Compiles a piece (a part of a graph, as Strata passes it) to a program: its values get places in memory, and its nodes
+ * become steps. Also runs programs. The numbers are computed here, on the host, one step after the other; schedule.c computes
+ * the time that the chip would need. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,8 @@ enum { LINE = 64, CAST_SCRATCH = 1 << 13 };
 
 /* ---- reading a piece ---- */
 
-/* What is wrong with a piece is the library's fault, or a test's: it is said, and nothing is read beyond what is there. */
+/* A piece that is not valid is a mistake of the library or of a test. It is reported, and nothing beyond the given sizes is
+ * read. */
 static const char *read_array(const strata_plugin_value *from, array *to) {
     const int32_t rank = GET(from, strata_plugin_value, rank);
     const int64_t *dims = GET(from, strata_plugin_value, dims);
@@ -55,7 +57,7 @@ static strata_plugin_attribute *copy_attribute(const strata_plugin_attribute *fr
     return to;
 }
 
-/* A node as a step, over the arrays of all values. Returns why not. */
+/* Converts a node to a step. arrays: [n_values] those of all values. Returns NULL, or why it cannot be done. */
 static const char *read_node(const strata_plugin_node *node, int number, const array *arrays, int n_values, pool *pool,
                              step *s) {
     static const char no_memory[] = "there is no host memory";
@@ -95,7 +97,7 @@ static const char *read_node(const strata_plugin_node *node, int number, const a
     if (n_inputs < s->op->least_inputs || (s->op->most_inputs >= 0 && n_inputs > s->op->most_inputs))
         return "the op does not take this many inputs";
     if (n_inputs && !(s->op->dtypes >> s->inputs[0]->dtype & 1)) return "the op does not take this dtype";
-    /* A fused node is run as a whole; the parts of a chain say what it computes. */
+    /* A fused node is run as a whole. Only for a chain the parts are needed, since they define what it computes. */
     const strata_plugin_node *const *parts = GET(node, strata_plugin_node, parts);
     if (strcmp(name, "chain") || !n_parts || !parts) return NULL;
     step *own_parts = pool_take(pool, n_parts * (int64_t)sizeof *own_parts);
@@ -114,7 +116,7 @@ static const char *check_step(const step *s) {
     return s->op->refuse ? s->op->refuse(s) : NULL;
 }
 
-/* The arrays of all values; NULL: *out_why says why not. */
+/* Returns the arrays of all values. NULL: *out_why has the reason. */
 static array *read_arrays(const strata_plugin_piece *piece, pool *pool, const char **out_why) {
     const int32_t n = GET(piece, strata_plugin_piece, n_values);
     const strata_plugin_value *const *values = GET(piece, strata_plugin_piece, values);
@@ -144,7 +146,7 @@ strata_plugin_support program_supports(const strata_plugin_piece *piece, int32_t
     return why ? STRATA_PLUGIN_NO : STRATA_PLUGIN_YES;
 }
 
-/* ---- places ---- */
+/* ---- places in memory ---- */
 
 static strata_plugin_status read_value(strata_plugin_program *program, const strata_plugin_value *from, int index,
                                        strata_plugin_error *error) {
@@ -192,7 +194,7 @@ static strata_plugin_status read_value(strata_plugin_program *program, const str
     return STRATA_PLUGIN_OK;
 }
 
-/* A value that a step has, and those whose bytes it shares. */
+/* Reads a value that a step uses, and the values of which it is an alias. */
 static strata_plugin_status read_used(strata_plugin_program *program, const strata_plugin_value *const *values, int index,
                                       strata_plugin_error *error) {
     strata_plugin_status status = STRATA_PLUGIN_OK;
@@ -204,14 +206,15 @@ static strata_plugin_status read_used(strata_plugin_program *program, const stra
     return status;
 }
 
-/* Follows aliases to their roots, and gives a root the lives of all that share its bytes. */
+/* Follows aliases to their roots. The life of a root begins with the first and ends with the last use of any value that shares
+ * its bytes. */
 static strata_plugin_status find_roots(strata_plugin_program *program, strata_plugin_error *error) {
     for (int i = 0; i < program->n_values; i++) {
         value *v = &program->values[i];
         int root = i, turns = 0;
         int64_t offset = 0;
         for (; program->values[root].root >= 0 && turns <= program->n_values; turns++) {
-            /* Those before i are resolved already, and have their whole offset. */
+            /* Values before i were resolved already: their offset is the one in the root. */
             offset += program->values[root].root_offset;
             if (root < i) {
                 root = program->values[root].root;
@@ -237,7 +240,7 @@ static strata_plugin_status find_roots(strata_plugin_program *program, strata_pl
     return STRATA_PLUGIN_OK;
 }
 
-/* The host's memory for temporaries: each at the lowest place that is free for its life, the largest first. */
+/* Allocates the host's memory for temporaries, the largest first. Each gets the lowest place that is free during its life. */
 static int by_size(const void *a, const void *b) {
     const value *const x = *(const value *const *)a, *const y = *(const value *const *)b;
     if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
@@ -258,7 +261,8 @@ static strata_plugin_status place_temporaries(strata_plugin_program *program, st
         value *v = sorted[i];
         const int64_t bytes = (v->bytes + LINE - 1) / LINE * LINE;
         v->place.offset = 0;
-        for (int j = 0; j < i;) { /* moves behind each that lives at the same time and overlaps, until there is none */
+        /* Moves the value behind each value that overlaps it and lives at the same time, until there is no such value. */
+        for (int j = 0; j < i;) {
             const value *other = sorted[j];
             const int64_t other_end = other->place.offset + (other->bytes + LINE - 1) / LINE * LINE;
             if (other->first <= v->last && v->first <= other->last && other->place.offset < v->place.offset + bytes &&
@@ -276,7 +280,7 @@ static strata_plugin_status place_temporaries(strata_plugin_program *program, st
     free(sorted);
     if (!memory)
         return fail(error, STRATA_PLUGIN_OUT_OF_MEMORY, "no host memory for %lld bytes of temporaries", (long long)end);
-    /* Views of temporaries, and values without bytes. */
+    /* Sets the places of views of temporaries, and of values without bytes. */
     for (int i = 0; i < program->n_values; i++) {
         value *v = &program->values[i];
         if (v->role != STRATA_PLUGIN_TEMPORARY || (v->root == i && v->place.address)) continue;
@@ -290,7 +294,7 @@ static strata_plugin_status place_temporaries(strata_plugin_program *program, st
 
 /* ---- compile ---- */
 
-/* Whether an op computes in f32 on copies of 16-bit values. */
+/* Whether the op computes in f32, on copies of these 16-bit values. */
 static bool is_widened(const step *s, const array *a) {
     return s->op->widens && (a->dtype == STRATA_PLUGIN_F16 || a->dtype == STRATA_PLUGIN_BF16);
 }
@@ -356,7 +360,7 @@ static strata_plugin_status compile(strata_plugin_program *program, const strata
     if ((status = read_steps(program, piece, arrays, error))) return status;
     for (int i = 0; i < program->n_values; i++)
         program->values[i] = (value){.array = arrays[i], .role = STRATA_PLUGIN_TEMPORARY, .root = -1, .first = -1, .last = -1};
-    /* Values that parts alone have are of no use here, and have no places. */
+    /* Values that only the parts of fused nodes use get no place. */
     for (int k = 0; k < program->n_steps; k++) {
         const step *s = &program->steps[k];
         for (int i = -1; i < s->n_inputs; i++)
@@ -403,7 +407,7 @@ void program_destroy(strata_plugin_program *program) {
     free(program);
 }
 
-/* ---- a run ---- */
+/* ---- running ---- */
 
 static void *address_of(const strata_plugin_program *program, int slot, int32_t id) {
     const place *p = &program->values[id].place;
@@ -415,7 +419,7 @@ static char *round_up(char *at, int64_t bytes) {
     return at + (bytes + LINE - 1) / LINE * LINE;
 }
 
-/* The op "cast" between f32 and a 16-bit dtype. */
+/* Converts between f32 and a 16-bit dtype, with the op "cast". */
 static void convert(const op *cast, const array *from, strata_plugin_dtype to_dtype, const void *x, void *y, void *scratch) {
     array to = *from;
     to.dtype = to_dtype;

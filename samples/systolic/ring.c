@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives between cores. The cores that take part meet: each brings the addresses of its value and of its result. When the
- * last one has come, every core folds one part of the elements, over all members in the order of their numbers, and writes it
- * into every member's result, so that all have the same bits; when all have done so, they part.
+ * Collectives between cores. The cores that take part meet: each of them brings the addresses of its operand and its result.
+ * When all have arrived, every core folds one part of the elements, over all members in the order of their numbers, and writes
+ * this part to the result of every member. So all results have the same bits. When all cores have finished, they leave.
  *
- * A meeting is found by what the core brings: kind, dtype, elements and members. Cores bring their collectives in the order of
- * their programs, so the oldest meeting that fits and has no contribution of this core yet is the right one, as long as one
- * user's programs at a time run on a set of cores. */
+ * A meeting is found by kind, dtype, number of elements and members. Every core runs its collectives in the order of its
+ * programs, so the oldest meeting that matches and at which this core has not arrived is the right one. This requires that
+ * only one user's programs run on a set of cores at a time. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ typedef struct meeting {
     void *out[MOST_CORES];
     uint64_t arrived;
     int n_members, n_done, n_inside;
-    /* A core that waited too long: the others leave too. */
+    /* A core has waited for too long, or a member was lost. All members leave. */
     bool failed;
 } meeting;
 
@@ -30,7 +30,7 @@ static bool fits(const meeting *m, const contribution *c, int core) {
            m->what.n == c->n && m->what.inner == c->inner && m->what.outer == c->outer && !(m->arrived >> core & 1);
 }
 
-/* Number of the core among the members. */
+/* The position of the core among the members. */
 static int place_of(uint64_t members, int core) {
     int place = 0;
     for (int i = 0; i < core; i++) place += (int)(members >> i & 1);
@@ -76,7 +76,7 @@ static void fold(const meeting *m, int64_t first, int64_t end, int64_t target_fi
         fold_wholes(m, first, end, target_first, targets, n_targets);
 }
 
-/* This core's share of the work: a part of the elements for everybody, or what is only its own. */
+/* Computes this core's part: a part of the elements for all members or, for gather and scatter, its own result. */
 static void work_at(const meeting *m, int place) {
     const contribution *c = &m->what;
     if (c->kind == SUM || c->kind == MEAN) {
@@ -121,7 +121,8 @@ static void leave(board *board, meeting *m) {
     free(m);
 }
 
-/* Waits until all have come, or have worked; false: it took too long, one that has not come is lost, or the meeting failed. */
+/* Waits until all members have arrived or, with `work`, have finished their part. Returns false if this took too long, if a
+ * member that has not arrived is lost, or if the meeting has failed. */
 static bool await(board *board, meeting *m, const struct timespec *deadline, bool work) {
     while (!m->failed && (work ? m->n_done < m->n_members : m->arrived != m->what.members)) {
         if (board->lost & m->what.members & ~m->arrived)

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cycle model. The chip runs a program by a static schedule: which bytes lie in the on-chip memory when, what DMA copies
- * when, and which step a unit works on. All of that is known when the program is compiled, so a run's cycles are counted once.
+ * The cycle model. The chip runs a program by a static schedule, which defines which values are in the on-chip memory at which
+ * time, when DMA copies them, and when each unit works on which step. All of this is known when the program is compiled, so
+ * the cycles of a run are computed once.
  *
- *   on-chip memory   A value that fits is loaded when a step first needs it, or is born there, and stays until its last use.
- *                    Where there is no room, the value whose next use is farthest away makes room (Belady's rule); one that was
- *                    computed is stored to HBM first. A value larger than a quarter of the memory never stays: it is streamed
+ *   on-chip memory   A value that fits is loaded, or computed there, when a step first needs it, and stays until its last use.
+ *                    If there is no room, the value whose next use is farthest away is removed (Belady's rule); one that was
+ *                    computed is stored to HBM before. A value larger than a quarter of the memory never stays: it is streamed
  *                    through a staging area at each use.
- *   DMA              HBM's bandwidth is one resource that copies share, in the order of steps. A load for a step may begin when
- *                    the step before begins, where there is room for both steps' values. Copies are made in windows.
- *   units            The arrays, the vector unit and the ring each work on one step at a time, and on different steps at the
- *                    same time where these do not need each other's results. A step of the arrays uses the vector unit for its
- *                    epilogue, which goes along with it.
- *   a step           begins when its operands on the chip are complete, the first window of its loads is there, and
- *                    its unit is free. It ends after its unit's cycles, and not before a window's work after the last load. */
+ *   DMA              HBM's bandwidth is one resource, which copies use in the order of the steps. A load for a step may begin
+ *                    when the previous step begins, if there is room for the values of both steps. Copies are made in windows.
+ *   units            The arrays, the vector unit and the ring each work on one step at a time. They work on different steps at
+ *                    the same time if these do not need each other's results. A step of the arrays also uses the vector unit,
+ *                    for its epilogue.
+ *   a step           It begins when its operands on the chip are complete, the first window of its loads has arrived, and its
+ *                    unit is free. It ends after its unit's cycles, but not before the last load plus the work for one
+ *                    window. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -23,22 +25,22 @@ enum { MOST_WINDOWS = 64, LINE = 512 };
 
 typedef struct resident {
     bool here;
-    /* Computed on the chip, and not in HBM. */
+    /* It was computed on the chip, and is not in HBM. */
     bool dirty;
     int64_t offset, bytes;
-    /* When it is complete, on the chip or in HBM. */
+    /* The cycle at which it is complete, on the chip or in HBM. */
     double ready;
-    /* Steps that use it, ascending, and how many of them have been. */
+    /* The steps that use it, in ascending order, and how many of these are done. */
     int *uses, n_uses, n_done;
 } resident;
 
 typedef struct planner {
     strata_plugin_program *program;
     const chip *chip;
-    /* By value; roots alone. */
+    /* The state of each value; only those of roots are used. */
     resident *values;
     int64_t room, used;
-    /* When each unit is free, and when the step before this one began and ended. */
+    /* When each unit is free; when the previous step began and ended; and when HBM is free. */
     double free_at[UNITS], before_begin, before_end, hbm_free;
 } planner;
 
@@ -50,7 +52,7 @@ static int next_use(const resident *r) {
     return r->n_done < r->n_uses ? r->uses[r->n_done] : INT32_MAX;
 }
 
-/* The lowest offset at which `bytes` are free; -1: there is none. */
+/* Returns the lowest offset at which `bytes` are free; -1: there is none. */
 static int64_t find_room(const planner *p, int64_t bytes) {
     int64_t at = 0;
     for (int i = 0; i < p->program->n_values;) {
@@ -65,7 +67,8 @@ static int64_t find_room(const planner *p, int64_t bytes) {
     return at + bytes <= p->room ? at : -1;
 }
 
-/* Takes the value that is used again last off the chip, but none that steps k - 1 and k use. Its bytes to be stored: added. */
+/* Removes from the on-chip memory the value whose next use is farthest away, but none that step k - 1 or k uses. If the value
+ * must be stored to HBM, adds its bytes to *stored. */
 static bool evict(planner *p, int k, double *stored) {
     resident *worst = NULL;
     for (int i = 0; i < p->program->n_values; i++) {
@@ -84,7 +87,7 @@ static bool evict(planner *p, int k, double *stored) {
     return true;
 }
 
-/* Room for the value from step k on. */
+/* Makes room for a value that step k needs. Returns false if the value does not stay in the on-chip memory. */
 static bool take_room(planner *p, resident *r, int64_t bytes, int k, double *stored) {
     const int64_t wanted = lines(bytes);
     if (wanted > p->room / 4) return false;
@@ -104,8 +107,8 @@ static void leave(planner *p, resident *r) {
     r->here = r->dirty = false;
 }
 
-/* How often an operand of a product is read, where neither operand stays on the chip: the accumulators of a block of the result
- * fill half of the staging memory, and each block needs all rows of a and all columns of b that belong to it. */
+/* Computes how often an operand of a product is read if neither operand stays on the chip. The accumulators of one block of
+ * the result fill half of the on-chip memory, and each block needs all its rows of a and all its columns of b. */
 static void passes_of(const planner *p, const work *w, int input, bool both, double *passes) {
     *passes = 1;
     if (!w->rows || !both || input > 1) return;
@@ -114,8 +117,8 @@ static void passes_of(const planner *p, const work *w, int input, bool both, dou
     *passes = ceil(n / block);
 }
 
-/* Loads what step k needs and has not got. *ready: when all that is on the chip is complete; *prefetched: whether the loads may
- * go along with the step before. */
+/* Loads the operands of step k that are not on the chip. Returns the bytes that are loaded. *ready: when all operands that are
+ * on the chip are complete. *prefetched: whether the loads may overlap the previous step. */
 static double load_operands(planner *p, int k, const work *w, double *ready, bool *prefetched, double *stored) {
     const step *s = &p->program->steps[k];
     double bytes = 0;
@@ -128,13 +131,13 @@ static double load_operands(planner *p, int k, const work *w, double *ready, boo
             seen = false;
             for (int j = 0; j < i; j++) seen = seen || p->program->values[s->in_ids[j]].root == root;
             if (seen) continue;
-            if (pass == 0) { /* which operands of a product are too large to stay */
+            if (pass == 0) { /* the first pass finds which operands of a product are too large to stay */
                 if (i < 2) streams[i] = !r->here && lines(v->bytes) > p->room / 4;
                 continue;
             }
             *ready = r->ready > *ready ? r->ready : *ready;
             if (r->here || v->bytes == 0) continue;
-            /* Only the part that the step reads: rows of a table, an operand that is a view of a larger value. */
+            /* An operand that is a view of a larger value: only the part that the step reads is loaded. */
             const double part = (double)(p->program->values[s->in_ids[i]].bytes);
             if (i == w->sparse_input) {
                 bytes += w->touched;
@@ -144,7 +147,7 @@ static double load_operands(planner *p, int k, const work *w, double *ready, boo
             passes_of(p, w, i, streams[0] && streams[1], &passes);
             const int64_t before = p->used;
             if (part >= (double)v->bytes && take_room(p, r, v->bytes, k, stored)) {
-                if (p->used < before) *prefetched = false; /* something had to go first */
+                if (p->used < before) *prefetched = false; /* another value had to be removed before */
                 bytes += (double)v->bytes;
                 r->ready = 0; /* the step waits for its own loads */
             } else {
@@ -155,18 +158,18 @@ static double load_operands(planner *p, int k, const work *w, double *ready, boo
     return bytes;
 }
 
-/* Where step k's result goes. Returns the bytes to be stored. */
+/* Chooses where the result of step k is stored. Returns the bytes that are written to HBM. */
 static double keep_result(planner *p, int k, double *stored) {
     const step *s = &p->program->steps[k];
     double bytes = 0;
-    for (int i = -1; i < s->n_inputs; i++) { /* what is written in place, then the result */
+    for (int i = -1; i < s->n_inputs; i++) { /* inputs that are written in place, and for -1 the result */
         if (i >= 0 && !(i < 32 && s->writes >> i & 1)) continue;
         const int32_t id = i < 0 ? s->out_id : s->in_ids[i];
         const int32_t root = p->program->values[id].root;
         const value *v = &p->program->values[root];
         resident *r = &p->values[root];
         const bool in_place = i >= 0 || s->writes;
-        if (i < 0 && in_place) continue; /* it is one of the inputs */
+        if (i < 0 && in_place) continue; /* the result is one of these inputs */
         const double part = (double)p->program->values[id].bytes;
         if (v->role != STRATA_PLUGIN_TEMPORARY)
             bytes += part;
@@ -198,7 +201,8 @@ static void plan_step(planner *p, int k) {
     const double ring = chip_ring_cycles(chip, w.ring_bytes, w.members, w.rounds);
     const unit unit = ring > 0 ? UNIT_RING : matrix > 0 ? UNIT_MATRIX : UNIT_VECTOR;
     const double busy = largest(largest(matrix, vector), ring);
-    const bool idle = busy == 0 && loads == 0 && stores + stored == 0; /* a view, or a pack whose parts are in it */
+    /* A view, or a pack whose parts are in their places already. */
+    const bool idle = busy == 0 && loads == 0 && stores + stored == 0;
     const double cycles = idle ? 0 : busy + chip->step_overhead;
     double windows = ceil(largest(loads, stores) / chip->window_bytes);
     windows = windows < 1 ? 1 : windows > MOST_WINDOWS ? MOST_WINDOWS : windows;
@@ -243,7 +247,7 @@ static void plan_step(planner *p, int k) {
     p->program->macs += t->macs;
 }
 
-/* The values of step k: they have been used once more, and those that nothing uses again leave. */
+/* Counts one more use for the values of step k, and removes those that no later step uses. */
 static void end_step(planner *p, int k) {
     const step *s = &p->program->steps[k];
     for (int i = -1; i < s->n_inputs; i++) {
@@ -255,7 +259,7 @@ static void end_step(planner *p, int k) {
 
 static bool list_uses(planner *p) {
     const strata_plugin_program *program = p->program;
-    for (int turn = 0; turn < 2; turn++) { /* counts, then writes */
+    for (int turn = 0; turn < 2; turn++) { /* the first turn counts the uses, the second one lists them */
         for (int k = 0; k < program->n_steps; k++) {
             const step *s = &program->steps[k];
             for (int i = -1; i < s->n_inputs; i++) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the parts of the simulator share: values and steps of a compiled program, ops, programs, cores.
+ * Declarations that the parts of the simulator share: values and steps of a compiled program, ops, programs, cores.
  *
- *   plugin.c     the entry symbol, options, which devices there are
- *   core.c       a core: its thread, its queue of runs, buffers, tickets, spans, the tables of calls
- *   program.c    a piece becomes steps and places in memory; a run carries the steps out
+ *   plugin.c     the entry point, options, which devices there are
+ *   core.c       a core: its thread, its queue of runs, buffers, tickets, spans, the tables of functions
+ *   program.c    compiles a piece to steps and places in memory; runs the steps
  *   schedule.c   the cycle model: on-chip memory, units that work at the same time, the cost of each step
  *   ring.c       collectives between cores
  *   ops.c        the table of ops
@@ -20,7 +20,7 @@
 
 #include "chip.h"
 
-/* A field of a struct that Strata passes; zero where its size does not cover the field. */
+/* A field of a struct that Strata passes; 0 if the struct is too small (its `size`) to have this field. */
 #define GET(pointer, type, field) (STRATA_PLUGIN_HAS(pointer, type, field) ? (pointer)->field : 0)
 
 enum { MOST_AXES = 8, MOST_INPUTS = 16, MOST_CORES = 64 };
@@ -37,18 +37,18 @@ fail(strata_plugin_error *error, strata_plugin_status status, const char *format
 typedef struct pool {
     struct pool_block *blocks;
 } pool;
-/* `bytes` zeroed bytes, aligned to 64; NULL: there is no memory. */
+/* Returns `bytes` zeroed bytes, aligned to 64; NULL: there is no memory. */
 void *pool_take(pool *pool, int64_t bytes);
 void pool_free(pool *pool);
 
 /* ---- steps ---- */
 
-/* A value as an op sees it. Elements are row-major, without gaps. */
+/* A value as an op sees it: its dtype and shape. Its elements are in row-major order, without gaps. */
 typedef struct array {
     strata_plugin_dtype dtype;
     int rank;
     int64_t dims[MOST_AXES];
-    /* Elements. */
+    /* The number of elements. */
     int64_t n;
 } array;
 
@@ -59,35 +59,36 @@ bool dtype_is_index(strata_plugin_dtype dtype);
 typedef struct step step;
 typedef struct call call;
 
-/* What a step asks of the chip, besides memory. */
+/* The work of a step for the units of the chip; memory traffic is not included. */
 typedef struct work {
-    /* One product of matrices (rows x depth) (depth x columns), `batch` times over; rows 0: none. */
+    /* A product of matrices, (rows x depth) by (depth x columns), which is computed `batch` times; rows 0: there is none. */
     int64_t rows, columns, depth, batch;
-    /* Operations of the vector unit, one for each element and function; some functions count several. */
+    /* Operations of the vector unit: one for each element and function. Some functions count as several. */
     double vector_ops;
-    /* Bytes that travel around the ring between `members` cores; 0: none. `rounds`: how many times around, 1 for a gather or a
-     * scatter, 2 for a sum. */
+    /* The bytes that travel around the ring between `members` cores; 0: none. rounds: how many times they travel around, once
+     * for a gather or a scatter, twice for a sum. */
     double ring_bytes;
     int members, rounds;
-    /* Inputs of which the step reads `touched` bytes alone (rows of a table), by position; -1: it reads all. */
+    /* The position of an input of which the step reads only `touched` bytes (some rows of a table); -1: it reads all inputs
+     * completely. */
     int sparse_input;
     double touched;
 } work;
 
-/* An op. The functions get a step whose inputs' number and dtypes have been checked. */
+/* An op. Before its functions are called, the number and dtypes of the step's inputs were checked. */
 typedef struct op {
     const char *name;
-    /* most_inputs -1: any number. */
+    /* most_inputs -1: there is no limit. */
     int least_inputs, most_inputs;
-    /* Bit (1 << dtype): what input 0 may be. */
+    /* The dtypes that input 0 may have: bit 1 << dtype. */
     unsigned dtypes;
-    /* 1: `run` gets f32 for every input and output of f16 or bf16, which is rounded once when it is stored. */
+    /* 1: inputs and outputs of f16 or bf16 are f32 for `run`. An output is rounded once, when it is stored. */
     int widens;
-    /* (optional) Why the step cannot be run: static text. NULL: it can. */
+    /* (optional) Returns why the step cannot be run, a static text. NULL: it can be run. */
     const char *(*refuse)(const step *step);
-    /* (optional) Computes what is the same in each run into step->state, and asks for step->scratch_bytes. False: no memory. */
+    /* (optional) Computes into step->state what is the same in each run, and sets step->scratch_bytes. False: no memory. */
     bool (*prepare)(step *step, pool *pool);
-    /* (optional) One operation of the vector unit for each element of the output is the default. */
+    /* (optional) Computes the step's work. Without it: one operation of the vector unit for each element of the output. */
     void (*cost)(const step *step, work *work);
     void (*run)(const call *call);
 } op;
@@ -95,23 +96,23 @@ typedef struct op {
 /* A node of a program. */
 struct step {
     const op *op;
-    /* Its position in the piece. */
+    /* Its index in the piece. */
     int node;
     int n_inputs;
     const array *in[MOST_INPUTS];
-    /* All inputs where there are more than MOST_INPUTS (pack, concat). */
+    /* All inputs; `in` has only the first MOST_INPUTS (pack and concat may have more). */
     const array *const *inputs;
     const array *out;
-    /* Ids of values. */
+    /* The ids of the values. */
     const int32_t *in_ids;
     int32_t out_id;
-    /* A copy, in the program's memory. */
+    /* A copy of the node's attributes, in the program's memory. */
     int n_attributes;
     const strata_plugin_attribute *const *attributes;
-    /* A fused node's parts, which point into the step's own values; 0: it has none. */
+    /* The parts of a fused node. They use values of the same piece. 0: the node is not fused. */
     int n_parts;
     const step *parts;
-    /* Inputs that are written in place, bit by position. */
+    /* The inputs that are written in place: a bit for each position. */
     uint32_t writes;
     void *state;
     int64_t scratch_bytes;
@@ -124,35 +125,35 @@ struct call {
     void *out;
     /* step->scratch_bytes bytes, aligned to 64. */
     void *scratch;
-    /* For collectives; NULL where a step is run outside of a core. */
+    /* The core, for collectives; NULL if the step is run outside of a core. */
     struct strata_plugin_device *core;
-    /* Set by an op that fails. */
+    /* An op that fails sets these. */
     strata_plugin_status *status;
     strata_plugin_error *error;
 };
 
-/* Attributes by name; `otherwise` where there is none. */
+/* Return an attribute by its name; `otherwise` if the step does not have it. */
 int64_t attribute_int(const step *step, const char *name, int64_t otherwise);
 double attribute_float(const step *step, const char *name, double otherwise);
 const char *attribute_text(const step *step, const char *name, const char *otherwise);
-/* Up to `most` numbers; returns how many there were. */
+/* Writes at most `most` numbers of an attribute to `out`. Returns how many it wrote. */
 int attribute_ints(const step *step, const char *name, int64_t *out, int most);
 const strata_plugin_attribute *attribute_find(const step *step, const char *name);
 
-/* Chooses the instruction set that the ops were compiled for: "avx512", "avx2", "portable"; NULL: the best one. False: this
- * processor does not have it. Called once, before the others. */
+/* Chooses the instruction set of the ops: "avx512", "avx2", "portable"; NULL: the best one. Returns false if this processor
+ * does not have it. Called once, before the other functions. */
 bool op_choose(const char *form);
 const char *op_form(void);
-/* The op's row; NULL: there is none. */
+/* Finds an op by its name; NULL: there is none. */
 const op *op_find(const char *name);
 
 /* ---- programs ---- */
 
-/* Where a value's bytes are. */
+/* Where a value's bytes are: in the host's memory, or in the INPUT or OUTPUT arena of a slot. */
 typedef enum place_kind { IN_MEMORY, IN_INPUT, IN_OUTPUT } place_kind;
 typedef struct place {
     place_kind kind;
-    /* IN_MEMORY: the address. Else the offset in the slot's arena is `offset`. */
+    /* For IN_MEMORY the address; otherwise `offset` is the offset in the slot's arena. */
     char *address;
     int64_t offset;
 } place;
@@ -160,22 +161,22 @@ typedef struct place {
 typedef struct value {
     array array;
     strata_plugin_role role;
-    /* A step reads or computes it, or a value that shares its bytes. */
+    /* A step uses the value, or another one that shares its bytes. */
     bool is_used;
-    /* The value whose bytes these are, after all aliases, and where in it they begin. */
+    /* The value at the end of the chain of aliases, to which the bytes belong, and where this value begins in it. */
     int32_t root;
     int64_t root_offset;
-    /* Of a root: the first and the last step that uses it or an alias of it; -1: none. */
+    /* For a root: the first and the last step that uses it or an alias of it; -1: none does. */
     int first, last;
     int64_t bytes;
     place place;
 } value;
 
-/* One step's part of the static schedule, in cycles since the run began; begin = end: the unit is not used. */
+/* When each unit works on a step, in cycles since the run began; if begin equals end, the unit is not used. */
 typedef enum unit { UNIT_MATRIX, UNIT_VECTOR, UNIT_RING, UNIT_LOAD, UNIT_STORE, UNITS } unit;
 typedef struct timing {
     double begin[UNITS], end[UNITS];
-    /* Bytes from and to HBM, multiply-adds of the array. */
+    /* The bytes from and to HBM, and the multiply-adds of the arrays. */
     double bytes, macs;
 } timing;
 
@@ -186,19 +187,19 @@ struct strata_plugin_program {
     value *values;
     step *steps;
     timing *timings;
-    /* Of a whole run. */
+    /* The totals of a run. */
     double cycles;
     double bytes, macs;
-    /* The most that lay in the on-chip memory at any time, and what temporaries take in HBM. */
+    /* The most bytes that are in the on-chip memory at a time, and the bytes of temporaries that are stored to HBM. */
     int64_t onchip_peak, spilled_bytes;
     int n_slots;
     int64_t input_bytes, output_bytes;
-    /* One of each for each slot. */
+    /* [n_slots] The arenas. */
     char **inputs, **outputs;
     char *scratch;
-    /* Converts the operands of ops that widen. */
+    /* The op that converts the operands and results of ops that widen. */
     const op *cast;
-    /* Addresses of a step's inputs, as many as the widest step has. */
+    /* The addresses of a step's inputs; large enough for the step with the most inputs. */
     const void **addresses;
 };
 
@@ -206,9 +207,9 @@ strata_plugin_support program_supports(const strata_plugin_piece *piece, int32_t
 strata_plugin_status program_compile(struct strata_plugin_device *core, const strata_plugin_piece *piece,
                                      strata_plugin_program **out_program, strata_plugin_error *error);
 void program_destroy(strata_plugin_program *program);
-/* Carries out one run in the caller's thread. */
+/* Executes one run in the caller's thread. */
 strata_plugin_status program_run(strata_plugin_program *program, int slot, strata_plugin_error *error);
-/* Fills in timings, cycles and bytes. False: no memory. */
+/* Computes timings, cycles and bytes. False: no memory. */
 bool program_schedule(strata_plugin_program *program, const chip *chip);
 
 /* ---- cores ---- */
@@ -218,18 +219,18 @@ struct strata_plugin_buffer {
     int64_t bytes;
 };
 
-/* All cores of the plugin are on one board. */
+/* The board, which all cores of the plugin share. */
 typedef struct board {
     const chip *chip;
     int n_cores;
-    /* Seconds that a core waits for others in a collective. */
+    /* How many seconds a core waits for others in a collective. */
     double patience;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct meeting *meetings;
-    /* Bit by core: a run of it failed, so that it comes to no collective any more. */
+    /* A bit for each core of which a run has failed. Such a core takes part in no more collectives. */
     uint64_t lost;
-    /* Collectives that each core has come to since it was opened. */
+    /* How many collectives each core has reached since it was opened. */
     int64_t reached[MOST_CORES];
 } board;
 
@@ -241,24 +242,25 @@ board *core_board(struct strata_plugin_device *core);
 /* ---- the ring ---- */
 
 typedef enum collective { SUM, MEAN, GATHER, SCATTER_SUM, SCATTER_MEAN } collective;
-/* What one core brings to a collective. All members bring the same kind, numbers of elements and parts. */
+/* What one core brings to a collective. kind, dtype, members, numbers of elements and lengths are the same for all members. */
 typedef struct contribution {
     collective kind;
     strata_plugin_dtype dtype;
-    /* Bit by core. */
+    /* A bit for each core that takes part. */
     uint64_t members;
     const void *in;
     void *out;
-    /* Elements of the whole: of `in` for sums and scatters, of `out` for a gather. */
+    /* The number of elements of the whole: of `in` for sums and scatters, of `out` for a gather. */
     int64_t n;
-    /* GATHER: elements (outer, axis, inner), of which each member has `lengths` along the axis. SCATTER: axis 0. NULL: none. */
+    /* For GATHER the whole has the elements (outer, axis, inner), and member k has lengths[k] of them along the axis. For
+     * SCATTER the axis is axis 0. NULL: there are no parts. */
     int64_t outer, inner;
     const int64_t *lengths;
 } contribution;
-/* Tells those who wait for the core in a collective that it is lost, or that it is opened anew. */
+/* Records that a core is lost, or that it was opened again. Cores that wait for it in a collective are woken. */
 void ring_set_lost(board *board, int core, bool lost);
 int64_t ring_reached(board *board, int core);
-/* Meets the others, in the caller's thread: returns when `out` is complete and `in` is free again. */
+/* Takes part in a collective, in the caller's thread. Returns when `out` is complete and `in` is no longer read. */
 strata_plugin_status ring_meet(struct strata_plugin_device *core, const contribution *mine, strata_plugin_error *error);
 
 #endif

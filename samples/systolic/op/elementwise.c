@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Element-wise ops with broadcasting, alone or as a chain of them (a fused node whose parts are element-wise). The vector unit
- * evaluates all steps for one block of elements before it takes the next, so that nothing between them is stored.
+ * Element-wise ops with broadcasting: a single op, or a chain of ops (a fused node whose parts are element-wise). The vector
+ * unit evaluates all steps of a chain for one block of elements before it begins the next block, so no intermediate value is
+ * stored.
  *
- * A block is f32 where the value's dtype is a float, and i64 where it is an integer or a bool. A step of f16 or bf16 is rounded
- * to its dtype, as a node of its own would store it. */
+ * A block contains f32 if the value's dtype is a float, and i64 if it is an integer or a bool. The result of a step of f16 or
+ * bf16 is rounded to its dtype, as it would be stored by a separate node. */
 #include "helpers.h"
 
 enum { BLOCK = 512, CHAIN_STEPS = 32, CHAIN_VALUES = MOST_INPUTS + CHAIN_STEPS };
@@ -102,7 +103,7 @@ COMPARISON(less_equal, A <= B, I <= J)
 COMPARISON(greater, A > B, I > J)
 COMPARISON(greater_equal, A >= B, I >= J)
 
-/* The condition is a bool. */
+/* the condition of `where` is a bool */
 #define C(type) ((const type *)pc)[k]
 ELEMENTS(where_floats, float, I ? B : C(float))
 ELEMENTS(where_wholes, int64_t, I ? J : C(int64_t))
@@ -122,7 +123,7 @@ ELEMENTS(where_wholes, int64_t, I ? J : C(int64_t))
 typedef struct element_op {
     const char *name;
     int n_operands;
-    /* What an element costs the vector unit: divisions, roots and polynomials take several operations. */
+    /* Operations of the vector unit for one element: divisions, roots and polynomials need several. */
     int vector_ops;
     element_function *floats, *wholes;
     bool compares;
@@ -167,7 +168,7 @@ static const element_op *element_op_of(const char *name) {
     return NULL;
 }
 
-/* ---- dtypes to blocks and back ---- */
+/* ---- converting between dtypes and blocks ---- */
 
 static void load_lanes(strata_plugin_dtype dtype, const void *data, int64_t first, int64_t stride, int n, lanes *out, int at) {
     switch (dtype) {
@@ -220,7 +221,7 @@ static void round_lanes(strata_plugin_dtype dtype, float *x, int n) {
 
 typedef struct chain_step {
     element_function *function;
-    /* Numbers of values: operands first, then the results of steps. */
+    /* The indices of the step's inputs: the operands of the chain come first, then the results of its steps. */
     int n_in, in[3];
     strata_plugin_dtype dtype;
 } chain_step;
@@ -228,13 +229,13 @@ typedef struct chain_step {
 typedef struct chain_state {
     int n_operands, n_steps;
     chain_step steps[CHAIN_STEPS];
-    /* The index space of the output with axes merged as far as all operands allow. */
+    /* The axes of the output, merged as far as the strides of all operands allow. */
     int rank;
     int64_t sizes[MOST_AXES], strides[MOST_INPUTS][MOST_AXES];
     int vector_ops;
 } chain_state;
 
-/* Merges neighbouring axes along which every operand goes on regularly. */
+/* Merges neighbouring axes if, for every operand, one stride fits both of them. */
 static void chain_merge(chain_state *c) {
     int rank = 0;
     for (int d = 0; d < c->rank; d++) {
@@ -258,7 +259,7 @@ static void chain_merge(chain_state *c) {
     c->rank = rank;
 }
 
-/* Which value of the chain an id is; -1: none. */
+/* Returns the index of the chain's value with this id; -1: there is none. */
 static int chain_value(const step *s, const int32_t *step_ids, int n_steps, int32_t id) {
     for (int k = n_steps - 1; k >= 0; k--)
         if (step_ids[k] == id) return s->n_inputs + k;
@@ -271,7 +272,7 @@ static const char *chain_add(const step *s, const step *part, const int32_t *ste
     const element_op *kind = element_op_of(part->op->name);
     chain_step *to = &c->steps[c->n_steps];
     if (!kind || part->n_inputs != kind->n_operands) return "a part of it is not an element-wise op of one to three operands";
-    const array *first = part->inputs[kind->n_operands - 1]; /* of `where` not the condition */
+    const array *first = part->inputs[kind->n_operands - 1]; /* for `where` it is not the condition */
     to->function = dtype_is_float(first->dtype) ? kind->floats : kind->wholes;
     if (!to->function) return "the op takes floats alone";
     for (int i = 0; i < part->n_inputs; i++) {
@@ -290,12 +291,12 @@ static const char *chain_add(const step *s, const step *part, const int32_t *ste
     return NULL;
 }
 
-/* Fills in all of the chain, or says why there is none. */
+/* Fills in the chain. Returns NULL, or why there is none. */
 static const char *chain_of(const step *s, chain_state *c) {
     int32_t ids[CHAIN_STEPS];
     *c = (chain_state){.n_operands = s->n_inputs, .rank = s->out->rank};
     if (s->n_inputs > MOST_INPUTS || s->n_parts > CHAIN_STEPS) return "the chain is too long";
-    /* An op of the list above is a chain of itself. */
+    /* A single op of the list above is a chain of one step. */
     const bool alone = element_op_of(s->op->name) != NULL;
     if (!alone && !s->n_parts) return "the chain has no parts";
     for (int k = 0; k < (alone ? 1 : s->n_parts); k++) {
@@ -332,7 +333,7 @@ static void chain_cost(const step *s, work *work) {
     work->vector_ops = (double)s->out->n * c.vector_ops;
 }
 
-/* Elements at .. at + n of operand t: where they lie, or gathered in `room`. */
+/* Returns the elements [at, at + n) of operand t: a pointer into the operand or, if they must be gathered, `room`. */
 static const void *chain_operand(const chain_state *c, int t, const array *a, const void *data, int64_t at, int n,
                                  lanes *room) {
     const int inner = c->rank - 1;
@@ -376,7 +377,7 @@ static void chain_run(const call *call) {
     }
 }
 
-/* ---- the others of one operand ---- */
+/* ---- other ops with one operand ---- */
 
 static int64_t saturated(strata_plugin_dtype dtype, int64_t x) {
     const int64_t least = dtype == STRATA_PLUGIN_I32 ? INT32_MIN : 0, most = dtype == STRATA_PLUGIN_I32 ? INT32_MAX : UINT8_MAX;
@@ -384,7 +385,7 @@ static int64_t saturated(strata_plugin_dtype dtype, int64_t x) {
     return x < least ? least : x > most ? most : x;
 }
 
-/* Toward zero; beyond the range the nearest; NaN gives 0. */
+/* Rounds toward zero. Numbers outside of the dtype's range become the nearest number in it; NaN becomes 0. */
 static int64_t whole_of(strata_plugin_dtype dtype, float x) {
     if (dtype == STRATA_PLUGIN_BOOL) return x != 0;
     if (x != x) return 0;
@@ -440,7 +441,7 @@ static void clip_run(const call *call) {
             for (int k = 0; k < n; k++) room->f[k] = room->f[k] < least ? least : room->f[k] > most ? most : room->f[k];
         } else {
             for (int k = 0; k < n; k++) {
-                const double v = (double)room->i[k]; /* an i32 fits */
+                const double v = (double)room->i[k]; /* an f64 can represent every i32 */
                 room->i[k] = v < low ? (low < INT32_MIN ? INT32_MIN : (int64_t)low) : v > high ? (int64_t)high : room->i[k];
             }
         }
@@ -448,7 +449,7 @@ static void clip_run(const call *call) {
     }
 }
 
-/* fma_chain: `steps` times y = y 0.999 + 0.001, which measures what the vector unit reaches. */
+/* fma_chain computes y = y 0.999 + 0.001 `steps` times, to measure the peak of the vector unit. */
 static void fma_chain_cost(const step *s, work *work) {
     work->vector_ops = (double)s->out->n * (double)attribute_int(s, "steps", 0);
 }

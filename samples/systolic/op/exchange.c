@@ -3,7 +3,7 @@
  * Collectives between the cores of the board, over the ring (ring.c). */
 #include "helpers.h"
 
-/* The cores that take part, bit by number; 0: the attribute is missing or wrong. */
+/* Returns the cores that take part, a bit for each; 0: the attribute is missing or wrong. */
 static uint64_t members_of(const step *s, int *out_n) {
     const strata_plugin_attribute *members = attribute_find(s, "members");
     uint64_t bits = 0;
@@ -11,7 +11,7 @@ static uint64_t members_of(const step *s, int *out_n) {
     if (!members || members->type != STRATA_PLUGIN_INTS) return 0;
     for (int i = 0; i < members->n; i++) {
         const int64_t core = members->ints[i];
-        if (core < 0 || core >= MOST_CORES || bits >> core) return 0; /* ascending */
+        if (core < 0 || core >= MOST_CORES || bits >> core) return 0; /* they must be ascending */
         bits |= UINT64_C(1) << core;
     }
     *out_n = members->n;
@@ -35,7 +35,7 @@ static const char *all_reduce_refuse(const step *s) {
     return s->in[0]->n != s->out->n ? "its result is not like its operand" : exchange_refuse(s);
 }
 
-/* Lengths of the members' parts along the axis. */
+/* Returns the lengths of the members' parts along the axis; NULL: they do not add up to `whole`. */
 static const int64_t *parts_of(const step *s, int n, int64_t whole) {
     const strata_plugin_attribute *lengths = attribute_find(s, "lengths");
     int64_t sum = 0;

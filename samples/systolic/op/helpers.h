@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For the files of this folder alone, which kernels.c compiles as one: numbers, shapes, functions that compilers make vectors
- * of. */
+ * Functions for the files in this folder, which kernels.c compiles as one translation unit: numbers, shapes, and loops that
+ * compilers vectorize. */
 #ifndef SYSTOLIC_OP_HELPERS_H
 #define SYSTOLIC_OP_HELPERS_H
 
@@ -33,7 +33,7 @@ static inline float float_of(uint32_t bits) {
     return x;
 }
 
-/* The nearest bf16, ties to even, as an f32. A NaN stays one. */
+/* Rounds to the nearest bf16, ties to even, and returns it as an f32. A NaN remains a NaN. */
 static inline float bf16_nearest(float x) {
     const uint32_t bits = bits_of(x), rounded = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
     return float_of((bits & 0x7fffffff) > 0x7f800000 ? (bits | 0x400000) & 0xffff0000u : rounded);
@@ -55,7 +55,7 @@ static inline float f16_get(uint16_t h) {
     return sign ? -tiny : tiny;
 }
 
-/* Nearest, ties to even; beyond the largest, infinity. */
+/* Rounds to the nearest f16, ties to even. Numbers beyond the largest f16 become infinity. */
 static inline uint16_t f16_of(float x) {
     const uint32_t bits = bits_of(x), sign = bits >> 16 & 0x8000;
     const float size = float_of(bits & 0x7fffffff);
@@ -68,7 +68,7 @@ static inline uint16_t f16_of(float x) {
 
 /* e^x to about 1 ulp: x = n log 2 + r with |r| <= log(2) / 2, and a polynomial for e^r. Below -87.3 the result is 0. */
 static inline float exp_of(float x) {
-    const float rounder = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
+    const float rounder = 12582912.0f; /* 1.5 * 2^23: adding and subtracting it rounds to an integer */
     const float clamped = x < -88.0f ? -88.0f : x > 89.0f ? 89.0f : x;
     const float n = (clamped * 1.44269504f + rounder) - rounder;
     const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -79,7 +79,7 @@ static inline float exp_of(float x) {
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     const float mantissa = p * r * r + r + 1;
-    /* In two factors, so that neither leaves the exponent's range. */
+    /* 2^n is multiplied in two factors, so that the exponent of each is in range. */
     const int32_t whole = (int32_t)n, half = whole / 2;
     const float y = mantissa * float_of((uint32_t)(half + 127) << 23) * float_of((uint32_t)(whole - half + 127) << 23);
     return x != x ? x : x > 88.72284f ? (float)INFINITY : x < -87.336548f ? 0 : y;
@@ -98,7 +98,7 @@ static inline int64_t whole_get(strata_plugin_dtype dtype, const void *data, int
     return ((const uint8_t *)data)[i];
 }
 
-/* Wraps what does not fit; for bool anything but 0 is 1. */
+/* Integers that do not fit wrap around. For bool, every number except 0 is stored as 1. */
 static inline void whole_set(strata_plugin_dtype dtype, void *data, int64_t i, int64_t x) {
     if (dtype == STRATA_PLUGIN_I32)
         ((int32_t *)data)[i] = (int32_t)(uint32_t)(uint64_t)x;
@@ -117,14 +117,14 @@ static bool same_shape(const array *a, const array *b) {
     return true;
 }
 
-/* Whether inputs first .. first + count - 1 are all of the dtype. */
+/* Whether the inputs first .. first + count - 1 all have this dtype. */
 static bool inputs_are(const step *s, int first, int count, strata_plugin_dtype dtype) {
     for (int i = first; i < first + count && i < s->n_inputs; i++)
         if (s->inputs[i]->dtype != dtype) return false;
     return true;
 }
 
-/* Elements of the axes first .. end - 1. */
+/* The product of the sizes of the axes first .. end - 1. */
 static int64_t product_of_dims(const array *a, int first, int end) {
     int64_t n = 1;
     for (int d = first; d < end && d < a->rank; d++) n *= a->dims[d];
@@ -135,7 +135,7 @@ static int64_t last_dim(const array *a) {
     return a->rank ? a->dims[a->rank - 1] : 1;
 }
 
-/* An array seen as rows of its last axis. */
+/* How many rows an array has, if its last axis is seen as a row. */
 static int64_t rows_of(const array *a) {
     return product_of_dims(a, 0, a->rank - 1);
 }
@@ -148,7 +148,7 @@ static void row_major(const array *a, int64_t *strides) {
     }
 }
 
-/* Strides of `from` seen as broadcast to `to`; false: it does not broadcast. */
+/* Computes the strides of `from` when it is broadcast to `to`; false: it cannot be broadcast. */
 static bool broadcast_strides(const array *from, const array *to, int64_t *strides) {
     int64_t own[MOST_AXES];
     const int missing = to->rank - from->rank;
@@ -162,19 +162,20 @@ static bool broadcast_strides(const array *from, const array *to, int64_t *strid
     return true;
 }
 
-/* Axis attribute counted from the front; -1: it is not one of the array's. */
+/* Returns an axis attribute, counted from the front; -1: the array does not have this axis. */
 static int axis_of(const step *s, const array *a, const char *name) {
     const int64_t axis = attribute_int(s, name, 0), from_front = axis < 0 ? axis + a->rank : axis;
     return from_front < 0 || from_front >= a->rank ? -1 : (int)from_front;
 }
 
-/* A sum of floats in 16 lanes, which are added at the end in one order. */
+/* Sums floats in 16 lanes, and then adds the lanes in a fixed order. */
 static inline double sum_of(const float *x, int64_t n) {
     float lanes[16] = {0};
     double sum = 0;
     int64_t i = 0;
     for (; i + 16 <= n;) {
-        const int64_t end = n - i > 4096 ? i + 4096 : i + (n - i) / 16 * 16; /* f32 lanes add up few numbers each */
+        /* only few numbers are added to an f32 lane, which keeps rounding errors small */
+        const int64_t end = n - i > 4096 ? i + 4096 : i + (n - i) / 16 * 16;
         for (int j = 0; j < 16; j++) lanes[j] = 0;
         for (; i < end; i += 16)
             for (int j = 0; j < 16; j++) lanes[j] += x[i + j];

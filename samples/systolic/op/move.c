@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that move elements without computing: by DMA and the vector unit's load and store slots. Elements are copied as bytes. */
+ * Ops that only move elements, without computing. The chip does this by DMA and by the load and store slots of the vector
+ * unit. Elements are copied as bytes. */
 #include "helpers.h"
 
 /* ---- strided copies ---- */
@@ -10,7 +11,8 @@ typedef struct walk {
     int64_t sizes[MOST_AXES], from[MOST_AXES], to[MOST_AXES];
 } walk;
 
-/* The innermost axis from which on both sides are without gaps: *out_run elements together. */
+/* Finds how many of the innermost axes are contiguous on both sides: *out_run is their number of elements. Returns the number
+ * of axes that remain. */
 static int walk_outer(const walk *w, int64_t *out_run) {
     int64_t run = 1;
     int d = w->rank;
@@ -45,7 +47,7 @@ static void walk_copy(const walk *w, const char *from, char *to, size_t bytes) {
         memcpy(to, from, (size_t)run * bytes);
         return;
     }
-    /* The last of the outer axes is the loop of copy_elements where a run is a single element. */
+    /* If a run is a single element, copy_elements loops over the last of the outer axes. */
     const bool single = run == 1;
     const int axes = single ? outer - 1 : outer;
     for (;;) {
@@ -236,7 +238,7 @@ static void pad_run(const call *call) {
 
 /* ---- gather, gather_grad, one_hot, scatter_update ---- */
 
-/* x (outer, axis, inner) by n indices. */
+/* x is (outer, axis, inner), and there are n indices along the axis. */
 static const char *gather_refuse(const step *s) {
     const int axis = axis_of(s, s->in[0], "axis");
     if (axis < 0) return "it has no such axis";
@@ -270,7 +272,7 @@ static void gather_run(const call *call) {
         }
 }
 
-/* How many neighbouring indices share a row of dy: the last axis of the indices where dy has size 1 there. */
+/* How many consecutive indices share a row of dy: the size of the indices' last axis if dy has size 1 there; otherwise 1. */
 static int64_t gather_grad_repeats(const step *s) {
     const array *dy = s->in[0], *indices = s->in[1];
     const int64_t at = attribute_int(s, "axis", 0) + indices->rank - 1;
@@ -292,7 +294,7 @@ static void gather_grad_cost(const step *s, work *work) {
     work->vector_ops = (double)(dy->n * gather_grad_repeats(s)) + (double)s->out->n / 4;
 }
 
-/* In ascending order of the indices' positions. */
+/* Adds the rows of dy in ascending order of the indices' positions. */
 static void gather_grad_run(const call *call) {
     const step *s = call->step;
     const array *dx = s->out, *indices = s->in[1];
@@ -326,8 +328,8 @@ static void one_hot_run(const call *call) {
     }
 }
 
-/* variable, indices, rows [, the update that made them]: row indices[j] of the n_rows from element `first` on becomes
- * rows[j]. */
+/* Inputs: variable, indices, rows [, the update that made them]. The variable has n_rows rows from element `first` on; row
+ * indices[j] becomes rows[j]. */
 static const char *scatter_update_refuse(const step *s) {
     const int64_t n = s->in[1]->n, first = attribute_int(s, "first", 0), n_rows = attribute_int(s, "n_rows", 0);
     const int64_t inner = n ? s->in[2]->n / n : 0;
@@ -355,9 +357,9 @@ static void scatter_update_run(const call *call) {
     }
 }
 
-/* ---- pack: f32 values end to end at `offsets`, zeros between them ---- */
+/* ---- pack: writes f32 values to `offsets` of one array, with zeros between them ---- */
 
-/* NULL: there are not as many offsets as operands. */
+/* Returns NULL if the number of offsets is not that of the operands. */
 static const int64_t *pack_offsets(const step *s) {
     const strata_plugin_attribute *offsets = attribute_find(s, "offsets");
     return offsets && offsets->type == STRATA_PLUGIN_INTS && offsets->n == s->n_inputs ? offsets->ints : NULL;
@@ -383,7 +385,7 @@ static void pack_run(const call *call) {
     for (int i = 0; i < s->n_inputs; i++) {
         memset(to + end, 0, (size_t)(offsets[i] - end) * sizeof *to);
         end = offsets[i] + s->inputs[i]->n;
-        /* What was computed in its place stays. */
+        /* An operand that was computed in its place is not moved. */
         if (s->inputs[i]->n && call->in[i] != to + offsets[i])
             memmove(to + offsets[i], call->in[i], (size_t)s->inputs[i]->n * sizeof *to);
     }

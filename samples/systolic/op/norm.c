@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Normalisation by channel and by row, on the vector unit. x is (rows, channels). */
+ * Normalization by channel and by row, on the vector unit. x is (rows, channels). */
 #include "helpers.h"
 
 static int64_t channels_of(const array *x) {
     return last_dim(x);
 }
 
-/* Inputs first .. end - 1 are f32 with an element for each channel of input 0. */
+/* Whether the inputs first .. end - 1 are f32 and have an element for each channel of input 0. */
 static bool by_channel(const step *s, int first, int end) {
     for (int i = first; i < end; i++)
         if (s->in[i]->n != channels_of(s->in[0]) || s->in[i]->dtype != STRATA_PLUGIN_F32) return false;
     return true;
 }
 
-/* Calls `add` for blocks of rows and adds up two sums a channel: blocks of 64 in f32, those in f64. */
+/* sum_rows computes two sums for each channel. It calls `add` for blocks of 64 rows, which are summed in f32; the blocks' sums
+ * are added in f64. */
 typedef void add_rows(const call *call, int64_t first, int64_t end, int64_t channels, float *sums);
 
 static void sum_rows(const call *call, add_rows *add, double *totals, float *sums) {
@@ -92,7 +93,8 @@ static void batch_norm_run(const call *call) {
         for (int64_t k = 0; k < channels; k++) y[r * channels + k] = (x[r * channels + k] - mean[k]) * factor[k] + shift[k];
 }
 
-/* batch_norm_sums: x, mean, variance, dy -> (2, C): the sums of dy and of dy n. */
+/* batch_norm_sums: x, mean, variance, dy -> (2, C): the sums over the rows of dy, and of dy n. Here n = (x - mean) r, with
+ * r = 1 / sqrt(variance + epsilon). */
 static const char *batch_norm_sums_refuse(const step *s) {
     if (s->in[0]->rank < 1 || !by_channel(s, 1, 3) || !same_shape(s->in[0], s->in[3]) || s->in[3]->dtype != s->in[0]->dtype)
         return "its operands do not fit its channels";
@@ -120,8 +122,8 @@ static void batch_norm_sums_run(const call *call) {
     }
 }
 
-/* batch_norm_grad: x, mean, variance, scale, sums, dy -> dx = scale r (dy - (s0 + n s1) / rows), n = (x - mean) r; scale r dy
- * where mean and variance are not x's own. */
+/* batch_norm_grad: x, mean, variance, scale, sums, dy -> dx = scale r (dy - (s0 + n s1) / rows). n and r are as above. If mean
+ * and variance were not computed from x (attribute `own` is 0), dx = scale r dy. */
 static const char *batch_norm_grad_refuse(const step *s) {
     if (s->in[0]->rank < 1 || !by_channel(s, 1, 4) || s->in[4]->n != 2 * channels_of(s->in[0]) ||
         s->in[4]->dtype != STRATA_PLUGIN_F32 || !same_shape(s->in[0], s->in[5]) || s->in[5]->dtype != s->in[0]->dtype)
@@ -147,7 +149,7 @@ static void batch_norm_grad_run(const call *call) {
         }
 }
 
-/* ---- layer_norm: x, scale, shift; its gradient: x, scale, dy ---- */
+/* ---- layer_norm: x, scale, shift; layer_norm_grad: x, scale, dy ---- */
 
 static const char *layer_norm_refuse(const step *s) {
     const bool is_gradient = !strcmp(s->op->name, "layer_norm_grad");

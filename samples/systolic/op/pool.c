@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pools over windows of images (N,H,W,C), on the vector unit: all channels of a pixel at a time. Padding takes no part. */
+ * Pooling over windows of images (N,H,W,C), on the vector unit, which processes all channels of a pixel at a time. Padding is
+ * not part of a maximum or a mean. */
 #include "helpers.h"
 
 typedef struct pool_sizes {
     int64_t n, in_h, in_w, out_h, out_w, c, size[2], stride[2], top, left;
 } pool_sizes;
 
-/* Between images x and pooled ones y; says what does not fit. */
+/* Reads the sizes, where x is the image and y the pooled image. Returns NULL, or what does not fit. */
 static const char *pool_sizes_of(const step *s, const array *x, const array *y, pool_sizes *p) {
     int64_t padding[4] = {0};
     if (x->rank != 4 || y->rank != 4) return "its operands are not images";
@@ -28,7 +29,7 @@ static const char *pool_sizes_of(const step *s, const array *x, const array *y, 
     return NULL;
 }
 
-/* The part of the window at output (oh, ow) that lies in the image. */
+/* The part of the window for output (oh, ow) that is inside of the image. */
 typedef struct patch {
     int64_t first_h, end_h, first_w, end_w;
 } patch;
@@ -41,8 +42,8 @@ static patch patch_of(const pool_sizes *p, int64_t oh, int64_t ow) {
 
 /* ---- max ---- */
 
-/* For each channel the largest element of a patch, and its place, as a number of the patch's pixels. The first of equals; NaN
- * is the largest. */
+/* Finds for each channel the largest element of a patch and its place, which is the index of a pixel in the patch. Of equal
+ * elements the first one counts; NaN is larger than all numbers. */
 static void largest_of(const pool_sizes *p, const patch *at, const float *image, float *best, int32_t *place) {
     int32_t number = 0;
     for (int64_t h = at->first_h; h < at->end_h; h++)
@@ -152,7 +153,7 @@ static void avg_pool_cost(const step *s, work *work) {
     work->vector_ops = smaller * (double)(size[0] * size[1]);
 }
 
-/* Means of x into y, or shares of y into x. */
+/* Writes the means of x to y or, with `share`, adds to each pixel of x its share of y. */
 static void average(const pool_sizes *p, float *x, float *y, bool share) {
     for (int64_t n = 0; n < p->n; n++) {
         float *image = x + n * p->in_h * p->in_w * p->c;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products on the systolic array: matmul and the three of a convolution, with their epilogues.
+ * Products on the systolic arrays: matmul, and the three products of a convolution, with their epilogues.
  *
- * Each is one form: out[m][n] = epilogue of sum_k a(m, k) b(k, n), where an element of an operand lies at the sum of an offset
- * of its row and one of its column. A convolution's a(m, k) is the image itself, at a pixel m shifted by a tap k, so patches
- * are never stored. Before, a is rounded into a copy, an image with padding or a gradient with gaps between its pixels into a
- * frame of zeros.
+ * All of them have the form out[m][n] = epilogue of sum_k a(m, k) b(k, n). The offset of an operand's element is the sum of an
+ * offset of its row and one of its column. For a convolution, a(m, k) is an element of the image itself: the pixel m, shifted
+ * by the filter's tap k. So patches are never stored. Before a product, a is rounded to bf16 and copied. An image with
+ * padding, or a gradient with gaps between its pixels, is copied into a frame of zeros.
  *
- * Numbers are the array's: operands are rounded to bf16, products are exact in f32, and a column of the array adds up `SIDE`
- * of them in f32, from the top down. The accumulator below adds the columns' sums in f32, part after part. The order depends
- * on nothing but k, so tiles change no bit. */
+ * The results are those of the array. Operands are rounded to bf16, products are exact in f32, and a column of the array adds
+ * up SIDE products in f32, from the top to the bottom. The accumulator below the array adds the sums of the columns in f32,
+ * one after the other. This order depends only on k, so the division into tiles does not change any bit. */
 #include "helpers.h"
 
-/* Tiles of the host's own vectors: as many accumulators as its registers hold. */
+/* The register tile of the host's vectors: it has as many accumulators as fit in the registers. */
 #if defined(__AVX512F__)
 enum { LANES = 16, TILE_ROWS = 12 };
 #elif defined(__AVX2__)
@@ -24,7 +24,7 @@ enum {
     SIDE = 128,
     TILE_COLUMNS = 2 * LANES,
     BLOCK_ROWS = 8 * TILE_ROWS,
-    /* Bytes of packed columns of b that are used again for each block of rows. */
+    /* The size in bytes of the packed columns of b that are used again for each block of rows. */
     PANEL_BYTES = 4 << 20
 };
 
@@ -34,12 +34,12 @@ enum { ACT_LINEAR, ACT_RELU, ACT_TANH, ACT_SIGMOID };
 enum { AUX_NONE, AUX_RELU_GRAD, AUX_TANH_GRAD, AUX_SIGMOID_GRAD, AUX_ADD };
 
 typedef struct operand {
-    /* Offsets in elements: of its rows (m of a, k of b) and columns (k of a, n of b). */
+    /* In elements: the offset of each row (m of a, k of b), and of each column (k of a, n of b). */
     int64_t *rows, *columns;
 } operand;
 
-/* A copy of an image (n, h, w, c) into a frame of zeros (n, frame_h, frame_w, c): pixel (h, w) comes to (top + h step_h, left +
- * w step_w), those outside of the frame are left out. */
+/* An image (n, h, w, c) is copied into a frame of zeros (n, frame_h, frame_w, c). Pixel (h, w) is written to (top + h step_h,
+ * left + w step_w); pixels outside of the frame are not copied. */
 typedef struct frame {
     int64_t n, h, w, c, frame_h, frame_w, top, left, step_h, step_w;
 } frame;
@@ -47,12 +47,12 @@ typedef struct frame {
 typedef struct product {
     int64_t rows, columns, depth, batch;
     operand a, b;
-    /* Elements between the operands of two products of the batch, and between the results' first elements. */
+    /* The distance, in elements, between the operands of consecutive products of a batch, and between their results. */
     int64_t a_batch, b_batch, out_batch;
-    /* Elements between rows of the result. */
+    /* The distance in elements between rows of the result. */
     int64_t out_row;
     int activation, aux_form, bias_input, aux_input;
-    /* Whether a is copied into a frame before, or as it is; and how many elements the copy has. */
+    /* framed: a is copied into a frame; otherwise it is copied as it is. a_elements: the number of elements of the copy. */
     bool framed;
     frame frame;
     int64_t a_elements;
@@ -61,8 +61,8 @@ typedef struct product {
 
 /* ---- loops ---- */
 
-/* Columns of b for tiles, `depth` long: out[k][i], rounded to bf16, zeros where there are fewer than `wide`. across[i] and
- * along[k] are the offsets. */
+/* Packs n columns of b for a tile, `depth` elements of each: out[k][i], rounded to bf16. If n is less than `wide`, the rest is
+ * zeros. The offset of an element is across[i] + along[k]. */
 static void pack(const float *base, const int64_t *across, int n, const int64_t *along, int depth, int wide, float *out) {
     const bool together = across[n - 1] - across[0] == n - 1 && (n < 2 || across[1] == across[0] + 1);
     if (together) {
@@ -82,8 +82,8 @@ static void pack(const float *base, const int64_t *across, int n, const int64_t 
         for (int i = n; i < wide; i++) out[k * wide + i] = 0;
 }
 
-/* sums[TILE_ROWS][TILE_COLUMNS] = the product of the rows of a that begin at rows[i] and packed b, folded over `depth`
- * ascending: along[k] is where element k of a row lies. a is rounded already. */
+/* sums[TILE_ROWS][TILE_COLUMNS] = the rows of a that begin at rows[i], times packed b. The products are added in ascending
+ * order of k, for `depth` elements; element k of a row is at offset along[k]. a was rounded before. */
 static void multiply_tile(const float *const *rows, const int64_t *along, int depth, const float *b, float *sums) {
     vec left[TILE_ROWS], right[TILE_ROWS];
     const float *at[TILE_ROWS];
@@ -165,7 +165,8 @@ static void frame_copy(const frame *f, const float *from, float *to) {
     }
 }
 
-/* Columns first .. first + columns - 1 of one product: `a` rounded, b packed in `panels`. */
+/* Computes the columns first .. first + columns - 1 of one product, from `a`, which is rounded, and b, which is packed in
+ * `panels`. */
 static void multiply_columns(const product *p, const float *a, const float *panels, int64_t first, int64_t columns,
                              float *out) {
     float sums[TILE_ROWS * TILE_COLUMNS];
@@ -221,7 +222,7 @@ static void product_run(const call *call) {
     }
 }
 
-/* ---- what all share ---- */
+/* ---- functions for all products ---- */
 
 static int text_code(const char *text, const char *const *names, int n) {
     for (int i = 0; i < n; i++)
@@ -277,7 +278,7 @@ static void product_work(const product *p, const step *s, work *work) {
     work->vector_ops = (double)s->out->n * ((p->bias_input >= 0) + (p->activation ? 1 : 0) + (p->aux_form ? 2 : 0));
 }
 
-/* ---- matmul: a (..., M, K) b (..., K, N), either stored transposed; one of them may be without the leading axes ---- */
+/* ---- matmul: a (..., M, K) b (..., K, N). Either may be stored transposed; one of them may have no leading axes. ---- */
 
 static const char *matmul_of(const step *s, product *p) {
     const array *a = s->in[0], *b = s->in[1], *c = s->out;
@@ -357,7 +358,7 @@ static const char *conv_of(const step *s, const array *x, const array *filter, c
     return NULL;
 }
 
-/* Rows and columns of the frame that all taps of all outputs stay in. */
+/* Sets the size of the frame so that it contains all taps of all outputs. */
 static void conv_frame(const conv *c, frame *f) {
     const array *x = c->x;
     *f = (frame){x->dims[0], x->dims[1], x->dims[2], x->dims[3], 0, 0, c->top, c->left, 1, 1};
@@ -366,12 +367,13 @@ static void conv_frame(const conv *c, frame *f) {
         *frame_size[d] = (c->y->dims[1 + d] - 1) * c->stride[d] + (c->filter->dims[d] - 1) * c->dilation[d] + 1;
 }
 
-/* Whether the image is the frame. */
+/* Whether the image itself is the frame, so that no copy with zeros is needed. */
 static bool frame_is_whole(const frame *f) {
     return f->frame_h == f->h && f->frame_w == f->w && !f->top && !f->left && f->step_h == 1 && f->step_w == 1;
 }
 
-/* Offsets in the frame of the pixels under output (n, oh, ow) and of taps (kh, kw, c). */
+/* Computes the offset in the frame of the pixel for each output (n, oh, ow). tap_offsets computes those of the taps
+ * (kh, kw, c). */
 static void pixel_offsets(const frame *f, const array *y, const int64_t *stride, int64_t *out) {
     for (int64_t n = 0; n < y->dims[0]; n++)
         for (int64_t oh = 0; oh < y->dims[1]; oh++)
@@ -388,8 +390,8 @@ static void tap_offsets(const frame *f, const conv *c, int64_t channels, bool ba
         }
 }
 
-/* y[(n,oh,ow)][f] = sum over taps and channels. A group is a product of the batch: its channels and filters lie side by
- * side. */
+/* y[(n,oh,ow)][f] = sum over taps and channels. Each group is one product of a batch; the channels and filters of the groups
+ * are stored next to each other. */
 static const char *conv2d_of(const step *s, conv *c, product *p) {
     *p = (product){.framed = false};
     const char *why = conv_of(s, s->in[0], s->in[1], s->out, c);
@@ -432,8 +434,8 @@ static void conv2d_cost(const step *s, work *work) {
     if (!conv2d_of(s, &c, &p)) product_work(&p, s, work);
 }
 
-/* dx[(n,h,w)][c] = sum over taps and filters of dy, which is laid into a frame with stride - 1 zeros between its pixels; the
- * taps run backwards over it. */
+/* dx[(n,h,w)][c] = sum over taps and filters of dy. dy is copied into a frame with stride - 1 zeros between its pixels, and
+ * the taps are applied in reverse order. */
 static const char *conv2d_input_grad_of(const step *s, conv *c, product *p) {
     *p = (product){.framed = true};
     const char *why = conv_of(s, s->out, s->in[1], s->in[0], c);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * random_uniform, random_normal and dropout: Philox-4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as
- * 1, 2, 3", SC 2011). Four neighbouring elements share one block of four words: its counter is (element / 4, its upper half,
- * stream, step), its key the seed. `state` is i32 (8): seed low and high, step, and in words 4 and 5 the first row of the whole
- * of which this is a part; a row is an index of the leading axis. */
+ * random_uniform, random_normal and dropout, by Philox-4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy
+ * as 1, 2, 3", SC 2011). Four consecutive elements share one block of four words. The block's counter is (element / 4, its
+ * upper half, stream, step), and its key is the seed. `state` is i32 (8): the seed's low and high word, the step, and in words
+ * 4 and 5 the index of the first row. A tensor may be a part of a whole batch; this is then the row of the whole at which the
+ * part begins. A row is an index of the leading axis. */
 #include "helpers.h"
 
 enum { PHILOX_OPS = 40, STATE_WORDS = 8 };
 
 typedef struct sequence {
     uint32_t key[2], stream, step;
-    /* Number of the first element in the whole. */
+    /* The index of the first element in the whole. */
     uint64_t first;
 } sequence;
 
@@ -36,12 +37,12 @@ static void philox(const sequence *s, uint64_t quad, uint32_t out[4]) {
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* In [0, 1), exact in f32. */
+/* Returns a number in [0, 1), which is exact in f32. */
 static float uniform_of(uint32_t word) {
     return (float)(word >> 8) * 0x1p-24f;
 }
 
-/* Calls for each element, with the four words of its block. */
+/* The function that is called for each element, with the four words of the element's block and its place in the block. */
 typedef void random_element(const call *call, int64_t i, int place, const uint32_t words[4]);
 
 static void random_run(const call *call, const void *state, random_element *element) {
@@ -75,7 +76,7 @@ static void random_uniform_run(const call *call) {
     random_run(call, call->in[0], uniform_element);
 }
 
-/* Box and Muller: words 0 and 1 of a block give two numbers, 2 and 3 another two. */
+/* Box-Muller transform: words 0 and 1 of a block give two numbers, and words 2 and 3 give two more. */
 static void normal_element(const call *call, int64_t i, int place, const uint32_t words[4]) {
     const uint32_t *pair = words + place / 2 * 2;
     const double radius = sqrt(-2 * log((double)uniform_of(pair[0]) + 0x1p-24));
@@ -87,7 +88,7 @@ static void random_normal_run(const call *call) {
     random_run(call, call->in[0], normal_element);
 }
 
-/* x, state. */
+/* Inputs: x, state. */
 static const char *dropout_refuse(const step *s) {
     const double rate = attribute_float(s, "rate", 0);
     if (!(rate >= 0 && rate < 1)) return "its rate is not at least 0 and below 1";

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Folds along axes, on the vector unit: sums, means, extremes, argmax, moments of channels, segments. Sums of floats are f32 in
- * lanes; the order of folding depends on the shape alone. */
+ * Reductions along axes, on the vector unit: sums, means, extremes, argmax, segments. Floats are summed in f32 lanes. The
+ * order of a reduction depends only on the shape. */
 #include "helpers.h"
 
-/* x as (outer, n, inner): axes axis .. axis + n_axes - 1 are folded. */
+/* x as (outer, n, inner): n is the product of the axes axis .. axis + n_axes - 1, which are reduced. */
 typedef struct fold_sizes {
     int64_t outer, n, inner;
 } fold_sizes;
@@ -38,7 +38,8 @@ static void operand_cost(const step *s, work *work) {
     work->vector_ops = (double)s->in[0]->n;
 }
 
-/* Sums of columns: rows in runs of 64, so that few numbers are added to an f32; `sums` and `run` have `inner` elements. */
+/* Sums columns. Rows are summed in runs of 64, so that only few numbers are added to an f32. `sums` and `run` have `inner`
+ * elements. */
 static void sum_columns(const float *x, int64_t n, int64_t inner, float *sums, float *run) {
     enum { RUN = 64 };
     for (int64_t j = 0; j < inner; j++) sums[j] = 0;
@@ -128,7 +129,7 @@ static void reduce_min_run(const call *call) {
     extreme_run(call, false);
 }
 
-/* ---- places of the largest; NaN is above all, and of equals the first counts ---- */
+/* ---- indices of the largest elements; NaN is larger than all numbers, and of equal elements the first counts ---- */
 
 /* Whether element b is larger than element a. Floats are f32 here. */
 static bool is_above(strata_plugin_dtype dtype, const void *x, int64_t b, int64_t a) {
@@ -157,7 +158,7 @@ static void argmax_run(const call *call) {
     }
 }
 
-/* top_k: the places of the k largest of each row, the largest first. */
+/* top_k: the indices of the k largest elements of each row, the largest first. */
 static const char *top_k_refuse(const step *s) {
     const int64_t k = attribute_int(s, "k", 0);
     if (s->in[0]->rank < 1 || k < 1 || k > last_dim(s->in[0])) return "its rows have no k elements";
@@ -175,7 +176,7 @@ static void top_k_run(const call *call) {
     for (int64_t r = 0; r < rows; r++) {
         int32_t *best = (int32_t *)call->out + r * k;
         for (int64_t i = 0, found = 0; i < n; i++) {
-            int64_t at = found; /* where i belongs among those found */
+            int64_t at = found; /* the position of i among the elements that were found */
             while (at > 0 && is_above(x->dtype, call->in[0], r * n + i, r * n + best[at - 1])) at--;
             if (at == k) continue;
             if (found < k) found++;
@@ -185,7 +186,7 @@ static void top_k_run(const call *call) {
     }
 }
 
-/* first_index: y[r] = 1 + the first place of the number r in x; 0: it has none. */
+/* first_index: y[r] = 1 + the index of the first r in x; 0 if x does not contain r. */
 static const char *first_index_refuse(const step *s) {
     return s->out->dtype == STRATA_PLUGIN_I32 && s->out->rank == 1 ? NULL : "its result does not fit";
 }
@@ -201,7 +202,7 @@ static void first_index_run(const call *call) {
     }
 }
 
-/* ---- segment_sum: neighbouring elements, up to ends[s] ---- */
+/* ---- segment_sum: sums of consecutive elements; segment s ends at ends[s] ---- */
 
 static const char *segment_sum_refuse(const step *s) {
     return s->in[1]->dtype != STRATA_PLUGIN_I32 || s->out->n != s->in[1]->n || s->out->dtype != STRATA_PLUGIN_F32

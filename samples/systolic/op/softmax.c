@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * softmax, its losses and the sums of metrics: rows of the last axis. */
+ * softmax, its losses, and the sums of metrics. All of them work on rows of the last axis. */
 #include "helpers.h"
 
 enum { EXP_OPS = 8 };
 
-/* log sum exp of a row, and where `out` is not NULL exp(x - that). */
+/* Returns log sum exp of a row. If `out` is not NULL, it gets exp(x - that). */
 static float softmax_row(const float *x, int64_t n, float *out) {
     float most = -INFINITY, *to = out;
     double sum = 0;
@@ -106,7 +106,7 @@ static void softmax_cross_entropy_grad_run(const call *call) {
     }
 }
 
-/* A label out of range gives NaN. */
+/* A label that is out of range gives NaN. */
 static void sparse_softmax_cross_entropy_run(const call *call) {
     const int64_t n = last_dim(call->step->in[0]), rows = rows_of(call->step->in[0]);
     for (int64_t r = 0; r < rows; r++) {

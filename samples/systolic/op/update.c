@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Updates of variables in place. An optimizer's inputs are parameters, slots, gradients, step [, gate]: f32 ranges, of which
- * the gradients may be fewer; `step` has the step's numbers; where the gate is not finite nothing changes. A slot that the
- * settings do not need is the parameters again, and is not written. */
+ * Updates of variables in place. An optimizer has the inputs parameters, slots, gradients, step [, gate]. All are f32; there
+ * may be fewer gradients than parameters. `step` contains numbers such as the learning rate. If the gate is not finite,
+ * nothing changes. For a slot that the settings do not need, the parameters are passed a second time; such a slot is not
+ * written. */
 #include "helpers.h"
 
 enum { RATE = 0, PLAIN_RATE = 1, CORRECTION_1 = 2, CORRECTION_2 = 3, STEP_WORDS = 8 };
@@ -30,7 +31,7 @@ static bool gate_is_open(const call *call, int gate_at) {
         return optimizer_refuse(s, slots);            \
     }
 
-/* Each element of the ranges takes this many operations; roots and divisions several. */
+/* Operations for each element; roots and divisions count as several. */
 static void optimizer_cost(const step *s, work *work) {
     const bool plain = !strcmp(s->op->name, "sgd");
     const double n = (double)s->in[0]->n;
@@ -105,7 +106,8 @@ static void adagrad_run(const call *call) {
     }
 }
 
-/* direction, m, v, parameters, gradients, step [, gate]: the direction alone; the parameters are changed by other ops. */
+/* Inputs: direction, m, v, parameters, gradients, step [, gate]. It computes only the direction; other ops change the
+ * parameters. */
 OPTIMIZER(lamb, 3)
 static void lamb_run(const call *call) {
     const float beta1 = (float)(1 - attribute_float(call->step, "beta1", 0.9));
@@ -122,7 +124,7 @@ static void lamb_run(const call *call) {
     }
 }
 
-/* ---- others ---- */
+/* ---- other updates ---- */
 
 static const char *assign_refuse(const step *s) {
     return s->in[0]->n == s->in[1]->n && s->in[0]->dtype == s->in[1]->dtype ? NULL : "its value is not like its variable";
@@ -144,8 +146,8 @@ static void assign_add_run(const call *call) {
                   (int64_t)((uint64_t)whole_get(x->dtype, call->out, i) + (uint64_t)whole_get(x->dtype, call->in[1], i)));
 }
 
-/* state, value, rates [, gate]: state += rates (value - state); a rate of 1 takes the value, and a rate of 0 leaves the state
- * as it is. */
+/* Inputs: state, value, rates [, gate]. state += rates (value - state). With a rate of 1 the state becomes the value, and with
+ * a rate of 0 it does not change. */
 static const char *moving_average_refuse(const step *s) {
     if (!inputs_are(s, 0, s->n_inputs, STRATA_PLUGIN_F32)) return "its operands are not f32";
     if (s->in[1]->n != s->in[0]->n || s->in[2]->n != s->in[0]->n) return "its operands are not alike";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See driver.h. */
+ * The functions of driver.h. */
 #include "driver.h"
 
 #include <dlfcn.h>
@@ -125,7 +125,7 @@ void sketch_finish(sketch *s) {
         if (out->first_node < 0) out->first_node = k;
         for (int i = 0; i < s->nodes[k].n_inputs; i++)
             if (s->inputs[k][i] < s->piece.n_values)
-                s->values[s->inputs[k][i]].last_node = k; /* a test names one that is not there */
+                s->values[s->inputs[k][i]].last_node = k; /* a test has a node with an input that does not exist */
     }
 }
 

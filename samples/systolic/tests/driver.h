@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Builds pieces by hand and runs them through a plugin's tables, without Strata: what the tests and squares.c share. */
+ * Builds pieces by hand and runs them through a plugin's tables of functions, without Strata. Used by the tests and by
+ * squares.c. */
 #ifndef SYSTOLIC_TESTS_DRIVER_H
 #define SYSTOLIC_TESTS_DRIVER_H
 
@@ -17,11 +18,12 @@ typedef struct machine {
     const strata_plugin_device_calls *calls;
 } machine;
 
-/* Loads the file and starts it; ends the program where that fails, with 77 where it is unavailable. */
+/* Loads and starts a plugin. If that fails, it ends the program, with exit code 77 if the plugin is unavailable. */
 const strata_plugin *load_plugin(const char *file, const char *options, int32_t *out_n_devices);
 machine open_machine(const strata_plugin *plugin, int index);
 
-/* A piece in the making. Values lie in one host array each; inputs go through the INPUT arena, outputs through OUTPUT. */
+/* A piece that is being built. Each value has one array on the host. Inputs are in the INPUT arena, outputs in the OUTPUT
+ * arena. */
 typedef struct sketch {
     strata_plugin_piece piece;
     strata_plugin_value values[MOST_VALUES];
@@ -39,25 +41,25 @@ typedef struct sketch {
 } sketch;
 
 void sketch_init(sketch *s, int n_slots);
-/* A value's number. `dims` ends at -1. */
+/* Adds a value and returns its index. `dims` ends with -1. */
 int sketch_value(sketch *s, strata_plugin_role role, strata_plugin_dtype dtype, const int64_t *dims);
 #define DIMS(...) ((const int64_t[]){__VA_ARGS__, -1})
 #define SCALAR    ((const int64_t[]){-1})
-/* A node's number; the inputs end at -1. */
+/* Adds a node and returns its index. `inputs` ends with -1. */
 int sketch_node(sketch *s, const char *op, const int *inputs, int output);
 #define IDS(...) ((const int[]){__VA_ARGS__, -1})
 void sketch_ints(sketch *s, int node, const char *name, int n, const int64_t *ints);
 void sketch_float(sketch *s, int node, const char *name, double x);
 void sketch_text(sketch *s, int node, const char *name, const char *text);
-/* Sets first and last nodes. Called once all is there. */
+/* Sets the first and the last node of each value. Called when all nodes were added. */
 void sketch_finish(sketch *s);
 
-/* Compiles; NULL and *message where that fails. */
+/* Compiles the piece. Returns NULL, with *message, if that fails. */
 strata_plugin_program *sketch_compile(machine m, sketch *s, strata_plugin_error *message);
-/* Where a value's bytes lie in the slot's host memory. */
+/* The address of a value in the slot's host memory. */
 void *sketch_memory(machine m, const sketch *s, strata_plugin_program *program, int slot, int value);
 
-/* The same numbers each time. */
+/* Returns the next of a fixed sequence of random numbers. */
 float next_random(void);
 
 #endif

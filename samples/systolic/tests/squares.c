@@ -2,8 +2,9 @@
  *
  * usage: squares PLUGIN CHIP M,K,N[=CYCLES]...
  *
- * What the cycle model says of bf16 products of these sizes, compiled but not run: a line of JSON for each. CYCLES is what
- * another model says of the product; the exit code is 1 where one is more than FAR times the other. */
+ * Prints what the cycle model predicts for bf16 products of these sizes, as a line of JSON for each. The products are compiled
+ * but not run. CYCLES is the prediction of another model; the exit code is 1 if one prediction is more than FAR times the
+ * other. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -2,8 +2,8 @@
  *
  * usage: systolic_test PLUGIN [FORM]
  *
- * The plugin by its tables alone, against straightforward loops in f64 over operands rounded to bf16: what needs no Strata.
- * Conformance of every op is for `strata plugin-check`. */
+ * Tests the plugin through its tables of functions, without Strata: compares its results with plain loops in f64 over operands
+ * that were rounded to bf16. `strata plugin-check` tests the conformance of every op. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static void fill(float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) x[i] = next_random();
 }
 
-/* Compiles a sketch on core 0, fills its f32 inputs, runs slot 0 and leaves the machine open. */
+/* A sketch that is compiled on core 0 and runs in slot 0. The machine stays open until `end`. */
 typedef struct run {
     machine m;
     sketch s;
@@ -69,9 +69,9 @@ static float *memory(run *r, int value) {
     return sketch_memory(r->m, &r->s, r->program, 0, value);
 }
 
-/* A product's result x against the exact sums: `rounded` over operands that the test rounded to bf16 itself, from which only
- * roundings of f32 may differ, and `exact` over the operands as they were. `after`: roundings of f32 that follow the sum, of
- * numbers of size `after_size` at most. */
+/* Compares a product's result x with exact sums. `rounded` is over operands that the test rounded to bf16 itself, so x may
+ * differ from it only by roundings in f32; `exact` is over the unrounded operands. after: how many roundings in f32 follow the
+ * sum; they are of numbers of at most after_size. */
 static void compare(const char *what, const float *x, const terms *rounded, const terms *exact, int64_t n, int64_t depth,
                     int after, double after_size) {
     char detail[160] = "";
@@ -131,7 +131,7 @@ static void products_equal_sums_of_bf16(int64_t m, int64_t k, int64_t n, int64_t
         for (int j = 0; j < 2 && flags & 4; j++)
             sums[j][i].sum = fmax(sums[j][i].sum + (double)pbias[column], 0) + (double)paux[i];
     }
-    /* Bias and aux are below 1. */
+    /* Bias and aux are less than 1. */
     compare(what, memory(&r, c), sums[0], sums[1], batch * m * n, k, flags & 4 ? 2 : 0, 2);
     free(sums[0]), free(sums[1]);
     end(&r);
@@ -150,7 +150,7 @@ static const conv_case conv_cases[] = {
     {2, 8, 8, 16, 1, 1, 7, 1, {2, 2}, {1, 1}, {0, 0, 0, 0}},
 };
 
-/* Which of the three is computed from the other two: 0 y, 1 x, 2 filter. */
+/* Which of the three arrays is computed from the other two: 0 y, 1 x, 2 filter. */
 static void convolutions_equal_sums_of_bf16(const conv_case *c, int which) {
     static const char *const ops[] = {"conv2d", "conv2d_input_grad", "conv2d_filter_grad"};
     static run r;
@@ -178,7 +178,8 @@ static void convolutions_equal_sums_of_bf16(const conv_case *c, int which) {
     const int64_t n_out = which == 0 ? ny : which == 1 ? nx : nf;
     terms *sums[2] = {calloc((size_t)n_out, sizeof **sums), calloc((size_t)n_out, sizeof **sums)};
     const int64_t group_in = c->c / c->groups, group_out = c->f / c->groups;
-    for (int64_t i = 0; i < ny * c->kh * c->kw * group_in; i++) { /* every product of the three */
+    /* each product is a term of y, of x and of the filter */
+    for (int64_t i = 0; i < ny * c->kh * c->kw * group_in; i++) {
         const int64_t channel = i % group_in, kw = i / group_in % c->kw, kh = i / group_in / c->kw % c->kh;
         const int64_t at_y = i / group_in / c->kw / c->kh, f = at_y % c->f, pixel = at_y / c->f;
         const int64_t h = pixel / ow % oh * c->stride[0] + kh * c->dilation[0] - c->padding[0];
@@ -201,7 +202,7 @@ static void convolutions_equal_sums_of_bf16(const conv_case *c, int which) {
 
 typedef enum array_kind { RIGHT, TRUNCATES, DROPS_THE_LAST_TERM, ADDS_IN_BF16, ARRAY_KINDS } array_kind;
 
-/* One element as an array of the kind computes it. */
+/* Computes one element as an array of this kind does. */
 static float array_sum(array_kind kind, const float *a, const float *b, int depth) {
     float total = 0;
     for (int first = 0; first < depth; first += 128) {
@@ -221,7 +222,8 @@ static float array_sum(array_kind kind, const float *a, const float *b, int dept
     return total;
 }
 
-/* How far it is from the exact sum, in worst-case bounds and in probable bounds of a result of n elements. */
+/* How far the element is from the exact sum, as a multiple of the worst-case bound and of the probable bound for a result of n
+ * elements. */
 static void measure_array(array_kind kind, const float *a, const float *b, int depth, int n, double *out_worst,
                           double *out_probable) {
     terms exact = {0};
@@ -231,8 +233,8 @@ static void measure_array(array_kind kind, const float *a, const float *b, int d
     *out_probable = error / probable_bound(&exact, depth, n);
 }
 
-/* The worst-case bound is nearly reached by operands just below the middle between two bf16, which all round down. Operands
- * just below the next bf16 go far beyond it where an array cuts bits off. */
+/* The worst-case bound is nearly reached by operands just below the middle between two bf16, which are all rounded down. An
+ * array that cuts bits off is far beyond the bound for operands just below the next bf16. */
 static void the_worst_case_is_reached_and_cutting_bits_off_breaks_it(void) {
     enum { DEPTH = 300 };
     float below_middle[DEPTH], below_next[DEPTH];
@@ -246,7 +248,8 @@ static void the_worst_case_is_reached_and_cutting_bits_off_breaks_it(void) {
     check(worst > 1.5, "the worst case", "an array that cuts bits off stays within the bound");
 }
 
-/* Results of 16 elements each, of random operands in [0.5, 1.5): a wrong array leaves the bound in some element of each. */
+/* Each result has 16 elements, computed from random operands in [0.5, 1.5). A wrong array exceeds the bound for some element
+ * of each result. */
 static void the_probable_bound_finds_wrong_arrays(void) {
     enum { DEPTH = 128, ELEMENTS_EACH = 16, TIMES = 100 };
     static const char *const names[] = {"right", "one that cuts bits off", "one that leaves out the last term",
@@ -324,7 +327,7 @@ static void random_bits_are_philox(void) {
     end(&r);
 }
 
-/* Three runs of one call, each on its slot, see the variable that the run before left; an open gate lets adam change it. */
+/* Three runs of one call, each in its own slot. Each run sees the variable as the previous run left it. */
 static void runs_of_one_call_follow_each_other(void) {
     static run r;
     const char *what = "assign_add over 3 slots in one call";
@@ -426,7 +429,8 @@ static void a_core_that_does_not_come_is_named(void) {
     end(&alone.r);
 }
 
-/* Core 1 is lost in a collective with core 2, which does not come; core 0, which then waits for core 1, hears of it at once. */
+/* Core 1 is lost in a collective with core 2, which does not come. Core 0 then waits for core 1 in another collective, and fails
+ * at once. */
 static void a_lost_core_ends_the_others_waits(void) {
     static corner first, second;
     strata_plugin_error error = {.size = sizeof error};
@@ -444,7 +448,7 @@ static void a_lost_core_ends_the_others_waits(void) {
 
 /* ---- copies ---- */
 
-/* Two uploads, a copy to another core, and a download, of which only the last one is waited for. */
+/* Two uploads, a copy to another core, and a download. The test waits only for the second upload and for the download. */
 static void copies_come_in_their_order(void) {
     enum { N = 5000 };
     static float first[N], second[N], back[N];
@@ -535,7 +539,7 @@ static void spans_tell_of_runs(void) {
     end(&r);
 }
 
-/* ---- what cannot be ---- */
+/* ---- invalid pieces ---- */
 
 static void expect_refused(run *r, const char *what, const char *says) {
     strata_plugin_error error;
