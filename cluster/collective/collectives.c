@@ -139,6 +139,8 @@ static strata_status run_recv(const strata_operation *op, strata_error *err) {
 
 /* ---- arguments ---- */
 
+/* Properties of a collective. FOLDS: it reduces values. ROOTED: one rank is the root. COUNTED: ranks may have different counts.
+ * PEER: it is a message to or from one rank, which is given as root. MOVES: it has data. */
 enum { FOLDS = 1, ROOTED = 2, COUNTED = 4, PEER = 8, MOVES = 16 };
 
 static const struct {

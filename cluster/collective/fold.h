@@ -19,12 +19,12 @@ STRATA_MUST_USE strata_status strata_fold_check(strata_dtype dtype, strata_reduc
 void strata_fold_ranks(strata_dtype dtype, strata_reducer reducer, const void *const *operands, int n_operands, size_t elements,
                        void *out);
 
-/* The same in steps, for sums that are passed between ranks: widen the first operand, add the others, finish. */
+/* The same fold in steps, for sums that are passed between ranks: widen the first operand, add the others, finish. */
 strata_dtype strata_fold_sum_type(strata_dtype dtype);
 void strata_fold_widen(strata_dtype dtype, const void *operand, size_t elements, void *sum);
 void strata_fold_add(strata_dtype dtype, strata_reducer reducer, const void *sum, const void *operand, size_t elements,
                      void *out_sum);
-/* sum may be out where the types are equal. */
+/* `sum` may be `out` if the sum type and the dtype are equal. */
 void strata_fold_finish(strata_dtype dtype, strata_reducer reducer, const void *sum, int n_operands, size_t elements,
                         void *out);
 

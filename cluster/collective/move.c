@@ -8,7 +8,7 @@ static size_t messages_of(const strata_communicator *comm, size_t bytes) {
     return bytes ? (bytes - 1) / comm->segment_bytes + 1 : 1;
 }
 
-/* Message k of a span: its bytes, *out_data where they are. False when the span has no message k. */
+/* Finds the address and size of message k of a span. Returns false if the span has no message k. */
 static bool message_of(const strata_communicator *comm, const strata_span *span, size_t k, const char **out_data,
                        size_t *out_bytes) {
     if (!span || !span->used || k >= messages_of(comm, span->bytes)) return false;

@@ -14,7 +14,7 @@
 typedef struct chain {
     const strata_operation *op;
     size_t segment, n_segments; /* elements of a segment */
-    size_t sum_bytes;           /* of an element */
+    size_t sum_bytes;           /* the size of one element of a sum */
     char *sum;                  /* one segment */
 } chain;
 

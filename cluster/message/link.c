@@ -11,11 +11,11 @@
 #include "cluster/wire/frame.h"
 
 enum {
-    SEGMENT = 256 << 10,
+    SEGMENT = 256 << 10, /* the most payload bytes of a frame */
     /* The most bytes of one sender that are stored without a receive. If there are more, its connection is not read until
      * some are received. */
     MOST_UNRECEIVED = 64 << 20,
-    FORGOTTEN = 4096,
+    FORGOTTEN = 4096, /* bytes of a discarded message that are read at a time */
 };
 static const double CONNECT_STEP_SECONDS = 3; /* between checks of whether the rank still exists */
 

@@ -40,7 +40,7 @@ typedef struct strata_arrival {
     /* All bytes have arrived and are known to be right: set by strata_arrival_finish. Until then the thread that reads the
      * connection holds a pointer to the arrival, and only that thread frees it; a receive that was matched is not done. */
     bool finished;
-    /* Where its bytes are written: the buffer of `receive`, or, where that is NULL, allocated memory. NULL: they are discarded.
+    /* Where its bytes are written: the buffer of `receive` or, if that is NULL, allocated memory. NULL: they are discarded.
      * */
     char *data;
     /* The receive that was matched with the message. NULL: none yet. */

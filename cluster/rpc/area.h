@@ -14,6 +14,7 @@
 
 #include "strata/cluster.h"
 
+/* Bytes: of a file's name, of the smallest and the largest ring, and of a cache line. */
 enum { STRATA_RPC_AREA_NAME = 48, STRATA_RPC_AREA_LEAST = 64 << 10, STRATA_RPC_AREA_MOST = 256 << 20, STRATA_RPC_LINE = 64 };
 
 typedef struct strata_rpc_area {

@@ -26,7 +26,7 @@ enum {
     YIELDS = 4000,            /* how often to yield while a ring is full of segments of the same message */
 };
 
-/* A yield may take long where many threads share a core, and heartbeats cannot be sent meanwhile. */
+/* The time limit for YIELDS. A yield may take long if many threads share a core, and heartbeats cannot be sent meanwhile. */
 static const double YIELD_SECONDS = 0.02;
 
 strata_status strata_rpc_channel_init(strata_rpc_channel *c, strata_stream stream, strata_error *err) {
@@ -264,7 +264,7 @@ static strata_status take_header(strata_rpc_channel *c, const strata_rpc_receive
     c->crc = 0;
     if (!shared) return STRATA_OK;
     pour_from(c, shared - head, c->left);
-    if (!c->message.view) strata_rpc_block_return(shared, head); /* else when the message was used */
+    if (!c->message.view) strata_rpc_block_return(shared, head); /* a view is returned after the message was used */
     return STRATA_OK;
 }
 

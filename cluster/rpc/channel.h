@@ -27,6 +27,7 @@
 #include "cluster/wire/frame.h"
 #include "cluster/wire/stream.h"
 
+/* The most bytes of a frame that goes through the socket, and the size of the buffer for bytes that are read ahead. */
 enum { STRATA_RPC_SEGMENT = 256 << 10, STRATA_RPC_BUFFER = 32 << 10 };
 
 typedef struct strata_rpc_message {

@@ -20,6 +20,8 @@
 #include "cluster/clock.h"
 #include "cluster/rpc/client_parts.h"
 
+/* A server that is silent for MISSED_BEATS heartbeats is lost. The ticks are the keeper's while requests are pending:
+ * WATCH_TICK_MS if no other thread receives, BUSY_TICK_MS if one does. */
 enum { MISSED_BEATS = 5, BUSY_TICK_MS = 2, WATCH_TICK_MS = 20 };
 static const double HEARTBEAT_SECONDS = 1, CONNECT_SECONDS = 60, RECONNECT_SECONDS = 10;
 

@@ -10,6 +10,7 @@
 #include "cluster/clock.h"
 #include "cluster/rpc/client_parts.h"
 
+/* The first and the longest pause between attempts to connect again, and the time limits of one attempt and of a greeting. */
 enum { FIRST_PAUSE_MS = 10, MOST_PAUSE_MS = 1000 };
 static const double TRY_SECONDS = 0.5, HELLO_SECONDS = 5;
 

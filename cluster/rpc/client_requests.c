@@ -112,7 +112,8 @@ static void receive_until_done(strata_rpc_client *c, const strata_rpc_request *r
 
 static strata_status finish(strata_rpc_client *c, strata_rpc_request *r, strata_error *err) {
     while (!r->done) {
-        const double now = strata_clock_coarse_seconds(); /* as receive_until_done, which returns at the deadline */
+        /* the same clock as in receive_until_done, which returns at the deadline */
+        const double now = strata_clock_coarse_seconds();
         if (now >= r->deadline) {
             strata_fail(&r->error, STRATA_TIMEOUT, "%s at %s: no reply to %s within %g s%s%.200s", c->server, c->address,
                         r->what, r->seconds, c->connected ? "" : "; the connection was lost: ", c->connected ? "" : c->why);

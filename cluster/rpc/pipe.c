@@ -26,11 +26,12 @@
 #include "cluster/clock.h"
 
 enum {
-    LINE = 64,
+    LINE = 64,           /* bytes of a cache line */
     PAUSES = 200,        /* of about 20 ns, before a waiting thread begins to yield its core */
     MOST_SKIP = 255,     /* how many waits may go without a spin after several spins were in vain */
     MOST_SLEEP_MS = 999, /* a longer wait returns after a second and is repeated, so it ends even if the bell was damaged */
 };
+/* LONG_YIELD_SECONDS: a yield that takes longer shows that other threads need the core. */
 static const double SPIN_SECONDS = 60e-6, LONG_YIELD_SECONDS = 20e-6;
 
 /* Positions count bytes and wrap at 2^32. */

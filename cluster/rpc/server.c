@@ -24,9 +24,9 @@
 #include "cluster/wire/socket.h"
 
 enum {
-    MOST_PEERS = 1024,
+    MOST_PEERS = 1024, /* the default */
     MOST_UNKNOWN = 64, /* connections that have not sent their greeting */
-    MISSED_BEATS = 5,
+    MISSED_BEATS = 5,  /* a peer that is silent for so many heartbeats is lost */
 };
 static const double HELLO_SECONDS = 5, HEARTBEAT_SECONDS = 1, TICK_SECONDS = 0.1;
 static const uint64_t MOST_BODY_BYTES = (uint64_t)4 << 30;

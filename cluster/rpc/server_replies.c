@@ -9,7 +9,7 @@
 #include "cluster/clock.h"
 #include "cluster/rpc/server_parts.h"
 
-enum { KEPT = 2 * STRATA_RPC_WINDOW };
+enum { KEPT = 2 * STRATA_RPC_WINDOW }; /* the most stored replies of a session */
 
 /* ---- sending ---- */
 

@@ -15,6 +15,7 @@
 
 struct strata_links;
 
+/* The most handshakes at a time; and after how many missed heartbeats a rank is lost. */
 enum { STRATA_MOST_PENDING = 64, STRATA_MISSED_BEATS = 5 };
 
 typedef struct strata_loop strata_loop;

@@ -107,7 +107,7 @@ bool strata_roster_has_active_seat(strata_roster *roster);
 static inline bool strata_seat_failed(const strata_seat *seat) {
     return atomic_load_explicit(&((strata_seat *)seat)->failed, memory_order_acquire);
 }
-/* Returns the verdict as an error; OK where there is none. */
+/* Returns the verdict as an error; OK if there is none. */
 static inline strata_status strata_seat_verdict(const strata_seat *seat, strata_error *err) {
     return strata_seat_failed(seat) ? strata_fail(err, seat->verdict.status, "%s", seat->verdict.message) : STRATA_OK;
 }

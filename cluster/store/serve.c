@@ -14,7 +14,7 @@
 
 static void send_new_events(strata_loop *loop);
 
-/* "rank 2 (host b, process 17)", as far as it is known. */
+/* Writes for example "rank 2 (host b, process 17)"; host and process are left out if they are not known. */
 static void describe(strata_loop *loop, int rank, char *out, size_t room) {
     char key[STRATA_STORE_KEY_BYTES];
     strata_store_reply reply;

@@ -16,8 +16,9 @@
 #include "cluster/clock.h"
 
 enum {
-    LINE = 64,
-    LANE_PLACES = 32,
+    LINE = 64,        /* bytes of a cache line */
+    LANE_PLACES = 32, /* the most blocks in a lane */
+    /* the largest and the smallest limit for the bytes of a message */
     MOST_SEGMENT = 256 << 10,
     LEAST_SEGMENT = 4 << 10,
     ARENA = 2 << 20, /* for few ranks; with many ranks, their arenas together must fit into the last-level cache */

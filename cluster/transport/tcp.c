@@ -21,7 +21,7 @@ enum {
     TICK_MS = 20,     /* milliseconds between checks of the verdict */
     SMALL = 32 << 10, /* if all missing bytes fit into the sockets, wait for one rank at a time */
 };
-static const double SPIN_SECONDS = 40e-6;
+static const double SPIN_SECONDS = 40e-6; /* how long to try again without poll, if each rank has its own core */
 
 /* One direction of a socket, within an exchange. */
 typedef struct flow {

@@ -21,7 +21,13 @@
 
 #include "cluster/clock.h"
 
-enum { BACKLOG = 1024, GONE_MS = 8000, RESOLVE_PAUSE_MS = 250, HANDSHAKE_MS = 5000, MOST_REFUSALS = 5 };
+enum {
+    BACKLOG = 1024, /* connections that may wait to be accepted */
+    GONE_MS = 8000, /* after so long without an acknowledgement the other side is lost (TCP_USER_TIMEOUT) */
+    RESOLVE_PAUSE_MS = 250,
+    HANDSHAKE_MS = 5000, /* the time limit of one handshake */
+    MOST_REFUSALS = 5    /* so many in a row mean that the secret is wrong */
+};
 
 strata_status strata_address_split(const char *address, char out_host[256], char out_port[8], strata_error *err) {
     const char *colon = address ? strrchr(address, ':') : NULL, *host = address, *end = colon;

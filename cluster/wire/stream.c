@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { RECORD = 16 << 10 };
+enum { RECORD = 16 << 10 }; /* the most payload bytes of a TLS record */
 /* The most bytes that are encrypted with one key. AES-GCM is safe for 2^24.5 records (RFC 8446, 5.5). */
 static const uint64_t KEY_BYTES = (uint64_t)64 << 30;
 

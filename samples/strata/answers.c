@@ -25,7 +25,7 @@ static void add_json_string(answers *a, const char *text) {
     free(string);
 }
 
-/* Adds a cell of a table; in CSV with quotes where they are needed. */
+/* Adds a cell of a table. In CSV a cell gets quotes if it needs them. */
 static void add_cell(answers *a, const char *cell) {
     strata_text_add(&a->text, a->csv ? "," : "\t");
     if (!a->csv || !strpbrk(cell, ",\"\n\r")) {

@@ -10,6 +10,7 @@
 
 #include "systolic.h"
 
+/* The most jobs in the queue, and the most spans that are stored. */
 enum { MOST_JOBS = 1024, MOST_SPANS = 1 << 16 };
 
 /* A job: n runs of a program or, if `program` is NULL, a copy of `bytes` bytes. */

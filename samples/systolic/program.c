@@ -8,6 +8,7 @@
 
 #include "systolic.h"
 
+/* In bytes: temporaries are aligned to LINE; CAST_SCRATCH is the scratch memory of the op "cast". */
 enum { LINE = 64, CAST_SCRATCH = 1 << 13 };
 
 /* ---- reading a piece ---- */

@@ -21,6 +21,7 @@
 
 #include "systolic.h"
 
+/* The most windows of a step's copies, and the bytes to whose multiples values in the on-chip memory are rounded up. */
 enum { MOST_WINDOWS = 64, LINE = 512 };
 
 typedef struct resident {

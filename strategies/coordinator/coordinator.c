@@ -11,6 +11,7 @@
 #include "cluster/clock.h"
 #include "strategies/coordinator/coordinator_parts.h"
 
+/* The default time limits, in seconds; TICK_SECONDS: between two checks while workers are waited for. */
 static const double CONNECT_SECONDS = 60, WORKER_SECONDS = 3600, TICK_SECONDS = 0.05, UNBOUNDED = 1e9;
 
 void strata_coordinator_wait_changed(strata_coordinator *c, double seconds) {

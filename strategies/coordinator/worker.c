@@ -13,6 +13,7 @@
 #include "cluster/rpc/rpc.h"
 #include "strategies/coordinator/wire.h"
 
+/* How long a worker waits for a coordinator by default, and the time between two checks for one. */
 static const double COORDINATOR_SECONDS = 600, TICK_SECONDS = 0.1;
 
 /* This worker's object of a per-worker value. */

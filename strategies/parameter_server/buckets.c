@@ -118,7 +118,7 @@ static bool may_stream(const strata_ps_worker *w) {
 }
 
 void strata_ps_begin_buckets(strata_ps_worker *w, const strata_model_program *program, bool first, bool last) {
-    const strata_status ignored = strata_ps_finish_parts(w, NULL); /* of a unit that was not pushed */
+    const strata_status ignored = strata_ps_finish_parts(w, NULL); /* parts of an earlier unit that was not pushed */
     (void)ignored;
     w->task->sink.worker = w;
     w->layout = &program->layout;

@@ -235,6 +235,7 @@ void strata_ps_clip_all(strata_ps_worker *w) {
 }
 
 void strata_ps_follow_scale(strata_ps_worker *w, bool finite) {
+    /* the scale is doubled after so many finite steps, up to LARGEST (2^24) */
     enum { STEPS_BETWEEN_SCALES = 2000, LARGEST = 16777216 };
     strata_model *model = w->model;
     if (!(model->scale.value > 0)) return;

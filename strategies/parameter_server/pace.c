@@ -12,7 +12,7 @@ typedef struct lease {
     int worker;
 } lease;
 
-enum { MOST_OF_WORKER = 12 };
+enum { MOST_OF_WORKER = 12 }; /* leases that a worker may have at a time */
 
 typedef struct worker {
     bool there;

@@ -138,7 +138,7 @@ static int by_server(const void *a, const void *b) {
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* Each shard goes to the server with the fewest elements so far, the first of them where several have as few. */
+/* Assigns each shard to the server that has the fewest elements so far; if several have as few, to the first of them. */
 static strata_status place(strata_ps_plan *plan, strata_error *err) {
     int64_t *loads = calloc((size_t)plan->n_servers, sizeof *loads);
     if (!loads) return no_memory(err);

@@ -43,8 +43,8 @@ int64_t strata_ps_row_set_add(strata_ps_row_set *set, int32_t id) {
     return set->places[id];
 }
 
-/* Of a group whose used rows are the bits of a number: how many rows are used; the positions of the used rows in the group; how
- * many used rows come before each row; and -1 for each row that is not used. */
+/* For each set of used rows in a group; the bits of the index are the used rows. n: how many rows are used. used: the positions
+ * of the used rows in the group. before: how many used rows come before each row. unused: -1 for each row that is not used. */
 static const struct group {
     int32_t n, used[GROUP], before[GROUP], unused[GROUP];
 } groups[1 << GROUP] = {
@@ -69,7 +69,7 @@ static void add_ascending(strata_ps_row_set *set, const int32_t *ids, int64_t n)
         memcpy(&marks, set->marks + row, sizeof marks);
         const struct group *g = &groups[marks * bits_of_bytes >> 24];
         for (int k = 0; k < GROUP; k++)
-            set->ids[count + k] = (int32_t)row + g->used[k]; /* those behind the last are replaced */
+            set->ids[count + k] = (int32_t)row + g->used[k]; /* entries after the used rows are overwritten later */
         for (int k = 0; k < GROUP; k++) set->places[row + k] = (count + g->before[k]) | g->unused[k];
         count += g->n;
     }

@@ -49,7 +49,7 @@ typedef struct server {
     pthread_mutex_t meeting;
     /* Guards the next three fields: changes of the own group are applied and forwarded in the same order. */
     pthread_mutex_t chain;
-    /* Of `peers`: the one with the copy. */
+    /* The element of `peers` for the server that has the copy. */
     strata_rpc_client *next;
     /* The synchronous step that the copy closed last. */
     int64_t closed_epoch, closed_index;
@@ -64,7 +64,7 @@ typedef struct server {
     pthread_mutex_t device;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    /* Under the lock. */
+    /* Guarded by the lock. */
     strata_ps_route route;
     /* When the chief was lost; 0: it is connected, or was never connected. */
     bool chief_came, over;

@@ -353,8 +353,8 @@ static strata_status take_snapshot(strata_ps_store *store, bool ahead, strata_er
 /* Copies f32 rows whose size is a multiple of a piece, and of which each takes a few pieces. Copying each row alone costs less
  * than finding neighbours: the lengths of their runs are mispredicted. */
 static bool copy_pieces(const float *values, int64_t row, const strata_ps_rows *rows) {
-    enum { PIECE = 4, MOST_PIECES = 32 };
-    float *to = (float *)rows->values; /* the caller's room */
+    enum { PIECE = 4, MOST_PIECES = 32 }; /* elements of a piece; the most pieces of a row */
+    float *to = (float *)rows->values;    /* the caller's room */
     if (row % PIECE || row / PIECE > MOST_PIECES) return false;
     for (int64_t i = 0; i < rows->n; i++, to += row) {
         const float *from = values + rows->ids[i] * row;

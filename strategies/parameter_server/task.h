@@ -200,7 +200,7 @@ STRATA_MUST_USE strata_status strata_ps_fetch_values(const strata_ps_fit *fit, s
 void strata_ps_dismiss_servers(const strata_ps_fit *fit, strata_rpc_client *const *servers, strata_status status,
                                const char *message);
 
-/* save.c: a server writes a group's values, as strata_ps_plan_value says, to a file of a checkpoint. */
+/* save.c: a server writes a group's values, in the order of strata_ps_plan_value, to a file of a checkpoint. */
 typedef struct strata_ps_save_reply {
     /* The optimizer's count of updates. */
     int64_t t;
@@ -329,7 +329,7 @@ typedef struct strata_ps_set_ask {
 typedef struct strata_ps_pull_ask {
     int32_t has_close;
     int32_t group;
-    /* Of a pull: as in strata_ps_store_pull. */
+    /* For a pull: as in strata_ps_store_pull. */
     int64_t ahead;
     strata_ps_close close;
 } strata_ps_pull_ask;

@@ -123,7 +123,7 @@ strata_status strata_ps_store_open_dense(strata_ps_store *store, int *out_slot, 
 }
 
 static int64_t size_of(int k) {
-    enum { LEAST_ROWS = 64 };
+    enum { LEAST_ROWS = 64 }; /* the smallest size */
     return (int64_t)LEAST_ROWS * (STRATA_PS_SIZE_PARTS + k % STRATA_PS_SIZE_PARTS) / STRATA_PS_SIZE_PARTS
            << k / STRATA_PS_SIZE_PARTS;
 }

@@ -8,6 +8,7 @@
  * bf16 is rounded to its dtype, as it would be stored by a separate node. */
 #include "helpers.h"
 
+/* Elements of a block; the most steps of a chain; and the most values of a chain. */
 enum { BLOCK = 512, CHAIN_STEPS = 32, CHAIN_VALUES = MOST_INPUTS + CHAIN_STEPS };
 
 typedef union lanes {

@@ -21,7 +21,7 @@ enum { LANES = 8, TILE_ROWS = 6 };
 enum { LANES = 4, TILE_ROWS = 6 };
 #endif
 enum {
-    SIDE = 128,
+    SIDE = 128, /* rows and columns of the array */
     TILE_COLUMNS = 2 * LANES,
     BLOCK_ROWS = 8 * TILE_ROWS,
     /* The size in bytes of the packed columns of b that are used again for each block of rows. */

@@ -10,7 +10,7 @@
 
 #include "driver.h"
 
-static const double FAR = 1.25;
+static const double FAR = 1.25; /* the largest ratio of two predictions that agree */
 
 static int print_product(machine m, const long long size[3], double expected) {
     static sketch s;

@@ -429,8 +429,8 @@ static void a_core_that_does_not_come_is_named(void) {
     end(&alone.r);
 }
 
-/* Core 1 is lost in a collective with core 2, which does not come. Core 0 then waits for core 1 in another collective, and fails
- * at once. */
+/* Core 1 is lost in a collective with core 2, which does not come. Core 0 then waits for core 1 in another collective, and
+ * fails at once. */
 static void a_lost_core_ends_the_others_waits(void) {
     static corner first, second;
     strata_plugin_error error = {.size = sizeof error};
