@@ -266,7 +266,7 @@ static int list_group(const strata_communicator *comm, const choice *choices, in
 }
 
 /* Gives the communicator its id: its lowest rank gets a new id from the store, and the others read it. */
-static strata_status number(strata_communicator *child, strata_error *err) {
+static strata_status assign_id(strata_communicator *child, strata_error *err) {
     int64_t id;
     if (child->rank == 0) {
         STRATA_TRY(strata_communicator_add(child, "strata/communicators", 1, &id, err));
@@ -296,7 +296,7 @@ static strata_status make_child(strata_communicator *comm, const char *name, str
     for (int i = 0; i < child->world; i++) child->peers[i] = comm->peers[ranks[i]];
     child->several_hosts = strata_communicator_ranks_here(child) < child->world;
     child->transport = comm->transport;
-    STRATA_TRY(number(child, err));
+    STRATA_TRY(assign_id(child, err));
     STRATA_TRY(child->transport->open(child, err));
     STRATA_TRY(strata_communicator_barrier(child, err));
     if (child->transport->opened) child->transport->opened(child);

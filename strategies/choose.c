@@ -45,7 +45,7 @@ static int count_like(const strata_device_info *rows, int n_rows, const strata_d
 
 /* A device may be listed by several APIs. Returns whether the row's API is the one that is used for devices of this name: the
  * API that lists the most of them, or, if several list as many, the first of these. */
-static bool is_giver(const strata_device_info *rows, int n_rows, const strata_device_info *row) {
+static bool is_used_api(const strata_device_info *rows, int n_rows, const strata_device_info *row) {
     const int own = count_like(rows, n_rows, row, row->backend);
     bool before = true;
     for (int i = 0; i < n_rows; i++) {
@@ -62,7 +62,7 @@ static bool is_giver(const strata_device_info *rows, int n_rows, const strata_de
 strata_status strata_choose_accelerators(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
                                          strata_error *err) {
     for (int i = 0; i < n_rows; i++)
-        if (is_accelerator(&rows[i]) && is_giver(rows, n_rows, &rows[i]))
+        if (is_accelerator(&rows[i]) && is_used_api(rows, n_rows, &rows[i]))
             STRATA_TRY(strata_choice_add(choice, rows[i].id, err));
     snprintf(choice->reason, sizeof choice->reason, "%s", choice->n > 1 ? "all accelerators" : "the only accelerator");
     return STRATA_OK;

@@ -113,16 +113,16 @@ static strata_status failed(const strata_operation *op, const char *what, strata
 /* Waits until the request is done. Checks for a verdict meanwhile, because MPI itself does not detect that a rank has
  * stopped. */
 static strata_status finish_request(const strata_operation *op, strata_mpi_handle request, strata_error *err) {
-    enum { EAGER = 200, PATIENT = 4000, LOOKS = 256 };
+    enum { SPINS_BEFORE_YIELD = 200, SPINS_BEFORE_SLEEP = 4000, SPINS_PER_CHECK = 256 };
     const double since = strata_clock_seconds();
     for (int spins = 0, done = 0;; spins++) {
         if (mpi.library->Test(&request, &done)) return failed(op, "MPI_Test", err);
         if (done) return STRATA_OK;
-        if (spins > PATIENT)
+        if (spins > SPINS_BEFORE_SLEEP)
             nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-        else if (spins > EAGER)
+        else if (spins > SPINS_BEFORE_YIELD)
             sched_yield();
-        if (spins % LOOKS) continue;
+        if (spins % SPINS_PER_CHECK) continue;
         if (strata_seat_failed(op->comm->seat)) {
             mpi.broken = true;
             return strata_seat_verdict(op->comm->seat, err);

@@ -15,7 +15,7 @@ enum {
     /* The most bytes of one sender that are stored without a receive. If there are more, its connection is not read until
      * some are received. */
     MOST_UNRECEIVED = 64 << 20,
-    FORGOTTEN = 4096, /* bytes of a discarded message that are read at a time */
+    DISCARD_BYTES = 4096, /* bytes of a discarded message that are read at a time */
 };
 static const double CONNECT_STEP_SECONDS = 3; /* between checks of whether the rank still exists */
 
@@ -366,7 +366,7 @@ static const char *take_frame(receiver *r) {
 /* Reads once. Returns NULL if bytes were read, "" if there is nothing to read now, or the reason why the connection ends. The
  * roster's lock must be held. */
 static const char *read_some(strata_loop *loop, receiver *r) {
-    char forgotten[FORGOTTEN];
+    char discarded[DISCARD_BYTES];
     struct iovec part;
     const bool in_header = r->n_in < STRATA_FRAME_BYTES;
     if (in_header) {
@@ -375,7 +375,7 @@ static const char *read_some(strata_loop *loop, receiver *r) {
         const size_t left = STRATA_FRAME_BYTES + r->frame.bytes - r->n_in;
         char *data = r->arrival ? r->arrival->data : NULL;
         part = data ? (struct iovec){data + r->came, left}
-                    : (struct iovec){forgotten, left < sizeof forgotten ? left : sizeof forgotten};
+                    : (struct iovec){discarded, left < sizeof discarded ? left : sizeof discarded};
     }
     const ssize_t n = strata_stream_recv(&r->stream, &part, 1);
     if (n < 0 && errno == EINTR) return NULL;

@@ -191,7 +191,7 @@ static void put_place(strata_memory *m, int from, int to, uint64_t place) {
 }
 
 /* Sends a message; false: there is no room now. */
-static bool give(strata_memory *m, int rank, const strata_call *call, const strata_send *send) {
+static bool send_message(strata_memory *m, int rank, const strata_call *call, const strata_send *send) {
     const bool all = send->peer == STRATA_ALL_PEERS;
     const int first = all ? 0 : send->peer, end = all ? m->world : send->peer + 1;
     for (int to = first; to < end; to++)
@@ -248,8 +248,8 @@ static strata_status take(strata_memory *m, strata_communicator *comm, const str
 }
 
 /* Receives what has arrived. A peer's messages are received in order, so a missing one delays those after it. */
-static strata_status take_all(strata_memory *m, strata_communicator *comm, const strata_call *call, strata_receive *receives,
-                              int n_receives, int *n_taken, strata_error *err) {
+static strata_status receive_all(strata_memory *m, strata_communicator *comm, const strata_call *call, strata_receive *receives,
+                                 int n_receives, int *n_taken, strata_error *err) {
     for (int i = 0; i < n_receives; i++) {
         if (receives[i].view) continue;
         bool behind = false;
@@ -300,8 +300,8 @@ strata_status strata_memory_exchange(strata_memory *m, strata_communicator *comm
     for (;;) {
         const uint32_t seen = atomic_load(&own->rings);
         const int before = sent + taken;
-        while (sent < n_sends && give(m, comm->rank, call, &sends[sent])) sent++;
-        STRATA_TRY(take_all(m, comm, call, receives, n_receives, &taken, err));
+        while (sent < n_sends && send_message(m, comm->rank, call, &sends[sent])) sent++;
+        STRATA_TRY(receive_all(m, comm, call, receives, n_receives, &taken, err));
         if (sent == n_sends && taken == n_receives) break;
         if (sent + taken > before) {
             idle = 0;
