@@ -69,13 +69,13 @@ static void *run(void *data) {
     return NULL;
 }
 
-/* Signals go to the program's own threads. */
+/* Starts the thread, with all signals blocked: the program's own threads handle them. */
 static bool start(build *b, pthread_t *out_thread) {
     pthread_attr_t attributes;
     sigset_t all, before;
     sigfillset(&all);
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES); /* compilers recurse, and musl's threads have 128 KiB */
+    pthread_attr_setstacksize(&attributes, STACK_BYTES); /* compilers recurse deeply, and musl's default stacks have 128 KiB */
     pthread_sigmask(SIG_BLOCK, &all, &before);
     const bool started = !pthread_create(out_thread, &attributes, run, b);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -119,7 +119,7 @@ static strata_status why_left(strata_device *device, const char *name, double se
                        device->info.id, device->info.driver, name, seconds, what_then);
 }
 
-/* Waits until the call returns, or is left: *out_left. */
+/* Waits until the call returns. *out_left is set if the call takes too long or is not needed any more and was abandoned. */
 static strata_status await(strata_device *device, build *b, const strata_kernel_build *what, bool *out_left) {
     const int times = what->n_kernels < 1 ? 1 : what->n_kernels < MOST_TIMES ? what->n_kernels : MOST_TIMES;
     const double one = device->compile_seconds > 0 ? device->compile_seconds : COMPILE_SECONDS, most = times * one,
@@ -147,7 +147,7 @@ strata_status strata_kernel_build_run(strata_device *device, const strata_kernel
     pthread_t thread;
     bool left = false;
     build *b = create(what);
-    if (!b || !start(b, &thread)) { /* without room for a thread, without limits */
+    if (!b || !start(b, &thread)) { /* without memory or a thread, call the compiler here, without limits */
         if (b) destroy(b);
         what->run(what->call);
         return STRATA_OK;

@@ -28,7 +28,7 @@ typedef struct rehearsal {
     uint32_t seed;
     strata_trial *trials;
     int n;
-    /* The real nodes' trials, as a piece. */
+    /* The small copies of the real nodes, as a piece. */
     const strata_tensor **nodes;
     strata_way *ways;
     strata_place *places;
@@ -51,7 +51,7 @@ static bool is_launched(const strata_kernel_list *list, const strata_tensor *nod
     return false;
 }
 
-/* Makes a trial for each node that has a launch; *out_new: how many have kernels that have not been checked. */
+/* Makes a trial for each node that has a launch. *out_new is the number of trials whose kernels have not been checked. */
 static strata_status make_trials(rehearsal *r, const strata_checks *checks, const strata_kernel_limits *limits,
                                  strata_tuner *tuner, int *out_new, strata_error *err) {
     strata_kernel_list list = {0};
@@ -253,7 +253,7 @@ static strata_status judge_all(strata_checks *checks, const rehearsal *r, const 
         (*out_wrong)++;
         checks->device->n_distrusted++;
         const uint64_t family = t->way.family ? strata_check_family_key(t->way.family) : t->key;
-        if (family != t->key && strata_verdict_find(checks, family)) continue; /* it was said */
+        if (family != t->key && strata_verdict_find(checks, family)) continue; /* the warning was printed before */
         if (family != t->key && !strata_verdict_add(checks, family, true, error, text))
             return strata_fail(err, STRATA_OUT_OF_MEMORY, "check: no host memory");
         strata_device_warn(checks->device, "%s: %s; it is not used", checks->device->info.id, text);

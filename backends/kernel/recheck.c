@@ -13,8 +13,9 @@
 #include "backends/host/host.h"
 #include "backends/kernel/check.h"
 
-/* The most operations and bytes for the reference, and for the host backend's loops, while a model trains. A larger node is
- * compared on small generated operands. */
+/* The most operations and bytes of a node that is compared while a model trains: MOST_WORK if only the op's reference
+ * can compute it, MOST_FAST_WORK if the host backend's loops can. A larger node is compared on small generated
+ * operands. */
 static const double MOST_WORK = 5e7, MOST_FAST_WORK = 4e9;
 
 typedef struct recheck {
@@ -23,7 +24,7 @@ typedef struct recheck {
     /* [n_inputs + 1] for each operand, and for the node's own value: the device's values before the node runs; the reference's
      * result; the device's result; the reference's result for operands that were changed slightly. */
     void **before, **want, **got, **moved;
-    /* [n_places] The nodes to run, by id. */
+    /* [n_places] By the tensor's id: the nodes to run, and the nodes that `mark` has visited. */
     bool *wanted, *seen;
 } recheck;
 
@@ -36,7 +37,7 @@ static const strata_place *place_of(const recheck *r, const strata_tensor *tenso
 }
 
 /* ---- which nodes are run ---- */
-/* Marks `tensor` and all nodes from which it is computed; false if an update is among them. */
+/* Marks `tensor` and all nodes from which it is computed. Returns false if an update is among them. */
 static bool mark(recheck *r, const strata_tensor *tensor) {
     if (r->seen[tensor->id]) return true;
     r->seen[tensor->id] = true;
@@ -47,7 +48,7 @@ static bool mark(recheck *r, const strata_tensor *tensor) {
     return true;
 }
 
-/* Whether the operands are there to be read, and not too large for the reference. */
+/* Whether the operands can be computed and read back, and are not too large for the reference. */
 static bool is_possible(recheck *r) {
     const bool fast = strata_host_fast_find(r->node) != NULL;
     if (strata_check_work(r->node) > (fast ? MOST_FAST_WORK : MOST_WORK)) return false;
@@ -103,7 +104,8 @@ static void copy_operands(const recheck *r, void **to) {
 }
 
 /* ---- comparing ---- */
-/* Runs the operands' nodes, reads the operands, runs the node, reads what it wrote, and puts back what an update changed. */
+/* Runs the nodes that compute the operands, reads the operands, runs the node, reads what it wrote, and restores what
+ * an update changed. */
 static strata_status run(recheck *r, strata_error *err) {
     const strata_step_run *step = r->step;
     const int n = r->node->n_inputs;
@@ -119,14 +121,14 @@ static strata_status run(recheck *r, strata_error *err) {
     return STRATA_OK;
 }
 
-/* With values that are not finite there is nothing to compare. */
+/* Whether all values are finite. Others cannot be compared. */
 static bool is_finite(const recheck *r, void *const *data, int first, int last) {
     for (int i = first; i <= last; i++)
         if (!strata_check_is_finite(tensor_of(r, i), data[i])) return false;
     return true;
 }
 
-/* Computes the largest error; 0: the node is correct. */
+/* Computes the largest error. 0: the node is correct. */
 static strata_status judge(recheck *r, double *out_error, strata_error *err) {
     const int n = r->node->n_inputs;
     bool differs = false;

@@ -19,11 +19,11 @@ static const double CHEAP_WORK = 3e5, MOST_WORK = 3e7, MOST_FAST_WORK = 1.5e9;
 /* How shapes are reduced. Extents that are equal stay equal, so that operands still fit each other. An extent that is not a
  * multiple of 16 does not become one, so that incomplete vectors and tiles are computed too. */
 typedef enum level {
-    LEVEL_SMALL,  /* extents beyond 20 */
-    LEVEL_IMAGES, /* few images, a quarter of their height and width */
-    LEVEL_FIRST,  /* the first axis of operands, the batch: 3 to 5 */
-    LEVEL_ONE,    /* the same: 1 */
-    LEVEL_MIDDLE, /* extents beyond 80 */
+    LEVEL_SMALL,  /* extents beyond 32 become 16 to 31 */
+    LEVEL_IMAGES, /* few images, with a quarter of their height and width */
+    LEVEL_FIRST,  /* the first axis of operands, which is the batch, becomes 3 to 5 */
+    LEVEL_ONE,    /* the first axis becomes 1 */
+    LEVEL_MIDDLE, /* extents beyond 80 become 64 to 79 */
     LEVEL_FULL,
     LEVELS
 } level;
