@@ -21,8 +21,8 @@ typedef struct taps {
     int64_t rows;    /* pixels of `to` */
     int64_t depth;   /* channels of `from` in a group */
     int64_t columns; /* channels of `to` in a group */
-    int64_t k;       /* taps times depth */
-    int64_t run;     /* rows of the matrix at a time */
+    int64_t k;       /* the number of taps, times depth */
+    int64_t run;     /* the number of rows of the matrix that is made at a time */
 } taps;
 
 static taps taps_of(const strata_tensor *node) {
@@ -56,7 +56,7 @@ static int64_t tap_at(const taps *t, int d, int64_t to, int64_t k) {
     return at >= 0 && at < limit ? at : -1;
 }
 
-/* out (n_rows, k) = the taps of group `group` of rows first.. */
+/* out (n_rows, k): the taps of one group for the pixels from `first` on. */
 static void lay_out(const taps *t, const float *from, int64_t group, int64_t first, int64_t n_rows, float *out) {
     const strata_conv2d_sizes *s = &t->size;
     const size_t bytes = (size_t)t->depth * sizeof(float);
@@ -89,14 +89,14 @@ bool strata_host_conv2d_takes(const strata_tensor *node) {
     return strata_host_is_f32(node);
 }
 
-/* A run's matrix, a panel of the product, and for the gradient with respect to the input the transposed filter. */
+/* Scratch memory for a run's matrix, for a packed panel of b, and in the gradient by the input for the transposed filter. */
 int64_t strata_host_conv2d_scratch(const strata_tensor *node) {
     const taps t = taps_of(node);
     const int64_t panel = (t.run > t.k ? t.run : t.k) + 1, turned = t.transposed ? t.k * t.columns : 0;
     return (t.run * t.k + panel * HOST_PANEL + turned) * (int64_t)sizeof(float);
 }
 
-/* Threads share the runs, so there must be several. */
+/* The work is 0 if there are only few runs, since threads share the runs. */
 int64_t strata_host_conv2d_work(const strata_tensor *node) {
     const taps t = taps_of(node);
     return t.rows > 2 * t.run ? t.rows * t.k : 0;
@@ -136,7 +136,7 @@ void strata_host_conv2d(const host_call *host) {
     }
 }
 
-/* df = rows transposed times dy, run by run. */
+/* df = transpose(rows) dy, added up run by run. */
 void strata_host_conv2d_filter_grad(const host_call *host) {
     const strata_op_call *call = &host->call;
     const taps t = taps_of(call->node);

@@ -15,7 +15,8 @@
 #include <time.h>
 
 enum { MOST_THREADS = 64, PARTS_A_THREAD = 4 };
-/* Polls between two yields: few, since two threads of a run may share a core while other programs run. */
+/* The number of polls between two yields. It is small, since two threads of a run may share a core while other programs
+ * run. */
 enum { LOOKS = 64 };
 #define SPIN_SECONDS 5e-4
 
@@ -28,7 +29,7 @@ typedef struct pool_thread {
 struct host_pool {
     int n_threads, n_parts;
     pool_thread threads[MOST_THREADS];
-    /* The part that is taken next; from n_parts on there is none. */
+    /* The part that is taken next. From n_parts on, all parts have been taken. */
     _Alignas(64) atomic_int next;
     /* Parts that are not finished. */
     _Alignas(64) atomic_int left;
@@ -62,7 +63,7 @@ static bool is_idle(host_pool *pool) {
     return atomic_load(&pool->next) >= pool->n_parts && !atomic_load(&pool->closed);
 }
 
-/* Returns when there are parts to draw, or the pool is closed. */
+/* Returns when there are parts to take, or when the pool is closed. */
 static void await_work(host_pool *pool) {
     const double began = seconds();
     do {

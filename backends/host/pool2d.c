@@ -52,17 +52,18 @@ bool strata_host_pool2d_takes(const strata_tensor *node) {
     return strata_host_is_f32(node);
 }
 
-/* Of each channel the largest so far and its tap. */
+/* Scratch memory: for each channel, the largest value so far and its tap. */
 int64_t strata_host_max_pool2d_scratch(const strata_tensor *node) {
     return 2 * node->inputs[0]->shape.dims[3] * (int64_t)sizeof(float);
 }
 
-/* NaN stays. */
+/* Whether v replaces `most`. A NaN replaces a number, and is not replaced. */
 static inline bool is_above(float v, float most) {
     return !(most != most) && !(v <= most);
 }
 
-/* most[c], where[c]: the first largest of the window's taps, numbered in their order. */
+/* For each channel c: most[c] is the window's largest value, where[c] the first tap with this value. Taps are numbered
+ * in their order. */
 static void find_largest(const place *p, const float *x, float *most, int32_t *where) {
     const int64_t n = p->size.c;
     int32_t tap = 0;

@@ -14,7 +14,7 @@ enum { MAX_PLATFORMS = 32, MAX_DEVICES = 64, MAX_PARTITIONS = 8 };
 #define MAX_RANGE_BYTES (UINT64_C(1) << 32)
 
 /* ---- what a device reports ---- */
-/* Removes the blanks with which drivers pad names, at the ends and inside. */
+/* Removes blanks at the ends of a name and repeated blanks within it. Drivers pad names with blanks. */
 static void tidy(char *text) {
     char *to = text;
     for (const char *from = text; *from; from++)
@@ -43,7 +43,8 @@ void strata_opencl_platform_text(const opencl_functions *cl, cl_platform_id plat
 }
 
 static uint64_t device_number(const opencl_functions *cl, cl_device_id device, cl_device_info what) {
-    uint64_t value = 0; /* cl_bool, cl_uint, size_t and cl_ulong all fit; little-endian as every OpenCL host */
+    /* Its size is enough for cl_bool, cl_uint, size_t and cl_ulong. Every OpenCL host is little-endian. */
+    uint64_t value = 0;
     return cl->GetDeviceInfo(device, what, sizeof value, &value, NULL) == CL_SUCCESS ? value : 0;
 }
 
@@ -53,7 +54,7 @@ static strata_device_class device_class(cl_device_type type, bool unified) {
     return STRATA_DEVICE_ACCELERATOR;
 }
 
-/* Writes why the device cannot be used; "": it can. */
+/* Writes the reason why the device cannot be used; "" if it can. */
 static void judge(const opencl_functions *cl, cl_device_id device, char *reason, size_t bytes) {
     char version[128];
     int major = 0, minor = 0;
@@ -102,7 +103,7 @@ static void describe(const opencl_functions *cl, cl_platform_id platform, cl_dev
 /* Called for each device; returning false ends the iteration. */
 typedef bool (*opencl_visit)(const opencl_functions *cl, cl_platform_id platform, cl_device_id device, int index, void *user);
 
-/* Returns the number of devices; *out_code: why there is no platform. */
+/* Returns the number of devices. If it is 0, *out_code is the reason why there is no platform. */
 static int walk(const opencl_functions *cl, opencl_visit visit, void *user, cl_int *out_code) {
     cl_platform_id platforms[MAX_PLATFORMS];
     cl_uint n_platforms = 0;
