@@ -5,7 +5,7 @@
 
 #include "backends/plugin/plugin.h"
 
-/* Reported numbers may be wrong: a number that cannot be a cost counts as not known. */
+/* The reported number, or 0 (not known) if it cannot be a cost. Reported numbers may be wrong. */
 static double known(double x) {
     return isfinite(x) && x > 0 ? x : 0;
 }

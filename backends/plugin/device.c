@@ -11,7 +11,7 @@
 
 static const double DEFAULT_STALL_SECONDS = 600, LEAST_STALL_SECONDS = 0.001, MOST_STALL_SECONDS = 1e9;
 
-/* ---- answers ---- */
+/* ---- results of the plugin's calls ---- */
 
 strata_status strata_bridge_check_lost(const plugin_device *device, strata_error *err) {
     if (!device->lost) return STRATA_OK;
@@ -182,7 +182,7 @@ static const strata_device_api plugin_api = {
     .abandon = abandon,
 };
 
-/* Whether every required call is there. */
+/* Checks that the plugin has every required call. */
 static strata_status check_calls(const plugin_device *device, size_t given_bytes, strata_error *err) {
     const strata_plugin_device_calls *calls = &device->calls;
     const struct {
