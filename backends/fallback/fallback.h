@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A device whose unsupported nodes are run by the host, if the user allows it (strata_device_options.fallback_to_host). It
- * implements the device table by two other devices, the device proper and a host device.
+ * implements the device table with two other devices.
  *
- * Terms. A *side* is one of the two devices. The *mirror* of a buffer is its memory on the host's side. A *part* is a sequence
- * of consecutive nodes of a program that one side runs. */
+ * Terms. The *device proper* is the device that the user opened. A *side* is the device proper or the host device. The
+ * *mirror* of a buffer is its memory on the host's side. A *part* is a sequence of consecutive nodes of a program that
+ * one side runs. */
 #ifndef STRATA_BACKENDS_FALLBACK_H
 #define STRATA_BACKENDS_FALLBACK_H
 

@@ -40,8 +40,8 @@ int64_t strata_host_depthwise_scratch(const strata_tensor *node) {
     return (strata_conv2d_sizes_of(node).out_c + 2 * HOST_PANEL) * (int64_t)sizeof(float);
 }
 
-/* Finds the next tap, from *tap on, of the window at output (oh, ow) that is not in the padding. Returns its pixel of image n;
- * -1 after the last tap. */
+/* Finds the next tap of the window at output (oh, ow), from *tap on, that is not in the padding. Returns the index of its pixel
+ * in image n; -1 after the last tap. */
 static int64_t next_pixel(const strata_conv2d_sizes *s, int64_t n, int64_t oh, int64_t ow, int64_t *tap) {
     for (; *tap < s->kernel_h * s->kernel_w; ++*tap) {
         const int64_t h = strata_conv2d_at(s, 0, oh, *tap / s->kernel_w), w = strata_conv2d_at(s, 1, ow, *tap % s->kernel_w);

@@ -34,8 +34,8 @@ struct strata_buffer {
 /* One node, ready to run. The address of an operand depends on the slot only if the operand is in the INPUT or OUTPUT arena. */
 typedef struct host_step {
     const strata_tensor *node;
-    const host_fast_op *fast;        /* NULL: the reference */
-    bool shared;                     /* among all threads */
+    const host_fast_op *fast;        /* NULL: the reference is used */
+    bool shared;                     /* it is computed by all threads */
     const void **inputs;             /* [slot * n_inputs + i] */
     void **output;                   /* [slot] */
     const strata_trace_label *label; /* NULL: there is no trace */

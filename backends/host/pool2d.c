@@ -9,7 +9,7 @@
 
 #include "backends/host/host.h"
 
-/* A pool's window at one output, as runs of channels. */
+/* The window of one output: its rows and columns of x. Each pixel is a run of size.c channels. */
 typedef struct place {
     const strata_window *window;
     strata_pool2d_sizes size;

@@ -44,7 +44,7 @@ static bool is_new(const strata_checks *checks, const rehearsal *r, int k) {
     return true;
 }
 
-/* Whether the list has a launch of the node; a part of a pack in its place has none. */
+/* Whether the list has a launch of the node. A part of a pack that was computed at its place in the pack has none. */
 static bool is_launched(const strata_kernel_list *list, const strata_tensor *node) {
     for (int l = 0; l < list->n_launches; l++)
         if (list->launches[l].node == node) return true;
@@ -94,7 +94,7 @@ static bool lies_within(const rehearsal *r, const strata_tensor *real, int i, in
            part->offset + part->bytes <= whole->offset + whole->bytes;
 }
 
-/* Whether some operand lies in the node's value, so that the host writes there. */
+/* Whether an operand is in the memory of the node's value, so that the host must be able to write there. */
 static bool contains_operands(const rehearsal *r, const strata_trial *t) {
     int64_t offset = 0;
     for (int i = 0; i < t->real->n_inputs && t->is_full; i++)
@@ -187,8 +187,8 @@ static strata_status receive(const rehearsal *r, const strata_tensor *tensor, vo
     return STRATA_OK;
 }
 
-/* Fills the operands of a new trial and computes its reference; the operands are copied to the device before the reference may
- * change them. */
+/* Fills the operands of a new trial, copies them to the device, and then computes the reference, which may change them. If the
+ * result contains NaN, this is repeated with positive operands. */
 static strata_status prepare(rehearsal *r, strata_trial *t, strata_error *err) {
     const int n = t->real->n_inputs;
     const bool updates = t->node.op->flags & STRATA_OP_UPDATE;
@@ -202,7 +202,8 @@ static strata_status prepare(rehearsal *r, strata_trial *t, strata_error *err) {
     return STRATA_OK;
 }
 
-/* The largest error of the values that the node writes, divided by the allowed error: above 1 the kernel is wrong. */
+/* Computes the largest error of the values that the node writes, relative to the largest value. *out_wrong: whether an error
+ * exceeds the tolerance of its dtype. */
 static strata_status judge(const rehearsal *r, const strata_trial *t, double *out_error, bool *out_wrong, strata_error *err) {
     const int n = t->real->n_inputs;
     *out_error = 0;

@@ -31,7 +31,7 @@ static const tile_shape few_rows[FEW] = {{1, 8}, {2, 4}, {3, 3}};
 /* candidate->values */
 enum { ROWS, COLS, PACK, BLOCKS_M, BLOCK_N, BLOCK_K };
 enum {
-    /* Bytes. A larger second-level cache is shared by several cores, so only this much is counted. */
+    /* Bytes. If a larger second-level cache is reported, it is not the cache of one core, so only this much is counted. */
     MOST_CACHE = 2 << 20,
     /* The most steps of k in a part. In shorter parts, storing and loading c again costs more than the longer panels do. */
     PART_OF_K = 1536,
@@ -74,8 +74,7 @@ static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) 
     if (limits->device_class != STRATA_DEVICE_CPU || !limits->opencl_c || node->dtype != STRATA_DTYPE_F32) return false;
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
     const int64_t most = INT32_MAX;
-    if (!s.m || !s.n || !s.k || !s.n_batch)
-        return false; /* no blocks to plan; the portable kernel has nothing or zeros to store */
+    if (!s.m || !s.n || !s.k || !s.n_batch) return false; /* there are no blocks; the portable kernel stores zeros or nothing */
     return s.m * s.n <= most && s.m * s.k <= most && s.k * s.n <= most && s.m * s.n * s.n_batch <= most;
 }
 

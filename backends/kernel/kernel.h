@@ -8,8 +8,7 @@
  *     strata_kernel_build   calls of a driver's compiler, with time limits (build.c)
  *     strata_tuner          finds the fastest of several kernels on this device (tuner.c)
  *     strata_checks         finds kernels that compute wrongly on this device (check.c, recheck.c)
- * Nothing here depends on OpenCL or Vulkan: a backend stores the API's handles in an array of its own, with the list's indices.
- * */
+ * Nothing here depends on OpenCL or Vulkan: a backend stores the API's handles in its own array, with the list's indices. */
 #ifndef STRATA_BACKENDS_KERNEL_H
 #define STRATA_BACKENDS_KERNEL_H
 
@@ -107,8 +106,8 @@ typedef struct strata_kernel_launch {
     uint32_t local[2];
     /* Each at least 1 and at most limits.max_groups. */
     uint32_t groups[2];
-    /* A barrier is needed before the launch: it reads bytes that a launch since the last barrier wrote, or writes bytes that
-     * one read or wrote. */
+    /* A barrier is needed before the launch: it reads bytes that a launch since the last barrier wrote, or it writes bytes that
+     * such a launch read or wrote. */
     bool barrier_before;
 } strata_kernel_launch;
 
@@ -138,7 +137,7 @@ strata_support strata_kernel_supports(const strata_kernel_limits *limits, const 
 /* ---- compiled kernels on disk ---- */
 /* The cache folder of an opened device. If the folder cannot be created or written, all functions do nothing. */
 typedef struct strata_cache {
-    /* "" when off. */
+    /* "": the cache is off. */
     char dir[512];
     char backend[16], device[128], driver[128];
 } strata_cache;

@@ -34,8 +34,8 @@ static const char *complaint_about(const strata_kernel_limits *limits, const str
     return complaint;
 }
 
-/* Chooses among the candidates of one family; true if one may be used. `first`: this is the first family that fits, whose
- * candidates the tuner measures. */
+/* Chooses among the candidates of one family. Returns false if none may be used. `first`: this is the first family that fits,
+ * whose candidates the tuner measures. */
 static bool choose_candidate(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_family *family, bool widen,
                              bool first, const strata_tensor *node, const strata_tensor *as, strata_way *out_way,
                              const char **out_complaint) {

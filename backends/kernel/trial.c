@@ -53,7 +53,7 @@ static int64_t shrink(level how, const strata_tensor *real, const strata_tensor 
     }
 }
 
-/* Sizes among the attributes: a shape to broadcast to, the rows of a table, the height and width of an image. */
+/* Reduces the attributes that are sizes: a shape to broadcast to, the rows of a table, the height and width of an image. */
 static void shrink_attributes(level how, strata_trial *t) {
     for (const strata_attr_field *field = t->real->op->attrs;
          t->attrs && field < t->real->op->attrs + STRATA_MAX_ATTR_FIELDS && field->name; field++) {
@@ -79,7 +79,7 @@ static void shrink_attributes(level how, strata_trial *t) {
     }
 }
 
-/* Whether its attributes are lists of positions in its operands, which do not fit other sizes. */
+/* Whether the op has attributes that are lists of positions in its operands. These are not valid for other sizes. */
 static bool is_rigid(const strata_op *op) {
     for (const strata_attr_field *field = op->attrs; field < op->attrs + STRATA_MAX_ATTR_FIELDS && field->name; field++)
         if (field->kind == STRATA_ATTR_LIST || field->kind == STRATA_ATTR_POINTER) return true;
@@ -93,7 +93,7 @@ static bool is_same(const strata_trial *t, const strata_tensor *a, const strata_
                       a->dtype == b->dtype && strata_shape_equal(a->shape, b->shape));
 }
 
-/* Makes the trial's operands; false where the op does not take such shapes. */
+/* Sets the shapes of the trial's operands. Returns false if the op does not support such shapes. */
 static bool resize(strata_trial *t, level how) {
     const strata_tensor *real = t->real;
     t->node = *real;

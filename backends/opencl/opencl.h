@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The internal header of the OpenCL backend.
- *     loader.c   libOpenCL at run time, status codes in words
- *     list.c     lists the devices for strata_devices_list
- *     device.c   opening one; tickets and waiting
- *     memory.c   its buffers, and copies between them and the host
- *     program.c  compiles a piece of a graph: builds kernels and sets arguments once, so that a run only enqueues
- *     kernels.c  kernels' programs, from the disk cache or the compiler
- *     source.c   several kernels' sources as one
- *     sequence.c a whole piece as one kernel, on CPUs
- *     times.c    when each kernel ran, for a trace
+ *     loader.c          opens libOpenCL at run time; names of status codes
+ *     list.c            lists the devices for strata_devices_list
+ *     device.c          opens a device; tickets and waiting
+ *     memory.c          the device's buffers, and copies between them and the host
+ *     program.c         compiles a piece of a graph: builds kernels and sets their arguments once, so that a run only enqueues
+ *     kernels.c         loads the programs of kernels from the disk cache, or compiles them
+ *     source.c          combines the sources of several kernels
+ *     sequence.c        makes one kernel of a whole piece, on CPUs
+ *     times.c           measures when each kernel ran, for a trace
  *     sequence_times.c  the same for the launches within a sequence
- *     clblast.c  CLBlast's matrix product, where it is installed and options.fast allows it */
+ *     clblast.c         CLBlast's matrix product, if it is installed and options.fast allows it */
 #ifndef STRATA_BACKENDS_OPENCL_H
 #define STRATA_BACKENDS_OPENCL_H
 
@@ -52,7 +52,7 @@ void strata_opencl_platform_text(const opencl_functions *cl, cl_platform_id plat
                                  size_t bytes);
 
 /* ---- device.c ---- */
-/* How the host's inputs and outputs reach the kernels. */
+/* How inputs and outputs get from the host to the kernels and back. */
 typedef enum opencl_host_memory {
     /* Kernels access the host's own memory (CL_MEM_USE_HOST_PTR). Whether this works is checked when the device is opened. */
     OPENCL_HOST_SHARED,

@@ -401,8 +401,8 @@ static strata_status run(strata_program *program, int slot, int runs, const bool
     const int n = program->n_calls;
     opencl_call *calls = program->calls + (size_t)slot * (size_t)n;
 
-    /* The event of the run is that of its last command. This is the last kernel if outputs need no copy; else it is a
-     * marker. */
+    /* The event of the run is that of its last command. This is the last kernel if outputs need no copy; otherwise it is
+     * a marker. */
     const int n_launches = program->list.n_launches;
     const strata_trace_label *const *labels = program->labels;
     opencl_timed *timed = !labels         ? NULL

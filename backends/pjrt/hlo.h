@@ -36,7 +36,7 @@ typedef struct hlo {
     const char *precision;
 } hlo;
 
-/* tensor<4x5xf32> */
+/* Writes a type, for example tensor<4x5xf32>. */
 void strata_hlo_add_type(strata_text *text, int type, strata_shape shape);
 
 /* ---- constants ---- */

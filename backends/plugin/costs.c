@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The costs of programs as the plugin reports them in its table "costs". */
+ * Reads the costs of programs, which the plugin reports in its table "costs". */
 #include <math.h>
 
 #include "backends/plugin/plugin.h"

@@ -231,7 +231,8 @@ static strata_status open_plugin_device(plugin_device *device, const plugin *loa
 strata_status strata_bridge_device_open(const plugin *loaded, const strata_device_info *info, int index,
                                         const strata_device_options *opts, strata_device **out_device, strata_error *err) {
     strata_plugin_device_info given;
-    strata_bridge_copy_struct(&given, sizeof given, loaded->calls.device_info(index)); /* plugin_device_row has checked it */
+    strata_bridge_copy_struct(&given, sizeof given,
+                              loaded->calls.device_info(index)); /* strata_bridge_device_row has checked it */
     double stall = opts->stall_seconds != 0   ? opts->stall_seconds
                    : given.stall_seconds != 0 ? given.stall_seconds
                                               : DEFAULT_STALL_SECONDS;

@@ -76,7 +76,7 @@ static strata_status load(const char *file, const char *options, strata_error *e
     return STRATA_OK;
 }
 
-/* "FILE,key=value,key=value": the options are joined by semicolons. */
+/* Loads the plugin of a text "FILE,key=value,key=value". The options are passed to the plugin separated by semicolons. */
 static strata_status load_text(const char *text, strata_error *err) {
     char *file = strdup(text);
     if (!file) return strata_fail(err, STRATA_OUT_OF_MEMORY, "plugin %s: no host memory", text);

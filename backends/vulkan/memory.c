@@ -40,7 +40,7 @@ struct vulkan_block {
  * it. */
 typedef struct preference {
     VkMemoryPropertyFlags required;
-    int device_local, mappable, host_cached; /* points */
+    int device_local, mappable, host_cached; /* points for each property */
 } preference;
 
 enum { MAPPABLE = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT };

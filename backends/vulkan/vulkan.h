@@ -41,8 +41,8 @@ strata_status strata_vulkan_load_device(vulkan_functions *vk, VkDevice device, s
 void strata_vulkan_unload(vulkan_functions *vk); /* a zeroed table is fine */
 /* strata_vulkan_count_libraries returns the number of libraries that are mapped into the process.
  * strata_vulkan_keep_libraries keeps all libraries after the first `before` mapped until the process ends. They are
- * drivers, which would otherwise be unmapped together with the instance. NVIDIA's driver (580.159) can be mapped only
- * some forty times in a process; then vkCreateInstance finds no driver. */
+ * drivers, which would otherwise be unmapped together with the instance. NVIDIA's driver (580.159) can be started
+ * only some forty times in a process; then vkCreateInstance finds no driver. */
 int strata_vulkan_count_libraries(void);
 void strata_vulkan_keep_libraries(int before);
 const char *strata_vulkan_result_name(VkResult result);
