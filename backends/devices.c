@@ -42,7 +42,7 @@ static strata_status list_devices(const char *which, strata_device_info **out_de
 static const strata_backend *backend_of(const strata_device_info *info);
 
 /* Writes the reason why the device does not open into its row, without the device's id at the begin of the message. */
-static void keep_reason(strata_device_info *row, const strata_error *why) {
+static void write_reason(strata_device_info *row, const strata_error *why) {
     const size_t n = strlen(row->id);
     const bool named = !strncmp(why->message, row->id, n) && why->message[n] == ':';
     snprintf(row->skipped, sizeof row->skipped, "it does not open: %.200s", why->message + (named ? n + 2 : 0));
@@ -56,7 +56,7 @@ static void try_to_open(strata_device_info *row) {
     strata_device *device = NULL;
     if (row->skipped[0] || strchr(row->id, '.') || !backend_of(row)->is_tried) return;
     if (backend_of(row)->open(row, &options, &device, &why))
-        keep_reason(row, &why);
+        write_reason(row, &why);
     else
         strata_device_close(device);
 }
@@ -192,7 +192,7 @@ strata_status strata_device_open(const char *which, const strata_device_options 
     while (status && status != STRATA_INVALID && !which && backend_of(&rows[index])->is_tried) {
         strata_error why = {0};
         if (err) why = *err;
-        keep_reason(&rows[index], &why);
+        write_reason(&rows[index], &why);
         index = choose(rows, n, which);
         status = backend_of(&rows[index])->open(&rows[index], opts ? opts : &defaults, out_device, err);
     }

@@ -57,7 +57,7 @@ static int64_t tap_at(const taps *t, int d, int64_t to, int64_t k) {
 }
 
 /* out (n_rows, k): the taps of one group for the pixels from `first` on. */
-static void lay_out(const taps *t, const float *from, int64_t group, int64_t first, int64_t n_rows, float *out) {
+static void copy_taps(const taps *t, const float *from, int64_t group, int64_t first, int64_t n_rows, float *out) {
     const strata_conv2d_sizes *s = &t->size;
     const size_t bytes = (size_t)t->depth * sizeof(float);
     for (int64_t row = first; row < first + n_rows; row++) {
@@ -77,7 +77,7 @@ static void lay_out(const taps *t, const float *from, int64_t group, int64_t fir
 }
 
 /* Transposes the filter of a group for the gradient with respect to the input: out (kh, kw, f, c). */
-static void turn_filter(const taps *t, const float *filter, int64_t group, float *out) {
+static void transpose_filter(const taps *t, const float *filter, int64_t group, float *out) {
     const strata_conv2d_sizes *s = &t->size;
     for (int64_t tap = 0; tap < s->kernel_h * s->kernel_w; tap++)
         for (int64_t f = 0; f < s->group_out; f++)
@@ -114,7 +114,7 @@ void strata_host_conv2d(const host_call *host) {
     for (int64_t group = 0; group < t.size.groups; group++) {
         const int64_t first_column = group * t.columns;
         const float *b = (const float *)call->inputs[1] + first_column;
-        if (t.transposed) turn_filter(&t, call->inputs[1], group, turned);
+        if (t.transposed) transpose_filter(&t, call->inputs[1], group, turned);
         for (int64_t first = 0; first < t.rows; first += t.run) {
             if (first / t.run % host->n_parts != host->part) continue;
             const int64_t n_rows = t.rows - first < t.run ? t.rows - first : t.run, at = first * to_c + first_column;
@@ -130,7 +130,7 @@ void strata_host_conv2d(const host_call *host) {
                                     .aux = aux ? aux + at : NULL,
                                     .activation = epilogue->activation,
                                     .aux_form = epilogue->aux};
-            lay_out(&t, call->inputs[0], group, first, n_rows, rows);
+            copy_taps(&t, call->inputs[0], group, first, n_rows, rows);
             strata_host_multiply(&p, rows, t.transposed ? turned : b, (float *)call->output + at, panel, 0, 1);
         }
     }
@@ -157,7 +157,7 @@ void strata_host_conv2d_filter_grad(const host_call *host) {
                                     .c_row = out_c,
                                     .aux = first ? df + first_column : NULL,
                                     .aux_form = first ? STRATA_EPILOGUE_ADD : STRATA_EPILOGUE_NO_AUX};
-            lay_out(&t, call->inputs[0], group, first, n_rows, rows);
+            copy_taps(&t, call->inputs[0], group, first, n_rows, rows);
             strata_host_multiply(&p, rows, (const float *)call->inputs[1] + first * out_c + first_column, df + first_column,
                                  panel, 0, 1);
         }

@@ -25,7 +25,7 @@ static place place_begin(const strata_tensor *node, const strata_tensor *x) {
                    .size = {x->shape.dims[0], x->shape.dims[1], x->shape.dims[2], out[0], out[1], x->shape.dims[3]}};
 }
 
-static void look(place *p) {
+static void set_window(place *p) {
     int64_t at;
     strata_window_taps(p->window, 0, p->oh, p->size.in_h, &p->first_h, &p->end_h, &at);
     p->first_h += at, p->end_h += at;
@@ -36,7 +36,7 @@ static void look(place *p) {
 #define EACH_OUTPUT(p)                                      \
     for ((p).n = 0; (p).n < (p).size.n; (p).n++)            \
         for ((p).oh = 0; (p).oh < (p).size.out_h; (p).oh++) \
-            for ((p).ow = 0; (p).ow < (p).size.out_w && (look(&(p)), true); (p).ow++)
+            for ((p).ow = 0; (p).ow < (p).size.out_w && (set_window(&(p)), true); (p).ow++)
 #define EACH_TAP(p, h, w)                             \
     for (int64_t h = (p).first_h; h < (p).end_h; h++) \
         for (int64_t w = (p).first_w; w < (p).end_w; w++)

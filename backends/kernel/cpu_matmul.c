@@ -25,8 +25,8 @@ static const tile_shape narrow_tiles[NARROW_TILES] = {{6, 2}, {4, 3}, {4, 2}, {1
 
 /* Tiles for matrices with 1 to 3 rows. They have more columns, so that there are still enough accumulators to hide the
  * latency of a multiply-add. */
-enum { FEW = 3 };
-static const tile_shape few_rows[FEW] = {{1, 8}, {2, 4}, {3, 3}};
+enum { FEW_ROWS = 3 };
+static const tile_shape few_rows[FEW_ROWS] = {{1, 8}, {2, 4}, {3, 3}};
 
 /* candidate->values */
 enum { ROWS, COLS, PACK, BLOCKS_M, BLOCK_N, BLOCK_K };
@@ -45,11 +45,11 @@ enum {
     /* Multiply-adds. A larger product has more blocks, and the tuner measures its tiles. */
     LARGE = 1 << 24,
     /* Floats in the first-level cache. */
-    NEAR = 8 << 10,
+    FIRST_LEVEL_FLOATS = 8 << 10,
     /* Floats from one cache line of the first-level cache to the next in the same set. */
-    SAME_SET = 1 << 10
+    SAME_SET_FLOATS = 1 << 10
 };
-/* Cycles, measured on Zen 3; those with WIDE in the name, NEW_B_COST and OTHERS_COST were measured on Sapphire Rapids.
+/* Cycles, measured on Zen 3; those with WIDE in the name, NEW_B_COST and OTHER_CORE_COST were measured on Sapphire Rapids.
  * A cache line has 64 bytes. */
 static const double
     /* Packing one vector of b. The vectors of consecutive rows lie in different lines of the second- or third-level cache. */
@@ -68,7 +68,7 @@ static const double
     /* The same if a is stored as (K, M): then the next line is a row of a away and is not prefetched. */
     FAR_A_COST_TA = 32,
     /* Reading a line of a or b that another core may have written. */
-    OTHERS_COST = 20;
+    OTHER_CORE_COST = 20;
 
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
     if (limits->device_class != STRATA_DEVICE_CPU || !limits->opencl_c || node->dtype != STRATA_DTYPE_F32) return false;
@@ -79,7 +79,7 @@ static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) 
 }
 
 /* Reduces a tile that is larger than the result. */
-static tile_shape cut(tile_shape tile, const strata_kernel_limits *limits, const strata_matmul_sizes *s) {
+static tile_shape clip_tile(tile_shape tile, const strata_kernel_limits *limits, const strata_matmul_sizes *s) {
     const int64_t vectors = strata_ceil_div(s->n, strata_cpu_lanes(limits));
     return (tile_shape){tile.rows < s->m ? tile.rows : (int)s->m, tile.cols < vectors ? tile.cols : (int)vectors};
 }
@@ -144,10 +144,10 @@ static void try_blocks(plan *p, int64_t units, int64_t n_batch, int64_t blocks_m
 
 /* The additional cycles of a step of k if b is not packed. */
 static double far_b_cost(const strata_kernel_limits *limits, const strata_matmul_sizes *s, double lines_of_b) {
-    if (s->k * s->n <= NEAR) return 0;
+    if (s->k * s->n <= FIRST_LEVEL_FLOATS) return 0;
     if (strata_cpu_lanes(limits) != 16) return lines_of_b * FAR_B_COST;
     const bool stays = s->k * s->n * (int64_t)sizeof(float) <= strata_least((int64_t)limits->cache_bytes, MOST_CACHE);
-    return work_of(s) >= LARGE && stays && s->b_row % SAME_SET ? NEAR_B_COST_WIDE : FAR_B_COST_WIDE;
+    return work_of(s) >= LARGE && stays && s->b_row % SAME_SET_FLOATS ? NEAR_B_COST_WIDE : FAR_B_COST_WIDE;
 }
 
 static plan plan_of(const strata_kernel_limits *limits, const strata_tensor *node, tile_shape tile, bool pack) {
@@ -155,7 +155,7 @@ static plan plan_of(const strata_kernel_limits *limits, const strata_tensor *nod
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
     const int64_t units = limits->compute_units, columns = tile.cols * strata_cpu_lanes(limits);
     const int64_t work = work_of(&s);
-    const double k = (double)s.k, others = work < LARGE ? OTHERS_COST : 0,
+    const double k = (double)s.k, other_core_cost = work < LARGE ? OTHER_CORE_COST : 0,
                  lines_of_b = (double)columns / 16 + (columns % 16 ? 0.5 : 0);
     plan p = {.tile = tile,
               .pack = pack,
@@ -165,8 +165,8 @@ static plan plan_of(const strata_kernel_limits *limits, const strata_tensor *nod
               .tile_cost = k * step_cost(tile) + tile.rows * tile.cols * 4.0 + 20 /* 20: storing the tile */,
               .panel_cost = k * (pack ? tile.cols * PACK_COST : lines_of_b * NEW_B_COST),
               .row_cost = k * tile.rows / 16 * (attrs->transpose_a ? FAR_A_COST_TA : FAR_A_COST),
-              .row_of_a = k * tile.rows / 16 * others,
-              .column_of_b = k * lines_of_b * others};
+              .row_of_a = k * tile.rows / 16 * other_core_cost,
+              .column_of_b = k * lines_of_b * other_core_cost};
     if (!pack) p.tile_cost += k * far_b_cost(limits, &s, lines_of_b);
     /* The number of blocks. Several blocks per core balance the load: if a core is interrupted, the others compute its
      * remaining blocks. There are at most 4 per core and at least 1, and for a large product at most 16 and at least 2.
@@ -214,16 +214,16 @@ static strata_candidate candidate_of(const strata_kernel_limits *limits, const s
 
 static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
     const strata_matmul_sizes s = strata_matmul_sizes_of(node);
-    const bool few = s.m <= FEW, wide = strata_cpu_lanes(limits) == 16;
+    const bool few = s.m <= FEW_ROWS, wide = strata_cpu_lanes(limits) == 16;
     const tile_shape *tiles = few ? &few_rows[s.m - 1] : wide ? wide_tiles : narrow_tiles;
     const int n_tiles = few ? 1 : wide ? WIDE_TILES : NARROW_TILES;
     plan plans[WIDE_TILES];
     int n = 0;
     for (int t = 0; t < n_tiles; t++) {
-        const tile_shape tile = cut(tiles[t], limits, &s);
-        bool again = false; /* whether two tiles were reduced to the same tile */
-        for (int i = 0; i < n; i++) again |= plans[i].tile.rows == tile.rows && plans[i].tile.cols == tile.cols;
-        if (again) continue;
+        const tile_shape tile = clip_tile(tiles[t], limits, &s);
+        bool duplicate = false; /* whether two tiles were reduced to the same tile */
+        for (int i = 0; i < n; i++) duplicate |= plans[i].tile.rows == tile.rows && plans[i].tile.cols == tile.cols;
+        if (duplicate) continue;
         const plan p = cheaper_plan(limits, node, tile);
         int at = n++; /* insert, sorted by cost */
         for (; at > 0 && plans[at - 1].cost > p.cost; at--) plans[at] = plans[at - 1];
@@ -245,8 +245,8 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     /* The columns whose panels fit into local memory together. */
     int group_n = v[BLOCK_N];
     if (v[PACK]) {
-        const int columns = v[COLS] * strata_cpu_lanes(limits), held = panels / (v[BLOCK_K] * columns);
-        group_n = (held > 1 ? held : 1) * columns;
+        const int columns = v[COLS] * strata_cpu_lanes(limits), fitting = panels / (v[BLOCK_K] * columns);
+        group_n = (fitting > 1 ? fitting : 1) * columns;
     }
     strata_launch launch = {
         .kernel = "cpu/matmul",

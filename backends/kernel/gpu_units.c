@@ -39,15 +39,15 @@ static int64_t count_tiles(const strata_tiled_product *product, const strata_mat
 }
 
 /* The 4-byte words of local memory for the tile of one operand, with `across` rows or columns of 16-bit values. */
-static int64_t room(const strata_matrix_unit *unit, int64_t across) {
+static int64_t operand_words(const strata_matrix_unit *unit, int64_t across) {
     const int64_t steps = UNIT_STEPS * unit->k;
     return across * steps / 2 + PAD * (across + steps);
 }
 
 static int64_t local_words(const strata_matrix_unit *unit, bool split, const strata_tiled_product *product, const int *tile) {
     const int64_t m = tile_m(unit, tile), n = tile_n(unit, tile), subgroups = tile[GROUPS_M] * tile[GROUPS_N];
-    return (1 + split) * (room(unit, m) + room(unit, n)) + subgroups * unit->m * unit->n + 2 + product->words_a_row * m +
-           product->words_a_step * UNIT_STEPS * unit->k;
+    return (1 + split) * (operand_words(unit, m) + operand_words(unit, n)) + subgroups * unit->m * unit->n + 2 +
+           product->words_a_row * m + product->words_a_step * UNIT_STEPS * unit->k;
 }
 
 static bool fits_device(const strata_kernel_limits *limits, strata_dtype dtype, const strata_tiled_product *product,
@@ -63,8 +63,8 @@ static bool fits_device(const strata_kernel_limits *limits, strata_dtype dtype, 
            m * unit->k % items == 0 && n * unit->k % items == 0;
 }
 
-static bool multiply(const strata_kernel_limits *limits, strata_dtype dtype, const char *kernel,
-                     const strata_tiled_product *product) {
+static bool can_multiply(const strata_kernel_limits *limits, strata_dtype dtype, const char *kernel,
+                         const strata_tiled_product *product) {
     char stem[64];
     if (limits->device_class < STRATA_DEVICE_INTEGRATED_GPU || !limits->unit_lanes || !strata_dtype_is_float(dtype))
         return false;
@@ -74,12 +74,12 @@ static bool multiply(const strata_kernel_limits *limits, strata_dtype dtype, con
 }
 
 bool strata_units_multiply(const strata_kernel_limits *limits, strata_dtype dtype) {
-    return multiply(limits, dtype, "matmul", &(strata_tiled_product){0});
+    return can_multiply(limits, dtype, "matmul", &(strata_tiled_product){0});
 }
 
 bool strata_units_fit(const strata_kernel_limits *limits, const strata_tensor *node, const char *kernel,
                       const strata_tiled_product *product) {
-    return multiply(limits, node->dtype, kernel, product);
+    return can_multiply(limits, node->dtype, kernel, product);
 }
 
 int64_t strata_units_part(const strata_kernel_limits *limits, const strata_tensor *node, int64_t part) {

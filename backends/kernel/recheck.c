@@ -61,7 +61,7 @@ static bool is_possible(recheck *r) {
 }
 
 /* ---- bytes ---- */
-static strata_status make(recheck *r, strata_error *err) {
+static strata_status allocate(recheck *r, strata_error *err) {
     const size_t n = (size_t)r->node->n_inputs + 1, n_places = (size_t)r->step->piece->n_places + 1;
     void ***all[] = {&r->before, &r->want, &r->got, &r->moved};
     bool room = (r->wanted = calloc(n_places, 1)) && (r->seen = calloc(n_places, 1));
@@ -84,7 +84,7 @@ static void finish(recheck *r) {
 }
 
 /* Copies a tensor from the device, or to it. */
-static strata_status move(const recheck *r, const strata_tensor *tensor, void *data, bool to_device, strata_error *err) {
+static strata_status copy_tensor(const recheck *r, const strata_tensor *tensor, void *data, bool to_device, strata_error *err) {
     const strata_device_api *api = r->step->device->api;
     const strata_place *place = place_of(r, tensor);
     const int64_t bytes = strata_check_bytes(tensor);
@@ -110,14 +110,14 @@ static strata_status run(recheck *r, strata_error *err) {
     const strata_step_run *step = r->step;
     const int n = r->node->n_inputs;
     STRATA_TRY(step->run(step->program, step->slot, r->wanted, err));
-    for (int i = 0; i < n; i++) STRATA_TRY(move(r, r->node->inputs[i], r->before[i], false, err));
+    for (int i = 0; i < n; i++) STRATA_TRY(copy_tensor(r, r->node->inputs[i], r->before[i], false, err));
     memset(r->wanted, 0, (size_t)step->piece->n_places);
     r->wanted[r->node->id] = true;
     STRATA_TRY(step->run(step->program, step->slot, r->wanted, err));
     for (int i = 0; i <= n; i++)
-        if (strata_check_writes(r->node, i)) STRATA_TRY(move(r, tensor_of(r, i), r->got[i], false, err));
+        if (strata_check_writes(r->node, i)) STRATA_TRY(copy_tensor(r, tensor_of(r, i), r->got[i], false, err));
     for (int i = 0; i < n; i++)
-        if (strata_check_writes(r->node, i)) STRATA_TRY(move(r, r->node->inputs[i], r->before[i], true, err));
+        if (strata_check_writes(r->node, i)) STRATA_TRY(copy_tensor(r, r->node->inputs[i], r->before[i], true, err));
     return STRATA_OK;
 }
 
@@ -129,7 +129,7 @@ static bool is_finite(const recheck *r, void *const *data, int first, int last) 
 }
 
 /* Computes the largest error. 0: the node is correct. */
-static strata_status judge(recheck *r, double *out_error, strata_error *err) {
+static strata_status measure_error(recheck *r, double *out_error, strata_error *err) {
     const int n = r->node->n_inputs;
     bool differs = false;
     *out_error = 0;
@@ -157,10 +157,10 @@ strata_status strata_checks_step(const strata_kernel_limits *limits, const strat
                                  const char *kernels, bool *out_done, strata_error *err) {
     recheck r = {.step = step, .node = node};
     double error = 0;
-    strata_status status = make(&r, err);
+    strata_status status = allocate(&r, err);
     *out_done = !status && is_possible(&r);
     if (*out_done) status = run(&r, err);
-    if (*out_done && !status) status = judge(&r, &error, err);
+    if (*out_done && !status) status = measure_error(&r, &error, err);
     if (error > 0)
         strata_device_warn(
             step->device,

@@ -15,20 +15,20 @@ static const char *const to_f32[STRATA_DTYPE_COUNT] = {[STRATA_DTYPE_F16] = "f16
 static const char *const from_f32[STRATA_DTYPE_COUNT] = {[STRATA_DTYPE_F16] = "f32_f16", [STRATA_DTYPE_BF16] = "f32_bf16"};
 
 /* The elements of scratch memory for a tensor. */
-static int64_t room_of(const strata_tensor *tensor) {
+static int64_t scratch_elements(const strata_tensor *tensor) {
     return (strata_shape_elements(tensor->shape) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 bool strata_widen(const strata_kernel_limits *limits, const strata_tensor *node, strata_widened *out) {
     if (!to_f32[node->dtype] || node->n_inputs > STRATA_WIDENED_INPUTS) return false;
-    int64_t room = room_of(node);
+    int64_t room = scratch_elements(node);
     out->from = node;
     for (int i = 0; i < node->n_inputs; i++) {
         const strata_tensor *input = node->inputs[i];
         out->inputs[i] = *input;
         if (to_f32[input->dtype]) out->inputs[i].dtype = STRATA_DTYPE_F32;
         out->pointers[i] = to_f32[input->dtype] ? &out->inputs[i] : node->inputs[i];
-        room += room_of(input);
+        room += scratch_elements(input);
     }
     out->node = *node;
     out->node.dtype = STRATA_DTYPE_F32;
@@ -74,14 +74,14 @@ strata_status strata_widened_lower(const strata_kernel_limits *limits, const str
         if (!to_f32[from->inputs[i]->dtype]) continue;
         status = convert(from->inputs[i], used, false, lowering, err);
         for (int l = 0; l < inner.n; l++) replace(&inner.launches[l], &widened->inputs[i], used);
-        used += room_of(from->inputs[i]);
+        used += scratch_elements(from->inputs[i]);
     }
     for (int l = 0; !status && l < inner.n; l++) {
         replace(&inner.launches[l], &widened->node, used);
         status = strata_lowering_add(lowering, &inner.launches[l], err);
     }
     if (!status) status = convert(from, used, true, lowering, err);
-    strata_lowering_scratch(lowering, (used + room_of(from)) * (int64_t)sizeof(float));
+    strata_lowering_scratch(lowering, (used + scratch_elements(from)) * (int64_t)sizeof(float));
     strata_lowering_finish(&inner);
     return status;
 }

@@ -15,7 +15,7 @@ enum { MAX_PLATFORMS = 32, MAX_DEVICES = 64, MAX_PARTITIONS = 8 };
 
 /* ---- what a device reports ---- */
 /* Removes blanks at the ends of a name and repeated blanks within it. Drivers pad names with blanks. */
-static void tidy(char *text) {
+static void remove_blanks(char *text) {
     char *to = text;
     for (const char *from = text; *from; from++)
         if (*from != ' ' || (to > text && to[-1] != ' ')) *to++ = *from;
@@ -28,7 +28,7 @@ void strata_opencl_device_text(const opencl_functions *cl, cl_device_id device, 
     size_t n = 0;
     if (cl->GetDeviceInfo(device, what, sizeof text - 1, text, &n) != CL_SUCCESS) n = 0;
     text[n < sizeof text ? n : sizeof text - 1] = '\0';
-    tidy(text);
+    remove_blanks(text);
     snprintf(out, bytes, "%.*s", (int)bytes - 1, text);
 }
 
@@ -38,7 +38,7 @@ void strata_opencl_platform_text(const opencl_functions *cl, cl_platform_id plat
     size_t n = 0;
     if (cl->GetPlatformInfo(platform, what, sizeof text - 1, text, &n) != CL_SUCCESS) n = 0;
     text[n < sizeof text ? n : sizeof text - 1] = '\0';
-    tidy(text);
+    remove_blanks(text);
     snprintf(out, bytes, "%.*s", (int)bytes - 1, text);
 }
 
@@ -55,7 +55,7 @@ static strata_device_class device_class(cl_device_type type, bool unified) {
 }
 
 /* Writes the reason why the device cannot be used; "" if it can. */
-static void judge(const opencl_functions *cl, cl_device_id device, char *reason, size_t bytes) {
+static void find_obstacle(const opencl_functions *cl, cl_device_id device, char *reason, size_t bytes) {
     char version[128];
     int major = 0, minor = 0;
     strata_opencl_device_text(cl, device, CL_DEVICE_VERSION, version, sizeof version);
@@ -96,7 +96,7 @@ static void describe(const opencl_functions *cl, cl_platform_id platform, cl_dev
     }
     /* f16 is loaded and stored by vload_half and vstore_half, which need no extension */
     info->dtypes = (1u << STRATA_DTYPE_COUNT) - 1;
-    judge(cl, device, info->skipped, sizeof info->skipped);
+    find_obstacle(cl, device, info->skipped, sizeof info->skipped);
 }
 
 /* ---- iterating over all devices ---- */

@@ -107,8 +107,8 @@ static void port_close(opencl_device *device, opencl_port *port) {
 }
 
 /* Makes a port's memory available to the device before a run. */
-static cl_int port_give(opencl_device *device, const opencl_port *port, bool input, opencl_timed *timed,
-                        const strata_trace_label *label) {
+static cl_int port_to_device(opencl_device *device, const opencl_port *port, bool input, opencl_timed *timed,
+                             const strata_trace_label *label) {
     if (!port->bytes) return CL_SUCCESS;
     if (device->host_memory == OPENCL_HOST_MAPPED)
         return device->cl.EnqueueUnmapMemObject(device->queue, port->memory, port->host, 0, NULL, NULL);
@@ -119,8 +119,8 @@ static cl_int port_give(opencl_device *device, const opencl_port *port, bool inp
 }
 
 /* Makes a port's memory available to the host after a run. */
-static cl_int port_take(opencl_device *device, const opencl_port *port, bool input, opencl_timed *timed,
-                        const strata_trace_label *label) {
+static cl_int port_to_host(opencl_device *device, const opencl_port *port, bool input, opencl_timed *timed,
+                           const strata_trace_label *label) {
     if (!port->bytes) return CL_SUCCESS;
     cl_int code = CL_SUCCESS;
     if (device->host_memory == OPENCL_HOST_MAPPED) {
@@ -411,8 +411,8 @@ static strata_status run(strata_program *program, int slot, int runs, const bool
     const strata_trace_label *in = timed ? labels[n_launches] : NULL, *out = timed ? labels[n_launches + 1] : NULL;
     bool kernel_is_last = device->host_memory == OPENCL_HOST_SHARED && (!timed || ports->counts);
     cl_event event = NULL;
-    cl_int code = port_give(device, &ports->input, true, timed, in);
-    if (code == CL_SUCCESS) code = port_give(device, &ports->output, false, timed, out);
+    cl_int code = port_to_device(device, &ports->input, true, timed, in);
+    if (code == CL_SUCCESS) code = port_to_device(device, &ports->output, false, timed, out);
     if (code == CL_SUCCESS && program->table) code = set_runs(program, calls, (cl_uint)runs);
     strata_status status = STRATA_OK;
     for (int c = 0; c < n && code == CL_SUCCESS; c++) {
@@ -428,8 +428,8 @@ static strata_status run(strata_program *program, int slot, int runs, const bool
         code = cl->EnqueueNDRangeKernel(device->queue, call->kernel, dimensions, NULL, call->global, call->local, 0, NULL,
                                         kernel_is_last && c == n - 1 ? &event : times);
     }
-    if (code == CL_SUCCESS) code = port_take(device, &ports->output, false, timed, out);
-    if (code == CL_SUCCESS) code = port_take(device, &ports->input, true, timed, in);
+    if (code == CL_SUCCESS) code = port_to_host(device, &ports->output, false, timed, out);
+    if (code == CL_SUCCESS) code = port_to_host(device, &ports->input, true, timed, in);
     if (code == CL_SUCCESS && !event) code = cl->EnqueueMarkerWithWaitList(device->queue, 0, NULL, &event);
     if (code == CL_SUCCESS) code = cl->Flush(device->queue);
     strata_opencl_time_end(device, timed, device->last_ticket + 1);

@@ -28,7 +28,7 @@ struct opencl_counts {
     /* [n_workers] The worker's next begin or end, as a count and as its position in `of_run`. */
     uint64_t *next;
     int *places;
-    /* [n_workers] The value of `done` (see share) when the worker began its launch. */
+    /* [n_workers] The value of `done` (see compute_shares) when the worker began its launch. */
     double *marks;
     /* [n_launches] The first worker's count, the time, and the launches in the order in which they began. */
     uint64_t *begins;
@@ -92,7 +92,7 @@ cl_mem strata_opencl_counts_memory(const opencl_counts *counts) {
 }
 
 /* Advances the worker to its next begin or end of a launch in which it had tasks. */
-static void pass(opencl_counts *c, int worker) {
+static void advance(opencl_counts *c, int worker) {
     const int row = 2 * c->n_launches * worker, end = row + 2 * c->n_launches;
     int place = c->places[worker];
     while (place < end && !c->of_run[place]) place++;
@@ -101,14 +101,14 @@ static void pass(opencl_counts *c, int worker) {
 }
 
 /* Fills begins, shares and order; returns how many launches ran. */
-static int share(opencl_counts *c) {
+static int compute_shares(opencl_counts *c) {
     int n_busy = 0, n = 0;
     uint64_t now = 0;
     double done = 0; /* the time that a worker which always computes would have been credited so far */
     for (int l = 0; l < c->n_launches; l++) c->begins[l] = 0, c->shares[l] = 0;
     for (int w = 0; w < c->n_workers; w++) {
         c->places[w] = 2 * c->n_launches * w;
-        pass(c, w);
+        advance(c, w);
     }
     for (;;) {
         int first = 0;
@@ -130,7 +130,7 @@ static int share(opencl_counts *c) {
                 c->order[n++] = launch;
             }
         }
-        pass(c, first);
+        advance(c, first);
     }
 }
 
@@ -141,7 +141,7 @@ void strata_opencl_counts_add(opencl_counts *c, int run, strata_trace *trace, in
     /* In counts since the run was queued, like the following variables. */
     double at = 0;
     c->of_run = c->counts + (size_t)run * 2 * (size_t)c->n_workers * (size_t)c->n_launches;
-    const int n = share(c);
+    const int n = compute_shares(c);
     for (int i = 0; i < n; i++) {
         const int l = c->order[i];
         const double began = c->begins[l] > queued.count ? (double)(c->begins[l] - queued.count) : 0;

@@ -54,7 +54,8 @@ void strata_pjrt_read_costs(const pjrt_cost_args *costs, pjrt_estimate *e) {
 }
 
 /* Requests the compiler's numbers. A plugin may lack any of them. */
-static strata_status ask(const pjrt_plugin *plugin, pjrt_api_executable *executable, pjrt_estimate *e, strata_error *err) {
+static strata_status request_estimate(const pjrt_plugin *plugin, pjrt_api_executable *executable, pjrt_estimate *e,
+                                      strata_error *err) {
     pjrt_executable_number_args size = {.head = {PJRT_SIZE(pjrt_executable_number_args, number), NULL},
                                         .executable = executable};
     pjrt_memory_stats_args memory = {
@@ -95,7 +96,7 @@ strata_status strata_pjrt_compile_ahead(const pjrt_topology *topology, const cha
                               .options_size = strata_pjrt_compile_options(n_replicas, options)};
     *out_estimate = (pjrt_estimate){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0};
     STRATA_TRY(strata_pjrt_call(&topology->plugin, PJRT_FUNCTION_Compile, &args, "compile", STRATA_UNSUPPORTED, err));
-    const strata_status status = ask(&topology->plugin, args.executable, out_estimate, err);
+    const strata_status status = request_estimate(&topology->plugin, args.executable, out_estimate, err);
     strata_pjrt_destroy(&topology->plugin, PJRT_FUNCTION_Executable_Destroy, args.executable);
     return status;
 }

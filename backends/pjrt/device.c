@@ -131,7 +131,7 @@ static strata_status each_plugin(visit_plugin *visit, void *user, strata_error *
 }
 
 /* Writes the text that the plugin returns, or "". */
-static void ask_text(const pjrt_plugin *plugin, int function, void *object, char *out, size_t room) {
+static void get_text(const pjrt_plugin *plugin, int function, void *object, char *out, size_t room) {
     pjrt_text_args args = {.head = {PJRT_SIZE(pjrt_text_args, text_size), NULL}, .object = object};
     *out = '\0';
     if (!object || strata_pjrt_call(plugin, function, &args, "", STRATA_UNAVAILABLE, NULL) || !args.text) return;
@@ -146,9 +146,9 @@ static void describe(const client *c, int index, strata_device_info *info) {
     pjrt_device_memory_args memory = {.head = {PJRT_SIZE(pjrt_device_memory_args, peak_pool.is_known), NULL}, .device = device};
     if (strata_pjrt_call(plugin, PJRT_FUNCTION_Device_GetDescription, &description, "", STRATA_UNAVAILABLE, NULL))
         description.description = NULL;
-    ask_text(plugin, PJRT_FUNCTION_DeviceDescription_Kind, description.description, info->name, sizeof info->name);
-    ask_text(plugin, PJRT_FUNCTION_Client_PlatformName, c->client, info->vendor, sizeof info->vendor);
-    ask_text(plugin, PJRT_FUNCTION_Client_PlatformVersion, c->client, info->driver, sizeof info->driver);
+    get_text(plugin, PJRT_FUNCTION_DeviceDescription_Kind, description.description, info->name, sizeof info->name);
+    get_text(plugin, PJRT_FUNCTION_Client_PlatformName, c->client, info->vendor, sizeof info->vendor);
+    get_text(plugin, PJRT_FUNCTION_Client_PlatformVersion, c->client, info->driver, sizeof info->driver);
     for (char *at = info->driver; *at; at++)
         if (*at == '\n') *at = ' ';
     if (!strata_pjrt_call(plugin, PJRT_FUNCTION_Device_MemoryStats, &memory, "", STRATA_UNAVAILABLE, NULL) &&
