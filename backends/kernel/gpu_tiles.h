@@ -13,7 +13,7 @@
 
 /* candidate->values: the work-items of a work-group along n and m, the elements of each work-item along m and n, and
  * the steps of k in local memory. */
-enum { TILE_LOCAL_X, TILE_LOCAL_Y, TILE_WORK_M, TILE_WORK_N, TILE_STEPS, TILE_VALUES }; /* candidate->values */
+enum { TILE_LOCAL_X, TILE_LOCAL_Y, TILE_WORK_M, TILE_WORK_N, TILE_STEPS, TILE_VALUES };
 /* The most candidates of a node. */
 enum { STRATA_TILES_TRIED = 4 };
 
