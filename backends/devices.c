@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding and opening devices over the rows of backends/registry.c. */
+ * Finds and opens devices of all backends in backends/registry.c. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,13 +9,13 @@
 #include "backends/fallback/fallback.h"
 #include "backends/registry.h"
 
-/* Whether `which` is the name of a backend, or begins with it and a colon. */
+/* Whether `which` is the backend's name, or begins with the name and a colon. */
 static bool begins_with_name(const char *which, const char *name) {
     const size_t n = strlen(name);
     return !strncmp(which, name, n) && (which[n] == ':' || !which[n]);
 }
 
-/* Whether `which` names this backend. NULL means every backend that is not on request. */
+/* Whether `which` names this backend. NULL names all backends except those on request. */
 static bool names_backend(const char *which, const strata_backend *backend) {
     if (!which) return !backend->on_request;
     if (!backend->own_names) return begins_with_name(which, backend->name);
@@ -24,7 +24,7 @@ static bool names_backend(const char *which, const strata_backend *backend) {
     return true;
 }
 
-/* The devices of the backends that `which` names; a driver that is not asked for is not started. */
+/* Lists the devices of the backends that `which` names. The drivers of other backends are not started. */
 static strata_status list_devices(const char *which, strata_device_info **out_devices, int *out_n, strata_error *err) {
     strata_device_list list = {0};
     for (const strata_backend *const *backend = strata_backends; *backend; backend++) {
@@ -41,21 +41,22 @@ static strata_status list_devices(const char *which, strata_device_info **out_de
 
 static const strata_backend *backend_of(const strata_device_info *info);
 
-/* Writes into the row why its device does not open, less the id that such messages begin with. */
-static void keep_reason(strata_device_info *row, const strata_error *why) {
+/* Writes the reason why the device does not open into its row, without the device's id at the begin of the message. */
+static void write_reason(strata_device_info *row, const strata_error *why) {
     const size_t n = strlen(row->id);
     const bool named = !strncmp(why->message, row->id, n) && why->message[n] == ':';
     snprintf(row->skipped, sizeof row->skipped, "it does not open: %.200s", why->message + (named ? n + 2 : 0));
 }
 
-/* A sub-device is as its device. */
+/* Opens the device for a moment and writes the reason into its row if this fails. Sub-devices are not tried: they
+ * behave like their device. */
 static void try_to_open(strata_device_info *row) {
     static const strata_device_options options = {.no_tune = true, .no_cache = true};
     strata_error why = {0};
     strata_device *device = NULL;
     if (row->skipped[0] || strchr(row->id, '.') || !backend_of(row)->is_tried) return;
     if (backend_of(row)->open(row, &options, &device, &why))
-        keep_reason(row, &why);
+        write_reason(row, &why);
     else
         strata_device_close(device);
 }
@@ -70,7 +71,7 @@ void strata_devices_free(strata_device_info *devices) {
     free(devices);
 }
 
-/* Whether `text` contains `part`, letters of either case being the same. */
+/* Whether `text` contains `part`, ignoring case. */
 static bool contains(const char *text, const char *part) {
     size_t n = strlen(part);
     for (; *text; text++) {
@@ -81,17 +82,20 @@ static bool contains(const char *text, const char *part) {
     return n == 0;
 }
 
-/* Whether `which` means this device by a backend and part of a name ("opencl:intel") or part of a name alone. */
+/* Whether `which` names this device: by the backend and a part of the name ("opencl:intel"), or by a part of the name
+ * alone. */
 static bool matches_name(const strata_device_info *info, const char *which) {
     size_t backend = strlen(info->backend);
     if (!strncmp(which, info->backend, backend) && which[backend] == ':') {
         which += backend + 1;
-        if (*which && !which[strspn(which, "0123456789.")]) return false; /* a number that no id has, not a part of "2.5 GHz" */
+        /* A number that is not the id of a device must not match a part of a name like "2.5 GHz". */
+        if (*which && !which[strspn(which, "0123456789.")]) return false;
     }
     return contains(info->name, which) || contains(info->vendor, which) || contains(info->driver, which);
 }
 
-/* Higher class first, then more memory; a sub-device (its id has a dot) only where nothing else is left. */
+/* Whether device a is preferred to b: a device before a sub-device (whose id has a dot), then the higher class, then
+ * more memory. */
 static bool better(const strata_device_info *a, const strata_device_info *b) {
     bool a_part = strchr(a->id, '.') != NULL, b_part = strchr(b->id, '.') != NULL;
     if (a_part != b_part) return b_part;
@@ -99,7 +103,8 @@ static bool better(const strata_device_info *a, const strata_device_info *b) {
     return a->memory_bytes > b->memory_bytes;
 }
 
-/* The row that `which` names: an id first, then the best usable one by name; NULL: the best usable one. -1: none. */
+/* The index of the row that `which` names: the row with this id, or else the best usable device with this name. NULL:
+ * the best usable device. -1: there is none. */
 static int choose(const strata_device_info *rows, int n, const char *which) {
     for (int i = 0; which && i < n; i++)
         if (!strcmp(rows[i].id, which)) return i;
@@ -116,7 +121,7 @@ const strata_device_info *strata_device_best(const strata_device_info *rows, int
     return best < 0 ? NULL : &rows[best];
 }
 
-/* The devices there are, and why those of the backend that was asked for are not. */
+/* Fails with a list of all devices, and with the reasons why the devices of the backend in `which` cannot be used. */
 static strata_status no_such_device(const strata_device_info *rows, int n, const char *which, strata_error *err) {
     char there[640] = "", why[400] = "";
     size_t used = 0, used_why = 0;
@@ -127,7 +132,7 @@ static strata_status no_such_device(const strata_device_info *rows, int n, const
             wrote = snprintf(there + used, sizeof there - used, "%s%s (%s)", used ? ", " : "", rows[i].id, rows[i].name);
             used += wrote > 0 ? (size_t)wrote : 0;
         } else if (!strncmp(rows[i].id, which, backend)) {
-            const bool named = strchr(rows[i].id, ':') != NULL; /* else the reason begins with the backend */
+            const bool named = strchr(rows[i].id, ':') != NULL; /* otherwise the reason begins with the backend's name */
             wrote = snprintf(why + used_why, sizeof why - used_why, "; %s%s%s", named ? rows[i].id : "", named ? ": " : "",
                              rows[i].skipped);
             used_why += wrote > 0 ? (size_t)wrote : 0;
@@ -171,7 +176,7 @@ strata_status strata_device_open(const char *which, const strata_device_options 
     STRATA_TRY(check_options(opts, err));
     STRATA_TRY(list_devices(which, &rows, &n, err));
     int index = choose(rows, n, which);
-    if (index < 0) { /* a name rather than an id, or an error that lists what there is */
+    if (index < 0) { /* `which` may be a name instead of an id; if not, the error lists all devices */
         strata_devices_free(rows);
         STRATA_TRY(list_devices(NULL, &rows, &n, err));
         index = choose(rows, n, which);
@@ -183,11 +188,11 @@ strata_status strata_device_open(const char *which, const strata_device_options 
         status = strata_fail(err, STRATA_UNAVAILABLE, "device %s cannot be used: %s", rows[index].id, rows[index].skipped);
     else
         status = backend_of(&rows[index])->open(&rows[index], opts ? opts : &defaults, out_device, err);
-    /* Nobody asked for the best one by name: the best one that opens will do. */
+    /* If the user named no device and the best one does not open, the next best one is tried. */
     while (status && status != STRATA_INVALID && !which && backend_of(&rows[index])->is_tried) {
         strata_error why = {0};
         if (err) why = *err;
-        keep_reason(&rows[index], &why);
+        write_reason(&rows[index], &why);
         index = choose(rows, n, which);
         status = backend_of(&rows[index])->open(&rows[index], opts ? opts : &defaults, out_device, err);
     }

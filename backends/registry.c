@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every backend, one row each. The order is the order of `strata devices`; which device is taken unasked depends on its class.
- */
+ * The table of all backends, one row for each. `strata devices` lists them in this order. If the user names no device,
+ * the choice depends on the devices' classes, not on this order. */
 #include "backends/registry.h"
 
 extern const strata_backend strata_backend_host, strata_backend_null, strata_backend_plugin, strata_backend_pjrt;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a backend says about itself in its row of registry.c, and the choice among the devices of all backends. */
+ * The row of a backend in registry.c, and the choice among the devices of all backends. */
 #ifndef STRATA_BACKENDS_REGISTRY_H
 #define STRATA_BACKENDS_REGISTRY_H
 
@@ -9,21 +9,22 @@
 /* One row of backends/registry.c. */
 typedef struct strata_backend {
     const char *name;
-    /* Its devices are listed, and can be opened, only for one who names the backend. */
+    /* Its devices are listed and opened only if the user names the backend. */
     bool on_request;
-    /* Its devices have names of their own, which are the `backend` of their rows: it is asked where no other is named. */
+    /* Its devices' rows have their own names as `backend`. So it is asked for each name that is not that of another
+     * backend. */
     bool own_names;
-    /* Listing devices opens each of them for a moment: drivers show devices that they then cannot open. Not for plugins, whose
-     * devices may be open once only. */
+    /* Listing devices opens each of them for a moment, because drivers list devices that they then cannot open. This
+     * must not be set for plugins, whose devices may be open only once. */
     bool is_tried;
-    /* Appends a row for each device there is, or one row that says why there are none. Fails only for lack of memory. */
+    /* Appends a row for each device, or one row with the reason why there are none. Fails only if memory runs out. */
     strata_status (*list)(strata_device_list *list, strata_error *err);
-    /* Opens the device with this id, one that list gave. */
+    /* Opens the device of this row, which `list` has appended. */
     strata_status (*open)(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
                           strata_error *err);
 } strata_backend;
 
-/* The row that strata_device_open(NULL) opens; NULL: none can be opened. */
+/* The row that strata_device_open(NULL) opens; NULL: no device can be opened. */
 const strata_device_info *strata_device_best(const strata_device_info *rows, int n);
 
 extern const strata_backend *const strata_backends[]; /* ends with NULL; backends/registry.c */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The device with two sides: its buffers, their mirrors, and the copies between them. */
+ * The device with two sides: its buffers, their mirrors, and the copies between them (fallback.h defines the terms). */
 #include <stdlib.h>
 
 #include "backends/fallback/fallback.h"
@@ -39,7 +39,7 @@ strata_status strata_fallback_buffer_create(strata_device *base, int64_t bytes, 
 void strata_fallback_buffer_destroy(strata_device *base, strata_buffer *buffer) {
     if (!buffer) return;
     fallback_device *device = (fallback_device *)base;
-    const strata_status ignored = strata_fallback_await_copies(device, NULL); /* a lost device copies no more */
+    const strata_status ignored = strata_fallback_await_copies(device, NULL); /* a lost device does not copy any more */
     (void)ignored;
     for (int side = 0; side < 2; side++)
         if (buffer->sides[side]) device->sides[side]->api->buffer_destroy(device->sides[side], buffer->sides[side]);
@@ -102,7 +102,7 @@ static strata_status fallback_download(strata_device *base, strata_buffer *buffe
                                        strata_error *err) {
     strata_device *inner = ((fallback_device *)base)->sides[FALLBACK_DEVICE];
     strata_status status = STRATA_OK;
-    if (offset >= 0 && bytes >= 0 && offset <= buffer->bytes - bytes) /* else the device says what is wrong */
+    if (offset >= 0 && bytes >= 0 && offset <= buffer->bytes - bytes) /* otherwise the device reports the error */
         status = strata_fallback_buffer_needed(buffer, offset, offset + bytes, FALLBACK_DEVICE, err);
     if (!status) status = inner->api->download(inner, buffer->sides[FALLBACK_DEVICE], offset, target, bytes, err);
     strata_fallback_count(buffer->device);
@@ -130,7 +130,7 @@ static strata_status fallback_wait(strata_device *base, uint64_t ticket, strata_
     return status;
 }
 
-/* ---- what cores do: the device proper's, as it is ---- */
+/* ---- functions for cores: those of the device proper, unchanged ---- */
 
 static int fallback_most_runs(strata_device *base) {
     return strata_device_most_runs(((fallback_device *)base)->sides[FALLBACK_DEVICE]);
@@ -151,7 +151,8 @@ static const strata_device_collectives *fallback_collectives(strata_device *base
     const strata_device_collectives *own = strata_device_get_collectives(inner);
     if (!own) return NULL;
     device->collectives = *own;
-    if (own->reached) device->collectives.reached = fallback_reached; /* it gets this device, not the inner one */
+    /* it is called with this device, not with the inner one */
+    if (own->reached) device->collectives.reached = fallback_reached;
     return &device->collectives;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A device whose unsupported nodes are run by the host, if the user allows it (strata_device_options.fallback_to_host). It
- * implements the device table by two other devices, the device proper and a host device.
+ * implements the device table with two other devices.
  *
- * Terms. A *side* is one of the two devices. The *mirror* of a buffer is its memory on the host's side. A *part* is a sequence
- * of consecutive nodes of a program that one side runs. */
+ * Terms. The *device proper* is the device that the user opened. A *side* is the device proper or the host device. The
+ * *mirror* of a buffer is its memory on the host's side. A *part* is a sequence of consecutive nodes of a program that
+ * one side runs. */
 #ifndef STRATA_BACKENDS_FALLBACK_H
 #define STRATA_BACKENDS_FALLBACK_H
 
@@ -25,46 +26,46 @@ typedef struct fallback_freshness {
     int n, capacity;
 } fallback_freshness;
 
-/* Copies bytes begin .. end to the other side. */
+/* Copies bytes begin .. end from the other side to the side `to`. */
 typedef strata_status fallback_copy(void *user, int64_t begin, int64_t end, fallback_side to, strata_error *err);
 
-/* The bytes were written on that side. */
+/* Stores that the bytes were written on that side. */
 STRATA_MUST_USE strata_status strata_fallback_written(fallback_freshness *freshness, int64_t begin, int64_t end,
                                                       fallback_side on, strata_error *err);
-/* The bytes are needed on that side: calls `copy` for those that are newer on the other one. */
+/* Makes the bytes available on that side: calls `copy` for those that are newer on the other side. */
 STRATA_MUST_USE strata_status strata_fallback_needed(fallback_freshness *freshness, int64_t begin, int64_t end,
                                                      fallback_side on, fallback_copy *copy, void *user, strata_error *err);
 
 /* ---- the device: device.c ---- */
 
-/* How many of the newest runs have their own ticket; a wait for an older run waits for the oldest of these. */
+/* The number of newest runs that have their own ticket. A wait for an older run waits for the oldest of these. */
 enum { FALLBACK_TICKETS = 256 };
 
 typedef struct fallback_device {
     strata_device base;
-    /* By fallback_side. */
+    /* Indexed by fallback_side. */
     strata_device *sides[2];
     uint64_t last_ticket;
-    /* At t % FALLBACK_TICKETS: the newest ticket of the device proper when ticket t was returned; 0: there was none. */
+    /* [ticket t % FALLBACK_TICKETS] The newest ticket of the device proper when ticket t was returned; 0: there was none. */
     uint64_t device_tickets[FALLBACK_TICKETS];
     uint64_t newest_device_ticket;
-    /* The counts that are added to those of both sides for the fields of strata_device_counters with these names. */
+    /* Counts that are added to those of both sides for the fields of strata_device_counters with the same names. */
     uint64_t host_nodes, copies, copy_bytes;
-    /* The ticket of the newest copy that has not been waited for, of a device that copies without waiting; 0: none. */
+    /* The ticket of the newest copy that has not been waited for, if the device copies asynchronously; 0: there is none. */
     uint64_t newest_copy;
-    /* The device proper's, with a `reached` that takes this device. */
+    /* The collectives of the device proper, with a function `reached` that is called with this device. */
     strata_device_collectives collectives;
 } fallback_device;
 
 struct strata_buffer {
     fallback_device *device;
     int64_t bytes;
-    /* By fallback_side; the host's, which is the mirror, NULL until a program needs it. */
+    /* Indexed by fallback_side. The host's buffer is the mirror; it is NULL until a program needs it. */
     strata_buffer *sides[2];
     fallback_freshness freshness;
 };
 
-/* Makes *out_device, which owns `inner` from now on; on failure `inner` stays the caller's. */
+/* Creates *out_device, which owns `inner` from then on. On failure the caller still owns `inner`. */
 STRATA_MUST_USE strata_status strata_fallback_create(strata_device *inner, strata_device **out_device, strata_error *err);
 
 strata_status strata_fallback_buffer_create(strata_device *device, int64_t bytes, strata_buffer **out_buffer,
@@ -80,10 +81,10 @@ STRATA_MUST_USE strata_status strata_fallback_buffer_needed(strata_buffer *buffe
 STRATA_MUST_USE strata_status strata_fallback_buffer_written(strata_buffer *buffer, int64_t begin, int64_t end,
                                                              fallback_side on, strata_error *err);
 STRATA_MUST_USE strata_status strata_fallback_await_copies(fallback_device *device, strata_error *err);
-/* Makes the device's counters those of both sides. */
+/* Sets the device's counters to the sums of both sides. */
 void strata_fallback_count(fallback_device *device);
 
-/* ---- programs: program.c, the functions of strata_device_api with these names ---- */
+/* ---- programs: program.c, functions of strata_device_api with these names ---- */
 strata_status strata_fallback_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
                                       strata_error *err);
 void strata_fallback_program_destroy(strata_program *program);

@@ -23,7 +23,7 @@ static void insert(fallback_freshness *f, int at, fallback_interval interval) {
     f->n++;
 }
 
-static void take_out(fallback_freshness *f, int at) {
+static void remove_at(fallback_freshness *f, int at) {
     f->n--;
     memmove(&f->intervals[at], &f->intervals[at + 1], (size_t)(f->n - at) * sizeof *f->intervals);
 }
@@ -42,7 +42,7 @@ static int cut(fallback_freshness *f, int64_t begin, int64_t end) {
             f->intervals[i].begin = end;
             break;
         }
-        if (!left) take_out(f, i);
+        if (!left) remove_at(f, i);
     }
     return i;
 }
@@ -56,7 +56,7 @@ strata_status strata_fallback_written(fallback_freshness *f, int64_t begin, int6
         before->end = end;
         if (after && after->begin == end && after->newest == on) {
             before->end = after->end;
-            take_out(f, at);
+            remove_at(f, at);
         }
     } else if (after && after->begin == end && after->newest == on) {
         after->begin = begin;

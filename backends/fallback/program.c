@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs of two sides: a piece is divided into parts, each of which is compiled by one side. Both sides have arenas of the
- * same sizes, so a value has the same offset on both. Before a part runs, the bytes that it reads and that are newer on the
- * other side are copied. Parts run one after the other in the caller's thread, since the copies have to wait anyway.
+ * Programs of a device with two sides. A piece is divided into parts, each of which is compiled by one side. Both sides
+ * have arenas of the same sizes, so a value has the same offset on both. Before a part runs, the bytes that it reads
+ * and that are newer on the other side are copied. Parts run one after the other in the caller's thread, since the
+ * copies have to wait anyway.
  *
- * A piece that the device can run alone is one part with the device's own slots, and runs as without a fallback; only variables
- * that the host has written are copied first. */
+ * A piece that the device can run alone is one part and uses the device's own slots. It then runs as without a
+ * fallback, except that variables which the host has written are copied first. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ typedef struct range_list {
 typedef struct program_part {
     fallback_side side;
     strata_program *program;
-    /* What it reads that it has not written before, and what it writes. */
+    /* The bytes that the part reads without having written them before, and the bytes that it writes. */
     range_list reads, writes;
     int n_nodes;
 } program_part;
@@ -34,20 +35,21 @@ struct strata_program {
     fallback_device *device;
     program_part *parts;
     int n_parts;
-    /* There is one part, and its slots are the program's. */
+    /* There is only one part, of the device's side, and its slots are used. */
     bool whole;
-    /* Else: the INPUT and OUTPUT arena on both sides (NULL where they have 0 bytes), and their memory [2 slot + kind]. */
+    /* If not whole: the buffers of the INPUT and OUTPUT arenas on both sides (NULL for 0 bytes), and their host memory,
+     * [2 slot + kind]. */
     strata_buffer *ports[2];
     void **slots;
     int n_slots;
 };
 
-/* A piece that is being cut: its arenas and places as those of a part are. */
+/* The state while a piece is divided. Arenas and places are those of the parts. */
 typedef struct cutter {
     strata_program *program;
     const strata_piece *piece;
-    fallback_side *sides;    /* of each node */
-    strata_buffer **buffers; /* by arena, ours */
+    fallback_side *sides;    /* indexed by the piece's nodes */
+    strata_buffer **buffers; /* our buffers, indexed by arena */
     strata_arena *arenas;
     strata_place *places;
     int n_arenas;
@@ -155,7 +157,7 @@ static strata_status make_ports(cutter *c, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Which side runs each node. */
+/* Chooses the side that runs each node. */
 static void choose_sides(cutter *c) {
     strata_device *device = c->program->device->sides[FALLBACK_DEVICE];
     const char *reason = NULL;
@@ -248,7 +250,7 @@ const void *strata_fallback_program_output(strata_program *program, int slot) {
     return program->device->sides[FALLBACK_DEVICE]->api->program_output(program->parts[0].program, slot);
 }
 
-/* Runs the part on the slots first, first + 1, ..., n of them. */
+/* Runs the part on n slots: first, first + 1, ... */
 static strata_status run_part(strata_program *program, const program_part *part, int first, int n, strata_error *err) {
     fallback_device *device = program->device;
     const strata_device_api *api = device->sides[part->side]->api;
@@ -274,7 +276,7 @@ static strata_status run_part(strata_program *program, const program_part *part,
 static strata_status run_parts(strata_program *program, int slot, strata_error *err) {
     strata_buffer *input = program->ports[STRATA_ARENA_INPUT], *output = program->ports[STRATA_ARENA_OUTPUT];
     if (input) {
-        STRATA_TRY(strata_fallback_await_copies(program->device, err)); /* of the step before, from the same mirror */
+        STRATA_TRY(strata_fallback_await_copies(program->device, err)); /* the copies of the step before read the same mirror */
         memcpy(strata_host_buffer_memory(input->sides[FALLBACK_HOST]), program->slots[2 * slot + STRATA_ARENA_INPUT],
                (size_t)input->bytes);
         STRATA_TRY(strata_fallback_buffer_written(input, 0, input->bytes, FALLBACK_HOST, err));
@@ -305,7 +307,7 @@ strata_status strata_fallback_run(strata_program *program, int slot, uint64_t *o
 
 /* ---- costs ---- */
 
-/* Adds the cost of one part of the device's; the share of its matrix units counts by time. */
+/* Adds the cost of one of the device's parts. The utilisation of the matrix units is averaged by cycles. */
 static void add_cost(strata_device_cost *sum, const strata_device_cost *part) {
     const double cycles = sum->cycles + part->cycles;
     if (cycles > 0) sum->utilisation = (sum->utilisation * sum->cycles + part->utilisation * part->cycles) / cycles;
@@ -315,7 +317,7 @@ static void add_cost(strata_device_cost *sum, const strata_device_cost *part) {
     if (part->work_bytes > sum->work_bytes) sum->work_bytes = part->work_bytes;
 }
 
-/* The cost of the device's parts, as the device reports it; the cost of the host's parts is not known. */
+/* The cost of the device's parts, as the device reports it. The cost of the host's parts is not known. */
 strata_status strata_fallback_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err) {
     const strata_device_api *api = program->device->sides[FALLBACK_DEVICE]->api;
     *out_cost = (strata_device_cost){0};

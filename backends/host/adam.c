@@ -15,7 +15,7 @@ typedef struct adam_numbers {
     float rate, rate_1, rate_2, epsilon, shrink;
 } adam_numbers;
 
-/* Numbers below the least normal one become 0: averages of gradients that have stopped would become such numbers, with which
+/* Subnormal numbers become 0. The averages of gradients that have become 0 would decay to subnormal numbers, with which
  * many processors compute a hundred times more slowly. */
 static inline __attribute__((always_inline)) float flushed(float v) {
     return fabsf(v) < FLT_MIN ? 0 : v;
@@ -30,11 +30,11 @@ static inline __attribute__((always_inline)) void update(adam_numbers a, float *
     }
 }
 
-/* Rows shorter than this are updated together with their neighbours. For longer ones a loop over the elements of each row is
- * faster than a loop over those of neighbouring rows, since the lengths of such runs are mispredicted. */
+/* Rows with fewer elements are updated together with their neighbours. For longer rows, a loop over each row is faster
+ * than one loop over several neighbouring rows, because the processor mispredicts the lengths of such runs of rows. */
 enum { LEAST_ROW = 16 };
 
-/* Begins to load the next rows. Elements behind MOST are loaded by the processor itself, as it sees the row being read. */
+/* Prefetches the next rows. The processor itself prefetches elements after MOST when it sees that the row is read in order. */
 static inline __attribute__((always_inline)) void load(const float *p, const float *m, const float *v, int64_t size) {
     enum { LINE = 16, MOST = 64 };
     for (int64_t k = 0; k < size && k < MOST; k += LINE) {
@@ -44,7 +44,7 @@ static inline __attribute__((always_inline)) void load(const float *p, const flo
     }
 }
 
-/* p, m, v: whole tables; g: (rows->n, rows->row). */
+/* p, m and v are whole tables. g: (rows->n, rows->row). */
 static inline __attribute__((always_inline)) void update_rows(adam_numbers a, float *p, float *m, float *v, const float *g,
                                                               const host_rows *rows) {
     enum { AHEAD = 8 };
@@ -97,7 +97,8 @@ void strata_host_adam(const host_call *host) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2")) loops = &avx2;
 #endif
-    float *p = call->output, *m = (float *)call->inputs[M], *v = (float *)call->inputs[V]; /* variables, changed in place */
+    /* The variables are changed in place. */
+    float *p = call->output, *m = (float *)call->inputs[M], *v = (float *)call->inputs[V];
     const float *g = call->inputs[GRADIENTS];
     if (host->rows && host->rows->row >= LEAST_ROW) {
         loops->rows(numbers, p, m, v, g, host->rows);

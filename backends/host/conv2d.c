@@ -21,8 +21,8 @@ typedef struct taps {
     int64_t rows;    /* pixels of `to` */
     int64_t depth;   /* channels of `from` in a group */
     int64_t columns; /* channels of `to` in a group */
-    int64_t k;       /* taps times depth */
-    int64_t run;     /* rows of the matrix at a time */
+    int64_t k;       /* the number of taps, times depth */
+    int64_t run;     /* the number of rows of the matrix that is made at a time */
 } taps;
 
 static taps taps_of(const strata_tensor *node) {
@@ -56,8 +56,8 @@ static int64_t tap_at(const taps *t, int d, int64_t to, int64_t k) {
     return at >= 0 && at < limit ? at : -1;
 }
 
-/* out (n_rows, k) = the taps of group `group` of rows first.. */
-static void lay_out(const taps *t, const float *from, int64_t group, int64_t first, int64_t n_rows, float *out) {
+/* out (n_rows, k): the taps of one group for the pixels from `first` on. */
+static void copy_taps(const taps *t, const float *from, int64_t group, int64_t first, int64_t n_rows, float *out) {
     const strata_conv2d_sizes *s = &t->size;
     const size_t bytes = (size_t)t->depth * sizeof(float);
     for (int64_t row = first; row < first + n_rows; row++) {
@@ -77,7 +77,7 @@ static void lay_out(const taps *t, const float *from, int64_t group, int64_t fir
 }
 
 /* Transposes the filter of a group for the gradient with respect to the input: out (kh, kw, f, c). */
-static void turn_filter(const taps *t, const float *filter, int64_t group, float *out) {
+static void transpose_filter(const taps *t, const float *filter, int64_t group, float *out) {
     const strata_conv2d_sizes *s = &t->size;
     for (int64_t tap = 0; tap < s->kernel_h * s->kernel_w; tap++)
         for (int64_t f = 0; f < s->group_out; f++)
@@ -89,14 +89,14 @@ bool strata_host_conv2d_takes(const strata_tensor *node) {
     return strata_host_is_f32(node);
 }
 
-/* A run's matrix, a panel of the product, and for the gradient with respect to the input the transposed filter. */
+/* Scratch memory for a run's matrix, for a packed panel of b, and in the gradient by the input for the transposed filter. */
 int64_t strata_host_conv2d_scratch(const strata_tensor *node) {
     const taps t = taps_of(node);
     const int64_t panel = (t.run > t.k ? t.run : t.k) + 1, turned = t.transposed ? t.k * t.columns : 0;
     return (t.run * t.k + panel * HOST_PANEL + turned) * (int64_t)sizeof(float);
 }
 
-/* Threads share the runs, so there must be several. */
+/* The work is 0 if there are only few runs, since threads share the runs. */
 int64_t strata_host_conv2d_work(const strata_tensor *node) {
     const taps t = taps_of(node);
     return t.rows > 2 * t.run ? t.rows * t.k : 0;
@@ -114,7 +114,7 @@ void strata_host_conv2d(const host_call *host) {
     for (int64_t group = 0; group < t.size.groups; group++) {
         const int64_t first_column = group * t.columns;
         const float *b = (const float *)call->inputs[1] + first_column;
-        if (t.transposed) turn_filter(&t, call->inputs[1], group, turned);
+        if (t.transposed) transpose_filter(&t, call->inputs[1], group, turned);
         for (int64_t first = 0; first < t.rows; first += t.run) {
             if (first / t.run % host->n_parts != host->part) continue;
             const int64_t n_rows = t.rows - first < t.run ? t.rows - first : t.run, at = first * to_c + first_column;
@@ -130,13 +130,13 @@ void strata_host_conv2d(const host_call *host) {
                                     .aux = aux ? aux + at : NULL,
                                     .activation = epilogue->activation,
                                     .aux_form = epilogue->aux};
-            lay_out(&t, call->inputs[0], group, first, n_rows, rows);
+            copy_taps(&t, call->inputs[0], group, first, n_rows, rows);
             strata_host_multiply(&p, rows, t.transposed ? turned : b, (float *)call->output + at, panel, 0, 1);
         }
     }
 }
 
-/* df = rows transposed times dy, run by run. */
+/* df = transpose(rows) dy, added up run by run. */
 void strata_host_conv2d_filter_grad(const host_call *host) {
     const strata_op_call *call = &host->call;
     const taps t = taps_of(call->node);
@@ -157,7 +157,7 @@ void strata_host_conv2d_filter_grad(const host_call *host) {
                                     .c_row = out_c,
                                     .aux = first ? df + first_column : NULL,
                                     .aux_form = first ? STRATA_EPILOGUE_ADD : STRATA_EPILOGUE_NO_AUX};
-            lay_out(&t, call->inputs[0], group, first, n_rows, rows);
+            copy_taps(&t, call->inputs[0], group, first, n_rows, rows);
             strata_host_multiply(&p, rows, (const float *)call->inputs[1] + first * out_c + first_column, df + first_column,
                                  panel, 0, 1);
         }

@@ -18,14 +18,14 @@ int64_t strata_host_cross_entropy_work(const strata_tensor *node) {
     return WORK_OF_EXP * strata_shape_elements(node->inputs[LOGITS]->shape);
 }
 
-/* The largest of c numbers; NaN where one of them is. */
+/* The largest of c numbers; NaN if one of them is NaN. */
 static float largest(const float *x, int64_t c) {
     float most = x[0];
     for (int64_t i = 1; i < c; i++) most = x[i] > most || isnan(x[i]) ? x[i] : most;
     return most;
 }
 
-/* log sum exp(x) of c numbers. */
+/* log(sum of exp(x)) over c numbers. */
 static float log_sum_exp(const float *x, int64_t c) {
     const float most = largest(x, c);
     double sum = 0;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * f32 convolutions on the host in which each channel is convolved by itself, with one filter: element-wise multiply-adds along
- * the channels, one tap after the other. conv2d.c would multiply matrices of one column instead. */
+ * f32 convolutions on the host in which each channel has its own filter. They are computed by element-wise
+ * multiply-adds along the channels, one tap after the other. With conv2d.c, they would be products of matrices with one
+ * column. */
 #include <string.h>
 
 #include "backends/host/host.h"
 #include "core/op/conv2d.h"
 #include "core/op/ops.h"
 
-/* to[c] += a[c] b[c], by fma where the processor has it. Compiled twice, and the processor chooses. */
+/* to[c] += a[c] b[c], with fma if the processor has it. The loop is compiled for both cases, and the processor's is
+ * chosen at run time. */
 #define ADD_PRODUCTS(name, attributes)                                                                             \
     attributes static void name(const float *restrict a, const float *restrict b, float *restrict to, int64_t n) { \
         for (int64_t c = 0; c < n; c++) to[c] = a[c] * b[c] + to[c];                                               \
@@ -33,13 +35,13 @@ bool strata_host_depthwise_takes(const strata_tensor *node) {
     return strata_conv2d_is_depthwise(node, &s) && s.group_out == 1;
 }
 
-/* Sums of one pixel, and a panel of strata_host_multiply. */
+/* Scratch memory for the sums of one pixel and a panel of strata_host_multiply. */
 int64_t strata_host_depthwise_scratch(const strata_tensor *node) {
     return (strata_conv2d_sizes_of(node).out_c + 2 * HOST_PANEL) * (int64_t)sizeof(float);
 }
 
-/* Finds the next tap, from *tap on, of the window at output (oh, ow) that is not in the padding. Returns its pixel of image n;
- * -1 after the last tap. */
+/* Finds the next tap of the window at output (oh, ow), from *tap on, that is not in the padding. Returns the index of its pixel
+ * in image n; -1 after the last tap. */
 static int64_t next_pixel(const strata_conv2d_sizes *s, int64_t n, int64_t oh, int64_t ow, int64_t *tap) {
     for (; *tap < s->kernel_h * s->kernel_w; ++*tap) {
         const int64_t h = strata_conv2d_at(s, 0, oh, *tap / s->kernel_w), w = strata_conv2d_at(s, 1, ow, *tap % s->kernel_w);
@@ -48,7 +50,8 @@ static int64_t next_pixel(const strata_conv2d_sizes *s, int64_t n, int64_t oh, i
     return -1;
 }
 
-/* sums through the node's epilogue to pixel `row` of the result: a product with 1. */
+/* Applies the node's epilogue to `sums` and writes pixel `row` of the result. The epilogue is that of
+ * strata_host_multiply, in a product with 1. */
 static void finish(const host_call *host, int64_t row, int64_t channels, float *sums, float *panel) {
     const strata_op_call *call = &host->call;
     const strata_epilogue *epilogue = strata_epilogue_of(call->node);

@@ -34,8 +34,8 @@ struct strata_buffer {
 /* One node, ready to run. The address of an operand depends on the slot only if the operand is in the INPUT or OUTPUT arena. */
 typedef struct host_step {
     const strata_tensor *node;
-    const host_fast_op *fast;        /* NULL: the reference */
-    bool shared;                     /* among all threads */
+    const host_fast_op *fast;        /* NULL: the reference is used */
+    bool shared;                     /* it is computed by all threads */
     const void **inputs;             /* [slot * n_inputs + i] */
     void **output;                   /* [slot] */
     const strata_trace_label *label; /* NULL: there is no trace */
@@ -51,7 +51,7 @@ struct strata_program {
     host_device *device;
     host_step *steps;
     int n_steps, n_slots;
-    void **addresses; /* memory of the steps' arrays `inputs` and `outputs` */
+    void **addresses; /* the memory of the steps' arrays `inputs` and `output` */
     void **slots;     /* [slot * 2 + arena]: INPUT and OUTPUT arenas */
     char *scratch;
     /* Bytes of the scratch memory of each thread. */
@@ -162,7 +162,7 @@ static strata_status host_download(strata_device *device, strata_buffer *buffer,
 static strata_support host_supports(strata_device *device, const strata_tensor *node, const char **reason) {
     (void)device;
     *reason = "the op has no reference";
-    /* fused nodes for families of kernels: here only their parts have loops */
+    /* Fused nodes exist for families of kernels. The host has loops only for their parts. */
     if (node->op->compose && !node->op->lower) return STRATA_SUPPORT_PARTS;
     return node->op->reference ? STRATA_SUPPORT_YES : STRATA_SUPPORT_NO;
 }
@@ -189,7 +189,8 @@ static strata_status make_slots(strata_program *program, const strata_piece *pie
     for (int i = 0; i < 2 * program->n_slots; i++) {
         int64_t bytes = piece->arenas[i % 2].bytes;
         if (!bytes) continue;
-        program->slots[i] = aligned_alloc(STRATA_PLACE_ALIGNMENT, (size_t)bytes); /* the plan rounds arenas up */
+        /* the plan has rounded the sizes of arenas up */
+        program->slots[i] = aligned_alloc(STRATA_PLACE_ALIGNMENT, (size_t)bytes);
         if (!program->slots[i])
             return strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for a slot of %lld bytes", (long long)bytes);
         memset(program->slots[i], 0, (size_t)bytes);
@@ -225,7 +226,7 @@ static strata_status make_steps(strata_program *program, const strata_piece *pie
                : strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for %lld bytes of scratch", (long long)scratch);
 }
 
-/* Steps that change rows of variables do so in place (rows.c). */
+/* Marks the steps that update rows of variables in place (rows.c). */
 static void find_row_updates(strata_program *program, const strata_piece *piece) {
     for (int i = 0; i < piece->n_nodes; i++) {
         const strata_tensor *node = piece->nodes[i];

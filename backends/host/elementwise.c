@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Element-wise ops on the host, one plain f32 loop each (elementwise_loops.h), read from core/op/elementwise.def. If both
- * operands have the same shape, or the shape of the second is the end of the first's (a bias, a scalar), one loop runs over the
- * memory. Other broadcasts, and chains of ops, are evaluated block by block (core/op/chain.h): by these loops where they are
- * f32, else by the ops' references. */
+ * Element-wise ops on the host: one plain f32 loop for each row of core/op/elementwise.def (elementwise_loops.h). If
+ * both operands have the same shape, or the second one's shape is the end of the first one's (a bias, a scalar), one
+ * loop runs over the memory. Other broadcasts, and chains of ops, are evaluated block by block (core/op/chain.h), with
+ * these loops for f32 and with the ops' references otherwise. */
 #include <math.h>
 
 #include "backends/host/host.h"
@@ -155,7 +155,7 @@ void strata_host_binary(const host_call *host) {
 
 /* ---- by blocks ---- */
 
-/* The loop of each step: the one that is not NULL, or the reference. */
+/* The loop of a step: the member that is not NULL. If all are NULL, the reference is used. */
 typedef struct step_loop {
     const unary_row *unary;
     const binary_row *binary;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loops of elementwise.c, which includes this once for each kind of processor: TARGET is the functions' attribute, and
- * NAMED(f) their name. It defines the tables NAMED(unary_rows), NAMED(binary_rows) and NAMED(compare_rows), and the loop
- * NAMED(choose). */
+ * The loops of elementwise.c, which includes this file once for each instruction set. TARGET is the attribute of the
+ * functions, NAMED(f) makes their names. The file defines the tables NAMED(unary_rows), NAMED(binary_rows) and
+ * NAMED(compare_rows), and the loop NAMED(choose). */
 #define UNARY_NUMBER(code, name, expression)                                        \
     TARGET static void NAMED(unary_##name)(const float *xs, float *ys, int64_t n) { \
         for (int64_t i = 0; i < n; i++) {                                           \

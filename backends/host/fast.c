@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which ops have a loop of their own on the host. A new loop is one function and one row. */
+ * The table of ops that have their own loop on the host. A new loop is one function and one row. */
 #include "backends/host/host.h"
 #include "core/op/ops.h"
 

@@ -9,7 +9,7 @@
 
 #include "backends/host/host.h"
 
-/* A block of `elements` at a time. */
+/* A loop that advances a block of `elements` numbers at a time. */
 typedef struct chain_loop {
     int64_t elements;
     void (*run)(float *v, int64_t steps);

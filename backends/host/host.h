@@ -7,7 +7,7 @@
 
 #include "core/run/device.h"
 
-/* Opens a host device, and returns a buffer's memory, for backends/fallback/. */
+/* Opens a host device; returns a buffer's memory. Both are for backends/fallback/. */
 STRATA_MUST_USE strata_status strata_host_open(strata_device **out_device, strata_error *err);
 void *strata_host_buffer_memory(strata_buffer *buffer);
 
@@ -18,7 +18,7 @@ typedef struct host_rows {
     int64_t n, row, n_rows;
 } host_rows;
 
-/* One node's operands, with scratch memory of the thread: `scratch_bytes` of the row that was chosen. */
+/* The operands of one node, and scratch memory of the thread, of the size that the row's `scratch_bytes` returned. */
 typedef struct host_call {
     strata_op_call call;
     void *scratch;
@@ -40,7 +40,7 @@ host_share strata_host_share(const host_call *call, int64_t n, int64_t unit);
 
 typedef struct host_fast_op {
     const strata_op *op;
-    bool (*takes)(const strata_tensor *node);            /* dtype and shapes that the loop covers */
+    bool (*takes)(const strata_tensor *node);            /* whether the loop supports the node's dtype and shapes */
     int64_t (*scratch_bytes)(const strata_tensor *node); /* NULL: none */
     void (*run)(const host_call *call);
     /* The approximate number of elements that are read and written. Nodes with much work are shared among threads. NULL: one
@@ -101,7 +101,7 @@ int64_t strata_host_conv2d_scratch(const strata_tensor *node);
 void strata_host_conv2d(const host_call *call);
 int64_t strata_host_conv2d_work(const strata_tensor *node);
 void strata_host_conv2d_filter_grad(const host_call *call);
-/* depthwise.c: the same of one channel a group */
+/* depthwise.c: the same ops for convolutions with one channel in each group */
 bool strata_host_depthwise_takes(const strata_tensor *node);
 int64_t strata_host_depthwise_scratch(const strata_tensor *node);
 void strata_host_depthwise(const host_call *call);
@@ -127,10 +127,11 @@ void strata_host_update(const host_call *call);
  * of the node's inputs are such ranges. */
 bool strata_host_updates_rows(const strata_piece *piece, int at, int *out_n_ranges);
 bool strata_host_moves_rows(const strata_tensor *node, const strata_tensor *update, int n_ranges);
-/* Finds the next neighbouring rows from id *at on, and returns how many they are; 0: there are no more. *at becomes the
- * position of the first of them, and *out_row its row. */
+/* Finds the next ids, from position *at on, that select neighbouring rows. Returns their number; 0: there are no more.
+ * *at becomes the position of the first of these ids, and *out_row its row. */
 int64_t strata_host_next_rows(const host_rows *rows, int64_t *at, int64_t *out_row);
-/* elementwise.c: f32 of one shape, or with the second operand repeated along leading axes; other broadcasts, and chains */
+/* elementwise.c: f32 operands of one shape, or with the second operand repeated along leading axes; other broadcasts;
+ * chains */
 bool strata_host_unary_takes(const strata_tensor *node);
 void strata_host_unary(const host_call *call);
 bool strata_host_binary_takes(const strata_tensor *node);

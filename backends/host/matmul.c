@@ -144,7 +144,7 @@ void strata_host_multiply(const host_product *p, const float *a, const float *b,
     float result[MOST_ROWS * TILE_N] __attribute__((aligned(64)));
     const int64_t down = (p->m + tile.rows - 1) / tile.rows, across = (p->n + TILE_N - 1) / TILE_N;
     const int64_t end = down * across * (part + 1) / n_parts;
-    int64_t packed = -1; /* the column that lies in the panel */
+    int64_t packed = -1; /* the column whose panel is packed */
     for (int64_t t = down * across * part / n_parts; t < end; t++) {
         const int64_t row = t % down * tile.rows, col = t / down * TILE_N;
         const int64_t width = p->n - col < TILE_N ? p->n - col : TILE_N;
@@ -168,7 +168,7 @@ int64_t strata_host_matmul_scratch(const strata_tensor *node) {
     return (strata_matmul_sizes_of(node).k + 1) * TILE_N * (int64_t)sizeof(float);
 }
 
-/* Address of a tensor of the call by its node: which input it is. */
+/* Returns the data of a tensor that is one of the node's inputs from index 2 on; NULL if it is not. */
 static const float *operand(const strata_op_call *call, const strata_tensor *tensor) {
     for (int i = 2; tensor && i < call->node->n_inputs; i++)
         if (call->node->inputs[i] == tensor) return call->inputs[i];

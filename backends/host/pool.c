@@ -15,8 +15,9 @@
 #include <time.h>
 
 enum { MOST_THREADS = 64, PARTS_A_THREAD = 4 };
-/* Polls between two yields: few, since two threads of a run may share a core while other programs run. */
-enum { LOOKS = 64 };
+/* The number of polls between two yields. It is small, since two threads of a run may share a core while other programs
+ * run. */
+enum { POLLS = 64 };
 #define SPIN_SECONDS 5e-4
 
 typedef struct pool_thread {
@@ -28,7 +29,7 @@ typedef struct pool_thread {
 struct host_pool {
     int n_threads, n_parts;
     pool_thread threads[MOST_THREADS];
-    /* The part that is taken next; from n_parts on there is none. */
+    /* The part that is taken next. From n_parts on, all parts have been taken. */
     _Alignas(64) atomic_int next;
     /* Parts that are not finished. */
     _Alignas(64) atomic_int left;
@@ -52,7 +53,7 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static inline void look_again(void) {
+static inline void pause_briefly(void) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #endif
@@ -62,11 +63,11 @@ static bool is_idle(host_pool *pool) {
     return atomic_load(&pool->next) >= pool->n_parts && !atomic_load(&pool->closed);
 }
 
-/* Returns when there are parts to draw, or the pool is closed. */
+/* Returns when there are parts to take, or when the pool is closed. */
 static void await_work(host_pool *pool) {
     const double began = seconds();
     do {
-        for (int i = 0; i < LOOKS; i++, look_again())
+        for (int i = 0; i < POLLS; i++, pause_briefly())
             if (!is_idle(pool)) return;
         sched_yield();
     } while (seconds() - began < SPIN_SECONDS);
@@ -141,6 +142,6 @@ void strata_host_pool_run(host_pool *pool, host_pool_work *work, void *user) {
     atomic_store(&pool->next, 0);
     wake(pool);
     work_on(pool, 0);
-    for (int i = 0; atomic_load(&pool->left) > 0; i++, look_again())
-        if (i == LOOKS) sched_yield(), i = 0;
+    for (int i = 0; atomic_load(&pool->left) > 0; i++, pause_briefly())
+        if (i == POLLS) sched_yield(), i = 0;
 }

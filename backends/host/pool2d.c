@@ -9,7 +9,7 @@
 
 #include "backends/host/host.h"
 
-/* A pool's window at one output, as runs of channels. */
+/* The window of one output: its rows and columns of x. Each pixel is a run of size.c channels. */
 typedef struct place {
     const strata_window *window;
     strata_pool2d_sizes size;
@@ -25,7 +25,7 @@ static place place_begin(const strata_tensor *node, const strata_tensor *x) {
                    .size = {x->shape.dims[0], x->shape.dims[1], x->shape.dims[2], out[0], out[1], x->shape.dims[3]}};
 }
 
-static void look(place *p) {
+static void set_window(place *p) {
     int64_t at;
     strata_window_taps(p->window, 0, p->oh, p->size.in_h, &p->first_h, &p->end_h, &at);
     p->first_h += at, p->end_h += at;
@@ -36,7 +36,7 @@ static void look(place *p) {
 #define EACH_OUTPUT(p)                                      \
     for ((p).n = 0; (p).n < (p).size.n; (p).n++)            \
         for ((p).oh = 0; (p).oh < (p).size.out_h; (p).oh++) \
-            for ((p).ow = 0; (p).ow < (p).size.out_w && (look(&(p)), true); (p).ow++)
+            for ((p).ow = 0; (p).ow < (p).size.out_w && (set_window(&(p)), true); (p).ow++)
 #define EACH_TAP(p, h, w)                             \
     for (int64_t h = (p).first_h; h < (p).end_h; h++) \
         for (int64_t w = (p).first_w; w < (p).end_w; w++)
@@ -52,17 +52,18 @@ bool strata_host_pool2d_takes(const strata_tensor *node) {
     return strata_host_is_f32(node);
 }
 
-/* Of each channel the largest so far and its tap. */
+/* Scratch memory: for each channel, the largest value so far and its tap. */
 int64_t strata_host_max_pool2d_scratch(const strata_tensor *node) {
     return 2 * node->inputs[0]->shape.dims[3] * (int64_t)sizeof(float);
 }
 
-/* NaN stays. */
+/* Whether v replaces `most`. A NaN replaces a number, and is not replaced. */
 static inline bool is_above(float v, float most) {
     return !(most != most) && !(v <= most);
 }
 
-/* most[c], where[c]: the first largest of the window's taps, numbered in their order. */
+/* For each channel c: most[c] is the window's largest value, where[c] the first tap with this value. Taps are numbered
+ * in their order. */
 static void find_largest(const place *p, const float *x, float *most, int32_t *where) {
     const int64_t n = p->size.c;
     int32_t tap = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LSTM and GRU on the host: each step computes one product for all examples by the tiles of matmul.c, and then the cells one by
- * one. A GRU whose reset gate is applied before the product needs two products in each step.
+ * LSTM and GRU on the host. Each step computes one product for all examples with the tiles of matmul.c, and then the
+ * cells of each example. A GRU whose reset gate is applied before the product needs two products in each step.
  * Formulas: core/op/recurrent.h. */
 #include "core/op/recurrent.h"
 
@@ -18,18 +18,18 @@ static bool resets_first(const host_call *call) {
     return attrs_of(call)->cell == STRATA_CELL_GRU_RESET_FIRST;
 }
 
-/* The factors (U) of h' of example n in products, or NULL: they are 1. */
+/* The dropout factors (U) of the previous state h' of example n in products. NULL: all factors are 1. */
 static const float *factors_of(const strata_recurrent_sizes *s, const float *mask, int64_t n) {
     return s->drops ? mask + n * s->mask_row + s->t : NULL;
 }
 
 bool strata_host_recurrent_takes(const strata_tensor *node) {
-    (void)node; /* the op is of f32 alone */
+    (void)node; /* the op supports only f32 */
     return true;
 }
 
-/* The products of a step (N, gates U); (N, 2 U) for the gradients that a step passes to the previous one, or for the operand of
- * a product; and a panel of the matrix. */
+/* Scratch memory for the products of a step (N, gates U), for the gradients that a step passes to the previous one or
+ * the operand of a product (N, 2 U), and for a panel of the matrix. */
 int64_t strata_host_recurrent_scratch(const strata_tensor *node) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
     const int64_t k = s.gates * s.units;
@@ -43,7 +43,7 @@ static float activate(int64_t code, float v) {
                                              : v;
 }
 
-/* The slope of the function where its value is y. */
+/* The derivative of the activation at the point where its value is y. */
 static float slope(int64_t code, float y) {
     return code == STRATA_EPILOGUE_RELU      ? (float)(y > 0)
            : code == STRATA_EPILOGUE_TANH    ? 1 - y * y
@@ -51,7 +51,7 @@ static float slope(int64_t code, float y) {
                                              : 1;
 }
 
-/* One example at one step: z and sum (gates U), past (P U) or NULL, now (P U). */
+/* The cells of one example at one step. z and sum: (gates U). past: (P U), or NULL in the first step. now: (P U). */
 static void cells(const host_call *call, const strata_recurrent_sizes *s, bool kept, const float *z, const float *sum,
                   const float *past, float *now) {
     const int64_t n = s->units, a_code = attrs_of(call)->activation, r_code = attrs_of(call)->recurrent_activation;
@@ -66,7 +66,7 @@ static void cells(const host_call *call, const strata_recurrent_sizes *s, bool k
             now[n + u] = kept ? c : c_past;
             continue;
         }
-        const bool first = resets_first(call); /* its gates are there already */
+        const bool first = resets_first(call); /* the gates have been computed by `gates` */
         const float update = first ? now[n + u] : activate(r_code, z[u] + sum[u]);
         const float reset = first ? 1 : activate(r_code, z[n + u] + sum[n + u]);
         const float g = activate(a_code, z[2 * n + u] + reset * sum[2 * n + u]);
@@ -79,7 +79,8 @@ static void cells(const host_call *call, const strata_recurrent_sizes *s, bool k
     }
 }
 
-/* The gates of one example of a GRU that resets first, and what its second product takes. */
+/* The gates of one example, for a GRU that applies its reset gate before the product, and the operand of its second
+ * product. */
 static void gates(const host_call *call, const strata_recurrent_sizes *s, const float *z, const float *sum, const float *past,
                   const float *factors, float *now) {
     const int64_t n = s->units, r_code = attrs_of(call)->recurrent_activation;
@@ -90,7 +91,7 @@ static void gates(const host_call *call, const strata_recurrent_sizes *s, const 
     }
 }
 
-/* h' (N, U) by its factors. */
+/* taken (N, U) = the previous state h', multiplied by its dropout factors. */
 static void scale(const strata_recurrent_sizes *s, const float *mask, const float *past, int64_t past_row, float *taken) {
     for (int64_t n = 0; n < s->n; n++)
         for (int64_t u = 0; u < s->units; u++) taken[n * s->units + u] = past[n * past_row + u] * factors_of(s, mask, n)[u];
@@ -127,7 +128,8 @@ void strata_host_recurrent(const host_call *call) {
     }
 }
 
-/* One unit at one step. dh and dc become the gradients that the previous step gets without a product. */
+/* The gradients of one unit at one step. dh and dc become those parts of the previous step's gradients that need no
+ * product. */
 static void cell_back(const strata_recurrent_attrs *attrs, int64_t n, const float *past, const float *now, float *dh, float *dc,
                       float *da) {
     const int64_t a_code = attrs->activation, r_code = attrs->recurrent_activation;
@@ -144,7 +146,7 @@ static void cell_back(const strata_recurrent_attrs *attrs, int64_t n, const floa
     }
     const float update = now[n], reset = now[2 * n], g = now[3 * n];
     da[0] = *dh * ((past ? past[0] : 0) - g) * slope(r_code, update);
-    if (attrs->cell == STRATA_CELL_GRU_RESET_FIRST) { /* the others need a product: reset_back */
+    if (attrs->cell == STRATA_CELL_GRU_RESET_FIRST) { /* the other gradients need a product; see reset_back */
         da[2 * n] = *dh * (1 - update) * slope(a_code, g);
         *dh *= update;
         return;
@@ -155,7 +157,8 @@ static void cell_back(const strata_recurrent_attrs *attrs, int64_t n, const floa
     *dh *= update;
 }
 
-/* What cell_back leaves of one example of a GRU that resets first: dq (U) are the gradients of q. */
+/* The gradients of one example that cell_back leaves out, for a GRU that applies its reset gate before the product. dq
+ * (U) is the gradient of q. */
 static void reset_back(const strata_recurrent_attrs *attrs, int64_t units, const float *past, const float *now,
                        const float *factors, const float *dq, float *dh, float *da) {
     for (int64_t u = 0; u < units; u++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums and means of f32 over neighbouring axes on the host, in double as in the reference. Sums over columns are computed for a
- * block of results at a time, so that each row is read contiguously. */
+ * Sums and means of f32 over neighbouring axes on the host, computed in double as in the reference. Sums of columns are
+ * computed for a block of columns at a time, so that each row is read contiguously. */
 #include "core/op/reduce.h"
 
 #include "backends/host/host.h"
@@ -10,7 +10,7 @@
 
 enum { BLOCK = 32 };
 
-/* out (width) = the sums over n rows, which lie `inner` apart. */
+/* sums (width): the sums over n rows, whose elements are `inner` apart. */
 #define SUM_COLUMNS(name, attributes)                                                                    \
     attributes static void name(const float *x, int64_t n, int64_t inner, int64_t width, double *sums) { \
         for (int64_t j = 0; j < width; j++) sums[j] = 0;                                                 \
@@ -44,7 +44,7 @@ int64_t strata_host_reduce_work(const strata_tensor *node) {
     return axes_of(node).inner > 1 ? strata_shape_elements(node->inputs[0]->shape) : 0;
 }
 
-/* The sum of n neighbours, in order. */
+/* The sum of n adjacent numbers, in order. */
 static double sum_row(const float *x, int64_t n) {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += (double)x[i];

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Updates of rows. A program gathers rows of a variable and of its slots, an optimizer's op updates them, and scatter_update
- * writes them back. Here the op's loop updates the rows in place in the variables, and the gathers and scatters are left out.
- * So the rows are moved once instead of seven times, and the bits are the same. */
+ * Updates of single rows, in place. A program gathers rows of a variable and of its optimizer slots, an optimizer's op
+ * updates them, and scatter_update writes them back. Here the op's loop updates the rows directly in the variables, and
+ * the gathers and scatters do not run. So each row is moved once instead of seven times, and the bits are the same. */
 #include "backends/host/host.h"
 #include "core/op/ops.h"
 #include "core/op/update.h"
 
 enum { ROWS_OF_SCATTER = 2 };
 
-/* Ops whose loops take rows, and how many ranges they change. */
+/* The number of ranges that an optimizer's op changes; 0: its loop cannot update single rows. */
 static int n_ranges_of(const strata_tensor *node) {
     if (node->op == &strata_op_adam || node->op == &strata_op_rmsprop) return node->op == &strata_op_adam ? 3 : 4;
     return node->op == &strata_op_sgd || node->op == &strata_op_adagrad ? 2 : 0;
@@ -31,7 +31,7 @@ static bool uses_otherwise(const strata_tensor *node, const strata_tensor *updat
     return false;
 }
 
-/* The scatter_update of the piece that writes range r back to where it was gathered; NULL: none. */
+/* The scatter_update of the piece that writes range r back to where it was gathered; NULL if there is none. */
 static const strata_tensor *find_scatter(const strata_piece *piece, const strata_tensor *update, int r) {
     const strata_tensor *range = update->inputs[r];
     for (int i = 0; i < piece->n_nodes; i++) {
@@ -47,7 +47,7 @@ static int64_t place_of(const strata_piece *piece, const strata_tensor *tensor, 
     return piece->places[tensor->id].offset;
 }
 
-/* Whether the scatter_update's rows are those that the gather reads. */
+/* Whether the scatter_update writes the rows that the gather reads. */
 static bool same_rows(const strata_piece *piece, const strata_tensor *gather, const strata_tensor *scatter) {
     int from = 0, to = 0;
     const strata_scatter_update_attrs *attrs = scatter->attrs;

@@ -55,7 +55,7 @@ void strata_host_update(const host_call *host) {
                        .gradients = call->inputs[gradients],
                        .step = call->inputs[gradients + 1],
                        .n = strata_shape_elements(call->node->inputs[gradients]->shape)};
-    for (int k = 0; k < row->n_slots; k++) u.slots[k] = (float *)call->inputs[k + 1]; /* variables, changed in place */
+    for (int k = 0; k < row->n_slots; k++) u.slots[k] = (float *)call->inputs[k + 1]; /* the variables are changed in place */
     if (!strata_gate_is_open(call->node->n_inputs > gradients + 2 ? call->inputs[gradients + 2] : NULL)) return;
     if (!host->rows) row->run(call, &u);
     const int64_t size = host->rows ? host->rows->row : 0;

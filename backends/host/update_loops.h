@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loops of update.c, which includes this once for each kind of processor: TARGET is the functions' attribute, and NAMED(f)
- * their name. Each is the formula of strata/ops.h in f32, over n elements. It defines the table NAMED(rows). */
+ * The loops of update.c, which includes this file once for each instruction set. TARGET is the attribute of the
+ * functions, NAMED(f) makes their names. Each loop computes the formula of strata/ops.h in f32 for n elements. The file
+ * defines the table NAMED(rows). */
 
 TARGET static void NAMED(sgd)(const strata_op_call *call, const update_ranges *u) {
     const strata_sgd_attrs *attrs = call->node->attrs;

@@ -69,13 +69,13 @@ static void *run(void *data) {
     return NULL;
 }
 
-/* Signals go to the program's own threads. */
+/* Starts the thread, with all signals blocked: the program's own threads handle them. */
 static bool start(build *b, pthread_t *out_thread) {
     pthread_attr_t attributes;
     sigset_t all, before;
     sigfillset(&all);
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES); /* compilers recurse, and musl's threads have 128 KiB */
+    pthread_attr_setstacksize(&attributes, STACK_BYTES); /* compilers recurse deeply, and musl's default stacks have 128 KiB */
     pthread_sigmask(SIG_BLOCK, &all, &before);
     const bool started = !pthread_create(out_thread, &attributes, run, b);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -84,7 +84,7 @@ static bool start(build *b, pthread_t *out_thread) {
 }
 
 /* Waits for about 50 ms at most; returns whether the call has returned. */
-static bool wait_a_while(build *b) {
+static bool wait_briefly(build *b) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += POLL_NS;
@@ -100,14 +100,14 @@ static bool wait_a_while(build *b) {
 }
 
 /* Abandons the call. Returns false if the call has returned meanwhile. */
-static bool leave(build *b) {
+static bool abandon(build *b) {
     pthread_mutex_lock(&b->mutex);
-    const bool left = b->abandoned = !b->done;
+    const bool abandoned = b->abandoned = !b->done;
     pthread_mutex_unlock(&b->mutex);
-    return left;
+    return abandoned;
 }
 
-static strata_status why_left(strata_device *device, const char *name, double seconds, bool interrupted) {
+static strata_status fail_abandoned(strata_device *device, const char *name, double seconds, bool interrupted) {
     static const char what_then[] = "; the driver goes on with it until the process ends, and the device compiles nothing more";
     if (interrupted)
         return strata_fail(&device->given_up, STRATA_INTERRUPTED, "%s: interrupted while the driver compiled %s%s",
@@ -119,16 +119,16 @@ static strata_status why_left(strata_device *device, const char *name, double se
                        device->info.id, device->info.driver, name, seconds, what_then);
 }
 
-/* Waits until the call returns, or is left: *out_left. */
-static strata_status await(strata_device *device, build *b, const strata_kernel_build *what, bool *out_left) {
+/* Waits until the call returns. *out_abandoned: the call took too long or is not needed any more, and was abandoned. */
+static strata_status wait_with_limits(strata_device *device, build *b, const strata_kernel_build *what, bool *out_abandoned) {
     const int times = what->n_kernels < 1 ? 1 : what->n_kernels < MOST_TIMES ? what->n_kernels : MOST_TIMES;
     const double one = device->compile_seconds > 0 ? device->compile_seconds : COMPILE_SECONDS, most = times * one,
                  default_notice = one / 6 < NOTICE_SECONDS ? one / 6 : NOTICE_SECONDS,
                  notice = device->compile_notice_seconds > 0 ? device->compile_notice_seconds : default_notice,
                  began = now_seconds();
     bool noticed = false;
-    *out_left = false;
-    while (!wait_a_while(b)) {
+    *out_abandoned = false;
+    while (!wait_briefly(b)) {
         const double seconds = now_seconds() - began;
         const bool interrupted = device->is_interrupted && device->is_interrupted(device->on_compile_user);
         if (!noticed && seconds > notice)
@@ -136,8 +136,8 @@ static strata_status await(strata_device *device, build *b, const strata_kernel_
                                device->info.id, what->name, seconds, device->info.driver);
         noticed |= seconds > notice;
         if (!interrupted && seconds <= most) continue;
-        *out_left = leave(b);
-        if (*out_left) return why_left(device, what->name, seconds, interrupted);
+        *out_abandoned = abandon(b);
+        if (*out_abandoned) return fail_abandoned(device, what->name, seconds, interrupted);
     }
     return STRATA_OK;
 }
@@ -145,15 +145,15 @@ static strata_status await(strata_device *device, build *b, const strata_kernel_
 strata_status strata_kernel_build_run(strata_device *device, const strata_kernel_build *what, strata_error *err) {
     if (device->given_up.status) return strata_fail(err, device->given_up.status, "%s", device->given_up.message);
     pthread_t thread;
-    bool left = false;
+    bool abandoned = false;
     build *b = create(what);
-    if (!b || !start(b, &thread)) { /* without room for a thread, without limits */
+    if (!b || !start(b, &thread)) { /* without memory or a thread, call the compiler here, without limits */
         if (b) destroy(b);
         what->run(what->call);
         return STRATA_OK;
     }
-    const strata_status status = await(device, b, what, &left);
-    if (left) {
+    const strata_status status = wait_with_limits(device, b, what, &abandoned);
+    if (abandoned) {
         pthread_detach(thread);
         return strata_fail(err, status, "%s", device->given_up.message);
     }

@@ -15,7 +15,7 @@
 
 enum { FORMAT = 1, MAX_FILE_BYTES = 512 << 20, PATH_BYTES = 640 };
 
-/* At the beginning of every file; in the machine's byte order, since a binary is not moved to another machine. */
+/* The beginning of every file. It is in the machine's byte order, since a compiled kernel is not moved to another machine. */
 typedef struct cache_header {
     char magic[8]; /* "STRATA-K" */
     uint32_t format;
@@ -36,7 +36,7 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n) {
 static bool make_folders(char *path) {
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        mkdir(path, 0700); /* one that is there already is fine */
+        mkdir(path, 0700); /* a folder that exists already is fine */
         *slash = '/';
     }
     mkdir(path, 0700);

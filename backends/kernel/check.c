@@ -19,7 +19,7 @@
 enum { TEXT_BYTES = 400 };
 
 /* ---- the piece of all trials ---- */
-typedef struct rehearsal {
+typedef struct check_round {
     strata_device *device;
     const strata_piece *real;
     /* A repeated check while a model trains: its result is not stored. */
@@ -28,31 +28,31 @@ typedef struct rehearsal {
     uint32_t seed;
     strata_trial *trials;
     int n;
-    /* The real nodes' trials, as a piece. */
+    /* The small copies of the real nodes, as a piece. */
     const strata_tensor **nodes;
     strata_way *ways;
     strata_place *places;
     strata_arena *arenas;
     strata_piece piece;
     strata_program *program;
-} rehearsal;
+} check_round;
 
-static bool is_new(const strata_checks *checks, const rehearsal *r, int k) {
+static bool is_new(const strata_checks *checks, const check_round *r, int k) {
     if (strata_verdict_find(checks, r->trials[k].key)) return false;
     for (int j = 0; j < k; j++)
         if (r->trials[j].key == r->trials[k].key) return false;
     return true;
 }
 
-/* Whether the list has a launch of the node; a part of a pack in its place has none. */
+/* Whether the list has a launch of the node. A part of a pack that was computed at its place in the pack has none. */
 static bool is_launched(const strata_kernel_list *list, const strata_tensor *node) {
     for (int l = 0; l < list->n_launches; l++)
         if (list->launches[l].node == node) return true;
     return false;
 }
 
-/* Makes a trial for each node that has a launch; *out_new: how many have kernels that have not been checked. */
-static strata_status make_trials(rehearsal *r, const strata_checks *checks, const strata_kernel_limits *limits,
+/* Makes a trial for each node that has a launch. *out_new is the number of trials whose kernels have not been checked. */
+static strata_status make_trials(check_round *r, const strata_checks *checks, const strata_kernel_limits *limits,
                                  strata_tuner *tuner, int *out_new, strata_error *err) {
     strata_kernel_list list = {0};
     *out_new = 0;
@@ -72,13 +72,13 @@ static strata_status make_trials(rehearsal *r, const strata_checks *checks, cons
 
 /* On some devices the host can only read the outputs' arena. There, operands that the real piece has in this arena are placed
  * in a separate arena. */
-static int arena_of(const rehearsal *r, const strata_tensor *real, bool is_operand) {
+static int arena_of(const check_round *r, const strata_tensor *real, bool is_operand) {
     const int arena = r->real->places[real->id].arena;
     const bool unreachable = is_operand && arena == STRATA_ARENA_OUTPUT && !r->device->reads_outputs;
     return arena < 0 || unreachable ? r->real->n_arenas : arena;
 }
 
-static void place(rehearsal *r, strata_tensor *tensor, int arena, int *ids) {
+static void place(check_round *r, strata_tensor *tensor, int arena, int *ids) {
     strata_arena *a = &r->arenas[arena];
     const int64_t bytes = strata_check_bytes(tensor);
     tensor->id = (*ids)++;
@@ -87,22 +87,22 @@ static void place(rehearsal *r, strata_tensor *tensor, int arena, int *ids) {
 }
 
 /* Whether the operand is in the memory of the real node's value, and where. */
-static bool lies_within(const rehearsal *r, const strata_tensor *real, int i, int64_t *out_offset) {
+static bool lies_within(const check_round *r, const strata_tensor *real, int i, int64_t *out_offset) {
     const strata_place *whole = &r->real->places[real->id], *part = &r->real->places[real->inputs[i]->id];
     *out_offset = part->offset - whole->offset;
     return (real->op->flags & STRATA_OP_SLICES) && part->arena == whole->arena && part->offset >= whole->offset &&
            part->offset + part->bytes <= whole->offset + whole->bytes;
 }
 
-/* Whether some operand lies in the node's value, so that the host writes there. */
-static bool contains_operands(const rehearsal *r, const strata_trial *t) {
+/* Whether an operand is in the memory of the node's value, so that the host must be able to write there. */
+static bool contains_operands(const check_round *r, const strata_trial *t) {
     int64_t offset = 0;
     for (int i = 0; i < t->real->n_inputs && t->is_full; i++)
         if (t->pointers[i] == &t->inputs[i] && lies_within(r, t->real, i, &offset)) return true;
     return false;
 }
 
-static void place_trial(rehearsal *r, strata_trial *t, int *ids) {
+static void place_trial(check_round *r, strata_trial *t, int *ids) {
     const strata_tensor *real = t->real;
     const bool updates = real->op->flags & STRATA_OP_UPDATE;
     if (!updates) place(r, &t->node, arena_of(r, real, contains_operands(r, t)), ids);
@@ -125,7 +125,7 @@ static void place_trial(rehearsal *r, strata_trial *t, int *ids) {
 }
 
 /* Makes the piece of all trials and places their values. */
-static strata_status make_piece(rehearsal *r, const strata_kernel_limits *limits, strata_error *err) {
+static strata_status make_piece(check_round *r, const strata_kernel_limits *limits, strata_error *err) {
     size_t n_tensors = 1;
     int ids = 0, n = 0;
     for (int k = 0; k < r->n; k++) n_tensors += (size_t)r->trials[k].real->n_inputs + 1;
@@ -161,7 +161,7 @@ static strata_status make_piece(rehearsal *r, const strata_kernel_limits *limits
 }
 
 /* The tensor's memory if the host can access it; NULL: it is in a buffer. */
-static char *host_place(const rehearsal *r, const strata_tensor *tensor) {
+static char *host_place(const check_round *r, const strata_tensor *tensor) {
     const strata_place *p = &r->places[tensor->id];
     char *base = NULL;
     if (p->arena == STRATA_ARENA_INPUT) base = r->device->api->program_input(r->program, 0);
@@ -169,7 +169,7 @@ static char *host_place(const rehearsal *r, const strata_tensor *tensor) {
     return base ? base + p->offset : NULL;
 }
 
-static strata_status send(const rehearsal *r, const strata_tensor *tensor, const void *data, strata_error *err) {
+static strata_status upload_tensor(const check_round *r, const strata_tensor *tensor, const void *data, strata_error *err) {
     char *host = host_place(r, tensor);
     const strata_place *p = &r->places[tensor->id];
     if (!p->bytes) return STRATA_OK;
@@ -178,7 +178,7 @@ static strata_status send(const rehearsal *r, const strata_tensor *tensor, const
     return STRATA_OK;
 }
 
-static strata_status receive(const rehearsal *r, const strata_tensor *tensor, void *data, strata_error *err) {
+static strata_status download_tensor(const check_round *r, const strata_tensor *tensor, void *data, strata_error *err) {
     const char *host = host_place(r, tensor);
     const strata_place *p = &r->places[tensor->id];
     if (!p->bytes) return STRATA_OK;
@@ -187,23 +187,25 @@ static strata_status receive(const rehearsal *r, const strata_tensor *tensor, vo
     return STRATA_OK;
 }
 
-/* Fills the operands of a new trial and computes its reference; the operands are copied to the device before the reference may
- * change them. */
-static strata_status prepare(rehearsal *r, strata_trial *t, strata_error *err) {
+/* Fills the operands of a new trial, copies them to the device, and then computes the reference, which may change them. If the
+ * result contains NaN, this is repeated with positive operands. */
+static strata_status prepare(check_round *r, strata_trial *t, strata_error *err) {
     const int n = t->real->n_inputs;
     const bool updates = t->node.op->flags & STRATA_OP_UPDATE;
     for (int positive = 0; positive < 2; positive++) {
         STRATA_TRY(strata_trial_fill(t, positive, r->seed, err));
         for (int i = 0; i < n; i++)
-            if (t->pointers[i] == &t->inputs[i]) STRATA_TRY(send(r, &t->inputs[i], t->data[i], err));
+            if (t->pointers[i] == &t->inputs[i]) STRATA_TRY(upload_tensor(r, &t->inputs[i], t->data[i], err));
         STRATA_TRY(strata_check_refer(&t->node, t->data, err));
         if (!strata_check_has_nan(&t->node, updates ? t->data[0] : t->data[n])) break;
     }
     return STRATA_OK;
 }
 
-/* The largest error of the values that the node writes, divided by the allowed error: above 1 the kernel is wrong. */
-static strata_status judge(const rehearsal *r, const strata_trial *t, double *out_error, bool *out_wrong, strata_error *err) {
+/* Computes the largest error of the values that the node writes, relative to the largest value. *out_wrong: whether an error
+ * exceeds the tolerance of its dtype. */
+static strata_status measure_error(const check_round *r, const strata_trial *t, double *out_error, bool *out_wrong,
+                                   strata_error *err) {
     const int n = t->real->n_inputs;
     *out_error = 0;
     *out_wrong = false;
@@ -212,7 +214,7 @@ static strata_status judge(const rehearsal *r, const strata_trial *t, double *ou
         if (!strata_check_writes(&t->node, i) || (i < n && tensor != &t->inputs[i])) continue;
         void *got = malloc((size_t)strata_check_bytes(tensor) + 1);
         if (!got) return strata_fail(err, STRATA_OUT_OF_MEMORY, "check: no host memory");
-        const strata_status status = receive(r, tensor, got, err);
+        const strata_status status = download_tensor(r, tensor, got, err);
         const double error = status ? 0 : strata_check_difference(tensor, got, t->data[i]);
         free(got);
         STRATA_TRY(status);
@@ -222,15 +224,15 @@ static strata_status judge(const rehearsal *r, const strata_trial *t, double *ou
     return STRATA_OK;
 }
 
-static strata_status judge_all(strata_checks *checks, const rehearsal *r, const strata_kernel_limits *limits, int *out_wrong,
-                               strata_error *err) {
+static strata_status store_verdicts(strata_checks *checks, const check_round *r, const strata_kernel_limits *limits,
+                                    int *out_wrong, strata_error *err) {
     for (int k = 0; k < r->n; k++) {
         const strata_trial *t = &r->trials[k];
         double error = 0;
         bool wrong = false;
         char kernels[128], text[TEXT_BYTES];
         if (!t->is_new) continue;
-        if (!t->is_too_large) STRATA_TRY(judge(r, t, &error, &wrong, err));
+        if (!t->is_too_large) STRATA_TRY(measure_error(r, t, &error, &wrong, err));
         strata_check_name_kernels(limits, &t->small_way, &t->node, kernels);
         if (r->again) {
             if (wrong)
@@ -253,7 +255,7 @@ static strata_status judge_all(strata_checks *checks, const rehearsal *r, const 
         (*out_wrong)++;
         checks->device->n_distrusted++;
         const uint64_t family = t->way.family ? strata_check_family_key(t->way.family) : t->key;
-        if (family != t->key && strata_verdict_find(checks, family)) continue; /* it was said */
+        if (family != t->key && strata_verdict_find(checks, family)) continue; /* the warning was printed before */
         if (family != t->key && !strata_verdict_add(checks, family, true, error, text))
             return strata_fail(err, STRATA_OUT_OF_MEMORY, "check: no host memory");
         strata_device_warn(checks->device, "%s: %s; it is not used", checks->device->info.id, text);
@@ -262,12 +264,12 @@ static strata_status judge_all(strata_checks *checks, const rehearsal *r, const 
 }
 
 /* ---- all of it ---- */
-static strata_status rehearse(strata_checks *checks, rehearsal *r, const strata_kernel_limits *limits, int *out_wrong,
-                              strata_error *err) {
+static strata_status run_round(strata_checks *checks, check_round *r, const strata_kernel_limits *limits, int *out_wrong,
+                               strata_error *err) {
     const strata_device_api *api = r->device->api;
     uint64_t ticket = 0;
     STRATA_TRY(make_piece(r, limits, err));
-    if (!r->piece.n_nodes) return judge_all(checks, r, limits, out_wrong, err);
+    if (!r->piece.n_nodes) return store_verdicts(checks, r, limits, out_wrong, err);
     checks->ways = r->ways;
     const strata_status compiled = api->compile(r->device, &r->piece, &r->program, err);
     checks->ways = NULL;
@@ -276,10 +278,10 @@ static strata_status rehearse(strata_checks *checks, rehearsal *r, const strata_
         if (r->trials[k].is_new && !r->trials[k].is_too_large) STRATA_TRY(prepare(r, &r->trials[k], err));
     STRATA_TRY(api->run(r->program, 0, &ticket, err));
     STRATA_TRY(api->wait(r->device, ticket, err));
-    return judge_all(checks, r, limits, out_wrong, err);
+    return store_verdicts(checks, r, limits, out_wrong, err);
 }
 
-static void finish(rehearsal *r) {
+static void finish(check_round *r) {
     if (r->program) r->device->api->program_destroy(r->program);
     for (int a = 0; a < r->piece.n_arenas; a++)
         if (r->arenas[a].buffer) r->device->api->buffer_destroy(r->device, r->arenas[a].buffer);
@@ -295,13 +297,13 @@ static void finish(rehearsal *r) {
  * round. */
 static strata_status check_once(strata_checks *checks, const strata_kernel_limits *limits, strata_tuner *tuner,
                                 const strata_piece *piece, int *out_wrong, strata_error *err) {
-    rehearsal r = {.device = checks->device, .real = piece};
+    check_round r = {.device = checks->device, .real = piece};
     int n_new = 0;
     *out_wrong = 0;
     strata_status status = make_trials(&r, checks, limits, tuner, &n_new, err);
     if (!status && n_new) {
         strata_error why = {0};
-        status = rehearse(checks, &r, limits, out_wrong, &why);
+        status = run_round(checks, &r, limits, out_wrong, &why);
         /* if a kernel does not compile or there is no memory, compiling the piece itself reports it */
         if (status == STRATA_UNSUPPORTED || status == STRATA_OUT_OF_MEMORY) status = STRATA_OK;
         if (status) status = strata_fail(err, status, "checking kernels: %.900s", why.message);
@@ -319,7 +321,7 @@ static void restore_counters(strata_device *device, const strata_device_counters
 }
 
 /* The random-th node that has a reference; NULL: none has. */
-static strata_trial *choose(rehearsal *r, uint32_t random) {
+static strata_trial *choose(check_round *r, uint32_t random) {
     int n = 0;
     for (int k = 0; k < r->n; k++) n += r->trials[k].real->op->reference != NULL;
     int left = n ? (int)(random % (uint32_t)n) : 0;
@@ -332,7 +334,7 @@ strata_status strata_checks_again(const strata_kernel_limits *limits, strata_tun
                                   uint32_t random, strata_error *err) {
     strata_checks *checks = limits->checks;
     strata_device *device = step->device;
-    rehearsal r = {.device = device, .real = step->piece, .again = true, .seed = random};
+    check_round r = {.device = device, .real = step->piece, .again = true, .seed = random};
     const strata_device_counters before = device->counters;
     int n_new = 0, n_wrong = 0;
     bool done = false;
@@ -345,7 +347,7 @@ strata_status strata_checks_again(const strata_kernel_limits *limits, strata_tun
         status = strata_checks_step(limits, step, chosen->real, kernels, &done, err);
     }
     for (int k = 0; k < r.n; k++) r.trials[k].is_new = &r.trials[k] == chosen;
-    if (chosen && !status && !done) status = rehearse(checks, &r, limits, &n_wrong, err);
+    if (chosen && !status && !done) status = run_round(checks, &r, limits, &n_wrong, err);
     finish(&r);
     restore_counters(device, &before);
     return status;

@@ -36,7 +36,7 @@ struct strata_checks {
 
 /* The verdict with this key; NULL: the kernels have not been checked. */
 const strata_verdict *strata_verdict_find(const strata_checks *checks, uint64_t key);
-/* False where memory runs out. */
+/* Returns false if memory runs out. */
 bool strata_verdict_add(strata_checks *checks, uint64_t key, bool wrong, double error, const char *what);
 void strata_verdicts_write(const strata_checks *checks);
 
@@ -51,10 +51,10 @@ bool strata_check_writes(const strata_tensor *node, int i);
 strata_status strata_check_refer(const strata_tensor *node, void *const *data, strata_error *err);
 bool strata_check_is_finite(const strata_tensor *tensor, const void *data);
 bool strata_check_has_nan(const strata_tensor *tensor, const void *data);
-/* The allowed difference of an element, relative to the tensor's largest value. It is far above rounding errors and far below
- * the errors of a wrong kernel. */
+/* The allowed difference of an element, relative to the tensor's largest value. It is far above rounding errors and far
+ * below the errors that a wrong kernel makes. */
 double strata_check_tolerance(strata_dtype dtype);
-/* The largest difference, relative to the largest value. */
+/* The largest difference of an element, relative to the tensor's largest value. */
 double strata_check_difference(const strata_tensor *tensor, const void *got, const void *want);
 /* Whether `got` differs from `want` by more than rounding explains. `moved` is the reference result for operands that were
  * changed by the tolerance; it shows how sensitive the result is. */
@@ -68,39 +68,42 @@ typedef struct strata_trial {
     const strata_tensor *real;
     /* The places of the real piece's values. */
     const strata_place *places;
-    /* The way (choice of kernels) of the real node, and that of the small node, which has the same kernels. */
+    /* The way (choice of kernels) of the real node, and the way of the small node, which uses the same kernels. */
     strata_way way, small_way;
     uint64_t key;
-    /* Its kernels have not been checked, and no earlier trial has the same. */
+    /* Its kernels have not been checked, and no earlier trial uses the same kernels. */
     bool is_new;
     /* There are no operands that are small enough for a comparison. */
     bool is_too_large;
     /* Its operands are as large as the real ones, so they may share memory in the same way. */
     bool is_full;
     strata_tensor node;
-    /* One for each operand; where the real node has a tensor, or two in the same bytes, twice, so has this. */
+    /* inputs[i] is the small copy of operand i. Where two operands of the real node are the same tensor, or lie in the
+     * same bytes, both elements of `pointers` are the first one's copy. */
     strata_tensor *inputs, **pointers;
     void *attrs;
     /* The values of the operands before the run, followed by the node's own value, as the reference computes it. */
     void **data;
 } strata_trial;
 
-/* Its kernels, and room for operands. strata_trial_finish undoes it, after a failure too. */
+/* Finds the node's kernels and allocates the arrays for its operands. To be undone by strata_trial_finish, after a
+ * failure too. */
 strata_status strata_trial_init(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_piece *piece,
                                 const strata_tensor *node, strata_trial *t, strata_error *err);
 void strata_trial_finish(strata_trial *t);
-/* Chooses small operands for which the node keeps its kernels: the largest whose cost is negligible, since they exercise the
- * most boundary cases; otherwise those of the least cost. Returns false if even these are too large for a comparison. */
+/* Chooses small operands for which the node keeps its kernels. These are the largest whose cost is negligible, since
+ * they test the most boundary cases, or else those of the least cost. Returns false if even the latter are too large
+ * for a comparison. */
 bool strata_trial_shrink(const strata_kernel_limits *limits, strata_trial *t);
-/* Allocates the operands and fills them with generated values, on request with positive ones. */
+/* Allocates the operands and fills them with generated values, only positive ones if `positive` is set. */
 strata_status strata_trial_fill(strata_trial *t, bool positive, uint32_t seed, strata_error *err);
-/* "cpu/matmul f32": the kernel that does the node's work in this way. */
+/* Writes the name of the kernel that does the node's work in this way, for example "cpu/matmul f32". */
 void strata_check_name_kernels(const strata_kernel_limits *limits, const strata_way *way, const strata_tensor *node,
                                char out[128]);
 
 /* ---- recheck.c ---- */
-/* Compares one node of a step with the reference, on the step's own values. *out_done: false if that is not possible (the
- * node's operands depend on an update, or are too large for the reference). A node that is wrong is a warning. */
+/* Compares one node of a step with the reference, on the step's own values. *out_done is false if that is not possible,
+ * because the node's operands depend on an update or are too large for the reference. Warns if the node is wrong. */
 strata_status strata_checks_step(const strata_kernel_limits *limits, const strata_step_run *step, const strata_tensor *node,
                                  const char *kernels, bool *out_done, strata_error *err);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The family cpu/adam_gather for OpenCL on CPUs: shaders/cpu/adam_gather.kernel over the table, adam.kernel over the elements
- * before and behind it. Bits are those of gather_grad and Adam after one another. */
+ * The family cpu/adam_gather for OpenCL on CPUs: shaders/cpu/adam_gather.kernel updates the table, adam.kernel the
+ * elements before and after it. The result has the same bits as gather_grad followed by Adam. */
 #include "backends/kernel/cpu_vectors.h"
 #include "core/op/adam_gather.h"
 
-enum { MOST_VECTORS = 8 }; /* of a row: the kernel keeps one sum of each in registers, and as many values */
+enum { MOST_VECTORS = 8 }; /* of a row; the kernel keeps one sum and one value for each in registers */
 
-/* The last comparison leaves room for the groups' additional rows of sums. */
+/* The last condition leaves room for one additional row of sums for each group. */
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
     const strata_gather_grad_sizes s = strata_adam_gather_sizes_of(node);
     const int lanes = strata_cpu_lanes(limits);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The family cpu/adam_product for OpenCL on CPUs: shaders/cpu/adam_product.kernel over the product's elements, adam.kernel over
- * those before and behind it. Bits are those of a product and Adam after one another. */
+ * The family cpu/adam_product for OpenCL on CPUs: shaders/cpu/adam_product.kernel updates the elements whose gradient
+ * is the product, adam.kernel those before and after them. The result has the same bits as the product followed by
+ * Adam. */
 #include "backends/kernel/cpu_vectors.h"
 #include "core/op/adam_product.h"
 
 enum { ROWS, COLS }; /* candidate->values */
 enum {
-    MOST_K = 256,     /* beyond, cpu/matmul with its packed panels of b is faster */
-    BLOCKS_A_CORE = 4 /* a core that is held up does not hold up the other long */
+    MOST_K = 256,     /* for a larger k, cpu/matmul with its packed panels of b is faster */
+    BLOCKS_A_CORE = 4 /* with several blocks per core, a core that is interrupted does not delay the others much */
 };
 
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
@@ -17,7 +18,7 @@ static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) 
            s.n % strata_cpu_lanes(limits) == 0 && s.m <= INT32_MAX / s.n && s.k * s.m <= INT32_MAX && s.k * s.n <= INT32_MAX;
 }
 
-/* 32 registers of 16 lanes, 16 of fewer. */
+/* The tile is for 32 vector registers if vectors have 16 lanes, otherwise for 16. */
 static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
     const strata_adam_product_sizes s = strata_adam_product_sizes_of(node);
     const int lanes = strata_cpu_lanes(limits), cols = lanes == 16 ? 4 : 2;

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The families cpu/conv2d for OpenCL on CPUs: shaders/cpu/conv2d.kernel for conv2d and its gradient by the input,
- * conv2d_filter_grad.kernel for that by the filter. Register tiles, blocks and parts from the sizes alone. Convolutions with
- * groups, and those with fewer channels in the result than a vector has lanes, are left to the portable kernels. */
+ * The families cpu/conv2d for OpenCL on CPUs: shaders/cpu/conv2d.kernel computes conv2d and its gradient by the input,
+ * shaders/cpu/conv2d_filter_grad.kernel the gradient by the filter. Register tiles, blocks and parts depend only on the
+ * sizes. Convolutions with groups, and those with fewer output channels than a vector has lanes, are left to the
+ * portable kernels.
+ *
+ * A *slab* is a copy in local memory of the padded input rows that a block needs. */
 #include <stdio.h>
 
 #include "backends/kernel/cpu_vectors.h"
@@ -12,28 +15,37 @@
 #include "core/op/reduce.h"
 
 enum {
-    MOST_SLAB = 1 << 16, /* floats in local memory: 256 KiB, a quarter of the second-level cache                        */
-    GOOD_SLAB = 1 << 14, /* ... that a block is cut to where it has several rows                                         */
-    GOOD_CHUNK = 7168,   /* floats of a filter gradient's chunk with its dy: 28 KiB                                      */
-    CHUNK_PIXELS = 128,  /* of a filter gradient's chunk: loading and storing a tile's sums is then little               */
-    PART_WORK = 1 << 20, /* multiply-adds of a part at least                                                             */
-    MOST_PARTS = 8,      /* of a filter gradient */
-    MOST_VECTORS = 4     /* columns of a register tile                                                                   */
+    /* The most floats of a slab: 256 KiB, a quarter of the second-level cache. */
+    MOST_SLAB = 1 << 16,
+    /* The most floats of a slab whose block has more than one row. Blocks are made smaller until this holds. */
+    GOOD_SLAB = 1 << 14,
+    /* The most floats of a filter gradient's chunk together with its dy: 28 KiB, which fit into the first-level cache. */
+    GOOD_CHUNK = 7168,
+    /* The pixels of a filter gradient's chunk. With this many, loading and storing a tile's sums takes little of the time. */
+    CHUNK_PIXELS = 128,
+    /* The least multiply-adds of a part of a filter gradient. */
+    PART_WORK = 1 << 20,
+    /* The most parts of a filter gradient. */
+    MOST_PARTS = 8,
+    /* The most vectors of a register tile side by side. */
+    MOST_VECTORS = 4
 };
 
 /* A register tile: rows x cols vectors. */
 typedef struct tile_shape {
     int64_t rows, cols;
-    double cost; /* cycles for one step of all of the result's tiles in a row */
+    /* The estimated cycles for one step of all tiles of a row of the result. */
+    double cost;
 } tile_shape;
 
-/* Rows of a tile that fit in the registers beside `cols` vectors of the other operand and one of this. */
+/* The most rows of a tile that fit into the vector registers besides `cols` vectors of the filters and one of the input. */
 static int64_t most_rows(int64_t lanes, int64_t cols) {
     const int64_t registers = lanes == 16 ? 32 : 16;
     return strata_least((registers - cols - 1) / cols, 16);
 }
 
-/* Two multiply-adds a cycle, three instructions; a tile of few accumulators waits four cycles for them. */
+/* The cycles of one step. A core starts at most two multiply-adds and three instructions per cycle. A tile with few
+ * accumulators takes four cycles, the latency of a multiply-add. */
 static double step_cost(int64_t rows, int64_t cols) {
     double multiplies = (double)(rows * cols) / 2, instructions = (double)(rows * cols + rows + cols + 3) / 3;
     double cost = multiplies < 4 ? 4 : multiplies;
@@ -59,12 +71,13 @@ static bool fits_any(const strata_kernel_limits *limits, const strata_tensor *no
 
 /* ---- conv2d and its gradient by the input ---- */
 
-/* The convolution as the kernel sees it: see shaders/cpu/conv2d.kernel. first_w, run_step and step in floats, else pixels, rows
- * and columns. */
+/* The sizes of the convolution for the kernel; shaders/cpu/conv2d.kernel explains them. first_w, run_step and step
+ * count floats; the others count pixels, rows and columns. */
 typedef struct view {
     int64_t to_h, to_w, from_h, from_w, depth, columns;
     int64_t slab_h, slab_w, step_h, spread_h, spread_w, pad_h, pad_w, first_h, tap_h, runs, run, first_w, run_step;
-    int64_t step; /* between neighbouring pixels of a tile, in the slab */
+    /* The distance of neighbouring pixels of a tile in the slab. */
+    int64_t step;
 } view;
 
 static view view_of(const strata_tensor *node) {
@@ -130,7 +143,8 @@ static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) 
 
 enum { ROWS, COLS, BLOCK_H }; /* candidate->values */
 
-/* Rows of `to` for a task: four tasks a core where the batch alone gives fewer, a slab that stays in the caches. */
+/* The rows of `to` that a work-group computes. If the batch has fewer than four images per core, an image is divided so
+ * that there are four work-groups per core. The slab must stay in the caches. */
 static int64_t block_of(const strata_kernel_limits *limits, const view *v, int64_t n) {
     const int64_t wanted = 4 * (int64_t)limits->compute_units;
     int64_t block_h = n >= wanted ? v->to_h : strata_ceil_div(v->to_h, strata_ceil_div(wanted, n));
@@ -144,7 +158,7 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
     const int64_t lanes = strata_cpu_lanes(limits), block_h = block_of(limits, &v, node->shape.dims[0]);
     tile_shape tiles[3];
     int n = 0;
-    for (int64_t cols = 1; cols <= MOST_VECTORS && cols * lanes <= v.columns; cols *= 2) { /* insertion by cost */
+    for (int64_t cols = 1; cols <= MOST_VECTORS && cols * lanes <= v.columns; cols *= 2) { /* insert, sorted by cost */
         const int64_t tiles_w = strata_ceil_div(v.to_w, most_rows(lanes, cols)), rows = strata_ceil_div(v.to_w, tiles_w);
         tile_shape tile = {rows, cols, (double)(tiles_w * strata_ceil_div(v.columns, cols * lanes)) * step_cost(rows, cols)};
         int at = n++;
@@ -158,7 +172,7 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
     return n;
 }
 
-/* The gradient reads the filters as (KH,KW,K,C): they are transposed into scratch first. */
+/* The gradient's kernel needs filters of shape (KH,KW,K,C), so they are transposed into scratch memory first. */
 static strata_status transpose_filters(const strata_tensor *filters, strata_lowering *lowering, strata_error *err) {
     const int64_t *d = filters->shape.dims;
     strata_launch launch = {.kernel = "cpu/transpose",
@@ -228,7 +242,8 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
 
 typedef struct filter_plan {
     tile_shape tile;
-    int64_t runs, run, run_step; /* (kw, c) that lie side by side in the slab */
+    /* The runs of (kw, c) that lie side by side in the slab: their number, their length, and their distance. */
+    int64_t runs, run, run_step;
     int64_t slab_h, slab_w, slab, chunk_h, part_h, parts;
 } filter_plan;
 
@@ -255,7 +270,7 @@ static filter_plan filter_plan_of(const strata_kernel_limits *limits, const stra
     p.chunk_h = strata_least(strata_ceil_div(CHUNK_PIXELS, s.out_w), s.out_h);
     while (p.chunk_h > 1 && chunk_floats(&s, &p) + p.chunk_h * s.out_w * p.tile.cols * lanes > GOOD_CHUNK) p.chunk_h--;
     p.slab = floats_of_slab(chunk_floats(&s, &p));
-    /* By the shape alone: the parts decide the bits. */
+    /* The number of parts depends only on the shapes, since it decides the bits of the result. */
     const int64_t work = rows * s.out_w * s.kernel_h * s.kernel_w * s.in_c * s.out_c;
     p.parts = strata_most(1, strata_least(strata_least(MOST_PARTS, rows), work / PART_WORK));
     p.part_h = strata_ceil_div(rows, p.parts);

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The family cpu/fma_chain: shaders/cpu/fma_chain.kernel for OpenCL on CPUs, where the portable kernel would depend on how well
- * a driver vectorizes over work-items, and a peak must not. */
+ * The family cpu/fma_chain: shaders/cpu/fma_chain.kernel for OpenCL on CPUs. The op measures the peak speed of a
+ * device. With the portable kernel, the result would depend on how well the driver vectorizes over work-items. */
 #include <stdio.h>
 
 #include "backends/kernel/cpu_vectors.h"
 #include "core/op/fma_chain.h"
 
-enum { GROUPS_A_CORE = 8 }; /* so that a core that was held up does not hold up the rest */
+enum { GROUPS_A_CORE = 8 }; /* with several groups per core, a core that was interrupted does not delay the others much */
 
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
     (void)node;
     return limits->device_class == STRATA_DEVICE_CPU && limits->opencl_c;
 }
 
-/* Vectors in registers, of 32 (AVX-512) or 16, two of which hold the numbers of a step. */
+/* The number of vectors in registers. There are 32 registers with AVX-512 and 16 otherwise, and two of them are needed
+ * for the constants of a step. */
 static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
     (void)node;
     *out = (strata_candidate){.exact = true, .values = {strata_cpu_lanes(limits) == 16 ? 24 : 12}};

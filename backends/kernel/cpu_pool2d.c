@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The families cpu/max_pool2d and cpu/max_pool2d_grad for OpenCL on CPUs: a vector of channels at a time. The gradient where
- * windows lie side by side, as nearly all do; else the portable kernel looks through every window of an element. */
+ * The families cpu/max_pool2d and cpu/max_pool2d_grad for OpenCL on CPUs, which compute a vector of channels at a time.
+ * The gradient is only for windows that lie side by side without overlap or padding, which is the usual case. For other
+ * windows the portable kernel is used, which reads every window that contains an element. */
 #include "backends/kernel/cpu_vectors.h"
 #include "core/op/copy.h"
 #include "core/op/ops.h"
@@ -11,7 +12,7 @@ static const strata_window *window_of(const strata_tensor *node) {
     return &((const strata_pool2d_attrs *)node->attrs)->window;
 }
 
-/* Input 0 of both is x. */
+/* In both ops, input 0 is x. */
 static strata_pool2d_sizes sizes_of(const strata_tensor *node) {
     const strata_shape x = node->inputs[0]->shape;
     int64_t out[2];
@@ -19,7 +20,7 @@ static strata_pool2d_sizes sizes_of(const strata_tensor *node) {
     return (strata_pool2d_sizes){x.dims[0], x.dims[1], x.dims[2], out[0], out[1], x.dims[3]};
 }
 
-/* Fewer channels than a vector has lanes would leave most of it idle. */
+/* With fewer channels than a vector has lanes, most of the vector would be unused. */
 static bool fits_any(const strata_kernel_limits *limits, const strata_tensor *node) {
     if (limits->device_class != STRATA_DEVICE_CPU || !limits->opencl_c || node->dtype != STRATA_DTYPE_F32) return false;
     const strata_shape x = node->inputs[0]->shape;

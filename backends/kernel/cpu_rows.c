@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The families cpu/sum_columns, cpu/gather_mean and cpu/gather_grad for OpenCL on CPUs: what the average of an embedding's rows
- * and its gradient are made of. The portable kernels make no vectors of rows that are as short as a vector. Bits are those of
- * the portable kernels. */
+ * The families cpu/sum_columns, cpu/gather_mean and cpu/gather_grad for OpenCL on CPUs: the ops that compute the
+ * average of an embedding's rows and its gradient. If rows are as short as a vector, the portable kernels are not
+ * vectorized. The results have the same bits as those of the portable kernels. */
 #include "backends/kernel/cpu_vectors.h"
 #include "core/op/copy.h"
 #include "core/op/gather.h"
@@ -22,7 +22,7 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
     return 1;
 }
 
-/* Wider rows are vectors in the portable kernel. */
+/* The portable kernel is vectorized for wider rows. */
 static bool sum_fits(const strata_kernel_limits *limits, const strata_tensor *node) {
     enum { WIDE = 32 };
     const strata_reduce_order order = strata_reduce_order_of(node);

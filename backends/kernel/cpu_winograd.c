@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The families cpu/winograd for OpenCL on CPUs: convolutions of 3 x 3 filters with stride 1 by Winograd's F(4x4, 3x3), in
- * shaders/cpu/winograd*.kernel, for conv2d and its two gradients. They take a quarter of the multiplications of cpu_conv2d.c,
- * whose families follow where these do not fit. Whether they fit is decided by the shape of one image alone, never by time, as
- * their results differ in the last bits (shaders/README.md). */
+ * The families cpu/winograd for OpenCL on CPUs: conv2d and its two gradients, for 3 x 3 filters with stride 1, by
+ * Winograd's algorithm F(4x4, 3x3) (shaders/cpu/winograd*.kernel). They need a quarter of the multiplications of the
+ * families in cpu_conv2d.c, which are used where these do not fit.
+ *
+ * Their results differ in the last bits from those of other families (shaders/README.md). So whether they fit depends
+ * only on the shape of one image, never on measured times. */
 #include <stdio.h>
 
 #include "backends/kernel/cpu_vectors.h"
@@ -12,19 +14,26 @@
 #include "core/op/ops.h"
 
 enum {
+    /* Elements of a patch, and of a filter, after the transformation (*points*): 6 x 6. */
     POINTS = 36,
-    TILE = 4,                     /* pixels of a tile's side                                                          */
-    MOST_FILTER_FLOATS = 1 << 22, /* points of all filters: 16 MiB; each work-group reads them from a shared cache     */
-    GOOD_TILES = 32,              /* of a work-group: its products then hide that the filters come from far           */
-    MOST_PARTS = 8,               /* of a filter gradient                                                             */
-    PART_TILES = 64               /* of a part at least                                                               */
+    /* The height and width of a tile, in pixels. */
+    TILE = 4,
+    /* The most floats of the points of all filters: 16 MiB. Every work-group reads them from a shared cache. */
+    MOST_FILTER_FLOATS = 1 << 22,
+    /* The tiles of a work-group, if local memory has room for as many. With 32, its products hide the latency of
+     * reading filters from the shared cache. */
+    GOOD_TILES = 32,
+    /* The most parts of a filter gradient. */
+    MOST_PARTS = 8,
+    /* The fewest tiles of a part. */
+    PART_TILES = 64
 };
 
-/* Instructions for the points of a vector of channels of a patch, and for a vector of results of a tile, as many as
- * multiply-adds would take the time. */
+/* The time of transforming one vector of channels of a patch into points, and of computing one vector of a tile's
+ * results from points. The unit is the time of one multiply-add instruction. */
 static const double PATCH_COST = 150, RESULT_COST = 110;
 
-/* The convolution as the kernels see it: `to` is made of `from`. */
+/* The sizes of the convolution for the kernels, which compute `to` from `from`. */
 typedef struct view {
     int64_t n, to_h, to_w, from_h, from_w, depth, columns, pad_h, pad_w;
 } view;
@@ -44,15 +53,16 @@ static bool is_countable(const strata_tensor *tensor) {
     return strata_shape_elements(tensor->shape) <= INT32_MAX;
 }
 
-/* Whether Winograd is less work for one image of h x w pixels than the products themselves, by a good margin. */
+/* Whether, for one image of h x w pixels, Winograd's algorithm takes at most 0.7 times the work of direct convolution. */
 static bool is_worth_it(int64_t h, int64_t w, int64_t in, int64_t out, int64_t lanes) {
     const double tiles = (double)(tiles_h(h) * tiles_h(w)), products = (double)in * (double)out / (double)lanes;
     const double transforms = ((double)in * PATCH_COST + (double)out * RESULT_COST) / (double)lanes;
     return tiles * (POINTS * products + transforms) < 0.7 * 9 * (double)(h * w) * products;
 }
 
-/* Tiles that a work-group may take: their points of `depth` and of `columns` channels, with a gap of a vector between two
- * points, in three quarters of local memory, which is the second-level cache. */
+/* The most tiles of a work-group. Three quarters of local memory, which is in the second-level cache, must have room
+ * for the points of all tiles, with `depth` channels of patches and `columns` channels of results, and for a gap of one
+ * vector between two points. */
 static int64_t most_tiles(const strata_kernel_limits *limits, int64_t depth, int64_t columns) {
     const int64_t floats = (int64_t)(limits->local_bytes / 4 * 3 / sizeof(float));
     return (floats / POINTS - 2 * strata_cpu_lanes(limits)) / (depth + columns);
@@ -138,7 +148,7 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
 }
 
 /* ---- the gradient by the filter ---- */
-/* Vectors of a register tile, and the largest number of rows that divides the channels. */
+/* The rows and vectors of a register tile. The number of rows is the largest that divides the channels. */
 static void filter_tile(int64_t lanes, const strata_conv2d_sizes *s, int *out_rows, int *out_cols) {
     *out_cols = s->out_c % (2 * lanes) ? 1 : 2;
     *out_rows = (lanes == 16 ? 16 : 8) / *out_cols;
@@ -169,7 +179,7 @@ static strata_status filter_lower(const strata_kernel_limits *limits, const stra
                                   const strata_candidate *candidate, strata_lowering *lowering, strata_error *err) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const int64_t all = s.n * tiles_h(s.out_h) * tiles_h(s.out_w), elements = s.in_c * s.out_c;
-    /* By the shape alone: the parts decide the bits. */
+    /* The number of parts depends only on the shapes, since it decides the bits of the result. */
     int64_t parts = strata_most(1, strata_least(MOST_PARTS, all / PART_TILES));
     const int64_t part = strata_ceil_div(all, parts);
     parts = strata_ceil_div(all, part);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The families: kernels for one class of devices, which replace an op's portable kernels. Each has a row; the first that fits
- * is used. */
+ * The list of all families: kernels for one class of devices that replace an op's portable kernels. For each node, the
+ * first family that fits is used. */
 #include "backends/kernel/lowering.h"
 
 extern const strata_family strata_family_cpu_matmul;

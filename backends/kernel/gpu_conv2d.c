@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The families gpu/conv2d, ..input_grad and ..filter_grad: convolutions as products of tiles (shaders/conv2d_tiles.kernel,
- * conv2d_filter_grad_tiles.kernel) for real GPUs. Those with few columns are left to the portable kernels. */
+ * The families gpu/conv2d, gpu/conv2d_input_grad and gpu/conv2d_filter_grad for real GPUs: convolutions as products of
+ * tiles (shaders/conv2d_tiles.kernel, conv2d_filter_grad_tiles.kernel). Convolutions with few columns are left to the
+ * portable kernels. */
 #include "backends/kernel/gpu_conv2d.h"
 
 #include "core/op/conv2d.h"
@@ -10,8 +11,10 @@
 
 enum {
     LEAST_COLUMNS = 8,
-    LEAST_ROWS = 256, /* of a filter gradient's part: its fold goes over large filters */
-    MOST_ROWS = 16384 /* longer chains of f32 lose precision */
+    /* The fewest rows in a part of a filter gradient. Adding the parts reads all of them, and filters may be large. */
+    LEAST_ROWS = 256,
+    /* The most rows in a part. Longer sums in f32 lose precision. */
+    MOST_ROWS = 16384
 };
 
 static int64_t greatest_common_divisor(int64_t a, int64_t b) {
@@ -25,7 +28,7 @@ static int64_t greatest_common_divisor(int64_t a, int64_t b) {
 
 /* ---- sizes ---- */
 
-/* In the gradient by the input: how far apart along an axis the taps lie that meet the same pixels. */
+/* In the gradient by the input: the distance along an axis between two taps that meet the same pixels. */
 static int64_t tap_step(const strata_conv2d_sizes *s, int axis) {
     return s->stride[axis] / greatest_common_divisor(s->stride[axis], s->dilation[axis]);
 }

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The family gpu/matmul for real GPUs: tiles of shaders/matmul_tiles.kernel. A long k of a small result is cut into parts,
- * which matmul_fold.kernel
- * adds up: by the shape alone, since it decides the bits. A backend's library of matrix products (CLBlast) is one more
- * candidate for plain products; it folds K in an order of its own, so only options.fast lets it in. */
+ * The family gpu/matmul for real GPUs: products by tiles (shaders/matmul_tiles.kernel). If k is long and the result
+ * small, k is divided into parts, whose sums matmul_fold.kernel adds. The parts depend only on the shapes, since they
+ * decide the bits of the result.
+ *
+ * For products without an epilogue, the backend's library of matrix products (CLBlast) is one more candidate. It adds
+ * the terms of a sum in its own order, so it is only used with options.fast. */
 #include "backends/kernel/gpu_tiles.h"
 #include "core/op/copy.h"
 #include "core/op/matmul.h"
 
-enum { LIBRARY = -1 }; /* candidate->values[0] */
+enum { LIBRARY = -1 }; /* candidate->values[0] of the library's candidate */
 
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
     (void)node;
@@ -29,7 +31,7 @@ static int64_t n_parts(const strata_matmul_sizes *s) {
     return s->k ? (s->k + part - 1) / part : 1;
 }
 
-/* CLBlast's words: m n k batch, strides of rows and of matrices of a and b, transposes. */
+/* The arguments of CLBlast: m, n, k, batch, the strides of rows and of matrices of a and b, the transposes. */
 static bool library_fits(const strata_kernel_limits *limits, const strata_tensor *node) {
     const strata_matmul_attrs *attrs = node->attrs;
     strata_matmul_sizes s = strata_matmul_sizes_of(node);

@@ -8,18 +8,29 @@
 #include "core/op/epilogue.h"
 
 enum {
+    /* Compute units that are assumed if the driver does not report them. */
     UNKNOWN_UNITS = 32,
-    WARP = 32,      /* work-items of a SIMD vector of most GPUs */
-    FULL_WARPS = 8, /* that a unit needs to hide what it waits for */
+    /* Work-items that most GPUs execute together, as one SIMD vector. */
+    WARP = 32,
+    /* The number of warps with which a compute unit hides latency. */
+    FULL_WARPS = 8,
+    /* Floats of local memory for each step of k that the kernel adds to its tiles, against bank conflicts. */
     LOCAL_PADDING = 8,
-    SUM_REGISTERS = 8,  /* of a work-item for each of its sums: Intel's compiler spills at 4, not at 8 */
-    NOMINAL_TILE = 64,  /* rows and columns, for cutting into parts, */
-    ENOUGH_TILES = 512, /* of which so many keep a large device busy, */
-    BEST_TILES = 2048,  /* and so many leave none of it waiting for the last */
-    LONG_PART = 1024    /* steps, of parts that are cut for that */
+    /* Registers for each sum of a work-item that a tile must leave room for. Intel's compiler spills registers with 4,
+     * not with 8. */
+    SUM_REGISTERS = 8,
+    /* Rows and columns of the tile with which the number of parts is calculated. */
+    NOMINAL_TILE = 64,
+    /* This many tiles keep a large device busy. */
+    ENOUGH_TILES = 512,
+    /* With this many tiles, a large device has hardly any idle time at the end of a launch. */
+    BEST_TILES = 2048,
+    /* The fewest steps of a part if there are already ENOUGH_TILES. */
+    LONG_PART = 1024
 };
 
-/* efficiency: of the units' multiply-adds in large products, relative to the first; from what was fastest on an NVIDIA H100. */
+/* efficiency: the speed of multiply-adds in large products relative to the first tile. Estimated from the tiles that
+ * were fastest on an NVIDIA H100. */
 static const struct {
     int values[TILE_VALUES];
     double efficiency;
@@ -44,8 +55,8 @@ static bool fits_device(const strata_kernel_limits *limits, const strata_tiled_p
            (uint32_t)t[TILE_LOCAL_X] <= limits->max_local[0] && (uint32_t)t[TILE_LOCAL_Y] <= limits->max_local[1];
 }
 
-/* Steps of one k, relative: a unit's tiles one after another, or what one of its work-items does when there are too few to fill
- * the unit. */
+/* The relative time of one step of k. A compute unit computes its tiles one after another. If all of them together have
+ * fewer warps than are needed to hide latency, the time depends only on the number of elements of one work-item. */
 static double cost_of(const strata_kernel_limits *limits, const strata_tiled_product *product, int tile) {
     const int *t = tiles[tile].values;
     const int64_t units = limits->compute_units > 1 ? limits->compute_units : UNKNOWN_UNITS;

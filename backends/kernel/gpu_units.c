@@ -3,16 +3,22 @@
 
 #include <stdio.h>
 
-enum { GROUPS_M, GROUPS_N, UNITS_M, UNITS_N, WITHOUT_UNITS = 5 }; /* candidate->values; a plain tile has 1 in the last one */
+/* candidate->values. WITHOUT_UNITS is 1 in a candidate without matrix units. */
+enum { GROUPS_M, GROUPS_N, UNITS_M, UNITS_N, WITHOUT_UNITS = 5 };
 enum {
-    UNIT_STEPS = 2,     /* TILE_K of the kernels, in units, */
-    PAD = 4,            /* their PAD, */
-    MOST_SUMS = 64,     /* registers of a work-item for its sums: with 128 Mesa's compiler for AMD puts them into memory */
-    FULL_SUBGROUPS = 8, /* that a compute unit needs to hide what it waits for */
+    /* TILE_K of the kernels, in matrix units. */
+    UNIT_STEPS = 2,
+    /* PAD of the kernels. */
+    PAD = 4,
+    /* The most registers of a work-item for its sums. With 128, Mesa's compiler for AMD stores them in memory. */
+    MOST_SUMS = 64,
+    /* The number of subgroups with which a compute unit hides latency. */
+    FULL_SUBGROUPS = 8,
+    /* Compute units that are assumed if the driver does not report them. */
     UNKNOWN_UNITS = 32
 };
 
-/* Subgroups of a work-group along m and n, units of each. */
+/* For each tile: the subgroups of a work-group along m and n, and the matrix units of each subgroup along m and n. */
 static const int tiles[][4] = {{2, 2, 4, 4}, {2, 4, 4, 2}, {2, 2, 4, 2}, {2, 2, 2, 4}, {2, 2, 2, 2},
                                {2, 2, 1, 2}, {2, 2, 2, 1}, {2, 2, 1, 1}, {1, 4, 1, 2}, {1, 4, 1, 1}};
 enum { N_TILES = sizeof tiles / sizeof *tiles };
@@ -32,16 +38,16 @@ static int64_t count_tiles(const strata_tiled_product *product, const strata_mat
     return product->batch * strata_ceil_div(product->m, tile_m(unit, tile)) * strata_ceil_div(product->n, tile_n(unit, tile));
 }
 
-/* Words of 4 bytes in local memory for `across` rows or columns of an operand, one of its 16-bit matrices. */
-static int64_t room(const strata_matrix_unit *unit, int64_t across) {
+/* The 4-byte words of local memory for the tile of one operand, with `across` rows or columns of 16-bit values. */
+static int64_t operand_words(const strata_matrix_unit *unit, int64_t across) {
     const int64_t steps = UNIT_STEPS * unit->k;
     return across * steps / 2 + PAD * (across + steps);
 }
 
 static int64_t local_words(const strata_matrix_unit *unit, bool split, const strata_tiled_product *product, const int *tile) {
     const int64_t m = tile_m(unit, tile), n = tile_n(unit, tile), subgroups = tile[GROUPS_M] * tile[GROUPS_N];
-    return (1 + split) * (room(unit, m) + room(unit, n)) + subgroups * unit->m * unit->n + 2 + product->words_a_row * m +
-           product->words_a_step * UNIT_STEPS * unit->k;
+    return (1 + split) * (operand_words(unit, m) + operand_words(unit, n)) + subgroups * unit->m * unit->n + 2 +
+           product->words_a_row * m + product->words_a_step * UNIT_STEPS * unit->k;
 }
 
 static bool fits_device(const strata_kernel_limits *limits, strata_dtype dtype, const strata_tiled_product *product,
@@ -57,8 +63,8 @@ static bool fits_device(const strata_kernel_limits *limits, strata_dtype dtype, 
            m * unit->k % items == 0 && n * unit->k % items == 0;
 }
 
-static bool multiply(const strata_kernel_limits *limits, strata_dtype dtype, const char *kernel,
-                     const strata_tiled_product *product) {
+static bool can_multiply(const strata_kernel_limits *limits, strata_dtype dtype, const char *kernel,
+                         const strata_tiled_product *product) {
     char stem[64];
     if (limits->device_class < STRATA_DEVICE_INTEGRATED_GPU || !limits->unit_lanes || !strata_dtype_is_float(dtype))
         return false;
@@ -68,12 +74,12 @@ static bool multiply(const strata_kernel_limits *limits, strata_dtype dtype, con
 }
 
 bool strata_units_multiply(const strata_kernel_limits *limits, strata_dtype dtype) {
-    return multiply(limits, dtype, "matmul", &(strata_tiled_product){0});
+    return can_multiply(limits, dtype, "matmul", &(strata_tiled_product){0});
 }
 
 bool strata_units_fit(const strata_kernel_limits *limits, const strata_tensor *node, const char *kernel,
                       const strata_tiled_product *product) {
-    return multiply(limits, node->dtype, kernel, product);
+    return can_multiply(limits, node->dtype, kernel, product);
 }
 
 int64_t strata_units_part(const strata_kernel_limits *limits, const strata_tensor *node, int64_t part) {
@@ -81,8 +87,10 @@ int64_t strata_units_part(const strata_kernel_limits *limits, const strata_tenso
     return strata_ceil_div(part, step) * step;
 }
 
-/* Of one step of k, relative: the subgroups' multiplications, and half as long for each unit of an operand that is read from
- * local memory for them, one tile after another on each compute unit; or what one subgroup does where there are too few. */
+/* The relative time of one step of k. A subgroup multiplies UNITS_M x UNITS_N pairs of matrices and reads UNITS_M +
+ * UNITS_N matrices from local memory, which takes half as long each. A compute unit computes its tiles one after
+ * another. If all of them together have fewer subgroups than are needed to hide latency, the time depends only on the
+ * work of one subgroup. */
 static double cost_of(const strata_kernel_limits *limits, const strata_tiled_product *product, const strata_matrix_unit *unit,
                       const int *tile) {
     const int64_t units = limits->compute_units > 1 ? limits->compute_units : UNKNOWN_UNITS;
@@ -128,7 +136,7 @@ void strata_units_launch(const strata_kernel_limits *limits, const strata_tensor
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) launch->constants[launch->n_constants++] = constants[i];
     launch->variant = strata_dtype_name(node->dtype);
     launch->writes = 1u << (in_parts ? launch->n_buffers : launch->n_buffers - 1);
-    launch->buffers[launch->n_buffers++] = NULL; /* sums */
+    launch->buffers[launch->n_buffers++] = NULL; /* the sums of parts */
     launch->local[0] = tile[GROUPS_M] * tile[GROUPS_N] * (int)limits->unit_lanes;
     launch->global[0] = launch->local[0] * count_tiles(product, unit, tile);
 }

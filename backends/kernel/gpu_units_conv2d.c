@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The families gpu/units_conv2d, ..input_grad and ..filter_grad: convolutions by shaders/matrix_units/conv2d.kernel and
- * conv2d_filter_grad.kernel (gpu_units.h). They take the convolutions of gpu/conv2d (strides, dilation, padding and groups, but
- * not few columns), in its parts, rounded up to whole steps of a tile. */
+ * The families gpu/units_conv2d, gpu/units_conv2d_input_grad and gpu/units_conv2d_filter_grad: convolutions by
+ * shaders/matrix_units/conv2d.kernel and conv2d_filter_grad.kernel (gpu_units.h). Like gpu/conv2d, they support
+ * strides, dilation, padding and groups, and leave convolutions with few columns to the portable kernels. Long sums are
+ * divided into the same parts as there, rounded up to whole steps of a tile. */
 #include "backends/kernel/gpu_conv2d.h"
 #include "backends/kernel/gpu_units.h"
 #include "core/op/conv2d.h"
@@ -20,7 +21,7 @@ static const strata_family *plain_of(const strata_tensor *node) {
                                                       : &strata_family_gpu_conv2d_filter_grad;
 }
 
-/* *out_parts of part steps, which product.batch counts. */
+/* The sizes of the product in *out_parts parts of `part` steps each. product.batch includes the parts. */
 static strata_conv2d_product_sizes product_of(const strata_kernel_limits *limits, const strata_tensor *node,
                                               int64_t *out_parts) {
     strata_conv2d_product_sizes p = strata_conv2d_product_of(node);
@@ -30,7 +31,7 @@ static strata_conv2d_product_sizes product_of(const strata_kernel_limits *limits
     return p;
 }
 
-/* A filter's gradient without rows is zeros, which the next family makes. */
+/* A filter gradient that sums over no rows (steps = 0) is zero; the next family computes it. */
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
     const strata_conv2d_product_sizes p = strata_conv2d_product_of(node);
     return p.steps > 0 && strata_conv2d_suits_tiles(node) && strata_units_fit(limits, node, kernel_of(node), &p.product);

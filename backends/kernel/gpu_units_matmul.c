@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The family gpu/units_matmul: matrix products by shaders/matrix_units/matmul.kernel (gpu_units.h). Parts of a long k are those
- * of gpu/matmul, rounded up to whole steps of a tile. */
+ * The family gpu/units_matmul: matrix products by shaders/matrix_units/matmul.kernel (gpu_units.h). A long k is divided
+ * into the same parts as in gpu/matmul, rounded up to whole steps of a tile. */
 #include "backends/kernel/gpu_units.h"
 #include "core/op/copy.h"
 #include "core/op/matmul.h"
@@ -18,7 +18,7 @@ static int64_t n_parts(const strata_kernel_limits *limits, const strata_tensor *
     return s->k ? (s->k + part - 1) / part : 1;
 }
 
-/* All parts, as one more batch. */
+/* The parts are counted as additional products of the batch. */
 static strata_tiled_product product_of(const strata_kernel_limits *limits, const strata_tensor *node) {
     const strata_matmul_sizes s = strata_matmul_sizes_of(node);
     return (strata_tiled_product){.m = s.m, .n = s.n, .batch = s.n_batch * n_parts(limits, node, &s)};

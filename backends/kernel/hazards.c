@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which launches must wait for those before: a launch needs a barrier when it reads bytes that were written since the last
- * barrier (read after write), writes bytes that were read (write after read) or written (write after write). Ranges are tracked
- * by arena and byte, so launches that use different parts of one arena can overlap. A barrier waits for all earlier launches,
- * so all tracked ranges are removed. */
+ * Finds the launches that must wait for earlier ones. A launch needs a barrier if, since the last barrier, an earlier
+ * launch wrote bytes that it reads (read after write), or read (write after read) or wrote (write after write) bytes
+ * that it writes. Ranges are tracked by arena and byte, so launches that use different parts of one arena can overlap.
+ * A barrier waits for all earlier launches, so all tracked ranges are then removed. */
 #include <stdlib.h>
 
 #include "backends/kernel/lowering.h"

@@ -8,8 +8,7 @@
  *     strata_kernel_build   calls of a driver's compiler, with time limits (build.c)
  *     strata_tuner          finds the fastest of several kernels on this device (tuner.c)
  *     strata_checks         finds kernels that compute wrongly on this device (check.c, recheck.c)
- * Nothing here depends on OpenCL or Vulkan: a backend stores the API's handles in an array of its own, with the list's indices.
- * */
+ * Nothing here depends on OpenCL or Vulkan: a backend stores the API's handles in its own array, with the list's indices. */
 #ifndef STRATA_BACKENDS_KERNEL_H
 #define STRATA_BACKENDS_KERNEL_H
 
@@ -21,11 +20,11 @@ typedef struct strata_tuner strata_tuner;
 typedef struct strata_checks strata_checks;
 
 /* ---- what a device can do ---- */
-/* A hardware thread of Intel's GPUs has 128 registers of 32 bytes, and runs at least 8 work-items. */
+/* Each hardware thread of Intel's GPUs has 128 registers of 32 bytes and runs at least 8 work-items. */
 enum { STRATA_INTEL_ITEM_REGISTERS = 128 };
 
-/* Matrices of 16 bits, m x k and k x n, whose product a subgroup adds to a matrix of f32 by one instruction. m is 0 where there
- * are none. */
+/* The operand sizes of a matrix unit: one instruction of a subgroup adds the product of an m x k and a k x n matrix of
+ * 16-bit floats to an f32 matrix. m is 0 if there are no matrix units. */
 typedef struct strata_matrix_unit {
     uint32_t m, n, k;
 } strata_matrix_unit;
@@ -53,7 +52,7 @@ typedef struct strata_kernel_limits {
     uint64_t cache_bytes;
     /* At least 1. */
     uint32_t compute_units;
-    /* Of a CPU: how many f32 elements its vectors have. 1 for other devices. */
+    /* The number of f32 elements in a vector of a CPU. 1 for other devices. */
     uint32_t vector_width;
     uint64_t max_range_bytes;
     /* The most 4-byte values that a work-item can have in registers; 0: no limit. */
@@ -67,7 +66,8 @@ typedef struct strata_kernel_limits {
     strata_checks *checks;
 } strata_kernel_limits;
 
-/* Whether the device's matrix units multiply matrices of the dtype; f32, by a split, only with `fast`. */
+/* Whether the device's matrix units multiply matrices of the dtype. They multiply f32 by splitting each value into two
+ * f16, only with `fast`. */
 bool strata_units_multiply(const strata_kernel_limits *limits, strata_dtype dtype);
 
 /* ---- what is compiled ---- */
@@ -106,8 +106,8 @@ typedef struct strata_kernel_launch {
     uint32_t local[2];
     /* Each at least 1 and at most limits.max_groups. */
     uint32_t groups[2];
-    /* A barrier is needed before the launch: it reads bytes that a launch since the last barrier wrote, or writes bytes that
-     * one read or wrote. */
+    /* A barrier is needed before the launch: it reads bytes that a launch since the last barrier wrote, or it writes bytes that
+     * such a launch read or wrote. */
     bool barrier_before;
 } strata_kernel_launch;
 
@@ -137,15 +137,16 @@ strata_support strata_kernel_supports(const strata_kernel_limits *limits, const 
 /* ---- compiled kernels on disk ---- */
 /* The cache folder of an opened device. If the folder cannot be created or written, all functions do nothing. */
 typedef struct strata_cache {
-    /* "" when off. */
+    /* "": the cache is off. */
     char dir[512];
     char backend[16], device[128], driver[128];
 } strata_cache;
 
 /* dir: opts->cache_dir, else $XDG_CACHE_HOME/strata, else ~/.cache/strata; off with opts->no_cache. opts may be NULL. */
 void strata_cache_open(strata_cache *cache, const strata_device_options *opts, const strata_device_info *info);
-/* Reads what was stored under the key (any bytes; the whole identity of what was compiled: source, constants). NULL when there
- * is none, or it is of another version, device or driver, or damaged: it is then removed. Caller frees with free(). */
+/* Returns the data that was stored under the key, or NULL if there is none. The key may be any bytes and must identify
+ * what was compiled completely (source, constants). A file of another version, device or driver, or a damaged file, is
+ * removed, and NULL is returned. The caller frees the result with free(). */
 void *strata_cache_load(const strata_cache *cache, const void *key, size_t key_bytes, size_t *out_bytes);
 /* Writes a temporary file and renames it, so that readers see a complete file or none. Failures are ignored: the next start
  * compiles again. */
@@ -154,7 +155,7 @@ void strata_cache_store(const strata_cache *cache, const void *key, size_t key_b
 /* ---- compiling ---- */
 /* A call of a driver's compiler. */
 typedef struct strata_kernel_build {
-    /* "kernel matmul f32", for messages; how many kernels it compiles. */
+    /* The name in messages ("kernel matmul f32"), and how many kernels the call compiles. */
     const char *name;
     int n_kernels;
     /* Calls the compiler and writes the results to `call`, a copy of the caller's struct of `call_bytes` bytes, which is copied
@@ -165,30 +166,33 @@ typedef struct strata_kernel_build {
     size_t call_bytes;
 } strata_kernel_build;
 
-/* Makes the call and waits for it; names a slow one (strata_device_warn). Fails: TIMEOUT behind strata_device's limit,
- * INTERRUPTED if its is_interrupted says so. Then the call goes on, nobody waits for it, device->given_up is set, and what the
- * driver uses for it (the device itself, too) must stay until the process ends. */
+/* Makes the call and waits for it. Warns once if it is slow (strata_device_warn). Fails: TIMEOUT after the device's
+ * time limit, INTERRUPTED if the device's is_interrupted returns true. Then the call goes on in its thread and nobody
+ * waits for it, device->given_up is set, and everything that the driver uses for the call, also the device itself, must
+ * stay until the process ends. */
 strata_status strata_kernel_build_run(strata_device *device, const strata_kernel_build *what, strata_error *err);
 
 /* ---- tuning ---- */
-/* Times candidates on `device` by its own table: compiles a piece of the one node for each, runs it on scratch buffers, and
- * checks its result against the first candidate's. Winners are remembered in a text file in the cache's folder. The backend's
- * compile hands the tuner to strata_kernel_list_create and needs nothing else. NULL with opts->no_tune, when memory runs out,
- * or when the device class has no candidates: then the first candidate is always taken. */
+/* Times candidates on `device` with the device's own functions: for each candidate it compiles a piece that has only
+ * the node, runs it on scratch buffers, and compares its result with that of the first candidate. The fastest
+ * candidates are stored in a text file in the cache's folder. The backend's compile only passes the tuner to
+ * strata_kernel_list_create. Returns NULL with opts->no_tune, when memory runs out, or when the device class has no
+ * candidates: then the first candidate is always used. */
 strata_tuner *strata_tuner_create(strata_device *device, const strata_kernel_limits *limits, const strata_cache *cache,
                                   const strata_device_options *opts);
-/* Whether the piece being compiled is a candidate on trial, soon thrown away. */
+/* Whether the piece that is being compiled is only a candidate that the tuner measures and then destroys. */
 bool strata_tuner_is_trying(const strata_tuner *tuner);
 void strata_tuner_destroy(strata_tuner *tuner); /* before the device is closed; NULL is fine */
 
 /* ---- checking ---- */
-/* Whether the device's kernels compute rightly (check.c). NULL with opts->trust, or when memory runs out. The backend puts it
- * into its limits. */
+/* Checks whether the device's kernels compute correctly (check.c). NULL with opts->trust, or when memory runs out. The
+ * backend stores the result in its limits. */
 strata_checks *strata_checks_create(strata_device *device, const strata_cache *cache, const strata_device_options *opts);
 void strata_checks_destroy(strata_checks *checks); /* before the device is closed; NULL is fine */
-/* To be called by the backend's compile before it does anything else. Kernels of the piece of which nothing is known are run on
- * small operands and compared with the reference; what was found is kept, on disk too, and kernels that are wrong are not used
- * from then on. Fails: UNSUPPORTED with the kernel, its error and the driver where a node has no kernel that is right. */
+/* The backend's compile calls this before it does anything else. Runs those kernels of the piece that have not been
+ * checked yet on small operands and compares them with the reference. The results are kept, on disk too, and wrong
+ * kernels are not used from then on. Fails: UNSUPPORTED with the kernel, its error and the driver if a node has no
+ * correct kernel. */
 strata_status strata_checks_run(const strata_kernel_limits *limits, strata_tuner *tuner, strata_device *device,
                                 const strata_piece *piece, strata_error *err);
 /* A program whose inputs are written and which has not been submitted. */
@@ -196,12 +200,13 @@ typedef struct strata_step_run {
     strata_device *device;
     const strata_piece *piece;
     strata_program *program;
-    /* -1: no inputs are there. */
+    /* The slot with the inputs. -1: no inputs have been written. */
     int slot;
-    /* Runs those nodes of the piece for which wanted[id] is set, in the program's order and by its own kernels, and waits. */
+    /* Runs those nodes of the piece for which wanted[id] is set, in the program's order and with the program's kernels,
+     * and waits. */
     strata_status (*run)(strata_program *program, int slot, const bool *wanted, strata_error *err);
 } strata_step_run;
-/* What strata_device_api.recheck does. */
+/* Implements strata_device_api.recheck. */
 strata_status strata_checks_again(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_step_run *step,
                                   uint32_t random, strata_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes the list of launches of a piece: gets the launches of each node, sets their arenas, element offsets, work-group sizes
- * and numbers of groups, shares equal kernels, and marks where barriers are needed. */
+ * Makes the list of launches of a piece: gets the launches of each node, sets their arenas, element offsets, work-group
+ * sizes and numbers of groups, creates equal kernels only once, and marks where barriers are needed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,18 +10,27 @@
 #include "core/run/trace_node.h"
 
 enum {
-    GPU_LOCAL = 256,     /* work-items in a group if the launch does not set them */
-    SOFTWARE_LOCAL = 64, /* the same on a GPU that is emulated on a CPU */
-    CPU_GROUPS = 4, /* groups for each core of a grid-stride kernel: enough to balance the cores, few enough to cost little */
-    CPU_GROUP_BYTES = 65536,      /* the least bytes for a group of a grid-stride kernel on a CPU: waking a core takes ~10 us */
-    CPU_CHEAP_GROUP_BYTES = 1024, /* the same where no core must be woken */
-    MOST_GROUPS = 65535,          /* the most groups that kernels support (shaders/README.md) */
-    SOFTWARE_GROUPS = 16, /* groups for each core of a grid-stride kernel on a GPU emulated on a CPU: each costs 0.4 us */
-    MOST_TURNS = 60000,   /* the most loop iterations of a work-item there (shaders/README.md) */
-    SCRATCH_BYTES = 4     /* the size of an element of the scratch buffer */
+    /* The work-items of a group if the launch does not set their number. */
+    GPU_LOCAL = 256,
+    /* The same on a GPU that is emulated on a CPU. */
+    SOFTWARE_LOCAL = 64,
+    /* The groups of a grid-stride kernel for each core: enough to balance the load, few enough to cost little. */
+    CPU_GROUPS = 4,
+    /* The least bytes for a group of a grid-stride kernel on a CPU, because waking a core takes about 10 us. */
+    CPU_GROUP_BYTES = 65536,
+    /* The same where no core has to be woken (limits->cheap_groups). */
+    CPU_CHEAP_GROUP_BYTES = 1024,
+    /* The most groups along an axis that kernels support (shaders/README.md). */
+    MOST_GROUPS = 65535,
+    /* The groups of a grid-stride kernel for each core on a GPU that is emulated on a CPU, where each group costs 0.4 us. */
+    SOFTWARE_GROUPS = 16,
+    /* The most loop iterations of a work-item on such a GPU (shaders/README.md). */
+    MOST_TURNS = 60000,
+    /* The bytes of an element of the scratch buffer. */
+    SCRATCH_BYTES = 4
 };
 
-/* The state of making a list. */
+/* The list that is being made. */
 typedef struct list_builder {
     const strata_kernel_limits *limits;
     const strata_piece *piece;
@@ -29,7 +38,7 @@ typedef struct list_builder {
     int launches_capacity, kernels_capacity;
     strata_hazards hazards;
     const strata_tensor *node;
-    int64_t scratch_bytes; /* of this node */
+    int64_t scratch_bytes; /* the scratch memory of `node` */
 } list_builder;
 
 /* ---- work-groups ---- */
@@ -85,7 +94,7 @@ static strata_status choose_groups(const strata_kernel_limits *limits, const str
 }
 
 /* ---- kernels ---- */
-/* Sets the constant of that name; false when the kernel has none. */
+/* Sets the constant of this name. Returns false if the kernel has none. */
 static bool set_constant(strata_kernel *kernel, const char *name, int32_t value) {
     for (int i = 0; i < kernel->shader->n_constants; i++) {
         if (strcmp(kernel->shader->constants[i].name, name)) continue;
@@ -178,7 +187,8 @@ static void bind_unused(const list_builder *builder, const strata_launch *launch
     }
 }
 
-/* Whether the launch copies bytes to their own place: an operand of a pack that was computed at its place. */
+/* Whether the launch copies bytes to the place where they already are. This happens if an operand of a pack was
+ * computed at its place in the pack. */
 static bool copies_onto_itself(const strata_tensor *node, const strata_kernel_launch *launch) {
     return (node->op->flags & STRATA_OP_SLICES) && launch->n_buffers == 2 &&
            launch->buffers[0].arena == launch->buffers[1].arena && launch->buffers[0].begin == launch->buffers[1].begin &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The launches of one node: by the first family that fits the node and the device; else, on a CPU, by the family that fits the
- * node in f32 (widen.c); else by the op's portable kernels. Kernels that were found to compute wrongly on this device (check.c)
- * are not used. list.c assigns memory afterwards. */
+ * Makes the launches of one node. They come from the first family that fits the node and the device; else, on a CPU,
+ * from the family that fits the node in f32 (widen.c); else from the op's portable kernels. Kernels that compute
+ * wrongly on this device (check.c) are not used. list.c assigns memory afterwards. */
 #include "backends/kernel/lowering.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ strata_status strata_way_lower(const strata_kernel_limits *limits, const strata_
     return strata_widened_lower(limits, &widened, way->family, &way->candidate, lowering, err);
 }
 
-/* Why this alternative must not be used; NULL: it may. */
+/* The reason why this way of computing the node must not be used. NULL: it may be used. */
 static const char *complaint_about(const strata_kernel_limits *limits, const strata_way *way, const strata_tensor *node) {
     strata_lowering lowering = {0};
     const char *complaint = way->family ? strata_check_complaint(limits->checks, strata_check_family_key(way->family)) : NULL;
@@ -34,8 +34,8 @@ static const char *complaint_about(const strata_kernel_limits *limits, const str
     return complaint;
 }
 
-/* Chooses among the candidates of one family; true if one may be used. `first`: this is the first family that fits, whose
- * candidates the tuner measures. */
+/* Chooses among the candidates of one family. Returns false if none may be used. `first`: this is the first family that fits,
+ * whose candidates the tuner measures. */
 static bool choose_candidate(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_family *family, bool widen,
                              bool first, const strata_tensor *node, const strata_tensor *as, strata_way *out_way,
                              const char **out_complaint) {

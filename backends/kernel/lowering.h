@@ -31,8 +31,8 @@ strata_status strata_lowering_run(strata_lowering *lowering, const strata_kernel
  * them ("rows=14,groups=2"). */
 typedef struct strata_candidate {
     char name[48];
-    /* It computes the same bits as the first candidate. Candidates that do not are used only with strata_device_options.fast.
-     * */
+    /* Whether it computes the same bits as the first candidate. Other candidates are used only with
+     * strata_device_options.fast. */
     bool exact;
     int values[6];
 } strata_candidate;
@@ -51,43 +51,45 @@ typedef struct strata_family {
                            strata_lowering *lowering, strata_error *err);
 } strata_family;
 
-extern const strata_family *const strata_families[]; /* the first that fits is used; ends with NULL; families.c */
+/* In order of preference: the first family that fits is used. Ends with NULL (families.c). */
+extern const strata_family *const strata_families[];
 
-/* How a node is computed: by a family's candidate, in f32 if the node is f16 or bf16 (widen.c), or by the op's portable
- * kernels. */
+/* How a node is computed: by a candidate of a family or by the op's portable kernels. A family of f32 kernels can also
+ * compute a node of f16 or bf16 (widen.c). */
 typedef struct strata_way {
-    /* NULL: the portable kernels. */
+    /* NULL: the op's portable kernels. */
     const strata_family *family;
     bool widen;
     strata_candidate candidate;
 } strata_way;
 
-/* Chooses how a node is computed. In this order: the tuner's choice of the first family that fits, its other candidates, those
- * of the next families, the portable kernels. Those with a kernel that is known to compute wrongly on this device are skipped.
- * Fails: UNSUPPORTED, with the kernel, its error and the driver, if all are skipped. */
+/* Chooses how a node is computed. The alternatives are tried in this order: the tuner's choice among the candidates of
+ * the first family that fits, this family's other candidates, the candidates of the next families, the portable
+ * kernels. Alternatives with a kernel that is known to compute wrongly on this device are skipped. Fails: UNSUPPORTED,
+ * with the kernel, its error and the driver, if all are skipped. */
 strata_status strata_way_choose(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_tensor *node,
                                 strata_way *out_way, strata_error *err);
-/* Adds the launches of the node, computed this way, to an empty lowering. */
+/* Adds the launches of the node, computed in this way, to an empty lowering. */
 strata_status strata_way_lower(const strata_kernel_limits *limits, const strata_way *way, const strata_tensor *node,
                                strata_lowering *lowering, strata_error *err);
 
 /* ---- verdicts (check.c) ---- */
-/* A text that identifies the op and the kernels of a node's launches with their constants and requested work-group sizes. */
+/* A hash that identifies the op and the kernels of a node's launches with their constants and requested work-group sizes. */
 uint64_t strata_check_key(const strata_tensor *node, const strata_lowering *lowering);
-/* A text that identifies a family: if one of its kernels is wrong, none of them is used. */
+/* A hash that identifies a family: if one of its kernels is wrong, none of them is used. */
 uint64_t strata_check_family_key(const strata_family *family);
-/* Why these kernels must not be used, a text that is valid as long as `checks`; NULL: they may be used. */
+/* The reason why these kernels must not be used, valid as long as `checks`. NULL: they may be used. */
 const char *strata_check_complaint(const strata_checks *checks, uint64_t key);
 /* Whether any kernel is known to be wrong. */
 bool strata_checks_complain(const strata_checks *checks);
-/* How a check wants this node of its piece to be computed; NULL: there is no check at the moment. */
+/* The way in which a check that runs now wants this node of its piece to be computed. NULL: no check runs now. */
 const strata_way *strata_check_way(const strata_checks *checks, const strata_tensor *node);
 
-/* The index of the candidate to use, which the tuner remembers or measures now (tuner.c). 0 without a tuner. */
+/* The index of the candidate to use. The tuner has stored it or measures it now (tuner.c). 0 without a tuner. */
 int strata_tuner_choose(strata_tuner *tuner, const strata_family *family, const strata_tensor *node,
                         const strata_candidate *candidates, int n);
 
-/* ---- nodes of 16-bit storage by families of f32 (widen.c) ---- */
+/* ---- nodes with 16-bit storage, computed by families of f32 kernels (widen.c) ---- */
 enum { STRATA_WIDENED_INPUTS = 8 };
 /* A copy of a node with f32 operands and result. node.inputs points into this struct, so it must not be moved. */
 typedef struct strata_widened {
@@ -109,7 +111,8 @@ typedef struct strata_hazards {
     int n_reads, n_writes, reads_capacity, writes_capacity;
 } strata_hazards;
 
-/* Adds a launch. *out_barrier: a barrier is needed before it; the ranges of all earlier launches are then removed. */
+/* Adds a launch. *out_barrier: whether a barrier is needed before it. If so, the ranges of all earlier launches are
+ * removed. */
 strata_status strata_hazards_add(strata_hazards *hazards, const strata_kernel_range *ranges, int n, unsigned writes,
                                  bool *out_barrier, strata_error *err);
 void strata_hazards_finish(strata_hazards *hazards);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the reference makes of a node's operands, and how far a device's result may be from it. */
+ * Computes the reference result from a node's operands, and compares a device's result with it. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,7 +9,8 @@
 #include "core/compile/cost.h"
 #include "core/op/element.h"
 
-/* What the reference computes in a hundredth of a second, in operations and bytes. */
+/* Operations plus bytes: what the references compute in about 10 ms. For larger nodes the host backend's loops are
+ * used, if it has any for the op. */
 static const double EASY_WORK = 2e6;
 
 int64_t strata_check_bytes(const strata_tensor *tensor) {
@@ -63,7 +64,8 @@ static double distance(double got, double want) {
     return isfinite(got) && isfinite(want) ? fabs(got - want) : INFINITY;
 }
 
-/* At least so much that numbers which a device flushes to zero are equal to it. */
+/* The largest absolute value, but at least 1e-30, so that small numbers that a device flushes to zero do not count as
+ * errors. */
 static double largest(const strata_tensor *tensor, const void *values) {
     double most = 1e-30;
     for (int64_t e = 0; e < strata_shape_elements(tensor->shape); e++) {
@@ -80,10 +82,14 @@ double strata_check_difference(const strata_tensor *tensor, const void *got, con
     return most > 0 ? most / largest(tensor, want) : 0;
 }
 
-/* An element may differ by the tolerance of the largest value, and by ROOM times the root mean square of what the moved
- * operands change: a sum whose terms cancel is all rounding, and its operands say how large that is. Where an op decides by
- * what it has computed (a ramp behind a sum), a value near the edge may fall to the other side. So of 10,000 elements one may
- * differ by twice as much as the moved operands change some element. */
+/* Two differences of an element are allowed in addition to each other. The first is the tolerance times the tensor's
+ * largest value. The second is ROOM times the root mean square of the changes that the moved operands cause. It is
+ * needed for a sum whose terms cancel each other: its result is mostly rounding error, and moved operands show how
+ * large that is.
+ *
+ * An op that decides by a value that it has computed (a relu after a sum) may decide differently if the value is near
+ * the threshold. So one of FEW elements may differ by more, up to twice the largest change that the moved operands
+ * cause. */
 bool strata_check_is_off(const strata_tensor *tensor, const void *got, const void *want, const void *moved) {
     enum { ROOM = 4, FEW = 10000 };
     const int64_t n = strata_shape_elements(tensor->shape);

@@ -13,8 +13,9 @@
 #include "backends/host/host.h"
 #include "backends/kernel/check.h"
 
-/* The most operations and bytes for the reference, and for the host backend's loops, while a model trains. A larger node is
- * compared on small generated operands. */
+/* The most operations and bytes of a node that is compared while a model trains: MOST_WORK if only the op's reference
+ * can compute it, MOST_FAST_WORK if the host backend's loops can. A larger node is compared on small generated
+ * operands. */
 static const double MOST_WORK = 5e7, MOST_FAST_WORK = 4e9;
 
 typedef struct recheck {
@@ -23,7 +24,7 @@ typedef struct recheck {
     /* [n_inputs + 1] for each operand, and for the node's own value: the device's values before the node runs; the reference's
      * result; the device's result; the reference's result for operands that were changed slightly. */
     void **before, **want, **got, **moved;
-    /* [n_places] The nodes to run, by id. */
+    /* [n_places] By the tensor's id: the nodes to run, and the nodes that `mark` has visited. */
     bool *wanted, *seen;
 } recheck;
 
@@ -36,7 +37,7 @@ static const strata_place *place_of(const recheck *r, const strata_tensor *tenso
 }
 
 /* ---- which nodes are run ---- */
-/* Marks `tensor` and all nodes from which it is computed; false if an update is among them. */
+/* Marks `tensor` and all nodes from which it is computed. Returns false if an update is among them. */
 static bool mark(recheck *r, const strata_tensor *tensor) {
     if (r->seen[tensor->id]) return true;
     r->seen[tensor->id] = true;
@@ -47,7 +48,7 @@ static bool mark(recheck *r, const strata_tensor *tensor) {
     return true;
 }
 
-/* Whether the operands are there to be read, and not too large for the reference. */
+/* Whether the operands can be computed and read back, and are not too large for the reference. */
 static bool is_possible(recheck *r) {
     const bool fast = strata_host_fast_find(r->node) != NULL;
     if (strata_check_work(r->node) > (fast ? MOST_FAST_WORK : MOST_WORK)) return false;
@@ -60,7 +61,7 @@ static bool is_possible(recheck *r) {
 }
 
 /* ---- bytes ---- */
-static strata_status make(recheck *r, strata_error *err) {
+static strata_status allocate(recheck *r, strata_error *err) {
     const size_t n = (size_t)r->node->n_inputs + 1, n_places = (size_t)r->step->piece->n_places + 1;
     void ***all[] = {&r->before, &r->want, &r->got, &r->moved};
     bool room = (r->wanted = calloc(n_places, 1)) && (r->seen = calloc(n_places, 1));
@@ -83,7 +84,7 @@ static void finish(recheck *r) {
 }
 
 /* Copies a tensor from the device, or to it. */
-static strata_status move(const recheck *r, const strata_tensor *tensor, void *data, bool to_device, strata_error *err) {
+static strata_status copy_tensor(const recheck *r, const strata_tensor *tensor, void *data, bool to_device, strata_error *err) {
     const strata_device_api *api = r->step->device->api;
     const strata_place *place = place_of(r, tensor);
     const int64_t bytes = strata_check_bytes(tensor);
@@ -103,31 +104,32 @@ static void copy_operands(const recheck *r, void **to) {
 }
 
 /* ---- comparing ---- */
-/* Runs the operands' nodes, reads the operands, runs the node, reads what it wrote, and puts back what an update changed. */
+/* Runs the nodes that compute the operands, reads the operands, runs the node, reads what it wrote, and restores what
+ * an update changed. */
 static strata_status run(recheck *r, strata_error *err) {
     const strata_step_run *step = r->step;
     const int n = r->node->n_inputs;
     STRATA_TRY(step->run(step->program, step->slot, r->wanted, err));
-    for (int i = 0; i < n; i++) STRATA_TRY(move(r, r->node->inputs[i], r->before[i], false, err));
+    for (int i = 0; i < n; i++) STRATA_TRY(copy_tensor(r, r->node->inputs[i], r->before[i], false, err));
     memset(r->wanted, 0, (size_t)step->piece->n_places);
     r->wanted[r->node->id] = true;
     STRATA_TRY(step->run(step->program, step->slot, r->wanted, err));
     for (int i = 0; i <= n; i++)
-        if (strata_check_writes(r->node, i)) STRATA_TRY(move(r, tensor_of(r, i), r->got[i], false, err));
+        if (strata_check_writes(r->node, i)) STRATA_TRY(copy_tensor(r, tensor_of(r, i), r->got[i], false, err));
     for (int i = 0; i < n; i++)
-        if (strata_check_writes(r->node, i)) STRATA_TRY(move(r, r->node->inputs[i], r->before[i], true, err));
+        if (strata_check_writes(r->node, i)) STRATA_TRY(copy_tensor(r, r->node->inputs[i], r->before[i], true, err));
     return STRATA_OK;
 }
 
-/* With values that are not finite there is nothing to compare. */
+/* Whether all values are finite. Others cannot be compared. */
 static bool is_finite(const recheck *r, void *const *data, int first, int last) {
     for (int i = first; i <= last; i++)
         if (!strata_check_is_finite(tensor_of(r, i), data[i])) return false;
     return true;
 }
 
-/* Computes the largest error; 0: the node is correct. */
-static strata_status judge(recheck *r, double *out_error, strata_error *err) {
+/* Computes the largest error. 0: the node is correct. */
+static strata_status measure_error(recheck *r, double *out_error, strata_error *err) {
     const int n = r->node->n_inputs;
     bool differs = false;
     *out_error = 0;
@@ -155,10 +157,10 @@ strata_status strata_checks_step(const strata_kernel_limits *limits, const strat
                                  const char *kernels, bool *out_done, strata_error *err) {
     recheck r = {.step = step, .node = node};
     double error = 0;
-    strata_status status = make(&r, err);
+    strata_status status = allocate(&r, err);
     *out_done = !status && is_possible(&r);
     if (*out_done) status = run(&r, err);
-    if (*out_done && !status) status = judge(&r, &error, err);
+    if (*out_done && !status) status = measure_error(&r, &error, err);
     if (error > 0)
         strata_device_warn(
             step->device,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The families software/conv2d, ..input_grad and ..filter_grad: the portable convolution kernels with blocks for GPUs that a
- * CPU plays. As for matmul (software_matmul.c) each work-item's elements are fetched one by one, so large blocks pay, and take
- * long to compile. */
+ * The families software/conv2d, software/conv2d_input_grad and software/conv2d_filter_grad: the portable convolution
+ * kernels with register blocks, for GPUs that are emulated on a CPU. As in software_matmul.c, the element of each
+ * work-item is loaded separately, so large blocks are faster, but they take long to compile. */
 #include <stdio.h>
 
 #include "backends/kernel/lowering.h"
@@ -10,16 +10,17 @@
 #include "core/op/ops.h"
 
 enum {
-    LANES = 8, /* work-items of a SIMD vector */
-    /* Nanoseconds of a vector of work-items for each step of the sum, times 0.6, measured on lavapipe 22.3: */
+    LANES = 8, /* the work-items of a SIMD vector */
+    /* The time of a SIMD vector of work-items for each step of the sum, in nanoseconds times 0.6, measured on lavapipe
+     * 22.3: FETCH_COST for each value that it loads, MULTIPLY_COST for each multiply-add. */
     FETCH_COST = 10,
     MULTIPLY_COST = 1,
-    MOST_STEPS = 65000 /* a work-item's loops are left, in silence, after 65,535 turns of all of them */
+    MOST_STEPS = 65000 /* lavapipe silently ends the loops of a work-item after 65,535 iterations in total */
 };
 
 enum { WORK_M, WORK_N }; /* candidate->values */
 
-/* Each for results of at least so many multiply-adds. */
+/* Each block is used only for results of at least `from` multiply-adds. */
 static const struct {
     int size[2];
     double from;
@@ -31,7 +32,8 @@ static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) 
     return limits->device_class == STRATA_DEVICE_SOFTWARE_GPU;
 }
 
-/* Rows and columns that blocks are cut from, how often (taps, groups, parts), and the steps of a sum. */
+/* The rows and columns that are divided into blocks, the number of such matrices (taps, groups, parts), and the number
+ * of steps of a sum. */
 typedef struct extent {
     int64_t m, n, times, steps;
 } extent;
@@ -46,7 +48,8 @@ static extent extent_of(const strata_tensor *node) {
     return (extent){s.group_in, s.group_out, taps * s.groups * (rows ? strata_ceil_div(rows, part) : 1), part};
 }
 
-/* The block whose rounds of work-groups over the cores cost least. One candidate: trying others takes longer than they save. */
+/* Chooses the block with the least cost: the number of rounds in which the cores execute all work-groups, times the
+ * cost of one. There is only one candidate, because measuring others takes longer than it saves. */
 static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
     const extent e = extent_of(node);
     const double work = (double)e.m * (double)e.n * (double)e.times * (double)e.steps;

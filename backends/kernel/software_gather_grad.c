@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The family software/gather_grad: shaders/scatter_columns.kernel for GPUs that are emulated on a CPU, where the portable
- * kernel's many ranges of rows would each go through all indices on a few cores. Zeros first, then runs of indices that a
- * work-item's loop can do. */
+ * The family software/gather_grad: shaders/scatter_columns.kernel for GPUs that are emulated on a CPU. The portable
+ * kernel divides the rows into many ranges and reads all indices for each of them, which takes long on a few cores.
+ *
+ * The result is first filled with zeros. Then each launch adds the rows of as many indices as the loop of a work-item
+ * can process. */
 #include <stdio.h>
 
 #include "backends/kernel/lowering.h"
@@ -10,8 +12,8 @@
 #include "core/op/gather.h"
 
 enum {
-    LANES = 8,         /* of a SIMD vector: a work-group is one */
-    MOST_TURNS = 60000 /* that a work-item may make of its loops (shaders/README.md) */
+    LANES = 8,         /* the work-items of a SIMD vector; a work-group is one vector */
+    MOST_TURNS = 60000 /* the most loop iterations of a work-item (shaders/README.md) */
 };
 
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
@@ -21,7 +23,8 @@ static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) 
            elements > 0 && elements <= INT32_MAX && s.n_indices > 0 && s.n_indices <= INT32_MAX && dy <= INT32_MAX;
 }
 
-/* The value is how many ranges of rows keep all cores busy: more only make each index be read more often. */
+/* The value is the number of ranges of rows. There are only as many as keep all cores busy, since the indices are read
+ * once for each range. */
 static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
     const strata_gather_grad_sizes s = strata_gather_grad_sizes_of(node);
     const int64_t vectors = (s.inner - 1) / LANES + 1, ranges = (limits->compute_units - 1) / vectors + 1;

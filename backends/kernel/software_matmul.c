@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The family software/matmul: shaders/matmul_registers.kernel for GPUs that are emulated on a CPU. They run a SIMD vector of
- * work-items at a time and fetch each work-item's element one by one, wherever it lies, so local memory is no gain and large
- * blocks are. */
+ * The family software/matmul: shaders/matmul_registers.kernel for GPUs that are emulated on a CPU. Such a GPU executes
+ * work-items in SIMD vectors, but loads the element of each work-item separately, wherever it lies. So local memory
+ * gains nothing, but large register blocks do. */
 #include <stdio.h>
 
 #include "backends/kernel/lowering.h"
 #include "core/op/matmul.h"
 
 enum {
-    LANES = 8, /* of a SIMD vector; more only makes work-groups larger */
-    /* Nanoseconds of a vector of work-items for each step of k, times 0.6, measured on lavapipe 22.3: */
+    LANES = 8, /* the work-items of a SIMD vector; with more, work-groups are only larger */
+    /* The time of a SIMD vector of work-items for each step of k, in nanoseconds times 0.6, measured on lavapipe 22.3:
+     * FETCH_COST for each value that it loads, MULTIPLY_COST for each multiply-add. */
     FETCH_COST = 10,
     MULTIPLY_COST = 1,
-    MOST_STEPS = 65000 /* lavapipe leaves a work-item's loops, in silence, after 65,535 turns of all of them */
+    MOST_STEPS = 65000 /* lavapipe silently ends the loops of a work-item after 65,535 iterations in total */
 };
 
 enum { WORK_M, WORK_N }; /* candidate->values */
 
-/* Compiling takes time as well, up to 1.4 s for the largest block: each is for products of at least so many multiply-adds. */
+/* Larger blocks take longer to compile, up to 1.4 s. So each is used only for products of at least `from` multiply-adds. */
 static const struct {
     int size[2];
     int64_t from;
@@ -34,7 +35,8 @@ static int64_t n_blocks(const strata_tensor *node, const int *block) {
     return s.n_batch * strata_ceil_div(s.m, block[WORK_M]) * strata_ceil_div(s.n, block[WORK_N]);
 }
 
-/* The block whose rounds of work-groups over the cores cost least. One candidate: trying others takes longer than they save. */
+/* Chooses the block with the least cost: the number of rounds in which the cores execute all work-groups, times the
+ * cost of one. There is only one candidate, because measuring others takes longer than it saves. */
 static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
     int64_t least = INT64_MAX;
@@ -65,7 +67,7 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     launch.global[0] = n_blocks(node, candidate->values);
     launch.local[0] = LANES;
     const int rows = candidate->values[WORK_M], columns = candidate->values[WORK_N];
-    /* A loop of n turns counts n + 1: lavapipe counts the one that finds the end, too. */
+    /* lavapipe also counts the check that ends a loop, so a loop of n iterations counts n + 1. */
     launch.turns = (int)k + 1 + rows + 1 + rows * (columns + 1) + 2;
     return strata_lowering_add(lowering, &launch, err);
 }

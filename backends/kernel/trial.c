@@ -19,11 +19,11 @@ static const double CHEAP_WORK = 3e5, MOST_WORK = 3e7, MOST_FAST_WORK = 1.5e9;
 /* How shapes are reduced. Extents that are equal stay equal, so that operands still fit each other. An extent that is not a
  * multiple of 16 does not become one, so that incomplete vectors and tiles are computed too. */
 typedef enum level {
-    LEVEL_SMALL,  /* extents beyond 20 */
-    LEVEL_IMAGES, /* few images, a quarter of their height and width */
-    LEVEL_FIRST,  /* the first axis of operands, the batch: 3 to 5 */
-    LEVEL_ONE,    /* the same: 1 */
-    LEVEL_MIDDLE, /* extents beyond 80 */
+    LEVEL_SMALL,  /* extents beyond 32 become 16 to 31 */
+    LEVEL_IMAGES, /* few images, with a quarter of their height and width */
+    LEVEL_FIRST,  /* the first axis of operands, which is the batch, becomes 3 to 5 */
+    LEVEL_ONE,    /* the first axis becomes 1 */
+    LEVEL_MIDDLE, /* extents beyond 80 become 64 to 79 */
     LEVEL_FULL,
     LEVELS
 } level;
@@ -53,7 +53,7 @@ static int64_t shrink(level how, const strata_tensor *real, const strata_tensor 
     }
 }
 
-/* Sizes among the attributes: a shape to broadcast to, the rows of a table, the height and width of an image. */
+/* Reduces the attributes that are sizes: a shape to broadcast to, the rows of a table, the height and width of an image. */
 static void shrink_attributes(level how, strata_trial *t) {
     for (const strata_attr_field *field = t->real->op->attrs;
          t->attrs && field < t->real->op->attrs + STRATA_MAX_ATTR_FIELDS && field->name; field++) {
@@ -79,7 +79,7 @@ static void shrink_attributes(level how, strata_trial *t) {
     }
 }
 
-/* Whether its attributes are lists of positions in its operands, which do not fit other sizes. */
+/* Whether the op has attributes that are lists of positions in its operands. These are not valid for other sizes. */
 static bool is_rigid(const strata_op *op) {
     for (const strata_attr_field *field = op->attrs; field < op->attrs + STRATA_MAX_ATTR_FIELDS && field->name; field++)
         if (field->kind == STRATA_ATTR_LIST || field->kind == STRATA_ATTR_POINTER) return true;
@@ -93,7 +93,7 @@ static bool is_same(const strata_trial *t, const strata_tensor *a, const strata_
                       a->dtype == b->dtype && strata_shape_equal(a->shape, b->shape));
 }
 
-/* Makes the trial's operands; false where the op does not take such shapes. */
+/* Sets the shapes of the trial's operands. Returns false if the op does not support such shapes. */
 static bool resize(strata_trial *t, level how) {
     const strata_tensor *real = t->real;
     t->node = *real;

@@ -27,35 +27,38 @@ enum {
     PATH_BYTES = 640,
     MAX_FILE_BYTES = 4 << 20,
     ROUNDS = 3,
-    SMALL_US = 20, /* a node that takes no longer uses its first candidate without tuning; */
+    /* Microseconds. A node that takes no longer uses its first candidate without tuning: SMALL_US on a CPU or an
+     * emulated GPU, GPU_SMALL_US on a real GPU. */
+    SMALL_US = 20,
     GPU_SMALL_US = 3
 };
 /* Floating-point operations and bytes of a node that every CPU computes within SMALL_US. Such nodes are not timed: timing needs
  * a compilation, which takes longer than a faster candidate can ever save. */
 static const double SMALL_FLOPS = 1e6, SMALL_BYTES = 1e5;
 #define BUDGET_NS 2000000000u
-#define GPU_BUDGET_NS \
-    4000000000u /* kernels use little of this time, but there are more candidates, and their compiler is slow */
-#define TOLERANCE 1e-3
+/* A GPU's kernels use little of this time, but there are more candidates and the drivers' compilers are slow. */
+#define GPU_BUDGET_NS 4000000000u
+#define TOLERANCE     1e-3
 /* On a CPU that other programs use too, the times of the same kernel vary by some percent. So a candidate replaces the first
  * one, which the cost model chose, only if it takes less than this fraction of its time. */
 #define CPU_MARGIN 0.95
 
 typedef struct record {
     char key[KEY_BYTES], winner[48];
-    double us; /* 0: not timed */
+    double us; /* the time of the winner; 0: it was not timed */
 } record;
 
 struct strata_tuner {
     strata_device *device;
-    char path[PATH_BYTES]; /* "" when nothing is kept */
+    char path[PATH_BYTES]; /* "": results are not stored */
     char device_name[128], driver[128];
     record *records;
     int n_records, capacity;
     uint64_t spent_ns;
-    bool is_gpu; /* a real one */
-    bool trying; /* a candidate is being compiled: */
-    int trial;   /* this one */
+    bool is_gpu; /* not one that is emulated on a CPU */
+    /* A candidate is being compiled: the one with index `trial`. */
+    bool trying;
+    int trial;
 };
 
 static uint64_t now_ns(void) {
@@ -179,7 +182,7 @@ static int64_t tensor_bytes(const strata_tensor *tensor) {
     return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
 }
 
-/* Compiles and times one candidate, downloads its result. */
+/* Compiles and times one candidate and downloads its result. */
 static strata_status try_candidate(strata_tuner *tuner, const strata_bench *bench, int candidate, void *result, double *out_us,
                                    strata_error *err) {
     strata_device *device = bench->device;

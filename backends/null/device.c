@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The null device: its row in the registry, opening and closing it. There is always one, and it is opened only by its name. */
+ * The null device: its row in the registry, opening and closing it. There is always one such device, and it is opened
+ * only if the user names it. */
 #include <stdlib.h>
 
 #include "backends/null/null.h"
@@ -10,7 +11,7 @@ static void null_close(strata_device *device) {
     free(device);
 }
 
-/* A ticket is the number of a run, which has ended when strata_null_run returns. */
+/* A ticket is the number of a run. The run has ended when strata_null_run returns. */
 static strata_status null_wait(strata_device *device, uint64_t ticket, strata_error *err) {
     const uint64_t last = ((null_device *)device)->last_ticket;
     if (ticket <= last) return STRATA_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Buffers: host memory. A backend with memory of its own replaces calloc and memcpy by its driver's calls. */
+ * Buffers, which are host memory. A backend with its own memory calls its driver instead of calloc and memcpy. */
 #include <stdlib.h>
 #include <string.h>
 

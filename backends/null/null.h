@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the null backend, the smallest one: it compiles every piece and runs nothing, so outputs are zeros. Copy the folder
- * to begin a backend; README.md says what to replace. */
+ * The internal header of the null backend, which is the smallest one: it compiles every piece and runs nothing, so
+ * outputs are zeros. To begin a backend, copy this folder; README.md says what to replace. */
 #ifndef STRATA_BACKENDS_NULL_H
 #define STRATA_BACKENDS_NULL_H
 
 #include "core/run/device.h"
 
-/* A device's first member is the struct that the rest of Strata sees; behind it a backend keeps what its driver needs. */
+/* The first member of a device is the struct that the rest of Strata uses. The members after it are the backend's own,
+ * for example the objects of its driver. */
 typedef struct null_device {
     strata_device base;
     uint64_t last_ticket;

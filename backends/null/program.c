@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs: the memory of a piece's slots, and a count of its nodes. */
+ * Programs. The null backend's program has only the memory of the slots and the number of nodes. */
 #include <stdlib.h>
 
 #include "backends/null/null.h"
@@ -8,7 +8,7 @@
 struct strata_program {
     null_device *device;
     int n_nodes, n_slots;
-    /* [2 slot + kind]: the INPUT and OUTPUT arena of each slot; NULL for an arena of 0 bytes. */
+    /* [2 slot + kind] The INPUT and OUTPUT arena of each slot; NULL for an arena of 0 bytes. */
     void **arenas;
 };
 
@@ -18,7 +18,7 @@ strata_support strata_null_supports(strata_device *device, const strata_tensor *
     return node->op->reference ? STRATA_SUPPORT_YES : STRATA_SUPPORT_NO;
 }
 
-/* A backend translates piece->nodes here: piece->places says in which arena and at which offset each tensor's bytes lie. */
+/* Here a backend compiles piece->nodes. piece->places has the arena and the offset of each tensor's bytes. */
 strata_status strata_null_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
                                   strata_error *err) {
     strata_program *program = calloc(1, sizeof *program);
@@ -58,7 +58,7 @@ const void *strata_null_program_output(strata_program *program, int slot) {
     return program->arenas[2 * slot + STRATA_ARENA_OUTPUT];
 }
 
-/* A backend submits the program here, and counts what it launched. */
+/* Here a backend submits the program and counts what it launched. */
 strata_status strata_null_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
     (void)slot;
     (void)err;

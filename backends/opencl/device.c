@@ -9,8 +9,11 @@
 #include "backends/opencl/opencl.h"
 
 enum {
-    FIRST_NAP_NS = 20 * 1000,    /* where the driver's wait would spin: sleep this long first, */
-    LONGEST_NAP_NS = 500 * 1000, /* then twice as long each time up to this */
+    /* If the driver's wait would keep a core busy, the host sleeps this long first. */
+    FIRST_NAP_NS = 20 * 1000,
+    /* Each further sleep is twice as long, up to this. */
+    LONGEST_NAP_NS = 500 * 1000,
+    /* The longest time to wait until PoCL's threads release the queue (wait_for_workers). */
     WORKERS_LET_GO_NS = 1000 * 1000 * 1000
 };
 
@@ -52,7 +55,7 @@ uint64_t strata_opencl_ticket(opencl_device *device, cl_event event) {
     return ticket;
 }
 
-/* Returns CL_COMPLETE, a positive number while the command runs, or a negative one when it has failed. */
+/* Returns CL_COMPLETE, a positive number while the command runs, or a negative one if it has failed. */
 static cl_int event_state(const opencl_device *device, cl_event event) {
     cl_int state = CL_COMPLETE;
     cl_int code = device->cl.GetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
@@ -226,7 +229,8 @@ static bool contains(const char *text, const char *part) {
     return strstr(text, part) != NULL;
 }
 
-/* PoCL's drivers without threads compute when a kernel is submitted. Their devices are named after them. */
+/* PoCL's drivers without threads compute a kernel in the call that submits it. The names of their devices begin with
+ * the driver's name. */
 static bool runs_without_threads(const char *name) {
     static const char *const drivers[] = {"basic-", "cpu-minimal-"};
     for (size_t i = 0; i < sizeof drivers / sizeof *drivers; i++)

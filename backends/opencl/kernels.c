@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The programs of kernels: the embedded sources with their constants. A program is loaded from the disk cache if it is there,
- * else it is compiled. The cache is not used if the driver has its own. A device keeps the programs that it has built. */
+ * Builds the programs of kernels from the embedded sources and their constants. A program is loaded from the disk cache
+ * if it is there, otherwise it is compiled. The disk cache is not used if the driver has its own. A device keeps all
+ * programs that it has built. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +13,12 @@
 #include "backends/opencl/opencl.h"
 
 enum { LOG_LINES = 6, LOG_BYTES = 600, MAX_BINARY_BYTES = 256 << 20 };
-/* Denormals are flushed: Adam's moments of units that get no more gradient decay to denormals, with which a CPU is 7 to 50
- * times slower. Warnings are off: PoCL prints their number, and `LOCAL_X == 1u || ...` causes one where LOCAL_X is a
- * constant. */
+/* Denormals are flushed to zero. Adam's moments decay to denormals if a unit gets no more gradients, and a CPU computes
+ * 7 to 50 times more slowly with them. Warnings are off: PoCL prints their number, and `LOCAL_X == 1u || ...` causes a
+ * warning if LOCAL_X is a constant. */
 static const char options[] = "-cl-std=CL1.2 -cl-denorms-are-zero -w";
 
-/* The log's first lines, on one line. */
+/* Shortens the log to its first lines and joins them into one line. */
 static void first_lines(char *log) {
     int lines = 0;
     char *to = log;
@@ -34,7 +35,7 @@ static void first_lines(char *log) {
     *to = '\0';
 }
 
-/* `what`: the kernels' names. */
+/* what: the names of the kernels. */
 static strata_status build_failed(opencl_device *device, cl_program program, const char *what, cl_int code, strata_error *err) {
     size_t bytes = 0;
     char *log = NULL;
@@ -52,7 +53,7 @@ static strata_status build_failed(opencl_device *device, cl_program program, con
     return status;
 }
 
-/* Returns freed memory to the system: after compiling in this process, glibc would keep tens of MiB. */
+/* Returns freed memory to the system. Without this, glibc would keep tens of MiB after a compilation in this process. */
 static void return_freed_memory(void) {
 #ifdef __GLIBC__
     malloc_trim(0);
@@ -105,7 +106,7 @@ static strata_status compile_source(opencl_device *device, const char *source, c
 }
 
 /* ---- the disk cache; its key is the source ---- */
-/* *out_program: NULL when there is none, or the driver refuses it. */
+/* *out_program is NULL if the cache has no binary, or if the driver rejects it. */
 static strata_status load_binary(opencl_device *device, const char *source, const char *what, int n_kernels,
                                  cl_program *out_program, strata_error *err) {
     size_t bytes = 0;
@@ -126,8 +127,8 @@ static strata_status load_binary(opencl_device *device, const char *source, cons
     return STRATA_OK;
 }
 
-/* Some drivers compile, and have a complete binary, only after a kernel object has been created. So this creates an object of
- * each kernel first. */
+/* Some drivers compile only when a kernel object is created, and only then have a complete binary. So this creates an
+ * object of each kernel first. */
 static void store_binary(opencl_device *device, cl_program program, const char *source, const char *const *entries, int n) {
     for (int i = 0; i < n; i++) {
         cl_int code;
@@ -181,7 +182,7 @@ static strata_status build_cached(opencl_device *device, const char *source, con
     return STRATA_OK;
 }
 
-/* Builds n kernels as one program and adds them. */
+/* Builds n kernels as one program and adds them to the device. */
 static strata_status build_together(opencl_device *device, const strata_kernel *const *kernels, int n, strata_error *err) {
     STRATA_TRY(reserve(device, n, err));
     opencl_built *built = device->built + device->n_built;

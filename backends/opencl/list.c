@@ -14,8 +14,8 @@ enum { MAX_PLATFORMS = 32, MAX_DEVICES = 64, MAX_PARTITIONS = 8 };
 #define MAX_RANGE_BYTES (UINT64_C(1) << 32)
 
 /* ---- what a device reports ---- */
-/* Removes the blanks with which drivers pad names, at the ends and inside. */
-static void tidy(char *text) {
+/* Removes blanks at the ends of a name and repeated blanks within it. Drivers pad names with blanks. */
+static void remove_blanks(char *text) {
     char *to = text;
     for (const char *from = text; *from; from++)
         if (*from != ' ' || (to > text && to[-1] != ' ')) *to++ = *from;
@@ -28,7 +28,7 @@ void strata_opencl_device_text(const opencl_functions *cl, cl_device_id device, 
     size_t n = 0;
     if (cl->GetDeviceInfo(device, what, sizeof text - 1, text, &n) != CL_SUCCESS) n = 0;
     text[n < sizeof text ? n : sizeof text - 1] = '\0';
-    tidy(text);
+    remove_blanks(text);
     snprintf(out, bytes, "%.*s", (int)bytes - 1, text);
 }
 
@@ -38,12 +38,13 @@ void strata_opencl_platform_text(const opencl_functions *cl, cl_platform_id plat
     size_t n = 0;
     if (cl->GetPlatformInfo(platform, what, sizeof text - 1, text, &n) != CL_SUCCESS) n = 0;
     text[n < sizeof text ? n : sizeof text - 1] = '\0';
-    tidy(text);
+    remove_blanks(text);
     snprintf(out, bytes, "%.*s", (int)bytes - 1, text);
 }
 
 static uint64_t device_number(const opencl_functions *cl, cl_device_id device, cl_device_info what) {
-    uint64_t value = 0; /* cl_bool, cl_uint, size_t and cl_ulong all fit; little-endian as every OpenCL host */
+    /* Its size is enough for cl_bool, cl_uint, size_t and cl_ulong. Every OpenCL host is little-endian. */
+    uint64_t value = 0;
     return cl->GetDeviceInfo(device, what, sizeof value, &value, NULL) == CL_SUCCESS ? value : 0;
 }
 
@@ -53,8 +54,8 @@ static strata_device_class device_class(cl_device_type type, bool unified) {
     return STRATA_DEVICE_ACCELERATOR;
 }
 
-/* Writes why the device cannot be used; "": it can. */
-static void judge(const opencl_functions *cl, cl_device_id device, char *reason, size_t bytes) {
+/* Writes the reason why the device cannot be used; "" if it can. */
+static void find_obstacle(const opencl_functions *cl, cl_device_id device, char *reason, size_t bytes) {
     char version[128];
     int major = 0, minor = 0;
     strata_opencl_device_text(cl, device, CL_DEVICE_VERSION, version, sizeof version);
@@ -95,14 +96,14 @@ static void describe(const opencl_functions *cl, cl_platform_id platform, cl_dev
     }
     /* f16 is loaded and stored by vload_half and vstore_half, which need no extension */
     info->dtypes = (1u << STRATA_DTYPE_COUNT) - 1;
-    judge(cl, device, info->skipped, sizeof info->skipped);
+    find_obstacle(cl, device, info->skipped, sizeof info->skipped);
 }
 
 /* ---- iterating over all devices ---- */
 /* Called for each device; returning false ends the iteration. */
 typedef bool (*opencl_visit)(const opencl_functions *cl, cl_platform_id platform, cl_device_id device, int index, void *user);
 
-/* Returns the number of devices; *out_code: why there is no platform. */
+/* Returns the number of devices. If it is 0, *out_code is the reason why there is no platform. */
 static int walk(const opencl_functions *cl, opencl_visit visit, void *user, cl_int *out_code) {
     cl_platform_id platforms[MAX_PLATFORMS];
     cl_uint n_platforms = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libOpenCL, which is opened at run time so that the library also runs without it; and the names of its status codes. */
+ * Opens libOpenCL at run time, so that Strata also runs without it. Also has the names of OpenCL's status codes. */
 #include <dlfcn.h>
 #include <string.h>
 

@@ -23,7 +23,7 @@ static strata_status out_of_memory(const opencl_device *device, int64_t bytes, s
                        (unsigned long long)all, (unsigned long long)device->base.info.max_allocation_bytes);
 }
 
-/* Some drivers grant more memory than there is and fail later, so the sum of all buffers is checked here. */
+/* Some drivers allocate more memory than the device has and fail later, so this checks the sum of all buffers. */
 static bool has_room(const opencl_device *device, int64_t bytes) {
     const strata_device_info *info = &device->base.info;
     return (uint64_t)bytes <= info->max_allocation_bytes &&
@@ -44,8 +44,9 @@ strata_status strata_opencl_allocate(opencl_device *device, cl_mem_flags flags, 
     return STRATA_OK;
 }
 
-/* The rows of a large matrix are on different pages: with pages of 4 KiB, a product of 1024 x 1024 matrices loses a tenth of
- * its time to address translation. Only the whole huge pages of a buffer are requested, so that its rest does not take one. */
+/* The rows of a large matrix are on different pages. With pages of 4 KiB, a product of 1024 x 1024 matrices loses a
+ * tenth of its time to address translation, so huge pages are requested. They are requested only for the part of a
+ * buffer that fills whole huge pages, so that its end does not occupy another one. */
 strata_status strata_opencl_allocate_shared(opencl_device *device, int64_t bytes, void **out_host, cl_mem *out_memory,
                                             strata_error *err) {
     if (!has_room(device, bytes)) return out_of_memory(device, bytes, err);
@@ -55,7 +56,7 @@ strata_status strata_opencl_allocate_shared(opencl_device *device, int64_t bytes
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %lld bytes", device->base.info.id,
                            (long long)bytes);
 #ifdef MADV_HUGEPAGE
-    if (whole >= HUGE_PAGE) madvise(host, whole / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* may be refused */
+    if (whole >= HUGE_PAGE) madvise(host, whole / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* the system may refuse this */
 #endif
     memset(host, 0, whole);
     strata_status status =

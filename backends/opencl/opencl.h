@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The internal header of the OpenCL backend.
- *     loader.c   libOpenCL at run time, status codes in words
- *     list.c     lists the devices for strata_devices_list
- *     device.c   opening one; tickets and waiting
- *     memory.c   its buffers, and copies between them and the host
- *     program.c  compiles a piece of a graph: builds kernels and sets arguments once, so that a run only enqueues
- *     kernels.c  kernels' programs, from the disk cache or the compiler
- *     source.c   several kernels' sources as one
- *     sequence.c a whole piece as one kernel, on CPUs
- *     times.c    when each kernel ran, for a trace
+ *     loader.c          opens libOpenCL at run time; names of status codes
+ *     list.c            lists the devices for strata_devices_list
+ *     device.c          opens a device; tickets and waiting
+ *     memory.c          the device's buffers, and copies between them and the host
+ *     program.c         compiles a piece of a graph: builds kernels and sets their arguments once, so that a run only enqueues
+ *     kernels.c         loads the programs of kernels from the disk cache, or compiles them
+ *     source.c          combines the sources of several kernels
+ *     sequence.c        makes one kernel of a whole piece, on CPUs
+ *     times.c           measures when each kernel ran, for a trace
  *     sequence_times.c  the same for the launches within a sequence
- *     clblast.c  CLBlast's matrix product, where it is installed and options.fast allows it */
+ *     clblast.c         CLBlast's matrix product, if it is installed and options.fast allows it */
 #ifndef STRATA_BACKENDS_OPENCL_H
 #define STRATA_BACKENDS_OPENCL_H
 
@@ -30,7 +30,7 @@ typedef struct opencl_functions {
 #undef FUNCTION
 } opencl_functions;
 
-/* UNAVAILABLE when there is no loader, or it lacks a function of OpenCL 1.2. */
+/* Fails: UNAVAILABLE if there is no libOpenCL, or if it lacks a function of OpenCL 1.2. */
 strata_status strata_opencl_load(opencl_functions *out_cl, strata_error *err);
 void strata_opencl_unload(opencl_functions *cl); /* a zeroed table is fine */
 const char *strata_opencl_error_name(cl_int code);
@@ -52,30 +52,30 @@ void strata_opencl_platform_text(const opencl_functions *cl, cl_platform_id plat
                                  size_t bytes);
 
 /* ---- device.c ---- */
-/* How the host's inputs and outputs reach the kernels. */
+/* How inputs and outputs get from the host to the kernels and back. */
 typedef enum opencl_host_memory {
-    /* kernels work in the host's own memory (CL_MEM_USE_HOST_PTR; checked when the device is opened)       */
+    /* Kernels access the host's own memory (CL_MEM_USE_HOST_PTR). Whether this works is checked when the device is opened. */
     OPENCL_HOST_SHARED,
-    /* the same memory, mapped for the host and unmapped before each run */
+    /* Host and kernels use the same memory, which is mapped for the host and unmapped before each run. */
     OPENCL_HOST_MAPPED,
-    /* pinned host memory, copied on the queue before and after each run                                    */
+    /* Inputs and outputs are in pinned host memory and are copied on the queue before and after each run. */
     OPENCL_HOST_STAGED
 } opencl_host_memory;
 
-/* How many events of the newest runs are stored. The queue is in order, so waiting for an older ticket means waiting for the
- * oldest of these. */
+/* The number of newest runs whose events are stored. The queue is in order, so waiting for an older ticket means
+ * waiting for the oldest of these events. */
 enum { OPENCL_TICKETS = 64 };
 
-/* A compiled kernel. Kept as long as the device is open, since pieces have kernels in common (a batch and the shorter last
- * one). */
+/* A compiled kernel. It is kept as long as the device is open, since several pieces may use it (for example for a batch
+ * and for the shorter last batch). */
 typedef struct opencl_built {
     strata_kernel kernel;
-    /* Retained; several kernels may share it. */
+    /* This kernel has a reference to it. Several kernels may share a program. */
     cl_program program;
-    /* The kernel function's name in it. */
+    /* The name of the kernel's function in the program. */
     char entry[64];
-    /* built only for the tuner. A piece builds it again together with its other kernels, so that the program is the same when
-     * the next start needs no tuning, and is found in the driver's cache. */
+    /* It was built only for the tuner. A piece builds it again together with its other kernels. Then the piece's
+     * program is the same as on the next start, which needs no tuning, and is found in the driver's cache. */
     bool trial;
 } opencl_built;
 
@@ -85,14 +85,14 @@ typedef struct opencl_text {
 } opencl_text;
 
 typedef struct opencl_device {
-    /* The first member, so that a pointer to the device is one to this. */
+    /* The first member, so that a pointer to the base is also a pointer to the device. */
     strata_device base;
     opencl_functions cl;
     cl_device_id id;
     bool is_sub_device;
     cl_context context;
-    /* The in-order queue in use. It has no profiling; while there is a trace, it is one with profiling, and plain_queue is the
-     * other one. */
+    /* `queue` is the in-order queue in use. Normally it has no profiling. While there is a trace, `queue` has
+     * profiling, and plain_queue is the queue without. */
     cl_command_queue queue, plain_queue;
     /* The runs whose times have not been added to the trace yet, oldest first. */
     struct opencl_timed *timed;
@@ -109,7 +109,7 @@ typedef struct opencl_device {
     strata_status lost;
     strata_kernel_limits limits;
     strata_cache cache;
-    /* NULL: not used. */
+    /* NULL: CLBlast is not used. */
     struct opencl_clblast *clblast;
     /* NULL: no tuning. */
     strata_tuner *tuner;
@@ -130,11 +130,11 @@ struct strata_buffer {
     void *host;
 };
 
-/* Fills err with "what: CL_..." and what the code means for the caller: DEVICE_LOST, OUT_OF_MEMORY, ... */
+/* Fills err with "what: CL_..." and returns the status for the caller: DEVICE_LOST, OUT_OF_MEMORY, ... */
 strata_status strata_opencl_fail(opencl_device *device, cl_int code, const char *what, strata_error *err);
 /* Fails with the status with which the device was lost, if it was. */
 strata_status strata_opencl_check_alive(const opencl_device *device, strata_error *err);
-/* Takes the event that ends a run, and returns the run's ticket. */
+/* Stores the event that ends a run, which the device then owns, and returns the run's ticket. */
 uint64_t strata_opencl_ticket(opencl_device *device, cl_event event);
 
 strata_status strata_opencl_open(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
@@ -147,8 +147,8 @@ enum { OPENCL_PAGE = 4096 };
 strata_status strata_opencl_allocate(opencl_device *device, cl_mem_flags flags, int64_t bytes, void *host, cl_mem *out_memory,
                                      strata_error *err);
 void strata_opencl_release(opencl_device *device, cl_mem memory, int64_t bytes); /* NULL is fine */
-/* The same in zeroed host memory, with huge pages for its whole huge pages. The caller frees *out_host with free() after the
- * buffer. */
+/* The same as strata_opencl_allocate in zeroed host memory, with huge pages for the part that fills whole huge pages.
+ * The caller frees *out_host with free() after the buffer. */
 strata_status strata_opencl_allocate_shared(opencl_device *device, int64_t bytes, void **out_host, cl_mem *out_memory,
                                             strata_error *err);
 /* The functions of strata_device_api with these names. */
@@ -169,7 +169,7 @@ strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out
 /* The functions of strata_device_api with these names. */
 int strata_opencl_most_runs(strata_device *base);
 strata_status strata_opencl_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err);
-/* strata_step_run.run. */
+/* Implements strata_step_run.run. */
 strata_status strata_opencl_run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err);
 
 /* ---- kernels.c ---- */
@@ -180,7 +180,7 @@ strata_status strata_opencl_run_nodes(strata_program *program, int slot, const b
 strata_status strata_opencl_build(opencl_device *device, const strata_kernel *kernels, int n, int *out_built,
                                   strata_error *err);
 
-/* As strata_opencl_build, for one text that has a kernel function of that name, made of n_kernels. */
+/* The same as strata_opencl_build for one source, which contains the kernel function `entry`, made of n_kernels kernels. */
 strata_status strata_opencl_build_text(opencl_device *device, const char *source, const char *entry, int n_kernels,
                                        cl_program *out_program, strata_error *err);
 
@@ -202,10 +202,10 @@ typedef struct opencl_sequence {
     size_t table_words;
     /* The size of the buffer `sync`, which is zero before the first run and after each run. */
     int64_t sync_bytes;
-    /* Which of the piece's arenas the kernel gets. */
+    /* The indices of those arenas of the piece that are passed to the kernel. */
     int *arenas;
     int n_arenas;
-    /* work-groups to launch, of one work-item each. */
+    /* The number of work-groups to launch. Each has one work-item. */
     uint32_t n_workers;
 } opencl_sequence;
 bool strata_opencl_sequence_fits(const opencl_device *device, const strata_kernel_list *list);
@@ -233,7 +233,7 @@ uint64_t strata_opencl_read_counter(void);
 strata_status strata_opencl_counts_create(opencl_device *device, uint32_t n_workers, int n_launches, opencl_counts **out_counts,
                                           strata_error *err);
 void strata_opencl_counts_destroy(opencl_device *device, opencl_counts *counts); /* NULL is fine */
-/* What the kernel gets as `counts`. */
+/* The argument `counts` of the kernel. */
 cl_mem strata_opencl_counts_memory(const opencl_counts *counts);
 /* Adds a slice to the trace for each launch of a run; `run` is its index in the call, which was queued at the moment `queued`
  * and is over now. labels: [launches]. */
@@ -243,26 +243,26 @@ void strata_opencl_counts_add(opencl_counts *counts, int run, strata_trace *trac
 /* ---- times.c ---- */
 /* The commands of one run, while there is a trace. */
 typedef struct opencl_timed opencl_timed;
-/* strata_device_api.set_trace. */
+/* Implements strata_device_api.set_trace. */
 strata_status strata_opencl_set_trace(strata_device *device, strata_trace *trace, int track, strata_error *err);
-/* Allocates the events of a run's n commands. Returns NULL if the device has no trace, or without memory. */
+/* Allocates the events for a run's n commands. Returns NULL if the device has no trace, or if there is no memory. */
 opencl_timed *strata_opencl_time_begin(opencl_device *device, int n);
-/* The same for `runs` runs of a sequence in one call, whose workers write into `counts`. labels: of the sequence's launches.
- * Both must outlive the runs. */
+/* The same for `runs` runs of a sequence in one call, whose workers write into `counts`. labels: those of the
+ * sequence's launches. Both must outlive the runs. */
 opencl_timed *strata_opencl_time_begin_sequence(opencl_device *device, opencl_counts *counts, int runs,
                                                 const strata_trace_label *const *labels);
 /* Returns where to store the next command's event, and sets its label. NULL if `timed` is NULL. */
 cl_event *strata_opencl_time_next(opencl_timed *timed, const strata_trace_label *label);
-/* Ends the run, whose ticket this is. NULL is fine. */
+/* Ends the run with this ticket. NULL is fine. */
 void strata_opencl_time_end(opencl_device *device, opencl_timed *timed, uint64_t ticket);
-/* Adds the runs up to this ticket, which are done, to the trace. */
+/* Adds the runs up to this ticket, which must have finished, to the trace. */
 void strata_opencl_time_collect(opencl_device *device, uint64_t ticket);
 
 /* ---- clblast.c ---- */
-/* Sets device->clblast and limits.library when CLBlast can be opened; no CLBlast is no error. */
+/* Sets device->clblast and limits.library if CLBlast can be opened. Without CLBlast it does nothing. */
 void strata_opencl_clblast_open(opencl_device *device);
 void strata_opencl_clblast_close(opencl_device *device);
-/* Enqueues one of its launches; memory: of its three buffers. */
+/* Enqueues a launch of CLBlast's kernel. memory: its three buffers. */
 strata_status strata_opencl_clblast_run(opencl_device *device, const strata_kernel_launch *launch, const cl_mem *memory,
                                         cl_event *out_event, strata_error *err);
 

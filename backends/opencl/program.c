@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A piece of a graph, compiled to kernel objects whose arguments are set once. There is one object for each launch; if the
- * launch accesses an input or an output, one for each slot. On a CPU the whole list of launches becomes one kernel if it fits
- * (sequence.c). A run only enqueues these objects and stores the last event; it allocates and compiles nothing.
+ * Compiles a piece of a graph to kernel objects whose arguments are set once. There is one object for each launch; a
+ * launch that accesses an input or an output has one for each slot. On a CPU the whole list of launches becomes one
+ * kernel if it fits (sequence.c). A run only enqueues these objects and stores the last event; it allocates and
+ * compiles nothing.
  *
- * The queue is in order, so the list's barriers are not needed here. An out-of-order queue with events between launches would
- * not help: nearly all launches of a step depend on the one before, and on CPU drivers an event costs as much as a small
- * kernel. */
+ * The queue is in order, so the list's barriers are not needed here. An out-of-order queue with events between launches
+ * would not help: nearly all launches of a step depend on the one before, and on CPU drivers an event costs as much as
+ * a small kernel. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,40 +17,55 @@
 /* An INPUT or OUTPUT arena of one slot, in host memory and on the device. */
 typedef struct opencl_port {
     int64_t bytes;
-    void *host;      /* what the caller sees; stable */
-    cl_mem memory;   /* what kernels see */
-    cl_mem pinned;   /* STAGED: owns `host`, mapped as long as it lives */
-    bool host_owned; /* `host` is ours to free */
+    /* The memory that the caller accesses. Its address never changes. */
+    void *host;
+    /* The memory that kernels access. */
+    cl_mem memory;
+    /* OPENCL_HOST_STAGED: the buffer that owns `host`. It is mapped as long as it exists. */
+    cl_mem pinned;
+    /* `host` must be freed with free(). */
+    bool host_owned;
 } opencl_port;
 
 typedef struct opencl_slot {
     opencl_port input, output;
-    /* Of a sequence, while there is a trace; else NULL. */
+    /* The counts of a sequence while there is a trace, otherwise NULL. */
     opencl_counts *counts;
 } opencl_slot;
 
-/* What is enqueued for one slot and one launch, or for one slot and the whole sequence. */
+/* The command that is enqueued for one slot and one launch, or for one slot and the whole sequence. */
 typedef struct opencl_call {
-    cl_kernel kernel;                     /* its arguments are set; NULL for a library's launch, */
-    cl_mem memory[STRATA_LAUNCH_BUFFERS]; /* which takes its buffers with each call */
+    /* Its arguments are set. NULL: a launch of a library. */
+    cl_kernel kernel;
+    /* The buffers of a library's launch, which are passed to each call. */
+    cl_mem memory[STRATA_LAUNCH_BUFFERS];
     size_t global[2], local[2];
-    cl_uint runs; /* of a sequence: how many runs its kernel performs, as its argument is set */
+    /* For a sequence: the number of runs that the kernel performs, to which its argument is set. */
+    cl_uint runs;
 } opencl_call;
 
 struct strata_program {
     opencl_device *device;
     strata_kernel_list list;
-    int *built;         /* of each kernel of the list: index in device->built */
-    opencl_call *calls; /* of call c on slot s at s * n_calls + c; the kernel is slot 0's where the slot does not matter */
-    int n_calls;        /* the list's launches, or 1: the sequence */
+    /* built[k]: the index of the list's kernel k in device->built. */
+    int *built;
+    /* Call c on slot s is calls[s * n_calls + c]. If the call does not depend on the slot, all slots have the kernel
+     * object of slot 0. */
+    opencl_call *calls;
+    /* The number of launches in the list, or 1 for a sequence. */
+    int n_calls;
     int n_slots;
     opencl_slot *slots;
-    strata_buffer *scratch;      /* NULL: none */
-    strata_buffer *table, *sync; /* of the sequence; NULL: none */
-    cl_uint runs_argument;       /* of the sequence's kernel */
-    /* The ticket of its newest run. */
+    /* NULL: there is none. */
+    strata_buffer *scratch;
+    /* The buffers of the sequence. NULL: there is none. */
+    strata_buffer *table, *sync;
+    /* The index of the argument `runs` of the sequence's kernel. */
+    cl_uint runs_argument;
+    /* The ticket of the program's newest run. */
     uint64_t newest;
-    /* While there is a trace: how each launch is called in it, and then the copies of inputs and outputs. NULL: none. */
+    /* The names in the trace: first those of the launches, then those of the copies of inputs and of outputs. NULL:
+     * there is no trace. */
     const strata_trace_label **labels;
 };
 
@@ -75,7 +91,7 @@ static strata_status port_open(opencl_device *device, int64_t bytes, opencl_port
     }
     STRATA_TRY(strata_opencl_allocate_shared(device, bytes, &port->host, &port->memory, err));
     port->host_owned = true;
-    void *mapped; /* with CL_MEM_USE_HOST_PTR always port->host */
+    void *mapped; /* with CL_MEM_USE_HOST_PTR this is always port->host */
     return device->host_memory == OPENCL_HOST_MAPPED ? map_port(device, port->memory, bytes, &mapped, err) : STRATA_OK;
 }
 
@@ -91,8 +107,8 @@ static void port_close(opencl_device *device, opencl_port *port) {
 }
 
 /* Makes a port's memory available to the device before a run. */
-static cl_int port_give(opencl_device *device, const opencl_port *port, bool input, opencl_timed *timed,
-                        const strata_trace_label *label) {
+static cl_int port_to_device(opencl_device *device, const opencl_port *port, bool input, opencl_timed *timed,
+                             const strata_trace_label *label) {
     if (!port->bytes) return CL_SUCCESS;
     if (device->host_memory == OPENCL_HOST_MAPPED)
         return device->cl.EnqueueUnmapMemObject(device->queue, port->memory, port->host, 0, NULL, NULL);
@@ -103,8 +119,8 @@ static cl_int port_give(opencl_device *device, const opencl_port *port, bool inp
 }
 
 /* Makes a port's memory available to the host after a run. */
-static cl_int port_take(opencl_device *device, const opencl_port *port, bool input, opencl_timed *timed,
-                        const strata_trace_label *label) {
+static cl_int port_to_host(opencl_device *device, const opencl_port *port, bool input, opencl_timed *timed,
+                           const strata_trace_label *label) {
     if (!port->bytes) return CL_SUCCESS;
     cl_int code = CL_SUCCESS;
     if (device->host_memory == OPENCL_HOST_MAPPED) {
@@ -225,7 +241,7 @@ static strata_status make_sequence(strata_program *program, const strata_piece *
     return STRATA_OK;
 }
 
-/* *out_built: NULL if the launches must be enqueued one by one, for example because the driver does not compile the
+/* *out_built is NULL if the launches must be enqueued one by one, for example because the driver does not compile the
  * sequence. */
 static strata_status build_sequence(strata_program *program, opencl_sequence *out, cl_program *out_built, strata_error *err) {
     opencl_device *device = program->device;
@@ -253,20 +269,20 @@ static void make_labels(strata_program *program) {
 }
 
 /* ---- compile ---- */
-/* The largest work-group that this driver gives a kernel may be less than the device's. */
+/* Checks whether the driver supports this work-group size for the kernel. Its limit may be lower than that of the device. */
 static bool fits_workgroup(const strata_program *program, int kernel_index, uint32_t items) {
     opencl_device *device = program->device;
     const opencl_built *built = &device->built[program->built[kernel_index]];
     cl_int code;
     size_t most = 0;
     cl_kernel kernel = device->cl.CreateKernel(built->program, built->entry, &code);
-    if (code != CL_SUCCESS) return true; /* said by make_kernel */
+    if (code != CL_SUCCESS) return true; /* make_kernel reports it */
     code = device->cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL);
     device->cl.ReleaseKernel(kernel);
     return code != CL_SUCCESS || items <= most;
 }
 
-/* *out_too_large: a kernel cannot run with the chosen work-group size. */
+/* *out_too_large: whether a kernel cannot run with the chosen work-group size. */
 static strata_status build_kernels(strata_program *program, bool *out_too_large, strata_error *err) {
     STRATA_TRY(strata_opencl_build(program->device, program->list.kernels, program->list.n_kernels, program->built, err));
     for (int l = 0; l < program->list.n_launches; l++) {
@@ -284,7 +300,7 @@ static strata_status compile_within(const strata_kernel_limits *limits, opencl_d
     program->device = device;
     program->n_slots = piece->n_slots;
     opencl_sequence sequence = {0};
-    cl_program built = NULL; /* of the sequence */
+    cl_program built = NULL; /* the sequence's program */
     strata_status status;
     STRATA_TRY_GOTO(strata_kernel_list_create(limits, device->tuner, piece, &program->list, err));
     STRATA_TRY_GOTO(build_sequence(program, &sequence, &built, err));
@@ -336,7 +352,7 @@ void strata_opencl_program_destroy(strata_program *program) {
     if (!program) return;
     opencl_device *device = program->device;
     int n = program->n_calls;
-    strata_opencl_time_collect(device, program->newest); /* while its counts and labels are there */
+    strata_opencl_time_collect(device, program->newest); /* while its counts and labels exist */
     for (int slot = 0; program->calls && slot < program->n_slots; slot++) {
         for (int l = 0; l < n; l++) {
             cl_kernel kernel = program->calls[(size_t)slot * (size_t)n + (size_t)l].kernel;
@@ -368,12 +384,13 @@ const void *strata_opencl_program_output(strata_program *program, int slot) {
     return program->slots[slot].output.host;
 }
 
-/* wanted: by the node's id; NULL: all. A sequence runs as a whole. */
+/* wanted: by the node's id; NULL: all nodes. A sequence always runs as a whole. */
 static bool is_wanted(const strata_program *program, int call, const bool *wanted) {
     return !wanted || program->table || wanted[program->list.launches[call].node->id];
 }
 
-/* Several runs, on `slot` and the slots after it, can only be those of a sequence in memory that the host shares. */
+/* Performs `runs` runs, on `slot` and the slots after it. More than one is possible only for a sequence in memory that
+ * the host shares. */
 static strata_status run(strata_program *program, int slot, int runs, const bool *wanted, uint64_t *out_ticket,
                          strata_error *err) {
     opencl_device *device = program->device;
@@ -384,8 +401,8 @@ static strata_status run(strata_program *program, int slot, int runs, const bool
     const int n = program->n_calls;
     opencl_call *calls = program->calls + (size_t)slot * (size_t)n;
 
-    /* The event of the run is that of its last command. This is the last kernel if outputs need no copy; else it is a
-     * marker. */
+    /* The event of the run is that of its last command. This is the last kernel if outputs need no copy; otherwise it is
+     * a marker. */
     const int n_launches = program->list.n_launches;
     const strata_trace_label *const *labels = program->labels;
     opencl_timed *timed = !labels         ? NULL
@@ -394,15 +411,15 @@ static strata_status run(strata_program *program, int slot, int runs, const bool
     const strata_trace_label *in = timed ? labels[n_launches] : NULL, *out = timed ? labels[n_launches + 1] : NULL;
     bool kernel_is_last = device->host_memory == OPENCL_HOST_SHARED && (!timed || ports->counts);
     cl_event event = NULL;
-    cl_int code = port_give(device, &ports->input, true, timed, in);
-    if (code == CL_SUCCESS) code = port_give(device, &ports->output, false, timed, out);
+    cl_int code = port_to_device(device, &ports->input, true, timed, in);
+    if (code == CL_SUCCESS) code = port_to_device(device, &ports->output, false, timed, out);
     if (code == CL_SUCCESS && program->table) code = set_runs(program, calls, (cl_uint)runs);
     strata_status status = STRATA_OK;
     for (int c = 0; c < n && code == CL_SUCCESS; c++) {
         const opencl_call *call = &calls[c];
         if (!is_wanted(program, c, wanted)) continue;
         cl_event *times = strata_opencl_time_next(timed, timed ? labels[c] : NULL);
-        if (!call->kernel) { /* a sequence has none of these, so calls are launches */
+        if (!call->kernel) { /* a sequence has no such call, so calls[c] belongs to launch c */
             status = strata_opencl_clblast_run(device, &program->list.launches[c], call->memory, times, err);
             if (status) break;
             continue;
@@ -411,8 +428,8 @@ static strata_status run(strata_program *program, int slot, int runs, const bool
         code = cl->EnqueueNDRangeKernel(device->queue, call->kernel, dimensions, NULL, call->global, call->local, 0, NULL,
                                         kernel_is_last && c == n - 1 ? &event : times);
     }
-    if (code == CL_SUCCESS) code = port_take(device, &ports->output, false, timed, out);
-    if (code == CL_SUCCESS) code = port_take(device, &ports->input, true, timed, in);
+    if (code == CL_SUCCESS) code = port_to_host(device, &ports->output, false, timed, out);
+    if (code == CL_SUCCESS) code = port_to_host(device, &ports->input, true, timed, in);
     if (code == CL_SUCCESS && !event) code = cl->EnqueueMarkerWithWaitList(device->queue, 0, NULL, &event);
     if (code == CL_SUCCESS) code = cl->Flush(device->queue);
     strata_opencl_time_end(device, timed, device->last_ticket + 1);
@@ -435,7 +452,7 @@ int strata_opencl_most_runs(strata_device *base) {
     return device->makes_sequences && device->host_memory == OPENCL_HOST_SHARED ? OPENCL_RUNS_IN_A_CALL : 1;
 }
 
-/* In one call of the driver if the program is a sequence. */
+/* If the program is a sequence, all runs are one call of the driver. */
 strata_status strata_opencl_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err) {
     if (program->table) return run(program, first, n, NULL, out_ticket, err);
     for (int i = 0; i < n; i++) {

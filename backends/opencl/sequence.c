@@ -34,11 +34,12 @@
 enum {
     MOST_LAUNCHES = 256, /* dependencies are computed for every pair of launches */
     MOST_SITES = 128,
-    MOST_ARENAS = 96, /* every device accepts 1 KiB of parameters */
-    /* uints of a launch in the table: number of tasks, site, position of its words, position of its list of launches to wait
-     * for */
+    MOST_ARENAS = 96, /* so many pointers fit into the 1 KiB of parameters that every device accepts */
+    /* The words of a launch in the table: its number of tasks, its site, the position of its arguments, and the
+     * position of the list of launches that it waits for. */
     ROW = 4,
-    LINE = 16 /* ints of a cache line: each counter has its own */
+    /* The ints in a cache line. Each counter has its own cache line. */
+    LINE = 16
 };
 
 /* ---- what fits ---- */
@@ -81,7 +82,7 @@ static bool same_site(const strata_kernel_launch *a, const strata_kernel_launch 
     return true;
 }
 
-/* Index of the launch's site; -1 when there are too many. */
+/* The index of the launch's site; -1 if there are too many sites. */
 static int find_site(sequence_writer *writer, int l) {
     const strata_kernel_launch *launches = writer->list->launches;
     for (int i = 0; i < writer->n_sites; i++)
@@ -91,7 +92,7 @@ static int find_site(sequence_writer *writer, int l) {
     return writer->n_sites++;
 }
 
-/* Index of the arena among the kernel's parameters; -1 when there are too many. */
+/* The index of the arena among the kernel's parameters; -1 if there are too many arenas. */
 static int find_arena(opencl_sequence *sequence, int arena) {
     for (int i = 0; i < sequence->n_arenas; i++)
         if (sequence->arenas[i] == arena) return i;
@@ -138,9 +139,9 @@ static const char counter[] =
     "#endif\n"
     "}\n";
 
-/* sync: for each run, a cache line for each home of each launch (the number of tasks taken), a line for each launch (the number
- * of tasks finished), and a line for the number of workers that have ended. counts: NULL, or for each run the begin and end of
- * each launch for each worker, 0 where the worker had no task. */
+/* The layout of `sync`, for each run: a cache line for each home of each launch (the number of tasks taken), a cache
+ * line for each launch (the number of tasks finished), and a cache line for the number of workers that have ended.
+ * counts: NULL, or for each run, worker and launch the begin and the end; 0 if the worker had no task. */
 static const char begin_run[] =
     "    const uint me = get_group_id(0), workers = get_num_groups(0);\n"
     "    for (uint run = 0u; run < runs; run++, sync += (n_launches * (workers + 1u) + 1u) * LINE) {\n"

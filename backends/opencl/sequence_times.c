@@ -1,33 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When each launch of a sequence ran, for a trace. The sequence remains one kernel. Its workers read the processor's time-stamp
- * counter before their first task of a launch (after waiting for its dependencies) and after their last one. This counter
- * advances at a constant rate, the same on all cores. The host reads it together with its own clock before a run is queued and
- * after the run has been waited for, and converts counts to times by linear interpolation.
+ * Measures when each launch of a sequence ran, for a trace. The sequence remains one kernel. Its workers read the
+ * processor's time-stamp counter before their first task of a launch (after waiting for its dependencies) and after
+ * their last one. This counter advances at a constant rate, the same on all cores. The host reads it together with its
+ * own clock before a run is queued and after the run has been waited for, and converts counts to times by linear
+ * interpolation.
  *
- * Launches overlap: when a launch has no more tasks, a worker begins the next one. A track of a trace cannot show overlapping
- * slices, and the sum of overlapping times would exceed the time of the step. So the time of a launch is defined as its share
- * of the device: while k workers compute, each of them adds 1/k of that time to the launch for which it computes. If only one
- * launch runs, this is the elapsed time; if two launches run at once, each gets its part. Time in which no worker computes
- * belongs to no launch. A slice begins when the first worker began the launch; if the slice before it ends later, it begins at
- * that end. */
+ * Launches overlap: when a launch has no more tasks, a worker begins the next one. A track of a trace cannot show
+ * overlapping slices, and the sum of overlapping times would exceed the time of the step. So the time of a launch is
+ * defined as its share of the device: while k workers compute, each of them adds 1/k of that time to the launch for
+ * which it computes. If only one launch runs, this is the elapsed time; if two launches run at once, each gets its
+ * part. Time in which no worker computes belongs to no launch. A slice begins when the first worker began the launch;
+ * if the slice before it ends later, it begins at that end. */
 #include <stdlib.h>
 
 #include "backends/opencl/opencl.h"
 
 struct opencl_counts {
-    /* [runs][n_workers][n_launches][2] Begin and end of each worker in each launch, 0 where it had no task: written by the
-     * kernel. */
+    /* [runs][n_workers][n_launches][2] Written by the kernel: the counts at which each worker began and ended each
+     * launch; 0 if it had no task. */
     uint64_t *counts;
     cl_mem memory;
     int64_t bytes;
     int n_workers, n_launches;
-    /* The rest is working memory of strata_opencl_counts_add. The counts of one run. */
+    /* The counts of one run. From here on, the members are working memory of strata_opencl_counts_add. */
     const uint64_t *of_run;
     /* [n_workers] The worker's next begin or end, as a count and as its position in `of_run`. */
     uint64_t *next;
     int *places;
-    /* [n_workers] The value of `done` (see share) when the worker began its launch. */
+    /* [n_workers] The value of `done` (see compute_shares) when the worker began its launch. */
     double *marks;
     /* [n_launches] The first worker's count, the time, and the launches in the order in which they began. */
     uint64_t *begins;
@@ -90,8 +91,8 @@ cl_mem strata_opencl_counts_memory(const opencl_counts *counts) {
     return counts->memory;
 }
 
-/* Advances the worker to its next begin or end of a launch of which it had tasks. */
-static void pass(opencl_counts *c, int worker) {
+/* Advances the worker to its next begin or end of a launch in which it had tasks. */
+static void advance(opencl_counts *c, int worker) {
     const int row = 2 * c->n_launches * worker, end = row + 2 * c->n_launches;
     int place = c->places[worker];
     while (place < end && !c->of_run[place]) place++;
@@ -100,14 +101,14 @@ static void pass(opencl_counts *c, int worker) {
 }
 
 /* Fills begins, shares and order; returns how many launches ran. */
-static int share(opencl_counts *c) {
+static int compute_shares(opencl_counts *c) {
     int n_busy = 0, n = 0;
     uint64_t now = 0;
-    double done = 0; /* time that a computing worker has been credited so far */
+    double done = 0; /* the time that a worker which always computes would have been credited so far */
     for (int l = 0; l < c->n_launches; l++) c->begins[l] = 0, c->shares[l] = 0;
     for (int w = 0; w < c->n_workers; w++) {
         c->places[w] = 2 * c->n_launches * w;
-        pass(c, w);
+        advance(c, w);
     }
     for (;;) {
         int first = 0;
@@ -129,7 +130,7 @@ static int share(opencl_counts *c) {
                 c->order[n++] = launch;
             }
         }
-        pass(c, first);
+        advance(c, first);
     }
 }
 
@@ -137,9 +138,10 @@ void strata_opencl_counts_add(opencl_counts *c, int run, strata_trace *trace, in
                               const strata_trace_label *const *labels, int64_t step, opencl_moment queued, opencl_moment over) {
     if (over.count <= queued.count) return; /* the two reads were on cores whose counters differ */
     const double last = (double)(over.count - queued.count), seconds_a_count = (over.seconds - queued.seconds) / last;
-    double at = 0; /* counts since the run was queued, as all from here on */
+    /* In counts since the run was queued, like the following variables. */
+    double at = 0;
     c->of_run = c->counts + (size_t)run * 2 * (size_t)c->n_workers * (size_t)c->n_launches;
-    const int n = share(c);
+    const int n = compute_shares(c);
     for (int i = 0; i < n; i++) {
         const int l = c->order[i];
         const double began = c->begins[l] > queued.count ? (double)(c->begins[l] - queued.count) : 0;

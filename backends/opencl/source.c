@@ -59,7 +59,7 @@ static void find_functions(const char *text, function_names *out) {
     }
 }
 
-/* The text with `parameters` put behind the '(' of the kernel function's definition. */
+/* Adds the source to the text, with `parameters` inserted after the '(' of the kernel function's definition. */
 static void add_body(strata_text *text, const strata_shader *shader, const char *source, const char *parameters) {
     const char *at = source, *entry = NULL;
     const size_t name = strlen(shader->opencl_entry);

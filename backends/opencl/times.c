@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When each kernel ran, for a trace. The times come from profiling events: while there is a trace, a queue with profiling
- * replaces the plain queue. The events of a run are stored until the run has been waited for.
+ * Measures when each kernel ran, for a trace. The times come from profiling events: while there is a trace, a queue
+ * with profiling replaces the plain queue. The events of a run are stored until the run has been waited for.
  *
- * The device's clock differs from the host's. An event also has the time at which it was queued on the device's clock, and the
- * host stores the time at which it queued the first command of a run. So the difference of the clocks is computed for each run,
- * and the clocks may drift.
+ * The device's clock differs from the host's. An event also has the time at which it was queued on the device's clock,
+ * and the host stores the time at which it queued the first command of a run. So the difference of the clocks is
+ * computed for each run, and the clocks may drift.
  *
  * A sequence has no events: its workers read a counter (sequence_times.c). */
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Topology, compile, and the compiler's numbers. */
+ * Creates topologies, compiles for them, and reads the compiler's estimates (aot.h). */
 #include "backends/pjrt/aot.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Ops without a time; a sum below their negative is no estimate. */
+/* The most ops without a time. Each of them counts as -1 s (strata_pjrt_read_costs), so a smaller sum is not an estimate. */
 enum { MOST_UNTIMED = 1000 };
 
 strata_status strata_pjrt_topology_create(const pjrt_plugin *plugin, const char *name, pjrt_topology *out_topology,
@@ -48,13 +48,14 @@ void strata_pjrt_read_costs(const pjrt_cost_args *costs, pjrt_estimate *e) {
         for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
             if (is_named(&costs->properties[i], rows[k].name) && costs->properties[i].type == PJRT_VALUE_FLOAT)
                 *rows[k].value = (double)costs->properties[i].single;
-    if (!(seconds >= -MOST_UNTIMED)) return; /* or NaN: it says none */
+    if (!(seconds >= -MOST_UNTIMED)) return; /* also if it is NaN: then there is no estimate */
     e->n_untimed = seconds < 0 ? (int)ceil(-seconds) : 0;
     e->seconds = seconds + e->n_untimed;
 }
 
-/* Plugins may lack any of these. */
-static strata_status ask(const pjrt_plugin *plugin, pjrt_api_executable *executable, pjrt_estimate *e, strata_error *err) {
+/* Requests the compiler's numbers. A plugin may lack any of them. */
+static strata_status request_estimate(const pjrt_plugin *plugin, pjrt_api_executable *executable, pjrt_estimate *e,
+                                      strata_error *err) {
     pjrt_executable_number_args size = {.head = {PJRT_SIZE(pjrt_executable_number_args, number), NULL},
                                         .executable = executable};
     pjrt_memory_stats_args memory = {
@@ -95,7 +96,7 @@ strata_status strata_pjrt_compile_ahead(const pjrt_topology *topology, const cha
                               .options_size = strata_pjrt_compile_options(n_replicas, options)};
     *out_estimate = (pjrt_estimate){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0};
     STRATA_TRY(strata_pjrt_call(&topology->plugin, PJRT_FUNCTION_Compile, &args, "compile", STRATA_UNSUPPORTED, err));
-    const strata_status status = ask(&topology->plugin, args.executable, out_estimate, err);
+    const strata_status status = request_estimate(&topology->plugin, args.executable, out_estimate, err);
     strata_pjrt_destroy(&topology->plugin, PJRT_FUNCTION_Executable_Destroy, args.executable);
     return status;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What we use of the PJRT C API, the interface of OpenXLA's plugins, in declarations of our own: the layout of its structs is
- * its ABI. Every function takes a pointer to one struct, whose first field is the size that the caller knows of, and returns an
- * error object or NULL. tests/pjrt/layout_test.c has the compiler compare sizes and offsets with the API's own header.
+ * Our own declarations of those parts of the PJRT C API, the interface of OpenXLA's plugins, that we use. The layout of
+ * its structs is its ABI. Every function takes a pointer to one struct, whose first field is the size that the caller
+ * knows, and returns an error object or NULL. tests/pjrt/layout_test.c compares sizes and offsets with the API's own
+ * header at compile time.
  *
- * Fields marked `out` are filled in by the plugin. A struct's last field is told to PJRT_SIZE, as padding behind it does not
- * count. */
+ * The plugin writes the fields that are marked `out`. PJRT_SIZE gets the last field of a struct, because padding after
+ * it does not count. */
 #ifndef STRATA_BACKENDS_PJRT_API_H
 #define STRATA_BACKENDS_PJRT_API_H
 
@@ -15,7 +16,7 @@
 
 #define PJRT_SIZE(type, last) (offsetof(type, last) + sizeof(((type *)0)->last))
 
-/* Versions before this one had the table in another order. */
+/* Earlier versions have the table in another order. */
 enum { PJRT_MAJOR = 0, PJRT_LEAST_MINOR = 57 };
 
 typedef struct pjrt_api_error pjrt_api_error;
@@ -28,21 +29,21 @@ typedef struct pjrt_api_executable pjrt_api_executable;
 typedef struct pjrt_api_loaded pjrt_api_loaded;
 typedef struct pjrt_api_buffer pjrt_api_buffer;
 
-/* How every struct begins. */
+/* The begin of every struct. */
 typedef struct pjrt_head {
     size_t struct_size;
     /* A list of extensions; NULL. */
     void *extensions;
 } pjrt_head;
 
-/* What GetPjrtApi returns. */
+/* The table of functions, which GetPjrtApi returns. */
 typedef struct pjrt_api {
     pjrt_head head;
     struct pjrt_version {
         pjrt_head head;
         int major, minor;
     } version;
-    /* As many as head.struct_size says. Error_Destroy and Error_Message return nothing. */
+    /* head.struct_size determines how many functions there are. Error_Destroy and Error_Message return nothing. */
     pjrt_api_error *(*functions[])(void *args);
 } pjrt_api;
 
@@ -54,7 +55,7 @@ enum {
 
 /* ---- errors and events ---- */
 
-/* Error_Destroy: error. Event_Destroy, Event_Await: event. */
+/* The arguments of Error_Destroy (object: an error), and of Event_Destroy and Event_Await (object: an event). */
 typedef struct pjrt_object_args {
     pjrt_head head;
     void *object;
@@ -63,11 +64,11 @@ typedef struct pjrt_object_args {
 typedef struct pjrt_error_message_args {
     pjrt_head head;
     const pjrt_api_error *error;
-    const char *message; /* out; lives as long as the error; no NUL at its end */
+    const char *message; /* out; valid as long as the error; without a NUL at the end */
     size_t message_size; /* out */
 } pjrt_error_message_args;
 
-/* Those of absl::Status. */
+/* The codes of absl::Status. */
 enum {
     PJRT_CODE_INVALID_ARGUMENT = 3,
     PJRT_CODE_DEADLINE_EXCEEDED = 4,
@@ -94,7 +95,7 @@ enum { PJRT_VALUE_STRING = 0, PJRT_VALUE_INT64, PJRT_VALUE_INT64_LIST, PJRT_VALU
 
 typedef struct pjrt_named_value {
     pjrt_head head;
-    const char *name; /* no NUL at its end */
+    const char *name; /* without a NUL at the end */
     size_t name_size;
     int type;
     union {
@@ -104,7 +105,7 @@ typedef struct pjrt_named_value {
         float single;
         bool flag;
     };
-    /* Characters, or numbers of a list; else 1. */
+    /* The number of characters, or of numbers in a list; otherwise 1. */
     size_t value_size;
 } pjrt_named_value;
 
@@ -120,7 +121,7 @@ typedef struct pjrt_client_create_args {
     pjrt_head head;
     const pjrt_named_value *options;
     size_t n_options;
-    /* Callbacks of clients of several processes; NULL. */
+    /* Callbacks for clients that consist of several processes; NULL. */
     void *key_value[4];
     pjrt_api_client *client; /* out */
     void *key_value_try[2];
@@ -130,7 +131,7 @@ typedef struct pjrt_client_create_args {
 typedef struct pjrt_text_args {
     pjrt_head head;
     void *object;
-    const char *text; /* out; no NUL at its end */
+    const char *text; /* out; without a NUL at the end */
     size_t text_size; /* out */
 } pjrt_text_args;
 
@@ -161,7 +162,7 @@ typedef struct pjrt_memory_number {
 typedef struct pjrt_device_memory_args {
     pjrt_head head;
     pjrt_api_device *device;
-    int64_t bytes_in_use; /* out, as all that follows */
+    int64_t bytes_in_use; /* out, like all following fields */
     pjrt_memory_number peak_in_use, n_allocations, largest_allocation, limit, reserved, peak_reserved, reservable, largest_free,
         pool, peak_pool;
 } pjrt_device_memory_args;
@@ -189,7 +190,7 @@ typedef struct pjrt_client_compile_args {
 typedef struct pjrt_loaded_executable_args {
     pjrt_head head;
     pjrt_api_loaded *loaded;
-    pjrt_api_executable *executable; /* out; the caller's to destroy */
+    pjrt_api_executable *executable; /* out; the caller must destroy it */
 } pjrt_loaded_executable_args;
 
 /* Executable_NumOutputs, Executable_SizeOfGeneratedCodeInBytes */
@@ -209,10 +210,10 @@ typedef struct pjrt_cost_args {
 typedef struct pjrt_memory_stats_args {
     pjrt_head head;
     pjrt_api_executable *executable;
-    /* out, bytes: on the device, as the next four on the host. */
+    /* out: bytes on the device, and in the next line on the host. */
     int64_t code, arguments, outputs, aliases, temporaries;
     int64_t host_code, host_arguments, host_outputs, host_aliases, host_temporaries;
-    int64_t peak, total; /* out; since 0.78 and 0.81 */
+    int64_t peak, total; /* out; since versions 0.78 and 0.81 */
 } pjrt_memory_stats_args;
 
 typedef struct pjrt_execute_options {
@@ -220,7 +221,7 @@ typedef struct pjrt_execute_options {
     void *send_callbacks, *recv_callbacks;
     size_t n_send, n_recv;
     int launch_id;
-    /* Parameters that must not be donated, whatever the program says. */
+    /* Parameters that must not be donated, even if the program marks them as donated. */
     const int64_t *not_donated;
     size_t n_not_donated;
     void *context;
@@ -237,11 +238,12 @@ typedef struct pjrt_execute_args {
     /* [n_devices][n_arguments] */
     pjrt_api_buffer *const *const *arguments;
     size_t n_devices, n_arguments;
-    /* [n_devices][outputs], which the plugin fills in. */
+    /* [n_devices][outputs] Written by the plugin. */
     pjrt_api_buffer **const *outputs;
-    /* [n_devices], filled in; NULL: not asked for. */
+    /* [n_devices] Written by the plugin. NULL: no events are wanted. */
     pjrt_api_event **done;
-    /* The only device, for programs that are compiled for none; NULL: those that it was compiled for. */
+    /* The only device, for programs that were not compiled for certain devices. NULL: the devices for which it was
+     * compiled. */
     pjrt_api_device *device;
 } pjrt_execute_args;
 
@@ -257,7 +259,7 @@ enum {
     PJRT_TYPE_BF16 = 13
 };
 
-/* The plugin copies from host memory while the call lasts, or until `done`. */
+/* Until when the plugin may read the host memory: during the call, or until the event `done`. */
 enum { PJRT_HOST_DURING_CALL = 0, PJRT_HOST_UNTIL_DONE = 1 };
 
 typedef struct pjrt_from_host_args {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory. A strata_buffer is host memory; what programs read and write of it are regions, each a typed buffer of the plugin
- * that stays on the device from run to run. Regions of one strata_buffer never overlap. */
+ * Memory. A strata_buffer is host memory. The parts of it that programs read and write are *regions*: each is a typed
+ * buffer of the plugin that stays on the device between runs. Regions of one strata_buffer never overlap. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ strata_status strata_pjrt_from_host(pjrt_device *device, const pjrt_port *port, 
     return status;
 }
 
-/* Row-major, whatever the layout on the device is. target NULL: *bytes is set. */
+/* Copies in row-major order, whatever the layout on the device is. target NULL: sets only *bytes. */
 static strata_status to_host(const pjrt_device *device, const pjrt_port *port, pjrt_api_buffer *buffer, void *target,
                              size_t *bytes, pjrt_api_event **out_done, strata_error *err) {
     int64_t order[STRATA_MAX_RANK];
@@ -87,7 +87,7 @@ static void drop(const pjrt_device *device, strata_buffer *buffer, int index) {
     buffer->regions[index] = buffer->regions[--buffer->n_regions];
 }
 
-/* Brings what a program wrote back to host memory. */
+/* Copies a region that a program wrote back to host memory. */
 static strata_status flush(pjrt_device *device, strata_buffer *buffer, pjrt_region *region, strata_error *err) {
     pjrt_api_event *done = NULL;
     if (!region->newer) return STRATA_OK;
@@ -108,7 +108,8 @@ static bool covers(int64_t offset, int64_t bytes, const pjrt_region *region) {
     return offset <= region->offset && region->offset + region->bytes <= offset + bytes;
 }
 
-/* Before a range is written: nothing on the device overlaps it then. What lies beside it in a region comes to the host. */
+/* Prepares writing a range: removes all regions that overlap it. If a region is only partly in the range, its content
+ * is copied to host memory first. */
 static strata_status clear(pjrt_device *device, strata_buffer *buffer, int64_t offset, int64_t bytes, strata_error *err) {
     for (int i = buffer->n_regions - 1; i >= 0; i--) {
         pjrt_region *region = &buffer->regions[i];

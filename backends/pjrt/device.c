@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Devices of PJRT plugins: finding them by STRATA_PLUGINS, opening, waiting, closing. A device has a client of its own. */
+ * Devices of PJRT plugins: finding them in STRATA_PLUGINS, opening, waiting, closing. Each device has its own client. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,8 +109,9 @@ static strata_status create_client(const char *path, client *c, strata_error *er
     return status;
 }
 
-/* Calls visit for each plugin that STRATA_PLUGINS names as "pjrt:FILE", in order, until it sets *out_done or fails. The list's
- * parts are separated by colons, so that a file's name has none; parts without "pjrt:" before them are other backends'. */
+/* Calls `visit` for each plugin that STRATA_PLUGINS names as "pjrt:FILE", in order, until it sets *out_done or fails.
+ * The parts of the list are separated by colons, so the name of a file contains none. Parts without "pjrt:" before them
+ * belong to other backends. */
 typedef strata_status visit_plugin(void *user, const char *path, bool *out_done, strata_error *err);
 static strata_status each_plugin(visit_plugin *visit, void *user, strata_error *err) {
     const char *list = getenv("STRATA_PLUGINS");
@@ -129,8 +130,8 @@ static strata_status each_plugin(visit_plugin *visit, void *user, strata_error *
     return status;
 }
 
-/* What the plugin says, or "". */
-static void ask_text(const pjrt_plugin *plugin, int function, void *object, char *out, size_t room) {
+/* Writes the text that the plugin returns, or "". */
+static void get_text(const pjrt_plugin *plugin, int function, void *object, char *out, size_t room) {
     pjrt_text_args args = {.head = {PJRT_SIZE(pjrt_text_args, text_size), NULL}, .object = object};
     *out = '\0';
     if (!object || strata_pjrt_call(plugin, function, &args, "", STRATA_UNAVAILABLE, NULL) || !args.text) return;
@@ -145,9 +146,9 @@ static void describe(const client *c, int index, strata_device_info *info) {
     pjrt_device_memory_args memory = {.head = {PJRT_SIZE(pjrt_device_memory_args, peak_pool.is_known), NULL}, .device = device};
     if (strata_pjrt_call(plugin, PJRT_FUNCTION_Device_GetDescription, &description, "", STRATA_UNAVAILABLE, NULL))
         description.description = NULL;
-    ask_text(plugin, PJRT_FUNCTION_DeviceDescription_Kind, description.description, info->name, sizeof info->name);
-    ask_text(plugin, PJRT_FUNCTION_Client_PlatformName, c->client, info->vendor, sizeof info->vendor);
-    ask_text(plugin, PJRT_FUNCTION_Client_PlatformVersion, c->client, info->driver, sizeof info->driver);
+    get_text(plugin, PJRT_FUNCTION_DeviceDescription_Kind, description.description, info->name, sizeof info->name);
+    get_text(plugin, PJRT_FUNCTION_Client_PlatformName, c->client, info->vendor, sizeof info->vendor);
+    get_text(plugin, PJRT_FUNCTION_Client_PlatformVersion, c->client, info->driver, sizeof info->driver);
     for (char *at = info->driver; *at; at++)
         if (*at == '\n') *at = ' ';
     if (!strata_pjrt_call(plugin, PJRT_FUNCTION_Device_MemoryStats, &memory, "", STRATA_UNAVAILABLE, NULL) &&
@@ -203,12 +204,12 @@ static strata_status pjrt_list(strata_device_list *list, strata_error *err) {
 typedef struct opening {
     const strata_device_info *info;
     bool fast;
-    /* Devices of the plugins before. */
+    /* The number of devices of the plugins before this one. */
     int before, wanted;
     strata_device *device;
 } opening;
 
-/* A plugin that could not be used has one row in the list, too. */
+/* A plugin that cannot be used has one row in the list, too. */
 static strata_status open_in_plugin(void *user, const char *path, bool *out_done, strata_error *err) {
     opening *o = user;
     client c;

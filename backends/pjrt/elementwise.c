@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Element-wise ops: the formulas of core/op/elementwise.def, chains of them, and the three that have attributes. */
+ * Element-wise ops: the formulas of core/op/elementwise.def, chains of them, and the three ops that have attributes. */
 #include <math.h>
 
 #include "backends/pjrt/rows.h"
@@ -48,15 +48,15 @@ hlo_value strata_pjrt_relu(hlo *h, const char *name, const hlo_value *x) {
     return strata_hlo_with(h, "maximum", x[0], 0);
 }
 
-/* coefficients[0] is that of the highest power. */
+/* coefficients[0] belongs to the highest power. */
 static hlo_value polynomial(hlo *h, hlo_value x, const double *coefficients, int n) {
     hlo_value p = strata_hlo_fill(h, x.type, x.shape, coefficients[0]);
     for (int i = 1; i < n; i++) p = strata_hlo_with(h, "add", times(h, p, x), coefficients[i]);
     return p;
 }
 
-/* StableHLO has no erf. Below 1 this is its series, from there on the rational approximation of erfc of Abramowitz & Stegun,
- * 7.1.26: as shaders/glsl_math.h has it. */
+/* StableHLO has no erf. Below 1 this is its series; from 1 on it is the rational approximation of erfc in Abramowitz &
+ * Stegun, 7.1.26. shaders/glsl_math.h computes it in the same way. */
 static hlo_value erf_of(hlo *h, hlo_value x) {
     static const double series[] = {1.3122533e-8, -1.4503852e-7, 1.4589169e-6, -1.3227513e-5, 1.0683761e-4, -7.5757576e-4,
                                     4.6296296e-3, -2.3809524e-2, 0.1,          -0.33333333,   1.0};
@@ -174,7 +174,7 @@ hlo_value strata_pjrt_sigmoid_sub(hlo *h, const char *name, const hlo_value *x) 
 
 /* ---- nodes ---- */
 
-/* Each step is rounded to the chain's dtype, as the separate op is when it is stored. */
+/* Each step is rounded to the chain's dtype, like a separate op whose result is stored. */
 hlo_value strata_pjrt_chain(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;
     const strata_chain_attrs *attrs = node->attrs;
@@ -193,7 +193,7 @@ hlo_value strata_pjrt_chain(pjrt_lowering *l, const strata_tensor *node, const c
     return values[STRATA_CHAIN_OPERANDS + attrs->n_steps - 1];
 }
 
-/* A bound as the dtype holds it: beyond its range the nearest. */
+/* The nearest bound that the dtype can represent. */
 static double bound(strata_dtype dtype, double value) {
     if (strata_dtype_is_float(dtype)) return value;
     return value < INT32_MIN ? INT32_MIN : value > INT32_MAX ? INT32_MAX : value;
@@ -214,7 +214,8 @@ hlo_value strata_pjrt_dequantize(pjrt_lowering *l, const strata_tensor *node, co
                            strata_pjrt_float(node, "scale"));
 }
 
-/* What StableHLO leaves open when a number does not fit: NaN becomes 0, others the nearest integer that the type has. */
+/* StableHLO does not define conversions of numbers that the type cannot represent. Here NaN becomes 0, and other
+ * numbers become the nearest integer of the type. */
 static hlo_value saturate(hlo *h, hlo_value x, int type, double least, double most) {
     const hlo_value rounded = strata_hlo_convert(h, x, type);
     const hlo_value low = strata_hlo_fill(h, type, x.shape, least);

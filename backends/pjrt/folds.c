@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reductions, softmax and its losses, and the sums that metrics need. Rows are those of the last axis. */
+ * Reductions, softmax and the losses that use it, and the sums that metrics need. A row extends along the last axis. */
 #include <math.h>
 
 #include "backends/pjrt/rows.h"
@@ -14,13 +14,13 @@ static hlo_value reduce_as(pjrt_lowering *l, const strata_tensor *node, const ch
     return strata_hlo_reshape(h, strata_hlo_reduce(h, name, x, start, (int)attrs->axis, (int)attrs->n_axes), node->shape);
 }
 
-/* What a maximum begins with: below all numbers of the type. */
+/* The initial value of a maximum: no number of the type is smaller. */
 static double lowest(int type) {
     if (strata_dtype_is_float((strata_dtype)type)) return -INFINITY;
     return type == HLO_I64 ? -0x1p63 : type == HLO_I32 ? INT32_MIN : 0;
 }
 
-/* NaN where any of x is: vectorized reductions of jaxlib lose it. */
+/* Replaces the extreme by NaN if any element of x is NaN, since jaxlib's vectorized reductions lose it. */
 static hlo_value keep_nan(pjrt_lowering *l, const strata_tensor *node, hlo_value extreme) {
     const strata_reduce_attrs *attrs = node->attrs;
     hlo *h = strata_pjrt_text_of(l);
@@ -32,7 +32,8 @@ static hlo_value keep_nan(pjrt_lowering *l, const strata_tensor *node, hlo_value
     return strata_hlo_select(h, any, strata_hlo_fill(h, HLO_F32, node->shape, (double)NAN), extreme);
 }
 
-/* A minimum of integers is the complement of the complements' maximum: no double is INT64_MAX. */
+/* A minimum of integers is computed as the complement of the maximum of their complements, because the initial value of
+ * a minimum, INT64_MAX, cannot be represented as a double. */
 hlo_value strata_pjrt_reduce(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     const strata_reduce_attrs *attrs = node->attrs;
     hlo *h = strata_pjrt_text_of(l);
@@ -52,7 +53,7 @@ hlo_value strata_pjrt_reduce_mean(pjrt_lowering *l, const strata_tensor *node, c
     return strata_hlo_with(strata_pjrt_text_of(l), "divide", reduce_as(l, node, name, 0), n);
 }
 
-/* Along an axis: of the places that have the maximum, or NaN, the least. */
+/* The smallest index along the axis at which x is the maximum or NaN. */
 hlo_value strata_pjrt_first_largest(hlo *h, hlo_value x, int axis) {
     const bool is_float = strata_dtype_is_float((strata_dtype)x.type);
     int axes[STRATA_MAX_RANK];
@@ -76,7 +77,7 @@ hlo_value strata_pjrt_argmax(pjrt_lowering *l, const strata_tensor *node, const 
 
 /* ---- softmax ---- */
 
-/* A value for each row over the row. */
+/* Repeats a value for each row along the row. */
 static hlo_value along_rows(hlo *h, hlo_value x, strata_shape shape) {
     int axes[STRATA_MAX_RANK];
     for (int d = 0; d < x.shape.rank; d++) axes[d] = d;
@@ -87,7 +88,7 @@ static hlo_value fold_rows(hlo *h, const char *name, hlo_value x, double start) 
     return strata_hlo_reduce(h, name, x, start, x.shape.rank - 1, 1);
 }
 
-/* x - log sum exp x of each row. */
+/* x - log(sum(exp(x))) for each row. */
 static hlo_value log_softmax_of(hlo *h, hlo_value x) {
     const hlo_value shifted =
         strata_hlo_binary(h, "subtract", x, along_rows(h, fold_rows(h, "maximum", x, -INFINITY), x.shape));
@@ -154,7 +155,7 @@ hlo_value strata_pjrt_softmax_cross_entropy_grad(pjrt_lowering *l, const strata_
         strata_hlo_binary(h, "subtract", strata_hlo_binary(h, "multiply", softmax_of(h, logits), weight), labels));
 }
 
-/* 1 where the column is the row's label. */
+/* 1 if the column is the row's label, otherwise 0. */
 static hlo_value one_hot(hlo *h, hlo_value labels, strata_shape logits) {
     return strata_hlo_compare(h, "EQ", along_rows(h, labels, logits), strata_hlo_iota(h, labels.type, logits, logits.rank - 1));
 }
@@ -165,7 +166,7 @@ static hlo_value is_class(hlo *h, hlo_value labels, int64_t classes) {
         h, "and", least, strata_hlo_compare(h, "LT", labels, strata_hlo_fill(h, labels.type, labels.shape, (double)classes)));
 }
 
-/* NaN for a label that is no class. */
+/* The loss of a row is NaN if its label is not a class. */
 hlo_value strata_pjrt_sparse_softmax_cross_entropy(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;
     hlo *h = strata_pjrt_text_of(l);
@@ -191,7 +192,7 @@ hlo_value strata_pjrt_sparse_softmax_cross_entropy_grad(pjrt_lowering *l, const 
 
 /* ---- metrics ---- */
 
-/* (2): two numbers side by side. */
+/* (2): the two numbers one after the other. */
 static hlo_value pair(hlo *h, hlo_value a, hlo_value b) {
     return strata_hlo_concat(
         h, (hlo_value[]){strata_hlo_reshape(h, a, STRATA_SHAPE(1)), strata_hlo_reshape(h, b, STRATA_SHAPE(1))}, 2, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The text of each op. */
+ * Writes the text of each op (hlo.h). */
 #include "backends/pjrt/hlo.h"
 
 #include <inttypes.h>
@@ -28,7 +28,7 @@ static void add_value(strata_text *text, hlo_value x) {
         strata_text_add(text, "%%%d", x.id);
 }
 
-/* `%7 = "stablehlo.name"(%a, %b)`; what stands behind it is the caller's. */
+/* Writes `%7 = "stablehlo.name"(%a, %b)`. The caller writes the attributes and calls end(). */
 static hlo_value begin(hlo *h, const char *name, const hlo_value *x, int n, int type, strata_shape shape) {
     const hlo_value result = {h->n_values++, type, shape};
     strata_text_add(&h->text, "    %%%d = \"stablehlo.%s\"(", result.id, name);
@@ -40,7 +40,7 @@ static hlo_value begin(hlo *h, const char *name, const hlo_value *x, int n, int 
     return result;
 }
 
-/* ` : (types) -> type` and the line's end. */
+/* Writes ` : (types) -> type` and the end of the line. */
 static hlo_value end(hlo *h, const hlo_value *x, int n, hlo_value result) {
     strata_text_add(&h->text, " : (");
     for (int i = 0; i < n; i++) {
@@ -78,7 +78,7 @@ static void add_list(hlo *h, const char *name, int first, int n, int but, int n_
     strata_text_add(&h->text, "]");
 }
 
-/* A region of two scalars that folds them by an op. */
+/* Writes a region that folds two scalars by an op. */
 static void add_fold(hlo *h, const char *name, int type) {
     const char *t = type_names[type];
     strata_text_add(&h->text,
@@ -153,7 +153,7 @@ hlo_value strata_hlo_iota(hlo *h, int type, strata_shape shape, int axis) {
     return end(h, NULL, 0, result);
 }
 
-/* ---- element by element ---- */
+/* ---- element-wise ---- */
 
 hlo_value strata_hlo_unary(hlo *h, const char *name, hlo_value x) {
     return end(h, &x, 1, begin(h, name, &x, 1, x.type, x.shape));
@@ -203,7 +203,7 @@ hlo_value strata_hlo_with(hlo *h, const char *name, hlo_value x, double number) 
     return strata_hlo_binary(h, name, x, strata_hlo_fill(h, x.type, x.shape, number));
 }
 
-/* ---- places ---- */
+/* ---- shapes and places ---- */
 
 hlo_value strata_hlo_reshape(hlo *h, hlo_value x, strata_shape shape) {
     if (strata_shape_equal(x.shape, shape)) return x;
@@ -333,7 +333,7 @@ hlo_value strata_hlo_reduce(hlo *h, const char *name, hlo_value x, double start,
     return end(h, operands, 2, result);
 }
 
-/* Numbers for H and W as numbers for (N, H, W, C). */
+/* Writes two numbers for H and W as four numbers for (N, H, W, C). */
 static void add_spatial(hlo *h, const char *name, const int64_t *numbers) {
     add_array(h, name, (const int64_t[]){1, numbers[0], numbers[1], 1}, 4);
 }
@@ -367,7 +367,7 @@ hlo_value strata_hlo_max_scatter(hlo *h, hlo_value x, hlo_value dy, const hlo_wi
     const hlo_value operands[] = {x, dy, strata_hlo_scalar(h, x.type, 0)};
     const hlo_value result = begin(h, "select_and_scatter", operands, 3, x.type, x.shape);
     const char *t = type_names[x.type];
-    /* The first region says whether the place found so far stays: it is at least the other, or NaN. */
+    /* The first region decides whether the element found so far is kept: if it is at least the other one, or NaN. */
     strata_text_add(
         &h->text,
         " ({\n      ^bb0(%%a: tensor<%s>, %%b: tensor<%s>):\n"
@@ -437,7 +437,7 @@ hlo_value strata_hlo_convolution(hlo *h, hlo_value x, hlo_value filter, const ch
     return end(h, operands, 2, result);
 }
 
-/* ---- by index ---- */
+/* ---- gather and scatter ---- */
 
 hlo_value strata_hlo_gather(hlo *h, hlo_value x, hlo_value indices, int axis) {
     const hlo_value operands[] = {x, indices};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that find elements by index. StableHLO clamps the indices of a gather and leaves out those of a scatter that are out of
- * range; ours read 0 there and add nothing. */
+ * Ops that access elements by index. StableHLO clamps indices of a gather that are out of range, and ignores those of a
+ * scatter. Strata's ops read 0 at such indices and add nothing. */
 #include "backends/pjrt/rows.h"
 #include "core/op/gather.h"
 
@@ -11,7 +11,7 @@ static hlo_value in_range(hlo *h, hlo_value x, int64_t n) {
     return strata_hlo_binary(h, "and", least, strata_hlo_compare(h, "LT", x, strata_hlo_fill(h, x.type, x.shape, (double)n)));
 }
 
-/* Indices as (J...) at their place in y (outer..., J..., inner...). */
+/* Broadcasts indices (J...) to y (outer..., J..., inner...). */
 static hlo_value at_place(hlo *h, hlo_value x, strata_shape y, int axis) {
     int axes[STRATA_MAX_RANK];
     for (int d = 0; d < x.shape.rank; d++) axes[d] = axis + d;
@@ -39,7 +39,7 @@ hlo_value strata_pjrt_gather_grad(pjrt_lowering *l, const strata_tensor *node, c
     const hlo_value zero = strata_hlo_fill(h, HLO_F32, node->shape, 0);
     hlo_value dy = strata_pjrt_number(l, node, 0);
     if (!strata_shape_elements(indices) || !strata_shape_elements(node->shape)) return zero;
-    if (strata_gather_grad_sizes_of(node).repeats > 1) { /* one row stands for those of all of the last axis */
+    if (strata_gather_grad_sizes_of(node).repeats > 1) { /* one row is the gradient of all indices of the last axis */
         strata_shape whole = dy.shape;
         whole.dims[last] = indices.dims[indices.rank - 1];
         dy = strata_hlo_broadcast(h, dy, whole);
@@ -47,7 +47,8 @@ hlo_value strata_pjrt_gather_grad(pjrt_lowering *l, const strata_tensor *node, c
     return strata_hlo_scatter(h, "add", zero, strata_pjrt_operand(l, node, 1), dy, axis);
 }
 
-/* Rows of a variable, which is seen as flat: what lies before them, the rows, what lies behind them. */
+/* Replaces rows of a variable, which is treated as flat: the result is the elements before the rows, the rows, and the
+ * elements after them. */
 hlo_value strata_pjrt_scatter_update(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;
     hlo *h = strata_pjrt_text_of(l);
@@ -91,7 +92,7 @@ hlo_value strata_pjrt_first_index(pjrt_lowering *l, const strata_tensor *node, c
     return strata_hlo_select(h, strata_hlo_compare(h, "EQ", least, none), zero, least);
 }
 
-/* (S, N): whether element i belongs to segment s; then a sum over i. Compilers do not store the table. */
+/* Sums over i a table (S, N) that has x_i if element i belongs to segment s, otherwise 0. Compilers do not store the table. */
 hlo_value strata_pjrt_segment_sum(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;
     hlo *h = strata_pjrt_text_of(l);

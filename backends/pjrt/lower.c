@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From nodes to a module. The piece's memory has meaning only at its edges; inside, a node's value is a value of the text.
- * What memory would do is kept, though: a variable's read is its value at that place in the schedule, and an update gives a new
- * value to the root of each operand that it writes. */
+ * Translates nodes to a module. The addresses of the piece matter only for values that enter or leave it; inside, each
+ * node's value is a value of the text. The effects of memory are kept, though: reading a variable returns its value at
+ * this point of the schedule, and an update sets a new value for the root of each operand that it writes. */
 #include "backends/pjrt/lower.h"
 
 #include <assert.h>
@@ -20,15 +20,16 @@ struct pjrt_lowering {
     const strata_piece *piece;
     pjrt_lower_options options;
     pjrt_module *module;
-    /* By tensor id: whether the piece computes it. */
+    /* [tensor id] Whether the piece computes the tensor. */
     bool *inside;
-    /* By tensor id: whether the piece gives it a new value although another piece computes it. */
+    /* [tensor id] Whether the piece sets a new value for the tensor although another piece computes it. */
     bool *changed;
-    /* By tensor id; id UNSET: none yet. Of a variable: that of the first read. */
+    /* [tensor id] The value of the tensor; its id is UNSET if there is none yet. A variable's value is stored for its
+     * first read. */
     hlo_value *values;
-    /* By tensor id: the parameter that it is; NONE: it is none. */
+    /* [tensor id] The index of the parameter that the tensor is; NONE: it is not a parameter. */
     int *parameter_of;
-    /* By arena: the id of the first read of the variable in it; NONE. */
+    /* [arena] The id of the first read of the variable in the arena; NONE: it has not been read. */
     int *reads;
     int n_ids;
 };
@@ -62,7 +63,7 @@ static bool is_view(const strata_tensor *node) {
     return (node->op->flags & STRATA_OP_VIEW) || (node->op == &strata_op_slice && strata_slice_is_view(node, &first));
 }
 
-/* Whether the tensor lies in its first operand's memory: an update, or a view that no piece computes. */
+/* Whether the tensor is in the memory of its first operand: an update, or a view that the piece does not compute. */
 static bool lies_in_operand(const pjrt_lowering *l, const strata_tensor *node) {
     const bool computed = node->id < l->n_ids && l->inside[node->id];
     return (node->op->flags & STRATA_OP_UPDATE) || (is_view(node) && !computed);
@@ -73,7 +74,7 @@ static const strata_tensor *root_of(const pjrt_lowering *l, const strata_tensor 
     return node;
 }
 
-/* The id under which the root's value is kept: all reads of a variable are one. */
+/* The id for which the root's value is stored. All reads of a variable have the same one. */
 static int key_of(pjrt_lowering *l, const strata_tensor *root) {
     if (root->op != &strata_op_read) return root->id;
     int *first = &l->reads[l->piece->places[root->id].arena];
@@ -93,7 +94,7 @@ static pjrt_port port_of(const pjrt_lowering *l, const strata_tensor *root) {
                        .donor = NONE};
 }
 
-/* Room for every tensor was made before. */
+/* Adds a parameter. The array has been allocated with room for every tensor. */
 static hlo_value parameter(pjrt_lowering *l, const strata_tensor *root, int key) {
     const int index = l->module->n_parameters++;
     l->module->parameters[index] = port_of(l, root);
@@ -109,12 +110,13 @@ static bool all_equal(const char *elements, size_t bytes, int64_t n) {
     return n > 0;
 }
 
-/* Small constants, and those of one value, are in the text, where the compiler sees them. */
+/* Small constants, and those whose elements are all equal, become part of the text, so that the compiler can use their
+ * values. */
 static hlo_value constant(pjrt_lowering *l, const strata_tensor *node) {
     const char *data = ((const strata_constant_attrs *)node->attrs)->data;
     const size_t bytes = strata_dtype_bytes(node->dtype);
     const int64_t n = strata_shape_elements(node->shape);
-    const bool exact = node->dtype != STRATA_DTYPE_I64; /* a double holds each value of the other types */
+    const bool exact = node->dtype != STRATA_DTYPE_I64; /* a double can represent each value of the other types */
     if (n == 0) return strata_hlo_fill(&l->h, (int)node->dtype, node->shape, 0);
     if (exact && all_equal(data, bytes, n))
         return strata_hlo_fill(&l->h, (int)node->dtype, node->shape, strata_element_get(node->dtype, data, 0));
@@ -210,7 +212,7 @@ static void result(pjrt_lowering *l, strata_text *returned, strata_text *types, 
     const hlo_value value = l->values[key];
     const char *comma = l->module->n_results > 1 ? ", " : "";
     *port = port_of(l, root);
-    /* What was read and is written takes over the memory of what was read. */
+    /* A result that replaces a value which was read takes over the memory of the parameter. */
     if (l->changed[key]) port->donor = l->parameter_of[key];
     strata_text_add(returned, value.id < 0 ? "%s%%arg%d" : "%s%%%d", comma, value.id < 0 ? -value.id - 1 : value.id);
     strata_text_add(types, "%s", comma);
@@ -221,8 +223,8 @@ static strata_arena_kind kind_of(const pjrt_lowering *l, const strata_tensor *te
     return l->piece->arenas[l->piece->places[tensor->id].arena].kind;
 }
 
-/* Marks what the host does not read, although its memory says so: what lies in a pack that it reads, and what the program
- * itself exchanges with other replicas. */
+/* Marks values that are in output memory but that the host does not read: those in a pack that it reads, and those that
+ * the program itself exchanges with other replicas. */
 static void mark_hidden(const pjrt_lowering *l, bool *hidden) {
     for (int k = 0; k < l->piece->n_nodes; k++) {
         const strata_tensor *node = l->piece->nodes[k];
@@ -237,7 +239,8 @@ static void mark_hidden(const pjrt_lowering *l, bool *hidden) {
     }
 }
 
-/* Marks what nodes of other pieces read. Of nodes beyond `places` nothing is known, so they count. */
+/* Marks the values that nodes of other pieces read. Nothing is known about nodes without an entry in `places`, so they
+ * are assumed to be computed and to read their operands. */
 static void mark_read_elsewhere(const pjrt_lowering *l, bool *read) {
     const strata_graph *graph = l->piece->nodes[0]->graph;
     for (int id = 0; id < graph->n_nodes; id++) {
@@ -252,7 +255,8 @@ static void mark_read_elsewhere(const pjrt_lowering *l, bool *read) {
     }
 }
 
-/* Results, in the order of their ids: what the host reads, what other pieces read, and what was changed. */
+/* Adds the results in the order of their ids: values that the host reads, values that other pieces read, and values
+ * that were changed. */
 static void add_results(pjrt_lowering *l, bool *hidden, bool *read, strata_text *returned, strata_text *types) {
     const strata_graph *graph = l->piece->nodes[0]->graph;
     mark_hidden(l, hidden);

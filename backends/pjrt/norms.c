@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Normalisation by channel and by row: formulas in core/op/moments.c, batch_norm.c and layer_norm.c. Statistics are f32. */
+ * Normalisation by channel and by row. The formulas are in core/op/moments.c, batch_norm.c and layer_norm.c. Statistics
+ * are computed in f32. */
 #include <math.h>
 
 #include "backends/pjrt/rows.h"
@@ -78,7 +79,7 @@ hlo_value strata_pjrt_batch_norm_grad(pjrt_lowering *l, const strata_tensor *nod
 
 /* ---- by row ---- */
 
-/* The mean of each row, over the row. */
+/* The mean of each row, repeated along the row. */
 static hlo_value row_mean(hlo *h, hlo_value x) {
     const int last = x.shape.rank - 1;
     int axes[STRATA_MAX_RANK];
@@ -87,7 +88,7 @@ static hlo_value row_mean(hlo *h, hlo_value x) {
     return strata_hlo_spread(h, mean, x.shape, axes);
 }
 
-/* n = (x - mean) r; *out_r: over the row. */
+/* n = (x - mean) r; *out_r: r, repeated along each row. */
 static hlo_value normalised_rows(pjrt_lowering *l, const strata_tensor *node, hlo_value *out_r) {
     hlo *h = strata_pjrt_text_of(l);
     const hlo_value x = strata_pjrt_number(l, node, 0), d = strata_hlo_binary(h, "subtract", x, row_mean(h, x));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the PJRT backend: a device of a plugin's client, its buffers, its programs. README.md says how arenas become
- * buffers. */
+ * The internal header of the PJRT backend: a device of a plugin's client, its buffers, its programs. README.md
+ * describes which memory becomes a buffer. */
 #ifndef STRATA_BACKENDS_PJRT_H
 #define STRATA_BACKENDS_PJRT_H
 
@@ -9,13 +9,13 @@
 #include "backends/pjrt/plugin.h"
 #include "core/run/device.h"
 
-/* A run that was submitted and not waited for. */
+/* A run that was submitted and has not been waited for. */
 typedef struct pjrt_run {
     uint64_t ticket;
-    /* [n_events] What must have happened before the slot's memory may be touched. */
+    /* [n_events] The events that must have happened before the slot's memory may be accessed. */
     pjrt_api_event **events;
     int n_events;
-    /* [n_copied] Results that are on their way to the slot's memory. */
+    /* [n_copied] The results that are being copied to the slot's memory. */
     pjrt_api_buffer **copied;
     int n_copied;
     struct pjrt_run *next;
@@ -28,24 +28,24 @@ typedef struct pjrt_device {
     pjrt_api_client *client;
     pjrt_api_device *device;
     bool fast;
-    /* The plugin failed in mid-run: what buffers hold is not known. */
+    /* The plugin failed during a run, so the contents of the buffers are not known. */
     bool lost;
     uint64_t last_ticket;
-    /* In the order of their tickets. */
+    /* The submitted runs, in the order of their tickets. */
     pjrt_run *first, *last;
 } pjrt_device;
 
-/* Part of a strata_buffer that is a typed buffer of the plugin. */
+/* A part of a strata_buffer that is a typed buffer of the plugin. */
 typedef struct pjrt_region {
     strata_dtype dtype;
     strata_shape shape;
     int64_t offset, bytes;
     pjrt_api_buffer *buffer;
-    /* A program wrote it; host memory has what was there before. */
+    /* A program wrote it after it was last copied to host memory. */
     bool newer;
 } pjrt_region;
 
-/* Host memory, and the parts of it that live on the device. */
+/* Host memory, and the parts of it that are on the device. */
 struct strata_buffer {
     int64_t bytes;
     char *memory;
@@ -55,7 +55,7 @@ struct strata_buffer {
 
 /* device.c */
 strata_status strata_pjrt_check(const pjrt_device *device, strata_error *err);
-/* Remembers that the device is lost, and returns `status` as it is. */
+/* Marks the device as lost if `status` is an error. Returns `status` unchanged. */
 strata_status strata_pjrt_lose(pjrt_device *device, strata_status status);
 strata_status strata_pjrt_finish_runs(pjrt_device *device, uint64_t ticket, strata_error *err);
 
@@ -66,22 +66,22 @@ strata_status strata_pjrt_upload(strata_device *device, strata_buffer *buffer, i
                                  int64_t bytes, strata_error *err);
 strata_status strata_pjrt_download(strata_device *device, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
                                    strata_error *err);
-/* The port's part of the buffer as the plugin's buffer, which stays the strata_buffer's. */
+/* Returns the plugin's buffer of the port's part of the buffer, and creates it if needed. The strata_buffer owns it. */
 strata_status strata_pjrt_region_get(pjrt_device *device, strata_buffer *buffer, const pjrt_port *port,
                                      pjrt_api_buffer **out_buffer, strata_error *err);
-/* Room for one more region, so that strata_pjrt_region_put cannot fail for want of memory. */
+/* Makes room for one more region, so that strata_pjrt_region_put cannot fail because memory runs out. */
 strata_status strata_pjrt_region_reserve(strata_buffer *buffer, strata_error *err);
-/* The port's part is `api_buffer` from now on, which the strata_buffer takes, even on failure. */
+/* Makes api_buffer the content of the port's part of the buffer. The strata_buffer takes api_buffer, even on failure. */
 strata_status strata_pjrt_region_put(pjrt_device *device, strata_buffer *buffer, const pjrt_port *port,
                                      pjrt_api_buffer *api_buffer, strata_error *err);
-/* A plugin's buffer of what is in host memory. out_done NULL: the memory may change when the call returns; else once the event,
- * which the caller awaits, has happened. */
+/* Creates a plugin's buffer with the content of host memory. out_done NULL: the memory may change as soon as the call
+ * has returned. Otherwise it may change after the event, for which the caller must wait. */
 strata_status strata_pjrt_from_host(pjrt_device *device, const pjrt_port *port, const void *data, pjrt_api_buffer **out_buffer,
                                     pjrt_api_event **out_done, strata_error *err);
-/* Copies to host memory of port->bytes; done once the event has happened. */
+/* Copies port->bytes to host memory. The copy has finished when the event has happened. */
 strata_status strata_pjrt_to_host(const pjrt_device *device, const pjrt_port *port, pjrt_api_buffer *buffer, void *target,
                                   pjrt_api_event **out_done, strata_error *err);
-/* INVALID unless the plugin's buffer has as many bytes as the port. */
+/* Fails: INVALID if the plugin's buffer does not have as many bytes as the port. */
 strata_status strata_pjrt_check_bytes(const pjrt_device *device, const pjrt_port *port, pjrt_api_buffer *buffer,
                                       strata_error *err);
 

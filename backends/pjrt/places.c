@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that move elements and compute none. */
+ * Ops that move elements without computing. */
 #include "backends/pjrt/rows.h"
 #include "core/op/pack.h"
 #include "core/op/slice.h"
@@ -23,7 +23,7 @@ hlo_value strata_pjrt_broadcast_to(pjrt_lowering *l, const strata_tensor *node, 
     return strata_hlo_broadcast(strata_pjrt_text_of(l), strata_pjrt_operand(l, node, 0), node->shape);
 }
 
-/* One after the other, so that there is no limit to how many there are. */
+/* Operands are appended one after the other, so their number is not limited. */
 hlo_value strata_pjrt_concat(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;
     const int64_t axis = strata_pjrt_int(node, "axis");
@@ -47,7 +47,8 @@ hlo_value strata_pjrt_pad(pjrt_lowering *l, const strata_tensor *node, const cha
                           strata_pjrt_ints(node, "before"), strata_pjrt_ints(node, "after"));
 }
 
-/* Operands end to end, and zeros in the gaps: few at a time in one op, which the compiler joins. */
+/* Concatenates the operands, with zeros in the gaps. Each op concatenates only a few of them; the compiler merges these
+ * ops. */
 hlo_value strata_pjrt_pack(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;
     enum { AT_ONCE = 16 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loading and calling. The table of functions is as long as the plugin's version made it, and any entry may be NULL. */
+ * Loads a plugin and calls its functions. The length of the table of functions depends on the plugin's version, and any
+ * entry may be NULL. */
 #include "backends/pjrt/plugin.h"
 
 #include <dlfcn.h>
@@ -39,7 +40,7 @@ static strata_status status_of(int code, strata_status otherwise) {
     }
 }
 
-/* Takes the error. A plugin that cannot even say what is wrong gives an empty message. */
+/* Takes the error. The message is empty if the plugin cannot even report what is wrong. */
 static strata_status fail(const pjrt_plugin *plugin, pjrt_api_error *error, const char *what, strata_status otherwise,
                           strata_error *err) {
     const pjrt_api *api = plugin->api;
@@ -99,7 +100,7 @@ static strata_status check_version(const pjrt_plugin *plugin, strata_error *err)
                        api->version.major, api->version.minor, PJRT_MAJOR, PJRT_LEAST_MINOR, PJRT_MAJOR);
 }
 
-/* A shared object that everybody may write is not run. */
+/* Rejects a shared object that every user may write. */
 static strata_status check_file(const char *path, strata_error *err) {
     struct stat file;
     if (strchr(path, '/') && !stat(path, &file) && (file.st_mode & S_IWOTH))
@@ -114,7 +115,7 @@ strata_status strata_pjrt_load(const char *path, pjrt_plugin *out_plugin, strata
     if (!library) return strata_fail(err, STRATA_UNAVAILABLE, "pjrt: the plugin cannot be opened: %s", dlerror());
     const pjrt_api *(*get)(void) = NULL;
     void *symbol = dlsym(library, "GetPjrtApi");
-    memcpy(&get, &symbol, sizeof get); /* ISO C has no cast from a pointer to data to one to a function */
+    memcpy(&get, &symbol, sizeof get); /* ISO C has no cast from a pointer to data to a pointer to a function */
     if (!get) return strata_fail(err, STRATA_UNAVAILABLE, "pjrt: %s exports no GetPjrtApi; it is not a PJRT plugin", path);
     pjrt_plugin plugin = {.api = get(), .path = path};
     if (!plugin.api) return strata_fail(err, STRATA_UNAVAILABLE, "pjrt: GetPjrtApi of %s gives nothing", path);
@@ -127,7 +128,8 @@ strata_status strata_pjrt_load(const char *path, pjrt_plugin *out_plugin, strata
 
 /* ---- compile options ---- */
 
-/* Protobuf: a field is its number and kind in one byte, then a number of 7 bits a byte, or a length and bytes. */
+/* Encodes a Protobuf field: its number and kind in one byte, followed by a number with 7 bits in each byte. A field of
+ * another kind has a length and bytes instead. */
 static size_t add_number(char *out, int field, uint64_t value) {
     size_t n = 0;
     out[n++] = (char)(field << 3);
@@ -137,7 +139,7 @@ static size_t add_number(char *out, int field, uint64_t value) {
 }
 
 /* CompileOptionsProto{executable_build_options(3): {device_ordinal(1): -1, num_replicas(4), num_partitions(5): 1},
- * compile_portable_executable(4): one replica, which then runs on any device of the client}. */
+ * compile_portable_executable(4)}. The last field is set for one replica, which then runs on any device of the client. */
 size_t strata_pjrt_compile_options(int n_replicas, char out[PJRT_COMPILE_OPTIONS_BYTES]) {
     char build[PJRT_COMPILE_OPTIONS_BYTES];
     size_t n = add_number(build, 1, UINT64_MAX);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products with their epilogues. The three products of a convolution (core/op/conv2d.h) are convolutions over other axes;
- * padding that would take away is negative. Operands keep their dtype, sums are f32. */
+ * Matrix products and convolutions, with their epilogues. The two gradients of a convolution (core/op/conv2d.h) are
+ * convolutions over other axes. Padding is negative if elements have to be removed. Operands keep their dtype, sums are
+ * f32. */
 #include "backends/pjrt/rows.h"
 #include "core/op/conv2d.h"
 #include "core/op/matmul.h"
@@ -22,7 +23,8 @@ static hlo_value epilogue(pjrt_lowering *l, const strata_tensor *node, hlo_value
     return strata_pjrt_binary(h, aux_ops[e->aux], both);
 }
 
-/* Leading axes that both have are batches. Those of b alone come out between a's rows and b's columns, and go first. */
+/* Leading axes that both operands have are batch axes. Leading axes that only b has are between a's rows and b's
+ * columns in the product and are moved to the front. */
 hlo_value strata_pjrt_matmul(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;
     hlo *h = strata_pjrt_text_of(l);
@@ -43,7 +45,8 @@ hlo_value strata_pjrt_matmul(pjrt_lowering *l, const strata_tensor *node, const 
     return epilogue(l, node, c);
 }
 
-/* Padding behind, so that a window over `spaced` elements with `low` before gives `outputs`. */
+/* The padding after the elements with which a window over `spaced` elements, with padding `low` before them, has
+ * `outputs` results. */
 static int64_t high_of(int64_t outputs, int64_t stride, int64_t span, int64_t spaced, int64_t low) {
     return (outputs - 1) * stride + span - spaced - low;
 }
@@ -75,7 +78,8 @@ hlo_value strata_pjrt_conv2d(pjrt_lowering *l, const strata_tensor *node, const 
                                            "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]", &w, s.groups, 1, node->shape));
 }
 
-/* The filter backwards: (KH, KW, C of a group, K) with K as what is summed over; of groups, (KH, KW, K of a group, C). */
+/* The filter, reversed along KH and KW: (KH, KW, C of a group, K), where K is summed over. With groups, (KH, KW, K of a
+ * group, C). */
 static hlo_value turned_filter(hlo *h, hlo_value filter, const strata_conv2d_sizes *s) {
     const hlo_value turned = strata_hlo_reverse(h, filter, (int[]){0, 1}, 2);
     if (s->groups == 1) return turned;
@@ -107,7 +111,7 @@ hlo_value strata_pjrt_conv2d_input_grad(pjrt_lowering *l, const strata_tensor *n
         l, node, strata_hlo_convolution(h, strata_pjrt_operand(l, node, 0), filter, dimensions, &w, s.groups, 1, node->shape));
 }
 
-/* x with its channels as images and its images as channels, under dy as a filter. */
+/* A convolution of x, whose channels are treated as images and whose images as channels, with dy as the filter. */
 hlo_value strata_pjrt_conv2d_filter_grad(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;
     hlo *h = strata_pjrt_text_of(l);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs: a piece's module, compiled by the plugin, and its runs. A run makes buffers of what the host wrote, takes the
- * others from where they are, and leaves results there; those that the host reads are copied to the slot's memory behind it. */
+ * Programs: the module of a piece, compiled by the plugin, and its runs. A run creates buffers for the inputs that the
+ * host wrote and uses the buffers of all other parameters where they are. Results become regions of their buffers;
+ * results that the host reads are copied to the slot's memory after the run. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/pjrt/pjrt.h"
 
 typedef struct slot {
-    /* By STRATA_ARENA_INPUT and OUTPUT: the slot's host memory; NULL for 0 bytes. */
+    /* [STRATA_ARENA_INPUT or OUTPUT] The slot's host memory; NULL for 0 bytes. */
     char *memory[2];
     pjrt_run run;
 } slot;
@@ -17,13 +18,13 @@ struct strata_program {
     pjrt_device *device;
     pjrt_module module;
     pjrt_api_loaded *loaded;
-    /* By parameter, by result: where it lives; NULL: in the slot's memory. */
+    /* [parameter], [result] The buffer that contains it; NULL: it is in the slot's memory. */
     strata_buffer **parameter_buffers, **result_buffers;
-    /* By parameter, by result, of the run that is being submitted. */
+    /* [parameter], [result] The plugin's buffers of the run that is being submitted. */
     pjrt_api_buffer **arguments, **results;
     slot *slots;
     int n_slots, n_nodes;
-    /* The sizes of results were compared with what the plugin gives. */
+    /* The sizes of the plugin's results have been compared with those of the module. */
     bool checked;
 };
 
@@ -34,7 +35,7 @@ strata_support strata_pjrt_supports(strata_device *device, const strata_tensor *
 
 /* ---- compiling ---- */
 
-/* A plugin that gives another number of results would write beyond their list. */
+/* Checks the number of results. With another number, the plugin would write beyond the array. */
 static strata_status check_outputs(const pjrt_device *device, const strata_program *program, strata_error *err) {
     const pjrt_plugin *plugin = &device->plugin;
     pjrt_loaded_executable_args loaded = {.head = {PJRT_SIZE(pjrt_loaded_executable_args, executable), NULL},
@@ -65,7 +66,7 @@ static strata_status compile_text(strata_program *program, strata_error *err) {
                                      .program = &text,
                                      .options = options,
                                      .options_size = strata_pjrt_compile_options(1, options)};
-    if (!program->module.n_results) return STRATA_OK; /* nothing is left behind, so nothing has to run */
+    if (!program->module.n_results) return STRATA_OK; /* nothing is left in memory, so nothing has to run */
     STRATA_TRY(strata_pjrt_call(&device->plugin, PJRT_FUNCTION_Client_Compile, &args, "compile", STRATA_UNAVAILABLE, err));
     program->loaded = args.executable;
     device->base.counters.compilations++;
@@ -76,7 +77,7 @@ static strata_buffer *buffer_of(const strata_piece *piece, const pjrt_port *port
     return port->arena <= STRATA_ARENA_OUTPUT ? NULL : piece->arenas[port->arena].buffer;
 }
 
-/* Room for everything that a run needs, so that runs allocate nothing. */
+/* Allocates everything that a run needs, so that runs allocate nothing. */
 static bool make_room(strata_program *program, const strata_piece *piece) {
     const pjrt_module *m = &program->module;
     const size_t n_parameters = (size_t)m->n_parameters + 1, n_results = (size_t)m->n_results + 1;
@@ -129,7 +130,7 @@ void strata_pjrt_program_destroy(strata_program *program) {
         slot *own = &program->slots[s];
         if (own->run.n_events) {
             strata_status ignored = strata_pjrt_finish_runs(program->device, own->run.ticket, NULL);
-            (void)ignored; /* of a lost device */
+            (void)ignored; /* the device may be lost */
         }
         for (int kind = 0; kind < 2; kind++) free(own->memory[kind]);
         free(own->run.events);
@@ -159,7 +160,7 @@ static void add_event(pjrt_run *run, pjrt_api_event *event) {
     if (event) run->events[run->n_events++] = event;
 }
 
-/* Sets arguments[]; of what the host wrote, buffers of this run's own. */
+/* Sets arguments[]. For inputs that the host wrote, it creates buffers for this run. */
 static strata_status gather_arguments(strata_program *program, slot *own, strata_error *err) {
     for (int i = 0; i < program->module.n_parameters; i++) {
         const pjrt_port *port = &program->module.parameters[i];
@@ -205,7 +206,7 @@ static strata_status execute(strata_program *program, slot *own, strata_error *e
     return STRATA_OK;
 }
 
-/* Takes results[] to where they belong. What cannot be taken is destroyed. */
+/* Moves results[] to their places. Results that cannot be moved are destroyed. */
 static strata_status spread_results(strata_program *program, slot *own, strata_error *err) {
     pjrt_device *device = program->device;
     strata_status status = STRATA_OK;
@@ -252,7 +253,7 @@ strata_status strata_pjrt_run_slot(strata_program *program, int index, uint64_t 
         device->first = &own->run;
     device->last = &own->run;
     if (status) {
-        strata_status ignored = strata_pjrt_finish_runs(device, own->run.ticket, NULL); /* takes back what the run has */
+        strata_status ignored = strata_pjrt_finish_runs(device, own->run.ticket, NULL); /* this destroys what the run owns */
         (void)ignored;
         return status;
     }

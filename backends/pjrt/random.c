@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random numbers: Philox-4x32-10 in integer arithmetic (core/base/philox.h), so that the bits are those of every other device.
- * StableHLO's own generator leaves its bits to the implementation. */
+ * Random numbers: Philox-4x32-10 in integer arithmetic (core/base/philox.h), so that the bits are those of every other
+ * device. StableHLO does not define the bits of its own generator. */
 #include "backends/pjrt/rows.h"
 #include "core/graph/graph.h"
 
@@ -16,10 +16,10 @@ static hlo_value word(hlo *h, hlo_value state, int64_t index) {
     return strata_hlo_reshape(h, strata_hlo_part(h, state, index, 1), STRATA_SHAPE());
 }
 
-/* What strata_random_sequence is, as values. */
+/* The members of strata_random_sequence as values. */
 typedef struct sequence {
     hlo_value key[2], step;
-    /* ui64: the number of element 0. */
+    /* ui64: the number of element 0 in the sequence. */
     hlo_value first;
 } sequence;
 
@@ -36,7 +36,7 @@ static sequence sequence_of(pjrt_lowering *l, const strata_tensor *node, int sta
                       .first = strata_hlo_with(h, "multiply", rows, row)};
 }
 
-/* words[i] (n): word i of the n blocks from that of element 0 on. */
+/* words[i] (n): word i of n blocks, beginning with the block of element 0. */
 static void blocks(hlo *h, const sequence *s, int64_t stream, int64_t n, hlo_value words[4]) {
     const strata_shape shape = STRATA_SHAPE(n);
     const hlo_value number = strata_hlo_binary(h, "add", strata_hlo_iota(h, HLO_UI64, shape, 0),
@@ -59,18 +59,18 @@ static void blocks(hlo *h, const sequence *s, int64_t stream, int64_t n, hlo_val
     }
 }
 
-/* The first 24 bits as a number in [0, 1). */
+/* The upper 24 bits as a number in [0, 1). */
 static hlo_value uniform(hlo *h, hlo_value x) {
     return strata_hlo_with(h, "multiply", strata_hlo_convert(h, strata_hlo_with(h, "shift_right_logical", x, 8), HLO_F32),
                            0x1p-24);
 }
 
-/* Blocks that n elements touch, wherever in its own the first lies. */
+/* The number of blocks that contain n elements, whichever position the first one has in its block. */
 static int64_t n_blocks(int64_t n) {
     return (n + 6) / 4;
 }
 
-/* Numbers of blocks (n_blocks) side by side, from element 0's on, in the shape. */
+/* Puts the numbers of all blocks (n_blocks) one after the other and returns those from element 0 on, in the shape. */
 static hlo_value elements(hlo *h, const sequence *s, const hlo_value numbers[4], strata_shape shape) {
     const int64_t blocks_there = numbers[0].shape.dims[0];
     hlo_value columns[4];
@@ -94,7 +94,7 @@ hlo_value strata_pjrt_random_uniform(pjrt_lowering *l, const strata_tensor *node
     return uniforms(l, node, 0);
 }
 
-/* Box and Muller, of words (0, 1) and (2, 3) of each block. */
+/* The Box-Muller transform of words (0, 1) and (2, 3) of each block. */
 hlo_value strata_pjrt_random_normal(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;
     hlo *h = strata_pjrt_text_of(l);
@@ -112,7 +112,7 @@ hlo_value strata_pjrt_random_normal(pjrt_lowering *l, const strata_tensor *node,
     return elements(h, &s, numbers, node->shape);
 }
 
-/* Rate and scale are rounded as every device has them. */
+/* Rate and scale are rounded to f32, as on every other device. */
 hlo_value strata_pjrt_dropout(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;
     hlo *h = strata_pjrt_text_of(l);

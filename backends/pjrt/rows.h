@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions that table.c names. What each computes is the op's formula in core/op; `name` is what its row says. */
+ * The functions that table.c refers to. Each computes the formula of the op in core/op. The argument `name` comes from
+ * the op's row in the table. */
 #ifndef STRATA_BACKENDS_PJRT_ROWS_H
 #define STRATA_BACKENDS_PJRT_ROWS_H
 
 #include "backends/pjrt/lower.h"
 
-/* elementwise.c: of a hlo_type's values */
+/* elementwise.c: computes an element-wise op from the values of its operands. */
 typedef hlo_value pjrt_element(hlo *h, const char *name, const hlo_value *x);
 pjrt_element strata_pjrt_unary, strata_pjrt_binary, strata_pjrt_compare, strata_pjrt_square, strata_pjrt_relu, strata_pjrt_erf,
     strata_pjrt_gelu, strata_pjrt_gelu_tanh, strata_pjrt_silu, strata_pjrt_softplus, strata_pjrt_relu_grad,
@@ -14,7 +15,7 @@ pjrt_element strata_pjrt_unary, strata_pjrt_binary, strata_pjrt_compare, strata_
     strata_pjrt_gelu_tanh_grad, strata_pjrt_silu_grad, strata_pjrt_sigmoid_cross_entropy, strata_pjrt_sigmoid_sub,
     strata_pjrt_where;
 
-/* Of a node. */
+/* Computes a node. */
 typedef hlo_value pjrt_node(pjrt_lowering *l, const strata_tensor *node, const char *name);
 /* elementwise.c */
 pjrt_node strata_pjrt_chain, strata_pjrt_clip, strata_pjrt_cast, strata_pjrt_dequantize;
@@ -44,7 +45,8 @@ pjrt_node strata_pjrt_assign, strata_pjrt_assign_add, strata_pjrt_moving_average
     strata_pjrt_rmsprop, strata_pjrt_adagrad, strata_pjrt_lamb, strata_pjrt_all_reduce;
 const char *strata_pjrt_refuse_some_replicas(const strata_tensor *node);
 
-/* Where x is the largest along an axis, the first of equals, NaN above all: i32, without the axis. */
+/* Finds the largest element along an axis, the first one of equals; NaN is larger than all numbers. Returns its index
+ * (i32) in the shape of x without the axis. */
 hlo_value strata_pjrt_first_largest(hlo *h, hlo_value x, int axis);
 
 #endif

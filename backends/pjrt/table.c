@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every op that the bridge lowers, one row each. */
+ * The table of all ops that have a lowering to StableHLO, one row for each. */
 #include "backends/pjrt/rows.h"
 #include "core/op/ops.h"
 

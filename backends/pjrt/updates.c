@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Updates of variables: formulas in core/op. All are f32, but for assignments. And the sum over replicas. */
+ * Updates of variables (formulas in core/op), and the sum over replicas. All updates except assignments compute in f32. */
 #include <math.h>
 
 #include "backends/pjrt/rows.h"
@@ -26,7 +26,7 @@ hlo_value strata_pjrt_assign_add(pjrt_lowering *l, const strata_tensor *node, co
     return strata_hlo_binary(strata_pjrt_text_of(l), name, strata_pjrt_operand(l, node, 0), strata_pjrt_operand(l, node, 1));
 }
 
-/* `value` where the gate is finite, else `before`. There may be no gate: input `index` is beyond the node's. */
+/* Returns `value` if the gate is finite, otherwise `before`. If the node has no input `index`, there is no gate. */
 static hlo_value gated(pjrt_lowering *l, const strata_tensor *node, int index, hlo_value value, hlo_value before) {
     hlo *h = strata_pjrt_text_of(l);
     if (index >= node->n_inputs) return value;
@@ -55,9 +55,9 @@ typedef struct update {
     const strata_tensor *node;
     hlo *h;
     int n_slots;
-    /* Elements that are updated: a flat gradient may be shorter than the parameters. */
+    /* The number of elements that are updated. A flat gradient may be shorter than the parameters. */
     int64_t n;
-    /* What was there, and what there will be. */
+    /* The values before the update, and the new values. */
     hlo_value parameters, slots[STRATA_MAX_UPDATE_SLOTS];
     hlo_value gradients, new_parameters, new_slots[STRATA_MAX_UPDATE_SLOTS];
 } update;
@@ -76,7 +76,7 @@ static update begin(pjrt_lowering *l, const strata_tensor *node, int n_slots) {
     return u;
 }
 
-/* The operand with its updated part, where the gate is open. */
+/* The operand with its updated part replaced, if the gate is open. */
 static hlo_value whole(const update *u, int i, hlo_value value) {
     const hlo_value before = strata_pjrt_operand(u->l, u->node, i);
     if (!strata_shape_equal(before.shape, value.shape)) {
@@ -86,7 +86,8 @@ static hlo_value whole(const update *u, int i, hlo_value value) {
     return gated(u->l, u->node, u->n_slots + 3, value, before);
 }
 
-/* Writes the slots; a slot that the settings do without is the parameters themselves. */
+/* Writes the slots and returns the new parameters. If the settings do not need a slot, the parameters are passed in its
+ * place, and nothing is written there. */
 static hlo_value end(const update *u) {
     const hlo_value parameters = whole(u, 0, u->new_parameters);
     for (int k = 0; k < u->n_slots; k++)
@@ -95,7 +96,7 @@ static hlo_value end(const update *u) {
     return parameters;
 }
 
-/* One of the step's numbers. */
+/* A number of the optimizer's step. */
 static hlo_value step_word(const update *u, int64_t index) {
     return strata_hlo_reshape(u->h, strata_hlo_part(u->h, strata_pjrt_operand(u->l, u->node, u->n_slots + 2), index, 1),
                               STRATA_SHAPE());
@@ -176,7 +177,7 @@ hlo_value strata_pjrt_adagrad(pjrt_lowering *l, const strata_tensor *node, const
     return end(&u);
 }
 
-/* The direction is what is written; the parameters stand where others have a third slot. */
+/* Operand 0, which is written, is the direction of the update. The parameters are passed in the place of a third slot. */
 hlo_value strata_pjrt_lamb(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;
     update u = begin(l, node, 3);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A piece of all nodes of a graph. Its places say which arena a tensor is of and no more: one for each variable, since only
- * what the program reads and writes is a buffer. */
+ * Makes one piece of all nodes of a graph. Its places have only the arena of each tensor, with one arena for each
+ * variable, since only the values that the program reads and writes become buffers. */
 #include "backends/pjrt/whole.h"
 
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static bool is_view(const strata_tensor *node) {
     return (node->op->flags & STRATA_OP_VIEW) || (node->op == &strata_op_slice && strata_slice_is_view(node, &first));
 }
 
-/* No two places of an arena meet. */
+/* Fills the piece. No two places of an arena overlap. */
 static void fill(whole *w) {
     static const strata_arena_kind kinds[] = {STRATA_ARENA_INPUT, STRATA_ARENA_OUTPUT, STRATA_ARENA_WORK,
                                               STRATA_ARENA_CONSTANT};

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pooling. Padding takes no part: a maximum begins below all numbers, and an average counts what is there.
+ * Pooling. Padding does not influence the results: a maximum begins below all numbers, and an average counts only
+ * elements of x.
  *
- * Where a window's largest element is, the first of equals, decides about gradients. StableHLO's select_and_scatter finds it
- * where windows lie side by side. Where they overlap or reach the padding, which of equals jaxlib takes there depends on the
- * window: then each tap of the window is a slice of x, and is compared with the maximum. */
+ * The gradient of a maximum belongs to the first of the largest elements of a window. StableHLO's select_and_scatter
+ * finds it if the windows do not overlap and contain no padding. Otherwise it depends on the window which one of equal
+ * elements jaxlib chooses. Then each tap of the window becomes a slice of x and is compared with the maximum. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -12,7 +13,7 @@
 #include "core/op/ops.h"
 #include "core/op/pool2d.h"
 
-/* The window over x of in_h by in_w, whose result has out_h by out_w. */
+/* The window over x (in_h, in_w) with the result y (out_h, out_w). */
 static hlo_window window_of(const strata_tensor *node, strata_shape x, strata_shape y) {
     const strata_window *window = &((const strata_pool2d_attrs *)node->attrs)->window;
     hlo_window w = {.dilation = {1, 1}, .spacing = {1, 1}};
@@ -20,7 +21,7 @@ static hlo_window window_of(const strata_tensor *node, strata_shape x, strata_sh
         w.size[d] = window->size[d];
         w.stride[d] = window->stride[d];
         w.padding[d][0] = window->padding[2 * d];
-        /* What the last window needs, which may be less than what was padded. */
+        /* The padding that the last window needs, which may be less than that of the node. */
         const int64_t high = (y.dims[1 + d] - 1) * w.stride[d] + w.size[d] - x.dims[1 + d] - w.padding[d][0];
         w.padding[d][1] = high > 0 ? high : 0;
     }
@@ -40,17 +41,17 @@ static hlo_value maxima(hlo *h, hlo_value x, const hlo_window *w, strata_shape s
     return strata_hlo_reduce_window(h, "maximum", x, -INFINITY, w, shape);
 }
 
-/* A window's taps, one after the other in row-major order. */
+/* The state while the taps of all windows are visited in row-major order. */
 typedef struct taps {
     hlo *h;
     const hlo_window *w;
     hlo_value y;
-    /* Where an earlier tap was the largest; y's shape. */
+    /* In y's shape: whether an earlier tap was the largest. */
     hlo_value taken;
     bool any_taken;
 } taps;
 
-/* The elements of tap (kh, kw), one for each window, of x with its padding. */
+/* The elements of tap (kh, kw), one for each window. padded: x with its padding. */
 static hlo_value tap_of(const taps *t, hlo_value padded, int64_t kh, int64_t kw) {
     const int64_t stride[] = {1, t->w->stride[0], t->w->stride[1], 1};
     return strata_hlo_strided_slice(t->h, padded, (int64_t[]){0, kh, kw, 0}, t->y.shape.dims, stride);
@@ -61,7 +62,7 @@ static hlo_value with_padding(hlo *h, hlo_value x, const hlo_window *w, double v
                           (int64_t[]){0, w->padding[0][1], w->padding[1][1], 0});
 }
 
-/* Whether this tap is its window's first largest; NaN is. */
+/* Whether this tap is the first largest one of its window. NaN is larger than all numbers. */
 static hlo_value is_first(taps *t, hlo_value tap) {
     hlo *h = t->h;
     const hlo_value largest =
@@ -72,7 +73,7 @@ static hlo_value is_first(taps *t, hlo_value tap) {
     return first;
 }
 
-/* Of x the largest; with a second operand, that operand's element in the largest's place. */
+/* The largest element of x in each window; with a second operand, the element of this operand at the same place. */
 hlo_value strata_pjrt_max_pool2d(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;
     hlo *h = strata_pjrt_text_of(l);
@@ -95,7 +96,8 @@ static bool side_by_side(const hlo_window *w) {
     return true;
 }
 
-/* What each tap gets of dy, put back to where the tap lies in x, added up. */
+/* The sum over all taps of the window: for each tap, the gradients dy of the windows in which it is the first largest
+ * element, moved to the tap's places in x. */
 hlo_value strata_pjrt_max_pool2d_grad(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;
     hlo *h = strata_pjrt_text_of(l);
@@ -123,7 +125,7 @@ hlo_value strata_pjrt_max_pool2d_grad(pjrt_lowering *l, const strata_tensor *nod
     return strata_pjrt_int(node, "rectified") ? strata_pjrt_relu_grad(h, NULL, (hlo_value[]){dx, x}) : dx;
 }
 
-/* (1, OH, OW, 1): how many elements each window has. */
+/* (1, OH, OW, 1): the number of elements of x in each window. */
 static hlo_value counts(hlo *h, const strata_tensor *node, strata_shape x, strata_shape y) {
     const strata_window *window = &((const strata_pool2d_attrs *)node->attrs)->window;
     const strata_shape shape = STRATA_SHAPE(1, y.dims[1], y.dims[2], 1);

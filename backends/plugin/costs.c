@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The costs of programs as the plugin reports them in its table "costs". */
+ * Reads the costs of programs, which the plugin reports in its table "costs". */
 #include <math.h>
 
 #include "backends/plugin/plugin.h"
 
-/* Reported numbers may be wrong: a number that cannot be a cost counts as not known. */
+/* The reported number, or 0 (not known) if it cannot be a cost. Reported numbers may be wrong. */
 static double known(double x) {
     return isfinite(x) && x > 0 ? x : 0;
 }

@@ -11,7 +11,7 @@
 
 static const double DEFAULT_STALL_SECONDS = 600, LEAST_STALL_SECONDS = 0.001, MOST_STALL_SECONDS = 1e9;
 
-/* ---- answers ---- */
+/* ---- results of the plugin's calls ---- */
 
 strata_status strata_bridge_check_lost(const plugin_device *device, strata_error *err) {
     if (!device->lost) return STRATA_OK;
@@ -182,7 +182,7 @@ static const strata_device_api plugin_api = {
     .abandon = abandon,
 };
 
-/* Whether every required call is there. */
+/* Checks that the plugin has every required call. */
 static strata_status check_calls(const plugin_device *device, size_t given_bytes, strata_error *err) {
     const strata_plugin_device_calls *calls = &device->calls;
     const struct {
@@ -231,7 +231,8 @@ static strata_status open_plugin_device(plugin_device *device, const plugin *loa
 strata_status strata_bridge_device_open(const plugin *loaded, const strata_device_info *info, int index,
                                         const strata_device_options *opts, strata_device **out_device, strata_error *err) {
     strata_plugin_device_info given;
-    strata_bridge_copy_struct(&given, sizeof given, loaded->calls.device_info(index)); /* plugin_device_row has checked it */
+    strata_bridge_copy_struct(&given, sizeof given,
+                              loaded->calls.device_info(index)); /* strata_bridge_device_row has checked it */
     double stall = opts->stall_seconds != 0   ? opts->stall_seconds
                    : given.stall_seconds != 0 ? given.stall_seconds
                                               : DEFAULT_STALL_SECONDS;

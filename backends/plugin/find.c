@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds plugins: those that were loaded by strata_plugin_load, those that STRATA_PLUGINS names, and the files of the plugin
- * folders. Their list is the only global state of the library, because a shared object is loaded once for the whole process,
- * its start is called once, and it is never unloaded. The list only grows, under a lock. */
+ * Finds plugins: those that were loaded by strata_plugin_load, those in STRATA_PLUGINS, and the files in the plugin
+ * folders. Their list is the only global state of the library, because a shared object is loaded once for the whole
+ * process, its start function is called once, and it is never unloaded. The list only grows, and a lock protects it. */
 #define _GNU_SOURCE /* dladdr */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -17,7 +17,7 @@
 #include "backends/registry.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static plugin *plugins; /* under the lock */
+static plugin *plugins; /* protected by `lock` */
 
 /* ---- the list ---- */
 
@@ -61,7 +61,7 @@ static strata_status load_new(const char *path, const char *options, strata_erro
     return status;
 }
 
-/* `file` and `options` as strata_plugin_load's text has them. */
+/* Loads a plugin. strata_plugin_load describes `file` and `options`. */
 static strata_status load(const char *file, const char *options, strata_error *err) {
     char path[PATH_MAX];
     if (!realpath(file, path))
@@ -76,7 +76,7 @@ static strata_status load(const char *file, const char *options, strata_error *e
     return STRATA_OK;
 }
 
-/* "FILE,key=value,key=value": the options are joined by semicolons. */
+/* Loads the plugin of a text "FILE,key=value,key=value". The options are passed to the plugin separated by semicolons. */
 static strata_status load_text(const char *text, strata_error *err) {
     char *file = strdup(text);
     if (!file) return strata_fail(err, STRATA_OUT_OF_MEMORY, "plugin %s: no host memory", text);
@@ -128,7 +128,7 @@ strata_status strata_bridge_rows(const char *text, strata_device_info **out_rows
 
 /* ---- the folders that are searched ---- */
 
-/* Adds a row that says why a plugin that was found in a folder or variable cannot be used. */
+/* Adds a row with the reason why a plugin from a folder or from STRATA_PLUGINS cannot be used. */
 static strata_status add_reason(strata_device_list *list, const strata_error *reason, strata_error *err) {
     strata_device_info row = {.id = "plugin", .backend = "plugin", .device_class = STRATA_DEVICE_ACCELERATOR};
     snprintf(row.skipped, sizeof row.skipped, "%.255s", reason->message);
@@ -176,8 +176,8 @@ static strata_status load_folder(const char *folder, strata_device_list *list, s
     return status;
 }
 
-/* The folder lib/strata/plugins beside, or one or two folders above, the file that this code was loaded from: PREFIX/bin/strata
- * and PREFIX/lib/x86_64-linux-gnu/libstrata.so alike. */
+/* Finds the folder lib/strata/plugins of the installation. It is beside, or one or two folders above, the file from
+ * which this code was loaded, which may be PREFIX/bin/strata or PREFIX/lib/x86_64-linux-gnu/libstrata.so. */
 static bool find_installed_folder(char *out_folder, size_t bytes) {
     Dl_info info;
     char file[PATH_MAX];

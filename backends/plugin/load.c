@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loading one plugin: the file, its entry symbol, its version, its table, its devices. Everything that the plugin returns is
- * checked before it is used. */
+ * Loads one plugin: checks the file, its entry symbol, its version, its table and its devices. Everything that the
+ * plugin returns is checked before it is used. */
 #include <ctype.h>
 #include <dlfcn.h>
 #include <libgen.h>
@@ -14,12 +14,12 @@
 #include "backends/plugin/plugin.h"
 #include "strata/device.h"
 
-/* No struct of plugin.h is nearly as large. */
+/* MOST_STRUCT_BYTES: a larger size is an error, since every struct of plugin.h is far smaller. */
 enum { MOST_STRUCT_BYTES = 1 << 20, NAME_BYTES = 16 };
 
 /* ---- messages ---- */
 
-/* The function that gets the messages of all plugins. It is global, since host->log has no other argument than the message. */
+/* The function that receives the messages of all plugins. It is global, because host->log has only the message as argument. */
 static _Atomic(strata_plugin_log *) log_taker;
 
 void strata_plugin_set_log(strata_plugin_log *take) {
@@ -58,7 +58,7 @@ strata_status strata_bridge_status(strata_plugin_status status) {
 static strata_status check_not_writable(const char *path, const char *what, strata_error *err) {
     struct stat info;
     if (stat(path, &info)) return strata_fail(err, STRATA_UNAVAILABLE, "%s %s cannot be looked at", what, path);
-    /* in a folder with the sticky bit other users cannot replace a file */
+    /* in a folder with the sticky bit, other users cannot replace a file */
     if (!(info.st_mode & S_IWOTH) || (S_ISDIR(info.st_mode) && (info.st_mode & S_ISVTX))) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "%s %s may be written by every user, who could run code in this process; chmod o-w",
                        what, path);
@@ -76,7 +76,7 @@ static strata_status check_file(const char *path, strata_error *err) {
     return status;
 }
 
-/* The file has no entry of this major version: says which it has. */
+/* The file has no entry for this major version. Reports the version for which it has one. */
 static strata_status no_entry(void *library, strata_error *err) {
     for (int major = 2; major < 100; major++) {
         char name[32];
@@ -93,7 +93,7 @@ static strata_status no_entry(void *library, strata_error *err) {
 
 static strata_status open_file(plugin *loaded, strata_error *err) {
     STRATA_TRY(check_file(loaded->path, err));
-    void *library = dlopen(loaded->path, RTLD_NOW | RTLD_LOCAL); /* for good: plugins are never unloaded */
+    void *library = dlopen(loaded->path, RTLD_NOW | RTLD_LOCAL); /* plugins are never unloaded */
     if (!library) {
         const char *reason = dlerror();
         return strata_fail(err, STRATA_INVALID, "it cannot be loaded: %s", reason ? reason : "the loader gives no reason");
@@ -101,7 +101,7 @@ static strata_status open_file(plugin *loaded, strata_error *err) {
     void *symbol = dlsym(library, STRATA_PLUGIN_ENTRY);
     if (!symbol) return no_entry(library, err);
     strata_plugin_entry *entry;
-    memcpy(&entry, &symbol, sizeof entry); /* POSIX allows it, C has no cast for it */
+    memcpy(&entry, &symbol, sizeof entry); /* POSIX allows this conversion; C has no cast for it */
     return strata_bridge_start(loaded, entry(&host), err);
 }
 

@@ -11,27 +11,27 @@
 
 /* ---- plugins (load.c, find.c) ---- */
 
-/* Most devices of one plugin. */
+/* The most devices of one plugin. */
 enum { PLUGIN_MOST_DEVICES = 1024 };
 
 /* A plugin of this process, or a file that could not be loaded as one. It lives as long as the process. */
 typedef struct plugin {
     struct plugin *next;
-    /* Resolved, and "key=value;key=value" or NULL. */
+    /* The resolved path of the file, and its options "key=value;key=value" or NULL. */
     char *path, *options;
-    /* Why it cannot be used; status OK: it can. */
+    /* The reason why the plugin cannot be used. Status OK: it can be used. */
     strata_error error;
     /* A copy of the plugin's struct; fields that the plugin's struct does not have are 0. */
     strata_plugin calls;
     int n_devices;
 } plugin;
 
-/* The plugin that `path` and `options` name, after a check of file, version and struct. Called once for each file. The error
- * is in `loaded` too. */
+/* Checks the file, the version and the struct of the plugin in loaded->path, and starts it with loaded->options. Called
+ * once for each file. The error is stored in `loaded` too. */
 strata_status strata_bridge_open_file(plugin *loaded, strata_error *err);
 /* Checks a strata_plugin and starts it. */
 strata_status strata_bridge_start(plugin *loaded, const strata_plugin *given, strata_error *err);
-/* The row of a device, checked. If the device cannot be used, the row says why. */
+/* Reads and checks the row of a device. If the device cannot be used, the row contains the reason. */
 strata_device_info strata_bridge_device_row(const plugin *loaded, int index);
 
 /* Converts a plugin's status; a number that plugin.h does not define becomes INTERNAL. */
@@ -43,8 +43,8 @@ STRATA_EXPORT_BEGIN
 strata_status strata_bridge_rows(const char *text, strata_device_info **out_rows, int *out_n, strata_error *err);
 STRATA_EXPORT_END
 
-/* Copies a struct that begins with its size. What `source` does not cover is 0 in `target`; what `target` does not cover is
- * left out. */
+/* Copies a struct whose first member is its size. Bytes after the end of `source` are 0 in `target`; bytes that do not
+ * fit into `target` are not copied. */
 void strata_bridge_copy_struct(void *target, size_t target_bytes, const void *source);
 
 /* ---- a device (device.c) ---- */
@@ -54,28 +54,29 @@ enum { MOST_SPACES = sizeof((strata_device_features *)0)->spaces / sizeof(strata
 typedef struct plugin_device {
     strata_device base;
     strata_plugin_device *device;
-    /* A copy. */
+    /* A copy of the plugin's table of calls. */
     strata_plugin_device_calls calls;
     double stall_seconds;
     /* The largest number of runs that were submitted in one call; a wait may take stall_seconds times this number. */
     int longest_call;
-    /* strata_plugin_device_info. */
+    /* From strata_plugin_device_info. */
     strata_plugin_dtype product_dtype;
     uint64_t last_ticket;
     /* The tickets of runs and copies that have not been waited for, ascending. There is room for a run on each slot of each
      * program, and for some copies. */
     uint64_t *pending;
     int n_pending, capacity, n_slots;
-    /* The device is lost, and why: only destroy and close are called. */
+    /* The device is lost, and `why` is the reason. From then on only destroy and close are called. */
     bool lost;
     strata_error why;
-    /* From the plugin's optional tables: the most runs of one call; the core's position in its system; its collectives. */
+    /* From the plugin's optional tables: the most runs in one call; whether the device is a core of a system, and its
+     * position there; whether it has collectives, and these. */
     int most_runs;
     bool is_core, exchanges;
     strata_topology topology;
     strata_device_collectives collectives;
     int64_t (*reached)(strata_plugin_device *device);
-    /* Zeros: the device has no such table. */
+    /* All members are 0 if the device has no such table. */
     strata_plugin_transfers transfers;
     strata_device_transfers copies;
     int n_spaces;
@@ -87,13 +88,13 @@ struct strata_buffer {
     int64_t bytes;
 };
 
-/* Converts the status that `call` returned to Strata's, and puts the device's name before the plugin's message. After
+/* Converts the status that `call` returned to Strata's and inserts the device's name before the plugin's message. After
  * DEVICE_LOST the device stays lost. */
 strata_status strata_bridge_result(plugin_device *device, const char *call, strata_plugin_status status,
                                    strata_plugin_error *message, strata_error *err);
 /* Fails with DEVICE_LOST if the device was lost before. */
 strata_status strata_bridge_check_lost(const plugin_device *device, strata_error *err);
-/* The plugin broke a rule of plugin.h: INTERNAL, with the device's name. */
+/* Reports that the plugin broke a rule of plugin.h. Fails: INTERNAL with the device's name. */
 strata_status strata_bridge_broke(const plugin_device *device, strata_error *err, const char *format, ...) STRATA_PRINTF(3, 4);
 /* Waits until no more than `most` of the runs up to the ticket are pending, each for stall_seconds at most. */
 strata_status strata_bridge_await(plugin_device *device, uint64_t ticket, int most, strata_error *err);
@@ -115,7 +116,7 @@ const void *strata_bridge_program_output(strata_program *program, int slot);
 strata_status strata_bridge_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
 strata_status strata_bridge_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err);
 
-/* tables.c: reads and checks the tables "steps", "topology", "collectives", "transfers" and "spaces"; then the functions of
+/* tables.c: reads and checks the tables "steps", "topology", "collectives", "transfers" and "spaces"; functions of
  * strata_device_api. */
 strata_status strata_bridge_read_tables(plugin_device *device, strata_error *err);
 int strata_bridge_most_runs(strata_device *device);
@@ -123,7 +124,7 @@ const strata_topology *strata_bridge_topology(strata_device *device);
 const strata_device_collectives *strata_bridge_collectives(strata_device *device);
 void strata_bridge_spaces(strata_device *device, strata_device_features *features);
 
-/* transfers.c: checks the table and keeps it; then the functions of strata_device_api. */
+/* transfers.c: checks the table and stores it; functions of strata_device_api. */
 strata_status strata_bridge_take_transfers(plugin_device *device, const strata_plugin_transfers *given, strata_error *err);
 const strata_device_transfers *strata_bridge_transfers(strata_device *device);
 strata_status strata_bridge_upload(strata_device *device, strata_buffer *buffer, int64_t offset, const void *source,
@@ -136,11 +137,11 @@ strata_status strata_bridge_program_cost(strata_program *program, int node, stra
 /* spans.c */
 strata_status strata_bridge_set_trace(strata_device *device, strata_trace *trace, int track, strata_error *err);
 
-/* costs.c: the cost of a run of the program, or of one node of it, as the device reports it; node -1: the whole program. */
+/* costs.c: the cost of a run of the program, or of one of its nodes, as the device reports it. node -1: the whole program. */
 strata_status strata_bridge_cost(plugin_device *device, strata_plugin_program *program, int node, strata_device_cost *out_cost,
                                  strata_error *err);
 
-/* The row's `open`, for a device of this plugin. */
+/* Implements `open` of the backend's row for a device of this plugin. */
 strata_status strata_bridge_device_open(const plugin *loaded, const strata_device_info *info, int index,
                                         const strata_device_options *opts, strata_device **out_device, strata_error *err);
 

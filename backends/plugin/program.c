@@ -12,7 +12,7 @@ struct strata_program {
     plugin_device *device;
     strata_plugin_program *program;
     int n_nodes, n_slots;
-    /* [2 slot + arena]: the host memory of INPUT and OUTPUT; NULL for an arena of 0 bytes. */
+    /* [2 slot + arena] The host memory of the INPUT and OUTPUT arenas; NULL for an arena of 0 bytes. */
     void **arenas;
 };
 

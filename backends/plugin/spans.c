@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations of the units of a plugin's device over time, for traces, from its table "profile". */
+ * Adds the operations of a device's units over time to a trace. The device reports them in its table "profile". */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 enum { MOST_UNITS = 16, MOST_NAMES = 256 };
 
-/* False: it has none, or an incomplete one. */
+/* Copies the device's table. Returns false if it has none or an incomplete one. */
 static bool profile_of(plugin_device *device, strata_plugin_profile *out) {
     const strata_plugin_profile *given =
         !device->lost && device->calls.table ? device->calls.table(device->device, "profile") : NULL;
@@ -32,7 +32,7 @@ typedef struct taker {
     const strata_trace_label *names[MOST_NAMES];
 } taker;
 
-/* The unit's track; STRATA_TRACE_HOST: there are too many. */
+/* The track of the unit; STRATA_TRACE_HOST if there are too many units. */
 static int track_of(taker *t, const char *unit) {
     char name[96];
     for (int i = 0; i < t->n_units; i++)
@@ -43,7 +43,7 @@ static int track_of(taker *t, const char *unit) {
     return t->units[t->n_units++].track = strata_trace_add_track(t->trace, name);
 }
 
-/* NULL: there are too many names. */
+/* The label of this name; NULL if there are too many names. */
 static const strata_trace_label *label_of(taker *t, const char *name) {
     for (int i = 0; i < t->n_names; i++)
         if (!strcmp(t->names[i]->name, name)) return t->names[i];

@@ -10,7 +10,7 @@
 
 enum { MOST_RANK = sizeof((strata_topology *)0)->dims / sizeof *((strata_topology *)0)->dims };
 
-/* Copies the table of that name; false: the device does not have it. */
+/* Copies the table with this name. Returns false if the device does not have it. */
 static bool take_table(const plugin_device *device, const char *name, void *table, size_t bytes, strata_status *status,
                        strata_error *err) {
     const size_t *given = device->calls.table ? device->calls.table(device->device, name) : NULL;
@@ -51,7 +51,7 @@ static strata_status take_topology(plugin_device *device, const strata_plugin_to
     return STRATA_OK;
 }
 
-/* Appends one of the table's spaces. */
+/* Checks a memory space of the table and stores it. */
 static strata_status take_space(plugin_device *device, const strata_plugin_space *given, int index, strata_error *err) {
     strata_memory_space *own = &device->spaces[index];
     strata_plugin_space space;

@@ -7,7 +7,7 @@
 
 #include "backends/plugin/plugin.h"
 
-/* Room for tickets of copies, beside those of runs. */
+/* The most tickets of copies, in addition to those of runs. */
 enum { MOST_COPIES = 16 };
 
 static strata_status check_range(const plugin_device *device, const strata_buffer *buffer, int64_t offset, int64_t bytes,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The Vulkan device: its row in the registry, opening and closing it, and tickets. One queue, in order; a ticket is the number
- * of a submission and has a fence, so everything works on Vulkan 1.1 as it does on 1.3. */
+ * The Vulkan device: its row in the registry, opening and closing it, and tickets. There is one queue, which executes
+ * submissions in order. A ticket is the number of a submission, and each has a fence. Only functions of Vulkan 1.1 are
+ * needed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +11,13 @@
 #include "backends/vulkan/vulkan.h"
 
 enum {
-    UNKNOWN_UNITS = 64,  /* cores of a GPU that does not say: enough groups for a large one, cheap on a small one */
-    STALL_SECONDS = 600, /* unless the options say otherwise */
-    CLOSE_SECONDS = 10   /* what closing waits, at least, for a submission that stalled */
+    /* The number of cores that is assumed for a GPU that does not report it. The resulting number of work-groups is
+     * enough for a large GPU and costs little on a small one. */
+    UNKNOWN_UNITS = 64,
+    /* The default of strata_device_options.stall_seconds. */
+    STALL_SECONDS = 600,
+    /* The least time that closing a device waits for a submission that stalled. */
+    CLOSE_SECONDS = 10
 };
 
 /* ---- errors ---- */
@@ -50,8 +55,8 @@ strata_status strata_vulkan_submit(vulkan_device *device, VkCommandBuffer comman
     return STRATA_OK;
 }
 
-/* Waits for a submission. The limit counts from the end of the newest submission that has ended: many short ones before this
- * one may take any time together, and a single one that hangs is found. */
+/* Waits for a submission. The time limit counts from the end of the newest submission that has ended. So many short
+ * submissions before this one may take any time in total, but a single one that hangs is detected. */
 static VkResult wait_with_progress(vulkan_device *device, uint64_t ticket) {
     const vulkan_functions *vk = &device->instance.vk;
     const VkFence fence = device->fences[ticket % VULKAN_TICKETS];
@@ -82,7 +87,7 @@ strata_status strata_vulkan_wait(vulkan_device *device, uint64_t ticket, strata_
     if (ticket > device->last_ticket)
         return strata_fail(err, STRATA_INVALID, "%s: ticket %llu was never given out; the last is %llu", device->base.info.id,
                            (unsigned long long)ticket, (unsigned long long)device->last_ticket);
-    /* No newer ticket has the same fence: submitting that one waited for this one. */
+    /* No newer ticket uses this fence, because submitting that ticket would have waited for this one. */
     VkFence fence = device->fences[ticket % VULKAN_TICKETS];
     VkResult result = vk->GetFenceStatus(device->handle, fence);
     if (result == VK_NOT_READY) {
@@ -116,10 +121,11 @@ void strata_vulkan_close_and_report(strata_device *base, vulkan_messages *out_me
     const vulkan_functions *vk = &device->instance.vk;
     strata_tuner_destroy(device->tuner);
     strata_checks_destroy(device->limits.checks);
-    /* The driver still uses all of it: leaving memory behind is the lesser harm. */
+    /* The driver still uses all of these objects. Leaking them does less harm than freeing them. */
     if (!strata_vulkan_is_idle(device) || base->given_up.status) return;
     if (device->handle) {
-        /* A driver whose device failed while it was opened may crash in here: RADV without hardware has no such function. */
+        /* A driver whose device failed while it was opened may crash in DeviceWaitIdle: RADV without hardware has no
+         * such function. */
         if (device->last_ticket > 0) vk->DeviceWaitIdle(device->handle);
         strata_vulkan_buffer_free(device, device->upload_staging);
         strata_vulkan_buffer_free(device, device->download_staging);
@@ -170,7 +176,7 @@ static const strata_device_api device_api = {
     .set_trace = strata_vulkan_set_trace,
 };
 
-/* Finds what `info` names, which must still be what it was when it was listed. */
+/* Finds the physical device of `info`. It must have the same id and name as when it was listed. */
 static strata_status find_physical(vulkan_device *device, strata_error *err) {
     vulkan_physical *all = NULL;
     int n = 0;
@@ -288,7 +294,7 @@ static strata_status open_device(vulkan_device *device, const strata_device_opti
     STRATA_TRY(strata_vulkan_pipelines_init(device, err));
     STRATA_TRY(strata_vulkan_buffer_make(device, VULKAN_MEMORY_DEVICE, STRATA_PLACE_ALIGNMENT, &device->nothing, err));
     STRATA_TRY(strata_vulkan_clear(device, device->nothing, err));
-    device->base.counters = (strata_device_counters){0}; /* what came so far is the backend's own */
+    device->base.counters = (strata_device_counters){0}; /* until here, only the backend itself has used the device */
     device->tuner = strata_tuner_create(&device->base, &device->limits, &device->cache, opts);
     device->limits.checks = strata_checks_create(&device->base, &device->cache, opts);
     return strata_vulkan_check_messages(device, err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The instance: one for each opened device (and one while devices are listed), so that nothing is shared between devices. Under
- * validation it carries the Khronos layer with synchronization validation, and every warning and error of it is kept. */
+ * The Vulkan instance. Each opened device has its own (and listing devices has one), so that devices share nothing.
+ * With validation, the Khronos layer is loaded with synchronization validation, its warnings and errors are counted,
+ * and the first one is stored. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@ bool strata_vulkan_validation_wanted(void) {
     return value && *value && strcmp(value, "0") != 0;
 }
 
-/* Called by the layer, in whichever thread made the call that it complains of: one at a time, as the device is. */
+/* Called by the validation layer, in the thread whose call it reports. There is only one such thread at a time, since a
+ * device is used by one thread at a time. */
 static VKAPI_ATTR VkBool32 VKAPI_CALL keep_message(VkDebugUtilsMessageSeverityFlagBitsEXT severity,
                                                    VkDebugUtilsMessageTypeFlagsEXT types,
                                                    const VkDebugUtilsMessengerCallbackDataEXT *data, void *user) {
@@ -54,7 +56,7 @@ static strata_status create_handle(vulkan_instance *instance, strata_error *err)
     VkValidationFeatureEnableEXT enabled = VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT;
     VkValidationFeaturesEXT features = {
         .sType = VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT,
-        .pNext = &messenger, /* for what happens in vkCreateInstance and vkDestroyInstance themselves */
+        .pNext = &messenger, /* for messages of vkCreateInstance and vkDestroyInstance themselves */
         .enabledValidationFeatureCount = 1,
         .pEnabledValidationFeatures = &enabled,
     };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels to compute pipelines. A device builds each (kernel, constants) once and keeps it until it is closed; what the driver
- * compiled is kept on disk, in one file a device and driver. */
+ * Compiles kernels to compute pipelines. A device builds each combination of kernel and constants once and keeps it
+ * until it is closed. The driver's compiled code is stored on disk, in one file for each device and driver. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +12,11 @@
 struct vulkan_pipeline {
     strata_kernel kernel;
     VkPipeline handle;
-    bool saved; /* the cache on disk has it */
+    bool saved; /* it is in the cache on disk */
 };
 
 /* ---- the cache on disk ---- */
-/* Whatever may make the driver refuse, or crash on, bytes that it wrote itself. */
+/* Everything on which it may depend whether the driver rejects data that it wrote itself, or crashes on it. */
 typedef struct cache_key {
     char text[192];
 } cache_key;
@@ -31,7 +31,7 @@ static cache_key key_of(const vulkan_device *device) {
     return key;
 }
 
-/* The header that every driver puts before its own bytes. */
+/* The header with which each driver's data begins, as Vulkan defines it. */
 typedef struct driver_header {
     uint32_t bytes, version, vendor, device;
     uint8_t uuid[VK_UUID_SIZE];
@@ -73,7 +73,7 @@ void strata_vulkan_pipelines_save(vulkan_device *device) {
     if (all_saved || !device->cache.dir[0]) return;
     size_t bytes = 0;
     if (vk->GetPipelineCacheData(device->handle, device->pipeline_cache, &bytes, NULL)) return;
-    void *data = bytes > sizeof(driver_header) ? malloc(bytes) : NULL; /* nothing but a header: the driver keeps its own */
+    void *data = bytes > sizeof(driver_header) ? malloc(bytes) : NULL; /* only a header: the driver has its own cache */
     if (data && !vk->GetPipelineCacheData(device->handle, device->pipeline_cache, &bytes, data)) {
         cache_key key = key_of(device);
         strata_cache_store(&device->cache, key.text, sizeof key.text, data, bytes);
@@ -103,7 +103,7 @@ bool strata_vulkan_binding_type(unsigned bindings, int number, VkDescriptorType 
     return which != 0;
 }
 
-/* All push constants there may be are declared. */
+/* Declares all push constants that a kernel may have. */
 static VkResult create_layout(vulkan_device *device, vulkan_layout *layout) {
     const vulkan_functions *vk = &device->instance.vk;
     VkDescriptorSetLayoutBinding bindings[STRATA_SHADER_MAX_BUFFERS];
@@ -172,9 +172,9 @@ typedef struct build_call {
     VkShaderModule module;
     VkPipelineLayout layout;
     strata_kernel kernel;
-    /* The module has the constants already. */
+    /* The constants are already inserted into the module's code. */
     bool specialized;
-    /* Of its subgroups, which must be whole; 0: any, as the driver likes. */
+    /* The required size of the pipeline's subgroups, which must be full. 0: the driver chooses. */
     uint32_t lanes;
     VkPipeline pipeline;
     VkResult result;
@@ -207,7 +207,7 @@ static void make_build_call(void *data) {
     call->result = call->create(call->device, call->cache, 1, &info, NULL, &call->pipeline);
 }
 
-/* The kernel's module for its constants alone, so that no driver compiles branches which they decide against. */
+/* Creates the kernel's module with its constants inserted, so that the driver does not compile branches that they exclude. */
 static VkResult create_module(vulkan_device *device, const strata_kernel *kernel, const void *code, size_t bytes,
                               build_call *call) {
     size_t n_words = 0;
@@ -222,7 +222,7 @@ static VkResult create_module(vulkan_device *device, const strata_kernel *kernel
     return result;
 }
 
-/* *out_result: what the driver says of it. Fails as strata_kernel_build_run does. */
+/* *out_result is the driver's result. Fails in the same cases as strata_kernel_build_run. */
 static strata_status build(vulkan_device *device, const strata_kernel *kernel, const void *code, size_t bytes,
                            VkPipelineLayout layout, VkPipeline *out_pipeline, VkResult *out_result, strata_error *err) {
     const vulkan_functions *vk = &device->instance.vk;

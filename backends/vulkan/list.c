@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Physical devices: what each one has, which of its features and extensions Strata will ask for, and its row in the list of
- * devices. A device that lacks something is listed with the reason. */
+ * The physical devices: reads the properties of each, decides which features and extensions Strata enables, and writes
+ * its row in the list of devices. A device that lacks something is listed with the reason. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static strata_status read_extensions(const vulkan_functions *vk, VkPhysicalDevic
     return STRATA_OK;
 }
 
-/* Puts a structure at the head of a pNext chain. */
+/* Inserts a structure at the head of a pNext chain. */
 static void chain(void **head, void *structure) {
     ((VkBaseOutStructure *)structure)->pNext = *head;
     *head = structure;
@@ -67,7 +67,7 @@ static void read_features(const vulkan_functions *vk, const extension_list *exte
     out->storage_8bit = has_8bit && bits8.storageBuffer8BitAccess;
     out->int64 = features.features.shaderInt64;
     if (out->storage_8bit && !core_1_2) out->extensions[out->n_extensions++] = VK_KHR_8BIT_STORAGE_EXTENSION_NAME;
-    /* A layered implementation wants this to be enabled where it is listed. */
+    /* A layered implementation requires this extension to be enabled if it is listed. */
     if (has(extensions, "VK_KHR_portability_subset")) out->extensions[out->n_extensions++] = "VK_KHR_portability_subset";
 
     uint32_t dtypes = 1u << STRATA_DTYPE_F32 | 1u << STRATA_DTYPE_I32;
@@ -84,12 +84,12 @@ static strata_device_class class_of(VkPhysicalDeviceType type) {
             return STRATA_DEVICE_SOFTWARE_GPU;
         case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
             return STRATA_DEVICE_INTEGRATED_GPU;
-        default: /* discrete, virtual, other: what is not known to share memory is taken not to */
+        default: /* discrete, virtual, other: these are assumed not to share the host's memory */
             return STRATA_DEVICE_DISCRETE_GPU;
     }
 }
 
-/* Vulkan has no word for cores: vendors' extensions do. 0: nobody says. */
+/* The number of cores. Vulkan itself does not report it, but vendors' extensions do. 0: not known. */
 static uint32_t count_units(const VkPhysicalDeviceShaderSMBuiltinsPropertiesNV *nvidia,
                             const VkPhysicalDeviceShaderCorePropertiesAMD *amd, strata_device_class device_class) {
     long cpus = device_class == STRATA_DEVICE_SOFTWARE_GPU ? sysconf(_SC_NPROCESSORS_ONLN) : 0;
@@ -134,15 +134,16 @@ static void read_properties(const vulkan_functions *vk, const extension_list *ex
     info->max_workgroup = general->maxComputeWorkGroupInvocations;
     info->local_bytes = general->maxComputeSharedMemorySize;
     info->vector_width = 1;
-    /* A GPU that a CPU plays loads each work-item's element of a storage buffer by itself, but texels by vector
-     * instructions. */
+    /* A GPU that is emulated on a CPU loads the element of each work-item separately from a storage buffer, but loads
+     * texels by vector instructions. */
     out->fetches = info->device_class == STRATA_DEVICE_SOFTWARE_GPU &&
                    general->maxTexelBufferElements >= general->maxStorageBufferRange &&
                    general->maxPerStageDescriptorSampledImages >= STRATA_SHADER_MAX_BUFFERS &&
                    general->maxPerStageDescriptorStorageImages >= STRATA_SHADER_MAX_BUFFERS;
 }
 
-/* A family that computes and does not draw leaves the desktop alone; else any that computes. */
+/* Chooses a queue family. One that supports compute but not graphics does not slow down the desktop; without such a
+ * family, any one that supports compute is used. */
 static strata_status choose_queue(const vulkan_functions *vk, vulkan_physical *out, strata_error *err) {
     uint32_t n = 0;
     vk->GetPhysicalDeviceQueueFamilyProperties(out->handle, &n, NULL);
@@ -160,7 +161,7 @@ static strata_status choose_queue(const vulkan_functions *vk, vulkan_physical *o
     return STRATA_OK;
 }
 
-/* Why kernels cannot run there, "" when they can. */
+/* Writes the reason why kernels cannot run on the device; "" if they can. */
 static void find_obstacle(vulkan_physical *device) {
     const VkPhysicalDeviceProperties *properties = &device->properties;
     strata_device_info *info = &device->info;

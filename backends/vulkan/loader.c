@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libvulkan, opened at run time so that one binary runs where there is none, and its result codes in words. */
+ * Opens libvulkan at run time, so that the same binary also runs where it is not installed. Also has the names of
+ * Vulkan's result codes. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
@@ -12,7 +13,8 @@
 
 static const char *const library_names[] = {"libvulkan.so.1", "libvulkan.so"};
 
-/* The library is never unmapped (RTLD_NODELETE): drivers leave threads and exit handlers behind that would run into nothing. */
+/* The library is never unmapped (RTLD_NODELETE), because drivers leave threads and exit handlers behind that still run
+ * its code. */
 static void *open_library(void) {
     for (size_t i = 0; i < sizeof library_names / sizeof *library_names; i++) {
         void *library = dlopen(library_names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -21,14 +23,16 @@ static void *open_library(void) {
     return NULL;
 }
 
-/* ---- libraries that an instance brings ---- */
+/* ---- libraries that an instance loads ---- */
 
 enum { MOST_LIBRARIES = 64 };
 
 typedef struct library_walk {
-    int before, n; /* how many were there; seen so far */
+    /* The number of libraries before the instance was created, and the number visited so far. */
+    int before, n;
     int n_names;
-    char *names[MOST_LIBRARIES]; /* of those beyond */
+    /* The names of the libraries after the first `before`. */
+    char *names[MOST_LIBRARIES];
 } library_walk;
 
 static int see_library(struct dl_phdr_info *info, size_t size, void *user) {
@@ -127,7 +131,7 @@ void strata_vulkan_unload(vulkan_functions *vk) {
     *vk = (vulkan_functions){0};
 }
 
-/* What went wrong, and what the caller can do about it. */
+/* For each result, its name and the status that tells the caller what to do. */
 static const struct {
     VkResult result;
     const char *name;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix units (VK_KHR_cooperative_matrix, and VK_KHR_shader_bfloat16 for operands of bf16): whether the kernels of
- * shaders/matrix_units/ can use those of a device, and what is enabled for it. Headers before 1.3.255 do not know them; a build
- * with those has none. */
+ * Matrix units (VK_KHR_cooperative_matrix, and VK_KHR_shader_bfloat16 for bf16 operands). Finds out whether the kernels
+ * of shaders/matrix_units/ can use those of a device, and enables what they need. Vulkan headers before 1.3.255 do not
+ * declare these extensions; a build with such headers uses no matrix units. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +12,10 @@
 #ifdef VK_KHR_cooperative_matrix
 
 enum {
-    MOST_EXTENT = 32, /* of a unit's matrices; */
-    EXTENT_STEP = 8,  /* each is a multiple of this, so that rows in local memory are aligned */
-    SUBGROUPS = 8     /* that a work-group has at most */
+    MOST_EXTENT = 32, /* the most rows and columns of a unit's matrices */
+    /* Rows and columns of a unit's matrices are multiples of this, so that rows in local memory are aligned. */
+    EXTENT_STEP = 8,
+    SUBGROUPS = 8 /* the most subgroups of a work-group */
 };
 
 static bool has(const VkExtensionProperties *extensions, uint32_t n, const char *name) {
@@ -23,7 +24,7 @@ static bool has(const VkExtensionProperties *extensions, uint32_t n, const char 
     return false;
 }
 
-/* The largest unit for operands of the type whose sums are f32. */
+/* The largest unit for operands of this type that has f32 sums. */
 static strata_matrix_unit find_unit(const VkCooperativeMatrixPropertiesKHR *rows, uint32_t n, VkComponentTypeKHR type) {
     strata_matrix_unit best = {0};
     for (uint32_t i = 0; i < n; i++) {
@@ -39,8 +40,9 @@ static strata_matrix_unit find_unit(const VkCooperativeMatrixPropertiesKHR *rows
     return best;
 }
 
-/* Work-items of the subgroups that kernels ask for, the driver's own choice for others; 0: whole subgroups of one size are not
- * to be had. Of 32 and 64, which Mesa's driver for AMD leaves open, 64 takes half the registers (its own choice, too). */
+/* The number of work-items of the subgroups that kernels of matrix units request; other kernels leave it to the driver.
+ * 0: the device does not support full subgroups of a fixed size. Mesa's driver for AMD supports 32 and 64. Of these, 64
+ * needs half the registers of a work-item, and it is also the driver's own choice. */
 static uint32_t choose_lanes(const vulkan_functions *vk, VkPhysicalDevice device) {
     VkPhysicalDeviceSubgroupSizeControlFeatures control = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Buffers and their memory. A buffer is one VkBuffer; its memory is cut from a block (one VkDeviceMemory), because drivers
- * allow as few as 4096 allocations in all. Large buffers get a block to themselves, which is given back with them; blocks of
- * small ones stay until the device is closed. Blocks that the host can see are mapped
- * once, for good, if they are coherent: Vulkan promises such memory everywhere, so nothing is ever flushed or invalidated, and
- * memory that is not coherent counts as out of the host's reach. */
+ * Buffers and their memory. A buffer is one VkBuffer. Its memory is a part of a block (one VkDeviceMemory), because
+ * drivers support as few as 4096 allocations. A large buffer gets its own block, which is freed together with it.
+ * Blocks of small buffers are kept until the device is closed.
+ *
+ * Blocks that are visible to the host and coherent are mapped once and stay mapped. Vulkan guarantees that such memory
+ * exists, so this code never flushes or invalidates memory: memory that is not coherent is treated as not accessible
+ * for the host. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +14,9 @@
 #include "backends/vulkan/vulkan.h"
 
 enum {
-    BLOCK_BYTES = 32 << 20,        /* of a block that buffers share */
-    SHARED_BUFFER_BYTES = 8 << 20, /* a larger buffer gets its own */
-    HEAP_FRACTION = 64             /* a shared block is never more than this part of its heap */
+    BLOCK_BYTES = 32 << 20,        /* the bytes of a block that several buffers share */
+    SHARED_BUFFER_BYTES = 8 << 20, /* a larger buffer gets its own block */
+    HEAP_FRACTION = 64             /* a shared block is at most this fraction of its heap */
 };
 
 typedef struct span {
@@ -26,18 +28,19 @@ struct vulkan_block {
     VkDeviceMemory memory;
     uint32_t type;
     VkDeviceSize bytes;
-    char *mapped; /* NULL: out of the host's reach */
-    bool own;     /* made for one buffer */
-    span *used;   /* in ascending order, apart from each other */
+    char *mapped; /* NULL: the host cannot access it */
+    bool own;     /* it was made for one buffer */
+    span *used;   /* in ascending order, without overlap */
     int n_used, capacity;
 };
 
 /* ---- which memory ---- */
-/* A type must have every required property; of those the highest sum of points wins. Uncached device memory that the host can
- * see is scarce on discrete GPUs (256 MiB), hence the malus where it is not needed. */
+/* A memory type must have all required properties. Among those that have, the highest sum of points wins. Memory of a
+ * discrete GPU that the host can access may be scarce (256 MiB), so it has negative points for buffers that do not need
+ * it. */
 typedef struct preference {
     VkMemoryPropertyFlags required;
-    int device_local, mappable, host_cached; /* points */
+    int device_local, mappable, host_cached; /* points for each property */
 } preference;
 
 enum { MAPPABLE = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT };
@@ -62,8 +65,8 @@ static int points_of(const preference *wish, VkMemoryPropertyFlags properties) {
            (properties & VK_MEMORY_PROPERTY_HOST_CACHED_BIT ? wish->host_cached : 0);
 }
 
-/* The best type among `allowed` (a bit a type); UINT32_MAX: none fits. Types with properties unknown here (protected, lazily
- * allocated, uncached by the device) need features that nobody enabled. */
+/* The best memory type among `allowed` (one bit for each type); UINT32_MAX: none is suitable. Types with properties
+ * that are not known here (protected, lazily allocated, uncached by the device) need features that are not enabled. */
 static uint32_t choose_type(const vulkan_device *device, vulkan_memory_use use, uint32_t allowed) {
     const VkPhysicalDeviceMemoryProperties *memory = &device->physical.memory;
     const preference *wish = &preferences[use];
@@ -118,7 +121,7 @@ static VkResult block_create(vulkan_device *device, uint32_t type, VkDeviceSize 
     return VK_SUCCESS;
 }
 
-/* First gap that holds the bytes. false: there is none, or no memory to note it. */
+/* Takes the first gap that is large enough. Returns false if there is none, or no memory to store it. */
 static bool block_take(vulkan_block *block, VkDeviceSize bytes, VkDeviceSize alignment, VkDeviceSize *out_offset) {
     int at = 0;
     VkDeviceSize offset = 0;
@@ -167,7 +170,7 @@ int strata_vulkan_count_blocks(const vulkan_device *device) {
     return n;
 }
 
-/* Memory of one type for the buffer: from a block that has room, else from a new one. */
+/* Takes memory of one type for the buffer, from a block that has room or from a new block. */
 static VkResult take_memory(vulkan_device *device, uint32_t type, const VkMemoryRequirements *needs, strata_buffer *buffer) {
     const VkPhysicalDeviceMemoryProperties *memory = &device->physical.memory;
     VkMemoryPropertyFlags properties = memory->memoryTypes[type].propertyFlags;
@@ -202,8 +205,8 @@ static strata_status no_memory(vulkan_device *device, int64_t bytes, const char 
                        (unsigned long long)device->base.info.memory_bytes);
 }
 
-/* The best type first, then whatever else has what is required. A device that is full is an error: kernels on the host's memory
- * instead would be many times slower, in silence. */
+/* Tries the best memory type first, then all others with the required properties. If the device is full, this is an
+ * error. Using the host's memory instead would silently make kernels many times slower. */
 static strata_status bind_memory(vulkan_device *device, vulkan_memory_use use, strata_buffer *buffer, strata_error *err) {
     const vulkan_functions *vk = &device->instance.vk;
     VkMemoryRequirements needs;
@@ -234,8 +237,8 @@ strata_status strata_vulkan_buffer_make(vulkan_device *device, vulkan_memory_use
     strata_buffer *buffer = calloc(1, sizeof *buffer);
     if (!buffer) return no_memory(device, bytes, "host memory", err);
     buffer->bytes = bytes;
-    buffer->counted = use != VULKAN_MEMORY_STAGING_IN && use != VULKAN_MEMORY_STAGING_OUT; /* those are the host's memory */
-    /* Kernels may touch the last element's whole word: sizes are rounded up. */
+    buffer->counted = use != VULKAN_MEMORY_STAGING_IN && use != VULKAN_MEMORY_STAGING_OUT; /* staging buffers are host memory */
+    /* Kernels may access the whole word of the last element, so sizes are rounded up. */
     VkBufferCreateInfo create = {
         .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
         .size = align_up((VkDeviceSize)bytes, STRATA_PLACE_ALIGNMENT),

@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A piece of graph as a program: one command buffer a slot, recorded when it is compiled and only submitted afterwards. What
- * differs between slots is where the INPUT and OUTPUT arenas lie.
+ * Compiles a piece of a graph to one command buffer for each slot. The command buffers are recorded when the piece is
+ * compiled; a run only submits one. They differ in the buffers of the INPUT and OUTPUT arenas.
  *
- * Unified memory: kernels read and write the host's own memory of a slot. Else each slot has its arenas twice, for the host and
- * for the kernels, with copies at both ends of the recording; the copy of the inputs comes before the barrier that waits for
- * the runs before, so it goes on beside them.
+ * With unified memory, kernels access the host's memory of a slot directly. Otherwise each slot has these arenas twice,
+ * for the host and for the kernels, and a command buffer copies the inputs first and the outputs last. The copy of the
+ * inputs comes before the barrier that waits for earlier runs, so it runs at the same time as they do.
  *
- * Each binding spans exactly the bytes that its launch may touch. That costs a descriptor set a launch, and buys that neither
- * the validation layer nor a driver that tracks hazards by binding sees two neighbours in one arena as one. */
+ * Each binding covers exactly the bytes that its launch may access. This needs a descriptor set for each launch. In
+ * return, neither the validation layer nor a driver that tracks hazards by binding reports a conflict between
+ * neighbours in one arena. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/vulkan/vulkan.h"
 #include "core/run/trace_node.h"
 
-/* The INPUT and OUTPUT arenas of a slot, by kind; NULL where the arena has no bytes. */
+/* The INPUT and OUTPUT arenas of a slot, indexed by their kind; NULL for an arena of 0 bytes. */
 typedef struct vulkan_slot {
     VkCommandBuffer commands;
     strata_buffer *host[2];
-    strata_buffer *device[2]; /* what kernels bind; the same as host[] where memory is unified */
-    VkQueryPool times;        /* NULL: nothing is traced */
+    /* The buffers that kernels access. With unified memory they are those of host[]. */
+    strata_buffer *device[2];
+    VkQueryPool times; /* NULL: there is no trace */
 } vulkan_slot;
 
 struct strata_program {
@@ -28,18 +30,18 @@ struct strata_program {
     vulkan_slot *slots;
     int n_slots;
     strata_kernel_list list;
-    VkPipeline *pipelines;  /* by kernel of the list */
-    vulkan_layout *layouts; /* the same */
-    VkDescriptorSet *sets;  /* of launch l on slot s at s * n_launches + l */
+    VkPipeline *pipelines;  /* indexed by the list's kernels */
+    vulkan_layout *layouts; /* indexed by the list's kernels */
+    VkDescriptorSet *sets;  /* the set of launch l on slot s is sets[s * n_launches + l] */
     strata_buffer *scratch;
     VkDescriptorPool pool;
-    VkBufferView *views; /* of all texel buffers that sets of the pool name */
+    VkBufferView *views; /* of all texel buffers in sets of the pool */
     uint32_t n_views;
-    /* While there is a trace: what the copy of inputs, each launch and the copy of outputs are called in it; NULL: none. */
+    /* The names in the trace of the copy of inputs, of each launch, and of the copy of outputs. NULL: there is no trace. */
     const strata_trace_label **labels;
 };
 
-/* While a program is compiled. */
+/* The state while a program is compiled. */
 typedef struct recording {
     strata_program *program;
     const strata_piece *piece;
@@ -75,8 +77,8 @@ static strata_buffer *buffer_of(const recording *r, const vulkan_slot *slot, int
 }
 
 /* ---- descriptor sets ---- */
-/* Where a binding begins: the launch's first byte, rounded down to what the device can bind at and to a whole element, so that
- * the word which counts elements from there has no remainder. */
+/* The begin of a binding: the launch's first byte, rounded down to the alignment that the device requires and to a
+ * whole element. Then the offset that the kernel gets is a whole number of elements. */
 static int64_t binding_begin(const vulkan_device *device, const strata_kernel_range *range) {
     const VkPhysicalDeviceLimits *limits = &device->physical.properties.limits; /* alignments are powers of two */
     int64_t alignment = (int64_t)limits->minStorageBufferOffsetAlignment;
@@ -94,7 +96,7 @@ static VkDescriptorBufferInfo binding_of(const recording *r, const vulkan_slot *
     const strata_buffer *buffer = is_unused(range) ? NULL : buffer_of(r, slot, range->arena);
     if (!buffer) return (VkDescriptorBufferInfo){r->program->device->nothing->handle, 0, VK_WHOLE_SIZE};
     int64_t begin = binding_begin(r->program->device, range);
-    int64_t bytes = (range->end - begin + 3) / 4 * 4; /* buffers are larger than what was asked for, so this stays inside */
+    int64_t bytes = (range->end - begin + 3) / 4 * 4; /* buffers are larger than requested, so this stays within them */
     return (VkDescriptorBufferInfo){buffer->handle, (VkDeviceSize)begin, (VkDeviceSize)bytes};
 }
 
@@ -106,7 +108,7 @@ static VkDescriptorSet *set_of(const strata_program *program, const vulkan_slot 
     return &program->sets[(size_t)(slot - program->slots) * (size_t)program->list.n_launches + (size_t)launch];
 }
 
-/* Sets for every launch of every slot, and room for their views; the pool is exactly as large. */
+/* Creates the pool with exactly the sets for every launch of every slot, and the array of their views. */
 static strata_status make_pool(recording *r, strata_error *err) {
     strata_program *program = r->program;
     VkDescriptorPoolSize all[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 0},
@@ -125,7 +127,8 @@ static strata_status make_pool(recording *r, strata_error *err) {
             for (int t = 0; t < N_TYPES; t++)
                 if (all[t].type == type) all[t].descriptorCount += (uint32_t)slots;
         }
-    VkDescriptorPoolSize sizes[N_TYPES]; /* one of 0 is not allowed */
+    /* Vulkan does not allow a size of 0. */
+    VkDescriptorPoolSize sizes[N_TYPES];
     uint32_t n = 0;
     for (int t = 0; t < N_TYPES; t++)
         if (all[t].descriptorCount) sizes[n++] = all[t];
@@ -142,7 +145,7 @@ static strata_status make_pool(recording *r, strata_error *err) {
     return result ? strata_vulkan_fail(program->device, result, "vkCreateDescriptorPool", err) : STRATA_OK;
 }
 
-/* Halves are fetched as their bits, which the kernels convert. */
+/* f16 and bf16 values are read as 16-bit integers, which the kernels convert. */
 static VkFormat format_of(const strata_shader_buffer *buffer) {
     if (!strcmp(buffer->dtype, "f32")) return VK_FORMAT_R32_SFLOAT;
     if (!strcmp(buffer->dtype, "i32")) return VK_FORMAT_R32_SINT;
@@ -214,7 +217,7 @@ static void record_launch(const strata_program *program, const vulkan_slot *slot
     strata_word words[STRATA_LAUNCH_WORDS];
     memcpy(words, launch->words, (size_t)launch->n_words * sizeof *words);
     const strata_shader *shader = shader_of(program, index);
-    for (int b = 0; b < launch->n_buffers; b++) { /* offsets count from where the binding begins, not from the arena's start */
+    for (int b = 0; b < launch->n_buffers; b++) { /* offsets count from the begin of the binding, not from that of the arena */
         const strata_kernel_range *range = &launch->buffers[b];
         int64_t skipped = is_unused(range) ? 0 : range->begin - binding_begin(device, range);
         words[b].u32 = (uint32_t)(skipped / shader->buffers[b].element_bytes);
@@ -229,7 +232,7 @@ static void record_launch(const strata_program *program, const vulkan_slot *slot
     vk->CmdDispatch(commands, launch->groups[0], launch->groups[1], 1);
 }
 
-/* The time when all before is done. */
+/* Records a command that stores the time when all earlier commands have finished. */
 static void record_time(const strata_program *program, const vulkan_slot *slot, uint32_t index) {
     if (slot->times)
         program->device->instance.vk.CmdWriteTimestamp(slot->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, slot->times,
@@ -242,8 +245,9 @@ static void record_copy(const vulkan_functions *vk, VkCommandBuffer commands, co
     vk->CmdCopyBuffer(commands, from->handle, to->handle, 1, &region);
 }
 
-/* Into `commands`: waits for the runs before (their writes, and their reads of what this run writes), launches, hands the
- * outputs to the host. wanted: the launches whose nodes are set, by id, each alone; NULL: all. */
+/* Records into `commands`: a wait for the earlier runs (for what they write, and until they have read what this run
+ * overwrites), the launches, and what makes the outputs available to the host. wanted: only the launches of these
+ * nodes, by the node's id, each waiting for the one before; NULL: all launches. */
 static strata_status record(const strata_program *program, const vulkan_slot *slot, VkCommandBuffer commands,
                             const bool *wanted, strata_error *err) {
     vulkan_device *device = program->device;
@@ -303,7 +307,7 @@ static strata_status make_slot(recording *r, vulkan_slot *slot, strata_error *er
 }
 
 /* ---- the trace ---- */
-/* Without memory for them nothing is traced. */
+/* If there is no memory for the labels, the program is not traced. */
 static void make_labels(recording *r) {
     strata_program *program = r->program;
     strata_trace *trace = program->device->base.trace;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When each kernel ran, for a trace: a command buffer that is recorded while there is one writes the device's time between its
- * commands, and keeps them apart, so that each has a time of its own. A run's times are read when somebody waits for it.
+ * Measures when each kernel ran, for a trace. A command buffer that is recorded while there is a trace writes the
+ * device's time between its commands. They do not overlap then, so that each has its own time. The times of a run are
+ * read when the run is waited for.
  *
- * The device's clock is not the host's. How far they are apart is measured when the trace begins, by a submission that does
- * nothing else; it is corrected where a run would have begun before it was submitted, or ended after it was seen to be over. */
+ * The device's clock differs from the host's. The difference is measured when the trace begins, by a submission that
+ * only writes the time. It is corrected later if a run seems to begin before it was submitted, or to end after the host
+ * saw that it had finished. */
 #include <stdlib.h>
 
 #include "backends/vulkan/vulkan.h"
@@ -13,11 +15,11 @@ struct vulkan_timed {
     vulkan_timed *next;
     uint64_t ticket;
     int64_t step;
-    /* Of the program's slot, which does not run again before this is read. */
+    /* The queries of the program's slot, which does not run again before they are read. */
     VkQueryPool queries;
     uint32_t n;
     const strata_trace_label *const *labels;
-    /* Seconds, of the host's clock. */
+    /* When the run was submitted, in seconds of the host's clock. */
     double submitted;
 };
 
@@ -42,7 +44,8 @@ void strata_vulkan_time_submitted(vulkan_device *device, VkQueryPool queries, co
     *last = timed;
 }
 
-/* Reads n times as seconds of the device's clock, which counts in some bits and begins again. */
+/* Reads n times and converts them to seconds of the device's clock. The clock has a limited number of bits and wraps
+ * around. */
 static bool read_times(vulkan_device *device, VkQueryPool queries, uint32_t n, double *seconds, uint64_t *ticks) {
     const vulkan_functions *vk = &device->instance.vk;
     const uint64_t mask = device->time_bits >= 64 ? UINT64_MAX : (UINT64_C(1) << device->time_bits) - 1;
@@ -62,7 +65,7 @@ static void add_run(vulkan_device *device, const vulkan_timed *timed) {
     double *seconds = malloc(n * sizeof *seconds), now = strata_trace_now();
     uint64_t *ticks = malloc(n * sizeof *ticks);
     if (seconds && ticks && read_times(device, timed->queries, n, seconds, ticks)) {
-        /* seconds[0] may be of a time when runs before still went on. */
+        /* seconds[0] may have been written while earlier runs were still in progress. */
         if (seconds[1] + device->time_apart < timed->submitted) device->time_apart = timed->submitted - seconds[1];
         if (seconds[n - 1] + device->time_apart > now) device->time_apart = now - seconds[n - 1];
         for (uint32_t i = 0; i < timed->n; i++)
@@ -82,7 +85,7 @@ void strata_vulkan_time_collect(vulkan_device *device, uint64_t ticket) {
     }
 }
 
-/* Compares the clocks. */
+/* Measures the difference of the clocks. */
 static strata_status measure(vulkan_device *device, strata_error *err) {
     const vulkan_functions *vk = &device->instance.vk;
     const VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};

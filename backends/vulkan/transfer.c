@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bytes in and out of buffers outside of programs: initial values, checkpoints, tests. Everything here waits until it is done.
- * Mapped memory is written and read in place, except that uncached memory is read through a copy: the host reads it many times
- * slower than it takes to copy. Unmapped memory goes through a staging buffer, piece by piece. */
+ * Copies between the host and buffers outside of programs: initial values, checkpoints, tests. Each function waits
+ * until its copy has finished. Mapped memory is accessed directly. An exception is uncached memory, from which the host
+ * reads many times more slowly than the device copies it to a cached buffer, so reading uses such a copy. Unmapped
+ * memory is copied through a staging buffer in several parts. */
 #include <string.h>
 
 #include "backends/vulkan/vulkan.h"
@@ -28,7 +29,8 @@ static void barrier(const vulkan_device *device, VkPipelineStageFlags from, VkAc
 }
 
 static strata_status begin(vulkan_device *device, strata_error *err) {
-    STRATA_TRY(wait_for_all(device, err)); /* the command buffer may be in use; and the host's memory is then free to touch */
+    /* the command buffer may be in use; afterwards the host may also access mapped memory */
+    STRATA_TRY(wait_for_all(device, err));
     VkCommandBufferBeginInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
                                      .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
     VkResult result = device->instance.vk.BeginCommandBuffer(device->transfer_commands, &info);
