@@ -114,7 +114,7 @@ strata_status strata_bridge_open_file(plugin *loaded, strata_error *err) {
 /* ---- the table ---- */
 
 static strata_status check_name(const char *name, strata_error *err) {
-    static const char *const taken[] = {"host", "null", "opencl", "vulkan", "plugin"};
+    static const char *const taken[] = {"host", "null", "opencl", "vulkan", "plugin", "pjrt"};
     const size_t n = name ? strlen(name) : 0;
     bool fits = n > 0 && n < NAME_BYTES;
     for (size_t i = 0; i < n && fits; i++) fits = isalnum((unsigned char)name[i]) || name[i] == '-';
