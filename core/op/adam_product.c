@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Adam with a product as a part of its gradients (adam_product.h). The gradient of a layer's matrix is the largest value that a
- * step writes and reads back; here it is used as soon as it is computed. Only families have kernels for this op: other devices
- * run the product and then Adam. */
+ * Adam where a part of the gradients is a matrix product (adam_product.h). The gradient of a layer's matrix is the
+ * largest value that a step writes to memory and reads back. This op uses each element of the gradient as soon as it is
+ * computed, so that the gradient is never stored. Only families have kernels for this op: other devices run the product
+ * and then Adam. */
 #include "core/op/adam_product.h"
 
 #include <inttypes.h>
