@@ -40,7 +40,7 @@ static strata_status check(const void *options, strata_error *err) {
     return strata_conv_layer_check(&layer, err);
 }
 
-/* The output's size along axis d, for one of the input, as Keras has it; -1: it is beyond what can be counted. */
+/* The size of the output along axis d for an input of size `in`, computed as in Keras; -1: the size is not valid. */
 static int64_t output_size(const strata_conv2d_transpose_options *opts, int d, int64_t in) {
     const int64_t stride = strata_or_one(opts->stride[d]), more = opts->output_padding[d];
     const bool told = opts->output_padding[0] || opts->output_padding[1];
