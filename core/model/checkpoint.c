@@ -24,7 +24,8 @@ static const char BEST_COUNTS[] = STRATA_CHECKPOINT_PREFIX "best_counts",
 /* The position within the next epoch at which training was stopped, and the epoch's sums so far. Present only if it was stopped
  * within an epoch. */
 enum { EPOCH_STEPS, EPOCH_EXAMPLES, N_POSITION };
-/* READERS: how many workers read their own batches. Present only if they do. */
+/* READERS: the number of workers that read their own batches; present only if they do. POSITION and SUMS: the position
+ * and the sums. */
 static const char READERS[] = STRATA_CHECKPOINT_PREFIX "readers", POSITION[] = STRATA_CHECKPOINT_PREFIX "position",
                   SUMS[] = STRATA_CHECKPOINT_PREFIX "sums";
 
@@ -50,13 +51,13 @@ const char *strata_checkpoint_slot_name(int slot) {
 
 typedef struct state {
     int n_slots;
-    float *parameters; /* (all_size) and states */
+    float *parameters; /* (all_size) also contains the states */
     float *slots;      /* (n_slots, flat_size), in the same memory */
-    float *sums;       /* (n_sums) of the epoch, in the same memory */
+    float *sums;       /* (n_sums) the sums of the epoch, in the same memory */
     int64_t counts[N_COUNTS], best_counts[N_BEST], position[N_POSITION], readers, rate_bits;
-    float *best_values; /* (all_size); NULL: none */
-    double rate;        /* as model->rate.own */
-    int64_t over;       /* 1: no checkpoint comes after it */
+    float *best_values; /* (all_size); NULL if there is no best epoch */
+    double rate;        /* the set learning rate, as in model->rate.own */
+    int64_t over;       /* 1: this is the last checkpoint of the training */
     strata_callback_states callbacks;
 } state;
 
@@ -94,13 +95,14 @@ struct strata_checkpoint {
     const strata_model *model; /* for the names of the parameters */
     state s;
     char *json;
-    /* Copies: a callback may change the model's. */
+    /* Copies of the model's notes, because a callback may change those. */
     strata_manifest_text *notes;
     int n_notes;
     bool has_parameters, has_counts;
-    /* No checkpoint comes after it. */
+    /* This is the last checkpoint of the training. */
     bool over;
-    /* [n_extras] Tensors besides the parameters, in `s`; and the names of those that are parts of slots. */
+    /* [n_extras] Tensors other than the parameters; their values are in `s`. part_names: the names of those that are
+     * parts of slots. */
     strata_named_array extras[MOST_EXTRAS];
     int n_extras;
     char part_names[STRATA_MAX_OPTIMIZER_SLOTS][64];
@@ -223,7 +225,7 @@ static strata_status take_all(strata_checkpoint *c, strata_model *model, int epo
     return take_best_of(c, model, err);
 }
 
-/* over: no checkpoint comes after it. */
+/* over: this is the last checkpoint of the training. */
 static strata_status take_checkpoint(strata_model *model, int epochs, strata_checkpoint_scope scope, bool over,
                                      strata_callback_states *callbacks, strata_checkpoint **out_checkpoint, strata_error *err) {
     *out_checkpoint = NULL;
@@ -326,13 +328,13 @@ strata_status strata_model_save_last_checkpoint(strata_model *model, int epochs,
 
 enum { MOST_WORKERS = 1 << 20 };
 
-/* A file, or the checkpoint of a folder. */
+/* The source of a checkpoint: a file, or the newest checkpoint of a folder. */
 typedef struct source {
     const char *path;
     strata_safetensors file;
     strata_manifest manifest;
-    strata_manifest_reader reader; /* its parts are NULL: it is a file */
-    char *newest;                  /* the checkpoint in the folder */
+    strata_manifest_reader reader; /* reader.parts is NULL if the source is a file */
+    char *newest;                  /* the path of the newest checkpoint in the folder */
 } source;
 
 static bool has(const source *from, const char *name) {
@@ -492,7 +494,7 @@ static strata_status share(const strata_model *model, strata_status status, cons
     const strata_workers *workers = &model->strategy->workers;
     if (workers->n <= 1) return status;
     int32_t told = (int32_t)status;
-    strata_error lost = {0}; /* err has rank 0's error already */
+    strata_error lost = {0}; /* `err` already contains rank 0's error */
     strata_status sent = workers->broadcast(workers, STRATA_DTYPE_I32, &told, 1, &lost);
     if (status) return status;
     if (sent) return strata_fail(err, sent, "%s", lost.message);
@@ -509,7 +511,7 @@ static strata_status share(const strata_model *model, strata_status status, cons
     const int64_t size = strata_model_all_size(model);
     const int64_t n = size + s->n_slots * model->parameters.flat_size + model->metrics.n_sums;
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_F32, s->parameters, n, err));
-    int32_t kept = s->best_values != NULL; /* rank 0's */
+    int32_t kept = s->best_values != NULL; /* whether rank 0 has the parameters of a best epoch */
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->best_counts, N_BEST, err));
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I32, &kept, 1, err));
     if (!kept) return STRATA_OK;

@@ -40,7 +40,7 @@ strata_status strata_validation_begin(strata_model *model, const strata_fit_opti
                               : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the best parameters");
 }
 
-/* All workers get rank 0's loss, so that they decide alike. */
+/* Replaces the loss by that of rank 0, so that all workers make the same decisions. */
 static strata_status take_chiefs(const strata_model *model, double *loss, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
     int64_t bits;
