@@ -85,7 +85,7 @@ static void add_stat(strata_text *event, int which, int64_t whole, double number
 }
 
 /* Adds an entry to a map of metadata: from the number `id` to a message with the same number and a name. */
-static void add_explanation(strata_text *plane, int field, int64_t id, const char *name) {
+static void add_metadata(strata_text *plane, int field, int64_t id, const char *name) {
     strata_text entry = {0}, value = {0};
     strata_proto_integer(&value, 1, id);
     strata_proto_string(&value, 2, name);
@@ -107,8 +107,8 @@ static void add_event(const profile *p, strata_text *line, int64_t which) {
     strata_proto_message(line, 4, &event);
 }
 
-/* explained: [names + 1] whether the plane already contains the metadata of each name. */
-static void add_line(const profile *p, int which, bool *explained, strata_text *plane) {
+/* has_metadata: [names + 1] whether the plane already contains the metadata of each name. */
+static void add_line(const profile *p, int which, bool *has_metadata, strata_text *plane) {
     strata_text line = {0};
     strata_proto_integer(&line, 1, p->trace.tracks[which].thread);
     strata_proto_string(&line, 2, p->trace.tracks[which].name);
@@ -116,8 +116,8 @@ static void add_line(const profile *p, int which, bool *explained, strata_text *
     for (int64_t i = 0; i < p->trace.n_slices; i++) {
         const slice *s = &p->trace.slices[i];
         if (s->track != which) continue;
-        if (!explained[p->ids[i]]) add_explanation(plane, 4, p->ids[i], s->name);
-        explained[p->ids[i]] = true;
+        if (!has_metadata[p->ids[i]]) add_metadata(plane, 4, p->ids[i], s->name);
+        has_metadata[p->ids[i]] = true;
         add_event(p, &line, i);
     }
     strata_proto_message(plane, 3, &line);
@@ -129,17 +129,17 @@ static strata_status add_plane(const profile *p, int first, int which, strata_te
     const track *tracks = p->trace.tracks, *one = &tracks[first];
     strata_text plane = {0};
     char name[256] = "/host:CPU"; /* from this name the profiler knows what the plane stands for */
-    bool *explained = calloc((size_t)p->trace.n_slices + 1, sizeof *explained);
-    if (!explained) return strata_fail(err, STRATA_OUT_OF_MEMORY, "profile: no host memory");
+    bool *has_metadata = calloc((size_t)p->trace.n_slices + 1, sizeof *has_metadata);
+    if (!has_metadata) return strata_fail(err, STRATA_OUT_OF_MEMORY, "profile: no host memory");
     if (one->device) snprintf(name, sizeof name, "/device:CUSTOM:%d %.200s", which, one->name);
     strata_proto_integer(&plane, 1, which + 1);
     strata_proto_string(&plane, 2, name);
     for (int i = first; i < p->trace.n_tracks; i++)
         if (i == first || (!one->device && !tracks[i].device && tracks[i].process == one->process))
-            add_line(p, i, explained, &plane);
-    for (int i = STAT_STEP; i <= STAT_GBYTES; i++) add_explanation(&plane, 5, i, stat_names[i]);
+            add_line(p, i, has_metadata, &plane);
+    for (int i = STAT_STEP; i <= STAT_GBYTES; i++) add_metadata(&plane, 5, i, stat_names[i]);
     strata_proto_message(space, 1, &plane);
-    free(explained);
+    free(has_metadata);
     return STRATA_OK;
 }
 

@@ -74,7 +74,7 @@ static void find_needed(walk *w) {
 }
 
 /* Places the value of node `id` in the first gap, between values that are needed at the same time, that is large enough. */
-static void give_memory(walk *w, int id) {
+static void place_value(walk *w, int id) {
     const strata_graph *graph = w->c.graph;
     const int type = type_of(graph->nodes[id]->dtype);
     const int64_t size = strata_shape_elements(graph->nodes[id]->shape);
@@ -203,7 +203,7 @@ static strata_status write_body(walk *w, int64_t most, strata_error *err) {
             STRATA_TRY(place_leaf(w, node, err));
             continue;
         }
-        give_memory(w, i);
+        place_value(w, i);
         snprintf(c->places[i], sizeof c->places[i], "memory->%s + %lld", types[type_of(node->dtype)].field,
                  (long long)w->offsets[i]);
         add_block(w, node, strata_c_find(node->op), &unsupported);

@@ -89,7 +89,7 @@ static int call_part(strata_keras_export *ex, const char *class_name, const stra
 
 /* The mask of the layer's output, if its inputs have the mask `mask`. Refuses the layer if Keras would compute something
  * else. */
-static int mask_behind(strata_keras_export *ex, const strata_layer *layer, int mask) {
+static int output_mask(strata_keras_export *ex, const strata_layer *layer, int mask) {
     const char *kind = layer->kind->name;
     const bool recurrent = !strcmp(kind, "lstm") || !strcmp(kind, "gru");
     const strata_recurrent_layer_options *o = recurrent ? layer->options : NULL;
@@ -126,7 +126,7 @@ static int export_layer(strata_keras_export *ex, const strata_layer *layer, int 
     strata_tensor *y = strata_layer_build(&ex->context, layer, number, layer->name, tensors, n);
     if (strata_tensor_is_poison(y)) return inputs[0];
     const int rank = strata_tensor_shape(tensors[0]).rank;
-    mask = mask_behind(ex, layer, mask);
+    mask = output_mask(ex, layer, mask);
     if (!layer->kind->own && !strcmp(kind, "residual")) return export_residual(ex, layer, inputs[0], y, mask);
     if (layer->kind->own || !strata_keras_find_kind(kind, rank, &row)) {
         if (number == 1) strata_keras_refuse(ex, kind, layer->name, "");

@@ -219,7 +219,7 @@ static strata_status read_inputs(strata_onnx_import *im) {
 /* ---- nodes ---- */
 
 /* Whether a node of the file computes the value. */
-static bool is_given_somewhere(const strata_onnx_import *im, const char *name) {
+static bool is_output_of_a_node(const strata_onnx_import *im, const char *name) {
     for (size_t k = 0; k < im->graph->n_node; k++)
         for (size_t i = 0; i < im->graph->node[k]->n_output; i++)
             if (!strcmp(im->graph->node[k]->output[i], name)) return true;
@@ -237,7 +237,7 @@ static strata_status import_node(strata_onnx_import *im, const StrataOnnx__Node 
         if (*name && value < 0)
             return strata_onnx_fail(
                 im, STRATA_DATA,
-                is_given_somewhere(im, name)
+                is_output_of_a_node(im, name)
                     ? "its input \"%.80s\" is given by this node or one behind it: the nodes are out of order, "
                       "or there is a cycle"
                     : "there is no \"%.80s\", which it takes",
@@ -323,13 +323,13 @@ static const strata_value *logits_of(strata_onnx_import *im, const strata_value 
     static const struct {
         const char *op, *loss;
     } ends[] = {{"softmax", "sparse_categorical_crossentropy"}, {"sigmoid", "binary_crossentropy"}};
-    const char *said = entry(im, "strata.loss");
+    const char *named = entry(im, "strata.loss");
     const strata_layer *layer = value->layer < 0 ? NULL : &im->model->list.layers[value->layer];
     const strata_loss *loss = NULL;
     if (im->graph->n_output != 1 || !layer || layer->kind != &strata_layer_op) return value;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         if (strcmp(((const strata_op_options *)layer->options)->op, ends[i].op)) continue;
-        if (strata_registry_find_loss(NULL, said ? said : ends[i].loss, &loss, NULL) || !loss->predict) return value;
+        if (strata_registry_find_loss(NULL, named ? named : ends[i].loss, &loss, NULL) || !loss->predict) return value;
         im->loss = loss;
         return im->model->values[value->inputs[0]];
     }
@@ -390,7 +390,7 @@ static strata_status drop_unused(strata_onnx_import *im) {
 }
 
 /* Copies the weights to model->loaded, from where compile reads them. */
-static strata_status give_weights(strata_onnx_import *im) {
+static strata_status load_weights(strata_onnx_import *im) {
     strata_model *model = im->model;
     strata_error reason = {0};
     strata_status status = strata_model_declare(model, &reason);
@@ -431,7 +431,7 @@ static strata_status finish(strata_onnx_import *im) {
         return strata_onnx_fail(im, STRATA_UNSUPPORTED, "it has %zu outputs; 1 to %d", im->graph->n_output, STRATA_MAX_OUTPUTS);
     for (size_t i = 0; i < im->graph->n_output; i++) STRATA_TRY(add_output(im, i));
     STRATA_TRY(drop_unused(im));
-    STRATA_TRY(give_weights(im));
+    STRATA_TRY(load_weights(im));
     return read_metadata(im);
 }
 

@@ -27,13 +27,13 @@ static strata_tensor *auc_build(const strata_metric_case *c, strata_tensor *outp
     strata_array view = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(1, N_THRESHOLDS), thresholds);
     strata_graph *graph = outputs->graph;
     int64_t batch = strata_tensor_shape(outputs).dims[0];
-    strata_tensor *said =
+    strata_tensor *positive =
         strata_cast(strata_greater(strata_metric_predictions(c, outputs), strata_constant(graph, &view)), STRATA_DTYPE_F32);
     strata_tensor *yes =
         strata_greater(strata_reshape(labels, STRATA_SHAPE(1, batch)), strata_scalar(graph, STRATA_DTYPE_F32, 0.5));
     strata_tensor *is = strata_cast(yes, STRATA_DTYPE_F32);
     strata_tensor *both[] = {is, strata_sub(strata_scalar(graph, STRATA_DTYPE_F32, 1), is)};
-    strata_tensor *counts = strata_matmul(strata_concat(both, 2, 0), said, false, false);
+    strata_tensor *counts = strata_matmul(strata_concat(both, 2, 0), positive, false, false);
     return strata_reshape(counts, STRATA_SHAPE(auc_n(c)));
 }
 

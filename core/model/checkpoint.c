@@ -348,7 +348,7 @@ static strata_status copy(source *from, const char *name, strata_dtype dtype, st
                               : strata_safetensors_copy(&from->file, name, dtype, shape, out, err);
 }
 
-static strata_status say_difference(const char *path, const char *theirs, const char *ours, strata_error *err) {
+static strata_status fail_with_difference(const char *path, const char *theirs, const char *ours, strata_error *err) {
     strata_json left = {0}, right = {0};
     char difference[400] = "the checkpoint does not describe its model";
     if (theirs && !strata_json_parse(path, theirs, strlen(theirs), STRATA_MANIFEST_MAX_BYTES, &left, NULL) &&
@@ -371,7 +371,8 @@ static strata_status check_same(const strata_model *model, const source *from, s
     if (!has(from, COUNTS))
         return strata_fail(err, STRATA_DATA, "%s is no checkpoint: there is no \"%s\" in it", from->path, COUNTS);
     STRATA_TRY(strata_model_to_json(model, &ours, err));
-    const strata_status status = theirs && !strcmp(ours, theirs) ? STRATA_OK : say_difference(from->path, theirs, ours, err);
+    const strata_status status =
+        theirs && !strcmp(ours, theirs) ? STRATA_OK : fail_with_difference(from->path, theirs, ours, err);
     free(ours);
     return status;
 }
@@ -493,12 +494,13 @@ static strata_status read_state(const strata_model *model, const char *path, sta
 static strata_status share(const strata_model *model, strata_status status, const char *path, state *s, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
     if (workers->n <= 1) return status;
-    int32_t told = (int32_t)status;
+    int32_t rank_0_status = (int32_t)status;
     strata_error lost = {0}; /* `err` already contains rank 0's error */
-    strata_status sent = workers->broadcast(workers, STRATA_DTYPE_I32, &told, 1, &lost);
+    strata_status sent = workers->broadcast(workers, STRATA_DTYPE_I32, &rank_0_status, 1, &lost);
     if (status) return status;
     if (sent) return strata_fail(err, sent, "%s", lost.message);
-    if (told) return strata_fail(err, (strata_status)told, "rank 0 cannot go on from the checkpoint %s", path);
+    if (rank_0_status)
+        return strata_fail(err, (strata_status)rank_0_status, "rank 0 cannot go on from the checkpoint %s", path);
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->counts, N_COUNTS, err));
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->position, N_POSITION, err));
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, &s->readers, 1, err));

@@ -258,16 +258,17 @@ static strata_status open_on_rank_0(strata_checkpoint_folder *f, strata_error *e
     const strata_workers *workers = &f->model->strategy->workers;
     strata_status status = f->rank ? STRATA_OK : open_folder(f, err);
     if (workers->n <= 1) return status;
-    int32_t told = (int32_t)status;
+    int32_t rank_0_status = (int32_t)status;
     strata_error lost = {0};
-    const strata_status sent = workers->broadcast(workers, STRATA_DTYPE_I32, &told, 1, &lost);
+    const strata_status sent = workers->broadcast(workers, STRATA_DTYPE_I32, &rank_0_status, 1, &lost);
     if (status) return status;
     if (sent) return strata_fail(err, sent, "%s", lost.message);
-    return told ? strata_fail(err, (strata_status)told, "rank 0 cannot write checkpoints in %s", f->path) : STRATA_OK;
+    return rank_0_status ? strata_fail(err, (strata_status)rank_0_status, "rank 0 cannot write checkpoints in %s", f->path)
+                         : STRATA_OK;
 }
 
 /* Finds whether any worker's callbacks have state, so that the states of all workers must be gathered. */
-static strata_status ask_for_callbacks(strata_checkpoint_folder *f, strata_error *err) {
+static strata_status find_callback_states(strata_checkpoint_folder *f, strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
     int32_t some = strata_callbacks_state_bytes(f->model) > 0;
     STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, &some, &some, 1, err));
@@ -294,7 +295,7 @@ strata_status strata_checkpoint_folder_open(strata_model *model, const strata_ch
     f->saved = seconds();
     f->saved_steps = model->optimizer_steps;
     strata_status status = open_on_rank_0(f, err);
-    if (!status && many) status = ask_for_callbacks(f, err);
+    if (!status && many) status = find_callback_states(f, err);
     if (status)
         (void)!strata_checkpoint_folder_close(f, NULL); /* its error is ignored: the first failure is returned */
     else
