@@ -6,7 +6,7 @@
 
 #include "strata/csv.h"
 
-/* Zero-initialize; finish when done. */
+/* Zero-initialize it, and call strata_columns_finish at the end. */
 typedef struct strata_columns {
     int *features, n_features;
     /* The indices of the columns; -1: there is none. */

@@ -137,7 +137,7 @@ bool strata_keras_is_last_axis(const strata_json *layer, const strata_json *valu
     return !strata_json_to_int(&item, 1, 64, &axis, NULL) && axis == strata_json_length(&shape) - 1;
 }
 
-/* {"class_name": "L1L2", "config": {"l1": .., "l2": ..}} -> kernel_l1, kernel_l2 */
+/* Writes {"class_name": "L1L2", "config": {"l1": .., "l2": ..}} as kernel_l1 and kernel_l2. */
 static strata_status write_penalty(reader *r, const strata_json *value, const strata_keras_field *f) {
     strata_json config, number;
     if (strata_json_kind_of(value) != STRATA_JSON_OBJECT || !strata_json_find(value, "config", &config)) return STRATA_OK;

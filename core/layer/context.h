@@ -14,7 +14,7 @@ enum { STRATA_PARAMETER_ALIGNMENT = 64 };
 /* ---- parameters ---- */
 
 typedef struct strata_parameter_spec {
-    /* The layer's name and its own name: "dense/kernel". */
+    /* The name, which begins with the layer's name: "dense/kernel". */
     char *name;
     strata_shape shape;
     /* True for a state: a value that a layer updates without training it. States have a separate flat range. */

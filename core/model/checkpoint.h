@@ -92,8 +92,8 @@ STRATA_MUST_USE strata_status strata_checkpoint_folder_save(strata_checkpoint_fo
 STRATA_MUST_USE strata_status strata_checkpoint_folder_close(strata_checkpoint_folder *folder, strata_error *err);
 
 /* Finds the newest valid checkpoint in the folder. *out_path: its folder, which the caller frees; NULL: there is none. The
- * caller closes the reader and finishes the manifest. Fails: DATA where there are some, and all of them are damaged, with what
- * is wrong with the newest; UNSUPPORTED for one of a newer version. */
+ * caller closes the reader and finishes the manifest. Fails: DATA if there are checkpoints but all are damaged, with the
+ * damage of the newest one; UNSUPPORTED for one of a newer version. */
 STRATA_MUST_USE strata_status strata_checkpoint_folder_find(const char *folder, strata_manifest *out_manifest,
                                                             strata_manifest_reader *out_reader, char **out_path,
                                                             strata_error *err);

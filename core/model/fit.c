@@ -290,7 +290,7 @@ static strata_status stop_here(fit *f, strata_error *err) {
                : STRATA_OK;
 }
 
-/* After the last epoch: with restore_best the model gets the parameters of the best epoch. */
+/* Called after the last epoch. With restore_best, it sets the parameters to those of the best epoch. */
 static strata_status finish_epochs(fit *f, strata_error *err) {
     f->finished = true;
     f->history.best_epoch = (int)f->model->best.epochs - 1;

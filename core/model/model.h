@@ -198,7 +198,8 @@ typedef struct strata_gradient_layout {
          * the number of rows of the gradients. */
         int ids;
         int64_t n_ids;
-        /* The block, and the element of its gradients at which those of these rows begin. */
+        /* The block of the parameter, and the element of the block's gradients at which the gradients of these rows
+         * begin. */
         int block;
         int64_t place;
         /* The elements of this input of the model are the indices of the rows; -1: there is no such input. */

@@ -81,7 +81,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return strata_adam_part_check(node, "product", s.m, s.n, err);
 }
 
-/* Sums in double, a row at a time. */
+/* Accumulates in double, one row of the product at a time. */
 static strata_status compute_product(const strata_op_call *call, float *part, strata_error *err) {
     const strata_adam_product_sizes s = strata_adam_product_sizes_of(call->node);
     const float *a = call->inputs[A], *b = call->inputs[B];

@@ -56,7 +56,7 @@ static void grad_gradient(strata_tensor *node, strata_tensor *g, strata_tensor *
 
 /* ---- references ---- */
 
-/* The part of a window that lies inside x. */
+/* The rows and columns of a window that are inside of x. */
 typedef struct patch {
     int64_t first_h, end_h, first_w, end_w;
 } patch;

@@ -159,7 +159,7 @@ static void set_count(strata_chain_run *run, int64_t count) {
     for (int s = 0; s < run->n_steps; s++) run->steps[s].shape.dims[0] = count;
 }
 
-/* Memory of one value over a block. */
+/* A buffer for one block of a value. */
 typedef struct block {
     _Alignas(64) unsigned char bytes[STRATA_CHAIN_BLOCK_BYTES];
 } block;

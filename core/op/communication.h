@@ -51,7 +51,7 @@ typedef struct strata_communication_attrs {
 
 typedef struct strata_all_reduce_attrs {
     strata_communication_attrs common;
-    /* strata_reduction. */
+    /* A strata_reduction. */
     int64_t reduction;
     /* The values are gradients, which may be sent between workers in the strategy's smaller dtype. */
     bool gradients;
@@ -63,7 +63,7 @@ strata_tensor *strata_all_reduce_among(strata_graph *graph, strata_tensor *x, st
 /* As strata_all_reduce, but only in the steps every - 1, 2 every - 1, ... In other steps the result of each replica is
  * its own x. */
 strata_tensor *strata_all_reduce_every(strata_tensor *x, strata_reduction reduction, int64_t every);
-/* As strata_all_reduce_among; only the members with the attribute `takes` get the result. */
+/* Like strata_all_reduce_among, but only the members with the attribute `takes` receive the result. */
 strata_tensor *strata_reduce_to(strata_graph *graph, strata_tensor *x, strata_all_reduce_attrs attrs);
 
 /* ---- broadcast ---- */
@@ -78,7 +78,7 @@ strata_tensor *strata_broadcast(strata_graph *graph, strata_tensor *x, strata_co
 typedef struct strata_parts_attrs {
     strata_communication_attrs common;
     int64_t axis;
-    /* strata_reduction, for reduce_scatter. */
+    /* A strata_reduction; only for reduce_scatter. */
     int64_t reduction;
     /* The values may be sent between workers in the strategy's smaller dtype. */
     bool gradients;
@@ -148,11 +148,11 @@ strata_tensor *strata_merge_values(strata_tensor *x, const strata_merge *merge);
 
 /* A copy of the lengths in the graph's memory; NULL: there is no memory. */
 const int64_t *strata_parts_copy(strata_graph *graph, const int64_t *lengths, int n);
-/* Output dtype and shape by the common attributes. */
+/* The shape rule: sets the output's dtype and shape from the common attributes. */
 strata_status strata_communication_shape(strata_tensor *node, strata_error *err);
 /* The reference for a group of one device: the result is the input, or zeros if there is no input. */
 strata_status strata_communication_reference(const strata_op_call *call, strata_error *err);
-/* strata_op.words of an op with the attribute "reduction". */
+/* strata_op.words of the ops that have the attribute "reduction". */
 extern const strata_attr_words strata_reduction_words[];
 /* Rows of the attribute table that every communication op has; `type` has the common attributes first. */
 #define STRATA_COMMUNICATION_ATTRS(type)                                                                                       \

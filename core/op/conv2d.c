@@ -253,7 +253,7 @@ static int64_t output_of(const strata_conv2d_sizes *s, int d, int64_t at, int64_
     return from >= 0 && from % s->stride[d] == 0 && from / s->stride[d] < n_outputs ? from / s->stride[d] : -1;
 }
 
-/* An element of dx. */
+/* The gradient of one element of x. */
 static double backward_sum(const strata_op_call *call, const strata_conv2d_sizes *s, int64_t n, int64_t h, int64_t w,
                            int64_t c) {
     const strata_dtype dtype = call->node->dtype;

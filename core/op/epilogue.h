@@ -36,9 +36,9 @@ typedef enum strata_epilogue_aux {
 typedef struct strata_epilogue {
     /* 0 or 1. */
     int64_t has_bias;
-    /* strata_epilogue_activation. */
+    /* A strata_epilogue_activation. */
     int64_t activation;
-    /* strata_epilogue_aux. */
+    /* A strata_epilogue_aux. */
     int64_t aux;
 } strata_epilogue;
 

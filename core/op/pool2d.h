@@ -24,7 +24,7 @@ typedef struct strata_pool2d_sizes {
 /* Checks that x, called `name` in messages, is (N,H,W,C) of a float dtype and fits the window, and returns y's shape. */
 STRATA_MUST_USE strata_status strata_pool2d_check(const strata_window *window, const strata_tensor *x, strata_shape x_shape,
                                                   const char *name, strata_shape *out_shape, strata_error *err);
-/* The window of a user's options over x. */
+/* Converts the user's options to a window over x. */
 strata_window strata_pool2d_window_over(const strata_tensor *x, strata_pool2d_window opts);
 /* Converts 1-D options to 2-D options over (N,1,L,C). */
 strata_pool2d_window strata_pool1d_widen(strata_pool1d_window opts);

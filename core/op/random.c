@@ -87,7 +87,8 @@ static strata_status uniform_reference(const strata_op_call *call, strata_error 
     return STRATA_OK;
 }
 
-/* Box and Muller: of a quad's words (0, 1) and (2, 3), each pair gives a radius and an angle, and these two normal values. */
+/* Box-Muller method: from each pair of a block's words, (0, 1) and (2, 3), follow a radius and an angle, and from these
+ * two normal numbers. */
 static double normal_at(const strata_random_sequence *sequence, int64_t index) {
     const double two_pi = 6.283185307179586476925;
     uint64_t element = sequence->first + (uint64_t)index;

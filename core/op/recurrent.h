@@ -30,12 +30,12 @@
 typedef enum strata_recurrent_cell {
     STRATA_CELL_LSTM = 0,
     STRATA_CELL_GRU = 1,
-    /* A GRU with reset_first. */
+    /* A GRU that applies its reset gate before the product. */
     STRATA_CELL_GRU_RESET_FIRST = 2
 } strata_recurrent_cell;
 
 typedef struct strata_recurrent_attrs {
-    /* strata_recurrent_cell. */
+    /* A strata_recurrent_cell. */
     int64_t cell;
     /* A and R, each a strata_epilogue_activation. */
     int64_t activation, recurrent_activation;

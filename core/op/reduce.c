@@ -182,7 +182,7 @@ static strata_status min_reference(const strata_op_call *call, strata_error *err
 
 /* ---- lower ---- */
 
-/* The kernel's constant OP. */
+/* The values of the kernel's constant OP. */
 enum { SUM = 0, MAX = 1, MIN = 2, MEAN = 3 };
 
 /* One launch of shaders/reduce.kernel. It reduces x (outer, axis, inner) to y (outer, parts, inner); `part` elements of

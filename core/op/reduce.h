@@ -10,7 +10,7 @@
 
 typedef struct strata_reduce_attrs {
     int64_t axis, n_axes;
-    /* 1: the axes stay, with size 1. */
+    /* 1: the reduced axes are kept, with size 1. */
     int64_t keep_dims;
 } strata_reduce_attrs;
 

@@ -105,7 +105,7 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
     return STRATA_OK;
 }
 
-/* One kernel for both ops, and one for both gradients. */
+/* Both ops use one kernel, and both gradients use another one. */
 static strata_status lower_as(const strata_tensor *node, const char *kernel, strata_lowering *lowering, strata_error *err) {
     const strata_rows rows = strata_rows_of(node->shape);
     strata_launch launch = {.kernel = kernel,

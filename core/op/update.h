@@ -59,7 +59,7 @@ STRATA_MUST_USE strata_status strata_check_update(strata_tensor *node, unsigned 
                                                   const char *const *names, bool has_gate, strata_error *err);
 /* INVALID "beta1 is 1; it must be at least 0 and below 1". */
 STRATA_MUST_USE strata_status strata_check_rate(double value, const char *name, strata_error *err);
-/* INVALID unless 0 <= value and finite. */
+/* Fails with INVALID unless the value is finite and at least 0. */
 STRATA_MUST_USE strata_status strata_check_not_negative(double value, const char *name, strata_error *err);
 /* The variable that a tensor reads, possibly after updates; NULL: the tensor is something else. */
 const strata_variable *strata_variable_behind(const strata_tensor *tensor);

@@ -180,7 +180,7 @@ void put_time(const arrow::Array &array, int64_t row, std::string &out) {
     add_time(value, per_second, out);
 }
 
-/* Written in seconds. */
+/* Writes a duration in seconds. */
 void put_duration(const arrow::Array &array, int64_t row, std::string &out) {
     const int64_t per_second = units_per_second(static_cast<const arrow::DurationType &>(*array.type()).unit());
     add_number(
