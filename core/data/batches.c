@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batches of arrays are read by an order (strata_order), batches of pipelines by an iterator. */
+ * Reads batches. Those of arrays are read in an order (strata_order), those of pipelines by an iterator. */
 #include "core/data/batches.h"
 
 #include <stdlib.h>
@@ -12,11 +12,11 @@
 struct strata_batches {
     strata_batches_options opts;
     const strata_dataset *dataset;
-    /* arrays */
-    strata_order *order; /* NULL: a pipeline */
+    /* only for arrays */
+    strata_order *order; /* NULL: the dataset is a pipeline */
     int64_t first, n;
-    /* a pipeline */
-    strata_dataset *batched; /* the dataset, with a batch stage over it where it had none */
+    /* only for a pipeline */
+    strata_dataset *batched; /* the dataset, with a batch stage added if it has none */
     strata_iterator *iterator;
     strata_element element;
 };
@@ -30,7 +30,7 @@ strata_status strata_batches_create(const strata_dataset *dataset, const strata_
     if (dataset->stage == &strata_stage_table) {
         status = strata_order_create(dataset->n, opts->shuffle, opts->seed, opts->epoch, &b->order, err);
     } else {
-        b->batched = strata_dataset_retain((strata_dataset *)dataset); /* only its count of owners changes */
+        b->batched = strata_dataset_retain((strata_dataset *)dataset); /* only its reference count changes */
         if (opts->skip) status = strata_dataset_skip(&b->batched, opts->skip, err);
         if (!status && !dataset->spec.is_batch) status = strata_dataset_batch(&b->batched, opts->batch, false, err);
         if (!status) status = strata_iterator_create(b->batched, opts->seed, opts->epoch, opts->first, &b->iterator, err);

@@ -29,7 +29,7 @@ typedef struct strata_batches_options {
     int64_t skip;
     /* The number of the first batch to read, counted after the skipped examples. */
     int64_t first;
-    /* The inputs, and the targets where the dataset has some. */
+    /* The inputs, and the targets if the dataset has any. */
     int n_inputs, n_targets;
     strata_batch_part inputs[STRATA_MAX_PARTS], targets[STRATA_MAX_PARTS];
     /* If the first part of the elements is stored as u8, write it as u8; see strata_batches_byte_scale. */

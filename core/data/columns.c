@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Columns by name, classes by word, and datasets of numbers from a table. */
+ * Finds columns by their names and classes by their words, and makes datasets of the numbers in a table. */
 #include "core/data/columns.h"
 
 #include <math.h>
@@ -144,7 +144,8 @@ static strata_status fill_numbers(const strata_csv *csv, const int *columns, int
 
 typedef enum label_kind { LABEL_CLASSES, LABEL_NUMBERS, LABEL_WORDS } label_kind;
 
-/* Words if the caller named classes or a cell is not a number; classes if all cells are integers from 0 on. */
+/* Words, if the caller named classes or if a cell is not a number. Classes, if all cells are integers that are at least
+ * 0. */
 static label_kind find_kind(const strata_columns *columns, const strata_csv *csv) {
     label_kind kind = columns->n_classes ? LABEL_WORDS : LABEL_CLASSES;
     for (int64_t row = 0; kind != LABEL_WORDS && row < strata_csv_n_rows(csv); row++) {

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which columns of a table are features and which is the label, and which classes the label's words are. */
+ * Finds which columns of a table are features and which is the label, and to which classes the words of the label belong. */
 #ifndef STRATA_CORE_DATA_COLUMNS_H
 #define STRATA_CORE_DATA_COLUMNS_H
 
 #include "strata/csv.h"
 
-/* Zero-initialize; finish when done. */
+/* Zero-initialize it, and call strata_columns_finish at the end. */
 typedef struct strata_columns {
     int *features, n_features;
-    /* -1: none. */
+    /* The indices of the columns; -1: there is none. */
     int label, weight;
-    /* [n_labels] If there are several label columns: their labels are numbers, and `label` is -1. */
+    /* [n_labels] The indices of several label columns. Their labels are numbers, and `label` is then -1. */
     int *labels;
     int n_labels;
     char **classes;
     int n_classes;
 } strata_columns;
 
-/* Finds the columns of `opts`; its classes, if given, are copied. */
+/* Finds the columns that `opts` names. If `opts` contains classes, they are copied. */
 STRATA_MUST_USE strata_status strata_columns_choose(strata_columns *columns, const strata_csv *csv,
                                                     const strata_csv_options *opts, strata_error *err);
 /* Makes the classes from the words in the label column, sorted by bytes, unless the options have classes. */

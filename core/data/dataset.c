@@ -53,7 +53,7 @@ static strata_status check_arrays(const strata_array *features, const strata_arr
     return STRATA_OK;
 }
 
-/* The largest integer label plus one; DATA for one that is negative or does not fit an i32. */
+/* Computes the largest integer label plus one. Fails with DATA for a label that is negative or does not fit an i32. */
 static strata_status count_classes(strata_dataset *dataset, strata_error *err) {
     if (!dataset->has_labels || dataset->labels.dtype == STRATA_DTYPE_F32) return STRATA_OK;
     for (int64_t i = 0; i < dataset->n * dataset->label_size; i++) {
@@ -71,7 +71,7 @@ static int64_t integer_feature(const strata_dataset *dataset, int64_t i) {
                                                        : ((const int64_t *)dataset->features.data)[i];
 }
 
-/* DATA for the first integer feature that is not in least..most. */
+/* Fails with DATA for the first integer feature that is not in least..most. */
 static strata_status name_token(const strata_dataset *dataset, int64_t least, int64_t most, const char *whose,
                                 strata_error *err) {
     for (int64_t i = 0; i < dataset->n * dataset->element_size; i++) {
@@ -84,7 +84,7 @@ static strata_status name_token(const strata_dataset *dataset, int64_t least, in
     return STRATA_OK;
 }
 
-/* Computes the range of integer features; DATA for one that does not fit an i32. */
+/* Computes the range of integer features. Fails with DATA for one that does not fit an i32. */
 static strata_status find_token_range(strata_dataset *dataset, strata_error *err) {
     const int64_t n = is_index(dataset->features.dtype) ? dataset->n * dataset->element_size : 0;
     int64_t least = n ? INT64_MAX : 0, most = n ? INT64_MIN : -1;
@@ -176,7 +176,7 @@ strata_status strata_dataset_mnist(const char *folder, const char *split, uint64
  * */
 static bool as_elements(strata_shape given, strata_shape element, strata_shape *out_shape) {
     int64_t size = strata_shape_elements(element), all = strata_shape_elements(given);
-    if (element.rank == 3 && element.dims[2] == 1) { /* pictures (H, W) are pictures (H, W, 1) */
+    if (element.rank == 3 && element.dims[2] == 1) { /* pictures (H, W) count as pictures (H, W, 1) */
         element.rank = 2;
         if (given.rank > 2 && given.dims[given.rank - 1] == 1) given.rank--;
     }
@@ -279,7 +279,7 @@ strata_status strata_weights_check(const float *weights, int64_t n, strata_error
     return STRATA_OK;
 }
 
-/* Allocates a part of an element; its numbers are 0. */
+/* Inserts a part into the spec before part `at`. It has no name yet, and its role follows from its position. */
 static void insert_part(strata_element_spec *spec, int at) {
     for (int i = spec->n_parts++; i > at; i--) {
         spec->parts[i] = spec->parts[i - 1];
@@ -371,8 +371,10 @@ strata_status strata_dataset_set_files(strata_dataset *dataset, const int64_t *e
 
 /* ---- order ---- */
 
-/* Fisher-Yates: position i from the top is swapped with one of 0..i, drawn by Philox keyed by (seed) at counter (i, epoch). The
- * range is taken by multiplication (Lemire 2019); its bias, below 2^-32 per draw, is nothing to a shuffle. */
+/* Fisher-Yates shuffle: the element at position i, beginning with the last one, is swapped with that at a random position
+ * 0..i. The random numbers are words of Philox with the key `seed`; every counter (number of the block, epoch) gives four
+ * of them. A word is mapped to 0..i by a multiplication (Lemire 2019); its bias, below 2^-32 for each number, does not
+ * matter for a shuffle. */
 static void shuffle_indices(uint32_t *index, int64_t n, uint64_t seed, uint64_t epoch) {
     strata_philox_block random = {{0}};
     for (int64_t i = 0; i < n; i++) index[i] = (uint32_t)i;
@@ -415,8 +417,8 @@ int64_t strata_order_index(const strata_order *order, int64_t position) {
 
 /* ---- batches ---- */
 
-/* Compiled for two vector widths: a batch is converted while the device computes, and on a CPU device it uses one of its cores,
- * so it should be fast. */
+/* Compiled for two vector widths. It must be fast, because a batch is converted while the device computes, and on a CPU
+ * device the conversion takes one of the device's cores. */
 static inline __attribute__((always_inline)) void convert_u8(const uint8_t *source, float scale, int64_t n, float *out) {
     for (int64_t i = 0; i < n; i++) out[i] = (float)source[i] * scale;
 }
@@ -535,7 +537,8 @@ strata_status strata_dataset_check_part_tokens(const strata_dataset *dataset, in
     return more || part == 0 ? strata_dataset_check_tokens(more ? more : dataset, n, err) : STRATA_OK;
 }
 
-/* Arrays of classes are integers; bytes are widened, as bytes of an input would be pixels. */
+/* Converts an array to a target. Targets of classes must be integers, so u8 becomes i32; the u8 of an input would be
+ * pixels. */
 static strata_status as_target(const strata_array *array, strata_array *out, strata_error *err) {
     if (array->dtype != STRATA_DTYPE_U8) {
         *out = strata_array_view(array->dtype, array->shape, array->data);
@@ -565,7 +568,7 @@ static strata_status check_column(const strata_dataset *dataset, const strata_da
                        strata_shape_text(column->array->shape).text, (long long)dataset->n);
 }
 
-/* The dataset `more`, which it takes, becomes the last part, with this name. */
+/* Appends the dataset `more`, which becomes a part with this name. `dataset` then owns `more`. */
 static void append_part(strata_dataset *dataset, strata_dataset *more, bool target, const char *name) {
     const int part = dataset->spec.n_parts++;
     dataset->more[dataset->n_more++] = more;
@@ -584,7 +587,7 @@ strata_status strata_dataset_take_input(strata_dataset *dataset, const char *fir
     return STRATA_OK;
 }
 
-/* A column besides the first input and the first target, which becomes the last part. */
+/* Appends a column that is not the first input or the first target. */
 static strata_status add_column(strata_dataset *dataset, const strata_data_column *column, bool target, strata_error *err) {
     strata_array array = {0};
     strata_dataset *more = NULL;
@@ -612,7 +615,7 @@ strata_status strata_dataset_from_columns(const strata_data_column *inputs, int 
     STRATA_TRY(strata_dataset_from_arrays(inputs[0].array, first, inputs[0].scale, &dataset, err));
     const int n_parts = dataset->spec.n_parts;
     strata_status status = STRATA_OK;
-    dataset->spec.n_parts = 0; /* so that names are compared with those before */
+    dataset->spec.n_parts = 0; /* a name must differ only from the names before it */
     for (int i = 0; i < n_parts && !status; i++) {
         const strata_data_column *column = i ? &targets[0] : &inputs[0];
         status = check_column(dataset, column, i ? "target" : "input", err);
@@ -682,7 +685,7 @@ static strata_status table_shard_files(const strata_dataset *dataset, int64_t n,
     STRATA_TRY(strata_dataset_take_arrays(&features, dataset->has_labels ? &labels : NULL, (double)dataset->scale, &part, err));
     part->scale = dataset->scale;
     part->spec.parts[0].dtype = dataset->spec.parts[0].dtype;
-    part->n_classes = dataset->n_classes; /* also of those that other workers see */
+    part->n_classes = dataset->n_classes; /* including the classes that occur only in other workers' parts */
     if (dataset->weights.data) status = rows_of_files(dataset, &dataset->weights, n, index, n_rows, &weights, err);
     if (weights.data) status = strata_dataset_set_weights(part, &weights, err);
     strata_array_finish(&weights);

@@ -17,7 +17,7 @@ STRATA_MUST_USE strata_status strata_dataset_set_class_names(strata_dataset *dat
 /* Sets a name for each element, for example its file; [n], copied. For at most 2^31 - 1 elements. */
 STRATA_MUST_USE strata_status strata_dataset_set_element_names(strata_dataset *dataset, const char *const *names,
                                                                strata_error *err);
-/* NULL: the elements have no names. Lives as long as the dataset. */
+/* The name of an element; NULL: the elements have no names. It lives as long as the dataset. */
 const char *strata_dataset_element_name(const strata_dataset *dataset, int64_t index);
 /* Sets which elements are from which file: file f has the elements ends[f - 1] .. ends[f] - 1, where ends[-1] is 0. Copied. */
 STRATA_MUST_USE strata_status strata_dataset_set_files(strata_dataset *dataset, const int64_t *ends, int64_t n_files,
@@ -32,7 +32,7 @@ float strata_dataset_byte_scale(const strata_dataset *dataset);
 /* INVALID unless it is "train" or "test". */
 STRATA_MUST_USE strata_status strata_split_check(const char *split, bool *out_train, strata_error *err);
 
-/* DATA, naming the first, unless all are at least 0 and finite. */
+/* Fails with DATA, naming the first wrong weight, unless all weights are at least 0 and finite. */
 STRATA_MUST_USE strata_status strata_weights_check(const float *weights, int64_t n, strata_error *err);
 
 STRATA_EXPORT_END

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Divides a dataset of arrays: at random, with each class divided in the same proportion, or in the order of the examples. */
+ * Divides a dataset of arrays: at random, or with each class divided in the same proportion, or in the order of the
+ * examples. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,8 @@
 
 /* ---- which examples ---- */
 
-/* One class: how many elements it has, how many of them are in the last part, and the remainder of rounding that number
- * down. */
+/* A class: its number of elements, how many of them are in the last part, and the fraction that was lost by rounding that
+ * number down. */
 typedef struct share {
     int64_t n, last;
     double rest;
@@ -28,8 +29,8 @@ static int by_class(const void *a, const void *b) {
     return (((const share *)a)->class > ((const share *)b)->class) - (((const share *)a)->class < ((const share *)b)->class);
 }
 
-/* Takes the fraction of each class, rounded down; then the classes with the largest remainders get one more, until there are
- * n_last elements. */
+/* Assigns `fraction` of each class, rounded down, to the last part. Then the classes with the largest lost fractions get
+ * one more element, until the part has n_last elements. */
 static void divide(share *shares, int32_t n_classes, double fraction, int64_t n_last) {
     int64_t left = n_last;
     for (int32_t c = 0; c < n_classes; c++) {
@@ -92,7 +93,7 @@ strata_status strata_split_order(const int32_t *classes, int64_t n, double fract
 
 /* ---- parts ---- */
 
-/* Elements [first, first + n) of an array of all of them. */
+/* A view of the elements [first, first + n) of an array. */
 static strata_array view_rows(const strata_array *array, int64_t first, int64_t n) {
     strata_shape shape = array->shape;
     const size_t row = strata_array_bytes(array) / (size_t)shape.dims[0];
@@ -111,7 +112,7 @@ static strata_status copy_rows(const strata_array *array, const int64_t *order, 
     return STRATA_OK;
 }
 
-/* The files that elements [first, first + n) came from. */
+/* The ends of files for the elements [first, first + n). */
 static strata_status name_files(const strata_dataset *whole, int64_t first, int64_t n, strata_dataset *part,
                                 strata_error *err) {
     int64_t before = 0, end = 0;
@@ -137,17 +138,17 @@ static strata_status name_single_files(const strata_dataset *whole, strata_datas
     return status;
 }
 
-/* Copies to a part what it has of the whole besides the arrays. */
+/* Copies all fields of the whole except for the arrays to a part. */
 static strata_status take_rest(const strata_dataset *whole, strata_dataset *part, strata_error *err) {
     part->scale = whole->scale;
     part->spec = whole->spec;
-    part->n_classes = whole->n_classes; /* also of those in the other part */
+    part->n_classes = whole->n_classes; /* including classes that occur only in the other part */
     if (whole->source) STRATA_TRY(strata_dataset_set_source(part, whole->source, err));
     if (!whole->n_class_names) return STRATA_OK;
     return strata_dataset_set_class_names(part, (const char *const *)whole->class_names, whole->n_class_names, err);
 }
 
-/* A part of consecutive elements: a view of the whole. */
+/* Makes a part of consecutive elements. Its arrays are views of those of the whole. */
 static strata_status view_part(strata_dataset *whole, int64_t first, int64_t n, strata_dataset **out_part, strata_error *err) {
     strata_array x = view_rows(&whole->features, first, n), y = {0};
     strata_dataset *part = NULL;
@@ -166,7 +167,7 @@ static strata_status view_part(strata_dataset *whole, int64_t first, int64_t n, 
     return status;
 }
 
-/* A part with elements in a given order: a copy. */
+/* Makes a part of the elements in `order`. Its arrays are copies. */
 static strata_status copy_part(const strata_dataset *whole, const int64_t *order, int64_t n, strata_dataset **out_part,
                                strata_error *err) {
     strata_array x = {0}, y = {0};
@@ -189,7 +190,7 @@ cleanup:
     return status;
 }
 
-/* Reads the labels if they are classes, one for each element; *out NULL: they are not. */
+/* Reads the labels if they are one class for each element. Otherwise *out is NULL. */
 static strata_status read_classes(const strata_dataset *dataset, int32_t **out, strata_error *err) {
     enum { MOST_CLASSES = 1 << 20 };
     *out = NULL;

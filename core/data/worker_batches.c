@@ -18,7 +18,7 @@ struct strata_worker_batches {
     int64_t batch_size;
     int turn;             /* how many steps have used the current batch */
     bool ended;           /* there are no more batches */
-    int64_t (*counts)[2]; /* [workers] of each worker: examples in the step, and whether it has more */
+    int64_t (*counts)[2]; /* [workers] For each worker: its number of examples in the step, and whether it has more */
 };
 
 strata_status strata_worker_batches_create(const strata_strategy *strategy, const strata_dataset *dataset,

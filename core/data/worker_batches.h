@@ -11,7 +11,7 @@
 
 typedef struct strata_worker_batches strata_worker_batches;
 
-/* One step. */
+/* What this worker computes in one step. */
 typedef struct strata_worker_step {
     /* How many examples all workers have together; 0: the epoch has ended. */
     int64_t n;

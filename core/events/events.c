@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An event file and the thread that writes it. A caller appends whole records to a queue in memory; the thread takes the queue,
- * writes it, and takes the next one. A caller waits only where more than MOST_QUEUED bytes are not written yet. */
+ * An event file and the thread that writes it. A caller appends complete records to a queue in memory. The thread takes
+ * the whole queue, writes it, and then takes the next one. A caller waits only if more than MOST_QUEUED bytes are not
+ * written yet. */
 #include "core/events/events.h"
 
 #include <errno.h>
@@ -23,12 +24,13 @@ enum { MOST_QUEUED = 64 << 20 };
 struct strata_events {
     pthread_t thread;
     pthread_mutex_t mutex;
-    /* A record was added, or the events end; what was taken has been written. */
+    /* added: a record was added, or the events end. written: the thread has written the records that it took from the
+     * queue. */
     pthread_cond_t added, written;
     strata_text queue;
-    /* The thread is writing what it took. */
+    /* writing: the thread is writing records that it took from the queue. ending: no more records are added. */
     bool writing, ending;
-    /* The first failure; later records are dropped. */
+    /* The first failure. Records that are added after it are dropped. */
     strata_error failure;
     char *path;
     int file;
@@ -46,13 +48,14 @@ static void add_word(strata_text *text, uint64_t value, int n_bytes) {
     strata_text_add_bytes(text, bytes, (size_t)n_bytes);
 }
 
-/* TFRecord stores a CRC32C that is rotated by 15 bits plus a constant, as a CRC of bytes that contain CRCs is weak. */
+/* TFRecord does not store the CRC32C itself, since a CRC over bytes that contain CRCs is weak. It stores the CRC rotated
+ * by 15 bits, plus a constant. */
 static uint32_t masked_crc(const void *bytes, size_t n_bytes) {
     uint32_t crc = strata_crc32c(0, bytes, n_bytes);
     return (crc >> 15 | crc << 17) + 0xA282EAD8u;
 }
 
-/* A TFRecord: the length in 8 bytes, its CRC, the bytes, their CRC. */
+/* Appends a TFRecord: the length (8 bytes), the CRC of the length, the event's bytes, and their CRC. */
 static void add_record(strata_text *queue, const strata_text *event) {
     size_t start = queue->n_bytes;
     add_word(queue, event->n_bytes, 8);
@@ -110,7 +113,7 @@ static strata_status add_event(strata_events *e, strata_text *event, strata_erro
         if (!event->failed) add_record(&e->queue, event);
         if (event->failed || e->queue.failed) {
             e->queue.failed = false;
-            e->queue.n_bytes = before; /* whole records only */
+            e->queue.n_bytes = before; /* removes the incomplete record */
             status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: an event of %zu bytes", e->path, event->n_bytes);
         }
         pthread_cond_signal(&e->added);
@@ -150,7 +153,7 @@ strata_status strata_events_make_folders(const char *folder, strata_error *err) 
     return failed ? strata_file_fail(err, failed, folder, "make the folder") : STRATA_OK;
 }
 
-/* A file that is not there yet: events.out.tfevents.SECONDS.HOST.PROCESS.NUMBER, by which TensorBoard finds it. */
+/* Creates a file with a new name. TensorBoard finds it by its name, events.out.tfevents.SECONDS.HOST.PROCESS.NUMBER. */
 static strata_status open_file(strata_events *e, const char *folder, strata_error *err) {
     char host[65] = "localhost";
     if (gethostname(host, sizeof host - 1)) strcpy(host, "localhost");

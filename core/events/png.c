@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A PNG of one chunk of pixels: each row has a byte 0 in front (no filter), and all rows are one zlib stream. */
+ * Writes a PNG with one chunk of pixels. Before the pixels of each row there is a byte 0 (no filter), and all rows are
+ * one zlib stream. */
 #include "core/events/png.h"
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@ static void big_endian(unsigned char out[4], uint32_t value) {
     for (int i = 0; i < 4; i++) out[i] = (unsigned char)(value >> (24 - 8 * i));
 }
 
-/* A chunk is its length, its type, its bytes, and the CRC of type and bytes. */
+/* Appends a chunk: its length, its type, its bytes, and the CRC of type and bytes. */
 static void add_chunk(strata_text *file, const char *type, const unsigned char *bytes, size_t n_bytes) {
     unsigned char word[4];
     big_endian(word, (uint32_t)n_bytes);
@@ -48,7 +49,7 @@ strata_status strata_png_encode(const unsigned char *pixels, int64_t rows, int64
         status = strata_fail(err, STRATA_OUT_OF_MEMORY, "a picture of %zu bytes was not compressed", n_bytes);
         goto cleanup;
     }
-    /* width, height, 8 bits a channel, colour type, then compression, filters and interlacing, which are 0 */
+    /* width, height, 8 bits for each channel, and the colour type; compression, filter method and interlacing stay 0 */
     unsigned char header[13] = {[8] = 8, [9] = colour_types[channels]};
     big_endian(header, (uint32_t)columns);
     big_endian(header + 4, (uint32_t)rows);

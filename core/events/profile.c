@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A trace (core/base/trace.h) as what TensorBoard's profiler reads: a message XSpace for each process of the trace
- * (xplane.proto of OpenXLA's TSL). A plane is the host or a device, a line of it a thread or a queue, and an event a slice.
- * Events name what they are by a number that their plane explains. */
+ * Converts a trace (core/base/trace.h) to the files that TensorBoard's profiler reads: a message XSpace for each process
+ * of the trace (xplane.proto of OpenXLA's TSL). A plane stands for the host or a device, a line in it for a thread or a
+ * queue, and an event for a slice. The names of events and of their properties are stored once for each plane, as
+ * metadata; an event contains their numbers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "core/events/events.h"
 #include "core/events/protobuf.h"
 
-/* What is told of a slice besides its times: the numbers of their explanations in a plane. */
+/* The properties of a slice other than its times. The values are their numbers in the metadata of a plane. */
 enum { STAT_STEP = 1, STAT_OP, STAT_GFLOPS, STAT_GBYTES };
 static const char *const stat_names[] = {
     [STAT_STEP] = "step", [STAT_OP] = "op", [STAT_GFLOPS] = "GFLOP/s", [STAT_GBYTES] = "GB/s"};
@@ -20,12 +21,12 @@ static const char *const stat_names[] = {
 typedef strata_trace_file_track track;
 typedef strata_trace_file_slice slice;
 
-/* A trace with its slices in the order of their tracks and times. */
+/* A trace whose slices are sorted by track and time. */
 typedef struct profile {
     strata_trace_file trace;
-    /* [n_slices] the number of each slice's name, from 1. */
+    /* [n_slices] For each slice the number of its name, counted from 1. */
     int64_t *ids;
-    /* Microseconds, of the first slice. */
+    /* The time at which the first slice begins, in microseconds. */
     double began;
 } profile;
 
@@ -33,7 +34,7 @@ static int by_time(const void *a, const void *b) {
     const slice *x = a, *y = b;
     if (x->track != y->track) return x->track - y->track;
     if (x->began != y->began) return x->began < y->began ? -1 : 1;
-    return x->took > y->took ? -1 : x->took < y->took; /* what contains the other comes first */
+    return x->took > y->took ? -1 : x->took < y->took; /* a slice comes before the slices that it contains */
 }
 
 static int by_name(const void *a, const void *b) {
@@ -62,7 +63,8 @@ static strata_status number(profile *p, strata_error *err) {
                                      n ? "profile: no host memory" : "profile: the trace has no slices");
 }
 
-/* In what the profiler's file counts; a time that does not fit, of a trace that says absurd ones, is the largest. */
+/* Converts a time to the integer type of the profiler's file. If a trace contains an absurd time that does not fit, it
+ * becomes the largest integer. */
 static int64_t rounded_down(double count) {
     return count < 9e18 ? (int64_t)count : INT64_MAX;
 }
@@ -82,8 +84,8 @@ static void add_stat(strata_text *event, int which, int64_t whole, double number
     strata_proto_message(event, 4, &stat);
 }
 
-/* An entry of a map from numbers to explanations, which have the number again and a name. */
-static void add_explanation(strata_text *plane, int field, int64_t id, const char *name) {
+/* Adds an entry to a map of metadata: from the number `id` to a message with the same number and a name. */
+static void add_metadata(strata_text *plane, int field, int64_t id, const char *name) {
     strata_text entry = {0}, value = {0};
     strata_proto_integer(&value, 1, id);
     strata_proto_string(&value, 2, name);
@@ -105,42 +107,43 @@ static void add_event(const profile *p, strata_text *line, int64_t which) {
     strata_proto_message(line, 4, &event);
 }
 
-/* explained: [names + 1], of this plane. */
-static void add_line(const profile *p, int which, bool *explained, strata_text *plane) {
+/* has_metadata: [names + 1] whether the plane already contains the metadata of each name. */
+static void add_line(const profile *p, int which, bool *has_metadata, strata_text *plane) {
     strata_text line = {0};
     strata_proto_integer(&line, 1, p->trace.tracks[which].thread);
     strata_proto_string(&line, 2, p->trace.tracks[which].name);
-    strata_proto_integer(&line, 3, rounded_down(p->began * 1e3)); /* ns */
+    strata_proto_integer(&line, 3, rounded_down(p->began * 1e3)); /* in ns */
     for (int64_t i = 0; i < p->trace.n_slices; i++) {
         const slice *s = &p->trace.slices[i];
         if (s->track != which) continue;
-        if (!explained[p->ids[i]]) add_explanation(plane, 4, p->ids[i], s->name);
-        explained[p->ids[i]] = true;
+        if (!has_metadata[p->ids[i]]) add_metadata(plane, 4, p->ids[i], s->name);
+        has_metadata[p->ids[i]] = true;
         add_event(p, &line, i);
     }
     strata_proto_message(plane, 3, &line);
 }
 
-/* Of a device's track, or of all tracks of the host from `first` on that are of its process. */
+/* Adds a plane: that of a device's track `first`, or, if `first` is a track of the host, of all host tracks of its
+ * process from `first` on. */
 static strata_status add_plane(const profile *p, int first, int which, strata_text *space, strata_error *err) {
     const track *tracks = p->trace.tracks, *one = &tracks[first];
     strata_text plane = {0};
-    char name[256] = "/host:CPU"; /* these names tell the profiler what a plane is */
-    bool *explained = calloc((size_t)p->trace.n_slices + 1, sizeof *explained);
-    if (!explained) return strata_fail(err, STRATA_OUT_OF_MEMORY, "profile: no host memory");
+    char name[256] = "/host:CPU"; /* from this name the profiler knows what the plane stands for */
+    bool *has_metadata = calloc((size_t)p->trace.n_slices + 1, sizeof *has_metadata);
+    if (!has_metadata) return strata_fail(err, STRATA_OUT_OF_MEMORY, "profile: no host memory");
     if (one->device) snprintf(name, sizeof name, "/device:CUSTOM:%d %.200s", which, one->name);
     strata_proto_integer(&plane, 1, which + 1);
     strata_proto_string(&plane, 2, name);
     for (int i = first; i < p->trace.n_tracks; i++)
         if (i == first || (!one->device && !tracks[i].device && tracks[i].process == one->process))
-            add_line(p, i, explained, &plane);
-    for (int i = STAT_STEP; i <= STAT_GBYTES; i++) add_explanation(&plane, 5, i, stat_names[i]);
+            add_line(p, i, has_metadata, &plane);
+    for (int i = STAT_STEP; i <= STAT_GBYTES; i++) add_metadata(&plane, 5, i, stat_names[i]);
     strata_proto_message(space, 1, &plane);
-    free(explained);
+    free(has_metadata);
     return STRATA_OK;
 }
 
-/* A file for the process that `first` is the first track of. */
+/* Writes the file of the process whose first track is `first`. */
 static strata_status write_process(const profile *p, int first, const char *folder, strata_error *err) {
     const track *tracks = p->trace.tracks;
     strata_text space = {0}, path = {0};

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The wire format of Protocol Buffers: varints, 4 and 8 bytes little-endian, and lengths before bytes. */
+ * Writes the wire format of Protocol Buffers: varints, numbers of 4 and 8 bytes in little-endian order, and byte strings
+ * after their lengths. */
 #include "core/events/protobuf.h"
 
 #include <string.h>
 
 enum { VARINT = 0, EIGHT_BYTES = 1, LENGTH = 2, FOUR_BYTES = 5 };
 
-/* Seven bits a byte, the lowest first; the highest bit says that more follow. */
+/* A varint has 7 bits of the value in each byte, the lowest bits first. The highest bit of a byte is set if more bytes
+ * follow. */
 static void add_varint(strata_text *message, uint64_t value) {
     unsigned char bytes[10];
     size_t n = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an event holds: a Summary with one Value, as tensorboard/compat/proto/summary.proto numbers its fields, or a graph
- * (graph.proto). Names of fields stand beside their numbers here. */
+ * Makes the contents of events: a Summary with one Value, or a graph. The numbers of fields are those of
+ * tensorboard/compat/proto/summary.proto and graph.proto; the names of the fields are given beside them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +11,11 @@
 #include "core/events/png.h"
 #include "core/events/protobuf.h"
 
-/* Fields of Event. */
+/* The numbers of fields of Event. */
 enum { EVENT_GRAPH = 4, EVENT_SUMMARY = 5 };
-/* Fields of Summary.Value. */
+/* The numbers of fields of Summary.Value. */
 enum { VALUE_TAG = 1, VALUE_NUMBER = 2, VALUE_IMAGE = 4, VALUE_HISTOGRAM = 5, VALUE_TENSOR = 8, VALUE_METADATA = 9 };
-/* TensorProto's types. */
+/* The numbers of TensorProto's types. */
 enum { TYPE_FLOAT = 1, TYPE_STRING = 7 };
 
 strata_status strata_events_check_tag(const char *tag, strata_error *err) {
@@ -24,7 +24,7 @@ strata_status strata_events_check_tag(const char *tag, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Adds the event of a Value that has all but its tag. */
+/* Adds an event with a Value that is complete except for its tag. */
 static strata_status add_value(strata_events *events, const char *tag, int64_t step, strata_text *value, strata_error *err) {
     strata_text summary = {0};
     strata_proto_string(value, VALUE_TAG, tag);
@@ -59,7 +59,7 @@ strata_status strata_events_histogram(strata_events *events, const char *tag, in
     double limits[N_BUCKETS] = {0}, counts[N_BUCKETS] = {0};
     if (!n_finite) low = high = 0;
     double width = (high - low) / N_BUCKETS;
-    /* Bucket b counts the values from limits[b - 1], or the least one, up to limits[b]. */
+    /* Bucket b counts the values above limits[b - 1] (for b = 0, from the smallest value on) and up to limits[b]. */
     for (int b = 0; b < N_BUCKETS; b++) limits[b] = b + 1 < N_BUCKETS ? low + width * (b + 1) : high;
     for (int64_t i = 0; i < n; i++) {
         double v = strata_element_get(values->dtype, values->data, i);
@@ -73,7 +73,7 @@ strata_status strata_events_histogram(strata_events *events, const char *tag, in
     strata_proto_double(&histogram, 3, (double)n_finite);
     strata_proto_double(&histogram, 4, sum);
     strata_proto_double(&histogram, 5, squares);
-    /* Where all values are equal one bucket has them; equal limits would be shown as nothing. */
+    /* If all values are equal, they are in one bucket, since TensorBoard shows nothing for buckets with equal limits. */
     strata_proto_doubles(&histogram, 6, width > 0 ? limits : limits + N_BUCKETS - 1, width > 0 ? N_BUCKETS : 1);
     strata_proto_doubles(&histogram, 7, width > 0 ? counts : counts + N_BUCKETS - 1, width > 0 ? N_BUCKETS : 1);
     strata_proto_message(&value, VALUE_HISTOGRAM, &histogram);
@@ -95,7 +95,7 @@ strata_status strata_events_image(strata_events *events, const char *tag, int64_
     if (!pixels) return strata_fail(err, STRATA_OUT_OF_MEMORY, "events: a picture of %lld bytes", (long long)n);
     for (int64_t i = 0; floats && i < n; i++) {
         float v = ((const float *)picture->data)[i];
-        pixels[i] = (unsigned char)(v >= 1 ? 255 : v > 0 ? v * 255 + 0.5F : 0); /* NaN is 0 */
+        pixels[i] = (unsigned char)(v >= 1 ? 255 : v > 0 ? v * 255 + 0.5F : 0); /* NaN becomes 0 */
     }
     strata_text file = {0}, image = {0}, value = {0};
     strata_status status = strata_png_encode(pixels, s.dims[0], s.dims[1], channels, &file, err);
@@ -107,14 +107,14 @@ strata_status strata_events_image(strata_events *events, const char *tag, int64_
     strata_proto_integer(&image, 1, s.dims[0]);
     strata_proto_integer(&image, 2, s.dims[1]);
     strata_proto_integer(&image, 3, channels);
-    strata_proto_message(&image, 4, &file); /* encoded_image_string: bytes are written as a message is */
+    strata_proto_message(&image, 4, &file); /* encoded_image_string; bytes are encoded like a message */
     strata_proto_message(&value, VALUE_IMAGE, &image);
     return add_value(events, tag, step, &value, err);
 }
 
-/* ---- what plugins of TensorBoard show: a tensor, and metadata that name the plugin ---- */
+/* ---- data for plugins of TensorBoard: a tensor, and metadata that name the plugin ---- */
 
-/* SummaryMetadata {plugin_data {plugin_name, content}, data_class}. The content is finished; NULL: none. */
+/* Adds SummaryMetadata {plugin_data {plugin_name, content}, data_class}. Finishes `content`, which may be NULL. */
 static void add_metadata(strata_text *value, const char *plugin, strata_text *content) {
     enum { CLASS_TENSOR = 2 };
     strata_text plugin_data = {0}, metadata = {0};
@@ -125,7 +125,7 @@ static void add_metadata(strata_text *value, const char *plugin, strata_text *co
     strata_proto_message(value, VALUE_METADATA, &metadata);
 }
 
-/* TensorProto {dtype, tensor_shape {dim {size}}}, of one axis; a text is its only element. */
+/* Adds TensorProto {dtype, tensor_shape {dim {size}}} with one axis. If `text` is not NULL, it is the only element. */
 static void add_tensor(strata_text *value, int type, int64_t size, const char *text) {
     strata_text tensor = {0}, dim = {0}, shape = {0};
     strata_proto_integer(&tensor, 1, type);
@@ -144,7 +144,7 @@ strata_status strata_events_text(strata_events *events, const char *tag, int64_t
     return add_value(events, tag, step, &value, err);
 }
 
-/* One value of the plugin hparams: HParamsPluginData with this field, which is finished. */
+/* Adds an event with a Value for the plugin hparams: an HParamsPluginData with this field. Finishes the field. */
 static strata_status add_hparams(strata_events *events, const char *tag, int field, strata_text *content, strata_error *err) {
     strata_text data = {0}, value = {0};
     strata_proto_message(&data, field, content);
@@ -165,7 +165,7 @@ strata_status strata_events_hyperparameters(strata_events *events, const strata_
         strata_proto_string(&info, 1, p->name);
         strata_proto_integer(&info, 4, p->text ? KIND_STRING : KIND_NUMBER);
         strata_proto_message(&experiment, 4, &info);
-        /* google.protobuf.Value: 2 is a number, 3 a string */
+        /* the field of google.protobuf.Value: 2 for a number, 3 for a string */
         if (p->text)
             strata_proto_string(&value, 3, p->text);
         else
@@ -191,13 +191,13 @@ strata_status strata_events_hyperparameters(strata_events *events, const strata_
 
 /* ---- graphs ---- */
 
-/* TensorFlow's numbers of our element types. */
+/* TensorFlow's numbers for the element types. */
 static const int tensorflow_types[STRATA_DTYPE_COUNT] = {
     [STRATA_DTYPE_F32] = 1, [STRATA_DTYPE_F16] = 19, [STRATA_DTYPE_BF16] = 14, [STRATA_DTYPE_I32] = 3,
     [STRATA_DTYPE_I64] = 9, [STRATA_DTYPE_U8] = 4,   [STRATA_DTYPE_BOOL] = 10,
 };
 
-/* An entry of the map NodeDef.attr, whose value is finished. */
+/* Adds an entry to the map NodeDef.attr, and finishes its value. */
 static void add_attribute(strata_text *node, const char *key, strata_text *value) {
     strata_text entry = {0};
     strata_proto_string(&entry, 1, key);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a model learned about the columns of a table, as C: the type of a row, its features, the names of classes, and labels
- * that are numbers brought back from what the model learned. Texts are not divided into words there: a model of texts takes
- * tokens. */
+ * Writes what a model knows about the columns of a table as C: the type of a row, the computation of its features, the
+ * names of classes, and the conversion of standardised labels back to the numbers of the table. The C code does not
+ * divide texts into words: a model of texts gets tokens. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,8 @@
 
 enum { MOST_FIELD = 48 };
 
-/* A string literal. Bytes that are not plain are octal, three digits each, so that what follows is no part of them. */
+/* Writes a string literal. Other characters than plain ASCII become octal escapes of three digits, so that a digit that
+ * follows cannot become a part of one. */
 static void add_string(strata_text *out, const char *text) {
     strata_text_add(out, "\"");
     for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
@@ -28,7 +29,8 @@ typedef struct field {
     char text[MOST_FIELD + 16];
 } field;
 
-/* "c_" in front, so that none is a word of C; the place behind one whose name another column has too. */
+/* The name of a column's field. It begins with "c_", so that it cannot be a keyword of C. If several columns have the
+ * same name, the column's index is appended. */
 static field field_of(const strata_preprocessing *p, int column) {
     field out;
     char own[MOST_FIELD], other[MOST_FIELD];
@@ -100,7 +102,7 @@ static void add_words(const strata_column *column, const char *name, strata_text
     }
 }
 
-/* Features in the order of the columns. */
+/* Writes the function that computes the features, in the order of the columns. */
 static void add_encoding(const strata_preprocessing *p, const char *name, strata_text *out) {
     bool dates = false;
     for (int i = 0; i < p->n_columns; i++) dates |= p->columns[i].kind == STRATA_COLUMN_DATE;
@@ -128,7 +130,7 @@ static void add_classes(const strata_column *label, const char *name, strata_tex
     strata_text_add(out, "};\n    return index >= 0 && index < %d ? names[index] : NULL;\n}\n", label->n_words);
 }
 
-/* y = y deviation + mean. */
+/* Writes the function that converts the labels back: y = y deviation + mean. */
 static void add_restoring(const strata_preprocessing *p, const char *name, strata_text *out) {
     strata_text_add(out, "\nvoid %s_restore(float *y);\nvoid %s_restore(float *y) {\n", name, name);
     for (int i = 0; i < p->n_labels; i++) {

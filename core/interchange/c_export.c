@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes what a model predicts as one file of C. The layers are built as a graph of one example; each node that an output needs
- * becomes a block of loops (c_ops.c), in the graph's order. Weights are constants, and intermediate results share the memory of
- * those that nothing needs any more. */
+ * Writes the predictions of a model as one C file. The layers are built as a graph for one example. Each node that an
+ * output needs becomes a block of loops (c_ops.c), in the order of the graph. Weights become constants. An intermediate
+ * result uses the memory of results that no later node needs. */
 #include "core/interchange/c_export.h"
 
 #include <ctype.h>
@@ -19,15 +19,15 @@ extern const strata_op strata_op_input, strata_op_constant;
 
 enum { MOST_NAME = 48, DEFAULT_MOST_BYTES = 64 << 20, BYTES_A_NUMBER = 16, N_TYPES = 4 };
 
-/* The types that memory is divided by. */
+/* The types of elements. Each has its own array in the memory struct. */
 static const struct {
     const char *type, *field;
 } types[N_TYPES] = {{"float", "f"}, {"int32_t", "i"}, {"int64_t", "l"}, {"uint8_t", "b"}};
 
 typedef struct walk {
     strata_c_export c;
-    /* [n_nodes] The node whose memory each has, which is not itself of a view; the last node that needs it (-1: none does);
-     * where it lies. */
+    /* [n_nodes] roots: the node that owns the memory of the node's value; for a view this is another node. last: the last
+     * node that needs the value (-1: none). offsets: the position of the value in the array of its type. */
     int *roots, *last;
     int64_t *offsets;
     int64_t sizes[N_TYPES];
@@ -43,7 +43,7 @@ void strata_c_identifier(const char *name, char *out, size_t bytes) {
     out[n] = 0;
 }
 
-/* ---- which nodes are needed, and where they lie ---- */
+/* ---- which nodes are needed, and where their values are stored ---- */
 
 static int type_of(strata_dtype dtype) {
     const char *type = strata_c_type(dtype);
@@ -73,8 +73,8 @@ static void find_needed(walk *w) {
     }
 }
 
-/* The first gap between what lives beside node `id` that has room for it. */
-static void give_memory(walk *w, int id) {
+/* Places the value of node `id` in the first gap, between values that are needed at the same time, that is large enough. */
+static void place_value(walk *w, int id) {
     const strata_graph *graph = w->c.graph;
     const int type = type_of(graph->nodes[id]->dtype);
     const int64_t size = strata_shape_elements(graph->nodes[id]->shape);
@@ -150,7 +150,7 @@ static void add_block(walk *w, const strata_tensor *node, strata_c_emit emit, st
     strata_text_add(&c->body, "    }\n");
 }
 
-/* All ops and types that there is no C for, each once. */
+/* Fails with a list of all ops and types that cannot be written as C, each listed once. */
 static strata_status check_ops(const walk *w, strata_error *err) {
     const strata_graph *graph = w->c.graph;
     strata_text missing = {0};
@@ -172,7 +172,7 @@ static strata_status check_ops(const walk *w, strata_error *err) {
     return status;
 }
 
-/* The file's size is that of its numbers, nearly. */
+/* Checks the size of the file, which consists almost only of the digits of its numbers. */
 static strata_status check_size(const walk *w, int64_t most, strata_error *err) {
     int64_t numbers = 0;
     for (int i = 0; i < w->c.graph->n_nodes; i++) {
@@ -203,7 +203,7 @@ static strata_status write_body(walk *w, int64_t most, strata_error *err) {
             STRATA_TRY(place_leaf(w, node, err));
             continue;
         }
-        give_memory(w, i);
+        place_value(w, i);
         snprintf(c->places[i], sizeof c->places[i], "memory->%s + %lld", types[type_of(node->dtype)].field,
                  (long long)w->offsets[i]);
         add_block(w, node, strata_c_find(node->op), &unsupported);
@@ -235,7 +235,7 @@ static void add_signature(const walk *w, strata_text *out, bool names_only) {
     }
 }
 
-/* A text of the user's inside of a comment. */
+/* Adds a user's text to a comment, without characters that could end the comment. */
 static void add_comment_text(strata_text *out, const char *text) {
     for (; *text; text++)
         strata_text_add(out, "%c", (text[0] == '*' && text[1] == '/') || (unsigned char)*text < ' ' ? ' ' : *text);
@@ -336,7 +336,8 @@ static void name_parameters(walk *w) {
     }
 }
 
-/* What predict computes, for one example; parameters are inputs of the graph by their names. */
+/* Builds the graph that computes what predict computes, for one example. The parameters are inputs of the graph, with
+ * their names. */
 static strata_status build(walk *w, strata_layer_context *context, strata_error *err) {
     strata_model *model = w->c.model;
     strata_graph *graph = w->c.graph;
@@ -376,7 +377,7 @@ strata_status strata_model_save_c(strata_model *model, const char *path, strata_
     if (opts.most_bytes < 0) return strata_fail(err, STRATA_INVALID, "save_c: most_bytes is below 0");
     strata_c_identifier(opts.name ? opts.name : file ? file + 1 : path, name, sizeof name);
     const size_t n_name = strlen(name);
-    if (!opts.name && n_name > 2 && !strcmp(name + n_name - 2, "_c")) name[n_name - 2] = 0; /* of "model.c" */
+    if (!opts.name && n_name > 2 && !strcmp(name + n_name - 2, "_c")) name[n_name - 2] = 0; /* "model.c" gives "model" */
     if (opts.name && strcmp(name, opts.name))
         return strata_fail(err, STRATA_INVALID, "save_c: the name \"%.60s\" is no identifier of C of at most %d letters",
                            opts.name, MOST_NAME - 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loops of C that each op becomes, a function for each kind of op and a table at the end. Formulas of element-wise ops are
- * those of core/op/elementwise.def. Sums are in float, in the order in which the host computes them. */
+ * Writes the loops of C for each op: a function for each kind of op, and a table at the end. The formulas of element-wise
+ * ops are those of core/op/elementwise.def. Sums are computed in float, in the same order as on the host. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,7 +49,8 @@ const char *strata_c_type(strata_dtype dtype) {
     }
 }
 
-/* Digits that bring the same number back; a point or an exponent makes it no integer. */
+/* Writes a number with as many digits as are needed to read the same number back. A point or an exponent makes it a
+ * floating-point literal. */
 static void add_number(strata_text *text, double value, int digits, const char *suffix) {
     char number[40];
     if (!isfinite(value)) {
@@ -72,7 +73,7 @@ typedef struct number_text {
     char text[48];
 } number_text;
 
-/* A constant of the node's type. */
+/* A literal of the node's type. */
 static number_text number_of(strata_dtype dtype, double value) {
     number_text out = {""};
     strata_text text = {0};
@@ -103,7 +104,7 @@ static double float_of(const strata_tensor *node, const char *name) {
     return value ? *value : 0;
 }
 
-/* The attribute `axis`, counted from the front of a shape. */
+/* The attribute `axis`, counted from the first axis of a shape. */
 static int64_t axis_of(const strata_tensor *node, strata_shape shape) {
     const int64_t axis = int_of(node, "axis");
     return axis < 0 ? axis + shape.rank : axis;
@@ -125,7 +126,7 @@ static void open_loops(strata_c_export *c, strata_strided *space) {
     strata_text_finish(&loops);
 }
 
-/* Where tensor t of the space has its element. */
+/* The index of the current element in tensor t of the space, as a C expression. */
 static index_text index_of(const strata_strided *space, int t, int64_t offset) {
     index_text out = {""};
     size_t n = 0;
@@ -140,7 +141,7 @@ static index_text index_of(const strata_strided *space, int t, int64_t offset) {
     return out;
 }
 
-/* The space of the node and its inputs, broadcast to its shape; tensor 0 is the node. */
+/* The index space of the node and its inputs, which are broadcast to its shape. Tensor 0 is the node. */
 static strata_strided space_of(const strata_tensor *node) {
     strata_strided space = {.rank = node->shape.rank, .n_tensors = 1 + node->n_inputs};
     memcpy(space.sizes, node->shape.dims, sizeof space.sizes);
@@ -152,7 +153,7 @@ static strata_strided space_of(const strata_tensor *node) {
 
 /* ---- element-wise ---- */
 
-/* What the words of the formulas are. A word whose definition uses another one stands before it. */
+/* The definitions of the words in the formulas. A word comes after the words that its definition uses. */
 static const struct {
     const char *word, *definition;
 } words[] = {{"ABS", "(x) ((x) < 0 ? -(x) : (x))"},
@@ -196,7 +197,7 @@ typedef struct formula {
     int n_operands;
 } formula;
 
-/* The formulas; those of integers alone, where they differ, have other names. */
+/* The formulas. Those that are only for integers, and differ from those for floats, have other names. */
 static const formula formulas[] = {
 #define UNARY_NUMBER(code, name, expression)  {#name, #expression, 1},
 #define UNARY_FLOAT(code, name, expression)   {#name, #expression, 1},
@@ -265,9 +266,9 @@ static bool where(strata_c_export *c, const strata_tensor *node) {
     return true;
 }
 
-/* ---- what moves elements ---- */
+/* ---- ops that copy elements ---- */
 
-/* out[target_offset + ...] = `in`[source_offset + ...] over sizes. */
+/* Writes the loops for out[target_offset + ...] = in[source_offset + ...]; `in` is the name of the source. */
 static void copy(strata_c_export *c, const char *in, strata_shape sizes, const int64_t *target, int64_t target_offset,
                  const int64_t *source, int64_t source_offset) {
     strata_strided space = {.rank = sizes.rank, .n_tensors = 2};
@@ -334,7 +335,7 @@ static bool concat(strata_c_export *c, const strata_tensor *node) {
     return true;
 }
 
-/* An index that names no row gives zeros. */
+/* An index out of range gives zeros. */
 static bool gather(strata_c_export *c, const strata_tensor *node) {
     const strata_shape x = node->inputs[0]->shape;
     const strata_axes a = strata_axes_of(x, axis_of(node, x), 1);
@@ -384,7 +385,7 @@ static bool matmul(strata_c_export *c, const strata_tensor *node) {
     return true;
 }
 
-/* The loops over the taps of a window that lie inside, up to the channels' groups. */
+/* Writes the loops over the taps of a window that are inside of the image, and over the channels of each group. */
 static void open_taps(strata_c_export *c, const strata_conv2d_sizes *s) {
     line(c, "for (int oh = 0; oh < %lld; oh++) for (int ow = 0; ow < %lld; ow++)", (wide)s->out_h, (wide)s->out_w);
     line(c, "    for (int kh = 0; kh < %lld; kh++) for (int kw = 0; kw < %lld; kw++) {", (wide)s->kernel_h, (wide)s->kernel_w);
@@ -436,7 +437,7 @@ static bool pool(strata_c_export *c, const strata_tensor *node) {
     return x.dims[0] == 1;
 }
 
-/* ---- what folds axes ---- */
+/* ---- reductions along axes ---- */
 
 static bool reduce(strata_c_export *c, const strata_tensor *node) {
     const strata_reduce_attrs *attrs = node->attrs;
@@ -533,7 +534,8 @@ static const char *function_of(int64_t code) {
     return names[code];
 }
 
-/* The gates' sums lie in their planes until the gates take their place; recurrent.h has the formulas. */
+/* The sums of the gates are stored in the planes of the gates, where the gates replace them. recurrent.h has the
+ * formulas. */
 static bool recurrent(strata_c_export *c, const strata_tensor *node) {
     const strata_recurrent_attrs *attrs = node->attrs;
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);

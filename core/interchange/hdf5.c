@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libhdf5, opened at run time. Its C interface has the same binary form from 1.10 on: identifiers are int64_t, statuses are
- * ints below 0 for failures, and the identifiers of predefined things are variables that H5open sets. */
+ * Loads libhdf5 at run time. Its C interface is binary compatible from version 1.10 on: identifiers are int64_t, statuses
+ * are ints that are below 0 for failures, and the identifiers of predefined objects are variables that H5open sets. */
 #include "core/interchange/hdf5.h"
 
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 
 typedef int64_t id;
 
-/* H5F_ACC_TRUNC */
+/* TRUNCATE is H5F_ACC_TRUNC. */
 enum { TRUNCATE = 2 };
 
 struct strata_hdf5 {
@@ -43,7 +43,7 @@ struct strata_hdf5 {
     id *file_access, *native_float, *link_create, *data_create;
 };
 
-/* Debian and Ubuntu, other distributions, macOS has none of these names. */
+/* The names on Debian and Ubuntu (libhdf5_serial), and on other distributions. On macOS there are no such names. */
 static const char *const libraries[] = {"libhdf5_serial.so.103", "libhdf5_serial.so.310", "libhdf5_serial.so", "libhdf5.so.103",
                                         "libhdf5.so.200",        "libhdf5.so.310",        "libhdf5.so"};
 
@@ -95,11 +95,11 @@ static strata_status load(strata_hdf5 *h, strata_error *err) {
     return STRATA_OK;
 }
 
-/* A file in memory: an image that is read, or, bytes NULL, a new one. */
+/* Opens a file in memory: from an image of its bytes, or, if bytes is NULL, a new file. */
 static strata_status open_image(strata_hdf5 *h, const void *bytes, size_t n_bytes, strata_error *err) {
     STRATA_TRY(load(h, err));
     h->open();
-    h->quiet(0, NULL, NULL); /* it prints its errors otherwise */
+    h->quiet(0, NULL, NULL); /* otherwise the library prints its errors */
     const id list = h->create_list(*h->file_access);
     if (list >= 0 && h->use_memory(list, 1 << 16, 0) >= 0 && (!bytes || h->set_image(list, (void *)bytes, n_bytes) >= 0))
         h->file = bytes ? h->open_file("weights.h5", 0, list) : h->create_file("weights.h5", TRUNCATE, 0, list);
@@ -130,14 +130,14 @@ strata_status strata_hdf5_create(const char *name, strata_hdf5 **out, strata_err
     return open_or_create(name, NULL, 0, out, err);
 }
 
-/* The library stays loaded: it has handlers that run at the end of the program. */
+/* The library is never unloaded, since it has handlers that run at the end of the program. */
 void strata_hdf5_close(strata_hdf5 *h) {
     if (!h) return;
     if (h->file >= 0) h->close_file(h->file);
     free(h);
 }
 
-/* Whether all groups on the way are there; asking for a link in a group that is missing is an error in HDF5. */
+/* Whether the path and all groups in it exist. HDF5 reports an error if a link in a missing group is looked up. */
 static bool is_there(strata_hdf5 *h, const char *path) {
     char part[512];
     for (size_t i = 0;; i++) {
@@ -174,7 +174,7 @@ strata_status strata_hdf5_write(strata_hdf5 *h, const char *path, strata_shape s
     const id links = h->create_list(*h->link_create), create = h->create_list(*h->data_create);
     const id space = h->create_space(shape.rank, dims, NULL);
     id set = -1;
-    /* Times would make files of the same weights differ. */
+    /* Without times, files with the same weights are equal. */
     if (links >= 0 && create >= 0 && space >= 0 && h->make_groups(links, 1) >= 0 && h->keep_times(create, false) >= 0)
         set = h->create_data(h->file, path, *h->native_float, space, links, create, 0);
     const bool written = set >= 0 && h->write(set, *h->native_float, 0, 0, 0, data) >= 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The layers of Keras' config.json. They are written as the JSON of a Strata model, which is then read as any other;
- * keras_classes.c says what each class becomes. */
+ * Reads the layers of Keras' config.json. They are written as the JSON of a Strata model, which is then read like any
+ * other JSON of a model. keras_classes.c has the Strata layer for each class of Keras. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 enum { MOST_LAYERS = 2000, NAME_BYTES = STRATA_KERAS_NAME_BYTES, WORD_BYTES = STRATA_KERAS_WORD_BYTES };
 
-/* The name of the input of a sequential model, where a layer needs one. */
+/* The name of the input of a sequential model, if a layer must name it. */
 #define SEQUENTIAL_INPUT "input x"
 
 typedef strata_keras_read_layer keras_layer;
@@ -36,7 +36,8 @@ strata_status strata_keras_config_of(const strata_json *layer, const keras_layer
     return STRATA_OK;
 }
 
-/* The name of the group of a layer's weights: its class's, with a number for the second and later ones. */
+/* Makes the name of the group of a layer's weights: that of its class, with a number from the second layer of the class
+ * on. */
 static void name_group(reader *r, keras_layer *layer) {
     char base[WORD_BYTES];
     int n = 0;
@@ -47,7 +48,7 @@ static void name_group(reader *r, keras_layer *layer) {
     snprintf(layer->group, sizeof layer->group, n ? "layers/%s_%d" : "layers/%s", base, n);
 }
 
-/* Fills r->layers; classes that there are none for are listed in one message. */
+/* Fills r->layers. Classes for which there is no layer are listed in one error message. */
 static strata_status read_classes(reader *r, const strata_json *layers) {
     strata_json item;
     strata_text unknown = {0};
@@ -92,7 +93,8 @@ static strata_status wrong(const strata_json *value, const strata_keras_field *f
     return strata_json_fail(value, err, STRATA_UNSUPPORTED, "is not what a layer here has%s%s", *f->to ? ": " : "", f->to);
 }
 
-/* Whether the value is the row's text: a string, a number, a flag, or a list of one of these. null is always right. */
+/* Whether the value equals the text of the table's row. The value is a string, a number, a flag, or a list of one of
+ * these; null equals every text. */
 static bool is_as(const strata_json *value, const char *text, strata_error *err) {
     const char *string = NULL;
     double number = 0;
@@ -114,7 +116,7 @@ static bool is_as(const strata_json *value, const char *text, strata_error *err)
     }
 }
 
-/* Whether it is 0, or a list of zeros. */
+/* Whether the value is 0 or a list of zeros. */
 static bool is_zero(const strata_json *value) {
     strata_json item;
     double number = 1;
@@ -135,7 +137,7 @@ bool strata_keras_is_last_axis(const strata_json *layer, const strata_json *valu
     return !strata_json_to_int(&item, 1, 64, &axis, NULL) && axis == strata_json_length(&shape) - 1;
 }
 
-/* {"class_name": "L1L2", "config": {"l1": .., "l2": ..}} -> kernel_l1, kernel_l2 */
+/* Writes {"class_name": "L1L2", "config": {"l1": .., "l2": ..}} as kernel_l1 and kernel_l2. */
 static strata_status write_penalty(reader *r, const strata_json *value, const strata_keras_field *f) {
     strata_json config, number;
     if (strata_json_kind_of(value) != STRATA_JSON_OBJECT || !strata_json_find(value, "config", &config)) return STRATA_OK;
@@ -187,7 +189,7 @@ static strata_status write_field(reader *r, const strata_json *layer, const kera
     return strata_keras_copy_value(&value, &r->w, r->err);
 }
 
-/* The layer's kind, name and options; what it takes is written by the caller. */
+/* Writes the layer's kind, name and options. The caller writes its inputs. */
 static strata_status write_layer(reader *r, const strata_json *layer, const keras_layer *own, bool drop_activation) {
     strata_json config, inner, inner_config;
     const strata_json *options;
@@ -208,7 +210,7 @@ static strata_status write_layer(reader *r, const strata_json *layer, const kera
     return STRATA_OK;
 }
 
-/* The mask behind a layer, of which the inputs have `mask`. */
+/* Finds the mask of the layer's output; the inputs have the mask `mask`. */
 static strata_status follow_mask(const reader *r, const strata_json *layer, keras_layer *own, int mask) {
     strata_json config, inner, inner_config;
     const strata_json *options;
@@ -230,7 +232,7 @@ static strata_status follow_mask(const reader *r, const strata_json *layer, kera
     return STRATA_OK;
 }
 
-/* The shape of an input without the batch, and its type. */
+/* Writes the shape of an input, without the batch, and its type. */
 static strata_status write_input(reader *r, const strata_json *layer, const char *shape_key, const char *dtype_key) {
     strata_json config, shape, item;
     const char *dtype = "float32";
@@ -262,8 +264,9 @@ static bool is_kind(const keras_layer *own, const char *kind) {
     return !own->input && !own->dropped && !strcmp(own->row.kind, kind);
 }
 
-/* A softmax or sigmoid of the last layer is what predict does for a loss of logits: sets r->loss, and drops it. *out_linear:
- * the layer does more, and only its activation is dropped. */
+/* If the last layer is a softmax or sigmoid, predict computes it for a loss of logits. So this sets r->loss, and drops
+ * the layer. If the layer is a dense layer with this activation, *out_linear becomes true, and only the activation is
+ * dropped. */
 static void find_loss(reader *r, const strata_json *layer, keras_layer *own, bool *out_linear) {
     strata_json config;
     const bool dense = is_kind(own, "dense");
@@ -292,7 +295,7 @@ static keras_layer *find_layer(const reader *r, const char *name) {
     return NULL;
 }
 
-/* The name of what call `node` of a layer gives. */
+/* The name of the result of call number `node` of a layer. */
 static void value_name(const keras_layer *layer, int64_t node, char *out, size_t bytes) {
     if (layer->dropped)
         snprintf(out, bytes, "%s", layer->alias);
@@ -304,14 +307,14 @@ enum { MOST_TAKEN = 64 };
 typedef struct taken {
     char names[MOST_TAKEN][NAME_BYTES];
     int n;
-    /* All of them are written already. */
+    /* Whether all of these inputs are already written. */
     bool ready;
-    /* The mask that they have in common, and whether the call is given one. */
+    /* The mask that the inputs have in common, and whether the call has a mask as an argument. */
     int mask;
     bool given_mask;
 } taken;
 
-/* ["layer", node, tensor] */
+/* Reads a reference to a result of a call: ["layer", node, tensor]. */
 static strata_status take_history(const reader *r, const strata_json *history, taken *out) {
     strata_json item;
     const char *name = NULL;
@@ -333,7 +336,7 @@ static strata_status take_history(const reader *r, const strata_json *history, t
     return STRATA_OK;
 }
 
-/* Tensors anywhere in the arguments of a call, in their order; but for the masks that embeddings make. */
+/* Collects the tensors in the arguments of a call, in their order, at any depth. Masks of embeddings are not collected. */
 static strata_status take_tensors(const reader *r, const strata_json *arguments, taken *out) {
     strata_json item, config, history;
     const char *class = "";
@@ -362,7 +365,7 @@ static void write_names(reader *r, const taken *inputs) {
     strata_json_end_array(&r->w);
 }
 
-/* Begins the object of a layer; of one that scales, behind what stands in front of it, which is its input then. */
+/* Begins the object of a layer. If the layer scales by constants, it first writes the layers that compute its inputs. */
 static strata_status begin_with_scale(reader *r, const strata_json *layer, const keras_layer *own, taken *inputs) {
     if (strata_keras_scales(own) && inputs->n == 1) {
         STRATA_TRY(strata_keras_write_scale(r, layer, own, inputs->names[0], inputs->names[0], inputs->names[1]));
@@ -447,7 +450,7 @@ static strata_status write_sequential(reader *r, const strata_json *config, cons
     return STRATA_OK;
 }
 
-/* A call of MultiHeadAttention with use_causal_mask. */
+/* Whether the node is a call of MultiHeadAttention with use_causal_mask. */
 static bool is_causal(const strata_json *node) {
     strata_json arguments;
     bool causal = false;
@@ -455,7 +458,7 @@ static bool is_causal(const strata_json *node) {
            !strata_json_get_bool(&arguments, "use_causal_mask", STRATA_JSON_OPTIONAL, &causal, NULL) && causal;
 }
 
-/* Whether another layer takes what `own` gives. */
+/* Whether another layer uses the result of `own`. */
 static strata_status find_use(const reader *r, const strata_json *layers, const keras_layer *own, taken *room, bool *out_used) {
     strata_json item, nodes;
     int i = 0;
@@ -469,7 +472,7 @@ static strata_status find_use(const reader *r, const strata_json *layers, const 
     return STRATA_OK;
 }
 
-/* The calls of a layer whose inputs are written, in their order. */
+/* Writes the calls of a layer, in their order, up to the first call that has an input which is not yet written. */
 static strata_status write_calls(reader *r, const strata_json *layer, keras_layer *own, bool drop_activation, bool *progress) {
     strata_json nodes, node;
     int k = 0;
@@ -526,7 +529,7 @@ static strata_status write_calls(reader *r, const strata_json *layer, keras_laye
     return STRATA_OK;
 }
 
-/* "output_layers": one history, or a list of them. */
+/* Reads "output_layers", which is one reference or a list of them. */
 static strata_status take_outputs(const reader *r, const strata_json *outputs, taken *out) {
     strata_json first, item;
     STRATA_TRY(strata_json_expect(outputs, STRATA_JSON_ARRAY, r->err));
@@ -537,7 +540,7 @@ static strata_status take_outputs(const reader *r, const strata_json *outputs, t
     return STRATA_OK;
 }
 
-/* The loss of the layer that is the only output, unless another layer takes what it gives. */
+/* Finds the loss that the model's only output implies, unless another layer uses the result of the output's layer. */
 static strata_status find_end(reader *r, const strata_json *layers, const strata_json *outputs, taken *ends,
                               const keras_layer **out_linear) {
     strata_json item;
@@ -572,7 +575,7 @@ static strata_status write_functional(reader *r, const strata_json *config, cons
         if (r->layers[i].input) STRATA_TRY_GOTO(write_named_input(r, &item, r->layers[i].name));
     strata_json_end_array(&r->w);
     begin_list(r, "layers");
-    while (progress) { /* layers are listed before what they take where they are shared */
+    while (progress) { /* a shared layer may be listed before the layers whose results it uses */
         progress = false;
         i = 0;
         for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
@@ -582,7 +585,7 @@ static strata_status write_functional(reader *r, const strata_json *config, cons
     }
     strata_json_end_array(&r->w);
     ends->n = 0;
-    STRATA_TRY_GOTO(take_outputs(r, &outputs, ends)); /* again: dropped layers have the names of what they take now */
+    STRATA_TRY_GOTO(take_outputs(r, &outputs, ends)); /* a second time, since a dropped layer now has the name of its input */
     begin_list(r, "outputs");
     for (int k = 0; k < ends->n; k++) write_output(r, ends->names[k]);
     strata_json_end_array(&r->w);

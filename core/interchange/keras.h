@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the import of Keras' files, for tests. */
+ * The internal function of the import of Keras' files that tests call. */
 #ifndef STRATA_CORE_INTERCHANGE_KERAS_H
 #define STRATA_CORE_INTERCHANGE_KERAS_H
 
 #include "strata/model.h"
 
-/* A .keras file in memory, as strata_model_load_keras reads it. weights false: the model is made, and its weights are left
- * out. */
+/* Reads a .keras file in memory, like strata_model_load_keras. If weights is false, the model is made without its
+ * weights. */
 STRATA_MUST_USE strata_status strata_keras_parse(const char *path, const void *bytes, size_t n_bytes, bool weights,
                                                  strata_model **out_model, strata_error *err);
 

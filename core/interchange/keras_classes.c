@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of Keras' classes. Rows are text, which takes a fifth of the room that structs with as many pointers do. */
+ * The table of Keras' classes. Its rows are text, which needs a fifth of the memory of structs with as many pointers. */
 #include "core/interchange/keras_classes.h"
 
 #include <ctype.h>
@@ -22,7 +22,8 @@
     "!reset_after=no_reset_after" BIASED "| cell/vars/0=kernel cell/vars/1=recurrent_kernel cell/vars/2=bias"
 #define KERNEL_AND_BIAS "| vars/0=kernel vars/1=bias"
 
-/* Where several classes are of one kind, the first whose name has the input's axes ("1D") is written. */
+/* If several classes are of one kind, the export writes the first one whose name has the number of axes of the input
+ * ("1D"). */
 static const char *const rows[] = {
     "Dense dense units @activation" BIASED PENALIZED KERNEL_AND_BIAS,
     "Conv2D conv2d filters groups" WINDOW("") PENALIZED KERNEL_AND_BIAS,
@@ -70,7 +71,7 @@ static const char *const rows[] = {
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
-/* The next word of a row, at most `bytes` - 1 of it; false at its end. */
+/* Copies the next word of a row, at most `bytes` - 1 characters of it. Returns false at the end of the row. */
 static bool next_word(const char **at, char *out, size_t bytes) {
     *at += strspn(*at, " ");
     const size_t n = strcspn(*at, " ");
@@ -104,7 +105,7 @@ bool strata_keras_find_kind(const char *kind, int rank, strata_keras_class *out)
     return false;
 }
 
-/* "a=b" in two words; without a '=' both are the same. */
+/* Divides "a=b" into its two parts. Without a '=' both parts are the whole word. */
 static void divide(const char *word, char *key, char *to) {
     const size_t n = strcspn(word, "=");
     snprintf(key, STRATA_KERAS_WORD_BYTES, "%.*s", (int)n, word);
@@ -120,7 +121,8 @@ bool strata_keras_next_field(const char **at, strata_keras_field *out) {
     return true;
 }
 
-/* As Keras makes it: a '_' before each capital that a small letter follows, or that follows one. */
+/* Makes the name in the way Keras does: a '_' is inserted before each capital that is followed by, or that follows, a
+ * small letter. */
 void strata_keras_group(const char *class_name, char *out, size_t bytes) {
     size_t n = 0;
     for (const char *at = class_name; *at && n + 2 < bytes; at++) {
@@ -149,7 +151,7 @@ bool strata_keras_is_recurrent(const strata_keras_class *row) {
     return !strcmp(row->kind, "lstm") || !strcmp(row->kind, "gru");
 }
 
-/* Whether the list has the word, which has a space on both sides there. */
+/* Whether the list, in which each word has a space before and after it, contains the word. */
 static bool has_word(const char *list, const char *word) {
     const size_t n = strlen(word);
     for (const char *at = list; n && (at = strstr(at, word)); at += n)

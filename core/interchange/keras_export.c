@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes a model as a .keras file of Keras 3: which layers of Keras, and which calls of them, compute what predict does. Beside
- * them a graph is built, as while declaring, so that the shapes are known. */
+ * Writes a model as a .keras file of Keras 3: finds the layers of Keras, and the calls of them, that compute what predict
+ * computes. It also builds a graph, as in the build that declares parameters, so that the shapes are known. */
 #include "core/interchange/keras_export.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "core/graph/graph.h"
 #include "strata/interchange.h"
 
-/* Each layer here is at most two there: itself and its activation. */
+/* The most Keras layers for one Strata layer: the layer itself and its activation. */
 enum { MOST_EACH = 2 };
 
 void strata_keras_refuse(strata_keras_export *ex, const char *kind, const char *name, const char *why) {
@@ -22,7 +22,8 @@ void strata_keras_refuse(strata_keras_export *ex, const char *kind, const char *
 
 /* ---- layers and calls ---- */
 
-/* The name with '_' in place of '/', which Keras does not take, and a number behind it where another layer has it. */
+/* Makes a name with '_' instead of '/', which Keras does not allow, and with a number at the end if another layer has the
+ * name. */
 static void choose_name(const strata_keras_export *ex, const char *base, char *out) {
     int n = 0;
     bool taken = true;
@@ -35,7 +36,8 @@ static void choose_name(const strata_keras_export *ex, const char *base, char *o
     }
 }
 
-/* A new layer of Keras' class; its index. layer NULL: of an end of the model. */
+/* Adds a layer of a class of Keras, and returns its index. layer NULL: it belongs to the input or the output of the
+ * model. */
 static int add_layer(strata_keras_export *ex, const char *class_name, const strata_layer *layer, bool part, const char *base) {
     strata_keras_layer *own = &ex->layers[ex->n_layers];
     *own = (strata_keras_layer){.layer = layer, .part = part};
@@ -62,14 +64,14 @@ static int add_call(strata_keras_export *ex, int layer, const int *inputs, int n
     return ex->n_calls++;
 }
 
-/* The layer that was made of this one before, in another call; -1: none. */
+/* The index of the Keras layer that an earlier call of this layer has made; -1: there is none. */
 static int find_made(const strata_keras_export *ex, const strata_layer *layer, bool part, const char *class_name) {
     for (int i = 0; i < ex->n_layers; i++)
         if (ex->layers[i].layer == layer && ex->layers[i].part == part && !strcmp(ex->layers[i].row.name, class_name)) return i;
     return -1;
 }
 
-/* A call of a layer that does a part of what `layer` does: its activation, or its sum. */
+/* Adds a call of a Keras layer that does a part of the work of `layer`: its activation, or its sum. */
 static int call_part(strata_keras_export *ex, const char *class_name, const strata_layer *layer, const char *function,
                      const int *inputs, int n, strata_tensor *y, int mask) {
     int made = layer ? find_made(ex, layer, true, class_name) : -1;
@@ -85,8 +87,9 @@ static int call_part(strata_keras_export *ex, const char *class_name, const stra
     return add_call(ex, made, inputs, n, y, mask);
 }
 
-/* The mask behind the layer, whose inputs have `mask`. Where Keras would do otherwise the layer is refused. */
-static int mask_behind(strata_keras_export *ex, const strata_layer *layer, int mask) {
+/* The mask of the layer's output, if its inputs have the mask `mask`. Refuses the layer if Keras would compute something
+ * else. */
+static int output_mask(strata_keras_export *ex, const strata_layer *layer, int mask) {
     const char *kind = layer->kind->name;
     const bool recurrent = !strcmp(kind, "lstm") || !strcmp(kind, "gru");
     const strata_recurrent_layer_options *o = recurrent ? layer->options : NULL;
@@ -96,7 +99,7 @@ static int mask_behind(strata_keras_export *ex, const strata_layer *layer, int m
     return behind == STRATA_KERAS_MASK_GOES_ON ? mask : 0;
 }
 
-/* ---- the walk ---- */
+/* ---- the layers ---- */
 
 static int export_layer(strata_keras_export *ex, const strata_layer *layer, int number, const int *inputs, int n);
 
@@ -110,7 +113,7 @@ static int export_residual(strata_keras_export *ex, const strata_layer *layer, i
     return function ? call_part(ex, "Activation", layer, function, &sum, 1, y, mask) : sum;
 }
 
-/* The call whose value is that of a call of the layer for n inputs. */
+/* Exports a call of the layer for n inputs. Returns the Keras call that has the same value. */
 static int export_layer(strata_keras_export *ex, const strata_layer *layer, int number, const int *inputs, int n) {
     strata_tensor *tensors[STRATA_MAX_LAYER_INPUTS];
     strata_keras_class row;
@@ -123,7 +126,7 @@ static int export_layer(strata_keras_export *ex, const strata_layer *layer, int 
     strata_tensor *y = strata_layer_build(&ex->context, layer, number, layer->name, tensors, n);
     if (strata_tensor_is_poison(y)) return inputs[0];
     const int rank = strata_tensor_shape(tensors[0]).rank;
-    mask = mask_behind(ex, layer, mask);
+    mask = output_mask(ex, layer, mask);
     if (!layer->kind->own && !strcmp(kind, "residual")) return export_residual(ex, layer, inputs[0], y, mask);
     if (layer->kind->own || !strata_keras_find_kind(kind, rank, &row)) {
         if (number == 1) strata_keras_refuse(ex, kind, layer->name, "");
@@ -142,10 +145,10 @@ static int export_layer(strata_keras_export *ex, const strata_layer *layer, int 
     return function ? call_part(ex, "Activation", layer, function, &call, 1, y, mask) : call;
 }
 
-/* ---- the ends ---- */
+/* ---- the input and the output ---- */
 
-/* Numbers that are standardised here are standardised there, and brought back. Columns of words, dates and texts are not
- * simple enough. */
+/* The preprocessing of numbers: the Keras model standardises its input, and converts its output back. Columns of words,
+ * dates and texts cannot be exported. */
 typedef struct ends {
     strata_preprocessing *p;
     bool standardizes, restores;
@@ -177,7 +180,7 @@ static void add_numbers(strata_json_writer *w, const char *key, const strata_col
     if (n > 1) strata_json_end_array(w);
 }
 
-/* Normalization of the input: (x - mean) / sqrt(variance). */
+/* Adds the Normalization of the input: (x - mean) / sqrt(variance). */
 static int standardize(strata_keras_export *ex, const strata_preprocessing *p, int input) {
     strata_json_writer w = {0};
     const int made = add_layer(ex, "Normalization", NULL, true, STRATA_KERAS_STANDARDIZE);
@@ -193,7 +196,7 @@ static int standardize(strata_keras_export *ex, const strata_preprocessing *p, i
     return add_call(ex, made, &input, 1, ex->calls[input].y, 0);
 }
 
-/* Rescaling of the output: y deviation + mean. */
+/* Adds the Rescaling of the output: y deviation + mean. */
 static int restore(strata_keras_export *ex, const strata_preprocessing *p, int output) {
     strata_json_writer w = {0};
     const int made = add_layer(ex, "Rescaling", NULL, true, STRATA_KERAS_RESTORE);
@@ -203,7 +206,8 @@ static int restore(strata_keras_export *ex, const strata_preprocessing *p, int o
     return add_call(ex, made, &output, 1, ex->calls[output].y, 0);
 }
 
-/* What predict makes of an output, by its loss: the activation of the dense layer that it is of, or of a layer of its own. */
+/* Adds what predict applies to an output, which follows from its loss. It becomes the activation of the dense layer that
+ * computes the output, or a layer of its own. */
 static int predicted(strata_keras_export *ex, const strata_output_spec *output, int call) {
     const char *function = strata_output_activation(output);
     strata_keras_layer *own = &ex->layers[ex->calls[call].layer];
@@ -251,7 +255,7 @@ static strata_status walk(strata_keras_export *ex, int *values, const ends *e) {
 
 /* ---- the file ---- */
 
-/* metadata.json: Keras asks for none of it; label, loss and notes are for those who read the file back. */
+/* Writes metadata.json. Keras does not need its contents; label, loss and notes are for reading the file back. */
 static strata_status write_metadata(const strata_keras_export *ex, char **out_text, size_t *out_bytes) {
     const strata_model *model = ex->model;
     const strata_output_spec *output = &model->outputs[0];
@@ -303,7 +307,7 @@ static strata_status write_file(strata_keras_export *ex) {
     return status;
 }
 
-/* How many layers there are, those inside of layers too. */
+/* The number of layers, including those inside of other layers. */
 static size_t count_layers(const strata_layer_list *list) {
     size_t n = (size_t)list->n;
     for (int i = 0; i < list->n; i++)
@@ -311,7 +315,7 @@ static size_t count_layers(const strata_layer_list *list) {
     return n;
 }
 
-/* Room for each call of each layer, with its parts, and for the ends. */
+/* Allocates memory for each call of each layer with its parts, and for the input and the output. */
 static bool make_room(strata_keras_export *ex) {
     const strata_model *model = ex->model;
     size_t most = 2 * (STRATA_MAX_INPUTS + STRATA_MAX_OUTPUTS), links = 0;

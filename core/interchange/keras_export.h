@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the export to Keras. keras_export.c walks the model and says which calls of which layers Keras makes of it;
- * keras_order.c puts them into Keras' order; keras_writer.c writes config.json and the weights. */
+ * Internals of the export to Keras. keras_export.c finds the Keras layers of a model and their calls; keras_order.c sorts
+ * them into Keras' order; keras_writer.c writes config.json and the weights. */
 #ifndef STRATA_CORE_INTERCHANGE_KERAS_EXPORT_H
 #define STRATA_CORE_INTERCHANGE_KERAS_EXPORT_H
 
@@ -11,38 +11,40 @@
 
 /* A layer of the Keras model. */
 typedef struct strata_keras_layer {
-    /* Its class, its fields and its weights. Bidirectional is around it where `both`. */
+    /* The class, with its fields and weights. If `both` is true, the layer is inside of a Bidirectional. */
     strata_keras_class row;
     bool both;
     char name[STRATA_KERAS_NAME_BYTES];
-    /* The layer that it is made of; NULL: an input. */
+    /* The layer from which it is made; NULL: it is an input. */
     const strata_layer *layer;
-    /* It does only the activation, or the sum of two branches, of `layer`, or stands at an end of the model. */
+    /* It computes only the activation of `layer` or the sum of its two branches, or it belongs to the input or output of
+     * the model. */
     bool part;
-    /* The activation, in place of that of the layer's options; NULL: that one. */
+    /* The activation, instead of that in the layer's options; NULL: the options are used. */
     const char *function;
-    /* The members of config that no option gives, each behind a comma; NULL: none. */
+    /* Members of `config` that do not come from options, each after a comma; NULL: there are none. */
     char *config;
-    /* Of one input, (N, ...), and its type. */
+    /* The shape (N, ...) and the type of one input. */
     strata_shape shape;
     strata_dtype dtype;
-    /* For the order (keras_order.c): when it was reached first, -1: not at all, and the calls behind it, at most. */
+    /* For sorting (keras_order.c). reached: the number of the layer in the order in which the walk reached it; -1: it was
+     * not reached. depth: the length of the longest path of calls from it to an output. */
     int reached, depth;
     int n_calls;
 } strata_keras_layer;
 
-/* A call of one. */
+/* A call of a Keras layer. */
 typedef struct strata_keras_call {
-    /* Indices of the layer, and of the calls whose values it takes. */
+    /* The index of the layer, and those of the calls that compute its inputs. */
     int layer, *inputs, n_inputs;
     strata_tensor *y;
-    /* The how manieth call of its layer, from 0, among those that the outputs need. */
+    /* The number of the call among the calls of its layer that the outputs need, counted from 0. */
     int number;
-    /* How many calls and outputs take it; how many calls are behind it, at most. */
+    /* n_uses: how many calls and outputs use its value. depth: the length of the longest path of calls from it to an
+     * output. */
     int n_uses, depth;
     bool reached;
-    /* Padding of an embedding with mask_zero is left out behind it: a number for each such call, as
-     * strata_keras_common_mask takes them. */
+    /* The mask of its value: a number for each embedding with mask_zero, as in strata_keras_common_mask. */
     int mask;
 } strata_keras_call;
 
@@ -52,32 +54,32 @@ typedef struct strata_keras_export {
     strata_graph *graph;
     strata_layer_context context;
     strata_parameter_set parameters;
-    /* (all_size) */
+    /* (all_size) The parameters and states. */
     float *values;
     strata_keras_layer *layers;
     strata_keras_call *calls;
     /* [n_layers] The layers in Keras' order. */
     int *order;
-    /* Room for the inputs of all calls. */
+    /* Memory for the inputs of all calls. */
     int *links;
     int n_layers, n_calls, n_links, n_order;
-    /* [n_outputs] The calls that give them. */
+    /* [n_outputs] The indices of the calls that compute the outputs. */
     int outputs[STRATA_MAX_OUTPUTS];
-    /* A chain of layers with one input each: it is written as Sequential. */
+    /* The layers are a chain in which each has one input, so the model is written as Sequential. */
     bool chain;
-    /* What Keras has no counterpart of. */
+    /* The list of what Keras has no counterpart of, for the error message. */
     strata_text unsupported;
     strata_error *err;
 } strata_keras_export;
 
-/* Adds to the list of what Keras has no counterpart of. */
+/* Adds an entry to this list. */
 void strata_keras_refuse(strata_keras_export *ex, const char *kind, const char *name, const char *why);
-/* The layers and calls that the outputs need, in Keras' order: by the calls behind them, and where these are as many by when a
- * walk from the outputs reaches them first. Keras names the groups of weights in this order. */
+/* Sorts the layers and calls that the outputs need into Keras' order: by decreasing depth, and layers of equal depth in
+ * the order in which a walk from the outputs reaches them. Keras numbers the groups of weights in this order. */
 void strata_keras_put_in_order(strata_keras_export *ex);
-/* The text of config.json. What has no counterpart is refused. */
+/* Writes the text of config.json. Adds options without a counterpart to the list. */
 STRATA_MUST_USE strata_status strata_keras_write_config(strata_keras_export *ex, char **out_text, size_t *out_bytes);
-/* The bytes of model.weights.h5. */
+/* Writes the bytes of model.weights.h5. */
 STRATA_MUST_USE strata_status strata_keras_write_weights(const strata_keras_export *ex, void **out_bytes, size_t *out_n_bytes);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keras 3's .keras files: a zip with config.json, which says the layers, and model.weights.h5. What metadata.json has under
- * "strata" was written by keras_export.c: label, loss and notes. */
+ * Reads Keras 3's .keras files: zip archives with config.json, which describes the layers, and model.weights.h5.
+ * keras_export.c writes label, loss and notes to metadata.json under the key "strata". */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,8 @@ strata_status strata_keras_read_weight(const strata_keras_source *from, const ch
                                    tensor && strata_shape_elements(tensor->shape) == n ? tensor->shape : shape, out, err);
 }
 
-/* Keras' shapes are Strata's, but for heads, which are an axis of their own there with the same order of elements. */
+/* Reads the weights of a layer. Keras' shapes are those of Strata, except that attention heads are a separate axis; the
+ * elements have the same order. */
 static strata_status read_layer_weights(const reader *r, strata_model *model, const keras_layer *layer, const source *from) {
     const size_t n = strlen(layer->name);
     for (int i = 0; i < model->parameters.n; i++) {
@@ -57,7 +58,7 @@ static strata_status read_weights(const reader *r, strata_model *model, const so
     return STRATA_OK;
 }
 
-/* "model.safetensors" for "model.keras", where there is one. */
+/* Opens "model.safetensors", next to "model.keras", if it exists. */
 static strata_status open_tensors(const reader *r, strata_safetensors *out, bool *found) {
     const size_t n = strlen(r->path), cut = n > 6 && !strcmp(r->path + n - 6, ".keras") ? n - 6 : n;
     char *path = malloc(cut + sizeof ".safetensors");
@@ -99,7 +100,7 @@ static strata_status take_weights(const reader *r, const strata_zip *zip, strata
     return status;
 }
 
-/* A member of the archive that is JSON. *out stays as it is where there is none of this name. */
+/* Reads a JSON member of the archive. *out does not change if there is no member with this name. */
 static strata_status read_json(const reader *r, const strata_zip *zip, const char *name, strata_json *out) {
     const strata_zip_member *member = strata_zip_find(zip, name);
     const unsigned char *bytes = NULL;
@@ -111,7 +112,8 @@ static strata_status read_json(const reader *r, const strata_zip *zip, const cha
     return status;
 }
 
-/* Label and notes of a file that Strata wrote, and before that what they mean for the layers. */
+/* Reads from the metadata of a file that Strata wrote what affects the layers. take_metadata reads the label and the
+ * notes. */
 static strata_status open_metadata(reader *r, const strata_json *own) {
     strata_json notes, ignored;
     STRATA_TRY(strata_json_expect(own, STRATA_JSON_OBJECT, r->err));

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The order in which Keras lists the layers of a functional model once it has read it, which the names of the groups of weights
- * follow ("layers/dense_1" is the second of its class). */
+ * Computes the order in which Keras lists the layers of a functional model after reading it. The names of the groups of
+ * weights follow this order ("layers/dense_1" is the second layer of its class). */
 #include "core/interchange/keras_export.h"
 
-/* Walks from a call to what it takes. after: the calls that were finished, in that order. */
+/* Visits a call and, recursively, the calls that compute its inputs. after: the visited calls, each after those of its
+ * inputs. */
 static void reach(strata_keras_export *ex, int index, int *n_reached, int *after, int *n_after) {
     strata_keras_call *call = &ex->calls[index];
     strata_keras_layer *layer = &ex->layers[call->layer];
@@ -19,7 +20,7 @@ static int larger(int a, int b) {
     return a > b ? a : b;
 }
 
-/* `after` ends with what is nearest to the outputs. */
+/* Computes the depths. In `after` each call comes after its inputs, so the calls at the end are nearest to the outputs. */
 static void measure_depths(strata_keras_export *ex, const int *after, int n_after) {
     for (int i = n_after - 1; i >= 0; i--) {
         strata_keras_call *call = &ex->calls[after[i]];
@@ -32,14 +33,14 @@ static void measure_depths(strata_keras_export *ex, const int *after, int n_afte
     }
 }
 
-/* Whether layer a stands in front of b. */
+/* Whether layer a comes before layer b. */
 static bool in_front(const strata_keras_export *ex, int a, int b) {
     const strata_keras_layer *x = &ex->layers[a], *y = &ex->layers[b];
     return x->depth > y->depth || (x->depth == y->depth && x->reached < y->reached);
 }
 
 void strata_keras_put_in_order(strata_keras_export *ex) {
-    int n_reached = 0, n_after = 0, *after = ex->order; /* has room for all calls */
+    int n_reached = 0, n_after = 0, *after = ex->order; /* this array has room for all calls */
     for (int i = 0; i < ex->n_layers; i++) ex->layers[i].reached = -1;
     for (int i = 0; i < ex->model->n_outputs; i++) reach(ex, ex->outputs[i], &n_reached, after, &n_after);
     measure_depths(ex, after, n_after);
@@ -48,7 +49,7 @@ void strata_keras_put_in_order(strata_keras_export *ex) {
     ex->n_order = 0;
     for (int i = 0; i < ex->n_layers; i++) {
         int place = ex->n_order;
-        if (ex->layers[i].layer && ex->layers[i].reached < 0) continue; /* inputs stay */
+        if (ex->layers[i].layer && ex->layers[i].reached < 0) continue; /* inputs that no output needs are kept */
         for (; place > 0 && in_front(ex, i, ex->order[place - 1]); place--) ex->order[place] = ex->order[place - 1];
         ex->order[place] = i;
         ex->n_order++;

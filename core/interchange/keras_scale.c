@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keras' layers that are ops here. Normalization and Rescaling become two ops by constants: sub and div, or mul and add. The
- * constants are layers `weights`, (1) or (C), whose numbers are in the layer's config or, where it learned them, in the file's
- * weights. */
+ * Reads Keras' layers that become ops here. Normalization and Rescaling become two ops with constants: sub and div, or
+ * mul and add. The constants are layers `weights`, (1) or (C). Their numbers are in the layer's config or, if the layer
+ * has learned them, in the weights of the file. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/interchange/keras_read.h"
 
-/* What the two constants are, and the op of the first; that of the second is in the table of classes. */
+/* The names of the two constants and the first op. The second op is in the table of classes. */
 static const struct scale {
     const char *class_name, *keys[2], *op;
 } scales[] = {{"Normalization", {"mean", "variance"}, "sub"}, {"Rescaling", {"scale", "offset"}, "mul"}};
@@ -24,7 +24,7 @@ bool strata_keras_scales(const strata_keras_read_layer *own) {
     return find_scale(own);
 }
 
-/* How many numbers the constant has: 1, or one for each channel. */
+/* Counts the numbers of the constant: 1, or one for each channel. */
 static strata_status count_numbers(const strata_json *layer, const strata_json *config, const char *key, int64_t *out,
                                    strata_error *err) {
     strata_json value, axis, item, build, shape;
@@ -49,7 +49,7 @@ static void write_member(strata_json_writer *w, const char *key, const char *tex
     strata_json_write_string(w, text);
 }
 
-/* {"layer": kind, "name": .., "inputs": [a, b]; the object stays open. */
+/* Writes {"layer": kind, "name": .., "inputs": [a, b]. The object stays open. */
 static void begin_piece(strata_json_writer *w, const char *kind, const char *name, const char *a, const char *b) {
     strata_json_begin_object(w);
     write_member(w, "layer", kind);
@@ -89,7 +89,7 @@ strata_status strata_keras_write_scale(strata_keras_reader *r, const strata_json
     return STRATA_OK;
 }
 
-/* A number for all, or a list of them, in lists of one list. */
+/* Reads n numbers: from one number for all of them, or from a list, which may be nested in lists of one element. */
 static strata_status take_numbers(const strata_json *value, int64_t n, float *out, strata_error *err) {
     double number = 0;
     strata_json item;
@@ -129,14 +129,15 @@ strata_status strata_keras_fill_scale(const strata_keras_reader *r, strata_model
             else
                 STRATA_TRY(strata_keras_read_weight(from, path, p->shape, out, r->err));
             const bool variance = *scale->keys[i] == 'v';
-            /* As Keras does. */
+            /* Keras also limits the deviation to at least 1e-7. */
             for (int64_t e = 0; e < n && variance; e++) out[e] = fmaxf(sqrtf(out[e]), 1e-7f);
         }
     }
     return STRATA_OK;
 }
 
-/* [[top, bottom], [left, right]], or [before, after] -> the padding of each axis; the batch's and the channels' is 0. */
+/* Reads [[top, bottom], [left, right]] or [before, after], and converts it to the padding of each axis. That of the batch
+ * and of the channels is 0. */
 static strata_status read_padding(const strata_json *config, int axes, double *numbers, int *out_n, strata_error *err) {
     strata_json padding, pair, side;
     STRATA_TRY(strata_json_get(config, "padding", &padding, err));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes the layers of a Keras model: their configs by the table of keras_classes.c read backwards, their calls, and the
- * weights under the names that Keras gives their groups. */
+ * Writes the layers of a Keras model: their configs, by using the table of keras_classes.c in the reverse direction,
+ * their calls, and the weights under the names that Keras gives to their groups. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static void write_member(strata_json_writer *w, const char *key, const char *tex
     strata_json_write_string(w, text);
 }
 
-/* {"module": .., "class_name": .., "config": { and the name, if there is one. */
+/* Writes {"module": .., "class_name": .., "config": { and the name, if there is one. */
 static void begin_object(strata_json_writer *w, const char *module, const char *class_name, const char *name) {
     strata_json_begin_object(w);
     write_member(w, "module", module);
@@ -26,14 +26,14 @@ static void begin_object(strata_json_writer *w, const char *module, const char *
     if (name) write_member(w, "name", name);
 }
 
-/* }, "registered_name": null; the object stays open. */
+/* Writes }, "registered_name": null. The object stays open. */
 static void end_config(strata_json_writer *w) {
     strata_json_end_object(w);
     strata_json_key(w, "registered_name");
     strata_json_write_null(w);
 }
 
-/* [null, 28, 28] */
+/* Writes a shape, for example [null, 28, 28]. */
 static void write_shape(strata_json_writer *w, const char *key, strata_shape shape) {
     strata_json_key(w, key);
     strata_json_begin_array(w);
@@ -48,7 +48,8 @@ static const char *dtype_name(strata_dtype dtype) {
 
 /* ---- configs ---- */
 
-/* Options that a Keras model does without, or that are written elsewhere: how parameters begin, how they are updated. */
+/* Whether the option is not written as a field: a Keras model does not need it (how parameters are initialised and
+ * updated), or it is written in another place. */
 static bool is_elsewhere(const strata_keras_layer *own, const char *key) {
     static const char *const keys[] = {"kernel_initializer",    "bias_initializer", "recurrent_initializer", "initializer",
                                        "depthwise_initializer", "sparse",           "pointwise_initializer", "bidirectional",
@@ -56,10 +57,10 @@ static bool is_elsewhere(const strata_keras_layer *own, const char *key) {
                                        "synchronized"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!strcmp(key, keys[i])) return true;
-    return !strcmp(key, "activation") && !strcmp(own->row.kind, "batch_norm"); /* a layer of its own */
+    return !strcmp(key, "activation") && !strcmp(own->row.kind, "batch_norm"); /* a separate layer */
 }
 
-/* Whether the table has a field for the option. */
+/* Whether the table has a field for the option, or the option needs none. */
 static bool has_field(const strata_keras_layer *own, const char *key) {
     strata_keras_field f;
     for (const char *at = own->row.fields; strata_keras_next_field(&at, &f);) {
@@ -117,13 +118,13 @@ static strata_status write_field(strata_keras_export *ex, const strata_keras_lay
     return STRATA_OK;
 }
 
-/* The fields of a layer, from its options as JSON. */
+/* Writes the fields of a layer from its options, which are JSON. */
 static strata_status write_fields(strata_keras_export *ex, const strata_keras_layer *own, const strata_json *options,
                                   strata_json_writer *w) {
     strata_keras_field f;
     strata_json item, found;
     for (const char *at = own->row.fields; strata_keras_next_field(&at, &f);) STRATA_TRY(write_field(ex, own, options, &f, w));
-    if (own->part || !*own->row.kind) return STRATA_OK; /* the latter was refused */
+    if (own->part || !*own->row.kind) return STRATA_OK; /* a layer without a kind was refused before */
     for (bool more = strata_json_first(options, &item); more; more = strata_json_next(&item))
         if (!has_field(own, item.name)) refuse_option(ex, own, item.name, "");
     if (!strcmp(own->row.kind, "multi_head_attention") && !strata_json_find(options, "key_dim", &found)) {
@@ -158,7 +159,7 @@ static strata_status write_options(strata_keras_export *ex, const strata_keras_l
     return status;
 }
 
-/* "build_config", of a layer with weights. */
+/* Writes "build_config" for a layer with weights. */
 static void write_build(const strata_keras_layer *own, strata_json_writer *w) {
     if (!*own->row.weights) return;
     const bool attention = !strcmp(own->row.kind, "multi_head_attention");
@@ -176,7 +177,7 @@ static void write_build(const strata_keras_layer *own, strata_json_writer *w) {
     strata_json_end_object(w);
 }
 
-/* The layer's module, class, config and build_config; the object stays open. */
+/* Writes the layer's module, class, config and build_config. The object stays open. */
 static strata_status begin_layer(strata_keras_export *ex, const strata_keras_layer *own, strata_json_writer *w) {
     static const char module[] = "keras.layers";
     if (!own->layer && !own->part) {
@@ -209,7 +210,7 @@ static strata_status begin_layer(strata_keras_export *ex, const strata_keras_lay
 
 /* ---- calls ---- */
 
-/* [layer, call, tensor] */
+/* Writes a reference to the value of a call: [layer, call, tensor]. */
 static void write_history(const strata_keras_export *ex, const strata_keras_call *call, strata_json_writer *w) {
     strata_json_begin_array(w);
     strata_json_write_string(w, ex->layers[call->layer].name);
@@ -231,7 +232,8 @@ static void write_tensor(const strata_keras_export *ex, const strata_keras_call 
     strata_json_end_object(w);
 }
 
-/* Layers of several inputs take a list, attention its input as query and as value. */
+/* Writes the arguments of a call. A layer with several inputs takes them as a list; attention takes its input as query
+ * and as value. */
 static void write_call(const strata_keras_export *ex, const strata_keras_call *call, strata_json_writer *w) {
     const strata_keras_layer *own = &ex->layers[call->layer];
     const bool attention = !strcmp(own->row.kind, "multi_head_attention"), list = call->n_inputs > 1;
@@ -268,7 +270,7 @@ static strata_status write_layer(strata_keras_export *ex, int index, strata_json
     return STRATA_OK;
 }
 
-/* One history, or a list of them. */
+/* Writes one reference, or a list of them. */
 static void write_ends(const strata_keras_export *ex, const char *key, const int *calls, int n, strata_json_writer *w) {
     strata_json_key(w, key);
     if (n > 1) strata_json_begin_array(w);
@@ -301,7 +303,7 @@ strata_status strata_keras_write_config(strata_keras_export *ex, char **out_text
 
 /* ---- weights ---- */
 
-/* "layers/dense_1", for the second of its class. */
+/* Makes the name of a layer's group: "layers/dense_1" for the second layer of its class. */
 static void group_of(const strata_keras_export *ex, int place, char *out, size_t bytes) {
     const strata_keras_layer *own = &ex->layers[ex->order[place]];
     char base[STRATA_KERAS_WORD_BYTES];
@@ -314,7 +316,8 @@ static void group_of(const strata_keras_export *ex, int place, char *out, size_t
     snprintf(out, bytes, n ? "layers/%s_%d" : "layers/%s", base, n);
 }
 
-/* As Keras has it: heads are an axis of their own. name: "query_kernel". */
+/* The shape that the parameter has in Keras, where attention heads are a separate axis. name: "query_kernel", for
+ * example. */
 static strata_shape shape_of(const strata_keras_layer *own, const char *name, strata_shape shape) {
     if (strcmp(own->row.kind, "multi_head_attention")) return shape;
     const int64_t heads = ((const strata_multi_head_attention_options *)own->layer->options)->heads;

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the ONNX import. onnx_tensor.c makes arrays of a file's tensors; onnx_import.c walks the graph; onnx_values.c keeps
- * what its names stand for; onnx_nodes.c, onnx_elementwise.c, onnx_shapes.c and onnx_windows.c say what each op becomes.
+ * Internals of the ONNX import. onnx_tensor.c converts a file's tensors to arrays. onnx_import.c visits the nodes of the
+ * graph. onnx_values.c stores the values, and finds them by name. onnx_nodes.c, onnx_elementwise.c, onnx_shapes.c and
+ * onnx_windows.c translate each op.
  *
- * A value is a name in the ONNX graph, or an intermediate result. It is constant (its elements are known while importing), or
- * a call of a layer in the model. Beside the model the importer builds a graph, so each value's shape is known when its node is
- * reached; the size of the batch in that graph is STRATA_ONNX_BATCH, a number that no other size is a multiple of, and shape
- * arithmetic in the file carries it along. A node of which all inputs are constant is evaluated and becomes a constant.
+ * A value is a name in the ONNX graph, or an intermediate result. It is constant (its elements are known during the
+ * import), or it is a call of a layer in the model. Besides the model the importer builds a graph, so that the shape of
+ * each value is known when its node is reached. The size of the batch in that graph is STRATA_ONNX_BATCH, a number of
+ * which no other size is a multiple, and the shape arithmetic in the file computes with it. A node whose inputs are all
+ * constant is evaluated, and its outputs become constants.
  *
- * ONNX has channels in front (N, C, H, W), Strata behind (N, H, W, C). A value with `behind` is stored as Strata has it, while
- * the file means the other order; element-wise nodes keep that, so chains of convolutions are transposed once at each end. */
+ * In ONNX the channels come first (N, C, H, W), in Strata they come last (N, H, W, C). A value with `behind` is stored
+ * with channels last, while the file describes it with channels first. Element-wise nodes keep the order, so a chain of
+ * convolutions is transposed only once at each end. */
 #ifndef STRATA_CORE_INTERCHANGE_ONNX_H
 #define STRATA_CORE_INTERCHANGE_ONNX_H
 
@@ -19,23 +22,24 @@
 enum { STRATA_ONNX_BATCH = 999983, STRATA_ONNX_MAX_NODES = 10000, STRATA_ONNX_FIRST_OPSET = 7, STRATA_ONNX_LAST_OPSET = 25 };
 
 typedef struct strata_onnx_value {
-    /* NULL: an intermediate result. Borrowed from the file. */
+    /* The name in the file, borrowed; NULL: it is an intermediate result. */
     const char *name;
     uint32_t hash;
-    /* Its elements, f32, i64 or bool; then it has no tensor until a layer takes it. */
+    /* Whether `array` contains its elements, as f32, i64 or bool. It then has no tensor until a layer uses it. */
     bool constant;
     strata_array array;
-    /* Of a constant: it is a weight of the model, which training changes. */
+    /* The constant is a weight of the model, which training changes. */
     bool trainable;
-    /* In the importer's graph; NULL: a constant that no layer took yet. And in the graph that is folded. */
+    /* tensor: the node in the importer's graph; NULL: a constant that no layer has used yet. folded: the node in the
+     * graph that is folded. */
     strata_tensor *tensor, *folded;
-    /* The model's; NULL while folding. */
+    /* The value of the model; NULL while folding. */
     const strata_value *value;
-    /* Stored with channels behind. */
+    /* It is stored with channels last. */
     bool behind;
-    /* The same value in the other order, an index; 0: not made yet. */
+    /* The index of the same value in the other order of axes; 0: there is none yet. */
     int other;
-    /* An earlier node gave it along with its own output. */
+    /* An earlier node has computed it together with its own output. */
     bool ahead;
 } strata_onnx_value;
 
@@ -46,73 +50,76 @@ typedef struct strata_onnx_weight {
 } strata_onnx_weight;
 
 typedef struct strata_onnx_import {
-    /* For messages, and the folder of external data; NULL: there is none. */
+    /* The path of the file, for messages and for the folder of external data; NULL: there is none. */
     const char *path;
     StrataOnnx__Model *file;
     StrataOnnx__Graph *graph;
     int64_t opset;
-    /* A constant that is computed has at most so many elements. */
+    /* A computed constant has at most this many elements. */
     uint64_t most_elements;
-    /* Axis 0 of all inputs is the batch; else a model has one example, which is the whole of the inputs. */
+    /* Axis 0 of all inputs is the batch. Otherwise one example of the model consists of the whole inputs. */
     bool batched;
-    /* The size that the file gives the batch; 0: none. */
+    /* The size of the batch in the file; 0: it is not fixed. */
     int64_t fixed_batch;
 
     strata_model *model;
     strata_layer_context context;
     strata_parameter_set parameters;
-    /* Where layers and ops are built: for their shapes, or, while a node is folded, to be evaluated. */
+    /* The graphs in which layers and ops are built. built: for their shapes. folding: to be evaluated, while a node is
+     * folded. */
     strata_graph *built, *folding;
 
     strata_onnx_value *values;
     int n_values, values_capacity;
     strata_onnx_weight *weights;
     int n_weights, weights_capacity;
-    /* The loss that the graph's end means; NULL: none. */
+    /* The loss that the end of the graph implies; NULL: none. */
     const strata_loss *loss;
-    /* The node that is imported, for messages and names. */
+    /* The node that is being imported, for messages and names. */
     const StrataOnnx__Node *node;
     strata_error *err;
 } strata_onnx_import;
 
 /* ---- onnx_tensor.c ---- */
-/* The tensor's elements as f32, i64 or bool. folder: of external data, NULL: they are refused. Fails: DATA for sizes that do
- * not fit, a path that leaves the folder, or data that are not there; UNSUPPORTED for other types. */
+/* Reads the tensor's elements as f32, i64 or bool. path: the model's file, in whose folder external data are; NULL: such
+ * data are refused. Fails: DATA for sizes that do not fit, a path that leads out of the folder, or missing data;
+ * UNSUPPORTED for other types. */
 STRATA_MUST_USE strata_status strata_onnx_read_tensor(const StrataOnnx__Tensor *tensor, const char *path, strata_array *out,
                                                       strata_error *err);
 
-/* What elements of ONNX's type become. UNSUPPORTED for a type that is none of Strata's; `name` says whose it is. */
+/* The dtype to which elements of an ONNX type are converted. Fails with UNSUPPORTED, and `name` in the message, if there
+ * is none. */
 STRATA_MUST_USE strata_status strata_onnx_dtype_of(int number, strata_dtype *out, const char *name, strata_error *err);
 
-/* ---- onnx_values.c, for what nodes become ---- */
+/* ---- onnx_values.c: functions for translating nodes ---- */
 typedef struct strata_onnx_row {
     const char *op;
     strata_status (*import)(strata_onnx_import *im);
-    /* What a row of a shared function is about. */
+    /* What distinguishes the rows of a function that translates several ops. */
     const char *detail;
 } strata_onnx_row;
-/* Fails with the node's op and name in front. */
+/* Fails with a message that begins with the node's op and name. */
 strata_status strata_onnx_fail(strata_onnx_import *im, strata_status status, const char *format, ...) STRATA_PRINTF(3, 4);
 strata_status strata_onnx_no_memory(strata_onnx_import *im);
-/* The table's row of the node that is imported. */
+/* The row of the table for the node that is being imported. */
 const strata_onnx_row *strata_onnx_row_of(const strata_onnx_import *im);
-/* The node's input or output `i` as an index of a value; -1: the node has none. */
+/* The index of the value of the node's input `i`; -1: the node has no such input. */
 int strata_onnx_input(strata_onnx_import *im, int i);
-/* Input `i`, which the node must have. */
+/* The index of the value of input `i`. Fails if the node does not have it. */
 STRATA_MUST_USE strata_status strata_onnx_need(strata_onnx_import *im, int i, int *out);
-/* Output 0 of the node, as strata_onnx_output. */
+/* Like strata_onnx_output, for output 0. */
 STRATA_MUST_USE strata_status strata_onnx_give(strata_onnx_import *im, int value);
-/* A new value at the end of the list, which takes its array also where this fails. */
+/* Appends a value to the list. The list owns the value's array, also on failure. */
 STRATA_MUST_USE strata_status strata_onnx_add_value(strata_onnx_import *im, strata_onnx_value value, int *out);
-/* Of a value's name, for the search by name. */
+/* The hash of a value's name, by which names are searched. */
 uint32_t strata_onnx_hash(const char *name);
-/* Gives output `i` of the node this value. */
+/* Makes this value the output `i` of the node. */
 STRATA_MUST_USE strata_status strata_onnx_output(strata_onnx_import *im, int i, int value);
-/* The only node that takes output 0 of this one, if it is of this op; else NULL. */
+/* The only node that uses output 0 of this one, if its op is `op`; else NULL. */
 const StrataOnnx__Node *strata_onnx_only_taker(const strata_onnx_import *im, const char *op);
-/* Whether something takes output `i` of the node. */
+/* Whether a node or an output of the graph uses output `i` of the node. */
 bool strata_onnx_is_taken(const strata_onnx_import *im, int i);
-/* Gives the output of another node, which is left out then. */
+/* Makes this value the output of another, later node, which is then skipped. */
 STRATA_MUST_USE strata_status strata_onnx_output_ahead(strata_onnx_import *im, const StrataOnnx__Node *node, int value);
 /* The tensor of a value that is not constant. */
 strata_tensor *strata_onnx_tensor(const strata_onnx_import *im, int value);
@@ -120,69 +127,70 @@ const StrataOnnx__Attribute *strata_onnx_attribute(const strata_onnx_import *im,
 int64_t strata_onnx_int(const strata_onnx_import *im, const char *name, int64_t otherwise);
 double strata_onnx_float(const strata_onnx_import *im, const char *name, double otherwise);
 bool strata_onnx_text_is(const strata_onnx_import *im, const char *name, const char *text, bool otherwise);
-/* At most `most` integers of the attribute, or, where the node has no such attribute, of the constant input (-1: no input). n
- * is 0 where there is neither. */
+/* Returns at most `most` integers: those of the attribute, or, if the node does not have the attribute, those of the
+ * constant input `input` (-1: there is none). n is 0 if there is neither. */
 STRATA_MUST_USE strata_status strata_onnx_ints(strata_onnx_import *im, const char *attribute, int input, int most, int64_t *out,
                                                int *out_n);
-/* A constant's only element. */
+/* The only element of a constant. */
 STRATA_MUST_USE strata_status strata_onnx_number(strata_onnx_import *im, int value, double *out);
-/* The shape as the file means it. */
+/* The shape of the value as the file describes it, with channels first. */
 strata_shape strata_onnx_shape(const strata_onnx_import *im, int value);
 strata_dtype strata_onnx_dtype(const strata_onnx_import *im, int value);
 bool strata_onnx_is_constant(const strata_onnx_import *im, int value);
 /* Whether an array of f32 has neither infinities nor NaN. */
 bool strata_onnx_is_finite(const strata_array *array);
-/* A new constant, whose array it takes. */
+/* Appends a constant, which owns the array. */
 STRATA_MUST_USE strata_status strata_onnx_constant(strata_onnx_import *im, strata_array *array, bool trainable, int *out);
 STRATA_MUST_USE strata_status strata_onnx_scalar(strata_onnx_import *im, strata_dtype dtype, double number, int *out);
 STRATA_MUST_USE strata_status strata_onnx_integers(strata_onnx_import *im, const int64_t *numbers, int n, int *out);
-/* The value with its axes in a new order: of a constant a constant. */
+/* The value with its axes in a new order. The result for a constant is a constant. */
 STRATA_MUST_USE strata_status strata_onnx_permute(strata_onnx_import *im, int value, const int *axes, int *out);
-/* The value stored with channels in front, or behind; of a constant the value itself, or a constant. */
+/* The value stored with channels first, or channels last. The result for a constant is itself or another constant. */
 STRATA_MUST_USE strata_status strata_onnx_in_front(strata_onnx_import *im, int value, int *out);
 STRATA_MUST_USE strata_status strata_onnx_behind(strata_onnx_import *im, int value, int *out);
-/* An op (strata_op_options) of values as they are stored. The result is marked as `behind` says. */
+/* Adds a layer that applies an op (strata_op_options) to values as they are stored. `behind`: whether the result has
+ * channels last. */
 STRATA_MUST_USE strata_status strata_onnx_op(strata_onnx_import *im, const strata_op_options *opts, const int *inputs, int n,
                                              bool behind, int *out);
-/* The last built node's error, if there is one. */
+/* Returns the error of the last built node, if there is one. */
 STRATA_MUST_USE strata_status strata_onnx_check_built(strata_onnx_import *im);
-/* A layer's name from the name of the node, of its weight or of its output: characters that names may not have became '.', and
- * a number behind it makes it the only one. */
+/* Makes a layer's name from that of the node, of its weight or of its output. Characters that are not allowed become '.',
+ * and a number at the end makes the name unique. */
 void strata_onnx_layer_name(strata_onnx_import *im, const char *wanted, char *out, size_t bytes);
-/* The same in one line: no numbers, inputs with channels in front. b -1: there is no second. */
+/* Like strata_onnx_op, for an op without numbers and for inputs with channels first. b -1: there is no second input. */
 STRATA_MUST_USE strata_status strata_onnx_simple(strata_onnx_import *im, const char *op, int a, int b, int *out);
-/* A layer called with one value as it is stored. The elements of its parameters are added by weight. */
+/* Adds a layer, and its call with one value as it is stored. strata_onnx_weight_of sets the elements of its parameters. */
 STRATA_MUST_USE strata_status strata_onnx_layer(strata_onnx_import *im, const strata_layer_kind *kind, const void *options,
                                                 int input, bool behind, int *out);
-/* Parameter `name` of the layer that was added last: a copy of the constant. */
+/* Sets parameter `name` of the layer that was added last to a copy of the constant. */
 STRATA_MUST_USE strata_status strata_onnx_weight_of(strata_onnx_import *im, const char *name, const strata_array *array);
-/* The array with its axes in a new order, which the caller finishes. */
+/* Returns the array with its axes in a new order. The caller finishes it. */
 STRATA_MUST_USE strata_status strata_onnx_permute_array(const strata_array *array, const int *axes, strata_array *out,
                                                         strata_error *err);
 
 /* ---- onnx_elementwise.c, onnx_shapes.c, onnx_nodes.c, onnx_windows.c ---- */
-/* A value by an op with up to two numbers (n of a, b); the order of axes stays. */
+/* Applies an op with up to two numbers (the first n of a, b) to a value. The order of axes does not change. */
 STRATA_MUST_USE strata_status strata_onnx_unary(strata_onnx_import *im, const char *op, double a, double b, int n, int value,
                                                 int *out);
-/* Two values by an op, in the order of axes that one of them has, where both have the same number of axes. */
+/* Applies an op to two values. If they have the same number of axes and one has channels last, so does the result. */
 STRATA_MUST_USE strata_status strata_onnx_pair(strata_onnx_import *im, const char *op, int a, int b, int *out);
-/* A value by an op with n whole numbers and `value`, with channels in front. */
+/* Applies an op with n integers and `value` to a value with channels first. */
 STRATA_MUST_USE strata_status strata_onnx_with_ints(strata_onnx_import *im, const char *op, int x, const int64_t *numbers,
                                                     int n, double value, int *out);
-/* x in another shape, whose sizes may be multiples of the batch: such a one becomes "what the others leave". */
+/* Reshapes x. One size may depend on the batch: it becomes the size that reshape computes from the other sizes. */
 STRATA_MUST_USE strata_status strata_onnx_reshape_to(strata_onnx_import *im, int x, int64_t *to, int n, int *out);
-/* The attribute `axes`, or the constant input, each made one of 0 to rank - 1. */
+/* Reads the attribute `axes`, or the constant input, and counts each axis from 0. */
 STRATA_MUST_USE strata_status strata_onnx_axes(strata_onnx_import *im, int input, int rank, int64_t *axes, int *out_n);
-/* Whether it is a weight with two axes, which a dense layer takes. */
+/* Whether the value is a weight with two axes, so that it can be the kernel of a dense layer. */
 bool strata_onnx_is_matrix(const strata_onnx_import *im, int value);
-/* The product of n sizes; those that are not above 0 or would overflow are left out. */
+/* The product of n sizes. Sizes below 1, and those with which the product would overflow, are ignored. */
 int64_t strata_onnx_product(const int64_t *dims, int n);
 typedef struct strata_onnx_rows {
     const strata_onnx_row *rows;
     size_t n;
 } strata_onnx_rows;
 extern const strata_onnx_rows strata_onnx_elementwise_rows, strata_onnx_shape_rows;
-/* NULL: there is no such op. */
+/* The row of an op; NULL: there is none. */
 const strata_onnx_row *strata_onnx_find_row(const char *op);
 #define STRATA_ONNX_NODE(name) strata_status strata_onnx_##name(strata_onnx_import *im);
 STRATA_ONNX_NODE(conv)
@@ -195,11 +203,11 @@ STRATA_ONNX_NODE(group_norm)
 STRATA_ONNX_NODE(recurrent)
 #undef STRATA_ONNX_NODE
 
-/* For tests: the importer after all nodes, whose graph and weights are its content. */
+/* For tests: imports all nodes, and returns the importer, whose graph and weights the test reads. */
 STRATA_MUST_USE strata_status strata_onnx_open(const char *path, const void *bytes, size_t n_bytes, bool whole,
                                                strata_onnx_import **out, strata_error *err);
 void strata_onnx_close(strata_onnx_import *im);
-/* The value of this name in the file; -1: there is none. */
+/* The index of the value with this name in the file; -1: there is none. */
 int strata_onnx_find(const strata_onnx_import *im, const char *name);
 
 #endif

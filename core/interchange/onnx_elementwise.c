@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ONNX's element-wise ops become, logical ones, casts and compositions among them. */
+ * Translates ONNX's element-wise ops, including logical ops, casts and compositions of several ops. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -27,7 +27,7 @@ strata_status strata_onnx_pair(strata_onnx_import *im, const char *op, int a, in
     int inputs[2] = {a, b};
     for (int i = 0; i < 2; i++)
         STRATA_TRY(behind ? strata_onnx_behind(im, inputs[i], &inputs[i]) : strata_onnx_in_front(im, inputs[i], &inputs[i]));
-    /* Constants that are i64 become i32 in the model; a value of the model that is i64 does not exist. */
+    /* In the model a constant of i64 becomes i32, and no other value is i64. So i32 and i64 may be mixed here. */
     if (type_a != type_b && (type_a == STRATA_DTYPE_F32 || type_b == STRATA_DTYPE_F32 || im->folding))
         return strata_onnx_fail(im, STRATA_DATA, "its inputs are %s and %s; they must be of one type",
                                 strata_dtype_name(type_a), strata_dtype_name(type_b));
@@ -42,8 +42,9 @@ static strata_status binary(strata_onnx_import *im) {
     return strata_onnx_give(im, y);
 }
 
-/* Quotients and remainders of integers, which are shape arithmetic: of constants, of which one may be a single number. A
- * quotient is rounded towards 0; a remainder has the divisor's sign, or with fmod the dividend's. */
+/* Quotients and remainders of integers. They occur in shape arithmetic, so both operands must be constants; one of them
+ * may be a single number. A quotient is rounded towards 0. A remainder has the sign of the divisor, or with fmod that of
+ * the dividend. */
 static strata_status divide_integers(strata_onnx_import *im, int a, int b) {
     const bool remainder = !strcmp(im->node->op_type, "Mod"), of_c = strata_onnx_int(im, "fmod", 0);
     if (!strata_onnx_is_constant(im, a) || !strata_onnx_is_constant(im, b) || strata_onnx_dtype(im, a) != STRATA_DTYPE_I64 ||
@@ -83,7 +84,7 @@ static strata_status divide(strata_onnx_import *im) {
     return strata_onnx_give(im, y);
 }
 
-/* The exponent may have another type. */
+/* The exponent may have another type than the base. */
 static strata_status power(strata_onnx_import *im) {
     int a, b, y;
     double exponent;
@@ -104,7 +105,7 @@ static strata_status power(strata_onnx_import *im) {
     return strata_onnx_give(im, y);
 }
 
-/* Min, Max, Sum, Mean: any number of inputs. */
+/* Min, Max, Sum and Mean, which have any number of inputs. */
 static strata_status variadic(strata_onnx_import *im) {
     const char *op = strata_onnx_row_of(im)->detail;
     const size_t n = im->node->n_input;
@@ -122,7 +123,7 @@ static strata_status variadic(strata_onnx_import *im) {
     return strata_onnx_give(im, y);
 }
 
-/* Bools as numbers 0 and 1: and is the smaller, or the larger, xor whether they differ. */
+/* Converts bools to the numbers 0 and 1: `and` is their minimum, `or` their maximum, and `xor` is whether they differ. */
 static strata_status logical(strata_onnx_import *im) {
     const char *op = strata_onnx_row_of(im)->detail;
     int a, b, y, zero;
@@ -145,10 +146,11 @@ static strata_status logical(strata_onnx_import *im) {
     return strata_onnx_give(im, y);
 }
 
-/* A composition in one op after the other, of a value and numbers: "x*a", as a list of steps. */
+/* A step of a composition: it applies an op to the result of the previous step. */
 typedef struct step {
     const char *op;
-    /* The second operand: a number, or the node's input where `by_x`. */
+    /* The second operand: `number`, or the node's input if by_x is true. If `alone` is true, the op has no second
+     * operand. */
     double number;
     bool by_x, alone;
 } step;
@@ -184,7 +186,7 @@ static strata_status softsign(strata_onnx_import *im) {
     return strata_onnx_give(im, y);
 }
 
-/* max(0, min(1, alpha x + beta)), and for HardSwish times x. */
+/* max(0, min(1, alpha x + beta)); for HardSwish this is multiplied by x. */
 static strata_status hard_sigmoid(strata_onnx_import *im) {
     const bool swish = !strcmp(strata_onnx_row_of(im)->detail, "swish");
     const double alpha = swish ? 1.0 / 6 : strata_onnx_float(im, "alpha", 0.2),
@@ -216,7 +218,7 @@ static strata_status swish(strata_onnx_import *im) {
         3);
 }
 
-/* gamma * elu(x) with alpha below 0. */
+/* gamma * elu(x), where alpha is the factor of elu for x below 0. */
 static strata_status selu(strata_onnx_import *im) {
     int x, y, b;
     STRATA_TRY(strata_onnx_need(im, 0, &x));
@@ -286,7 +288,7 @@ static strata_status clip(strata_onnx_import *im) {
     STRATA_TRY(strata_onnx_need(im, 0, &x));
     for (int i = 0; i < 2; i++)
         if (strata_onnx_input(im, 1 + i) >= 0) STRATA_TRY(strata_onnx_number(im, strata_onnx_input(im, 1 + i), &bounds[i]));
-    if (bounds[0] > bounds[1]) bounds[0] = bounds[1]; /* as numpy: the upper bound counts */
+    if (bounds[0] > bounds[1]) bounds[0] = bounds[1]; /* like numpy: the upper bound has priority */
     STRATA_TRY(strata_onnx_unary(im, "clip", bounds[0], bounds[1], 2, x, &y));
     return strata_onnx_give(im, y);
 }

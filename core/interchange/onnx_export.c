@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes what a model predicts as an ONNX graph. Each call of a layer becomes some nodes. Beside the file a graph is built, as
- * while declaring, so that the shapes are known where nodes need them. */
+ * Writes the predictions of a model as an ONNX graph. Each call of a layer becomes several nodes. Besides the file a
+ * graph is built, as in the build that declares parameters, so that the shapes are known where nodes need them. */
 #include "core/interchange/onnx_export.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 enum { OPSET = 17, IR_VERSION = 8 };
 
-/* The nodes of a layer for n inputs. */
+/* Adds the nodes of a layer for n inputs. */
 static strata_onnx_val export_layer(strata_onnx_export *ex, const strata_layer *layer, int call, const strata_onnx_val *x,
                                     int n) {
     strata_tensor *tensors[STRATA_MAX_LAYER_INPUTS];
@@ -41,7 +41,7 @@ const char *strata_onnx_export_residual(strata_onnx_export *ex, const strata_lay
                                 strata_onnx_emit(ex, layer->name, "Add", ends[0].name, ends[1].name, NULL));
 }
 
-/* An input or output of the graph: the batch, which is open, and one example's shape. */
+/* Describes an input or output of the graph: its shape is the batch, which is not fixed, and the shape of one example. */
 static StrataOnnx__ValueInfo *value_info(strata_onnx_export *ex, const char *name, int type, strata_shape example) {
     StrataOnnx__ValueInfo *info = strata_onnx_take(ex, sizeof *info);
     StrataOnnx__Type *of = strata_onnx_take(ex, sizeof *of);
@@ -83,7 +83,7 @@ static strata_status write_inputs(strata_onnx_export *ex, strata_onnx_val *value
     return STRATA_OK;
 }
 
-/* What predict makes of an output: softmax or sigmoid of the logits, by its loss. */
+/* Adds the function that predict applies to an output, which follows from its loss: softmax or sigmoid of the logits. */
 static const char *predicted(strata_onnx_export *ex, const strata_output_spec *output, const char *x) {
     const char *function = strata_output_activation(output);
     const bool classes = function && !strcmp(function, "softmax");
@@ -101,7 +101,7 @@ static void write_outputs(strata_onnx_export *ex, const strata_onnx_val *values)
         const char *y = predicted(ex, output, values[output->value].name);
         char name[STRATA_ONNX_NAME_BYTES];
         snprintf(name, sizeof name, "%.100s", strata_output_name(model, i));
-        for (int k = 0; k < model->n_inputs; k++) /* names are one space in ONNX */
+        for (int k = 0; k < model->n_inputs; k++) /* inputs and outputs must have different names in ONNX */
             if (!strcmp(name, strata_model_input_port(model, k).name))
                 snprintf(name, sizeof name, "%.100s.out", strata_output_name(model, i));
         const char *inputs[] = {y}, *own = strata_onnx_copy_text(ex, name);
@@ -110,7 +110,7 @@ static void write_outputs(strata_onnx_export *ex, const strata_onnx_val *values)
     }
 }
 
-/* The label, the loss and the notes, for those who read the file back. */
+/* Writes the label, the loss and the notes, which strata_model_load_onnx reads. */
 static size_t write_metadata(strata_onnx_export *ex, StrataOnnx__Entry ***out) {
     const strata_model *model = ex->model;
     const strata_output_spec *output = &model->outputs[0];

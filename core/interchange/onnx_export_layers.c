@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The nodes of ONNX that layers become. The table at the end has a row for each kind. */
+ * Translates layers to nodes of ONNX. The table at the end has a row for each kind of layer. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 
 /* ---- windows ---- */
 
-/* Begin and end of each axis's padding, as ONNX has them; `in` and `out` are the sizes. */
+/* Computes the padding before and after each axis, in the order of ONNX. `in` and `out` are the sizes of input and
+ * output. */
 static void pads_of(const char *padding, const int64_t *given, const int64_t *in, const int64_t *out, const int64_t *size,
                     const int64_t *stride, const int64_t *dilation, int n, int64_t *pads) {
     for (int d = 0; d < n; d++) {
@@ -32,7 +33,7 @@ typedef struct conv {
     int n_axes;
 } conv;
 
-/* x with channels in front -> the same. */
+/* Adds the convolution. x and the result have channels first. */
 static const char *conv_node(strata_onnx_export *ex, const strata_layer *layer, const conv *c, const char *x,
                              const char *kernel, const char *bias, const int64_t *in, const int64_t *out) {
     int64_t pads[4];
@@ -51,7 +52,8 @@ static const char *conv_export(strata_onnx_export *ex, const strata_layer *layer
     t = conv_node(ex, layer, c, t, strata_onnx_put_weight(ex, layer, "kernel", c->n_axes == 2 ? axes_2d : axes_1d, NULL),
                   strata_onnx_put_weight(ex, layer, "bias", NULL, NULL), strata_tensor_shape(x->tensor).dims + 1,
                   strata_tensor_shape(y->tensor).dims + 1);
-    const bool softmax = c->activation && !strcmp(c->activation, "softmax"); /* which is along the channels */
+    /* Softmax is computed along the channels, so they must come last. */
+    const bool softmax = c->activation && !strcmp(c->activation, "softmax");
     if (!softmax) t = strata_onnx_activate(ex, layer, c->activation, t);
     t = strata_onnx_moved(ex, layer->name, t, rank, false);
     return softmax ? strata_onnx_activate(ex, layer, c->activation, t) : t;
@@ -75,7 +77,7 @@ static const char *conv1d(strata_onnx_export *ex, const strata_layer *layer, con
         &(conv){o->padding, o->activation, o->explicit_padding, &o->kernel_size, &o->stride, &o->dilation, o->groups, 1});
 }
 
-/* Kernel (KH, KW, C, M) -> (C M, 1, KH, KW), a group for each channel. */
+/* Converts a kernel (KH, KW, C, M) to (C M, 1, KH, KW), with a group for each channel. */
 static const char *depthwise_weight(strata_onnx_export *ex, const strata_layer *layer, const char *name,
                                     int64_t *out_channels) {
     static const int axes[] = {2, 3, 0, 1};
@@ -114,7 +116,7 @@ static const char *separable_conv2d(strata_onnx_export *ex, const strata_layer *
     return strata_onnx_activate(ex, layer, o->activation, strata_onnx_moved(ex, layer->name, t, 4, false));
 }
 
-/* The size that the layer gives says how much the padding takes away, or output_padding adds. */
+/* The padding and output_padding follow from the size of the layer's output. */
 static const char *conv2d_transpose(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
                                     const strata_onnx_val *y) {
     const strata_conv2d_transpose_options *o = layer->options;
@@ -126,7 +128,7 @@ static const char *conv2d_transpose(strata_onnx_export *ex, const strata_layer *
     for (int d = 0; d < 2; d++) {
         const int64_t stride = o->stride[d] ? o->stride[d] : 1;
         const int64_t reach = (o->kernel_size[d] - 1) * (o->dilation[d] ? o->dilation[d] : 1) + 1;
-        /* What the forward convolution of an image of `out` pads: none, or as for the same. */
+        /* The padding that the forward convolution of an image of the size `out` would have: that of "same", or none. */
         const int64_t all = same ? (in.dims[1 + d] - 1) * stride + reach - out.dims[1 + d] : 0;
         pads[d] = all > 0 ? all / 2 : 0;
         pads[2 + d] = all > 0 ? all - all / 2 : 0;
@@ -154,7 +156,7 @@ static const char *pool(strata_onnx_export *ex, const strata_layer *layer, const
                                      strata_onnx_moved(ex, layer->name, x->name, axes + 2, true), NULL, NULL);
     pads_of(two ? o->padding : one->padding, two ? o->explicit_padding : one->explicit_padding,
             strata_tensor_shape(x->tensor).dims + 1, strata_tensor_shape(y->tensor).dims + 1, size, stride, NULL, axes, pads);
-    /* moved may have added the transpose before the pool's node, which is the last. */
+    /* This must be the node of the pool: a transpose, if one was needed, was added before it. */
     strata_onnx_set_window(ex, strata_onnx_last_node(ex), size, stride, NULL, pads, axes);
     return strata_onnx_moved(ex, layer->name, t, axes + 2, false);
 }
@@ -192,7 +194,7 @@ static const char *activation(strata_onnx_export *ex, const strata_layer *layer,
     return strata_onnx_activate(ex, layer, ((const strata_activation_options *)layer->options)->function, x->name);
 }
 
-/* It does nothing outside of training; the node keeps its rate for those who read the file. */
+/* The node computes nothing in predictions. It stores the rate for readers of the file. */
 static const char *dropout(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
                            const strata_onnx_val *y) {
     (void)n, (void)y;
@@ -262,7 +264,7 @@ static const char *layer_norm(strata_onnx_export *ex, const strata_layer *layer,
     return t;
 }
 
-/* Groups as the channels of an instance norm. */
+/* Becomes an instance normalization, of a tensor in which each group is one channel. */
 static const char *group_norm(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
                               const strata_onnx_val *y) {
     const strata_group_norm_options *o = layer->options;
@@ -273,7 +275,7 @@ static const char *group_norm(strata_onnx_export *ex, const strata_layer *layer,
     float *ones = strata_onnx_add_initializer(ex, scale, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(groups), NULL);
     (void)n, (void)y;
     for (int64_t g = 0; ones && g < groups; g++) ones[g] = 1;
-    strata_onnx_add_initializer(ex, shift, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(groups), NULL); /* zeros */
+    strata_onnx_add_initializer(ex, shift, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(groups), NULL); /* the shift is zeros */
     const char *t = strata_onnx_moved(ex, base, x->name, shape.rank, true);
     t = strata_onnx_reshaped(ex, base, t, (const int64_t[]){0, groups, -1}, 3);
     t = strata_onnx_emit(ex, base, "InstanceNormalization", t, scale, shift);
@@ -312,7 +314,7 @@ static const char *merge(strata_onnx_export *ex, const strata_layer *layer, cons
     return t;
 }
 
-/* Columns (K, gates U) become rows (gates U, K) in ONNX's order of gates: i o f c, z r h. */
+/* Converts columns (K, gates U) to rows (gates U, K) in ONNX's order of gates: i o f c for an LSTM, z r h for a GRU. */
 static void gate_rows(const float *columns, const int *order, int gates, int64_t units, int64_t k, float *out) {
     for (int g = 0; g < gates; g++)
         for (int64_t u = 0; u < units; u++)
@@ -401,7 +403,7 @@ static const char *attention(strata_onnx_export *ex, const strata_layer *layer, 
             const char *scores = strata_onnx_emit(ex, base, "MatMul", parts[0], parts[1], NULL);
             scores =
                 strata_onnx_emit(ex, base, "Mul", scores, strata_onnx_put_number(ex, base, 1 / sqrt((double)key_dim)), NULL);
-            if (o->causal) { /* adds a number that the exponential makes 0 */
+            if (o->causal) { /* adds a number so low that its exponential is 0 */
                 const char *mask = strata_onnx_new_name(ex, base);
                 float *places = strata_onnx_add_initializer(ex, mask, STRATA_ONNX_TYPE_FLOAT, STRATA_SHAPE(t, t), NULL);
                 for (int64_t a = 0; places && a < t; a++)

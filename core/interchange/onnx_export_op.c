@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The nodes of ONNX that the layer `op` becomes, by the name of its op. */
+ * Translates the layer `op` to nodes of ONNX, by the name of its op. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "core/graph/graph.h"
 #include "core/interchange/onnx_export.h"
 
-/* Ops that are a node of ONNX with the same inputs and no numbers. */
+/* The ops that become one ONNX node with the same inputs, and have no numbers. */
 static const struct {
     const char *op, *onnx;
 } same_ops[] = {{"neg", "Neg"},
@@ -40,7 +40,7 @@ static const struct {
                 {"softplus", "Softplus"},
                 {"softmax", "Softmax"},
                 {"log_softmax", "LogSoftmax"}};
-/* Ops whose numbers are an attribute, a list or one number. */
+/* The ops whose numbers become an attribute, which is a list or one number. */
 static const struct {
     const char *op, *onnx, *attribute;
     char form;

@@ -15,7 +15,7 @@
 
 /* ---- folding ---- */
 
-/* Evaluates the nodes of a graph of constants by the ops' references. */
+/* Evaluates the nodes of a graph of constants with the references of the ops. */
 static strata_status evaluate(strata_onnx_import *im, strata_graph *graph, strata_array *values) {
     const void *inputs[STRATA_MAX_LAYER_INPUTS];
     for (int id = 0; id < graph->n_nodes; id++) {
@@ -37,7 +37,7 @@ static strata_status evaluate(strata_onnx_import *im, strata_graph *graph, strat
     return STRATA_OK;
 }
 
-/* A node of which all inputs are constant: it is built in a graph of its own, whose results are the outputs. */
+/* Imports a node whose inputs are all constant. It is built in a separate graph, whose values become the node's outputs. */
 static strata_status fold(strata_onnx_import *im, const strata_onnx_row *row) {
     const int first = im->n_values;
     strata_array *values = NULL;
@@ -82,7 +82,7 @@ static strata_status check_opset(strata_onnx_import *im) {
                             STRATA_ONNX_FIRST_OPSET);
 }
 
-/* All nodes whose op there is none for, in one message. */
+/* Fails with a list of all nodes for whose op there is no translation. */
 static strata_status check_ops(strata_onnx_import *im) {
     strata_text list = {0};
     int n = 0;
@@ -109,8 +109,8 @@ static bool is_initializer(const strata_onnx_import *im, const char *name) {
     return false;
 }
 
-/* Whether training may change it. Masks of attention, which exporters write as initializers too, have infinities: they are no
- * weights. */
+/* Whether training may change the array. Exporters write masks of attention as initializers, too; they are not weights,
+ * and contain infinities. */
 static bool is_weight(const strata_array *array) {
     return array->dtype == STRATA_DTYPE_F32 && array->shape.rank && strata_shape_elements(array->shape) > 0 &&
            strata_onnx_is_finite(array);
@@ -182,7 +182,7 @@ static strata_status add_input(strata_onnx_import *im, const StrataOnnx__ValueIn
     STRATA_TRY(strata_onnx_check_built(im));
     im->context.inputs[im->context.n_inputs++] = value.tensor;
     STRATA_TRY(strata_onnx_add_value(im, value, &index));
-    StrataOnnx__Node pretended = STRATA_ONNX__NODE__INIT; /* what follows is named by the input */
+    StrataOnnx__Node pretended = STRATA_ONNX__NODE__INIT; /* the layers below get their names from the input */
     pretended.op_type = (char *)"input";
     pretended.name = info->name;
     im->node = &pretended;
@@ -208,7 +208,7 @@ static strata_status read_inputs(strata_onnx_import *im) {
     for (size_t i = 0; i < im->graph->n_input; i++) {
         const StrataOnnx__ValueInfo *info = im->graph->input[i];
         if (!info->name || !*info->name) return strata_onnx_fail(im, STRATA_DATA, "input %zu has no name", i);
-        if (is_initializer(im, info->name)) continue; /* up to IR version 3 weights are listed as inputs too */
+        if (is_initializer(im, info->name)) continue; /* up to IR version 3 the inputs also list the weights */
         if (strata_onnx_find(im, info->name) >= 0)
             return strata_onnx_fail(im, STRATA_DATA, "there are two inputs \"%.80s\"", info->name);
         STRATA_TRY(add_input(im, info));
@@ -218,8 +218,8 @@ static strata_status read_inputs(strata_onnx_import *im) {
 
 /* ---- nodes ---- */
 
-/* Whether a node of the file gives the value. */
-static bool is_given_somewhere(const strata_onnx_import *im, const char *name) {
+/* Whether a node of the file computes the value. */
+static bool is_output_of_a_node(const strata_onnx_import *im, const char *name) {
     for (size_t k = 0; k < im->graph->n_node; k++)
         for (size_t i = 0; i < im->graph->node[k]->n_output; i++)
             if (!strcmp(im->graph->node[k]->output[i], name)) return true;
@@ -237,7 +237,7 @@ static strata_status import_node(strata_onnx_import *im, const StrataOnnx__Node 
         if (*name && value < 0)
             return strata_onnx_fail(
                 im, STRATA_DATA,
-                is_given_somewhere(im, name)
+                is_output_of_a_node(im, name)
                     ? "its input \"%.80s\" is given by this node or one behind it: the nodes are out of order, "
                       "or there is a cycle"
                     : "there is no \"%.80s\", which it takes",
@@ -317,26 +317,26 @@ static const char *entry(const strata_onnx_import *im, const char *key) {
     return NULL;
 }
 
-/* The last softmax or sigmoid is what predict does for a loss of logits, so it becomes the loss. Returns the value before it,
- * or the value itself. */
+/* If the last layer is a softmax or sigmoid, predict computes it for a loss of logits, so it becomes the loss. Returns
+ * the value before that layer, or else `value`. */
 static const strata_value *logits_of(strata_onnx_import *im, const strata_value *value) {
     static const struct {
         const char *op, *loss;
     } ends[] = {{"softmax", "sparse_categorical_crossentropy"}, {"sigmoid", "binary_crossentropy"}};
-    const char *said = entry(im, "strata.loss");
+    const char *named = entry(im, "strata.loss");
     const strata_layer *layer = value->layer < 0 ? NULL : &im->model->list.layers[value->layer];
     const strata_loss *loss = NULL;
     if (im->graph->n_output != 1 || !layer || layer->kind != &strata_layer_op) return value;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         if (strcmp(((const strata_op_options *)layer->options)->op, ends[i].op)) continue;
-        if (strata_registry_find_loss(NULL, said ? said : ends[i].loss, &loss, NULL) || !loss->predict) return value;
+        if (strata_registry_find_loss(NULL, named ? named : ends[i].loss, &loss, NULL) || !loss->predict) return value;
         im->loss = loss;
         return im->model->values[value->inputs[0]];
     }
     return value;
 }
 
-/* Output `i`: float, with the batch in front. */
+/* Adds output `i`. It is converted to f32, and its first axis must be the batch. */
 static strata_status add_output(strata_onnx_import *im, size_t i) {
     const char *name = im->graph->output[i]->name ? im->graph->output[i]->name : "";
     int value = strata_onnx_find(im, name), made;
@@ -376,7 +376,7 @@ static strata_status add_output(strata_onnx_import *im, size_t i) {
     return strata_onnx_fail(im, im->model->building.status, "%s", im->model->building.error.message);
 }
 
-/* Inputs and calls that nothing takes are no part of a model; a graph may have them all the same. */
+/* Removes calls whose value nothing uses; ONNX graphs may have them, but models may not. Fails for an unused input. */
 static strata_status drop_unused(strata_onnx_import *im) {
     strata_model *model = im->model;
     for (int i = model->n_values - 1; i >= 0; i--) {
@@ -389,8 +389,8 @@ static strata_status drop_unused(strata_onnx_import *im) {
     return STRATA_OK;
 }
 
-/* The weights into the places where a compiled model takes them from. */
-static strata_status give_weights(strata_onnx_import *im) {
+/* Copies the weights to model->loaded, from where compile reads them. */
+static strata_status load_weights(strata_onnx_import *im) {
     strata_model *model = im->model;
     strata_error reason = {0};
     strata_status status = strata_model_declare(model, &reason);
@@ -410,7 +410,7 @@ static strata_status give_weights(strata_onnx_import *im) {
     return STRATA_OK;
 }
 
-/* What an exported model wrote about itself: "strata.label", "strata.loss" and its notes. */
+/* Reads the metadata of a model that Strata exported: "strata.label", "strata.loss" and its notes. */
 static strata_status read_metadata(strata_onnx_import *im) {
     const char *label = entry(im, "strata.label"), *loss = entry(im, "strata.loss");
     strata_output_spec *output = &im->model->outputs[0];
@@ -431,7 +431,7 @@ static strata_status finish(strata_onnx_import *im) {
         return strata_onnx_fail(im, STRATA_UNSUPPORTED, "it has %zu outputs; 1 to %d", im->graph->n_output, STRATA_MAX_OUTPUTS);
     for (size_t i = 0; i < im->graph->n_output; i++) STRATA_TRY(add_output(im, i));
     STRATA_TRY(drop_unused(im));
-    STRATA_TRY(give_weights(im));
+    STRATA_TRY(load_weights(im));
     return read_metadata(im);
 }
 
@@ -449,7 +449,7 @@ strata_status strata_model_parse_onnx(const char *path, const void *bytes, size_
         im->model = NULL;
     }
     strata_onnx_close(im);
-    if (status == STRATA_INVALID) status = STRATA_DATA; /* what the file asks layers for, not the caller */
+    if (status == STRATA_INVALID) status = STRATA_DATA; /* the file contains the invalid options, not the caller's arguments */
     return status ? strata_fail(err, status, "%s: %s", path ? path : "ONNX", reason.message) : STRATA_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds what an op of ONNX becomes. Here are products and reductions; onnx_elementwise.c, onnx_shapes.c and onnx_windows.c have
- * the other kinds. */
+ * Finds the translation of an ONNX op, and translates products and reductions. onnx_elementwise.c, onnx_shapes.c and
+ * onnx_windows.c translate other kinds of ops. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -11,7 +11,8 @@
 
 /* ---- products ---- */
 
-/* Whether the constant `bias` is what dense adds: as many numbers as units, along the last axis, and none is infinite. */
+/* Whether the constant `bias` can be the bias of a dense layer: it has one number for each unit, along the last axis, and
+ * all are finite. */
 static bool is_bias(const strata_onnx_import *im, int bias, int64_t units) {
     if (!strata_onnx_is_constant(im, bias)) return false;
     const strata_shape shape = im->values[bias].array.shape;
@@ -19,7 +20,7 @@ static bool is_bias(const strata_onnx_import *im, int bias, int64_t units) {
            shape.dims[shape.rank - 1] == units && shape.rank <= 2 && strata_onnx_is_finite(&im->values[bias].array);
 }
 
-/* x kernel + bias as a dense layer. kernel: (in, units), taken. bias -1: none. */
+/* Translates x kernel + bias to a dense layer. kernel: (in, units), which this function finishes. bias -1: there is none. */
 static strata_status dense(strata_onnx_import *im, int x, strata_array *kernel, int bias, int *out) {
     const int64_t units = kernel->shape.dims[1];
     const strata_dense_options opts = {.units = units, .no_bias = bias < 0};
@@ -46,7 +47,7 @@ static strata_status matmul(strata_onnx_import *im) {
         STRATA_TRY(strata_onnx_simple(im, "matmul", a, b, &y));
         return strata_onnx_give(im, y);
     }
-    /* An Add behind it that nothing else interferes with is the layer's bias. */
+    /* If the only node that uses the product is an Add of a constant, the constant becomes the bias of the layer. */
     const StrataOnnx__Node *add = strata_onnx_only_taker(im, "Add");
     const int64_t units = im->values[b].array.shape.dims[1];
     for (size_t i = 0; add && add->n_input == 2 && i < 2 && bias < 0; i++) {
@@ -105,7 +106,7 @@ static strata_status reduce_by(strata_onnx_import *im, const char *op, int x, co
 }
 
 static strata_status reduce(strata_onnx_import *im) {
-    /* What is done before and behind the sum. */
+    /* The ops before and after the sum, for each reduction. */
     static const struct {
         const char *detail, *before, *op, *behind;
     } forms[] = {
@@ -125,7 +126,7 @@ static strata_status reduce(strata_onnx_import *im) {
     while (strcmp(forms[f].detail, detail)) f++;
     if (!shape.rank) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "of one number");
     STRATA_TRY(strata_onnx_in_front(im, x, &y));
-    if (!strcmp(detail, "exp")) { /* log sum e^x = m + log sum e^(x - m) with the largest x as m */
+    if (!strcmp(detail, "exp")) { /* log sum e^x = m + log sum e^(x - m), where m is the largest x */
         STRATA_TRY(reduce_by(im, "reduce_max", y, axes, n, true, &largest));
         STRATA_TRY(strata_onnx_pair(im, "sub", y, largest, &y));
     }
@@ -157,7 +158,7 @@ static strata_status argmax(strata_onnx_import *im) {
     return strata_onnx_give(im, y);
 }
 
-/* The value with one axis moved to the end, or back from it. */
+/* The value with one axis moved to the end, or, if `back` is true, from the end to this position. */
 static strata_status move_axis(strata_onnx_import *im, int x, int64_t axis, bool back, int *out) {
     int axes[STRATA_MAX_RANK];
     STRATA_TRY(strata_onnx_in_front(im, x, &x));
@@ -199,7 +200,8 @@ static strata_status softmax(strata_onnx_import *im) {
     int64_t axis = strata_onnx_int(im, "axis", im->opset < 13 ? 1 : -1), to[STRATA_MAX_RANK];
     if (axis < 0) axis += shape.rank;
     if (axis < 0 || axis >= shape.rank) return strata_onnx_fail(im, STRATA_DATA, "axis %" PRId64 " is not there", axis);
-    if (im->opset < 13 && axis != shape.rank - 1) { /* before opset 13 all axes from this one on are one */
+    /* Before opset 13, softmax is computed over all axes from this one on, as if they were one axis. */
+    if (im->opset < 13 && axis != shape.rank - 1) {
         int64_t flat[STRATA_MAX_RANK];
         for (int d = 0; d < axis; d++) flat[d] = shape.dims[d];
         flat[axis] = strata_onnx_product(shape.dims + axis, shape.rank - (int)axis);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ONNX's ops on shapes become: those that move, cut or repeat elements, and those that give sizes and constants. */
+ * Translates ONNX's ops on shapes: those that move, slice or repeat elements, and those that return sizes and constants. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -40,7 +40,7 @@ strata_status strata_onnx_reshape_to(strata_onnx_import *im, int x, int64_t *to,
         else
             return strata_onnx_fail(im, STRATA_UNSUPPORTED, "two of its sizes depend on the batch");
     }
-    /* A file with a fixed batch has that number where the batch is meant. */
+    /* In a file with a fixed batch, this number stands for the batch. */
     if (im->batched && !im->folding && im->fixed_batch && n && to[0] == im->fixed_batch && from.rank &&
         from.dims[0] == STRATA_ONNX_BATCH) {
         if (open < 0 && strata_onnx_product(to + 1, n - 1) != strata_onnx_product(from.dims + 1, from.rank - 1)) {
@@ -134,7 +134,8 @@ static strata_status transpose(strata_onnx_import *im) {
         seen[axis] = true;
         axes[d] = (int)axis;
     }
-    /* To channels behind, or back: the other order of the same value, which may be there already. */
+    /* If the transpose moves the channels to the end or back, the result is the same value in the other order, which may
+     * already exist. */
     bool to_behind = rank >= 3 && axes[0] == 0 && axes[rank - 1] == 1,
          to_front = rank >= 3 && axes[0] == 0 && axes[1] == rank - 1;
     for (int d = 1; d < rank - 1; d++) {
@@ -180,7 +181,7 @@ static strata_status concat(strata_onnx_import *im) {
     return strata_onnx_give(im, y);
 }
 
-/* Elements [begin, begin + size) along an axis; size -1: all behind begin. */
+/* Slices elements [begin, begin + size) along an axis; size -1: all elements from begin on. */
 static strata_status slice_axis(strata_onnx_import *im, int x, int axis, int64_t begin, int64_t size, int *out) {
     const int rank = strata_onnx_shape(im, x).rank;
     int64_t numbers[2 * STRATA_MAX_RANK];
@@ -216,7 +217,7 @@ static strata_status split(strata_onnx_import *im) {
     return STRATA_OK;
 }
 
-/* x[indices] along an axis, for constant indices. */
+/* Gathers x[indices] along an axis. The indices are constant. */
 static strata_status pick(strata_onnx_import *im, int x, int axis, int indices, int *out) {
     const strata_op_options opts = {.op = "gather", .numbers = {.n = 1, .values = {axis}}};
     int inputs[2] = {x, indices};
@@ -292,7 +293,8 @@ static strata_status gather(strata_onnx_import *im) {
     return strata_onnx_give(im, y);
 }
 
-/* The batch's size in the wanted shape is 0 in the op: that of axis 0 of an input of the model. */
+/* Expands x to the shape `to`. A size that is the batch is 0 in the op, which then takes the size of axis 0 of an input
+ * of the model. */
 static strata_status expand_to(strata_onnx_import *im, int x, const int64_t *to, int n, int *out) {
     strata_op_options opts = {.op = "expand", .numbers = {.n = n}};
     int inputs[2] = {x, -1};
@@ -413,7 +415,7 @@ static strata_status constant(strata_onnx_import *im) {
     return strata_onnx_give(im, y);
 }
 
-/* A number in a shape, which may have the batch: then it is a number that is expanded. */
+/* A tensor of one number. If its shape depends on the batch, the number is expanded; else the tensor is a constant. */
 static strata_status constant_of_shape(strata_onnx_import *im) {
     const StrataOnnx__Attribute *a = strata_onnx_attribute(im, "value");
     int64_t to[STRATA_MAX_RANK];
@@ -466,7 +468,7 @@ static strata_status range(strata_onnx_import *im) {
     return strata_onnx_give(im, y);
 }
 
-/* The part above or below a diagonal: x where a constant mask is true. */
+/* The part of x above or below a diagonal: x where a constant mask is true, 0 elsewhere. */
 static strata_status trilu(strata_onnx_import *im) {
     const bool upper = strata_onnx_int(im, "upper", 1);
     double k = 0;
@@ -491,7 +493,7 @@ static strata_status trilu(strata_onnx_import *im) {
     return strata_onnx_give(im, y);
 }
 
-/* Blocks of channels to places, and back: a reshape, a transpose and a reshape. */
+/* Moves blocks of channels to spatial positions, or back, by a reshape, a transpose and another reshape. */
 static strata_status depth_space(strata_onnx_import *im) {
     const bool to_space = !strcmp(im->node->op_type, "DepthToSpace");
     const bool crd = strata_onnx_text_is(im, "mode", "CRD", false);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TensorProto -> array: floats as f32, integers as i64, bool. Elements lie in the message, in one of several fields, or in a
- * file beside the model's. */
+ * Converts a TensorProto to an array: floats become f32, integers i64, and bools bool. The elements are in one of several
+ * fields of the message, or in another file in the folder of the model. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "core/base/file.h"
 #include "core/interchange/onnx.h"
 
-/* Element types by their numbers in ONNX. */
+/* The element types, with their numbers in ONNX. */
 typedef enum kind { KIND_FLOAT, KIND_SIGNED, KIND_UNSIGNED, KIND_BOOL, KIND_F16, KIND_BF16 } kind;
 typedef struct element_type {
     int number;
@@ -39,7 +39,7 @@ strata_status strata_onnx_dtype_of(int number, strata_dtype *out, const char *na
     return STRATA_OK;
 }
 
-/* One element of raw data, which is little-endian and may be unaligned. */
+/* Converts one element of raw data, which are little-endian and may be unaligned. */
 static void convert(const element_type *type, const unsigned char *at, strata_array *out, int64_t i) {
     uint64_t bits = 0;
     memcpy(&bits, at, type->bytes);
@@ -60,7 +60,7 @@ static void convert(const element_type *type, const unsigned char *at, strata_ar
     }
 }
 
-/* ---- data in a file of their own ---- */
+/* ---- data in another file ---- */
 
 static const char *entry(const StrataOnnx__Tensor *tensor, const char *key) {
     for (size_t i = 0; i < tensor->n_external_data; i++) {
@@ -70,7 +70,7 @@ static const char *entry(const StrataOnnx__Tensor *tensor, const char *key) {
     return NULL;
 }
 
-/* A path inside of the model's folder: relative, and without "..". */
+/* Whether the path is inside of the model's folder: it must be relative and without "..". */
 static bool is_inside(const char *path) {
     if (!*path || *path == '/') return false;
     for (const char *at = path; at; at = strchr(at, '/') ? strchr(at, '/') + 1 : NULL) {
@@ -91,7 +91,8 @@ static strata_status parse_size(const char *text, size_t otherwise, size_t *out)
     return STRATA_OK;
 }
 
-/* Whether the file is in the folder that its first bytes name, also behind symbolic links. */
+/* Whether the file is really, after following symbolic links, in the folder that is named by the first folder_bytes of
+ * `full`. */
 static bool lies_inside(const char *full, size_t folder_bytes) {
     char *folder = folder_bytes ? strndup(full, folder_bytes) : strdup(".");
     char *real_folder = folder ? realpath(folder, NULL) : NULL, *real = realpath(full, NULL);
@@ -207,7 +208,7 @@ strata_status strata_onnx_read_tensor(const StrataOnnx__Tensor *tensor, const ch
     const size_t bytes = (size_t)elements * type->bytes;
     const bool external = tensor->data_location == 1 || tensor->n_external_data;
     const bool raw = tensor->has_raw_data && (tensor->raw_data.len || !elements);
-    /* A damaged file may claim any shape, so what there is is compared before memory is asked for. */
+    /* A damaged file may contain any shape, so it is compared with the size of the data before memory is allocated. */
     if (!external && raw && tensor->raw_data.len != bytes)
         return strata_fail(err, STRATA_DATA, "tensor \"%.60s\" has %zu bytes; its shape %s needs %zu", name,
                            tensor->raw_data.len, strata_shape_text(shape).text, bytes);

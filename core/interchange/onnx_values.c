@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The values of an ONNX graph while it is imported: constants, calls of layers, their shapes, and the order of their axes. What
- * nodes become (onnx_nodes.c and the files beside it) is said with these calls. */
+ * The values of an ONNX graph during its import: constants, calls of layers, their shapes, and the order of their axes.
+ * The files that translate nodes (onnx_nodes.c and others) use these functions. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 /* ---- messages ---- */
 
-/* "999983", the size that stands for the batch, becomes N. */
+/* Replaces "999983", the size that stands for the batch, by "N" in a message. */
 static void name_batch(char *message) {
     char number[16];
     const size_t n = (size_t)snprintf(number, sizeof number, "%d", STRATA_ONNX_BATCH);
@@ -82,7 +82,7 @@ int strata_onnx_input(strata_onnx_import *im, int i) {
     return strata_onnx_find(im, im->node->input[i]);
 }
 
-/* How many nodes and outputs take a value; *out_last: the last such node. */
+/* Counts the nodes and outputs that use a value. *out_last: the last such node. */
 static int count_takers(const strata_onnx_import *im, const char *name, const StrataOnnx__Node **out_last) {
     int n = 0;
     for (size_t k = 0; k < im->graph->n_node; k++)
@@ -112,7 +112,7 @@ static strata_status name_value(strata_onnx_import *im, const char *name, int va
         return strata_onnx_fail(im, STRATA_DATA, "it gives \"%.80s\", which another node or input gives already", name);
     strata_onnx_value copy = im->values[value];
     strata_array array = copy.array;
-    if (copy.constant) { /* several names may have one value, and each frees its own */
+    if (copy.constant) { /* a value may have several names, each with a copy of the array that it frees */
         STRATA_TRY(strata_array_create(array.dtype, array.shape, &copy.array, im->err));
         memcpy(copy.array.data, array.data, strata_array_bytes(&array));
     }
@@ -289,7 +289,7 @@ void strata_onnx_layer_name(strata_onnx_import *im, const char *wanted, char *ou
         snprintf(out, bytes, "%s_%d", start, k);
 }
 
-/* "layer1.conv.weight" is the weight of layer1.conv. */
+/* The name for a layer. If one of the node's weights is "layer1.conv.weight", it is "layer1.conv". */
 static const char *name_of_node(strata_onnx_import *im, char *out, size_t bytes) {
     static const char *const endings[] = {".weight", ".kernel", "_weight", "/kernel", ".value", "/weight"};
     for (size_t i = 0; i < im->node->n_input; i++) {
@@ -363,7 +363,8 @@ strata_status strata_onnx_weight_of(strata_onnx_import *im, const char *name, co
     return status;
 }
 
-/* Gives a constant a tensor: a layer of weights, or, while folding, a constant of the graph. Integers are i32 in the model. */
+/* Makes a tensor of a constant: a layer `weights`, or, while folding, a constant of the graph. Integers become i32 in the
+ * model. */
 static strata_status make_tensor(strata_onnx_import *im, int value) {
     strata_onnx_value *v = &im->values[value];
     if (im->folding) {
@@ -432,7 +433,7 @@ strata_status strata_onnx_layer(strata_onnx_import *im, const strata_layer_kind 
 
 /* ---- orders of axes ---- */
 
-/* What was transposed to become the value, if `axes` undo that; -1: nothing. */
+/* If the value is the result of a transpose that `axes` undo, returns the index of the transposed value; else -1. */
 static int undone(const strata_onnx_import *im, int value, const int *axes) {
     const strata_value *call = im->values[value].value;
     if (im->folding || !call || call->layer < 0) return -1;
@@ -470,7 +471,7 @@ static strata_status reorder(strata_onnx_import *im, int value, bool behind, int
     *out = value;
     if (v->behind == behind) return STRATA_OK;
     const int rank = v->constant ? v->array.shape.rank : strata_tensor_shape(strata_onnx_tensor(im, value)).rank;
-    if (rank < 3) { /* (N, C) is the same in both orders */
+    if (rank < 3) { /* (N, C) is the same in both orders of axes */
         if (!v->constant) im->values[value].behind = behind;
         return STRATA_OK;
     }

@@ -12,16 +12,16 @@
 
 /* ---- windows ---- */
 
-/* A window over one or two axes; of one axis the first entries are 1 and 0, as of an image of one row. */
+/* A window over one or two axes. If there is one axis, the first entries are those for an image of one row: 1 or 0. */
 typedef struct window {
     /* 1 or 2. */
     int n_axes;
     int64_t size[2], stride[2], dilation[2];
-    /* Before and behind each axis. */
+    /* The padding before and after each axis. */
     int64_t before[2], behind[2];
 } window;
 
-/* in: the sizes of x's axes. size: of the window, as the attribute or the kernel has them. */
+/* in: the sizes of x's axes. size: the size of the window, from the attribute or the kernel. */
 static strata_status read_window(strata_onnx_import *im, const int64_t *in, const int64_t *size, int n_axes, window *out) {
     int64_t stride[2], dilation[2], pads[4];
     int n_stride, n_dilation, n_pads;
@@ -47,7 +47,8 @@ static strata_status read_window(strata_onnx_import *im, const int64_t *in, cons
         if (strata_onnx_text_is(im, "auto_pad", "NOTSET", true)) continue;
         out->before[k] = out->behind[k] = 0;
         if (strata_onnx_text_is(im, "auto_pad", "VALID", false)) continue;
-        /* SAME: ceil(in / stride) places; an odd zero lies behind, or, with SAME_LOWER, before. */
+        /* SAME: there are ceil(in / stride) outputs. If the padding is odd, its larger half comes after, or, for
+         * SAME_LOWER, before. */
         const int64_t places = (in[d] + out->stride[k] - 1) / out->stride[k];
         const int64_t reach = (out->size[k] - 1) * out->dilation[k] + 1, all = (places - 1) * out->stride[k] + reach - in[d];
         const int64_t half = all > 0 ? all / 2 : 0, rest = all > 0 ? all - half : 0;
@@ -58,7 +59,7 @@ static strata_status read_window(strata_onnx_import *im, const int64_t *in, cons
     return STRATA_OK;
 }
 
-/* x (N, C, L) as (N, C, 1, L), and back. */
+/* Reshapes x; for example (N, C, L) to (N, C, 1, L), or back. */
 static strata_status reshape(strata_onnx_import *im, int x, strata_shape to, int *out) {
     strata_op_options opts = {.op = "reshape", .numbers = {.n = to.rank}};
     for (int d = 0; d < to.rank; d++) opts.numbers.values[d] = (double)to.dims[d];
@@ -66,13 +67,13 @@ static strata_status reshape(strata_onnx_import *im, int x, strata_shape to, int
     return strata_onnx_op(im, &opts, &x, 1, false, out);
 }
 
-/* A shape with 0 for axis 0, which reshape keeps. */
+/* The shape with 0 for axis 0, with which reshape keeps the size of this axis. */
 static strata_shape open_batch(const strata_onnx_import *im, strata_shape shape) {
     if (!im->folding) shape.dims[0] = 0;
     return shape;
 }
 
-/* Channels' numbers (C) as a shape that broadcasts to x (N, C, ...). */
+/* Reshapes one number for each channel, (C), so that they broadcast to x (N, C, ...). */
 static strata_status by_channel(strata_onnx_import *im, int numbers, int rank, int *out) {
     strata_shape to = {.rank = rank};
     for (int d = 0; d < rank; d++) to.dims[d] = d == 1 ? strata_shape_elements(strata_onnx_shape(im, numbers)) : 1;
@@ -91,7 +92,7 @@ static strata_status binary(strata_onnx_import *im, const char *op, int a, int b
     return strata_onnx_simple(im, op, a, b, out);
 }
 
-/* The layer of a convolution whose kernel is constant. */
+/* Adds a convolution layer for a constant kernel. */
 static strata_status conv_layer(strata_onnx_import *im, int x, int w, int bias, const window *win, int64_t groups, int *out) {
     static const int axes_2d[] = {2, 3, 1, 0}, axes_1d[] = {2, 1, 0};
     const strata_array *weights = &im->values[w].array;
@@ -132,7 +133,7 @@ static strata_op_options conv_op(const char *op, const window *win, int64_t grou
                                                       (double)win->before[1], (double)win->behind[1], (double)groups}}};
 }
 
-/* What both convolutions check. out_size: of the kernel. */
+/* Reads and checks what both kinds of convolutions have in common. */
 static strata_status read_conv(strata_onnx_import *im, int *x, int *w, window *win, int64_t *groups) {
     int64_t declared[2];
     int n;
@@ -153,7 +154,7 @@ static strata_status read_conv(strata_onnx_import *im, int *x, int *w, window *w
     return read_window(im, shape.dims + 2, kernel.dims + 2, shape.rank - 2, win);
 }
 
-/* x and the kernel with one axis as two, for ops that take images. */
+/* Adds an axis of size 1 to x and the kernel, for ops that take images. */
 static strata_status as_images(strata_onnx_import *im, int *x, int *w) {
     int *both[] = {x, w};
     for (int i = 0; i < 2; i++) {
@@ -164,7 +165,7 @@ static strata_status as_images(strata_onnx_import *im, int *x, int *w) {
     return STRATA_OK;
 }
 
-/* Takes the axis away that as_images added, adds the bias, and gives the result. */
+/* Removes the axis that as_images has added, adds the bias, and makes the result the output. */
 static strata_status finish_conv(strata_onnx_import *im, int y, int n_axes, int bias) {
     if (n_axes == 1) {
         const strata_shape s = strata_onnx_shape(im, y);
@@ -196,7 +197,8 @@ strata_status strata_onnx_conv(strata_onnx_import *im) {
     return finish_conv(im, y, win.n_axes, bias);
 }
 
-/* The transposed convolution gives an image, of which the convolution with the same kernel gives x. */
+/* Translates a transposed convolution: its output is an image from which the convolution with the same kernel computes
+ * the shape of x. */
 strata_status strata_onnx_conv_transpose(strata_onnx_import *im) {
     int x, w, y, n_extra, n_shape;
     window win;
@@ -214,7 +216,7 @@ strata_status strata_onnx_conv_transpose(strata_onnx_import *im) {
         const int64_t full = win.stride[k] * (in - 1) + more + reach;
         size[k] = full - win.before[k] - win.behind[k];
         const bool same = automatic && !strata_onnx_text_is(im, "auto_pad", "VALID", false);
-        if (d < n_shape || same) { /* the padding is what the size leaves */
+        if (d < n_shape || same) { /* the padding follows from the size of the output */
             size[k] = d < n_shape ? wanted[d] : in * win.stride[k];
             const int64_t all = full - size[k];
             const bool upper = strata_onnx_text_is(im, "auto_pad", "SAME_UPPER", false);
@@ -236,7 +238,7 @@ strata_status strata_onnx_conv_transpose(strata_onnx_import *im) {
 
 /* ---- pools ---- */
 
-/* Rounded up, a last window may reach beyond the padding; more padding makes room for it. */
+/* With ceil_mode, the last window may reach beyond the padding. The padding is enlarged so that it does not. */
 static void round_up(window *win, const int64_t *in) {
     for (int d = 0; d < win->n_axes; d++) {
         const int k = 2 - win->n_axes + d;
@@ -351,7 +353,7 @@ strata_status strata_onnx_batch_norm(strata_onnx_import *im) {
     return strata_onnx_output(im, 0, y);
 }
 
-/* A mean over axes [first, rank), which stay with size 1. */
+/* The mean over axes [first, rank), which are kept with size 1. */
 static strata_status mean_of(strata_onnx_import *im, int x, int first, int *out) {
     const int rank = strata_onnx_shape(im, x).rank;
     strata_op_options opts = {.op = "reduce_mean", .value = 1, .numbers = {.n = rank - first}};
@@ -360,7 +362,7 @@ static strata_status mean_of(strata_onnx_import *im, int x, int first, int *out)
     return strata_onnx_op(im, &opts, &x, 1, false, out);
 }
 
-/* (x - mean) / sqrt(variance + epsilon) over axes [first, rank); without the mean x / sqrt(mean x^2 + epsilon). */
+/* (x - mean) / sqrt(variance + epsilon) over axes [first, rank). If `centered` is false: x / sqrt(mean x^2 + epsilon). */
 static strata_status normalize(strata_onnx_import *im, int x, int first, bool centered, double epsilon, int *out) {
     int mean, y = x, squares;
     if (centered) {
@@ -409,7 +411,7 @@ strata_status strata_onnx_layer_norm(strata_onnx_import *im) {
     return strata_onnx_output(im, 0, y);
 }
 
-/* Groups of channels, all places of each normalized together; an instance norm has as many groups as channels. */
+/* Normalizes each group of channels over all its positions. An instance normalization has as many groups as channels. */
 strata_status strata_onnx_group_norm(strata_onnx_import *im) {
     const bool instance = im->node->op_type[0] == 'I';
     int x, scale, shift, y;
@@ -426,7 +428,7 @@ strata_status strata_onnx_group_norm(strata_onnx_import *im) {
     if (of_scale != channels && of_scale != groups) return strata_onnx_fail(im, STRATA_DATA, "its scale does not fit");
     STRATA_TRY(reshape(im, x, open_batch(im, STRATA_SHAPE(shape.dims[0], groups, -1)), &y));
     STRATA_TRY(normalize(im, y, 2, true, strata_onnx_float(im, "epsilon", 1e-5), &y));
-    /* Up to opset 20 there is a scale for each group. */
+    /* Up to opset 20 there is one scale for each group instead of each channel. */
     const bool by_group = of_scale != channels;
     if (!by_group) STRATA_TRY(reshape(im, y, open_batch(im, shape), &y));
     STRATA_TRY(by_channel(im, scale, by_group ? 3 : shape.rank, &scale));
@@ -439,7 +441,7 @@ strata_status strata_onnx_group_norm(strata_onnx_import *im) {
 
 /* ---- recurrent ---- */
 
-/* Gates as rows (gates U, K) become columns (K, gates U) in the order `order`. */
+/* Converts gates from rows (gates U, K) to columns (K, gates U). Gate g of the result is gate order[g] of the rows. */
 static strata_status gate_columns(strata_onnx_import *im, const float *rows, const int *order, int gates, int64_t units,
                                   int64_t k, strata_array *out) {
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(k, gates * units), out, im->err));
@@ -450,8 +452,8 @@ static strata_status gate_columns(strata_onnx_import *im, const float *rows, con
     return STRATA_OK;
 }
 
-/* ONNX's rows are i o f c of an LSTM and z r h of a GRU; Strata's columns i f c o and z r h. Only a GRU whose reset gate is
- * behind the product, `halves` 2, keeps the two biases apart. */
+/* The gates of ONNX's rows are i o f c for an LSTM and z r h for a GRU; those of Strata's columns are i f c o and z r h.
+ * Strata adds the two biases of ONNX, except for a GRU that applies its reset gate after the product (`halves` is 2). */
 static strata_status recurrent_weights(strata_onnx_import *im, bool lstm, int halves, const int *in, int direction,
                                        int64_t units, const char *prefix) {
     static const int orders[2][4] = {{0, 1, 2, 0}, {0, 2, 3, 1}};
@@ -484,7 +486,8 @@ static strata_status recurrent_weights(strata_onnx_import *im, bool lstm, int ha
     return status;
 }
 
-/* "activations": of the gates, then of the candidate and, of an LSTM, of the output, for each direction. NULL: the defaults. */
+/* Reads "activations": for each direction those of the gates, of the candidate and, for an LSTM, of the output. NULL: the
+ * defaults. */
 static strata_status read_activations(strata_onnx_import *im, bool lstm, const char **out_recurrent,
                                       const char **out_activation) {
     static const struct { const char *onnx, *name; } functions[] = {{"Tanh", "tanh"}, {"Sigmoid", "sigmoid"}, {"Relu", "relu"}};
@@ -542,7 +545,7 @@ strata_status strata_onnx_recurrent(strata_onnx_import *im) {
     if (lstm && strata_onnx_is_taken(im, 2)) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "its last c is no output here");
     STRATA_TRY(strata_onnx_in_front(im, in[0], &in[0]));
     if (!batch_first) STRATA_TRY(strata_onnx_permute(im, in[0], (const int[]){1, 0, 2}, &in[0]));
-    /* Y has all steps, Y_h the last one; each is a layer of its own, with the same weights, if both are taken. */
+    /* Y has all steps, Y_h only the last one. A layer computes one of them, so only one may be used. */
     for (int output = 0; output < 2; output++) {
         if (!strata_onnx_is_taken(im, output)) continue;
         if (strata_onnx_is_taken(im, 1 - output))

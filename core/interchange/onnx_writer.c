@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Nodes, attributes and constants of the ONNX graph that is written, and what several layers become: transposes and
- * activations. All of its memory is freed at once when the file is written. */
+ * Makes the nodes, attributes and constants of the ONNX graph that is written, and the nodes that several layers need:
+ * transposes and activations. All memory is freed at once when the file is written. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ const char *strata_onnx_new_name(strata_onnx_export *ex, const char *base) {
     return strata_onnx_copy_text(ex, name);
 }
 
-/* One more place in a list of pointers. */
+/* Makes room for one more pointer in a list. */
 static void *grow(strata_onnx_export *ex, void *list, size_t n, size_t *capacity) {
     if (n < *capacity) return list;
     const size_t more = *capacity ? 2 * *capacity : 32;
@@ -176,7 +176,7 @@ const char *strata_onnx_put_weight(strata_onnx_export *ex, const strata_layer *l
     if (!elements) return NULL;
     snprintf(text, sizeof text, "%.110s/%.40s", layer->name, parameter);
     const char *name = strata_onnx_copy_text(ex, text);
-    for (size_t i = 0; i < ex->out.n_initializer; i++) /* of a layer that is called more than once */
+    for (size_t i = 0; i < ex->out.n_initializer; i++) /* it exists if the layer was called before */
         if (!strcmp(ex->out.initializer[i]->name, name)) return name;
     if (!axes) {
         strata_onnx_add_initializer(ex, name, STRATA_ONNX_TYPE_FLOAT, shape ? *shape : own, elements);
@@ -197,7 +197,7 @@ void strata_onnx_refuse(strata_onnx_export *ex, const strata_layer *layer, const
     strata_text_add(&ex->unsupported, "%s%s (%s%s)", ex->unsupported.n_bytes ? ", " : "", layer->kind->name, layer->name, why);
 }
 
-/* ---- what layers share ---- */
+/* ---- functions that several layers use ---- */
 
 const char *strata_onnx_transposed(strata_onnx_export *ex, const char *base, const char *x, const int64_t *perm, int rank) {
     const char *y = strata_onnx_emit(ex, base, "Transpose", x, NULL, NULL);
@@ -221,7 +221,7 @@ const char *strata_onnx_moved(strata_onnx_export *ex, const char *base, const ch
     return strata_onnx_transposed(ex, base, x, perm, rank);
 }
 
-/* What is an op of ONNX by itself, with an attribute where there is one. */
+/* The activations that are one ONNX op, some with an attribute. */
 static const struct {
     const char *function, *op, *attribute;
     double value;
@@ -244,7 +244,7 @@ const char *strata_onnx_activate(strata_onnx_export *ex, const strata_layer *lay
     }
     if (!strcmp(function, "silu") || !strcmp(function, "swish"))
         return strata_onnx_emit(ex, base, "Mul", x, strata_onnx_emit(ex, base, "Sigmoid", x, NULL, NULL), NULL);
-    if (!strcmp(function, "gelu") || !strcmp(function, "gelu_tanh")) { /* a node of its own only from opset 20 on */
+    if (!strcmp(function, "gelu") || !strcmp(function, "gelu_tanh")) { /* ONNX has a Gelu node only from opset 20 on */
         const bool exact = function[4] == 0;
         const char *t = x;
         if (!exact) {

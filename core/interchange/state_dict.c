@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights of PyTorch's models, which were saved as safetensors, by a map of names. PyTorch has a layer's outputs first and
- * images with channels in front, so most weights have their axes in another order. */
+ * Reads and writes the weights of PyTorch models that are stored as safetensors. A map relates the names. PyTorch has a
+ * layer's outputs first and the channels of images first, so most weights have their axes in another order. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { MOST_MAP_BYTES = 16 << 20, WORD_BYTES = 256 };
 
-/* How a weight's axes lie in PyTorch: axis i of Strata's is axis axes[i] of the file's. */
+/* The orders of axes in PyTorch: axis i of Strata's weight is axis axes[i] of the file's weight. */
 static const struct {
     const char *name;
     int rank, axes[STRATA_MAX_RANK];
@@ -34,7 +34,7 @@ static bool fits(strata_shape theirs, strata_shape ours, int order) {
     return true;
 }
 
-/* Elements in our order. */
+/* Copies the elements from the file's order to Strata's order. */
 static void permute(const float *from, strata_shape theirs, int order, strata_shape ours, float *to) {
     int64_t strides[STRATA_MAX_RANK], place[STRATA_MAX_RANK] = {0}, stride = 1;
     const int64_t n = strata_shape_elements(ours);
@@ -54,13 +54,13 @@ static void permute(const float *from, strata_shape theirs, int order, strata_sh
     }
 }
 
-/* A line of the map. */
+/* A line of the map: the name in the file, the name in the model, and the order of axes ("": not given). */
 typedef struct line {
     int number;
     char theirs[WORD_BYTES], ours[WORD_BYTES], order[WORD_BYTES];
 } line;
 
-/* The order that the line names, or, where it names none, the one that the shapes have. */
+/* The order that the line names. If it names none, the order with which the shapes fit. */
 static strata_status choose(const line *l, const char *map, strata_shape theirs, strata_shape ours, int *out,
                             strata_error *err) {
     *out = SAME;
@@ -71,7 +71,7 @@ static strata_status choose(const line *l, const char *map, strata_shape theirs,
                            "%s:%d: \"%.40s\" is no order of axes; there are: same, linear, conv1d, conv2d, conv2d_transpose, "
                            "depthwise",
                            map, l->number, l->order);
-    if (!*l->order) { /* PyTorch's own order is more likely where both fit */
+    if (!*l->order) { /* if both fit, PyTorch's order is more likely than the same order */
         for (int i = 0; i < N_ORDERS && *out == SAME; i++)
             if (fits(theirs, ours, i)) *out = i;
         if (*out == 0 && fits(theirs, ours, SAME) && strstr(l->ours, "embeddings")) *out = SAME;
@@ -81,15 +81,16 @@ static strata_status choose(const line *l, const char *map, strata_shape theirs,
                        strata_shape_text(theirs).text, l->ours, strata_shape_text(ours).text);
 }
 
-/* A model's values while a state dict is read into them, or written from them. */
+/* The state of reading a state dict into a model's values, or of writing it from them. */
 typedef struct transfer {
     strata_model *model;
     const char *map;
-    /* (all_size) */
+    /* (all_size) The parameters and states. */
     float *values;
-    /* [parameters.n] A line of the map was about it. */
+    /* [parameters.n] Whether a line of the map names the parameter. */
     bool *given;
-    /* Reading: the file. Writing: [parameters.n] what it will have, n_written of them, and their names. */
+    /* When reading: `file` is the source. When writing: [parameters.n] the tensors to be written, n_written of them, and
+     * their lines. */
     const strata_safetensors *file;
     strata_array *arrays;
     strata_named_array *named;
@@ -117,7 +118,7 @@ static strata_status take_line(transfer *t, int p, const line *l, strata_error *
     return floats ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", map);
 }
 
-/* The order whose permutation undoes one: written weights are what reading them takes. */
+/* The inverse of permute: reading the written weights gives the same values. */
 static void unpermute(const float *from, strata_shape ours, int order, strata_shape theirs, float *to) {
     int64_t strides[STRATA_MAX_RANK], place[STRATA_MAX_RANK] = {0}, stride = 1;
     const int64_t n = strata_shape_elements(ours);
@@ -133,7 +134,8 @@ static void unpermute(const float *from, strata_shape ours, int order, strata_sh
     }
 }
 
-/* Without a word the number of axes says the order, as PyTorch's layers have it; a table of embeddings stays as it is. */
+/* If the line names no order, it follows from the number of axes, as in PyTorch's layers. A table of embeddings keeps its
+ * order. */
 static int order_of_axes(strata_shape ours, const char *name) {
     for (int i = 0; i < N_ORDERS && !strstr(name, "embeddings"); i++)
         if (orders[i].rank == ours.rank) return i;
@@ -187,7 +189,7 @@ static strata_status walk_lines(transfer *t, char *text, strata_status (*visit)(
     return STRATA_OK;
 }
 
-/* The map's text, and memory for the model's values. Whatever it returns, close_transfer frees it. */
+/* Reads the text of the map, and allocates the model's values. close_transfer frees both, also after a failure. */
 static strata_status open_transfer(transfer *t, unsigned char **out_text, strata_error *err) {
     size_t n_bytes;
     STRATA_TRY(strata_model_declare(t->model, err));

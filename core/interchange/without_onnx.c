@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In a build without protobuf-c: the calls that read and write ONNX say so. */
+ * In a build without protobuf-c, this file replaces the import and export of ONNX by functions that fail with a message. */
 #include "strata/interchange.h"
 
 #if !STRATA_WITH_ONNX

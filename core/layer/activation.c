@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * activation: an element-wise function, or softmax over the last axis. The table serves every layer with an `activation`
- * option. */
+ * activation: an element-wise function, or softmax over the last axis. Every layer with an `activation` option finds its
+ * function in this file's table. */
 #include <stddef.h>
 #include <string.h>
 
 #include "core/graph/graph.h"
 #include "core/layer/layer.h"
 
-/* Slope and scale as in Keras. */
+/* The slopes and the scale are Keras' defaults. */
 static strata_tensor *leaky_relu(strata_tensor *x) {
     return strata_leaky_relu(x, 0.2);
 }
@@ -16,7 +16,7 @@ static strata_tensor *elu(strata_tensor *x) {
     return strata_elu(x, 1);
 }
 
-/* x / (1 + |x|): three ops, which a chain makes one kernel. */
+/* x / (1 + |x|). These three ops become one kernel, because a chain fuses them. */
 static strata_tensor *softsign(strata_tensor *x) {
     return strata_div(x, strata_add(strata_scalar(strata_tensor_graph(x), strata_tensor_dtype(x), 1), strata_abs(x)));
 }

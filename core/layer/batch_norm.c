@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * batch_norm: y = activation(gamma (x - mean) / sqrt(variance + epsilon) + beta), by channel (the last axis). While training
- * mean and variance are the batch's own, and moving averages of them are kept; else they are those averages. */
+ * batch_norm: y = activation(gamma (x - mean) / sqrt(variance + epsilon) + beta), for each channel (the last axis). In
+ * training, mean and variance are those of the batch, and the layer updates moving averages of them. Predictions use the
+ * moving averages. */
 #include <stddef.h>
 
 #include "core/layer/layer.h"
@@ -23,8 +24,9 @@ static strata_tensor *channel_row(strata_tensor *x, int64_t first, int64_t n) {
     return strata_slice(x, &first, &n);
 }
 
-/* Mean and variance of all replicas' rows, of each one's own moments: the sum of n mean, then that of n (variance + (mean - the
- * mean of all)^2). */
+/* Computes the mean and the variance over the rows of all replicas from the moments of each replica, which has n rows.
+ * The mean is the sum of n mean, divided by the sum of n. The variance is the sum of n (variance + (mean - mean of
+ * all)^2), divided by it. */
 static void moments_of_all(strata_layer_context *context, strata_tensor *x, strata_tensor **out_mean,
                            strata_tensor **out_variance) {
     strata_graph *graph = strata_tensor_graph(x);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Building layers: the first time to declare their parameters and states, then into the graph of each program. */
+ * Builds layers: once to declare their parameters and states, and then into the graph of each program. */
 #include "core/layer/context.h"
 
 #include <assert.h>
@@ -13,7 +13,7 @@
 #include "core/op/communication.h"
 #include "core/op/ops.h"
 
-/* spec: as it will be, but for its name and offset. */
+/* Adds `spec`, which is complete except for its name and offset, to the set. */
 static strata_status declare_parameter(strata_parameter_set *set, const char *layer, const char *name, const char *initializer,
                                        strata_parameter_spec spec, strata_error *err) {
     STRATA_TRY(strata_initializer_find(initializer ? initializer : "", &spec.initializer, err));
@@ -44,7 +44,7 @@ static strata_parameter_spec *find_parameter(const strata_parameter_set *set, co
     return NULL;
 }
 
-/* Part `index` of the set, named as its parameter is. */
+/* The view of part number `index` of the set. It gets the name of its parameter. */
 static strata_tensor *part_view(strata_layer_context *context, int index) {
     const strata_parameter_set *set = context->parameters;
     const strata_parameter_part *part = &set->parts[index];
@@ -56,12 +56,13 @@ static strata_tensor *part_view(strata_layer_context *context, int index) {
     return context->parts[index];
 }
 
-/* The state as it was before the step. */
+/* The value of the state before the step. */
 static strata_tensor *state_view(const strata_layer_context *context, const strata_parameter_spec *state) {
     return strata_parameter_view(context->state, state->offset, state->shape);
 }
 
-/* The parameter or state of the layer that is being built, declared or as it was declared; NULL: the graph is poisoned. */
+/* Finds the parameter or state `name` of the layer that is being built, or declares it in the build that declares. Checks
+ * that its shape is the declared one. On an error it poisons the graph and returns NULL. */
 static strata_parameter_spec *declared(strata_layer_context *context, strata_graph *graph, const char *name,
                                        const char *initializer, strata_parameter_spec spec) {
     strata_parameter_set *set = context->parameters;
@@ -86,7 +87,8 @@ static strata_parameter_spec *declared(strata_layer_context *context, strata_gra
     return NULL;
 }
 
-/* What stands for a parameter while parameters are declared: one input, however many calls use it. */
+/* In the build that declares, a graph input takes the place of the parameter. All calls that use the parameter get the
+ * same input. */
 static strata_tensor *stand_in(strata_graph *graph, const strata_parameter_spec *p) {
     for (int i = 0; i < graph->n_nodes; i++) {
         const strata_tensor *node = graph->nodes[i];
@@ -97,7 +99,8 @@ static strata_tensor *stand_in(strata_graph *graph, const strata_parameter_spec 
 }
 
 static strata_tensor *poisoned(strata_graph *graph) {
-    return strata_graph_poison(graph, NULL, STRATA_INTERNAL, "a parameter was declared otherwise"); /* the first error stays */
+    /* The graph keeps the first error. */
+    return strata_graph_poison(graph, NULL, STRATA_INTERNAL, "a parameter was declared otherwise");
 }
 
 strata_tensor *strata_layer_parameter(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
@@ -107,7 +110,7 @@ strata_tensor *strata_layer_parameter(strata_layer_context *context, strata_grap
     if (!p) return poisoned(graph);
     if (context->declaring) return stand_in(graph, p);
     if (p->state) return strata_tensor_set_name(state_view(context, p), p->name);
-    assert(p->n_parts == 1); /* strata_parameters_cut splits only what says that it can be split */
+    assert(p->n_parts == 1); /* strata_parameters_cut divides only parameters with `splits` */
     return part_view(context, p->first_part);
 }
 
@@ -159,8 +162,8 @@ strata_tensor *strata_layer_rows(strata_layer_context *context, strata_graph *gr
             graph, NULL, STRATA_UNSUPPORTED,
             "it is sparse and is called %d times; only one call can say which rows change: leave out sparse", context->call);
     rows->x = x;
-    /* The gradient of the whole table is no larger than that of a row for each index, and needs no search for indices that
-     * come twice. */
+    /* With at least as many indices as the table has rows, the gradient of the whole table is no larger than one row for
+     * each index, and the search for repeated indices is not needed. */
     const bool few_rows = strata_shape_elements(strata_tensor_shape(x)) >= p->shape.dims[0];
     if (!context->takes_rows || few_rows) return gather_rows(context, p, x);
     strata_tensor *inverse;
@@ -266,7 +269,7 @@ strata_tensor *strata_layer_rng(strata_layer_context *context, uint32_t *out_str
     return context->rng;
 }
 
-/* What the layer's kind makes of its inputs. */
+/* Calls the build function of the layer's kind, and checks its result if the kind is the user's. */
 static strata_tensor *call_kind(strata_layer_context *context, const strata_layer *layer, strata_tensor *const *inputs, int n) {
     const strata_layer_kind *kind = layer->kind;
     strata_graph *graph = strata_tensor_graph(inputs[0]);
@@ -287,7 +290,7 @@ static strata_tensor *call_kind(strata_layer_context *context, const strata_laye
     return y;
 }
 
-/* Builds one layer. */
+/* Builds one layer in its scope, and updates the mask. */
 static strata_tensor *build_layer(strata_layer_context *context, const strata_layer *layer, const char *name,
                                   strata_tensor *const *inputs, int n) {
     strata_graph *graph = strata_tensor_graph(inputs[0]);

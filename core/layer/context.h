@@ -14,35 +14,35 @@ enum { STRATA_PARAMETER_ALIGNMENT = 64 };
 /* ---- parameters ---- */
 
 typedef struct strata_parameter_spec {
-    /* "dense/kernel". */
+    /* The name, which begins with the layer's name: "dense/kernel". */
     char *name;
     strata_shape shape;
     /* True for a state: a value that a layer updates without training it. States have a separate flat range. */
     bool state;
     /* True if an update changes only the rows that its batch uses. Sparse parameters come after the dense ones. */
     bool sparse;
-    /* True if its layer can compute with parts of it. */
+    /* True if the layer can compute with parts of it (strata_layer_split_parameter). */
     bool splits;
-    /* First element in its flat range. */
+    /* The index of its first element in its flat range. */
     int64_t offset;
-    /* Its parts: parts[first_part .. first_part + n_parts) of the set. A state has none. */
+    /* Its parts are parts[first_part .. first_part + n_parts) of the set. A state has none. */
     int first_part, n_parts;
     const strata_initializer *initializer;
     int64_t fan_in, fan_out;
 } strata_parameter_spec;
 
-/* The rows of a parameter that are in one block. A parameter that is not divided has one part. */
+/* Some rows of a parameter, which are in one block. A parameter that is not divided has one part. */
 typedef struct strata_parameter_part {
-    /* Index of the parameter, and of the block. */
+    /* The index of the parameter, and that of the block. */
     int parameter, block;
-    /* Rows [first_row, first_row + shape.dims[0]) along the parameter's first axis. */
+    /* The part is rows [first_row, first_row + shape.dims[0]) along the parameter's first axis. */
     int64_t first_row;
     strata_shape shape;
-    /* First element in the flat range. */
+    /* The index of its first element in the flat range. */
     int64_t offset;
 } strata_parameter_part;
 
-/* A block: elements [begin, end) of the flat range of parameters, which have a separate buffer. */
+/* Elements [begin, end) of the flat range of parameters. Each block is a separate buffer. */
 typedef struct strata_parameter_block {
     /* [begin, dense_end) are dense parameters, [dense_end, end) sparse ones. */
     int64_t begin, dense_end, end;
@@ -54,9 +54,10 @@ typedef struct strata_parameter_block {
 typedef struct strata_parameter_set {
     strata_parameter_spec *items;
     int n, capacity;
-    /* The flat range of the parameters. Its first dense_size elements are those of the dense ones. */
+    /* The number of elements in the flat range of the parameters. The first dense_size elements are dense parameters, the
+     * others sparse. */
     int64_t flat_size, dense_size;
-    /* The flat range of the states. */
+    /* The number of elements in the flat range of the states. */
     int64_t state_size;
     /* The blocks of the flat range of parameters; one, unless the range is too large for a device. */
     strata_parameter_block *blocks;
@@ -67,17 +68,18 @@ typedef struct strata_parameter_set {
 
 /* `elements` rounded up to a multiple of STRATA_PARAMETER_ALIGNMENT. */
 int64_t strata_parameter_aligned(int64_t elements);
-/* `n` elements from element `first` of a tensor (size), in this shape. */
+/* The `n` elements of `range` from element `first` on, in this shape. range: (size). */
 strata_tensor *strata_parameter_view(strata_tensor *range, int64_t first, strata_shape shape);
 /* Converts indices of a parameter's rows to indices in the part; indices of rows in other parts become out of range. */
 strata_tensor *strata_parameter_rows_of(const strata_parameter_part *part, strata_tensor *indices);
 /* Computes the offset of every parameter and state, and the sizes of the set. */
 void strata_parameters_lay_out(strata_parameter_set *set);
-/* Divides the flat range into blocks of at most `most` elements (INT64_MAX: one block): between parameters, and between rows of
- * a parameter that is larger than a block. Another call replaces the blocks. Fails: UNSUPPORTED, with the parameter's name, if
- * a parameter is too large and its layer cannot compute with parts of it, or if a single row is too large. */
+/* Divides the flat range into blocks of at most `most` elements (INT64_MAX: one block): between parameters, or between
+ * rows of a parameter that is larger than a block. A further call replaces the blocks. Fails: UNSUPPORTED, with the
+ * parameter's name, if a parameter is too large and its layer cannot compute with parts of it, or if a single row is too
+ * large. */
 STRATA_MUST_USE strata_status strata_parameters_cut(strata_parameter_set *set, int64_t most, strata_error *err);
-/* Frees everything; the set is empty then. */
+/* Frees everything. The set is then empty. */
 void strata_parameters_finish(strata_parameter_set *set);
 
 /* ---- layers ---- */
@@ -94,14 +96,14 @@ typedef struct strata_layer {
     /* The name of a layer inside of another layer begins with the other's name: "residual/conv2d". */
     char *name;
     strata_layer_list branches[STRATA_MAX_BRANCHES];
-    /* The layer is not trained: its parameters are states that nothing updates, and it computes what it computes in
+    /* The layer is not trained. Its parameters become states that nothing updates, and it always computes as in
      * predictions. */
     bool frozen;
 } strata_layer;
 
 /* The cost of a layer in a program's graph. */
 typedef struct strata_layer_cost {
-    /* The shape of its outputs, with the axis of the batch. */
+    /* The shape of its output, including the axis of the batch. */
     strata_shape output;
     /* Floating-point operations of the forward pass as the layer builds it, before fusion. */
     double flops;
@@ -111,10 +113,10 @@ typedef struct strata_layer_cost {
 
 /* The rows of a sparse parameter that a build for training uses. */
 typedef struct strata_sparse_rows {
-    /* The indices that the batch uses; NULL when no layer used the parameter. */
+    /* The indices that the batch uses; NULL if no layer used the parameter. */
     strata_tensor *x;
-    /* ids: each index once, followed by -1 (strata_unique). row: the rows with these indices, with respect to which the
-     * gradient is computed. NULL if the gradient is that of the whole table. */
+    /* ids: each index once, followed by -1 (strata_unique). row: the rows with these indices; the gradient is computed
+     * with respect to them. NULL if the gradient is that of the whole table. */
     strata_tensor *ids, *row;
 } strata_sparse_rows;
 
@@ -122,55 +124,56 @@ struct strata_layer_context {
     strata_parameter_set *parameters;
     /* The layer that is being built. */
     const strata_layer *layer;
-    /* Which call of the outermost layer this is, from 1: a shared layer is called several times. */
+    /* The number of this call of the outermost layer, counted from 1. A shared layer is called several times. */
     int call;
     /* [n_inputs] The inputs of the model. */
     int n_inputs;
     const strata_tensor *inputs[STRATA_MAX_INPUTS];
-    /* True in the build that declares parameters. */
+    /* True in the build that declares parameters; it is the first one. */
     bool declaring;
     bool training;
-    /* Other replicas have parts of the batch. */
+    /* True if other replicas compute parts of the batch. */
     bool has_replicas;
-    /* The channel of the devices that compute. */
+    /* The channel of the devices that compute parts of the batch. */
     strata_channel replicas;
-    /* Set when a layer has added up a value over the replicas. */
+    /* Set when a layer has summed a value over the replicas. */
     bool exchanges_inside;
-    /* The dtype of activations that are not integers. */
+    /* The dtype of floating-point activations. */
     strata_dtype dtype;
     /* [parameters->n_blocks] The blocks of the parameters' flat range; NULL while declaring. */
     strata_tensor **blocks;
-    /* The flat range of states; NULL while declaring, and where there are no states. */
+    /* The flat range of states; NULL while declaring, or if there are no states. */
     strata_tensor *state;
-    /* [parameters->n_parts] The view of each part that a layer has used, with respect to which gradients are computed. NULL
-     * while declaring. */
+    /* [parameters->n_parts] The view of each part that a layer has used. Gradients are computed with respect to these
+     * views. NULL while declaring. */
     strata_tensor **parts;
-    /* [parameters->n] The states' new values, and the rate by which each state moves towards its new value. new_state NULL:
-     * they are not computed. */
+    /* [parameters->n] The new value of each state, and the rate by which the state moves towards it. If new_state is
+     * NULL, new values are not computed. */
     strata_tensor **new_state;
     double *state_rates;
-    /* [parameters->n] Filled by a build for training. */
+    /* [parameters->n] Set by a build for training. */
     strata_sparse_rows *rows;
-    /* Gradients of sparse parameters are computed with respect to rows->row, if the table has more rows than the batch has
-     * indices. */
+    /* Gradients of sparse parameters are computed with respect to rows->row, if the table has more rows than the batch
+     * has indices. */
     bool takes_rows;
     strata_tensor *rng;
-    /* The mask of the last output: which positions are not padding; NULL: all. */
+    /* The mask of the previous output: true for positions that are not padding; NULL: no position is padding. */
     strata_tensor *mask;
     /* The sum of the layers' penalties; NULL: there are none. */
     strata_tensor *penalty;
     uint32_t n_streams;
-    /* [n_inputs] Each integer input must be below it; 0: no layer limits it. */
+    /* [n_inputs] The values of each integer input must be below this number; 0: no layer limits them. */
     int64_t n_tokens[STRATA_MAX_INPUTS];
     /* [calls of layers] The cost of each call, set while building; NULL: costs are not computed. */
     strata_layer_cost *costs;
 };
 
-/* Builds a layer for n inputs, of which the first call has the number 1. Declares parameters when context->declaring. name: of
- * the call, for messages and the output. */
+/* Builds a layer for n inputs. `call` is the number of the call, counted from 1. If context->declaring, it declares
+ * parameters. `name` is the name of the call, for messages and for the output. */
 strata_tensor *strata_layer_build(strata_layer_context *context, const strata_layer *layer, int call, const char *name,
                                   strata_tensor *const *inputs, int n);
-/* The flat range of states as strata_layer_update_state asked for it in this build, and each element's rate. */
+/* strata_layer_context_new_state: the new value of the flat range of states, from the layers' calls of
+ * strata_layer_update_state in this build. strata_layer_context_state_rates: the rate of each of its elements. */
 strata_tensor *strata_layer_context_new_state(strata_layer_context *context);
 strata_tensor *strata_layer_context_state_rates(strata_layer_context *context, strata_graph *graph);
 

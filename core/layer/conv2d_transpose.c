@@ -40,14 +40,14 @@ static strata_status check(const void *options, strata_error *err) {
     return strata_conv_layer_check(&layer, err);
 }
 
-/* The output's size along axis d, for one of the input, as Keras has it; -1: it is beyond what can be counted. */
+/* The size of the output along axis d for an input of size `in`, computed as in Keras; -1: the size is not valid. */
 static int64_t output_size(const strata_conv2d_transpose_options *opts, int d, int64_t in) {
     const int64_t stride = strata_or_one(opts->stride[d]), more = opts->output_padding[d];
-    const bool told = opts->output_padding[0] || opts->output_padding[1];
+    const bool has_output_padding = opts->output_padding[0] || opts->output_padding[1];
     const int64_t size = (opts->kernel_size[d] - 1) * strata_or_one(opts->dilation[d]) + 1;
     const bool same = strata_padding_of(opts->padding) == STRATA_PADDING_SAME;
     if (in < 1 || in > (INT64_C(1) << 31) / stride) return -1;
-    if (told) return (in - 1) * stride + size - (same ? 2 * (size / 2) : 0) + more;
+    if (has_output_padding) return (in - 1) * stride + size - (same ? 2 * (size / 2) : 0) + more;
     return in * stride + (same || size < stride ? 0 : size - stride);
 }
 

@@ -16,7 +16,7 @@ static strata_status dense_check(const void *options, strata_error *err) {
     return strata_activation_check(opts->activation, err);
 }
 
-/* Columns [first, first + n) of x (..., in). */
+/* The columns [first, first + n) of x (..., in). */
 static strata_tensor *columns(strata_tensor *x, int64_t first, int64_t n) {
     strata_shape size = strata_tensor_shape(x);
     int64_t begin[STRATA_MAX_RANK] = {0};
@@ -25,7 +25,8 @@ static strata_tensor *columns(strata_tensor *x, int64_t first, int64_t n) {
     return strata_slice(x, begin, size.dims);
 }
 
-/* x kernel. Where the kernel lies in several parts: the sum of each part's product with its columns of x. */
+/* x times the kernel. If the kernel is divided into parts, this is the sum of the products of each part with the
+ * corresponding columns of x. */
 static strata_tensor *product(const strata_dense_options *opts, strata_layer_context *context, strata_tensor *x, int64_t in) {
     strata_graph *graph = strata_tensor_graph(x);
     const char *initializer = opts->kernel_initializer ? opts->kernel_initializer : "glorot_uniform";

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * depthwise_conv2d: each channel convolved by itself, with depth_multiplier filters of its own: a conv2d with as many groups as
- * channels, whose filter is the kernel (KH,KW,C,multiplier) as (KH,KW,1,C multiplier), the same elements in the same order.
- * separable_conv2d: that, and then a convolution of one tap over all channels (Chollet 2017). */
+ * depthwise_conv2d convolves each channel alone, with depth_multiplier filters. It is a conv2d with as many groups as
+ * channels, whose filter is the kernel (KH,KW,C,multiplier) in the shape (KH,KW,1,C multiplier), with the same elements
+ * in the same order. separable_conv2d is a depthwise convolution, followed by a 1x1 convolution over all channels
+ * (Chollet 2017). */
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "core/graph/graph.h"
 #include "core/layer/window.h"
 
-/* What both ask of their options alike. */
+/* The options that both layers have. */
 typedef struct depthwise {
     const int64_t *size, *stride, *dilation, *explicit_padding;
     int64_t multiplier;
@@ -33,7 +34,7 @@ typedef struct depthwise {
         "bias_initializer", STRATA_OPTION_STRING, offsetof(type, bias_initializer), 0, 0, false                          \
     }
 
-/* The convolution that the layer is, for checks, bias and activation. */
+/* The options as those of a convolution, for the functions that check them and that add bias and activation. */
 static strata_conv_layer conv_layer(const depthwise *d, int64_t filters, const char *bias_initializer) {
     return (strata_conv_layer){.filters = filters,
                                .groups = 1,
@@ -49,7 +50,7 @@ static strata_conv_layer conv_layer(const depthwise *d, int64_t filters, const c
                                .no_bias = d->no_bias};
 }
 
-/* x (N,H,W,C) -> (N,OH,OW,C multiplier), without bias; `name` is the kernel's. */
+/* x (N,H,W,C) -> (N,OH,OW,C multiplier), without a bias. `name` is the name of the kernel. */
 static strata_tensor *convolved(const depthwise *d, strata_layer_context *context, strata_tensor *x, const char *name) {
     strata_graph *graph = strata_tensor_graph(x);
     const strata_shape shape = strata_tensor_shape(x);

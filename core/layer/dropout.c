@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dropout: while training, elements are 0 with probability `rate`, the others scaled by 1 / (1 - rate) (Srivastava et al.
- * 2014). */
+ * dropout: in training, each element becomes 0 with probability `rate`; the others are multiplied by 1 / (1 - rate)
+ * (Srivastava et al. 2014). */
 #include <stddef.h>
 
 #include "core/layer/layer.h"

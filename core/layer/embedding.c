@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * embedding: rows of a table by tokens.   x (N, ...) i32, embeddings (vocabulary, units) -> y (N, ..., units) */
+ * embedding: the rows of a table whose indices are the tokens.   x (N, ...) i32, embeddings (vocabulary, units) -> y (N,
+ * ..., units) */
 #include <stddef.h>
 
 #include "core/graph/graph.h"

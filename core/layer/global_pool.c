@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * global_average_pool, global_max_pool: (N, ..., C) -> (N, C), over all axes between; places that are padding are left out. */
+ * global_average_pool, global_max_pool: (N, ..., C) -> (N, C), over all axes between the first and the last. Positions
+ * that are padding are ignored. */
 #include <stddef.h>
 
 #include "core/graph/graph.h"
@@ -20,14 +21,14 @@ static strata_tensor *number(const strata_tensor *beside, double value) {
     return strata_scalar(strata_tensor_graph(beside), strata_tensor_dtype(beside), value);
 }
 
-/* mask (N, ...) as (N, ..., 1). */
+/* Adds an axis of size 1 for the channels: mask (N, ...) -> (N, ..., 1). */
 static strata_tensor *beside_channels(strata_tensor *mask) {
     strata_shape shape = strata_tensor_shape(mask);
     shape.dims[shape.rank++] = 1;
     return strata_reshape(mask, shape);
 }
 
-/* sum of x / n over the n places that hold something */
+/* The sum of x / n over the n positions that are not padding. */
 static strata_tensor *average(strata_tensor *x, strata_tensor *mask, int n_axes) {
     if (!mask) return strata_reduce_mean(x, axes, n_axes, false);
     strata_tensor *held = strata_cast(mask, STRATA_DTYPE_F32);

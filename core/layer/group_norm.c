@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * group_norm: y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with mean and biased variance of each example's group of
- * channels, over all places. rms_norm: y = gamma x / sqrt(mean of x^2 + epsilon), of each row along the last axis. Both are
- * made of ops whose element-wise parts become one kernel; sums are f32. */
+ * channels, over all positions. rms_norm: y = gamma x / sqrt(mean of x^2 + epsilon), where the mean is that of each row
+ * along the last axis. Both layers consist of several ops; the element-wise ones become one kernel. Sums are f32. */
 #include <inttypes.h>
 #include <stddef.h>
 
@@ -14,7 +14,7 @@ static strata_status check_epsilon(double epsilon, strata_error *err) {
     return strata_fail(err, STRATA_INVALID, "epsilon is %g; it must be at least 0 and below 1", epsilon);
 }
 
-/* x divided by the root of the mean of its squares along the axes. */
+/* x / sqrt(mean of x^2 along the axes + epsilon). */
 static strata_tensor *by_root_mean_square(strata_tensor *x, const int *axes, int n_axes, double epsilon) {
     strata_tensor *squares = strata_reduce_mean(strata_square(x), axes, n_axes, true);
     return strata_mul(x, strata_rsqrt(strata_add(squares, strata_scalar(strata_tensor_graph(x), STRATA_DTYPE_F32, epsilon))));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Initializers: one row each of what is drawn and how wide. */
+ * The table of initializers: each row says which distribution the values have and how wide it is. */
 #include "core/layer/initializer.h"
 
 #include <math.h>
@@ -13,11 +13,14 @@ typedef enum distribution { CONSTANT, UNIFORM, NORMAL, TRUNCATED_NORMAL, ORTHOGO
 struct strata_initializer {
     const char *name;
     distribution distribution;
-    double value; /* CONSTANT: the value; NORMAL: standard deviation; else the variance, over the fan where there is one */
+    /* CONSTANT: the value. NORMAL: the standard deviation. Else the variance, which is divided by the fan if `fan` is not
+     * FAN_NONE. */
+    double value;
     enum { FAN_NONE, FAN_IN, FAN_AVERAGE } fan;
 };
 
-/* uniform: limit sqrt(3 variance). Glorot & Bengio 2010: variance 1 / fan_avg. He et al. 2015: 2 / fan_in. */
+/* A uniform distribution has the limits +-sqrt(3 variance). Glorot & Bengio 2010: variance 1 / fan_avg. He et al. 2015: 2
+ * / fan_in. */
 static const strata_initializer table[] = {
     {"zeros", CONSTANT, 0, FAN_NONE},
     {"ones", CONSTANT, 1, FAN_NONE},
@@ -28,7 +31,8 @@ static const strata_initializer table[] = {
     {"he_uniform", UNIFORM, 2, FAN_IN},
     {"he_normal", TRUNCATED_NORMAL, 2, FAN_IN},
     {"orthogonal", ORTHOGONAL, 1, FAN_NONE},
-    /* For the bias of an LSTM's four gates alone, so it is not among the names: 1 for the second gate, 0 for the others. */
+    /* The bias of an LSTM: 1 for the second of the four gates, 0 for the others. No other parameter may use it, so it is
+     * not among the names. */
     {"unit_forget_bias", FORGET, 0, FAN_NONE},
 };
 enum { N_INITIALIZERS = sizeof table / sizeof *table, N_NAMES = N_INITIALIZERS - 1 };
@@ -54,7 +58,8 @@ const char *strata_initializer_name(const strata_initializer *initializer) {
     return initializer->name;
 }
 
-/* Standard normals from one block: Box-Muller on two pairs; (0, 1] keeps the logarithm finite. */
+/* Computes four standard normal numbers from one block, by the Box-Muller method on two pairs of words. u is in (0, 1],
+ * so that the logarithm is finite. */
 static void normals(strata_philox_block block, double out[4]) {
     for (int i = 0; i < 4; i += 2) {
         double u = (block.words[i] + 1.0) / 4294967296.0, v = block.words[i + 1] / 4294967296.0;
@@ -64,9 +69,10 @@ static void normals(strata_philox_block block, double out[4]) {
     }
 }
 
-/* A standard normal within two standard deviations for element i: the first of its own sequence that lies there. */
+/* A standard normal number for element i, truncated to two standard deviations: the first such number of the element's
+ * own sequence. */
 static double truncated_normal(uint64_t seed, uint32_t stream, int64_t i) {
-    /* Scales the cut distribution back to a standard deviation of 1. */
+    /* The standard deviation of the truncated distribution. Dividing by it makes it 1 again. */
     const double spread = 0.87962566103423978;
     for (uint32_t attempt = 0;; attempt++) {
         strata_philox_block counter = {{(uint32_t)i, (uint32_t)((uint64_t)i >> 32), stream, attempt}};
@@ -89,8 +95,9 @@ static double draw(const strata_initializer *initializer, uint64_t seed, uint32_
     return initializer->value * drawn[i % 4];
 }
 
-/* Makes the rows of x (rows, columns), or its columns, where those are fewer, orthogonal and of length 1 (Gram & Schmidt,
- * twice, as once leaves what rounding left). Vectors are `step` apart, their elements `stride`. */
+/* Makes the rows of x (rows, columns) orthogonal and of length 1, or its columns if there are fewer columns than rows. It
+ * is the Gram-Schmidt method, applied twice because rounding errors are left after one pass. `step` is the distance from
+ * one vector to the next, `stride` that between elements of a vector. */
 static void make_orthonormal(float *x, int64_t rows, int64_t columns) {
     const bool wide = rows <= columns;
     const int64_t n = wide ? rows : columns, length = wide ? columns : rows, step = wide ? columns : 1,

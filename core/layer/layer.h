@@ -12,18 +12,19 @@
 #include "strata/ops.h"
 #include "strata/registry.h"
 
-/* Declares a parameter (rows, ...) of a layer that can compute with parts of the parameter, in case a device cannot bind all of
- * it. Each part has some of the rows. Returns the number of parts; 1 if the parameter is not divided. */
+/* Declares a parameter (rows, ...) that may be divided into parts, in case a device cannot bind all of it. The layer
+ * computes with the parts; each part has some of the rows. Returns the number of parts; 1 if the parameter is not
+ * divided. */
 int strata_layer_split_parameter(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
                                  const char *initializer, int64_t fan_in, int64_t fan_out);
 /* Part `part` of such a parameter; its first row is row *out_first_row of the parameter. */
 strata_tensor *strata_layer_part(strata_layer_context *context, strata_graph *graph, const char *name, int part,
                                  int64_t *out_first_row);
-/* The rows of such a parameter with the indices x, like strata_gather. sparse: an update changes only rows whose indices are in
- * x; nothing else may use the parameter then. */
+/* Gathers the rows with the indices x of such a parameter, as strata_gather does. sparse: an update changes only rows
+ * whose indices are in x; the layer must then use the parameter in no other way. */
 strata_tensor *strata_layer_rows(strata_layer_context *context, strata_graph *graph, const char *name, strata_tensor *x,
                                  bool sparse);
-/* Rows of a layer's options for it, where they are called kernel_l1 and kernel_l2; INVALID for negative ones. */
+/* Rows for the options kernel_l1 and kernel_l2 of a layer, and their check: INVALID if one is negative. */
 #define STRATA_LAYER_PENALTY(type)                                                   \
     {"kernel_l1", STRATA_OPTION_NUMBER, offsetof(type, kernel_l1), 0, 1e6, false}, { \
         "kernel_l2", STRATA_OPTION_NUMBER, offsetof(type, kernel_l2), 0, 1e6, false  \
@@ -31,7 +32,7 @@ strata_tensor *strata_layer_rows(strata_layer_context *context, strata_graph *gr
 STRATA_MUST_USE strata_status strata_layer_check_penalty(double l1, double l2, strata_error *err);
 /* Whether the batch is divided among several replicas. */
 bool strata_layer_has_replicas(const strata_layer_context *context);
-/* The sum of x over the replicas that have examples. For training with several replicas only. */
+/* The sum of x over the replicas that have examples. It is only for training with several replicas. */
 strata_tensor *strata_layer_sum_over_replicas(strata_layer_context *context, strata_tensor *x);
 /* Declares that x has indices below n_tokens. If x is an input of the model, data with larger values are refused. */
 void strata_layer_limit_tokens(strata_layer_context *context, const strata_tensor *x, int64_t n_tokens);
@@ -51,23 +52,23 @@ typedef struct strata_layer_kind {
     const char *name;
     /* The size of the options struct. */
     size_t options_bytes;
-    /* Where the options struct has its `const char *name`. */
+    /* The offset of the member `const char *name` in the options struct. */
     size_t name_offset;
-    /* The options; the list ends at a NULL name, and the layer's own name is not in it. */
+    /* The table of options, which ends at a NULL name. The layer's own name is not in it. */
     strata_option options[STRATA_MAX_LAYER_OPTIONS];
     /* The keys in JSON of lists of layers inside this one; the first list must not be empty. NULL: there are none. */
     const char *branches[STRATA_MAX_BRANCHES];
     /* Each position (n, ...) of y depends only on the same position of x, so the mask of x is also the mask of y. */
     bool keeps_mask;
-    /* Checks the options; the caller adds the layer's name to the message. NULL: nothing to check. */
+    /* Checks the options; the caller adds the layer's name to the message. NULL: there is nothing to check. */
     strata_status (*check)(const void *options, strata_error *err);
     /* Builds y for x (N, ...). Errors poison the graph. */
     strata_tensor *(*build)(const void *options, strata_layer_context *context, strata_tensor *x);
-    /* Instead of build, for layers with several inputs: builds y for n of them. */
+    /* Builds y for n inputs. Layers with several inputs have it instead of `build`. */
     strata_tensor *(*build_many)(const void *options, strata_layer_context *context, strata_tensor *const *inputs, int n);
-    /* How many inputs build_many takes, from .. to. */
+    /* The smallest and the largest number of inputs of build_many. */
     int least_inputs, most_inputs;
-    /* What the user registered, a copy; NULL: the kind is built in, and its options have the layer's name. */
+    /* A copy of the user's definition; NULL: the kind is built in, and its options contain the layer's name. */
     const strata_layer_definition *own;
 } strata_layer_kind;
 
@@ -77,13 +78,14 @@ extern const strata_layer_kind *const strata_layer_kinds[];
 extern const int strata_n_layer_kinds;
 STRATA_EXPORT_END
 
-/* One of the user's own activation functions; they are a list. activation.c finds them by the graph that x is in. */
+/* A user's activation function, in a list. activation.c finds it by the graph of x. */
 typedef struct strata_own_activation {
     const char *name;
     strata_tensor *(*apply)(strata_tensor *x);
     struct strata_own_activation *next;
 } strata_own_activation;
-/* Whether there is a built-in function of this name, NULL and "" too (strata_activation_apply gives x itself then). */
+/* Checks that there is a built-in function with this name. NULL and "" are valid, and strata_activation_apply then
+ * returns x. */
 STRATA_MUST_USE strata_status strata_activation_check(const char *function, strata_error *err);
 
 #define STRATA_LAYER(name) extern const strata_layer_kind strata_layer_##name;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * layer_norm: y = gamma (x - mean) / sqrt(variance + epsilon) + beta, mean and variance of each row along the last axis. */
+ * layer_norm: y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with the mean and the variance of each row along
+ * the last axis. */
 #include <stddef.h>
 
 #include "core/layer/layer.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * add, multiply, concat: layers with several inputs. Padding stays where it is; the model drops it where the inputs differ in
- * it. */
+ * add, multiply, concat: layers with several inputs. They keep the mask of padding; the model removes it if the inputs
+ * have different masks. */
 #include <stddef.h>
 
 #include "core/graph/graph.h"
 #include "core/layer/layer.h"
 
-/* All have the first one's shape but for one axis (-1: none). */
+/* Checks that all inputs have the shape of the first one, except along `axis` (-1: along all axes). */
 static strata_tensor *check_shapes(strata_tensor *const *inputs, int n, int axis) {
     const strata_shape first = strata_tensor_shape(inputs[0]);
     for (int i = 1; i < n; i++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * multi_head_attention of x (N, T, C) with itself (Vaswani et al. 2017). Queries, keys and values are products of x, cut into
- * heads. Positions of padding are not used as keys. A last product maps the outputs of all heads to C channels. */
+ * multi_head_attention of x (N, T, C) with itself (Vaswani et al. 2017). Queries, keys and values are products of x,
+ * divided into heads. Positions of padding are not used as keys. A last product maps the outputs of all heads to C
+ * channels. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static strata_status attention_check(const void *options, strata_error *err) {
                        (long long)opts->heads, (long long)opts->key_dim);
 }
 
-/* x (N, T, in) by the parameter `name`_kernel (in, out), plus its bias. */
+/* The product of x (N, T, in) with the parameter `name`_kernel (in, out), plus its bias. */
 static strata_tensor *product(const strata_multi_head_attention_options *opts, strata_layer_context *context, strata_tensor *x,
                               const char *name, int64_t out) {
     char kernel[32], bias[32];
@@ -38,7 +39,7 @@ static strata_tensor *to_heads(strata_tensor *x, int64_t n, int64_t t, int64_t h
     return strata_transpose(strata_reshape(x, STRATA_SHAPE(n, t, heads, key_dim)), (int[]){0, 2, 1, 3});
 }
 
-/* bool (t, t): query i uses keys 0 .. i. */
+/* A mask (t, t) of bool, in which query i uses keys 0 .. i. */
 static strata_tensor *causal_mask(strata_graph *graph, int64_t t) {
     uint8_t *values = calloc((size_t)(t * t) + 1, 1);
     if (!values)
@@ -50,7 +51,7 @@ static strata_tensor *causal_mask(strata_graph *graph, int64_t t) {
     return mask;
 }
 
-/* Which keys each query uses: bool, broadcast to (n, heads, t, t). NULL: all. */
+/* The mask of the keys that each query uses, as bool that broadcasts to (n, heads, t, t). NULL: each query uses all keys. */
 static strata_tensor *mask_of(const strata_multi_head_attention_options *opts, const strata_layer_context *context,
                               strata_graph *graph, int64_t n, int64_t t) {
     strata_tensor *held = strata_layer_mask(context), *back = opts->causal ? causal_mask(graph, t) : NULL;

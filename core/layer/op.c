@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * op: one op of strata/ops.h as a layer. The table says how many inputs and numbers each op takes, and how they become its
- * arguments. */
+ * op: a layer that is one op of strata/ops.h. The table says how many inputs and numbers each op has. Functions convert
+ * the numbers to the op's arguments. */
 #include "core/layer/op.h"
 
 #include <math.h>
@@ -13,12 +13,12 @@
 
 typedef strata_tensor *unary(strata_tensor *x);
 typedef strata_tensor *binary(strata_tensor *a, strata_tensor *b);
-/* [n] inputs; the numbers are whole where the row says so. */
+/* Builds an op for n inputs. The row of the table says which numbers must be integers. */
 typedef strata_tensor *special(const strata_op_options *opts, strata_tensor *const *in, int n);
 
 typedef struct row {
     const char *name;
-    /* most_inputs -1: any number. */
+    /* A most_inputs of -1 means that there is no limit. */
     int least_inputs, most_inputs;
     int least_numbers, most_numbers;
     unary *one;
@@ -35,7 +35,7 @@ static int64_t whole(const strata_op_options *opts, int i) {
     return (int64_t)opts->numbers.values[i];
 }
 
-/* Axis `i` of the numbers, from 0 on, for a tensor of this rank. */
+/* Axis `i` among the numbers, counted from the first axis of a tensor of this rank. */
 static int axis_of(const strata_op_options *opts, int i, int rank) {
     const int64_t axis = whole(opts, i);
     return (int)(axis < 0 ? axis + rank : axis);
@@ -49,7 +49,7 @@ static strata_tensor *with_leading(strata_tensor *x, const strata_shape *leading
     return strata_broadcast_to(x, wanted);
 }
 
-/* The leading axes (all but two) broadcast together. */
+/* The shape to which the leading axes, all but the last two, of a and b broadcast. */
 static strata_shape broadcast_leading(strata_shape a, strata_shape b) {
     strata_shape out = {.rank = (a.rank > b.rank ? a.rank : b.rank) - 2};
     for (int d = 0; d < out.rank; d++) {
@@ -79,7 +79,7 @@ static strata_tensor *build_matmul(const strata_op_options *opts, strata_tensor 
     strata_shape shape = strata_tensor_shape(y);
     if (strata_tensor_is_poison(y)) return y;
     if (rank_b == 1) shape.rank--;
-    if (rank_a == 1) { /* the last but one axis, or the last that is left */
+    if (rank_a == 1) { /* removes the last axis but one, or the only axis that is left */
         if (rank_b != 1) shape.dims[shape.rank - 2] = shape.dims[shape.rank - 1];
         shape.rank--;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where parameters lie: their offsets in one flat range, and the blocks that the range is cut into, so that each block fits in
- * what a device can bind. */
+ * Computes the position of each parameter in one flat range, and divides this range into blocks, so that a device can
+ * bind each block as a buffer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,17 +45,19 @@ void strata_parameters_finish(strata_parameter_set *set) {
 
 /* ---- blocks ---- */
 
-/* The blocks while they are made. */
+/* The state of dividing the range into blocks. */
 typedef struct cutter {
     strata_parameter_set *set;
     int64_t most;
-    /* Elements that gradients need behind the newest block: how often each row of a sparse parameter was used. */
+    /* The elements that gradients need after those of the newest block: the number of uses of each row of its sparse
+     * parameters. */
     int64_t beside;
     strata_status status;
     strata_error *err;
 } cutter;
 
-static void *grown(void *items, int n, size_t bytes) { /* doubles at powers of two */
+/* Makes room for item n. The capacity doubles whenever n is a power of two. */
+static void *grown(void *items, int n, size_t bytes) {
     return n & (n - 1) ? items : realloc(items, (n ? 2 * (size_t)n : 1) * bytes);
 }
 
@@ -97,18 +99,19 @@ static void add_part(cutter *c, int parameter, int64_t first_row, int64_t n_rows
     if (p->sparse) c->beside += strata_parameter_aligned(n_rows);
 }
 
-/* Room in a block for n elements of a parameter of which `uses` rows are counted. */
+/* Whether the newest block has room for n elements of a parameter and for the `uses` elements that count uses of its
+ * rows. */
 static bool has_room(const cutter *c, int64_t n, int64_t uses) {
     const strata_parameter_block *block = newest(c);
     return block && block->end - block->begin + c->beside <= c->most - n - uses;
 }
 
-/* Rows of a parameter that is larger than a block: as many a block as are a multiple of the alignment, so that every part
- * begins where the whole parameter has an aligned element. */
+/* Divides the rows of a parameter that is larger than a block. The number of rows in a part makes its size a multiple of
+ * the alignment, so that every part begins at an aligned element. */
 static void cut_rows(cutter *c, int parameter, int64_t rows, int64_t row) {
     const strata_parameter_spec *p = &c->set->items[parameter];
     const int64_t align = STRATA_PARAMETER_ALIGNMENT, room = c->most / align * align;
-    int64_t step = 1; /* rows that end at a multiple of the alignment */
+    int64_t step = 1; /* the fewest rows whose size is a multiple of the alignment */
     while (step < align && step * row % align) step *= 2;
     const int64_t with_uses = row + (p->sparse ? 1 : 0);
     const int64_t most = (room - (p->sparse ? align : 0)) / with_uses / step * step;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lstm and gru: the inputs of all steps times the kernel are one product; the steps are the op in core/op/recurrent.c.
+ * lstm and gru. The product of the inputs of all steps with the kernel is one matmul; core/op/recurrent.c computes the
+ * steps.
  * x (N, T, C) -> (N, U), or (N, T, U). */
 #include <stddef.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ static const struct {
                    {"relu", STRATA_RECURRENT_RELU},
                    {"linear", STRATA_RECURRENT_LINEAR}};
 
-/* How the outputs of two directions become one; "concat" is no function of two elements. */
+/* How the outputs of the two directions are merged. "concat" joins them; the others combine them element by element. */
 static const char *const merges[] = {"concat", "sum", "mul", "ave"};
 
 static strata_recurrent_activation activation_of(const char *name) {
@@ -56,7 +57,8 @@ static strata_status check(const void *options, strata_error *err) {
     return opts->recurrent_initializer ? strata_initializer_find(opts->recurrent_initializer, &ignored, err) : STRATA_OK;
 }
 
-/* What dropout multiplies (n, ..., width) by, the same at each step; shape says which axes there are. NULL: 1. */
+/* The factors of dropout for a tensor of this shape, which broadcasts along the steps, so that they are the same in each
+ * step. NULL: nothing is dropped. */
 static strata_tensor *drawn(strata_layer_context *context, strata_graph *graph, strata_dtype dtype, strata_shape shape,
                             double rate) {
     if (!strata_layer_is_training(context) || rate == 0) return NULL;
@@ -65,13 +67,13 @@ static strata_tensor *drawn(strata_layer_context *context, strata_graph *graph, 
     return strata_dropout(strata_broadcast_to(strata_scalar(graph, dtype, 1), shape), rng, stream, rate);
 }
 
-/* The name of a parameter of a direction. */
+/* The parameter's name in one direction: `name` for the backward one, and without its prefix "backward_" for the other. */
 static const char *named(bool backward, const char *name) {
     static const char prefix[] = "backward_";
     return backward ? name : name + sizeof prefix - 1;
 }
 
-/* One direction; y is (N, U) or (N, T, U), in the order of x. */
+/* Computes one direction. y is (N, U) or (N, T, U), in the order of the steps of x. */
 static strata_tensor *direction(const strata_recurrent_layer_options *opts, strata_layer_context *context, strata_tensor *x,
                                 strata_tensor *mask, bool lstm, bool second) {
     strata_graph *graph = strata_tensor_graph(x);
@@ -116,7 +118,7 @@ static strata_tensor *merged(const char *how, strata_tensor *a, strata_tensor *b
     return !strcmp(how, "sum") ? sum : strata_mul(sum, strata_scalar(strata_tensor_graph(a), strata_tensor_dtype(a), 0.5));
 }
 
-/* x (N, T, ...) with its steps from the last to the first. */
+/* x (N, T, ...) with its steps in reverse order. */
 static strata_tensor *reversed(strata_tensor *x) {
     strata_graph *graph = strata_tensor_graph(x);
     const int64_t steps = strata_tensor_shape(x).dims[1];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reshape: (N, ...) -> (N, shape...), elements in their order. */
+ * reshape: (N, ...) -> (N, shape...), with the elements in the same order. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * residual: y = activation(main(x) + shortcut(x)), of the layers in its branches (He et al. 2016). An empty shortcut is x
- * itself. Padding stays where it is if both keep it there. */
+ * residual: y = activation(main(x) + shortcut(x)), where main and shortcut are the layers in its two branches (He et al.
+ * 2016). An empty shortcut is x itself. The mask of padding is kept if both branches keep it. */
 #include <stddef.h>
 
 #include "core/graph/graph.h"

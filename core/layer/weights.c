@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * weights: a parameter, or a constant that the model's file keeps, as an input of other layers. */
+ * weights: an input of other layers that is a parameter, or a constant that is stored in the model's file. */
 #include <stddef.h>
 
 #include "core/graph/graph.h"

@@ -18,7 +18,7 @@ strata_padding strata_padding_of(const char *name) {
     return STRATA_PADDING_VALID;
 }
 
-/* explicit_padding without padding "explicit" is an error, as it would have no effect. */
+/* Fails if there is explicit_padding but the padding is not "explicit", since it would have no effect. */
 static strata_status check_explicit(const char *name, const int64_t *explicit_padding, int n, strata_error *err) {
     for (int i = 0; i < n; i++) {
         if (explicit_padding[i] < 0)
@@ -55,7 +55,7 @@ strata_status strata_conv_layer_check(const strata_conv_layer *layer, strata_err
     return strata_activation_check(layer->activation, err);
 }
 
-/* Weights that one output joins, and that one input goes to, as Keras counts them. */
+/* The number of taps of the kernel. As in Keras, the fans of a weight are its taps times the channels. */
 static int64_t taps(const strata_conv_layer *layer) {
     int64_t n = 1;
     for (int i = 0; i < layer->n_axes; i++) n *= layer->size[i];
@@ -67,7 +67,8 @@ strata_tensor *strata_conv_layer_kernel(const strata_conv_layer *layer, strata_l
     const int64_t channels = shape.rank ? shape.dims[shape.rank - 1] : 1, groups = strata_or_one(layer->groups);
     strata_shape kernel = {.rank = layer->n_axes + 2};
     for (int i = 0; i < layer->n_axes; i++) kernel.dims[i] = layer->size[i];
-    kernel.dims[layer->n_axes] = channels < groups ? 1 : channels / groups; /* where they don't divide, the op says so */
+    /* If groups do not divide the channels, the op fails. */
+    kernel.dims[layer->n_axes] = channels < groups ? 1 : channels / groups;
     kernel.dims[layer->n_axes + 1] = layer->filters;
     strata_tensor *weights = strata_layer_parameter(context, strata_tensor_graph(x), "kernel", kernel,
                                                     layer->kernel_initializer ? layer->kernel_initializer : "glorot_uniform",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * binary_crossentropy: mean of -(y log p + (1 - y) log(1 - p)), p = sigmoid(logit) or the output itself (kept within 1e-7 of 0
- * and 1). */
+ * binary_crossentropy: the mean of -(y log p + (1 - y) log(1 - p)). p is sigmoid(logit), or the output itself, limited to
+ * 1e-7 .. 1 - 1e-7. */
 #include <stddef.h>
 
 #include "core/loss/loss.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * huber (Huber 1964): e^2 / 2 for errors up to delta, delta (|e| - delta / 2) beyond. */
+ * huber (Huber 1964): e^2 / 2 for errors with |e| <= delta, else delta (|e| - delta / 2). */
 #include <math.h>
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Losses: what each says about itself. A new one is core/loss/<name>.c, one row in core/loss/losses.c, its test. */
+ * The struct that describes a loss. A new loss needs core/loss/<name>.c, a row in core/loss/losses.c and a test. */
 #ifndef STRATA_CORE_LOSS_H
 #define STRATA_CORE_LOSS_H
 
@@ -14,35 +14,37 @@ enum { STRATA_MAX_LOSS_OPTIONS = 8 };
 typedef struct strata_loss {
     const char *name;
     strata_answers answers;
-    /* Of strata_loss_options; ends at a NULL name. */
+    /* The fields of strata_loss_options that the loss uses; ends at a NULL name. */
     strata_option options[STRATA_MAX_LOSS_OPTIONS];
-    /* Puts the documented defaults where options are 0, then checks them. NULL: there are none. */
+    /* Replaces options of 0 by their documented defaults, and checks them. NULL: the loss has no options. */
     strata_status (*check)(strata_loss_options *opts, strata_error *err);
-    /* outputs (B, ...), labels as strata_loss_label_shape says -> the loss of each example (B), f32. */
+    /* Computes the loss of each example, (B) f32, from outputs (B, ...) and labels with the shape of
+     * strata_loss_label_shape. */
     strata_tensor *(*build)(const strata_loss_options *opts, strata_tensor *outputs, strata_tensor *labels);
-    /* Outputs as a person wants them; NULL: as they are. */
+    /* Converts outputs to predictions: logits to probabilities, for example. NULL: the outputs are the predictions. */
     strata_tensor *(*predict)(const strata_loss_options *opts, strata_tensor *outputs);
-    /* BINARY: an output above it says yes. NULL: 0. */
+    /* Only for BINARY: an output above this number is a positive prediction. NULL: 0. */
     double (*threshold)(const strata_loss_options *opts);
 } strata_loss;
 
-/* INVALID, with the list of names, when there is none. */
+/* Finds the loss with this name. Fails with INVALID and the list of names if there is none. */
 STRATA_MUST_USE strata_status strata_loss_find(const char *name, const strata_loss **out_loss, strata_error *err);
 
-/* BINARY: an output above it says yes. */
+/* Only for BINARY: an output above this number is a positive prediction. */
 static inline double strata_loss_threshold(const strata_loss *loss, const strata_loss_options *opts) {
     return loss->threshold ? loss->threshold(opts) : 0;
 }
-/* Of the labels in a batch: i32 for classes, else f32. */
+/* The dtype of the labels in a batch: i32 for class labels, else f32. */
 strata_dtype strata_loss_label_dtype(const strata_loss *loss);
-/* Of one example's labels, for a model with these outputs an example. */
+/* The shape of one example's labels, for a model whose outputs for one example have the shape `output`. */
 strata_shape strata_loss_label_shape(const strata_loss *loss, strata_shape output);
-/* Whether a model with these outputs an example can have the loss. */
+/* Checks that a model whose outputs for one example have this shape can be trained with the loss. */
 STRATA_MUST_USE strata_status strata_loss_check_output(const strata_loss *loss, strata_shape output, strata_error *err);
 
-/* Labels as a dataset has them, in a graph, become labels as the loss takes them. */
+/* Converts labels from the form in which a dataset contains them to the form that `build` takes. */
 strata_tensor *strata_loss_convert_labels(const strata_loss *loss, strata_tensor *outputs, strata_tensor *labels);
-/* For losses of numbers: labels in the outputs' shape; the mean of an example's (B, ...) -> (B). */
+/* For losses of numbers. strata_loss_match reshapes the labels to the shape of the outputs. strata_loss_mean computes the
+ * mean of each example: (B, ...) -> (B). */
 strata_tensor *strata_loss_match(strata_tensor *outputs, strata_tensor *labels);
 strata_tensor *strata_loss_mean(strata_tensor *each);
 /* y (1 - s) + s / classes; y itself for s = 0 */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of losses, and what several of them share. */
+ * The table of losses, and functions that several losses use. */
 #include <string.h>
 
 #include "core/graph/graph.h"
@@ -88,7 +88,7 @@ strata_tensor *strata_example_losses(const char *name, const strata_loss_options
     if (!outputs || strata_tensor_is_poison(outputs)) return outputs;
     if (!labels || strata_tensor_is_poison(labels)) return labels;
     const strata_shape all = strata_tensor_shape(outputs);
-    strata_shape output = {.rank = all.rank > 0 ? all.rank - 1 : 0}; /* of one example */
+    strata_shape output = {.rank = all.rank > 0 ? all.rank - 1 : 0}; /* the shape for one example */
     for (int i = 0; i < output.rank; i++) output.dims[i] = all.dims[i + 1];
     strata_status status = strata_loss_find(name, &loss, &err);
     if (!status && loss->check) status = loss->check(&settings, &err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accuracy: the share of examples whose largest logit is that of their label, or whose yes-or-no outputs are right. */
+ * accuracy: the fraction of correctly classified examples. An example is correct if its largest logit is that of its
+ * label, or, for binary outputs, if its outputs are on the correct side of the threshold. */
 #include "core/metric/metric.h"
 
 strata_tensor *strata_metric_answer_sums(const strata_loss *loss, const strata_loss_options *opts, strata_tensor *per_example,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * auc: area under the receiver operating curve of a yes-or-no output, by the trapezoids between 200 thresholds, as Keras' AUC
- * has it: thresholds 0 - 1e-7, 1/199 ... 198/199, 1 + 1e-7, and a prediction says yes above one. */
+ * auc: the area under the receiver operating characteristic of a binary output. It is computed as in Keras' AUC, by
+ * trapezoids between 200 thresholds: 0 - 1e-7, 1/199 ... 198/199, 1 + 1e-7. A prediction above the threshold is positive. */
 #include "core/graph/graph.h"
 #include "core/metric/metric.h"
 
@@ -18,7 +18,7 @@ static int64_t auc_n(const strata_metric_case *c) {
     return 2 * N_THRESHOLDS;
 }
 
-/* [0][t]: examples that are yes and were taken for it at threshold t; [1][t]: examples that are no and were taken for yes. */
+/* [0][t]: the number of true positives at threshold t; [1][t]: the number of false positives. */
 static strata_tensor *auc_build(const strata_metric_case *c, strata_tensor *outputs, strata_tensor *labels) {
     float thresholds[N_THRESHOLDS];
     for (int t = 0; t < N_THRESHOLDS; t++) thresholds[t] = (float)t / (N_THRESHOLDS - 1);
@@ -27,17 +27,17 @@ static strata_tensor *auc_build(const strata_metric_case *c, strata_tensor *outp
     strata_array view = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(1, N_THRESHOLDS), thresholds);
     strata_graph *graph = outputs->graph;
     int64_t batch = strata_tensor_shape(outputs).dims[0];
-    strata_tensor *said =
+    strata_tensor *positive =
         strata_cast(strata_greater(strata_metric_predictions(c, outputs), strata_constant(graph, &view)), STRATA_DTYPE_F32);
     strata_tensor *yes =
         strata_greater(strata_reshape(labels, STRATA_SHAPE(1, batch)), strata_scalar(graph, STRATA_DTYPE_F32, 0.5));
     strata_tensor *is = strata_cast(yes, STRATA_DTYPE_F32);
     strata_tensor *both[] = {is, strata_sub(strata_scalar(graph, STRATA_DTYPE_F32, 1), is)};
-    strata_tensor *counts = strata_matmul(strata_concat(both, 2, 0), said, false, false);
+    strata_tensor *counts = strata_matmul(strata_concat(both, 2, 0), positive, false, false);
     return strata_reshape(counts, STRATA_SHAPE(auc_n(c)));
 }
 
-/* At the first threshold all are taken for yes. */
+/* All predictions are above the first threshold, so the counts for it are those of all examples. */
 static double auc_value(const strata_metric_case *c, const double *sums, int64_t examples) {
     (void)c, (void)examples;
     const double *right = sums, *wrong = sums + N_THRESHOLDS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * confusion_matrix: how many examples of class r were taken for class c, (classes, classes). Yes-or-no outputs have two
- * classes. Precision and recall are made of the same counts. */
+ * confusion_matrix: element (r, c) is the number of examples of class r that were classified as class c, (classes,
+ * classes). Binary outputs have two classes. Precision and recall are computed from the same counts. */
 #include "core/graph/graph.h"
 #include "core/metric/metric.h"
 
@@ -35,7 +35,7 @@ static int64_t confusion_n(const strata_metric_case *c) {
     return strata_metric_classes(c) * strata_metric_classes(c);
 }
 
-/* (label one-hot)^T (answer one-hot): sums of products of ones. */
+/* The counts are the product of two one-hot matrices: (labels)^T (predicted classes). */
 static strata_tensor *confusion_build(const strata_metric_case *c, strata_tensor *outputs, strata_tensor *labels) {
     bool binary = c->loss->answers == STRATA_ANSWERS_BINARY;
     int64_t classes = strata_metric_classes(c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loss: the mean of the examples' losses of one output, of a model that has several; not in the list of names, as a model has
- * it without being asked. */
+ * loss: the mean of the losses of one output, for a model with several outputs. It is not in the list of names, because
+ * such a model always has it. */
 #include "core/metric/metric.h"
 
 static int64_t one_word(const strata_metric_case *c) {

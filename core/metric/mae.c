@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mae: mean of |prediction - label| over all outputs, for losses of numbers and of yes-or-no outputs (their probabilities). */
+ * mae: the mean of |prediction - label| over all outputs. For binary outputs, the predictions are probabilities. */
 #include "core/metric/metric.h"
 
 static strata_status mae_check(const strata_metric_case *c, strata_error *err) {

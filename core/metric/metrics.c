@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of metrics. */
+ * The table of metrics, and the functions with which a program computes them in graphs of its own (strata/metrics.h). */
 #include <stdio.h>
 #include <string.h>
 
@@ -37,9 +37,9 @@ strata_status strata_metric_find(const char *name, const strata_metric_kind **ou
         name);
 }
 
-/* ---- in graphs of one's own ---- */
+/* ---- metrics in a graph of the program ---- */
 
-/* The case that a metric is computed for. *opts becomes the checked options of the loss. */
+/* Makes the case for which a metric is computed. *opts receives the checked options of the loss. */
 static strata_status make_case(const strata_metric *metric, strata_shape output, strata_loss_options *opts,
                                const strata_metric_kind **out_kind, strata_metric_case *out_case, strata_error *err) {
     if (!metric->name || !metric->loss)
@@ -64,7 +64,7 @@ strata_tensor *strata_metric_sums(const strata_metric *metric, strata_tensor *ou
     const strata_shape all = strata_tensor_shape(outputs);
     strata_shape output = {.rank = all.rank > 0 ? all.rank - 1 : 0};
     for (int i = 0; i < output.rank; i++) output.dims[i] = all.dims[i + 1];
-    opts = strata_graph_alloc(outputs->graph, sizeof *opts); /* ops may keep it */
+    opts = strata_graph_alloc(outputs->graph, sizeof *opts); /* ops may point to it */
     strata_status status = opts ? make_case(metric, output, opts, &kind, &c, &err)
                                 : strata_fail(&err, STRATA_OUT_OF_MEMORY, "no host memory for a metric");
     if (!status && all.rank < 1) status = strata_fail(&err, STRATA_INVALID, "metrics: outputs have no axis of examples");

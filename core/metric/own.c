@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Metrics that the user registered, as kinds like the others. */
+ * Makes a strata_metric_kind for a metric that the user registered. */
 #include "core/graph/graph.h"
 #include "core/metric/metric.h"
 

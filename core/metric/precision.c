@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * precision = true positives / (true positives + false positives); recall = true positives / (true positives + false
- * negatives). For a yes-or-no output the positive class is "yes". With more classes each is the positive class once, and the
- * result is the mean over them. A class whose denominator is 0 counts as 0. */
+ * negatives). For a binary output there is one positive class. With more classes, each of them is the positive class
+ * once, and the result is the mean over them. A class whose denominator is 0 counts as 0. */
 #include "core/metric/metric.h"
 
-/* Of the counts first, first + step, ... the share that is right: a row of the matrix, or a column. */
+/* The fraction of correct predictions among the counts first, first + step, ..., which are a row or a column of the
+ * matrix. */
 static double share(const double *counts, int64_t classes, int64_t class, int64_t first, int64_t step) {
     double all = 0;
     for (int64_t i = 0; i < classes; i++) all += counts[first + i * step];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_K_accuracy: share of examples whose label is among the K largest logits. Of equal logits all count, as in TensorFlow's
- * in_top_k. */
+ * top_K_accuracy: the fraction of examples whose label is among the K largest logits. Logits that are equal to the K-th
+ * largest all count, as in TensorFlow's in_top_k. */
 #include "core/graph/graph.h"
 #include "core/metric/metric.h"
 
@@ -17,7 +17,7 @@ static int64_t one_word(const strata_metric_case *c) {
     return 1;
 }
 
-/* Right where fewer than K logits are above the label's. */
+/* A prediction is correct if fewer than K logits are larger than the logit of the label. */
 static strata_tensor *top_k_build(const strata_metric_case *c, strata_tensor *outputs, strata_tensor *labels) {
     strata_graph *graph = outputs->graph;
     const int last[] = {1};

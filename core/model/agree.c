@@ -19,7 +19,7 @@ enum { MOST_TERMS = 24, VALUE_BYTES = 72 };
 typedef struct terms {
     int n;
     const char *names[MOST_TERMS];
-    char values[MOST_TERMS][VALUE_BYTES]; /* filled with 0 after the text, since all bytes are sent */
+    char values[MOST_TERMS][VALUE_BYTES]; /* zeros follow the text, since all bytes are sent to other workers */
 } terms;
 
 static void add_text(terms *t, const char *name, const char *value) {

@@ -19,7 +19,8 @@ static strata_status no_memory(strata_error *err) {
 strata_status strata_callback_states_allocate(strata_callback_states *out, int n, int64_t total, strata_error *err) {
     *out = (strata_callback_states){.n = n, .total = total};
     out->bytes = calloc((size_t)n, sizeof *out->bytes);
-    out->all = calloc((size_t)total / 8 + 1, 8); /* messages between workers have whole words */
+    /* Rounded up to a multiple of 8, since messages between workers consist of whole words. */
+    out->all = calloc((size_t)total / 8 + 1, 8);
     if (out->bytes && out->all) return STRATA_OK;
     strata_callback_states_finish(out);
     return no_memory(err);

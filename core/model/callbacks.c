@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calling a model's callbacks, and the built-in callbacks. */
+ * Calls the callbacks of a model, and implements the built-in callbacks. */
 #include "strata/callbacks.h"
 
 #include <errno.h>

@@ -24,7 +24,8 @@ static const char BEST_COUNTS[] = STRATA_CHECKPOINT_PREFIX "best_counts",
 /* The position within the next epoch at which training was stopped, and the epoch's sums so far. Present only if it was stopped
  * within an epoch. */
 enum { EPOCH_STEPS, EPOCH_EXAMPLES, N_POSITION };
-/* READERS: how many workers read their own batches. Present only if they do. */
+/* READERS: the number of workers that read their own batches; present only if they do. POSITION and SUMS: the position
+ * and the sums. */
 static const char READERS[] = STRATA_CHECKPOINT_PREFIX "readers", POSITION[] = STRATA_CHECKPOINT_PREFIX "position",
                   SUMS[] = STRATA_CHECKPOINT_PREFIX "sums";
 
@@ -50,13 +51,13 @@ const char *strata_checkpoint_slot_name(int slot) {
 
 typedef struct state {
     int n_slots;
-    float *parameters; /* (all_size) and states */
+    float *parameters; /* (all_size) also contains the states */
     float *slots;      /* (n_slots, flat_size), in the same memory */
-    float *sums;       /* (n_sums) of the epoch, in the same memory */
+    float *sums;       /* (n_sums) the sums of the epoch, in the same memory */
     int64_t counts[N_COUNTS], best_counts[N_BEST], position[N_POSITION], readers, rate_bits;
-    float *best_values; /* (all_size); NULL: none */
-    double rate;        /* as model->rate.own */
-    int64_t over;       /* 1: no checkpoint comes after it */
+    float *best_values; /* (all_size); NULL if there is no best epoch */
+    double rate;        /* the set learning rate, as in model->rate.own */
+    int64_t over;       /* 1: this is the last checkpoint of the training */
     strata_callback_states callbacks;
 } state;
 
@@ -94,13 +95,14 @@ struct strata_checkpoint {
     const strata_model *model; /* for the names of the parameters */
     state s;
     char *json;
-    /* Copies: a callback may change the model's. */
+    /* Copies of the model's notes, because a callback may change those. */
     strata_manifest_text *notes;
     int n_notes;
     bool has_parameters, has_counts;
-    /* No checkpoint comes after it. */
+    /* This is the last checkpoint of the training. */
     bool over;
-    /* [n_extras] Tensors besides the parameters, in `s`; and the names of those that are parts of slots. */
+    /* [n_extras] Tensors other than the parameters; their values are in `s`. part_names: the names of those that are
+     * parts of slots. */
     strata_named_array extras[MOST_EXTRAS];
     int n_extras;
     char part_names[STRATA_MAX_OPTIMIZER_SLOTS][64];
@@ -223,7 +225,7 @@ static strata_status take_all(strata_checkpoint *c, strata_model *model, int epo
     return take_best_of(c, model, err);
 }
 
-/* over: no checkpoint comes after it. */
+/* over: this is the last checkpoint of the training. */
 static strata_status take_checkpoint(strata_model *model, int epochs, strata_checkpoint_scope scope, bool over,
                                      strata_callback_states *callbacks, strata_checkpoint **out_checkpoint, strata_error *err) {
     *out_checkpoint = NULL;
@@ -326,13 +328,13 @@ strata_status strata_model_save_last_checkpoint(strata_model *model, int epochs,
 
 enum { MOST_WORKERS = 1 << 20 };
 
-/* A file, or the checkpoint of a folder. */
+/* The source of a checkpoint: a file, or the newest checkpoint of a folder. */
 typedef struct source {
     const char *path;
     strata_safetensors file;
     strata_manifest manifest;
-    strata_manifest_reader reader; /* its parts are NULL: it is a file */
-    char *newest;                  /* the checkpoint in the folder */
+    strata_manifest_reader reader; /* reader.parts is NULL if the source is a file */
+    char *newest;                  /* the path of the newest checkpoint in the folder */
 } source;
 
 static bool has(const source *from, const char *name) {
@@ -346,7 +348,7 @@ static strata_status copy(source *from, const char *name, strata_dtype dtype, st
                               : strata_safetensors_copy(&from->file, name, dtype, shape, out, err);
 }
 
-static strata_status say_difference(const char *path, const char *theirs, const char *ours, strata_error *err) {
+static strata_status fail_with_difference(const char *path, const char *theirs, const char *ours, strata_error *err) {
     strata_json left = {0}, right = {0};
     char difference[400] = "the checkpoint does not describe its model";
     if (theirs && !strata_json_parse(path, theirs, strlen(theirs), STRATA_MANIFEST_MAX_BYTES, &left, NULL) &&
@@ -369,7 +371,8 @@ static strata_status check_same(const strata_model *model, const source *from, s
     if (!has(from, COUNTS))
         return strata_fail(err, STRATA_DATA, "%s is no checkpoint: there is no \"%s\" in it", from->path, COUNTS);
     STRATA_TRY(strata_model_to_json(model, &ours, err));
-    const strata_status status = theirs && !strcmp(ours, theirs) ? STRATA_OK : say_difference(from->path, theirs, ours, err);
+    const strata_status status =
+        theirs && !strcmp(ours, theirs) ? STRATA_OK : fail_with_difference(from->path, theirs, ours, err);
     free(ours);
     return status;
 }
@@ -491,12 +494,13 @@ static strata_status read_state(const strata_model *model, const char *path, sta
 static strata_status share(const strata_model *model, strata_status status, const char *path, state *s, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
     if (workers->n <= 1) return status;
-    int32_t told = (int32_t)status;
-    strata_error lost = {0}; /* err has rank 0's error already */
-    strata_status sent = workers->broadcast(workers, STRATA_DTYPE_I32, &told, 1, &lost);
+    int32_t rank_0_status = (int32_t)status;
+    strata_error lost = {0}; /* `err` already contains rank 0's error */
+    strata_status sent = workers->broadcast(workers, STRATA_DTYPE_I32, &rank_0_status, 1, &lost);
     if (status) return status;
     if (sent) return strata_fail(err, sent, "%s", lost.message);
-    if (told) return strata_fail(err, (strata_status)told, "rank 0 cannot go on from the checkpoint %s", path);
+    if (rank_0_status)
+        return strata_fail(err, (strata_status)rank_0_status, "rank 0 cannot go on from the checkpoint %s", path);
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->counts, N_COUNTS, err));
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->position, N_POSITION, err));
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, &s->readers, 1, err));
@@ -509,7 +513,7 @@ static strata_status share(const strata_model *model, strata_status status, cons
     const int64_t size = strata_model_all_size(model);
     const int64_t n = size + s->n_slots * model->parameters.flat_size + model->metrics.n_sums;
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_F32, s->parameters, n, err));
-    int32_t kept = s->best_values != NULL; /* rank 0's */
+    int32_t kept = s->best_values != NULL; /* whether rank 0 has the parameters of a best epoch */
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->best_counts, N_BEST, err));
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I32, &kept, 1, err));
     if (!kept) return STRATA_OK;

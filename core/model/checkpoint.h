@@ -10,48 +10,49 @@
 
 /* ---- callback_states.c ---- */
 
-/* The state of the callbacks of n workers, concatenated in rank order; n 0: there is none. */
+/* The states of the callbacks of n workers, concatenated in rank order. If n is 0, there is no state. */
 typedef struct strata_callback_states {
     int n;
-    /* [n] */
+    /* [n] The number of bytes of each worker. */
     int64_t *bytes;
     int64_t total;
-    /* (total) */
+    /* (total) The states. */
     uint8_t *all;
 } strata_callback_states;
-/* Zeros. */
+/* Allocates the memory and fills it with zeros. */
 STRATA_MUST_USE strata_status strata_callback_states_allocate(strata_callback_states *out, int n, int64_t total,
                                                               strata_error *err);
-/* Copies the state of this worker; gather: the states of all workers, all of which must call it. */
+/* Copies the state of this worker. gather: copies the states of all workers, all of which must then call it. */
 STRATA_MUST_USE strata_status strata_callback_states_take(const strata_model *model, bool gather, strata_callback_states *out,
                                                           strata_error *err);
 /* Sends rank 0's states to all workers, all of which must call it. */
 STRATA_MUST_USE strata_status strata_callback_states_share(const strata_workers *workers, strata_callback_states *states,
                                                            strata_error *err);
-/* Restores the state of the model's callbacks: this worker's own if it was written by the same number of workers, else rank
- * 0's. Callbacks whose state has another size are not changed. */
+/* Restores the state of the model's callbacks. If the states were written by as many workers as there are now, each
+ * worker restores its own, else that of rank 0. Callbacks whose state has another size are not changed. */
 void strata_callback_states_give(const strata_model *model, const strata_callback_states *states);
 void strata_callback_states_finish(strata_callback_states *states);
 
 /* ---- checkpoint.c ---- */
 
-/* The part of a checkpoint that one worker writes. Rank 0's has the parameters, the states, the counts and, without shards over
- * workers, all slots of the optimizer; with such shards each worker's has its part of the slots. */
+/* The part of a checkpoint that one worker writes. Rank 0 writes the parameters, the states and the counts. Without
+ * shards over workers, it also writes all slots of the optimizer; with them, each worker writes its part of the slots. */
 typedef struct strata_checkpoint strata_checkpoint;
 typedef enum strata_checkpoint_scope {
-    /* Everything. With shards over workers, all workers must call it, because of the slots. */
+    /* Everything that the worker writes. With shards over workers, all workers must take their parts at once, because of
+     * the slots. */
     STRATA_CHECKPOINT_ALL,
     /* Only this worker's part of the slots. */
     STRATA_CHECKPOINT_SHARDS,
-    /* Neither parameters, states nor slots: other tasks write them (strata_trainer.write_parts). */
+    /* Everything except for parameters, states and slots, which other tasks write (strata_trainer.write_parts). */
     STRATA_CHECKPOINT_COUNTS
 } strata_checkpoint_scope;
-/* epochs, and the model's position: how much of the training is done. callbacks: the states of all workers, which the
- * checkpoint takes; NULL: only this worker's. */
+/* Copies the model's state. `epochs`, together with the model's position, is the progress of the training. callbacks: the
+ * states of all workers, which the checkpoint then owns; NULL: only this worker's state is copied. */
 STRATA_MUST_USE strata_status strata_checkpoint_take(strata_model *model, int epochs, strata_checkpoint_scope scope,
                                                      strata_callback_states *callbacks, strata_checkpoint **out_checkpoint,
                                                      strata_error *err);
-/* "checkpoint/slot_0": the tensor of the optimizer's slot, (flat_size). */
+/* The name of the tensor with a slot of the optimizer, (flat_size): "checkpoint/slot_0". */
 STRATA_EXPORT_BEGIN
 const char *strata_checkpoint_slot_name(int slot);
 STRATA_EXPORT_END
@@ -91,8 +92,8 @@ STRATA_MUST_USE strata_status strata_checkpoint_folder_save(strata_checkpoint_fo
 STRATA_MUST_USE strata_status strata_checkpoint_folder_close(strata_checkpoint_folder *folder, strata_error *err);
 
 /* Finds the newest valid checkpoint in the folder. *out_path: its folder, which the caller frees; NULL: there is none. The
- * caller closes the reader and finishes the manifest. Fails: DATA where there are some, and all of them are damaged, with what
- * is wrong with the newest; UNSUPPORTED for one of a newer version. */
+ * caller closes the reader and finishes the manifest. Fails: DATA if there are checkpoints but all are damaged, with the
+ * damage of the newest one; UNSUPPORTED for one of a newer version. */
 STRATA_MUST_USE strata_status strata_checkpoint_folder_find(const char *folder, strata_manifest *out_manifest,
                                                             strata_manifest_reader *out_reader, char **out_path,
                                                             strata_error *err);

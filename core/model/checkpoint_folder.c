@@ -30,16 +30,16 @@ struct strata_checkpoint_folder {
     strata_model *model;
     strata_checkpoint_options opts;
     char *path;
-    /* Rank 0's; -1: another worker's. */
+    /* The descriptor of the lock file on rank 0; -1 on other workers. */
     int lock;
-    /* Each worker writes a part. */
+    /* Each worker writes its part of the slots. */
     bool shared;
-    /* Rank 0 gathers the state of all workers' callbacks. */
+    /* Rank 0 gathers the states of all workers' callbacks. */
     bool gathers;
     int rank, n_parts;
     double saved; /* when the newest copy was taken */
     int64_t saved_steps;
-    /* The thread that writes `checkpoint`, and what it returned. */
+    /* The thread that writes `checkpoint`; `status` and `error` are what it returned. */
     pthread_t thread;
     bool writing;
     strata_checkpoint *checkpoint;
@@ -73,7 +73,7 @@ static place of_step(const char *folder, const char *prefix, int64_t steps) {
     return p;
 }
 
-/* The number in "step-000000000120"; -1: the name is another one. */
+/* The number in "step-000000000120", where `prefix` is "step-"; -1: the name does not have this form. */
 static int64_t steps_in(const char *name, const char *prefix) {
     const size_t n = strlen(prefix);
     char *end;
@@ -87,7 +87,7 @@ static int falling(const void *a, const void *b) {
     return *x < *y ? 1 : *x > *y ? -1 : 0;
 }
 
-/* The steps of the folder's names with this prefix, the newest first. *out_steps is the caller's. */
+/* Lists the steps of the names in the folder that have this prefix, the newest first. The caller frees *out_steps. */
 static strata_status list(const char *folder, const char *prefix, int64_t **out_steps, int *out_n, strata_error *err) {
     *out_steps = NULL;
     *out_n = 0;
@@ -258,16 +258,17 @@ static strata_status open_on_rank_0(strata_checkpoint_folder *f, strata_error *e
     const strata_workers *workers = &f->model->strategy->workers;
     strata_status status = f->rank ? STRATA_OK : open_folder(f, err);
     if (workers->n <= 1) return status;
-    int32_t told = (int32_t)status;
+    int32_t rank_0_status = (int32_t)status;
     strata_error lost = {0};
-    const strata_status sent = workers->broadcast(workers, STRATA_DTYPE_I32, &told, 1, &lost);
+    const strata_status sent = workers->broadcast(workers, STRATA_DTYPE_I32, &rank_0_status, 1, &lost);
     if (status) return status;
     if (sent) return strata_fail(err, sent, "%s", lost.message);
-    return told ? strata_fail(err, (strata_status)told, "rank 0 cannot write checkpoints in %s", f->path) : STRATA_OK;
+    return rank_0_status ? strata_fail(err, (strata_status)rank_0_status, "rank 0 cannot write checkpoints in %s", f->path)
+                         : STRATA_OK;
 }
 
 /* Finds whether any worker's callbacks have state, so that the states of all workers must be gathered. */
-static strata_status ask_for_callbacks(strata_checkpoint_folder *f, strata_error *err) {
+static strata_status find_callback_states(strata_checkpoint_folder *f, strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
     int32_t some = strata_callbacks_state_bytes(f->model) > 0;
     STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, &some, &some, 1, err));
@@ -294,9 +295,9 @@ strata_status strata_checkpoint_folder_open(strata_model *model, const strata_ch
     f->saved = seconds();
     f->saved_steps = model->optimizer_steps;
     strata_status status = open_on_rank_0(f, err);
-    if (!status && many) status = ask_for_callbacks(f, err);
+    if (!status && many) status = find_callback_states(f, err);
     if (status)
-        (void)!strata_checkpoint_folder_close(f, NULL); /* the first failure is what is returned */
+        (void)!strata_checkpoint_folder_close(f, NULL); /* its error is ignored: the first failure is returned */
     else
         *out_folder = f;
     return status;
@@ -381,7 +382,7 @@ static strata_status write_manifest(const strata_checkpoint_folder *f, const cha
 static void remove_old(const strata_checkpoint_folder *f) {
     int64_t *steps;
     int n;
-    if (list(f->path, WHOLE, &steps, &n, NULL)) return; /* they are removed after the next one */
+    if (list(f->path, WHOLE, &steps, &n, NULL)) return; /* the next save tries again */
     for (int i = f->opts.keep; i < n; i++) {
         const place old = of_step(f->path, REMOVING, steps[i]);
         if (!rename(of_step(f->path, WHOLE, steps[i]).path, old.path)) remove_all(old.path);
@@ -502,7 +503,7 @@ strata_status strata_checkpoint_folder_save(strata_checkpoint_folder *f, int epo
 strata_status strata_checkpoint_folder_close(strata_checkpoint_folder *f, strata_error *err) {
     if (!f) return STRATA_OK;
     const strata_status status = settle(f, err);
-    if (f->lock >= 0) close(f->lock); /* unlocks it */
+    if (f->lock >= 0) close(f->lock); /* this also unlocks the file */
     free(f->path);
     free(f);
     return status;

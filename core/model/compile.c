@@ -126,7 +126,7 @@ static strata_status make_block(strata_model *model, int replica, int block, str
     const strata_parameter_block *at = &model->parameters.blocks[block];
     const bool computes = replica < model->strategy->n_replicas;
     if (!model->trains && !computes)
-        return STRATA_OK; /* a model that is only built is used by the caller's functions, on devices that compute */
+        return STRATA_OK; /* a model that is only built is run by the caller's functions, and only on devices that compute */
     STRATA_TRY(make_sums(device, "parameters", at->end - at->begin, &own->flat, err));
     if (strata_model_accumulates(model) > 1 && computes)
         STRATA_TRY(make_sums(device, "held gradients", strata_model_gradient_size(model, block), &own->accumulated, err));

@@ -13,10 +13,11 @@ size_t strata_input_bytes(const strata_input_spec *input) {
     return (size_t)strata_shape_elements(input->shape) * strata_dtype_bytes(input->dtype);
 }
 
-/* For a device with its own memory, u8 is a quarter of the bytes of f32 to copy. A CPU behind a driver converts large batches
- * on all cores, where a core finds its part in its cache afterwards; the thread that writes the batches would hold up the core
- * on which it runs. For other devices that use the host's memory, and for small batches, the conversion on the device would be
- * an additional pass. */
+/* Whether the features are copied to the devices as u8 and converted there. On a device with its own memory this copies a
+ * quarter of the bytes of f32. A CPU that is used through a driver converts large batches on all cores, and each core
+ * then has its part in its cache; on the host, the thread that writes the batches would convert them on one core. On
+ * other devices that use the host's memory, and for small batches, the conversion would only be an additional pass over
+ * memory. */
 bool strata_model_takes_bytes(const strata_model *model, int64_t batch) {
     const int64_t least_of_cpu = 1 << 20;
     if (model->n_inputs > 1 || model->inputs[0].dtype != STRATA_DTYPE_F32) return false;
@@ -74,7 +75,8 @@ static strata_dtype part_dtype(const strata_dataset *dataset, int part) {
     return dataset->spec.parts[part].dtype;
 }
 
-/* Converts one class for each example to a probability for each class: 1 for the class, 0 for the others. */
+/* Whether the labels are one class for each example and must be converted to a probability for each class: 1 for the
+ * class, 0 for the others. */
 static bool are_classes(const strata_output_spec *output, const strata_dataset *dataset, int part) {
     return output->loss->answers == STRATA_ANSWERS_DISTRIBUTION && part_dtype(dataset, part) == STRATA_DTYPE_I32 &&
            strata_shape_elements(part_shape(dataset, part)) == 1;
@@ -85,7 +87,7 @@ static strata_status check_labels(const strata_output_spec *output, const strata
     const strata_dtype given = part_dtype(dataset, part), wanted = strata_loss_label_dtype(output->loss);
     const strata_shape shape = part_shape(dataset, part), wanted_shape = label_shape(output);
     const int64_t classes = strata_output_n_classes(output);
-    if (given != wanted && given != STRATA_DTYPE_I32) /* integers are taken as numbers too */
+    if (given != wanted && given != STRATA_DTYPE_I32) /* integers are accepted as numbers, too */
         return strata_fail(err, STRATA_DATA, "%s: the labels are %s; %s takes %s", verb, strata_dtype_name(given),
                            output->loss->name, strata_dtype_name(wanted));
     if (output->loss->answers == STRATA_ANSWERS_NONE && part == 1 && strata_dataset_class_name(dataset, 0))
@@ -111,7 +113,7 @@ static strata_status check_input(const strata_input_spec *input, const strata_da
     const strata_shape element = part_shape(dataset, part);
     strata_shape fixed = element;
     for (int i = 0; i < fixed.rank && i < input->shape.rank;
-         i++) /* dimensions that a pipeline does not fix are checked in each batch */
+         i++) /* dimensions that a pipeline does not fix are checked for each batch */
         if (fixed.dims[i] < 0) fixed.dims[i] = input->shape.dims[i];
     if (!same_elements(fixed, input->shape))
         return strata_fail(err, STRATA_DATA, "%s: the data's elements are %s, the model takes %s", verb,
@@ -212,7 +214,7 @@ strata_status strata_model_check_class_weights(const strata_model *model, const 
     return STRATA_OK;
 }
 
-/* The class of an example. Its labels are an integer, a probability of each class, or 0 and 1 for no and yes. */
+/* The class of an example. Its labels are an integer, a probability for each class, or, for a binary output, 0 or 1. */
 static int64_t class_of(const strata_output_spec *output, const void *labels, int64_t example) {
     if (strata_loss_label_dtype(output->loss) == STRATA_DTYPE_I32) return ((const int32_t *)labels)[example];
     const int64_t size = strata_shape_elements(label_shape(output));

@@ -13,7 +13,7 @@
 #include "core/op/ops.h"
 #include "core/run/executable.h"
 
-enum { MOST_INPUTS_TOLD = 6 };
+enum { MOST_INPUTS_LISTED = 6 };
 
 /* A training step of one replica whose tensors can be read. */
 typedef struct dissection {
@@ -132,10 +132,10 @@ static void describe_node(strata_text *text, const dissection *d, int slot, int 
     const strata_tensor *node = d->tensors[index];
     describe(text, node, strata_executable_output(d->executable, slot, index));
     if (node->n_inputs) strata_text_add(text, ", by op %s", node->op->name);
-    for (int i = 0, told = 0; i < node->n_inputs && told < MOST_INPUTS_TOLD; i++) {
+    for (int i = 0, n_listed = 0; i < node->n_inputs && n_listed < MOST_INPUTS_LISTED; i++) {
         const int input = index_of(d, node->inputs[i]);
         if (input < 0) continue; /* integers, or a constant */
-        strata_text_add(text, told++ ? "; " : " of ");
+        strata_text_add(text, n_listed++ ? "; " : " of ");
         describe(text, node->inputs[i], strata_executable_output(d->executable, slot, input));
     }
 }

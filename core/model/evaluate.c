@@ -28,8 +28,8 @@ typedef struct walk {
     strata_batch_form form;
     int64_t n; /* examples submitted */
     void (*take)(struct walk *walk, const flight *done, const strata_program_part *part, const float *output);
-    float *sums;        /* of one batch: (n_sums) */
-    float *predictions; /* prediction: (capacity, output_size), the outputs of an example side by side */
+    float *sums;        /* (n_sums) the sums of one batch */
+    float *predictions; /* for predictions: (capacity, output_size), with the outputs of an example one after the other */
     int64_t output_size, capacity;
     flight flights[MAX_IN_FLIGHT];
     int n_flights;

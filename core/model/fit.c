@@ -15,9 +15,10 @@ static const double SECONDS_BETWEEN_POLLS = 0.25;
 
 enum {
     SHORT_STEPS_A_CALL = 4,
-    SMALL_INPUTS = 512 << 10 /* bytes of the inputs of a batch */
+    /* The most bytes of the inputs of a batch for which steps are submitted together. */
+    SMALL_INPUTS = 512 << 10
 };
-enum { MAX_RUNS = 3, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
+enum { MAX_RUNS = 3, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* in steps; MAX_RUNS: runs in the queue */
 
 typedef strata_fit fit;
 
@@ -115,14 +116,14 @@ static strata_status skip_steps(fit *f, strata_error *err) {
 
 /* ---- epochs ---- */
 
-/* Waits until all steps are done and their callbacks have returned. */
+/* Submits the prepared steps, and waits until all steps are done and their callbacks have returned. */
 static strata_status complete(fit *f, strata_error *err) {
     STRATA_TRY(strata_fit_submit_prepared(f, err));
     while (f->n_runs) STRATA_TRY(strata_fit_finish_oldest(f, err));
     return STRATA_OK;
 }
 
-/* The same; then all workers take over the learning rate that a callback has set. */
+/* Completes all steps. Then all workers use the learning rate that a callback of rank 0 may have set. */
 static strata_status complete_and_share_rate(fit *f, strata_error *err) {
     STRATA_TRY(complete(f, err));
     return strata_model_share_rate(f->model, err);
@@ -184,7 +185,7 @@ static strata_status save_if_due(fit *f, strata_error *err) {
 /* Whether the user interrupted the compilation of the next step's program and the fit can end before that step. With several
  * workers it cannot, as the others have begun the step. */
 static bool stops_before_step(const fit *f, strata_status status) {
-    bool interrupted = false; /* a driver's compilation, as opposed to a callback that returned INTERRUPTED */
+    bool interrupted = false; /* a driver's compilation was interrupted, and not a callback that returned INTERRUPTED */
     for (int r = 0; r < f->model->strategy->n_replicas; r++)
         interrupted |= f->model->replicas[r].device->given_up.status == STRATA_INTERRUPTED;
     return status == STRATA_INTERRUPTED && interrupted && f->history.n_steps && !f->accumulated.n &&
@@ -289,7 +290,7 @@ static strata_status stop_here(fit *f, strata_error *err) {
                : STRATA_OK;
 }
 
-/* After the last epoch: with restore_best the model gets the parameters of the best epoch. */
+/* Called after the last epoch. With restore_best, it sets the parameters to those of the best epoch. */
 static strata_status finish_epochs(fit *f, strata_error *err) {
     f->finished = true;
     f->history.best_epoch = (int)f->model->best.epochs - 1;
@@ -365,7 +366,7 @@ static strata_status check_options(const strata_model *model, const strata_datas
     STRATA_TRY(check_readers(model, dataset, opts, err));
     if (opts->class_weights)
         STRATA_TRY(strata_model_check_class_weights(model, opts->class_weights, opts->n_class_weights, err));
-    if (opts->steps_per_epoch && strata_dataset_size(dataset) == STRATA_SIZE_INFINITE) return STRATA_OK; /* an epoch ends */
+    if (opts->steps_per_epoch && strata_dataset_size(dataset) == STRATA_SIZE_INFINITE) return STRATA_OK; /* each epoch ends */
     return strata_batches_check_size(dataset, "fit", err);
 }
 
@@ -438,7 +439,7 @@ static strata_status begin(fit *f, strata_error *err) {
  * returned by the step that failed. */
 static strata_status finish(fit *f, strata_error *err) {
     strata_status status = f->failure;
-    const bool reported = status != STRATA_OK; /* strata_fit_step returned it */
+    const bool reported = status != STRATA_OK; /* strata_fit_step has returned the failure */
     strata_fit_drain(f);
     close_epoch(f);
     if (f->began_callbacks) strata_fit_call(f, STRATA_EVENT_TRAIN_END);

@@ -20,9 +20,11 @@
 #include "core/data/stage/stage.h"
 #include "core/model/fit.h"
 
-enum { FIRST_MEASURED = 8, LAST_MEASURED = 40 }; /* steps of the fit */
-static const double SHORT_STEP = 5e-4;           /* seconds; a call of a CPU's driver takes about 1e-5 */
-enum { STEPS_BETWEEN_SCALES = 2000 };            /* steps without an overflow, after which the loss scale is doubled */
+/* The steps of a fit whose time is measured, to find out whether steps are short. */
+enum { FIRST_MEASURED = 8, LAST_MEASURED = 40 };
+/* The longest time of a short step, in seconds. A call of a CPU's driver takes about 1e-5 seconds. */
+static const double SHORT_STEP = 5e-4;
+enum { STEPS_BETWEEN_SCALES = 2000 }; /* steps without an overflow, after which the loss scale is doubled */
 static const double largest_scale = 16777216;
 
 typedef strata_fit_run run;

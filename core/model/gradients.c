@@ -113,7 +113,7 @@ static int make_buckets(const builder *b, int block, bucket buckets[STRATA_MOST_
 
 /* ---- gradients of this device's examples ---- */
 
-/* How often each of the row indices 0 .. n_rows - 1 occurs in x, f32 (n_rows). */
+/* Counts how often each of the row indices 0 .. n_rows - 1 occurs in x, as f32 (n_rows). */
 static strata_tensor *count_uses(strata_tensor *x, int64_t n_rows) {
     const int64_t n = strata_shape_elements(strata_tensor_shape(x));
     strata_tensor *one = strata_scalar(strata_tensor_graph(x), STRATA_DTYPE_F32, 1);
@@ -121,13 +121,14 @@ static strata_tensor *count_uses(strata_tensor *x, int64_t n_rows) {
                                        n_rows);
 }
 
-/* The tensor with respect to which the part's gradient is computed. */
+/* The tensor with respect to which the part's gradient is computed: the gathered rows, or the part itself. */
 static strata_tensor *source_of(const builder *b, int part) {
     strata_tensor *row = b->context.rows[b->model->parameters.parts[part].parameter].row;
     return row ? row : b->context.parts[part];
 }
 
-/* The gradients of y, with dy, with respect to the bucket's parameters, in the layout of strata_step_place_gradients. */
+/* The gradients of y with respect to the bucket's parameters, in the layout of strata_step_place_gradients. dy is the
+ * gradient of y. */
 static strata_tensor *bucket_gradients(const builder *b, const bucket *range, strata_tensor *y, strata_tensor *dy) {
     const strata_parameter_set *set = &b->model->parameters;
     const size_t most = (size_t)(range->last - range->first);

@@ -34,14 +34,14 @@ STRATA_EXPORT_BEGIN
 enum { STRATA_MANIFEST_VERSION = 1, STRATA_MANIFEST_MAX_BYTES = 64 << 20 };
 
 typedef struct strata_manifest_file {
-    /* A name in the checkpoint's folder, without '/'. */
+    /* The name of a file in the checkpoint's folder, without '/'. */
     char *name;
     int64_t bytes;
     char sha256[STRATA_SHA256_TEXT_BYTES];
 } strata_manifest_file;
 
 typedef struct strata_manifest_piece {
-    /* The index of the file, and the elements [begin, end) of the tensor that it has. */
+    /* The index of the file, and the elements [begin, end) of the tensor that the file contains. */
     int file;
     int64_t begin, end;
 } strata_manifest_piece;
@@ -58,7 +58,7 @@ typedef struct strata_manifest_text {
     char *key, *text;
 } strata_manifest_text;
 
-/* Zero-initialize; free with strata_manifest_finish. Everything in it is the manifest's own memory. */
+/* Zero-initialize it; free it with strata_manifest_finish. It owns everything that it contains. */
 typedef struct strata_manifest {
     /* The model's JSON (strata_model_to_json). */
     char *model;

@@ -15,7 +15,7 @@ static void copy_name(char out[64], const strata_tensor *node) {
 
 static strata_status collect(const strata_peak_value *value, void *user, strata_error *err) {
     strata_model_memory *memory = user;
-    if (!(memory->n_values & (memory->n_values - 1))) { /* a power of two: it is full */
+    if (!(memory->n_values & (memory->n_values - 1))) { /* the number of values is a power of two: the array is full */
         const size_t capacity = memory->n_values ? 2 * (size_t)memory->n_values : 1;
         strata_value_memory *values = realloc(memory->values, capacity * sizeof *values);
         if (!values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "memory: no host memory for %d values", memory->n_values);

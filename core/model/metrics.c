@@ -97,7 +97,7 @@ strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor
     int64_t end = N_FIXED;
     for (int i = 0; i < model->metrics.n_extra; i++) {
         const strata_model_metric *m = &model->metrics.extra[i];
-        if (m->first < end) continue; /* shared */
+        if (m->first < end) continue; /* another metric has added these sums */
         parts[n++] = m->kind->words->build(&m->c, outputs[m->output], labels[m->output]);
         end = m->first + m->kind->words->n(&m->c);
     }

@@ -50,7 +50,7 @@ struct strata_registry {
 struct strata_value {
     const strata_model *model;
     char *name;
-    /* The layer, an index in the model's list; -1: an input. */
+    /* The index of the layer in the model's list; -1: the value is an input. */
     int layer;
     /* For an input: its index. For a call: 1 for the first call of the layer, 2 for the second, and so on. */
     int number;
@@ -73,13 +73,13 @@ typedef struct strata_input_spec {
 
 /* An output, with its loss and metrics. */
 typedef struct strata_output_spec {
-    /* NULL: it has the name of its value. */
+    /* NULL: the output has the name of its value. */
     char *name;
     /* The index of its value. */
     int value;
     /* The shape of one example; known once the layers are declared. */
     strata_shape shape;
-    /* NULL until JSON, strata_model_output or compile names it. */
+    /* NULL until JSON, strata_model_output or compile sets it. */
     const strata_loss *loss;
     strata_loss_options loss_options;
     /* The factor of its loss in the model's loss. */
@@ -109,7 +109,7 @@ typedef enum strata_program_kind {
     STRATA_PROGRAM_TRAIN,
     /* Computes a batch and adds its gradients, sums and new states to the replica's accumulated_... variables. */
     STRATA_PROGRAM_ACCUMULATE,
-    /* Makes an update from these variables; its batch is 0. */
+    /* Makes an update from the accumulated gradients; it reads no batch. */
     STRATA_PROGRAM_APPLY,
     /* Computes a batch; gradients, sums and changes of states are outputs, and nothing is updated. */
     STRATA_PROGRAM_GRADIENTS,
@@ -117,7 +117,7 @@ typedef enum strata_program_kind {
     STRATA_PROGRAM_PREDICT
 } strata_program_kind;
 
-/* How the update is divided among replicas. Without shards every device that updates updates the whole flat range. */
+/* How the update is divided among replicas. Without shards, each device that makes updates updates the whole flat range. */
 typedef struct strata_shards {
     /* The number of replicas of all workers, each of which owns one shard; 0: there are no shards. */
     int n;
@@ -143,12 +143,12 @@ typedef struct strata_model_block {
 /* The model on one device of its strategy. */
 typedef struct strata_model_replica {
     strata_device *device;
-    /* [parameters.n_blocks] */
+    /* [parameters.n_blocks] The blocks of the flat range on this device. */
     strata_model_block *blocks;
-    /* The states of all layers; NULL: no layer has any. */
+    /* The states of all layers; NULL if no layer has states. */
     strata_variable *state;
-    /* On a device that updates, f32 (n_sums): the epoch's sums so far: of losses, of right answers, and of the other metrics.
-     * */
+    /* On a device that makes updates, f32 (n_sums): the epoch's sums so far: of the losses, of the correct predictions,
+     * and of the other metrics. */
     strata_variable *metrics;
     /* On a device that computes gradients, with gradient accumulation, f32: the batches' contributions to the epoch's sums, and
      * the sum of their new states (NULL: there are no states). */
@@ -173,8 +173,8 @@ typedef struct strata_batch_form {
     bool weighted;
     /* The features are u8 and are multiplied by this; 0: they have the model's type. */
     float byte_scale;
-    /* The least number of slots, so that the host can prepare as many batches before it reads a result. 0: the executable's
-     * default. */
+    /* The smallest number of slots, so that the host can prepare that many batches before it reads a result. 0: the
+     * executable's default. */
     int n_slots;
 } strata_batch_form;
 
@@ -190,7 +190,7 @@ enum { STRATA_MOST_BUCKETS = 8 };
  *   missing if the gradients are those of all rows and the elements of an input of the model are the indices of the used
  *   rows. */
 typedef struct strata_gradient_layout {
-    /* [n_sparse] */
+    /* [n_sparse] One for each sparse parameter. */
     struct strata_sparse_gradient {
         /* The parameter's index. */
         int parameter;
@@ -198,7 +198,8 @@ typedef struct strata_gradient_layout {
          * the number of rows of the gradients. */
         int ids;
         int64_t n_ids;
-        /* The block, and the element of its gradients at which those of these rows begin. */
+        /* The block of the parameter, and the element of the block's gradients at which the gradients of these rows
+         * begin. */
         int block;
         int64_t place;
         /* The elements of this input of the model are the indices of the rows; -1: there is no such input. */
@@ -230,7 +231,7 @@ typedef struct strata_model_program {
     /* [n_parts] Whether the part has examples. For the kind APPLY, fit sets whether the part had examples in an accumulated
      * batch. */
     bool *contributes;
-    /* Of the kind GRADIENTS. */
+    /* Only for the kind GRADIENTS. */
     strata_gradient_layout layout;
     struct strata_model_program *next;
 } strata_model_program;
@@ -290,13 +291,14 @@ typedef struct strata_model_position {
 } strata_model_position;
 
 struct strata_model {
-    /* The inputs and outputs; a sequential model has one of each. */
+    /* The inputs and the outputs. A sequential model has one of each. */
     strata_input_spec inputs[STRATA_MAX_INPUTS];
     strata_output_spec outputs[STRATA_MAX_OUTPUTS];
     int n_inputs, n_outputs;
     /* True: inputs, calls of layers and outputs were defined one by one. False: the model is sequential. */
     bool functional;
-    /* [n_values] In the order of computation. For a sequential model they are created when the layers are declared. */
+    /* [n_values] The values in the order of computation. For a sequential model they are created when the layers are
+     * declared. */
     strata_value **values;
     int n_values, values_capacity;
     /* The program's own layers, losses, metrics and activations; NULL: none. */
@@ -350,7 +352,7 @@ struct strata_model {
     } own;
     /* The model was compiled, so it has an optimizer and a loss; else it was only built. */
     bool trains;
-    /* [strategy->n_devices] */
+    /* [strategy->n_devices] The model on each device. */
     strata_model_replica *replicas;
     /* The parameters as variables for custom loops: [parameters.n_blocks], and their addresses. The copies of a variable are
      * the replicas' `flat`. */
@@ -361,7 +363,7 @@ struct strata_model {
     struct {
         strata_model_metric extra[STRATA_MAX_METRICS];
         int n_extra;
-        /* [n_sums] The sums of the newest evaluation or epoch, on the host. */
+        /* [n_sums] The sums of the newest evaluation or epoch, in host memory. */
         int64_t n_sums;
         double *sums;
     } metrics;
@@ -380,11 +382,11 @@ struct strata_model {
         int64_t steps;
     } scale;
     strata_model_best best;
-    /* NULL: there are none. */
+    /* NULL if there are no callbacks. */
     struct strata_model_callbacks *callbacks;
     /* If it is not 0, the devices contain the sums of the steps of the epoch that were done. */
     strata_model_position position;
-    /* The step's output has one more number, the sum of squares of its gradients. */
+    /* The output of a step has an additional number: the sum of the squares of its gradients. */
     bool measures_norm;
     strata_model_program *programs;
     /* The communication of programs that were destroyed. */
@@ -442,8 +444,8 @@ const strata_layer *strata_model_open_layer(const strata_model *model);
 /* The number of elements of a block's gradients that replicas exchange: those of its parameters, and for each row of a sparse
  * parameter how often batches use it. */
 int64_t strata_model_gradient_size(const strata_model *model, int block);
-/* The number of elements of both ranges, the parameters followed by the states; and the first element of a parameter in
- * them. */
+/* strata_model_all_size: the number of elements of both ranges, the parameters followed by the states.
+ * strata_model_place: the index of a parameter's first element among them. */
 int64_t strata_model_all_size(const strata_model *model);
 int64_t strata_model_place(const strata_model *model, const strata_parameter_spec *parameter);
 /* Reads all parameters and states from the devices. values: (all_size). */
@@ -561,8 +563,9 @@ void strata_shards_cut(const strata_shards *shards, int64_t begin, int64_t end, 
 STRATA_MUST_USE strata_status strata_shards_segments(const strata_model *model, int64_t begin, int64_t end,
                                                      strata_segments *out_segments, strata_error *err);
 void strata_shards_free_segments(strata_segments *segments);
-/* Read a slot of the optimizer for the whole flat range, (flat_size), from the devices that own parts of it, and write it. With
- * shards over several workers, all workers must call read_slot. */
+/* strata_shards_read_slot reads a slot of the optimizer for the whole flat range, (flat_size), from the devices that own
+ * parts of it; with shards over several workers, all workers must call it. strata_shards_write_slot writes a slot to
+ * these devices. */
 STRATA_MUST_USE strata_status strata_shards_read_slot(strata_model *model, int slot, float *values, strata_error *err);
 STRATA_MUST_USE strata_status strata_shards_write_slot(strata_model *model, int slot, float *values, strata_error *err);
 /* strata_shards_own_range returns the elements of the flat range whose slots are on this worker's devices;
@@ -610,8 +613,9 @@ STRATA_MUST_USE strata_status strata_model_evaluate_batch(strata_model *model, c
  * first callback that fails, and its name. */
 STRATA_MUST_USE strata_status strata_callbacks_call(strata_model *model, int event, const strata_progress *progress,
                                                     strata_error *err);
-/* The size of the callbacks' states for a checkpoint, one after the other; and copying the states from the callbacks (out) or
- * to them. */
+/* strata_callbacks_state_bytes: the number of bytes of the callbacks' states in a checkpoint, where they are
+ * concatenated. strata_callbacks_copy_state copies the states from the callbacks to `state` (out), or from `state` to the
+ * callbacks. */
 size_t strata_callbacks_state_bytes(const strata_model *model);
 void strata_callbacks_copy_state(const strata_model *model, void *state, bool out);
 
@@ -648,14 +652,15 @@ STRATA_MUST_USE strata_status strata_model_check_readable(const strata_model *mo
 /* Checks that the dataset's elements and labels fit the model. *out_feed: the parts for the inputs and outputs. */
 STRATA_MUST_USE strata_status strata_model_check_dataset(const strata_model *model, const strata_dataset *dataset, bool labels,
                                                          const char *verb, strata_model_feed *out_feed, strata_error *err);
-/* Whether all workers are about to fit the same model in the same way; every worker calls it. Fails alike on all: INVALID, with
- * both sides. */
+/* Checks that all workers are about to fit the same model in the same way; every worker must call it. Fails with the same
+ * INVALID on all workers, with the values of both sides. */
 STRATA_MUST_USE strata_status strata_model_agree(const strata_model *model, const strata_dataset *dataset,
                                                  const strata_fit_options *opts, strata_error *err);
-/* What is compared, as text for tasks that no communicator connects: a line "name\tvalue" each; the caller frees it. */
+/* The values that strata_model_agree compares, as text, for tasks that no communicator connects: one line "name\tvalue"
+ * for each. The caller frees it. */
 STRATA_MUST_USE strata_status strata_model_terms(const strata_model *model, const strata_dataset *dataset,
                                                  const strata_fit_options *opts, char **out_text, strata_error *err);
-/* OK where both are the same; else INVALID, with the first difference and both sides' names. */
+/* Compares two such texts. Fails with INVALID, the first difference and the names of both tasks. */
 STRATA_MUST_USE strata_status strata_model_compare_terms(const char *own, const char *own_task, const char *other,
                                                          const char *other_task, strata_error *err);
 

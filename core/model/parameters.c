@@ -21,7 +21,7 @@ int64_t strata_model_place(const strata_model *model, const strata_parameter_spe
     return parameter->offset + (parameter->state ? model->parameters.flat_size : 0);
 }
 
-/* A block's elements of values that have the layout of the flat range. */
+/* The elements of a block in `values`, which have the layout of the flat range. */
 static strata_array block_of(const strata_model *model, int block, float *values) {
     const strata_parameter_block *at = &model->parameters.blocks[block];
     return strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(at->end - at->begin), values + at->begin);
@@ -32,8 +32,9 @@ static strata_array state_of(const strata_model *model, float *values) {
     return strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(set->state_size), values + set->flat_size);
 }
 
-/* Reads those of the elements [begin, begin + n) of both ranges (the parameters, followed by the states) that `variable` has;
- * it has n_held elements from `from` on. NULL: no states. */
+/* Both ranges, the parameters followed by the states, are numbered together. `variable` contains the n_held elements from
+ * `from` on. Reads those of them that are among [begin, begin + n) to their positions in `out`. variable NULL: there are
+ * no states. */
 static strata_status read_common(strata_variable *variable, int64_t from, int64_t n_held, int64_t begin, int64_t n, float *out,
                                  strata_error *err) {
     const int64_t first = begin > from ? begin : from, last = begin + n < from + n_held ? begin + n : from + n_held;
@@ -62,7 +63,7 @@ strata_status strata_model_read_all(strata_model *model, float *values, strata_e
 }
 
 strata_status strata_model_write_all(strata_model *model, const float *values, strata_error *err) {
-    float *all = (float *)values; /* only read */
+    float *all = (float *)values; /* the values are only read */
     for (int r = 0; r < model->strategy->n_devices; r++) {
         const strata_model_replica *own = &model->replicas[r];
         for (int k = 0; k < model->parameters.n_blocks; k++) {
@@ -138,7 +139,8 @@ static int by_name(const void *a, const void *b) {
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* Large models are compared and hashed in pieces of this many elements, so that the host needs no copy of all of them. */
+/* Large models are compared and hashed in pieces of this many elements, so that the host does not need a copy of all
+ * elements. */
 enum { PIECE = 1 << 20 };
 
 static strata_status hash_parameter(strata_model *model, const strata_parameter_spec *p, float *piece, strata_sha256 *sha,
@@ -176,7 +178,7 @@ strata_status strata_model_sha256(strata_model *model, char out_hex[65], strata_
     return status;
 }
 
-/* Whether elements [begin, begin + n) have the same bits on all devices of all workers; *equal becomes false where not. room:
+/* Compares elements [begin, begin + n) on all devices of all workers. Sets *equal to false if their bits differ. room:
  * (2, n). */
 static strata_status compare_some(strata_model *model, int64_t begin, int64_t n, float *room, bool *equal, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;

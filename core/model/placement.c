@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a training step's variables, nodes and exchanges are, as text; and what its exchanges have cost so far. */
+ * Writes as text where the variables, nodes and exchanges of a training step are, and what its exchanges have cost so
+ * far. */
 #include <string.h>
 
 #include "core/base/text.h"
@@ -39,7 +40,8 @@ static void list_nodes(const strata_model *model, const strata_model_program *pr
     }
 }
 
-/* "exchange  0: sum f32 (101888): from opencl:0.0 opencl:0.1, on the host, to opencl:0.0 opencl:0.1" */
+/* Writes one line for each exchange: "exchange  0: sum f32 (101888): from opencl:0.0 opencl:0.1, on the host, to
+ * opencl:0.0 opencl:0.1". */
 static void list_exchanges(const strata_model *model, const strata_model_program *program, strata_text *text) {
     for (int e = 0; e < strata_group_n_exchanges(program->group); e++) {
         const strata_tensor *node = NULL;

@@ -83,12 +83,12 @@ strata_status strata_model_measure(strata_model *model, strata_program_kind kind
 static int64_t free_bytes(const strata_device *device) {
     uint64_t all = strata_device_get_info(device)->memory_bytes;
     uint64_t used = strata_device_get_counters(device).allocated_bytes;
-    if (!all) return INT64_MAX; /* the device does not report it */
+    if (!all) return INT64_MAX; /* the device does not report its memory */
     return all > used ? (int64_t)(all - used) : 0;
 }
 
-/* Checks that every device has enough free memory for its part. *out_device: the first device that has not, else the last one
- * checked. */
+/* Checks that every device has enough free memory for its part. *out_device: the first device that does not have enough,
+ * else the last one that was checked. */
 static strata_status check_parts(strata_model *model, strata_program_kind kind, int64_t batch, const strata_device **out_device,
                                  strata_error *err) {
     for (int r = 0; r < n_parts(model, kind); r++) {
@@ -101,7 +101,7 @@ static strata_status check_parts(strata_model *model, strata_program_kind kind, 
     return STRATA_OK;
 }
 
-/* The largest batch below `batch`, by halving, whose program fits in what is free; 0: none does. */
+/* Halves the batch, at least once, until its program fits in the free memory. Returns the batch; 0: no batch fits. */
 static int64_t batch_that_fits(strata_model *model, strata_program_kind kind, int64_t batch) {
     const strata_device *device;
     for (batch /= 2; batch >= 1; batch /= 2)
@@ -158,7 +158,8 @@ static strata_status compile_part(strata_model *model, strata_model_program *pro
     const bool of_group = role.exchanges || role.has_replicas || s.layout.n_buckets;
     const strata_executable_options opts = {.n_slots = program->form.n_slots};
     const strata_core_place place = strata_strategy_core_place(model->strategy, replica, program->contributes);
-    /* Which replicas have accumulated gradients differs from update to update, so the host performs the exchanges of APPLY. */
+    /* The set of replicas that have accumulated gradients differs from update to update, so the host performs the
+     * exchanges of APPLY. */
     const bool inside = place.cores && kind != STRATA_PROGRAM_APPLY;
     strata_tensor **outputs = s.outputs ? s.outputs : &s.output;
     const int n_outputs = s.outputs ? s.n_outputs : s.output != NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The learning rate of a step: that of the schedule, or one that was set instead. */
+ * The learning rate of a step: that of the schedule, or the one that a program or a callback has set instead. */
 #include <string.h>
 
 #include "core/model/model.h"

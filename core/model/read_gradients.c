@@ -74,7 +74,8 @@ static void take(const strata_model *model, const strata_step *step, const strat
         const struct strata_sparse_gradient *from = &step->layout.sparse[k];
         const strata_parameter_spec *p = &set->items[from->parameter];
         const int64_t row = strata_shape_elements(p->shape) / p->shape.dims[0];
-        const int32_t *ids = from->ids >= 0 ? strata_executable_output(exe, slot, from->ids) : NULL; /* NULL: all, in order */
+        /* NULL: all rows, in order. */
+        const int32_t *ids = from->ids >= 0 ? strata_executable_output(exe, slot, from->ids) : NULL;
         const float *rows = (const float *)strata_executable_output(exe, slot, 1 + from->block) + from->place;
         for (int64_t i = 0; i < from->n_ids; i++) {
             const int64_t id = ids ? ids[i] : i;

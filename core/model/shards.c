@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shards of the optimizer: each replica updates one part of the parameters' flat range and owns the optimizer's slots of that
- * part only (Rajbhandari et al. 2020, "ZeRO", stage 1). An update is element-wise, or of whole parameters, so its bits do not
- * depend on where the range is cut. */
+ * part only (Rajbhandari et al. 2020, "ZeRO", stage 1). An update is element-wise or needs only whole parameters, so its
+ * bits do not depend on where the range is divided. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/model/model.h"
 
-/* Why this model cannot have shards with this strategy; NULL: it can. */
+/* The reason why this model cannot have shards with this strategy; NULL: it can. */
 static const char *obstacle(const strata_model *model) {
     if (model->strategy->rewrite) return "the strategy's replicas make updates of their own";
     if (model->strategy->updater >= 0) return "one device makes the update for all";
@@ -16,7 +16,8 @@ static const char *obstacle(const strata_model *model) {
     return NULL;
 }
 
-/* The multiple of the alignment at about r / n of the flat range, or the first parameter's beginning that is not before. */
+/* The end of the first r of n shards: about r / n of the flat range, rounded down to the alignment. If the optimizer
+ * needs whole parameters, it is the beginning of the next parameter. */
 static int64_t cut_at(const strata_model *model, int r, int n) {
     const int64_t size = model->parameters.flat_size, align = STRATA_PARAMETER_ALIGNMENT;
     const int64_t at = size / align * r / n * align;
@@ -86,7 +87,7 @@ strata_status strata_shards_segments(const strata_model *model, int64_t begin, i
         if (p->state || p->offset < begin || p->offset >= end) continue;
         int64_t chunk = (p->offset - begin) / STRATA_SEGMENT_CHUNK;
         int64_t last = (p->offset - begin + strata_shape_elements(p->shape) + STRATA_SEGMENT_CHUNK - 1) / STRATA_SEGMENT_CHUNK;
-        if (last > n_chunks) last = n_chunks; /* norms are not computed if a shard ends within a parameter */
+        if (last > n_chunks) last = n_chunks; /* the optimizer computes no norms if a shard may end within a parameter */
         for (; chunk < last; chunk++) owner[chunk] = out_segments->n;
         ends[out_segments->n++] = (int32_t)last;
     }
@@ -161,7 +162,7 @@ strata_status strata_shards_write(strata_model *model, const float *flat, strata
     for (int r = 0; r < model->strategy->n_devices; r++)
         for (int k = 0; k < model->parameters.n_blocks; k++) {
             const strata_model_block *own = &model->replicas[r].blocks[k];
-            const strata_array part = part_of(own, (float *)flat); /* only read */
+            const strata_array part = part_of(own, (float *)flat); /* the values are only read */
             if (own->shard) STRATA_TRY(strata_variable_set(own->shard, &part, err));
         }
     return STRATA_OK;

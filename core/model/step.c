@@ -333,7 +333,7 @@ static void build_evaluate(builder *b) {
     b->step->output = batch_sums(b, example_losses(b, outputs, labels), outputs, labels);
 }
 
-/* Predictions of several outputs lie side by side: (B, all). */
+/* The predictions of several outputs are concatenated for each example: (B, all). */
 static void build_predict(builder *b) {
     strata_tensor *outputs[STRATA_MAX_OUTPUTS];
     const int n = b->model->n_outputs;

@@ -26,15 +26,15 @@ typedef struct strata_step_builder {
     bool host_knows_rows;
     /* Gradients must be multiplied by words[STRATA_STEP_SCALE] before the update. */
     bool scaled;
-    /* [parameters.n_blocks]; filled by strata_step_place_gradients. */
+    /* [parameters.n_blocks] Set by strata_step_place_gradients. */
     strata_step_place *places;
 } strata_step_builder;
 
 /* What the device computes from its examples; every pointer is NULL if it has no examples. */
 typedef struct strata_step_computed {
-    /* Gradients are computed of y, with the gradient dy of y (strata_gradients). */
+    /* Gradients are those of y; dy is the gradient of y (strata_gradients). */
     strata_tensor *y, *dy;
-    /* Instead of y: [parameters.n_blocks] the accumulated gradients. */
+    /* [parameters.n_blocks] The accumulated gradients; used instead of y. */
     strata_tensor **gradients;
     strata_tensor *sums, *state;
     /* Sums and states have been added up over the replicas. */
@@ -45,9 +45,9 @@ typedef struct strata_step_computed {
 void *strata_step_alloc(strata_step_builder *b, size_t n, size_t bytes);
 /* Adds a node to the updates of the program, so that it is computed, and returns it. */
 strata_tensor *strata_step_add(strata_step_builder *b, strata_tensor *update);
-/* One of the step's numbers, a scalar. */
+/* A word of the step, as a scalar. */
 strata_tensor *strata_step_word(const strata_step_builder *b, int64_t word);
-/* `value` (one number) added to the sum of losses, sums[0]. */
+/* The sums after adding `value` (one number) to the sum of losses, sums[0]. */
 strata_tensor *strata_step_add_to_loss(strata_tensor *sums, strata_tensor *value);
 /* Elements [first, first + n) of `flat`. */
 strata_tensor *strata_step_part(strata_tensor *flat, int64_t first, int64_t n);

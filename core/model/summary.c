@@ -21,7 +21,8 @@ static int64_t parameters_of(const strata_model *model, const char *layer) {
     return sum;
 }
 
-/* A row for each call of a layer; the parameters of one that is called several times are in the first. */
+/* Fills in a row for each call of a layer. If a layer is called several times, its parameters are in the row of the first
+ * call. */
 static void fill_layers(const strata_model *model, const strata_layer_cost *costs, strata_model_summary *summary) {
     for (int i = 0, row = 0; i < model->n_values; i++) {
         const strata_value *value = model->values[i];

@@ -88,7 +88,8 @@ static bool alike(const strata_tensor *a, const strata_tensor *b) {
     return !strcmp(of_a, of_b);
 }
 
-/* The row of the kind of node `index`; n_nodes: it is the first of its kind. first[r]: the first node of the kind of row r. */
+/* The row for nodes of the same kind as node `index`; times->n_nodes if it is the first node of its kind. first[r]: the
+ * index of the first node of the kind of row r. */
 static int row_of(const strata_executable *exe, int index, const int *first, const strata_step_times *times) {
     const strata_tensor *node = strata_executable_get_node(exe, index).node;
     int k = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Building the update of a training step. For each block, the last layers' first: add up the gradients over replicas, run the
- * optimizer, send the new parameters to the devices that do not update. If an update needs the gradients of all blocks (their
- * norm, or f16's check for overflow), all sums come before the first update. */
+ * Building the update of a training step. For each block, beginning with that of the last layers, it adds up the
+ * gradients over replicas, runs the optimizer, and sends the new parameters to the devices that do not update. If an
+ * update needs the gradients of all blocks (their norm, or f16's check for overflow), all sums come before the first
+ * update. */
 #include "core/graph/graph.h"
 #include "core/model/step.h"
 #include "core/op/communication.h"

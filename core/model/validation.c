@@ -40,8 +40,8 @@ strata_status strata_validation_begin(strata_model *model, const strata_fit_opti
                               : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the best parameters");
 }
 
-/* All workers get rank 0's loss, so that they decide alike. */
-static strata_status take_chiefs(const strata_model *model, double *loss, strata_error *err) {
+/* Replaces the loss by that of rank 0, so that all workers make the same decisions. */
+static strata_status share_loss(const strata_model *model, double *loss, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
     int64_t bits;
     if (!strata_strategy_has_workers(model->strategy)) return STRATA_OK;
@@ -73,7 +73,7 @@ strata_status strata_validation_run(strata_model *model, const strata_fit_option
                                     bool *out_stop, strata_error *err) {
     if (!opts->validation) return STRATA_OK;
     STRATA_TRY(strata_model_evaluate(model, opts->validation, opts->batch, out_metrics, err));
-    STRATA_TRY(take_chiefs(model, &out_metrics->loss, err));
+    STRATA_TRY(share_loss(model, &out_metrics->loss, err));
     return strata_validation_take(model, opts, epoch, out_metrics, out_stop, err);
 }
 

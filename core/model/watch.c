@@ -12,9 +12,9 @@
 #include "core/model/model.h"
 
 static const double DEFAULT_WAIT_SECONDS = 3600;
-/* A file that cannot be read may be one that is just being copied, so reading it is tried again for so long. */
+/* For this long, reading a file that cannot be read is tried again, since it may just be copied. */
 static const double RETRY_SECONDS = 2;
-/* A file that does not exist for so long was removed, and is not just being replaced in two steps. */
+/* After this time, a file that does not exist counts as removed, and not as being replaced in two steps. */
 static const double GONE_SECONDS = 3;
 
 /* Identifies the file at the path. */
@@ -31,10 +31,10 @@ typedef struct watch {
     const strata_watch_options *opts;
     strata_watch_result *result;
     double wait_seconds;
-    /* The file that was evaluated last, and the one that could not be read. */
+    /* `seen`: the file that was evaluated last. `unread`: the file that could not be read. */
     stamp seen, unread;
-    /* When the last file was evaluated, or the watch began; when the file was first found to be missing (0: it exists); when
-     * reading the file that cannot be read was tried first. */
+    /* In seconds. since: when the last file was evaluated, or when the watch began. gone: when the file was first found
+     * to be missing (0: it exists). tried: when reading the unreadable file was first tried. */
     double since, gone, tried;
     /* The position of the checkpoint that was evaluated last. */
     int epochs;
@@ -52,7 +52,7 @@ static bool same(const stamp *a, const stamp *b) {
            a->changed.tv_nsec == b->changed.tv_nsec;
 }
 
-/* *out_there: whether there is a file. */
+/* Reads the file's status. *out_there: whether the file exists. */
 static strata_status read_stamp(const watch *w, stamp *out_stamp, bool *out_there, strata_error *err) {
     struct stat info;
     *out_there = !stat(w->opts->path, &info);
@@ -93,7 +93,7 @@ static strata_status evaluate_file(watch *w, const stamp *found, bool *out_ends,
     }
     if (status) return strata_fail(err, status, "%s", why.message);
     w->seen = *found;
-    if (!epochs && !w->model->position.steps) return STRATA_OK; /* it was removed meanwhile */
+    if (!epochs && !w->model->position.steps) return STRATA_OK; /* the file was removed in the meantime */
     /* A checkpoint is evaluated only once, also if it was written again, or if the next one had already replaced the file when
      * it was read. */
     const bool known = w->result->n && epochs == w->epochs && w->model->position.steps == w->epoch_steps &&

@@ -46,7 +46,7 @@ strata_status strata_adam_lower(const strata_tensor *node, int64_t first, int64_
     strata_launch launch;
     if (n == 0) return STRATA_OK;
     STRATA_TRY(strata_update_launch(node, "adam", 2, &launch, err));
-    launch.n_words = 0; /* n, of all gradients */
+    launch.n_words = 0; /* the caller's range has n elements; strata_update_launch set the number of all gradients */
     STRATA_TRY(strata_launch_flat(&launch, n, err));
     for (int i = PARAMETERS; i <= GRADIENTS; i++) {
         launch.offsets[i] = first;

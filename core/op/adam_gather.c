@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Adam with the gradient of a table as a part of its gradients (adam_gather.h). Most rows of a large table have the gradient 0,
- * since a batch uses only some of them. Here neither these zeros nor the other rows' sums are written for all rows of the table
- * and read again. Only families have kernels for this op: other devices run gather_grad and then Adam. */
+ * Adam where a part of the gradients is the gradient of a table (adam_gather.h). A batch uses only some rows of a large
+ * table, so most of its rows have the gradient 0. This op computes the gradient of each row when it updates the row, so
+ * that the gradient of the whole table is neither written to memory nor read back. Only families have kernels for this
+ * op: other devices run gather_grad and then Adam. */
 #include "core/op/adam_gather.h"
 
 #include "core/op/ops.h"
@@ -13,7 +14,8 @@ enum { DY = STRATA_ADAM_GATHER_DY, INDICES = STRATA_ADAM_GATHER_INDICES };
 
 extern const strata_op strata_op_adam_gather;
 
-/* The gather_grad that computes the part of the gradients; `attrs` and the node must live as long as it. */
+/* Returns the gather_grad node that computes the table's gradient. The result points to `attrs` and to the inputs of
+ * `node`, which must both outlive it. */
 static strata_tensor grad_of(const strata_tensor *node, strata_gather_grad_attrs *attrs) {
     *attrs = (strata_gather_grad_attrs){.axis = 0, .size = ((const strata_adam_gather_attrs *)node->attrs)->rows};
     return (strata_tensor){
@@ -23,7 +25,7 @@ static strata_tensor grad_of(const strata_tensor *node, strata_gather_grad_attrs
 strata_gather_grad_sizes strata_adam_gather_sizes_of(const strata_tensor *node) {
     strata_gather_grad_attrs attrs;
     strata_tensor grad = grad_of(node, &attrs);
-    const bool fits = !strata_op_gather_grad.shape(&grad, NULL); /* it did when the node was made */
+    const bool fits = !strata_op_gather_grad.shape(&grad, NULL); /* the shape rule accepted it when the node was made */
     return fits ? strata_gather_grad_sizes_of(&grad) : (strata_gather_grad_sizes){0};
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Adam with a product as a part of its gradients (adam_product.h). The gradient of a layer's matrix is the largest value that a
- * step writes and reads back; here it is used as soon as it is computed. Only families have kernels for this op: other devices
- * run the product and then Adam. */
+ * Adam where a part of the gradients is a matrix product (adam_product.h). The gradient of a layer's matrix is the
+ * largest value that a step writes to memory and reads back. This op uses each element of the gradient as soon as it is
+ * computed, so that the gradient is never stored. Only families have kernels for this op: other devices run the product
+ * and then Adam. */
 #include "core/op/adam_product.h"
 
 #include <inttypes.h>
@@ -80,7 +81,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return strata_adam_part_check(node, "product", s.m, s.n, err);
 }
 
-/* Sums in double, a row at a time. */
+/* Accumulates in double, one row of the product at a time. */
 static strata_status compute_product(const strata_op_call *call, float *part, strata_error *err) {
     const strata_adam_product_sizes s = strata_adam_product_sizes_of(call->node);
     const float *a = call->inputs[A], *b = call->inputs[B];

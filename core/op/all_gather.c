@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * all_gather: y = the members' x, concatenated along an axis in the order of the replicas. Each part is sent once. The parts'
- * lengths along the axis may differ; every member knows all of them. gradient: each member takes its own part of the sum of all
- * members' dy. This is reduce_scatter along axis 0; another axis is exchanged with axis 0 before. */
+ * lengths along the axis may differ; every member knows all of them. gradient: the sum of all members' dy, of which each
+ * member receives only its own part. reduce_scatter computes this along axis 0; another axis is first exchanged with axis
+ * 0. */
 #include <string.h>
 
 #include "core/op/communication.h"
@@ -21,7 +22,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return strata_communication_shape(node, err);
 }
 
-/* Axis `axis` and axis 0 of x change places. */
+/* x with axis `axis` and axis 0 exchanged. */
 static strata_tensor *swapped(strata_tensor *x, int axis) {
     int order[STRATA_MAX_RANK];
     if (!axis || strata_tensor_is_poison(x)) return x;

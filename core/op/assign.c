@@ -11,13 +11,13 @@
 
 extern const strata_op strata_op_read;
 
-/* The kernel's number of each row. */
+/* The code by which a kernel selects each op: add_code, for example. */
 enum {
 #define BINARY_NUMBER(code, name, expression) name##_code = code,
 #include "core/op/elementwise.def"
 };
 
-/* A read of a variable, or what an earlier update made of it. */
+/* Whether the tensor is the value of a variable: a read, or the result of an update of the variable. */
 static bool is_variable(const strata_tensor *tensor) {
     while (tensor->op->flags & STRATA_OP_UPDATE) tensor = tensor->inputs[0];
     return tensor->op == &strata_op_read;
@@ -75,7 +75,7 @@ static strata_status assign_add_reference(const strata_op_call *call, strata_err
     return STRATA_OK;
 }
 
-/* shaders/binary.kernel, row add, with the variable as operand and result. */
+/* Uses shaders/binary.kernel with the op add. The variable is both an operand and the result. */
 static strata_status assign_add_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const int64_t n = strata_shape_elements(node->shape);
     const strata_strided flat = {.rank = 4, .sizes = {1, 1, 1, n}, .n_tensors = 2, .strides = {{0, 0, 0, 1}, {0, 0, 0, 1}}};

@@ -2,9 +2,10 @@
  *
  * Scaled dot-product attention (Vaswani et al. 2017), built from matmul and softmax, so that it has their gradients and
  * kernels:
- *   y = softmax(scale q k^T) v, over the positions of k for which the mask is true. Masked scores are replaced by the lowest
- * finite number instead of -infinity, and their weights are set to 0 after the softmax. So a row that is masked completely
- * gives zeros and passes no gradient, whereas a softmax of -infinities would be NaN. */
+ *   y = softmax(scale q k^T) v, where the softmax is over the positions of k for which the mask is true
+ * The scores of the other positions are replaced by the lowest finite number instead of -infinity, and their weights are
+ * set to 0 after the softmax. So a row that is masked completely gives zeros and passes no gradient, whereas a softmax of
+ * -infinities would be NaN. */
 #include <math.h>
 
 #include "core/graph/graph.h"

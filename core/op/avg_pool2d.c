@@ -56,7 +56,7 @@ static void grad_gradient(strata_tensor *node, strata_tensor *g, strata_tensor *
 
 /* ---- references ---- */
 
-/* The part of a window that lies inside x. */
+/* The rows and columns of a window that are inside of x. */
 typedef struct patch {
     int64_t first_h, end_h, first_w, end_w;
 } patch;
@@ -92,7 +92,8 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
     return STRATA_OK;
 }
 
-/* An element of dx: the sum over the outputs whose window contains it, each divided by the size of its window. */
+/* The gradient of one element of x: each output whose window contains the element contributes its dy, divided by the
+ * number of elements in its window. */
 static double shares(const strata_op_call *call, const strata_pool2d_sizes *s, int64_t n, int64_t h, int64_t w, int64_t c) {
     double sum = 0;
     for (int64_t oh = 0; oh < s->out_h; oh++)
@@ -118,7 +119,7 @@ static strata_status grad_reference(const strata_op_call *call, strata_error *er
 
 /* ---- compositions ---- */
 
-/* 1 / count of each output's window: (1,OH,OW,1). */
+/* A constant with 1 / (number of elements in the window) for each output: (1,OH,OW,1). */
 static strata_tensor *inverse_counts(const strata_tensor *node, const strata_taps *taps) {
     const strata_pool2d_sizes s = {.in_h = taps->in[0], .in_w = taps->in[1]};
     strata_array array = {0};

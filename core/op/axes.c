@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shapes around axes, and launches of the kernels that reduce along axes (axes.h). */
+ * Implements axes.h: views of a shape as (outer, n, inner), and launches of the kernels that reduce along axes. */
 #include "core/op/axes.h"
 
 #include <inttypes.h>

@@ -7,12 +7,12 @@
 
 #include "core/graph/launch.h"
 
-/* Element (o, i, j) is at (o n + i) inner + j. */
+/* Element (o, i, j) of such an array is at index (o n + i) inner + j. */
 typedef struct strata_axes {
     int64_t outer, n, inner;
 } strata_axes;
 
-/* Axes first .. first + count - 1 of the shape become n. count 0: n is 1. */
+/* Merges the `count` neighbouring axes from `first` on to the axis n. If count is 0, n is 1. */
 strata_axes strata_axes_of(strata_shape shape, int64_t first, int64_t count);
 
 /* Sets the words `rows` and `n`, the constant TREE and the grid of a launch that accumulates n elements for each of `rows`
@@ -21,7 +21,9 @@ strata_axes strata_axes_of(strata_shape shape, int64_t first, int64_t count);
 STRATA_MUST_USE strata_status strata_launch_rows(strata_launch *launch, int64_t rows, int64_t n, int64_t inner,
                                                  strata_error *err);
 
-/* Launches that accumulate neighbouring columns in runs (shaders/rows.h): the number of runs, and the work-items of a group. */
+/* Kernels that accumulate columns (inner > 1) divide each column into STRATA_RUNS runs (shaders/rows.h). A work-group has
+ * STRATA_RUN_ITEMS work-items and computes STRATA_RUN_ITEMS / STRATA_RUNS neighbouring columns. strata_run_groups returns
+ * the number of work-groups. */
 enum { STRATA_RUNS = 32, STRATA_RUN_ITEMS = 256 };
 int64_t strata_run_groups(int64_t columns);
 

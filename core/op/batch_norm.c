@@ -4,7 +4,7 @@
  *   n = (x - mean) r,  r = 1 / sqrt(variance + epsilon)        y = scale n + shift, of x's dtype and shape
  * gradient: with the sums over rows s0 of dy and s1 of dy n (batch_norm_sums, (2, C)),
  *   dshift = s0,  dscale = s1,  dx = scale r dy,  dmean = -scale r s0,  dvariance = -1/2 scale r^2 s1
- * and if mean and variance are computed from x itself ("own"), one op computes the complete gradient of x (batch_norm_grad):
+ * If mean and variance are computed from x itself ("own"), one op computes the complete gradient of x (batch_norm_grad):
  *   dx = scale r (dy - (s0 + n s1) / rows), dmean and dvariance none.
  * The two ops of the gradient are not differentiated again. */
 #include <math.h>
@@ -20,7 +20,9 @@ extern const strata_op strata_op_batch_norm_sums, strata_op_batch_norm_grad;
 
 typedef struct batch_norm_attrs {
     double epsilon;
-    int64_t own; /* whether mean and variance are x's own, in the gradient */
+    /* 1: mean and variance were computed from x itself, and the gradient of x includes their part. 0: they are
+     * independent of x. */
+    int64_t own;
 } batch_norm_attrs;
 
 static strata_status check_epsilon(const strata_tensor *node, strata_error *err) {
@@ -29,7 +31,7 @@ static strata_status check_epsilon(const strata_tensor *node, strata_error *err)
     return strata_fail(err, STRATA_INVALID, "epsilon is %g; it must be at least 0", epsilon);
 }
 
-/* x's dy, of its dtype and shape. */
+/* Checks that dy, the gradient of the normalised x, has x's dtype and shape. */
 static strata_status check_like(const strata_tensor *x, const strata_tensor *dy, strata_error *err) {
     STRATA_TRY(strata_check_same_dtype(x, "x", dy, "dy", err));
     if (strata_shape_equal(x->shape, dy->shape)) return STRATA_OK;
@@ -108,7 +110,7 @@ static strata_status batch_norm_lower(const strata_tensor *node, strata_lowering
     return strata_lowering_add(lowering, &launch, err);
 }
 
-/* 1 / sqrt(variance + epsilon), and n. */
+/* inverse_deviations returns 1 / sqrt(variance + epsilon); normalized returns n. */
 static strata_tensor *inverse_deviations(strata_tensor *node) {
     const double epsilon = ((const batch_norm_attrs *)node->attrs)->epsilon;
     return strata_rsqrt(strata_add(node->inputs[VARIANCE], strata_scalar(node->graph, STRATA_DTYPE_F32, epsilon)));

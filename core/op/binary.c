@@ -59,7 +59,7 @@ static double sigmoid_of(double x) {
     }
 #include "core/op/elementwise.def"
 
-/* The same for integers, which wrap. */
+/* The formulas for integers. Overflow wraps around. */
 static int64_t add_integer(int64_t a, int64_t b) {
     return (int64_t)((uint64_t)a + (uint64_t)b);
 }
@@ -89,7 +89,7 @@ static strata_status binary_shape(strata_tensor *node, unsigned allowed, strata_
     return strata_broadcast_shape(a->shape, "a", b->shape, "b", &node->shape, err);
 }
 
-/* The index space of tensors a, b, y = 0, 1, 2. */
+/* The index space over which the op loops; tensors 0, 1 and 2 are a, b and y. */
 static strata_strided binary_space(const strata_tensor *node) {
     strata_strided space = {.rank = node->shape.rank, .n_tensors = 3};
     for (int d = 0; d < node->shape.rank; d++) space.sizes[d] = node->shape.dims[d];
@@ -113,7 +113,7 @@ static strata_status evaluate_inner(const strata_strided *inner, const int64_t *
     const strata_dtype from = node->inputs[0]->dtype;
     const void *a = e->call->inputs[0], *b = e->call->inputs[1];
     const int64_t *sizes = inner->sizes;
-    int64_t y = offsets[2]; /* contiguous */
+    int64_t y = offsets[2]; /* y is contiguous, so only its offset is needed */
     for (int64_t i = 0; i < sizes[0] * sizes[1] * sizes[2]; i++) {
         const int64_t c[3] = {i / sizes[2] / sizes[1], i / sizes[2] % sizes[1], i % sizes[2]};
         int64_t at[2];
@@ -176,7 +176,7 @@ static strata_tensor *scalar_like(strata_tensor *x, double value) {
     return strata_scalar(x->graph, x->dtype, value);
 }
 
-/* Sums gradients of y's shape to the shapes of a and b; NULL stays NULL. */
+/* Sums the gradients da and db, which have y's shape, over the axes along which a or b was broadcast. NULL stays NULL. */
 static void pass_back(strata_tensor *y, strata_tensor *da, strata_tensor *db, strata_tensor **dx) {
     dx[0] = da ? strata_sum_to(da, y->inputs[0]->shape) : NULL;
     dx[1] = db ? strata_sum_to(db, y->inputs[1]->shape) : NULL;
@@ -209,7 +209,7 @@ static void pow_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx
     pass_back(y, strata_mul(dy, strata_mul(b, strata_pow(a, exponent))), strata_mul(dy, strata_mul(y, logarithm)), dx);
 }
 
-/* Passes dy to the operand that was chosen: a where `takes_a`. */
+/* Passes dy to the operand that was chosen: to a where `takes_a` is true, else to b. */
 static void choice_gradient(strata_tensor *y, strata_tensor *takes_a, strata_tensor *dy, strata_tensor **dx) {
     strata_tensor *zero = scalar_like(dy, 0);
     pass_back(y, strata_where(takes_a, dy, zero), strata_where(takes_a, zero, dy), dx);
@@ -244,14 +244,14 @@ static void sigmoid_grad_gradient(strata_tensor *y, strata_tensor *dy, strata_te
     pass_back(y, da, strata_mul(strata_mul(dy, a), slope), dx);
 }
 
-/* dx = dy where x >= 0, else dy slope; dslope = dy x there. */
+/* dx = dy where x >= 0, else dy slope. dslope = dy x where x < 0, else 0. */
 static void leaky_relu_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
     strata_tensor *x = y->inputs[0], *slope = y->inputs[1], *zero = scalar_like(x, 0);
     strata_tensor *below = strata_less(x, zero);
     pass_back(y, strata_where(below, strata_mul(dy, slope), dy), strata_where(below, strata_mul(dy, x), zero), dx);
 }
 
-/* dx = dy where x >= 0, else dy (y + scale); dscale = dy (e^x - 1) there. */
+/* dx = dy where x >= 0, else dy (y + scale). dscale = dy (e^x - 1) where x < 0, else 0. */
 static void elu_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
     strata_tensor *x = y->inputs[0], *scale = y->inputs[1], *zero = scalar_like(x, 0);
     strata_tensor *below = strata_less(x, zero), *below_zero = strata_where(below, x, zero);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sums that the metrics of binary outputs need for a batch, in one node: the sum of its losses, and the sum over its rows
- * of the share of correct outputs.
+ * The sums that the metrics of binary outputs need for a batch, in one node: the sum of the losses, and the sum over the
+ * rows of each row's fraction of correct outputs.
  *   losses (B), outputs (B, K), labels (B, K) f32 -> (2) f32: sum_b losses_b, sum_b mean_k [(outputs_bk > threshold) =
  *   (labels_bk > 1/2)] */
 #include <stddef.h>

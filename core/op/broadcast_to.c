@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * broadcast_to: y_i = x at i's coordinates, those along which x has size 1 dropped.   x: any shape that broadcasts to y's.
- * gradient: dy summed over the broadcast axes. The rule of broadcasting and that sum, for all ops, are here too. */
+ * broadcast_to repeats x along axes of size 1 and along new leading axes: y_i = x at i's coordinates, without those along
+ * which x has size 1.   x: any shape that broadcasts to y's.
+ * gradient: dy summed over the broadcast axes.
+ * The broadcasting rule and this sum, which other ops use too, are also in this file. */
 #include <inttypes.h>
 
 #include "core/op/broadcast.h"
@@ -77,7 +79,7 @@ static strata_status broadcast_to_lower(const strata_tensor *node, strata_loweri
     return strata_copy_lower(&copy, lowering, err);
 }
 
-/* x + -0, which is x, as an operand of that shape. */
+/* Adds x to a constant -0 of y's shape; x + -0 is x for every x. */
 static strata_tensor *broadcast_to_compose(strata_tensor *node) {
     strata_tensor *x = node->inputs[0];
     if (node->dtype == STRATA_DTYPE_U8 || node->dtype == STRATA_DTYPE_BOOL) return NULL;

@@ -12,7 +12,7 @@
 #include "core/op/ops.h"
 #include "core/op/rules.h"
 
-/* ---- codes: those of elementwise.def, each kind from its own number on (shaders/chain.kernel has the same) ---- */
+/* ---- codes: those of elementwise.def plus a base for each kind of op, as in shaders/chain.kernel ---- */
 enum { UNARY = 0, BINARY = 32, COMPARISON = 64, WHERE = 96, CODES = 97 };
 
 #define UNARY_NUMBER(code, name, expression)  _Static_assert((code) < BINARY - UNARY, "the code of " #name);
@@ -58,7 +58,7 @@ strata_tensor *strata_chain(int n_operands, strata_tensor *const *operands, cons
 
 /* ---- rule ---- */
 
-/* Checks one step by the shape rule of its op, with operands of the chain's whole shape. */
+/* Checks one step by the shape rule of its op. Each operand is assumed to have the shape of the whole chain. */
 static strata_status check_step(const strata_tensor *node, int s, strata_tensor *values, strata_error *err) {
     const strata_chain_attrs *attrs = node->attrs;
     const strata_op *op = strata_chain_op((int)(attrs->steps[s] & 255));
@@ -129,7 +129,7 @@ void strata_chain_run_init(strata_chain_run *run, const strata_tensor *node) {
     run->block = STRATA_CHAIN_BLOCK_BYTES / (int64_t)widest;
     run->space = strata_chain_space(node->n_inputs, (const strata_tensor *const *)node->inputs, node->shape);
     const int64_t inner = run->space.sizes[run->space.rank - 1];
-    if (inner > 0 && inner < run->block) run->block -= run->block % inner; /* whole rows */
+    if (inner > 0 && inner < run->block) run->block -= run->block % inner; /* a multiple of whole rows */
     for (int i = 0; i < node->n_inputs; i++)
         run->operands[i] = (strata_tensor){.dtype = node->inputs[i]->dtype, .shape = STRATA_SHAPE(run->block)};
     for (int i = 0; i < node->n_inputs; i++) {
@@ -159,12 +159,12 @@ static void set_count(strata_chain_run *run, int64_t count) {
     for (int s = 0; s < run->n_steps; s++) run->steps[s].shape.dims[0] = count;
 }
 
-/* Memory of one value over a block. */
+/* A buffer for one block of a value. */
 typedef struct block {
     _Alignas(64) unsigned char bytes[STRATA_CHAIN_BLOCK_BYTES];
 } block;
 
-/* n copies of the element at `source`. */
+/* Fills `target` with n copies of the element at `source`. */
 static void repeat(void *target, const void *source, size_t bytes, int64_t n) {
     if (bytes == sizeof(uint32_t)) {
         uint32_t element, *to = target;
@@ -182,7 +182,9 @@ static const void *gather(const strata_chain_run *run, int t, const char *data, 
     const size_t bytes = strata_dtype_bytes(run->operands[t].dtype);
     if (space->rank == 1 && step == 1) return data + (size_t)at * bytes;
     if (at > 0 && run->blocks_are_equal[t]) return room->bytes;
-    int64_t place[STRATA_MAX_RANK], row = 0, rest = at / inner, column = at % inner; /* row: its offset; place: in the others */
+    /* `row` is the offset of the current row in the operand. place[d] is the row's index along each axis d except for the
+     * innermost one. */
+    int64_t place[STRATA_MAX_RANK], row = 0, rest = at / inner, column = at % inner;
     for (int d = space->rank - 2; d >= 0; d--) {
         place[d] = rest % space->sizes[d];
         row += place[d] * strides[d];
@@ -253,8 +255,9 @@ static const char *const expressions[CODES] = {
 #include "core/op/elementwise.def"
 };
 
-/* Whether compilers for CPUs fail to vectorize a loop with all the steps. They do not vectorize roundings to a 16-bit dtype,
- * nor expressions with one of the words below, which call a function that these compilers do not inline. */
+/* Whether compilers for CPUs fail to vectorize a loop that contains all the steps. They do not vectorize rounding to a
+ * 16-bit dtype. Nor do they vectorize expressions that contain one of the words below, because these call functions that
+ * the compilers do not inline. */
 static bool needs_split(const strata_tensor *node) {
     static const char *const words[] = {"LOG", "POW", "ERF", "SIN(", "COS("};
     const strata_chain_attrs *attrs = node->attrs;
@@ -282,7 +285,8 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
                            STRATA_CHAIN_AXES);
     strata_strided inner = {.rank = STRATA_STRIDED_KERNEL_AXES, .n_tensors = node->n_inputs, .sizes = {1, 1, 1, 1}};
     const int first = STRATA_STRIDED_KERNEL_AXES - space.rank;
-    int advancing = 0; /* bit per operand: whether it has an element of its own along the innermost axis */
+    /* Bit t is set if operand t has a stride along the innermost axis, that is, is not broadcast along it. */
+    int advancing = 0;
     for (int d = 0; d < space.rank; d++) inner.sizes[first + d] = space.sizes[d];
     STRATA_TRY(strata_launch_over(&launch, &inner, err));
     for (int t = 0; t < STRATA_CHAIN_OPERANDS; t++) {
@@ -302,7 +306,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
-/* The steps as nodes. */
+/* The chain as separate nodes, one for each step. */
 static strata_tensor *compose(strata_tensor *node) {
     const strata_chain_attrs *attrs = node->attrs;
     strata_tensor *values[STRATA_CHAIN_VALUES] = {NULL}, *inputs[STRATA_CHAIN_ARGUMENTS];

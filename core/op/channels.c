@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rules and launches of ops by channel. */
+ * Shape rules and kernel launches of the ops that treat each channel separately (channels.h). */
 #include "core/op/channels.h"
 
 #include <inttypes.h>
@@ -47,7 +47,8 @@ static strata_status check_size(strata_channels c, strata_error *err) {
 }
 
 strata_status strata_launch_blocks(strata_launch *launch, strata_channels c, strata_error *err) {
-    enum { WIDTH = 256, ELEMENTS = 4096, ITEMS = 256 }; /* channels, and about elements, of a block; work-items for it */
+    /* A work-group of ITEMS work-items processes a block of at most WIDTH channels and about ELEMENTS elements. */
+    enum { WIDTH = 256, ELEMENTS = 4096, ITEMS = 256 };
     const int64_t width = c.channels < WIDTH ? c.channels : WIDTH;
     STRATA_TRY(check_size(c, err));
     if (c.rows == 0 || c.channels == 0) return STRATA_OK; /* nothing is launched */
@@ -60,8 +61,9 @@ strata_status strata_launch_blocks(strata_launch *launch, strata_channels c, str
     return STRATA_OK;
 }
 
-/* The rows of a part. They depend only on the shape, because they determine the order of addition. There are enough parts for a
- * large device, but few for the second launch. Runs of more rows would lose precision (channel_parts.kernel). */
+/* The number of rows in a part. It depends only on the shape, because it determines the order of addition. There are
+ * enough parts to keep a large device busy, but few enough for the second launch, which adds them. A part has at most
+ * MOST rows, since longer runs of additions would lose precision (channel_parts.kernel). */
 static int64_t rows_of_a_part(strata_channels c) {
     enum { ENOUGH_GROUPS = 1024, LEAST = 16 * STRATA_RUNS, MOST = 64 * STRATA_RUNS };
     const int64_t parts = (ENOUGH_GROUPS - 1) / strata_run_groups(c.channels) + 1, part = (c.rows - 1) / parts + 1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * clip: y = min(max(x, low), high); NaN stays NaN.   gradient: dy where low <= x <= high, that is where y is x.
- * The op takes floats and i32. i64 is made of max and min with constants, since kernels get the bounds as 32-bit words. */
+ * The op takes floats and i32. For i64, the builder makes max and min nodes with constants instead, because kernels
+ * receive the bounds as 32-bit words. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -36,7 +37,7 @@ static void clip_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor 
     dx[0] = strata_where(inside, dy, strata_scalar(dy->graph, dy->dtype, 0));
 }
 
-/* A bound as an i32: beyond its range the nearest one. */
+/* The bound as an i32. A bound outside of the range of i32 becomes the nearest i32. */
 static int32_t whole_bound(double bound) {
     int32_t whole;
     strata_element_set(STRATA_DTYPE_I32, &whole, 0, bound);
@@ -49,7 +50,7 @@ static strata_status clip_reference(const strata_op_call *call, strata_error *er
     const strata_dtype dtype = call->node->dtype;
     const int64_t n = strata_shape_elements(call->node->shape);
     for (int64_t i = 0; i < n; i++) {
-        double x = strata_element_get(dtype, call->inputs[0], i); /* i32 fits exactly */
+        double x = strata_element_get(dtype, call->inputs[0], i); /* a double represents every i32 exactly */
         strata_element_set(dtype, call->output, i, x < attrs->low ? attrs->low : x > attrs->high ? attrs->high : x);
     }
     return STRATA_OK;
@@ -76,7 +77,7 @@ static strata_status clip_lower(const strata_tensor *node, strata_lowering *lowe
     return strata_lowering_add(lowering, &launch, err);
 }
 
-/* max and min with the bounds; an infinite one is none. */
+/* Builds max and min nodes with the bounds; an infinite bound needs no node. */
 static strata_tensor *clip_compose(strata_tensor *node) {
     const clip_attrs *attrs = node->attrs;
     strata_tensor *x = node->inputs[0];

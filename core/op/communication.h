@@ -51,7 +51,7 @@ typedef struct strata_communication_attrs {
 
 typedef struct strata_all_reduce_attrs {
     strata_communication_attrs common;
-    /* strata_reduction. */
+    /* A strata_reduction. */
     int64_t reduction;
     /* The values are gradients, which may be sent between workers in the strategy's smaller dtype. */
     bool gradients;
@@ -60,9 +60,10 @@ typedef struct strata_all_reduce_attrs {
 /* Every member receives the sum or mean of the members' values. x: of `dtype` and `shape`; NULL on a device that contributes no
  * value. */
 strata_tensor *strata_all_reduce_among(strata_graph *graph, strata_tensor *x, strata_all_reduce_attrs attrs);
-/* As strata_all_reduce in steps every - 1, 2 every - 1, ...; in the others each replica's x is its result. */
+/* As strata_all_reduce, but only in the steps every - 1, 2 every - 1, ... In other steps the result of each replica is
+ * its own x. */
 strata_tensor *strata_all_reduce_every(strata_tensor *x, strata_reduction reduction, int64_t every);
-/* As strata_all_reduce_among; only the members with the attribute `takes` get the result. */
+/* Like strata_all_reduce_among, but only the members with the attribute `takes` receive the result. */
 strata_tensor *strata_reduce_to(strata_graph *graph, strata_tensor *x, strata_all_reduce_attrs attrs);
 
 /* ---- broadcast ---- */
@@ -77,7 +78,7 @@ strata_tensor *strata_broadcast(strata_graph *graph, strata_tensor *x, strata_co
 typedef struct strata_parts_attrs {
     strata_communication_attrs common;
     int64_t axis;
-    /* strata_reduction, for reduce_scatter. */
+    /* A strata_reduction; only for reduce_scatter. */
     int64_t reduction;
     /* The values may be sent between workers in the strategy's smaller dtype. */
     bool gradients;
@@ -91,7 +92,7 @@ typedef struct strata_parts_attrs {
 /* Every member contributes its part and receives the whole: the parts concatenated along the axis. lengths: copied. */
 strata_tensor *strata_all_gather_parts(strata_tensor *x, strata_channel channel, int axis, const int64_t *lengths, int n,
                                        int own);
-/* The same of n parts that are as long as x, in the steps every - 1, 2 every - 1, ... of all devices. */
+/* Gathers n parts, each as long as x, from all devices, but only in the steps every - 1, 2 every - 1, ... */
 strata_tensor *strata_all_gather_every(strata_tensor *x, int axis, int n, int own, int64_t every);
 /* Every member contributes an x of this dtype and of shape `whole` (NULL: it contributes none), and receives its own part,
  * along axis 0, of the sum or mean of all x. lengths: copied. */
@@ -117,7 +118,8 @@ strata_tensor *strata_recv(strata_graph *graph, strata_dtype dtype, strata_shape
 strata_tensor *strata_send_to_worker(strata_tensor *x, int64_t channel, int from, int worker);
 strata_tensor *strata_recv_from_worker(strata_graph *graph, strata_dtype dtype, strata_shape shape, int64_t channel, int to,
                                        int worker);
-/* One end of a send; x NULL: the receiving end. device, other: devices of the group if worker is -1. */
+/* Makes one end of an exchange between two devices. x is NULL at the receiving end. If worker is -1, device and other are
+ * devices of the group. */
 strata_tensor *strata_point(strata_graph *graph, const strata_op *op, strata_tensor *x, strata_point_attrs attrs, int device,
                             int other);
 
@@ -146,11 +148,11 @@ strata_tensor *strata_merge_values(strata_tensor *x, const strata_merge *merge);
 
 /* A copy of the lengths in the graph's memory; NULL: there is no memory. */
 const int64_t *strata_parts_copy(strata_graph *graph, const int64_t *lengths, int n);
-/* Output dtype and shape by the common attributes. */
+/* The shape rule: sets the output's dtype and shape from the common attributes. */
 strata_status strata_communication_shape(strata_tensor *node, strata_error *err);
-/* With one device the value is the input's; zeros without an input. */
+/* The reference for a group of one device: the result is the input, or zeros if there is no input. */
 strata_status strata_communication_reference(const strata_op_call *call, strata_error *err);
-/* strata_op.words of an op with the attribute "reduction". */
+/* strata_op.words of the ops that have the attribute "reduction". */
 extern const strata_attr_words strata_reduction_words[];
 /* Rows of the attribute table that every communication op has; `type` has the common attributes first. */
 #define STRATA_COMMUNICATION_ATTRS(type)                                                                                       \

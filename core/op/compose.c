@@ -41,7 +41,8 @@ bool strata_taps_init(strata_taps *taps, const strata_window *window, strata_sha
     return true;
 }
 
-/* How many rows or columns of padding come before the image, and how many of the image are needed. */
+/* before: how many rows (d = 0) or columns (d = 1) of padding come before the image. kept: how many rows or columns of
+ * the image are used. */
 static int64_t before(const strata_taps *t, int d) {
     const int64_t padding = t->window.padding[2 * d];
     return padding < t->padded[d] ? padding : t->padded[d];
@@ -52,7 +53,7 @@ static int64_t kept(const strata_taps *t, int d) {
     return t->in[d] < room ? t->in[d] : room;
 }
 
-/* x with rows and columns around it, or itself where there are none. */
+/* Pads x with rows and columns of `value` to the sizes `wanted`. Returns x itself if nothing is added. */
 static strata_tensor *pad(strata_tensor *x, const int64_t before_image[2], const int64_t wanted[2], double value) {
     int64_t front[STRATA_MAX_RANK] = {0}, back[STRATA_MAX_RANK] = {0};
     bool any = false;
@@ -64,7 +65,7 @@ static strata_tensor *pad(strata_tensor *x, const int64_t before_image[2], const
     return any ? strata_pad(x, front, back, value) : x;
 }
 
-/* size[0] x size[1] rows and columns of x from `begin` on, or itself where it is all of them. */
+/* The size[0] rows and size[1] columns of x from `begin` on. Returns x itself if these are all of its rows and columns. */
 static strata_tensor *cut(strata_tensor *x, const int64_t begin[2], const int64_t size[2]) {
     const int64_t *dims = x->shape.dims;
     if (size[0] == dims[1] && size[1] == dims[2]) return x;

@@ -11,29 +11,31 @@ enum {
     /* The most elements of a constant or mask that is needed only by a composition; if more are needed, the op has no
      * composition. */
     STRATA_MOST_COMPOSED = 1 << 24,
-    /* Taps of a window, times groups of channels: each is some nodes. */
+    /* The most taps of a window times groups of channels, since each of them becomes several nodes. */
     STRATA_MOST_TAPS = 128
 };
 
-/* A constant of the shape with one value; NULL beyond STRATA_MOST_COMPOSED elements. */
+/* A constant of the shape whose elements all have this value; NULL if it would have more than STRATA_MOST_COMPOSED
+ * elements. */
 strata_tensor *strata_filled(strata_graph *graph, strata_dtype dtype, strata_shape shape, double value);
-/* x in f32. */
+/* x converted to f32. */
 strata_tensor *strata_wide(strata_tensor *x);
 /* Element or row `index` of x along its first axis, without that axis. */
 strata_tensor *strata_row_of(strata_tensor *x, int64_t index);
 
-/* An image, split into the taps of a window: tap (kh,kw) of all outputs is a tensor (N,OH,OW,C). */
+/* A window over an image, divided into its taps. Tap (kh,kw) of all outputs is a tensor (N,OH,OW,C). */
 typedef struct strata_taps {
     strata_window window;
-    /* N, H, W, C of the image; OH, OW. */
+    /* n, in and c are N, (H,W) and C of the image; out is (OH,OW). */
     int64_t n, in[2], c, out[2];
-    /* Rows and columns of the image from which taps are sliced: with padding, or without rows and columns that no tap needs. */
+    /* The rows and columns of the image from which taps are sliced: the image with its padding, but without rows and
+     * columns that no tap needs. */
     int64_t padded[2];
 } strata_taps;
 
-/* False where the window has too many taps. */
+/* Returns false if the window has more than STRATA_MOST_TAPS taps. */
 bool strata_taps_init(strata_taps *taps, const strata_window *window, strata_shape image);
-/* The image x (N,H,W,C), ready for strata_tap; padding has the value. */
+/* Prepares the image x (N,H,W,C) for strata_tap. Padding has the value `value`. */
 strata_tensor *strata_taps_pad(const strata_taps *taps, strata_tensor *x, double value);
 strata_tensor *strata_tap(const strata_taps *taps, strata_tensor *padded, int64_t kh, int64_t kw);
 /* The transposes of strata_tap and strata_taps_pad: the first writes y (N,OH,OW,C) to the positions of its tap in the padded

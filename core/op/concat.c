@@ -9,7 +9,7 @@
 #include "strata/ops.h"
 
 typedef struct concat_attrs {
-    int64_t axis; /* may count from the back */
+    int64_t axis; /* may be negative: it then counts from the last axis */
 } concat_attrs;
 
 static int axis_of(const strata_tensor *node) {
@@ -17,7 +17,7 @@ static int axis_of(const strata_tensor *node) {
     return (int)(axis < 0 ? axis + node->shape.rank : axis);
 }
 
-/* Whether the shapes are alike but for the axis. */
+/* Whether the shapes are equal except for their sizes along the axis. */
 static bool alike(strata_shape a, strata_shape b, int axis) {
     if (a.rank != b.rank) return false;
     for (int d = 0; d < a.rank; d++)
@@ -55,7 +55,7 @@ static void concat_gradient(strata_tensor *node, strata_tensor *dy, strata_tenso
     }
 }
 
-/* Operand i, which begins at `position` along the axis. */
+/* The copy of operand i to the result, where it begins at `position` along the axis. */
 static strata_copy describe(const strata_tensor *node, int i, int64_t position) {
     strata_copy copy = {.source = node->inputs[i], .target = node, .shape = node->inputs[i]->shape};
     strata_row_major_strides(copy.shape, copy.source_strides);
@@ -85,7 +85,7 @@ static strata_status concat_lower(const strata_tensor *node, strata_lowering *lo
     return STRATA_OK;
 }
 
-/* The sum of all operands, each padded to the whole shape with -0, which changes no number to which it is added. */
+/* Pads each operand with -0 to the whole shape and adds them all. Adding -0 changes no number. */
 static strata_tensor *concat_compose(strata_tensor *node) {
     const int axis = axis_of(node);
     int64_t before[STRATA_MAX_RANK] = {0}, after[STRATA_MAX_RANK] = {0};

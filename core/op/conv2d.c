@@ -60,7 +60,7 @@ strata_status strata_conv2d_check_pair(const strata_tensor *node, const char *a_
     return STRATA_OK;
 }
 
-/* The filter (KH,KW,C/groups,K) by itself: the window is its size, the groups divide K. */
+/* Checks the filter (KH,KW,C/groups,K) alone: the window must have its size, and the number of groups must divide K. */
 static strata_status check_filter(const strata_conv2d_attrs *attrs, const strata_tensor *filter, strata_error *err) {
     const strata_shape f = filter->shape;
     if (f.rank != 4)
@@ -155,7 +155,7 @@ strata_tensor *strata_conv2d_group(strata_tensor *x, int64_t group, int64_t chan
     return strata_slice(x, begin, size.dims);
 }
 
-/* The filter's (C/groups, K/groups) at a tap. */
+/* The matrix (C/groups, K/groups) of the filter for one tap and group. */
 static strata_tensor *filter_at(strata_tensor *filter, const strata_conv2d_sizes *s, int64_t kh, int64_t kw, int64_t group) {
     const int64_t begin[] = {kh, kw, 0, group * s->group_out}, size[] = {1, 1, s->group_in, s->group_out};
     return strata_reshape(strata_slice(filter, begin, size), STRATA_SHAPE(s->group_in, s->group_out));
@@ -214,7 +214,7 @@ static strata_tensor *conv2d_input_grad_compose(strata_tensor *node) {
 
 /* ---- references ---- */
 
-/* An element of y: group and filter f. */
+/* The element of y for filter f; f also determines the group. */
 static double forward_sum(const strata_op_call *call, const strata_conv2d_sizes *s, int64_t n, int64_t oh, int64_t ow,
                           int64_t f) {
     const strata_dtype dtype = call->node->dtype;
@@ -253,7 +253,7 @@ static int64_t output_of(const strata_conv2d_sizes *s, int d, int64_t at, int64_
     return from >= 0 && from % s->stride[d] == 0 && from / s->stride[d] < n_outputs ? from / s->stride[d] : -1;
 }
 
-/* An element of dx. */
+/* The gradient of one element of x. */
 static double backward_sum(const strata_op_call *call, const strata_conv2d_sizes *s, int64_t n, int64_t h, int64_t w,
                            int64_t c) {
     const strata_dtype dtype = call->node->dtype;
@@ -297,7 +297,7 @@ static int64_t ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-/* Sets the words of the kernel, which computes elements of `to` from taps in `from`. */
+/* Sets the words of the kernel. The kernel computes the elements of `to` from the taps of `from`. */
 strata_status strata_conv2d_launch(const strata_tensor *node, strata_launch *out_launch, strata_error *err) {
     const bool transposed = node->op == &strata_op_conv2d_input_grad;
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
@@ -390,7 +390,7 @@ PRODUCT(conv2d_input_grad);
 
 /* ---- builders ---- */
 
-/* image: the shape of what is convolved. */
+/* image: the shape of the tensor over which the filter slides. */
 static strata_conv2d_attrs attrs_over(strata_shape image, const strata_tensor *filter, strata_conv2d_window opts) {
     strata_window_wish wish = {
         .stride = {opts.stride[0], opts.stride[1]}, .dilation = {opts.dilation[0], opts.dilation[1]}, .padding = opts.padding};
@@ -412,7 +412,7 @@ strata_tensor *strata_conv2d_transpose(strata_tensor *x, strata_tensor *filter, 
     return strata_node(NULL, &strata_op_conv2d_input_grad, 2, (strata_tensor *[]){x, filter}, &attrs);
 }
 
-/* (N,L,C) as (N,1,L,C), the filter (K,C/groups,F) as (1,K,C/groups,F). */
+/* Runs the 2-D op: x (N,L,C) becomes (N,1,L,C), and the filter (K,C/groups,F) becomes (1,K,C/groups,F). */
 strata_tensor *strata_conv1d(strata_tensor *x, strata_tensor *filter, strata_conv1d_window opts) {
     strata_conv2d_window wide = {.stride = {1, opts.stride},
                                  .dilation = {1, opts.dilation},

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The three products of a convolution, for each other and for the backends. With x (N,H,W,C), filter (KH,KW,C/groups,K), y
- * (N,OH,OW,K), group g owning channels g C/groups .. of x and filters g K/groups .. of y, and h, w as in window.h:
+ * The three products of a convolution, and functions that their files share with each other and with the backends. With x
+ * (N,H,W,C), filter (KH,KW,C/groups,K), y (N,OH,OW,K), h and w as in window.h, and group g consisting of the channels
+ * from g C/groups on and the filters from g K/groups on:
  *     conv2d (x, filter)                y[n,oh,ow,f]      = sum kh,kw,c  x[n,h,w,c] filter[kh,kw,c,f]
  *     conv2d_input_grad (dy, filter)    dx[n,h,w,c]       = sum kh,kw,f  dy[n,oh,ow,f] filter[kh,kw,c,f]
  *     conv2d_filter_grad (x, dy)        df[kh,kw,c,f]     = sum n,oh,ow  x[n,h,w,c] dy[n,oh,ow,f]
@@ -20,22 +21,22 @@
 #include "core/op/window.h"
 
 typedef struct strata_conv2d_attrs {
-    /* Size is the filter's. */
+    /* window.size is the size of the filter. */
     strata_window window;
     int64_t groups;
-    /* H, W of x, for conv2d_input_grad, where they do not follow from the shape of dy; else 0. */
+    /* H, W of x for conv2d_input_grad, because they do not follow from the shape of dy; else 0. */
     int64_t input_size[STRATA_MAX_RANK];
-    /* For conv2d and conv2d_input_grad. */
+    /* Only conv2d and conv2d_input_grad use it. */
     strata_epilogue epilogue;
 } strata_conv2d_attrs;
 
 /* All sizes of a convolution, computed from one of the three nodes. */
 typedef struct strata_conv2d_sizes {
-    /* X. */
+    /* The shape of x. */
     int64_t n, in_h, in_w, in_c;
-    /* Y. */
+    /* H, W and C of y. */
     int64_t out_h, out_w, out_c;
-    /* Filter. */
+    /* KH and KW of the filter. */
     int64_t kernel_h, kernel_w;
     /* group_in = in_c / groups, group_out = out_c / groups. */
     int64_t groups, group_in, group_out;
@@ -45,7 +46,8 @@ typedef struct strata_conv2d_sizes {
 /* The node must be a valid conv2d, conv2d_input_grad or conv2d_filter_grad. */
 strata_conv2d_sizes strata_conv2d_sizes_of(const strata_tensor *node);
 
-/* The position of tap k of the output at o, along an axis; outside of 0..in-1 it is padding. d: 0 for H, 1 for W. */
+/* The position in x, along an axis, of tap k of the output at o. A position outside of 0..in-1 is padding. d: 0 for H, 1
+ * for W. */
 static inline int64_t strata_conv2d_at(const strata_conv2d_sizes *s, int d, int64_t o, int64_t k) {
     return o * s->stride[d] + k * s->dilation[d] - (d ? s->left : s->top);
 }
@@ -67,34 +69,37 @@ STRATA_MUST_USE strata_status strata_conv2d_launch(const strata_tensor *node, st
  * work-group. */
 STRATA_MUST_USE strata_status strata_conv2d_filter_grad_launch(const strata_tensor *node, int64_t part, strata_launch *launch,
                                                                strata_error *err);
-/* Adds it, and the launch that adds the parts in scratch memory, if there are several. */
+/* Adds that launch to the lowering. If there are several parts, their sums are in scratch memory, and it adds a second
+ * launch that adds them. */
 STRATA_MUST_USE strata_status strata_conv2d_filter_grad_add(const strata_tensor *node, int64_t part,
                                                             const strata_launch *launch, strata_lowering *lowering,
                                                             strata_error *err);
-/* Both, with items_a_part work-items for each part; zeros where there are no rows. */
+/* Calls the two functions above, with items_a_part work-items for each part. If there are no rows, the result is zeros. */
 STRATA_MUST_USE strata_status strata_conv2d_filter_grad_lower_parts(const strata_tensor *node, int64_t part,
                                                                     strata_launch *launch, int64_t items_a_part,
                                                                     strata_lowering *lowering, strata_error *err);
 
-/* The launch of shaders/conv2d.kernel for a conv2d or conv2d_input_grad node, and of shaders/conv2d_filter_grad.kernel, with
- * blocks of work_m x work_n elements of the result for each work-item. Neither block changes a bit. */
+/* Launches of shaders/conv2d.kernel, for a conv2d or conv2d_input_grad node, and of shaders/conv2d_filter_grad.kernel.
+ * Each work-item computes a block of work_m x work_n elements of the result. The sizes of blocks do not change any bit of
+ * the result. */
 STRATA_MUST_USE strata_status strata_conv2d_lower_blocks(const strata_tensor *node, int work_m, int work_n,
                                                          strata_lowering *lowering, strata_error *err);
 STRATA_MUST_USE strata_status strata_conv2d_filter_grad_lower_blocks(const strata_tensor *node, int work_m, int work_n,
                                                                      strata_lowering *lowering, strata_error *err);
 
-/* For compositions: the channels of one group of an image, and the convolution of a group as taps; false: it has too many. */
+/* For compositions. strata_conv2d_group returns the channels of one group of an image. strata_conv2d_taps describes the
+ * convolution of one group as taps; false: there are too many. */
 strata_tensor *strata_conv2d_group(strata_tensor *x, int64_t group, int64_t channels);
 bool strata_conv2d_taps(const strata_tensor *node, strata_taps *out_taps);
 
-/* For any of the three ops: 2 for each product, including products with padding. */
+/* For any of the three ops: 2 for each multiply-add, including those with padding. */
 double strata_conv2d_flops(const strata_tensor *node);
 
-/* For the three shape rules: a pair of operands by their names, of one float dtype. */
+/* For the three shape rules: checks the two operands, which have these names in messages. Both must have one float dtype. */
 STRATA_MUST_USE strata_status strata_conv2d_check_pair(const strata_tensor *node, const char *a_name, const char *b_name,
                                                        strata_error *err);
-/* Builds a node of one of the ops conv2d, conv2d_input_grad and conv2d_filter_grad. attrs: those of a node of the same
- * convolution. */
+/* Makes a node of one of the ops conv2d, conv2d_input_grad and conv2d_filter_grad. It gets the attributes of `like`, a
+ * node of the same convolution. */
 strata_tensor *strata_conv2d_product(const strata_op *op, strata_tensor *a, strata_tensor *b, const strata_tensor *like);
 
 #endif

@@ -14,10 +14,10 @@
 extern const strata_op strata_op_conv2d_input_grad, strata_op_conv2d;
 
 enum {
-    NOMINAL_BLOCK = 16,  /* elements of the result that a work-item owns, about                        */
+    NOMINAL_BLOCK = 16,  /* elements of the result that a work-item computes, approximately */
     ENOUGH_ITEMS = 8192, /* work-items that keep a large device busy                                   */
     LEAST_PART = 256,    /* rows: shorter sums than this are not worth another launch                   */
-    MOST_PART = 16384    /* rows: some drivers end a work-item's loops after 65,535 turns               */
+    MOST_PART = 16384    /* rows: some drivers silently end a work-item's loops after 65,535 iterations */
 };
 
 static const strata_conv2d_attrs *attrs_of(const strata_tensor *node) {
@@ -98,7 +98,7 @@ int64_t strata_conv2d_part(const strata_conv2d_sizes *s) {
     return rows ? ceil_div(rows, parts) : 1;
 }
 
-/* dy's dtype to the filter's, and to f32 sums in scratch. */
+/* The kernel's variant: the dtype of x and dy, then the dtype of the sums. Sums of parts are f32 in scratch memory. */
 static const char *variant_of(strata_dtype dtype, bool in_parts) {
     static const char *const variants[2][3] = {
         {[STRATA_DTYPE_F32] = "f32_f32", [STRATA_DTYPE_F16] = "f16_f16", [STRATA_DTYPE_BF16] = "bf16_bf16"},
@@ -144,7 +144,7 @@ strata_status strata_conv2d_filter_grad_lower_parts(const strata_tensor *node, i
                                                     int64_t items_a_part, strata_lowering *lowering, strata_error *err) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const int64_t rows = s.n * s.out_h * s.out_w;
-    if (rows == 0) return strata_fill_lower(node, 0, lowering, err); /* the sum of none */
+    if (rows == 0) return strata_fill_lower(node, 0, lowering, err); /* a sum of no terms */
     STRATA_TRY(strata_conv2d_filter_grad_launch(node, part, launch, err));
     launch->global[0] = ceil_div(rows, part) * items_a_part;
     return strata_conv2d_filter_grad_add(node, part, launch, lowering, err);
@@ -161,7 +161,7 @@ strata_status strata_conv2d_filter_grad_lower_blocks(const strata_tensor *node, 
     return strata_conv2d_filter_grad_lower_parts(node, strata_conv2d_part(&s), &launch, blocks, lowering, err);
 }
 
-/* Blocks for any device; the three channels of colour pictures are one. */
+/* Chooses block sizes for any device. The three channels of an RGB picture are one block. */
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     strata_launch depthwise = {.kernel = "depthwise_filter_grad", .grid_stride = true};
@@ -174,7 +174,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_conv2d_filter_grad_lower_blocks(node, work_m, work_n, lowering, err);
 }
 
-/* A product of the tap's channels and dy's for each tap and group. */
+/* For each tap and group, one matrix product of the channels of x at that tap and the channels of dy. */
 static strata_tensor *compose(strata_tensor *node) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const int64_t rows = s.n * s.out_h * s.out_w, n_taps = s.kernel_h * s.kernel_w;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The strided copy, on the host and as launches of shaders/copy_strided.kernel, and the parts of launches that ops over index
- * spaces share. */
+ * The strided copy, as a loop on the host and as launches of shaders/copy_strided.kernel. It also has the functions that
+ * set the common parts of launches over index spaces, for all ops. */
 #include "core/op/copy.h"
 
 #include <inttypes.h>
@@ -11,7 +11,9 @@
 static const int64_t most_elements = INT64_C(1) << 31;
 
 /* ---- launches ---- */
-enum { FLAT_TURNS = 32 }; /* an element, and the loops over runs of elements, the rounds of a counter and its words */
+/* The most loop iterations that a kernel without loops of its own makes for an element: one for the element, and those of
+ * the loops over runs of elements, over the rounds of the random-number generator and over its words. */
+enum { FLAT_TURNS = 32 };
 
 strata_word *strata_launch_word(strata_launch *launch) {
     return &launch->words[launch->n_words++];
@@ -65,7 +67,7 @@ const char *strata_bits_variant(strata_dtype dtype) {
 }
 
 void strata_bits_words(strata_launch *launch, strata_dtype dtype, double value) {
-    /* The element lies in the first bytes of memory, whatever the order of bytes in a word. */
+    /* A union, because the element must lie in the first bytes of memory, whatever the byte order of the device's words. */
     union {
         uint8_t b8;
         uint16_t b16;
@@ -147,7 +149,7 @@ static strata_status copy_inner(const strata_strided *inner, const int64_t *offs
 void strata_copy_reference(const strata_copy *copy, const void *source, void *target) {
     host_copy h = {copy, source, target};
     strata_strided space = copy_space(copy);
-    (void)!strata_strided_split(&space, copy_inner, &h, NULL); /* copy_inner does not fail */
+    (void)!strata_strided_split(&space, copy_inner, &h, NULL); /* copy_inner never fails */
 }
 
 typedef struct launched_copy {

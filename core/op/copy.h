@@ -9,10 +9,10 @@
 
 /* target[target_offset + sum c_d target_strides[d]] = source[source_offset + sum c_d source_strides[d]] for each c in shape. */
 typedef struct strata_copy {
-    /* One dtype. */
+    /* Both have the same dtype. */
     const strata_tensor *source, *target;
     strata_shape shape;
-    /* Elements, as the strides. */
+    /* Offsets and strides are in elements. */
     int64_t source_offset, target_offset;
     int64_t source_strides[STRATA_MAX_RANK], target_strides[STRATA_MAX_RANK];
 } strata_copy;
@@ -34,9 +34,9 @@ STRATA_MUST_USE strata_status strata_launch_over(strata_launch *launch, const st
 /* Appends the 4 stride words of tensor t of the space. */
 STRATA_MUST_USE strata_status strata_launch_strides(strata_launch *launch, const strata_strided *inner, int t,
                                                     strata_error *err);
-/* Elements from the first to the last that tensor t of the space touches. */
+/* The number of elements in the range of memory that tensor t of the space uses, from the first to the last element. */
 int64_t strata_strided_extent(const strata_strided *inner, int t);
-/* A launch over n elements in order: the word n and the grid. Of a kernel with loops for each element, set `turns` to 0
+/* A launch over n elements in order: the word n and the grid. If the kernel has loops for each element, set `turns` to 0
  * afterwards. */
 STRATA_MUST_USE strata_status strata_launch_flat(strata_launch *launch, int64_t n, strata_error *err);
 /* "b8", "b16", "b32" or "b64": the variant of kernels that only move bits. */

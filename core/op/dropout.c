@@ -30,7 +30,7 @@ static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx)
     dx[0] = strata_node(NULL, &strata_op_dropout, 2, (strata_tensor *[]){dy, node->inputs[1]}, node->attrs);
 }
 
-/* Rate and scale are rounded as the kernels have them, so that every device drops the same elements. */
+/* Rounds the rate to f32, as the kernels receive it, so that every device drops the same elements. */
 static float rate_of(const strata_tensor *node) {
     return (float)((const dropout_attrs *)node->attrs)->rate;
 }
@@ -67,7 +67,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
-/* x times 0 or 1 / (1 - rate) would make NaN of an infinity that is dropped. */
+/* The composition uses where(), not x times a mask of 0 or 1 / (1 - rate): an infinity that is dropped would become NaN. */
 static strata_tensor *compose(strata_tensor *node) {
     strata_tensor *x = node->inputs[0];
     strata_tensor *u = strata_random_uniform(node->inputs[1], (uint32_t)((const dropout_attrs *)node->attrs)->stream, x->shape);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Elements of the integer dtypes for references: exactly, through int64_t, where strata_element_get would lose bits beyond
- * 2^53; and the order of elements of any dtype. */
+ * Reads and writes elements of the integer dtypes for references. It converts them through int64_t, which is exact;
+ * strata_element_get converts to double and loses bits beyond 2^53. Also the order of elements of any dtype. */
 #ifndef STRATA_CORE_OP_ELEMENT_H
 #define STRATA_CORE_OP_ELEMENT_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Epilogues of products: their operands, shape rules and values, and fusing one more step into a product (epilogue.h). */
+ * Epilogues of products (epilogue.h): their operands, their shape rules, their values, and how one more step is fused
+ * into a product. */
 #include "core/op/epilogue.h"
 
 #include <inttypes.h>

@@ -24,7 +24,7 @@ typedef enum strata_epilogue_activation {
     STRATA_EPILOGUE_SIGMOID
 } strata_epilogue_activation;
 
-/* The forms for gradients use v as dy and aux as the activation's output. */
+/* The forms for gradients: v is dy, and aux is the activation's output. */
 typedef enum strata_epilogue_aux {
     STRATA_EPILOGUE_NO_AUX = 0,
     STRATA_EPILOGUE_RELU_GRAD,    /* aux > 0 ? v : 0     */
@@ -36,9 +36,9 @@ typedef enum strata_epilogue_aux {
 typedef struct strata_epilogue {
     /* 0 or 1. */
     int64_t has_bias;
-    /* strata_epilogue_activation. */
+    /* A strata_epilogue_activation. */
     int64_t activation;
-    /* strata_epilogue_aux. */
+    /* A strata_epilogue_aux. */
     int64_t aux;
 } strata_epilogue;
 
@@ -56,7 +56,7 @@ extern const strata_attr_words strata_epilogue_words[];
 const strata_epilogue *strata_epilogue_of(const strata_tensor *node);
 /* Whether the epilogue is empty. */
 bool strata_epilogue_is_plain(const strata_epilogue *epilogue);
-/* The operands, or NULL. */
+/* The operand, or NULL if the epilogue has none. */
 const strata_tensor *strata_epilogue_bias(const strata_tensor *node);
 const strata_tensor *strata_epilogue_aux_operand(const strata_tensor *node);
 
@@ -72,8 +72,9 @@ strata_tensor *strata_epilogue_unfolded(strata_tensor *node);
 /* Appends the constants BIAS, ACTIVATION and AUX to a launch. */
 void strata_epilogue_constants(strata_launch *launch, const strata_tensor *node);
 
-/* Whether a bias, activation or aux form can still be fused into the node: its op supports epilogues, the node has no step yet
- * that would come after it, bias is (N), aux has the node's shape, and both have its dtype. bias and aux may be NULL. */
+/* Whether these steps can still be fused into the product. bias and aux may be NULL. It is possible if the product's op
+ * supports epilogues, if the product has no step yet that would come after the new ones, if bias is (N) and aux has the
+ * product's shape, and if both have its dtype. */
 bool strata_epilogue_can_fuse(const strata_tensor *product, const strata_tensor *bias, strata_epilogue_activation activation,
                               strata_epilogue_aux aux_form, const strata_tensor *aux);
 /* A copy of the node with these steps fused in addition to those that it has. If they do not fit, the graph records an

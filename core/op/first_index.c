@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * first_index: the first position of each number.   x (...) integers -> y (n) i32: y[r] = 1 + the least j with x[j] = r, in
- * row-major order; 0 where x has no r. Numbers out of 0 .. n - 1 are left out. No gradient. With it unique (strata_unique)
- * needs no sorting. */
+ * first_index: the first position of each number.   x (...) integers -> y (n) i32: y[r] = 1 + the least j with x[j] = r,
+ * in row-major order; 0 if no element of x is r. Elements outside 0 .. n - 1 are ignored. No gradient. It lets
+ * strata_unique work without sorting. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -44,11 +44,14 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
 }
 
 enum {
-    MOST_ITEMS = 4096, /* each goes through all of x for the numbers that it owns: more would read more than they gain */
-    MOST_TURNS = 60000 /* that a work-item may make of its loop (shaders/README.md) */
+    /* The most work-items. Each reads all of x and handles some of the numbers 0 .. n - 1, so more work-items would cost
+     * more in reads than they gain. */
+    MOST_ITEMS = 4096,
+    /* The most iterations of a work-item's loop (shaders/README.md). */
+    MOST_TURNS = 60000
 };
 
-/* Processes runs of x, beginning with the last run, so that earlier positions overwrite later ones. */
+/* The launches process runs of x, the last run first, so that a later launch overwrites a position by an earlier one. */
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_tensor *x = node->inputs[0];
     const int64_t n = node->shape.dims[0], all = strata_shape_elements(x->shape);
@@ -74,8 +77,8 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return STRATA_OK;
 }
 
-/* The smallest position, counted from 1, of each number, from a mask with a row for each number and a column for each
- * position. */
+/* Makes a mask with a row for each number and a column for each position of x, and takes the smallest position in each
+ * row, counted from 1. */
 static strata_tensor *compose(strata_tensor *node) {
     strata_tensor *x = node->inputs[0];
     strata_graph *graph = node->graph;
@@ -114,7 +117,7 @@ strata_tensor *strata_arange(strata_graph *graph, int64_t n) {
     return constant;
 }
 
-/* A number out of range finds no first place: gather gives 0, which is -1 then. */
+/* For a number out of range gather returns 0, because it has no first position; 0 - 1 is the result -1. */
 strata_tensor *strata_unique(strata_tensor *x, int64_t n, strata_tensor **out_inverse) {
     strata_tensor *first = strata_first_index(x, n);
     *out_inverse = first;

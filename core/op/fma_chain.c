@@ -2,7 +2,7 @@
  *
  * fma_chain: y[i] = x[i] after `steps` times y = fma(y, 0.999, 0.001).  x is f32 of any shape.
  * Its result is not needed: 2 * elements * steps operations with almost no memory traffic measure the rate of a device's
- * multiply-add units, with which `strata bench` compares products. It has no gradient. */
+ * multiply-add units. `strata bench` compares the speed of products with this rate. It has no gradient. */
 #include "core/op/fma_chain.h"
 
 #include <inttypes.h>
@@ -13,8 +13,8 @@
 #include "strata/ops.h"
 
 enum {
-    CHAINS = 8,        /* elements of a work-item in shaders/fma_chain.kernel */
-    MOST_STEPS = 60000 /* some drivers leave a kernel's loops after 65,535 turns (shaders/README.md) */
+    CHAINS = 8,        /* elements that a work-item of shaders/fma_chain.kernel computes */
+    MOST_STEPS = 60000 /* some drivers silently end a kernel's loops after 65,535 iterations (shaders/README.md) */
 };
 
 static strata_status fma_chain_shape(strata_tensor *node, strata_error *err) {

@@ -2,10 +2,10 @@
  *
  * gather: rows of x along one axis, chosen by indices; an index not in 0..A-1 reads as 0.
  * x: (outer..., A, inner...), indices: (J...) -> y: (outer..., J..., inner...)
- * gradient: gather_grad adds each row of dy to the row of dx from which it was gathered, in ascending order of the position in
- * the indices; an index out of range adds nothing. If dy has size 1 along the indices' last axis, its one row is used for all
- * indices of this axis. The fusion pass makes this form of a dy that is repeated, such as the gradient of an average. The
- * gradient of gather_grad is gather, summed along this axis in that case. */
+ * gradient: gather_grad adds each row of dy to the row of dx from which it was gathered, in ascending order of the
+ * position in the indices; an index out of range adds nothing. If dy has size 1 along the indices' last axis, its one row
+ * is used for all indices along this axis. The fusion pass makes this form if dy is broadcast, as the gradient of a mean
+ * is. The gradient of gather_grad is gather; in that form it is then summed along this axis. */
 #include "core/op/gather.h"
 
 #include <inttypes.h>
@@ -21,12 +21,12 @@
 extern const strata_op strata_op_gather_grad, strata_op_broadcast_to;
 
 typedef struct gather_attrs {
-    int64_t axis; /* of x; may count from the back */
+    int64_t axis; /* of x; may be negative: it then counts from the last axis */
 } gather_attrs;
 
 typedef strata_gather_grad_attrs gather_grad_attrs;
 
-/* x as (outer, axis, inner), y as (outer, n_indices, inner). */
+/* Views x as (outer, axis, inner) and y as (outer, n_indices, inner). */
 typedef struct gather_sizes {
     int64_t outer, axis, inner, n_indices;
 } gather_sizes;
@@ -43,7 +43,7 @@ static int gather_axis(const strata_tensor *node) {
     return (int)(attrs->axis < 0 ? attrs->axis + node->inputs[0]->shape.rank : attrs->axis);
 }
 
-/* `shape` with `count` axes from `axis` on replaced by those of `by`. */
+/* The shape with the `count` axes from `axis` on replaced by the axes of `by`. */
 static strata_status replace_axes(strata_shape shape, int axis, int count, strata_shape by, strata_shape *out_shape,
                                   strata_error *err) {
     strata_shape result = {.rank = shape.rank - count + by.rank};
@@ -57,7 +57,7 @@ static strata_status replace_axes(strata_shape shape, int axis, int count, strat
     return STRATA_OK;
 }
 
-/* Kernels use the index after the last row for "no such row". */
+/* Checks that the number of rows fits in an i32, since kernels use the index after the last row for "no such row". */
 static strata_status check_kernel_axis(int64_t size, strata_error *err) {
     if (size <= INT32_MAX) return STRATA_OK;
     return strata_fail(err, STRATA_UNSUPPORTED, "the axis has %" PRId64 " rows; kernels take at most %d", size, INT32_MAX);
@@ -117,7 +117,7 @@ static strata_status gather_reference(const strata_op_call *call, strata_error *
                 memset(target, 0, row);
                 continue;
             }
-            while (j + run < s.n_indices && index + run < s.axis && /* neighbours are copied together */
+            while (j + run < s.n_indices && index + run < s.axis && /* consecutive rows are copied together */
                    strata_integer_get(indices->dtype, call->inputs[1], j + run) == index + run)
                 run++;
             memcpy(target, (const char *)call->inputs[0] + (size_t)(o * s.axis + index) * row, (size_t)run * row);
@@ -130,19 +130,20 @@ static strata_status gather_lower(const strata_tensor *node, strata_lowering *lo
     static const char *const variants[2][9] = {{[1] = "b8_i32", [2] = "b16_i32", [4] = "b32_i32", [8] = "b64_i32"},
                                                {[1] = "b8_i64", [2] = "b16_i64", [4] = "b32_i64", [8] = "b64_i64"}};
     const strata_tensor *x = node->inputs[0], *indices = node->inputs[1];
-    /* x has no rows: every index is out of range, and there is no memory to bind */
+    /* x has no rows, so every index is out of range, and x has no memory to bind */
     if (strata_shape_elements(x->shape) == 0) return strata_fill_lower(node, 0, lowering, err);
     const char *variant = variants[indices->dtype == STRATA_DTYPE_I64][strata_dtype_bytes(x->dtype)];
     return lower_rows(node, "gather", variant, sizes_of(x->shape, gather_axis(node), indices->shape), 1, lowering, err);
 }
 
-/* A matrix with a row for each index, which is 1 at the column of the index and 0 elsewhere. */
+/* The one-hot matrix of the indices: its row for an index is 1 at the column of the index and 0 elsewhere. */
 static strata_tensor *hits_of(strata_tensor *indices, gather_sizes s, strata_dtype dtype) {
     if (s.axis == 0 || s.n_indices == 0 || s.outer * s.inner == 0 || s.axis > STRATA_MOST_COMPOSED / s.n_indices) return NULL;
     return strata_one_hot(strata_reshape(indices, STRATA_SHAPE(s.n_indices)), s.axis, dtype);
 }
 
-/* The product of this matrix with x. A row of x that is not finite also changes other rows, since 0 times infinity is NaN. */
+/* The product of the one-hot matrix with x. If a row of x is not finite, it also changes other rows, since 0 times
+ * infinity is NaN. */
 static strata_tensor *gather_compose(strata_tensor *node) {
     strata_tensor *x = node->inputs[0];
     const gather_sizes s = sizes_of(x->shape, gather_axis(node), node->inputs[1]->shape);
@@ -180,7 +181,7 @@ strata_tensor *strata_unsorted_segment_sum(strata_tensor *x, strata_tensor *indi
                        &(gather_grad_attrs){.axis = 0, .size = n_rows});
 }
 
-/* How many neighbouring indices share a row of dy. */
+/* The number of neighbouring indices that share a row of dy. */
 static int64_t repeats_of(const strata_tensor *node) {
     const gather_grad_attrs *attrs = node->attrs;
     const strata_shape dy = node->inputs[0]->shape, indices = node->inputs[1]->shape;
@@ -188,7 +189,7 @@ static int64_t repeats_of(const strata_tensor *node) {
     return last >= 0 && dy.dims[attrs->axis + last] == 1 ? indices.dims[last] : 1;
 }
 
-/* dy has the indices' axes where dx has the one axis, or 1 for the last of them. */
+/* In dy, the indices' axes replace dx's axis. The last of them may have size 1. */
 static strata_status gather_grad_shape(strata_tensor *node, strata_error *err) {
     const gather_grad_attrs *attrs = node->attrs;
     const strata_tensor *dy = node->inputs[0], *indices = node->inputs[1];
@@ -223,7 +224,7 @@ strata_gather_grad_sizes strata_gather_grad_sizes_of(const strata_tensor *node) 
     return (strata_gather_grad_sizes){s.outer, s.axis, s.inner, s.n_indices, repeats_of(node)};
 }
 
-/* Sums in double for one outer index at a time. */
+/* Accumulates in double, one outer index at a time. */
 static strata_status gather_grad_reference(const strata_op_call *call, strata_error *err) {
     const strata_dtype dtype = call->node->dtype;
     const strata_tensor *indices = call->node->inputs[1];
@@ -248,14 +249,19 @@ static strata_status gather_grad_reference(const strata_op_call *call, strata_er
 }
 
 enum {
-    FEW_READS = 1 << 12,  /* axis n_indices up to which each element reads all indices itself */
-    RANGE_ELEMENTS = 256, /* of dx that a work-group of scatter_rows owns, about */
-    LEAST_ITEMS = 64,     /* in its work-groups, where there is more than one: a CPU counts no turns */
-    MOST_TURNS = 60000    /* that a work-item may make of its loops (shaders/README.md) */
+    /* The most reads, axis times n_indices, for which each element reads all indices itself. */
+    FEW_READS = 1 << 12,
+    /* The approximate number of elements of dx that a work-group of scatter_rows computes. */
+    RANGE_ELEMENTS = 256,
+    /* The fewest work-items in a work-group of scatter_rows if there are several. It bounds the loop of a work-item; on a
+     * CPU the limit on iterations does not apply. */
+    LEAST_ITEMS = 64,
+    /* The most iterations of a work-item's loops (shaders/README.md). */
+    MOST_TURNS = 60000
 };
 
-/* Launches over runs of the indices. Each run is short enough for the loops of a work-item even if all of its indices are
- * equal. */
+/* Adds a launch for each run of indices. A run is so short that a work-item's loops stay within MOST_TURNS even if all of
+ * its indices are equal. */
 static strata_status lower_ranges(const strata_tensor *node, const char *variant, gather_sizes s, strata_lowering *lowering,
                                   strata_error *err) {
     const int64_t range = s.inner < RANGE_ELEMENTS ? RANGE_ELEMENTS / s.inner : 1;
@@ -298,7 +304,8 @@ static strata_status gather_grad_lower(const strata_tensor *node, strata_lowerin
     return lower_rows(node, "scatter_add", variant, s, repeats_of(node), lowering, err);
 }
 
-/* The repeated rows, or the product with the transposed matrix. */
+/* If rows of dy are repeated, a gather_grad of the repeated rows; else the product of the transposed one-hot matrix with
+ * dy. */
 static strata_tensor *gather_grad_compose(strata_tensor *node) {
     const gather_grad_attrs *attrs = node->attrs;
     strata_tensor *dy = node->inputs[0], *indices = node->inputs[1];

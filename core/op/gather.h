@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions of gather_grad (gather.c) for the fusion pass and the families of kernels. */
+ * Functions and attributes of gather_grad (gather.c) for the fusion pass and for the families of kernels. */
 #ifndef STRATA_CORE_OP_GATHER_H
 #define STRATA_CORE_OP_GATHER_H
 
 #include "core/graph/graph.h"
 
-/* dx of a gather_grad as (outer, axis, inner), where each row of dy (outer, n_indices / repeats, inner) is used for `repeats`
- * neighbouring indices. */
+/* Views dx of a gather_grad as (outer, axis, inner), and dy as (outer, n_indices / repeats, inner). Each row of dy is
+ * used for `repeats` neighbouring indices. */
 typedef struct strata_gather_grad_sizes {
     int64_t outer, axis, inner, n_indices, repeats;
 } strata_gather_grad_sizes;

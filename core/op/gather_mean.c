@@ -74,7 +74,7 @@ strata_tensor *strata_gather_mean_of(strata_tensor *node) {
     if (node->op != &strata_op_reduce_mean || node->inputs[0]->op != &strata_op_gather) return NULL;
     const strata_reduce_attrs *mean = node->attrs;
     strata_tensor *x = node->inputs[0]->inputs[0], *indices = node->inputs[0]->inputs[1];
-    const int64_t axis = *(const int64_t *)node->inputs[0]->attrs; /* gather's one attribute */
+    const int64_t axis = *(const int64_t *)node->inputs[0]->attrs; /* the only attribute of gather */
     const bool along_last = mean->n_axes == 1 && mean->axis == indices->shape.rank - 1 && !mean->keep_dims;
     if ((axis != 0 && axis != -x->shape.rank) || indices->shape.rank < 1 || !along_last || !strata_dtype_is_float(x->dtype))
         return NULL;

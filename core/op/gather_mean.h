@@ -7,7 +7,8 @@
 
 #include "core/op/reduce.h"
 
-/* outer means of n rows each, of `rows` rows with `inner` elements; the order in which shaders/reduce.kernel folds them. */
+/* The table has `rows` rows. order.axes describes `outer` means of n rows with `inner` elements each; `order` is the
+ * order in which shaders/reduce.kernel would add these rows. */
 typedef struct strata_gather_mean_sizes {
     int64_t rows;
     strata_reduce_order order;

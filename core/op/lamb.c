@@ -29,7 +29,7 @@ static void element(const void *attributes, const float *step, double g, double 
     *direction = m / (sqrt(v) + attrs->epsilon) + attrs->decay * slots[2];
 }
 
-/* The parameters stand where others have a third slot; they are written back as they were. */
+/* The reference passes the parameters as a third slot. They are written back unchanged. */
 static strata_status reference(const strata_op_call *call, strata_error *err) {
     (void)err;
     strata_update_reference(call, 3, element);

@@ -33,7 +33,7 @@ static strata_status shape_rule(strata_tensor *node, unsigned by_channel, const 
     return STRATA_OK;
 }
 
-/* Mean and 1 / sqrt(variance + epsilon) of the row that begins at `start`. */
+/* Computes the mean and r = 1 / sqrt(variance + epsilon) of the row that begins at element `start`. */
 static void row_moments(const strata_op_call *call, int64_t start, int64_t columns, double *out_mean, double *out_r) {
     const strata_dtype dtype = call->node->dtype;
     double sum = 0, squares = 0;
@@ -107,7 +107,7 @@ static strata_tensor *mean_of_rows(strata_tensor *x) {
     return strata_reduce_mean(x, (int[]){-1}, 1, true);
 }
 
-/* n, and r. */
+/* Returns n, and r in *out_r. */
 static strata_tensor *normalized(strata_tensor *node, strata_tensor **out_r) {
     strata_tensor *x = strata_wide(node->inputs[X]);
     strata_tensor *epsilon = strata_scalar(node->graph, STRATA_DTYPE_F32, ((const layer_norm_attrs *)node->attrs)->epsilon);

@@ -32,7 +32,7 @@ const strata_op strata_op_read = {.name = "read",
                                   .attrs = {{"variable", STRATA_ATTR_POINTER, offsetof(strata_read_attrs, variable)}},
                                   .shape = leaf_shape};
 
-/* A leaf of the dtype and shape; if they are not valid, the graph records an error. */
+/* A leaf of this dtype and shape. If one of them is not valid, the graph records an error. */
 static strata_tensor *leaf(strata_graph *graph, const strata_op *op, strata_dtype dtype, strata_shape shape,
                            const void *attrs) {
     strata_error err;
@@ -78,7 +78,7 @@ strata_tensor *strata_constant(strata_graph *graph, const strata_array *value) {
 }
 
 strata_tensor *strata_scalar(strata_graph *graph, strata_dtype dtype, double value) {
-    int64_t element = 0; /* as large as the largest dtype */
+    int64_t element = 0; /* 64 bits, enough for the largest dtype */
     strata_element_set(dtype, &element, 0, value);
     strata_array array = strata_array_view(dtype, STRATA_SHAPE(), &element);
     return strata_constant(graph, &array);

@@ -31,7 +31,7 @@ static strata_status check_operands(const strata_tensor *a, const strata_tensor 
     return STRATA_OK;
 }
 
-/* The leading axes of the result: those of the operand that has some. */
+/* The leading axes of the result. If only one operand has leading axes, they are those of that operand. */
 static strata_status leading_axes(const strata_tensor *a, const strata_tensor *b, strata_shape *out_shape, strata_error *err) {
     *out_shape = a->shape.rank >= b->shape.rank ? a->shape : b->shape;
     if (a->shape.rank == 2 || b->shape.rank == 2) return STRATA_OK;
@@ -80,7 +80,8 @@ static strata_tensor *sum_leading(strata_tensor *gradient, const strata_tensor *
     return n_axes > 0 ? strata_reduce_sum(gradient, axes, n_axes, false) : gradient;
 }
 
-/* C = A B:  dA = dC B^T, dB = A^T dC;  where an operand is stored transposed, the transposed equation with flags moved. */
+/* C = A B:  dA = dC B^T, dB = A^T dC. If an operand is stored transposed, its gradient is the transposed equation, which
+ * the flags express. */
 static void gradient(strata_tensor *node, strata_tensor *dc, strata_tensor **dx) {
     const strata_matmul_attrs *attrs = attrs_of(node);
     strata_tensor *a = node->inputs[0], *b = node->inputs[1];
@@ -94,7 +95,7 @@ static void gradient(strata_tensor *node, strata_tensor *dc, strata_tensor **dx)
 
 enum { BLOCK_M = 8, BLOCK_N = 32 };
 
-/* A block of one matrix of the batch: rows m.., columns n.. of the result. */
+/* A block of one matrix of the result: the rows from m on and the columns from n on. */
 typedef struct block {
     int64_t m, n;
     int rows, columns;
@@ -233,12 +234,13 @@ static strata_tensor *plain(strata_tensor *a, strata_tensor *b, bool transpose_a
     return strata_node(NULL, &strata_op_matmul, 2, (strata_tensor *[]){a, b}, &attrs);
 }
 
-/* If there is one b for all matrices of a, this is a single product: a's leading axes become part of M. */
+/* If one b is multiplied with all matrices of a, this is a single product: a's leading axes become part of M. */
 strata_tensor *strata_matmul(strata_tensor *a, strata_tensor *b, bool transpose_a, bool transpose_b) {
     if (!a || !b || transpose_a || a->shape.rank <= 2 || b->shape.rank != 2) return plain(a, b, transpose_a, transpose_b);
     strata_shape folded = {.rank = 2, .dims = {1, a->shape.dims[a->shape.rank - 1]}};
     for (int i = 0; i < a->shape.rank - 1; i++) folded.dims[0] *= a->shape.dims[i];
-    if (folded.dims[1] != b->shape.dims[transpose_b ? 1 : 0]) return plain(a, b, false, transpose_b); /* says why not */
+    /* Its shape rule reports the error. */
+    if (folded.dims[1] != b->shape.dims[transpose_b ? 1 : 0]) return plain(a, b, false, transpose_b);
     strata_shape result = a->shape;
     result.dims[result.rank - 1] = b->shape.dims[transpose_b ? 0 : 1];
     return strata_reshape(plain(strata_reshape(a, folded), b, false, transpose_b), result);

@@ -16,17 +16,17 @@ typedef struct strata_matmul_attrs {
 /* A product as loops: n_batch matrices (M,K) times (K,N). Strides are in elements. */
 typedef struct strata_matmul_sizes {
     int64_t m, n, k, n_batch;
-    /* Between rows of the matrix as it is stored. */
+    /* Elements from one row to the next in each stored matrix. */
     int64_t a_row, b_row;
-    /* Between matrices; 0: one matrix for all. */
+    /* Elements from one matrix of the batch to the next; 0: all products use the same matrix. */
     int64_t a_batch, b_batch;
 } strata_matmul_sizes;
 
 /* The node must be a valid matmul. */
 strata_matmul_sizes strata_matmul_sizes_of(const strata_tensor *node);
 
-/* A launch of matmul.kernel or matmul_registers.kernel for the node, in which the kernel's name, its tile (WORK_M, WORK_N,
- * TILE_K) and the numbers of work-items are still open. */
+/* The launch of matmul.kernel or matmul_registers.kernel for the node. The caller still sets the kernel's name, its tile
+ * (WORK_M, WORK_N, TILE_K) and the numbers of work-items. */
 strata_launch strata_matmul_launch(const strata_tensor *node);
 
 #endif

@@ -19,7 +19,7 @@ static const strata_window *window_of(const strata_tensor *node) {
     return &((const strata_pool2d_attrs *)node->attrs)->window;
 }
 
-/* x is input 0 of both ops. */
+/* The sizes of the pooling; x is input 0 of both ops. */
 static strata_pool2d_sizes sizes_of(const strata_tensor *node) {
     const strata_shape x = node->inputs[0]->shape;
     int64_t out[2];
@@ -93,7 +93,7 @@ static int64_t largest(const strata_op_call *call, const strata_pool2d_sizes *s,
     return best;
 }
 
-/* Calls visit for every output, ascending, with the place of its largest input. */
+/* Calls `visit` for every output, in ascending order, with the index of its largest input. */
 static void each_output(const strata_op_call *call, void (*visit)(const strata_op_call *call, int64_t y_at, int64_t x_at)) {
     const strata_pool2d_sizes s = sizes_of(call->node);
     int64_t at = 0;
@@ -132,7 +132,7 @@ static strata_status grad_reference(const strata_op_call *call, strata_error *er
 
 /* ---- compositions: over the taps, in their order. Padding is -infinity ---- */
 
-/* All taps of x, and their maximum. */
+/* Returns the maximum of all taps of x, and the taps in out_taps. */
 static strata_tensor *taps_of(const strata_taps *taps, strata_tensor *x, double padding, strata_tensor **out_taps) {
     strata_tensor *padded = strata_taps_pad(taps, x, padding), *most = NULL;
     for (int64_t k = 0; k < taps->window.size[0] * taps->window.size[1]; k++) {
@@ -146,8 +146,8 @@ static strata_tensor *truth(strata_graph *graph, bool value) {
     return strata_scalar(graph, STRATA_DTYPE_BOOL, value);
 }
 
-/* Where the tap is the first that equals the maximum; or is NaN, where that is. *taken: where an earlier one was; NULL:
- * nowhere. */
+/* A mask that is true where this tap is the first one that equals the maximum `most`; NaN counts as equal. *taken is the
+ * mask of the positions where an earlier tap was the first (NULL: none yet), and is updated. */
 static strata_tensor *is_first(strata_tensor *tap, strata_tensor *most, strata_tensor **taken) {
     strata_tensor *yes = truth(tap->graph, true);
     strata_tensor *hit = strata_where(strata_equal(tap, most), yes, strata_not_equal(tap, tap));

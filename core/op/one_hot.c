@@ -11,7 +11,7 @@
 
 typedef struct one_hot_attrs {
     int64_t depth;
-    int64_t dtype; /* strata_dtype, of y */
+    int64_t dtype; /* the strata_dtype of y */
 } one_hot_attrs;
 
 static strata_status one_hot_shape(strata_tensor *node, strata_error *err) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pack: concatenates f32 tensors to one flat tensor, with zeros in the gaps. It is used for the gradients of a bucket, which
- * one optimizer kernel then processes. Where possible, the planner places operands directly in the result, so that they are not
- * copied; the launches copy the other operands. The gaps are zero, since arenas are zeroed at first and nothing is ever written
- * there.
+ * pack: concatenates f32 tensors to one flat tensor, with zeros in the gaps. It is used for the gradients of a bucket,
+ * which one optimizer kernel then processes. Where possible, the planner places operands directly in the result, so that
+ * they need no copy; the launches copy the other operands. Nothing writes the gaps: they are zero because arenas are
+ * zeroed at first.
  * gradient: the slices of dy. */
 #include "core/op/pack.h"
 
@@ -18,7 +18,7 @@
 
 static strata_status pack_shape(strata_tensor *node, strata_error *err) {
     const strata_pack_attrs *attrs = node->attrs;
-    int64_t end = 0; /* of what was laid down so far */
+    int64_t end = 0; /* end of the operands so far */
     STRATA_TRY(strata_shape_check(STRATA_SHAPE(attrs->size), err));
     for (int i = 0; i < node->n_inputs; i++) {
         const strata_tensor *x = node->inputs[i];
@@ -54,7 +54,7 @@ static strata_status pack_reference(const strata_op_call *call, strata_error *er
     for (int i = 0; i < call->node->n_inputs; i++) {
         const int64_t first = attrs->offsets[i], elements = strata_shape_elements(call->node->inputs[i]->shape);
         for (; end < first; end++) target[end] = 0;
-        /* an operand that was computed in its place is not copied */
+        /* an operand that the planner placed in the result needs no copy */
         if (elements && call->inputs[i] != target + first)
             memmove(target + first, call->inputs[i], (size_t)elements * sizeof *target);
         end = first + elements;
@@ -72,7 +72,7 @@ static strata_status pack_lower(const strata_tensor *node, strata_lowering *lowe
     return STRATA_OK;
 }
 
-/* The concatenation of the tensors and of zeros for the gaps. */
+/* Concatenates the tensors, with constants of zeros for the gaps. */
 static strata_tensor *compose(strata_tensor *node) {
     const strata_pack_attrs *attrs = node->attrs;
     strata_tensor **parts = calloc(2 * (size_t)node->n_inputs + 1, sizeof *parts), *y = NULL;

@@ -7,9 +7,9 @@
 #include "core/graph/graph.h"
 
 typedef struct strata_pack_attrs {
-    /* First element of each operand; n_inputs of them, in the graph's memory. */
+    /* The element of the output at which each operand begins; n_inputs entries, in the graph's memory. */
     const int64_t *offsets;
-    /* Elements in all. */
+    /* The number of elements of the output. */
     int64_t size;
 } strata_pack_attrs;
 

@@ -36,7 +36,7 @@ static void pad_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor *
     dx[0] = strata_slice(dy, attrs->before, node->inputs[0]->shape.dims);
 }
 
-/* x into its place inside. */
+/* The copy of x to its place inside the result. */
 static strata_copy describe(const strata_tensor *node) {
     const pad_attrs *attrs = node->attrs;
     strata_copy copy = {.source = node->inputs[0], .target = node, .shape = node->inputs[0]->shape};

@@ -50,8 +50,8 @@ strata_tensor *strata_pool1d_close(strata_tensor *y) {
     return strata_reshape(y, STRATA_SHAPE(y->shape.dims[0], y->shape.dims[2], y->shape.dims[3]));
 }
 
-/* A work-item computes a run of channels whose length divides their number, so there are no boundaries to check, and compilers
- * for CPUs vectorize it. */
+/* How many neighbouring channels a work-item computes. The number divides c, so kernels need no check at the boundary,
+ * and compilers for CPUs vectorize the loop. */
 static int channels_of(int64_t c) {
     int channels = 8;
     while (c % channels) channels /= 2;

@@ -10,9 +10,9 @@
 
 typedef struct strata_pool2d_attrs {
     strata_window window;
-    /* H, W of x, for avg_pool2d_grad, where they do not follow from the shape of dy; else 0. */
+    /* H, W of x for avg_pool2d_grad, because they do not follow from the shape of dy; else 0. */
     int64_t input_size[STRATA_MAX_RANK];
-    /* For max_pool2d_grad: 1: relu_grad(dx, x) is applied to its result. */
+    /* 1: the result of max_pool2d_grad is relu_grad(dx, x). */
     int64_t rectified;
 } strata_pool2d_attrs;
 
@@ -21,14 +21,15 @@ typedef struct strata_pool2d_sizes {
     int64_t n, in_h, in_w, out_h, out_w, c;
 } strata_pool2d_sizes;
 
-/* Checks x (N,H,W,C) called `name` of any float dtype under the window, and gives y's shape. */
+/* Checks that x, called `name` in messages, is (N,H,W,C) of a float dtype and fits the window, and returns y's shape. */
 STRATA_MUST_USE strata_status strata_pool2d_check(const strata_window *window, const strata_tensor *x, strata_shape x_shape,
                                                   const char *name, strata_shape *out_shape, strata_error *err);
-/* The window of a user's options over x. */
+/* Converts the user's options to a window over x. */
 strata_window strata_pool2d_window_over(const strata_tensor *x, strata_pool2d_window opts);
-/* 1-D options as 2-D ones over (N,1,L,C). */
+/* Converts 1-D options to 2-D options over (N,1,L,C). */
 strata_pool2d_window strata_pool1d_widen(strata_pool1d_window opts);
-/* x (N,L,C) as (N,1,L,C), or an error of the graph; and the reverse for y. */
+/* strata_pool1d_open reshapes x (N,L,C) to (N,1,L,C), or records an error in the graph. strata_pool1d_close reshapes y
+ * back. */
 strata_tensor *strata_pool1d_open(strata_tensor *x, const char *op);
 strata_tensor *strata_pool1d_close(strata_tensor *y);
 
@@ -36,8 +37,8 @@ strata_tensor *strata_pool1d_close(strata_tensor *y);
  * in most networks. NULL in all other cases. */
 strata_tensor *strata_max_pool2d_grad_rectified(strata_tensor *node, const strata_tensor *x);
 
-/* Elements of a window, and how many outputs' windows cover a pixel, at most. Doubles, since products of very large sizes may
- * exceed 64 bits. */
+/* strata_pool2d_taps: the number of elements in a window. strata_pool2d_covers: the most windows that contain the same
+ * pixel. They are doubles, because products of very large sizes may exceed 64 bits. */
 double strata_pool2d_taps(const strata_window *window);
 double strata_pool2d_covers(const strata_window *window);
 /* Appends the words that all pooling kernels begin with, the constant CHANNELS and the grid over `pixels` of the result.

@@ -25,8 +25,9 @@ strata_status strata_check_random(const strata_tensor *state, int64_t stream, st
     return strata_fail(err, STRATA_INVALID, "stream is %" PRId64 "; it must be 0 to 2^32 - 1", stream);
 }
 
-/* Four elements share one counter: e / 4 in its first two words, then stream and step; the seed is the key. */
-/* Elements of one index of the leading axis. */
+/* Four neighbouring elements use one Philox counter. Its first two words are e / 4, then come stream and step; the seed
+ * is the key. */
+/* The number of elements for one index of the leading axis. */
 static uint64_t row_of(strata_shape shape) {
     return shape.rank && shape.dims[0] ? (uint64_t)(strata_shape_elements(shape) / shape.dims[0]) : 1;
 }
@@ -57,7 +58,8 @@ strata_status strata_random_grid(strata_launch *launch, strata_shape shape, int6
     STRATA_TRY(strata_launch_flat(launch, n, err));
     strata_launch_word(launch)->u32 = (uint32_t)stream;
     strata_launch_word(launch)->u32 = (uint32_t)row_of(shape); /* at most n, which fits */
-    launch->global[0] = n ? (n + 6) / 4 : 0; /* quads that n elements touch, wherever the first lies in its own */
+    /* At most this many groups of four contain the n elements, wherever the first element lies in its group. */
+    launch->global[0] = n ? (n + 6) / 4 : 0;
     return STRATA_OK;
 }
 
@@ -85,7 +87,8 @@ static strata_status uniform_reference(const strata_op_call *call, strata_error 
     return STRATA_OK;
 }
 
-/* Box and Muller: of a quad's words (0, 1) and (2, 3), each pair gives a radius and an angle, and these two normal values. */
+/* Box-Muller method: from each pair of a block's words, (0, 1) and (2, 3), follow a radius and an angle, and from these
+ * two normal numbers. */
 static double normal_at(const strata_random_sequence *sequence, int64_t index) {
     const double two_pi = 6.283185307179586476925;
     uint64_t element = sequence->first + (uint64_t)index;

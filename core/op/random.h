@@ -7,29 +7,32 @@
 #include "core/base/philox.h"
 #include "core/graph/launch.h"
 
-/* A sequence of random numbers, identified by words of the state tensor and the op's stream. */
+/* A sequence of random numbers. Words of the state tensor and the op's stream identify it. */
 typedef struct strata_random_sequence {
     /* The seed. */
     uint32_t key[2];
     uint32_t step, stream;
-    /* Number of element 0 in the whole of which this is one part. */
+    /* The number of this part's element 0 in the whole tensor. It is not 0 if several replicas generate parts of one
+     * tensor. */
     uint64_t first;
 } strata_random_sequence;
 
-/* Rule for the operand `state` and the attribute `stream`. */
+/* The shape rule for the operand `state` and the attribute `stream`. */
 STRATA_MUST_USE strata_status strata_check_random(const strata_tensor *state, int64_t stream, strata_error *err);
 strata_random_sequence strata_random_sequence_of(const int32_t *state, int64_t stream, strata_shape shape);
-/* The block of four words to which the element (numbered in the whole) belongs; the element's word is words[element % 4]. */
+/* Computes the four words that contain the element's word, which is words[element % 4]. `element` is numbered in the
+ * whole tensor. */
 strata_philox_block strata_random_quad(const strata_random_sequence *sequence, uint64_t element);
 /* The uniform number of element `index` of this part. */
 double strata_random_uniform_at(const strata_random_sequence *sequence, int64_t index);
 
-/* The first 24 bits as a number in [0, 1): exact in f32. */
+/* Converts the first 24 bits of a word to a number in [0, 1), which is exact in f32. */
 static inline double strata_uniform_from_word(uint32_t word) {
     return (double)(word >> 8) * 0x1p-24;
 }
 
-/* The words n, stream and row (elements of one), and a grid of one work-item for each four elements. */
+/* Appends the words n, stream and row (the number of elements in a row), and sets a grid of one work-item for each four
+ * elements. */
 STRATA_MUST_USE strata_status strata_random_grid(strata_launch *launch, strata_shape shape, int64_t stream, strata_error *err);
 
 #endif

@@ -4,8 +4,8 @@
  *
  * There is one op for a whole sequence, because a graph of its steps would have thousands of nodes, and the gradient of each
  * slice would be as large as the sequence. Products that do not depend on a previous step are matmuls outside of the op: the
- * product of the inputs, for all steps at once, and the gradient of the matrix. The op stores the gates of each step, so that
- * its gradient computes no product a second time. */
+ * product of the inputs, for all steps at once, and the gradient of the matrix. The op stores the gates of each step, so
+ * that the gradient does not compute the products a second time. */
 #include "core/op/recurrent.h"
 
 #include <inttypes.h>
@@ -23,9 +23,9 @@
 
 extern const strata_op strata_op_recurrent, strata_op_recurrent_grad;
 
-enum { Z, MATRIX, BIAS, MASK };             /* of recurrent */
-enum { STATES, TRANSPOSED, DH, GRAD_MASK }; /* of recurrent_grad */
-enum { MOST_COMPOSED_STEPS = 512 };         /* each is some thirty nodes */
+enum { Z, MATRIX, BIAS, MASK };             /* inputs of recurrent */
+enum { STATES, TRANSPOSED, DH, GRAD_MASK }; /* inputs of recurrent_grad */
+enum { MOST_COMPOSED_STEPS = 512 };         /* each step becomes about thirty nodes */
 enum { DA = STRATA_RECURRENT_DA };
 
 static const strata_recurrent_attrs *attrs_of(const strata_tensor *node) {
@@ -41,7 +41,7 @@ static int64_t planes_of(const strata_tensor *node) {
 }
 
 strata_recurrent_sizes strata_recurrent_sizes_of(const strata_tensor *node) {
-    const strata_shape shape = node->inputs[0]->shape; /* z, or states */
+    const strata_shape shape = node->inputs[0]->shape; /* of z or of the states */
     const bool forward = node->op == &strata_op_recurrent;
     const strata_tensor *mask = node->n_inputs > MASK ? node->inputs[MASK] : NULL;
     return (strata_recurrent_sizes){.n = shape.dims[0],
@@ -63,8 +63,8 @@ static strata_status check_shape(const strata_tensor *x, const char *name, strat
                        strata_shape_text(want).text);
 }
 
-/* Checks what both ops have in common: the attributes, and the first operand (N, T, times units), which determines the
- * units. */
+/* Checks what both ops have in common: the attributes, and the first operand (N, T, `times` U), which determines the
+ * number U of units. */
 static strata_status check_common(const strata_tensor *node, const char *name, int64_t times, int64_t *out_units,
                                   strata_error *err) {
     const strata_recurrent_attrs *attrs = attrs_of(node);
@@ -114,25 +114,25 @@ static strata_status grad_shape(strata_tensor *node, strata_error *err) {
 
 /* ---- the gradient ---- */
 
-/* x[n, t .. t + steps, first .. first + width]. */
+/* The slice x[:, t .. t + steps, first .. first + width]. */
 static strata_tensor *part(strata_tensor *x, int64_t t, int64_t steps, int64_t first, int64_t width) {
     const int64_t begin[] = {0, t, first}, size[] = {x->shape.dims[0], steps, width};
     return strata_slice(x, begin, size);
 }
 
-/* The h of the previous step for each step; zeros for the first one. */
+/* For each step, the h of the previous step; zeros for the first step. */
 static strata_tensor *h_before(strata_tensor *states, int64_t units, bool reverse) {
     const int64_t t = states->shape.dims[1];
     const int64_t before[] = {0, !reverse, 0}, after[] = {0, reverse, 0};
     return strata_pad(part(states, reverse, t - 1, 0, units), before, after, 0);
 }
 
-/* `first` planes of x (N, T, planes U) from `plane` on, as a matrix (N T, planes U). */
+/* The `planes` planes of x (N, T, P U) from `plane` on, as a matrix (N T, planes U). */
 static strata_tensor *rows_of(strata_tensor *x, const strata_recurrent_sizes *s, int64_t plane, int64_t planes) {
     return strata_reshape(part(x, 0, s->t, plane * s->units, planes * s->units), STRATA_SHAPE(s->n * s->t, planes * s->units));
 }
 
-/* The factors of a mask that has them: (N, 1, U). */
+/* The factors at the end of each row of a mask, as (N, 1, U). The mask must have them. */
 static strata_tensor *factors_of(strata_tensor *mask, const strata_recurrent_sizes *s) {
     strata_tensor *factors = strata_slice(mask, (int64_t[]){0, s->t}, (int64_t[]){s->n, s->units});
     return strata_reshape(factors, STRATA_SHAPE(s->n, 1, s->units));
@@ -181,12 +181,12 @@ static double slope(int64_t code, double y) {
                                              : 1;
 }
 
-/* The factor of a unit of h' in products. */
+/* The factor k of unit u, by which h' is multiplied in products. */
 static double factor_of(const strata_recurrent_sizes *s, const float *mask, int64_t n, int64_t u) {
     return s->drops ? (double)mask[n * s->mask_row + s->t + u] : 1;
 }
 
-/* The reset gate and q of a GRU that resets first, for all units: before (U) are h' by their factors. */
+/* Computes the reset gate and q of a GRU that resets first, for all units. before (U): k h'. */
 static void reset_first(const strata_op_call *call, const strata_recurrent_sizes *s, const float *z, const double *before,
                         double *q, double *reset) {
     const int64_t u_n = s->units, width = s->gates * u_n;
@@ -199,8 +199,8 @@ static void reset_first(const strata_op_call *call, const strata_recurrent_sizes
     }
 }
 
-/* One example. h_of: its h in double; (T, U) doubles of scratch, as what a step takes from the one before is not rounded.
- * c: (U), and behind it three times U of scratch. */
+/* Computes one example. h_of is scratch of (T, U) doubles: each step uses the h of the previous step without rounding to
+ * f32. c is scratch of 4 U doubles, of which the first U are the cell's state. */
 static void run_example(const strata_op_call *call, const strata_recurrent_sizes *s, int64_t n, double *h_of, double *c) {
     const strata_recurrent_attrs *attrs = attrs_of(call->node);
     const int64_t u_n = s->units, width = s->gates * u_n, a_code = attrs->activation, r_code = attrs->recurrent_activation;
@@ -245,7 +245,8 @@ static void run_example(const strata_op_call *call, const strata_recurrent_sizes
     }
 }
 
-/* The gradients of one unit at a step: computes da[4], and the gradients of h and c for the previous step, from dh and dc. */
+/* Computes the gradients of one unit at a step: da[4] from dh and dc. Then replaces dh and dc by their gradients for the
+ * previous step. */
 static void unit_back(const strata_recurrent_attrs *attrs, const float *now, const float *past, int64_t u_n, double *dh,
                       double *dc, double *da) {
     const int64_t a_code = attrs->activation, r_code = attrs->recurrent_activation;
@@ -263,7 +264,7 @@ static void unit_back(const strata_recurrent_attrs *attrs, const float *now, con
     }
     const double update = (double)now[u_n], reset = (double)now[2 * u_n], g = (double)now[3 * u_n], sum = (double)now[4 * u_n];
     da[0] = *dh * ((past ? (double)past[0] : 0) - g) * slope(r_code, update);
-    if (attrs->cell == STRATA_CELL_GRU_RESET_FIRST) { /* the others need a product: reset_first_back */
+    if (attrs->cell == STRATA_CELL_GRU_RESET_FIRST) { /* da[1] and da[3] need a product, which reset_first_back computes */
         da[2] = *dh * (1 - update) * slope(a_code, g);
         *dh *= update;
         return;
@@ -274,8 +275,8 @@ static void unit_back(const strata_recurrent_attrs *attrs, const float *now, con
     *dh *= update;
 }
 
-/* The rest of the gradients of a GRU with reset_first, after unit_back: those of q and of the reset gate, and q's part of
- * dh. */
+/* Computes the remaining gradients of a GRU with reset_first, after unit_back: those of q and of the reset gate. Adds q's
+ * part to dh. */
 static void reset_first_back(const strata_op_call *call, const strata_recurrent_sizes *s, const float *now, const float *past,
                              int64_t n, double *dh, double *da) {
     const int64_t u_n = s->units;
@@ -290,7 +291,7 @@ static void reset_first_back(const strata_op_call *call, const strata_recurrent_
     }
 }
 
-/* One example. dh, dc: (U) doubles; da: (4 U). */
+/* Computes one example. dh and dc are scratch of (U) doubles, da is scratch of (4 U). */
 static void run_example_back(const strata_op_call *call, const strata_recurrent_sizes *s, int64_t n, double *dh, double *dc,
                              double *da) {
     const strata_recurrent_attrs *attrs = attrs_of(call->node);
@@ -298,7 +299,7 @@ static void run_example_back(const strata_op_call *call, const strata_recurrent_
     const float *states = (const float *)call->inputs[STATES] + n * s->t * row, *matrix = call->inputs[TRANSPOSED];
     const float *dy = (const float *)call->inputs[DH] + n * s->t * row, *mask = s->mask ? call->inputs[GRAD_MASK] : NULL;
     const bool first = attrs->cell == STRATA_CELL_GRU_RESET_FIRST;
-    const int64_t back = first ? 2 : s->gates; /* the gates whose products take h' */
+    const int64_t back = first ? 2 : s->gates; /* the first gates, whose products contain h' */
     for (int64_t step = s->t - 1; step >= 0; step--) {
         const int64_t t = attrs->reverse ? s->t - 1 - step : step, past = attrs->reverse ? t + 1 : t - 1;
         const float *before = step ? states + past * row : NULL;
@@ -322,7 +323,7 @@ static void run_example_back(const strata_op_call *call, const strata_recurrent_
 static strata_status reference(const strata_op_call *call, strata_error *err) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(call->node);
     const bool forward = call->node->op == &strata_op_recurrent;
-    /* Forward: h of all steps, c and three more. Backward: dh, dc, da. */
+    /* Scratch in rows of U doubles. Forward: h of all steps, then the 4 rows of c. Backward: dh, dc and da. */
     const int64_t rows = forward ? s.t + 4 : 2 + DA;
     double *memory = s.n && s.t ? malloc((size_t)(rows * s.units) * sizeof *memory) : NULL;
     if (!s.n || !s.t) return STRATA_OK;
@@ -342,7 +343,8 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
 
 /* ---- lower: a launch for each step ---- */
 
-/* The launch's codes; `cell` is strata_recurrent_cell, or its value + 1 for the second launch of a GRU that resets first. */
+/* Adds the constants that select the cell and its functions. `cell` is a strata_recurrent_cell, or its value + 1 for the
+ * second launch of a GRU that resets first. */
 static void add_codes(strata_launch *launch, const strata_tensor *node, int64_t cell, bool drops) {
     const strata_recurrent_attrs *attrs = attrs_of(node);
     strata_launch_constant_add(launch, "CELL", (int32_t)cell);
@@ -351,7 +353,7 @@ static void add_codes(strata_launch *launch, const strata_tensor *node, int64_t 
     strata_launch_constant_add(launch, "DROPS", drops);
 }
 
-/* The launches of a step. */
+/* The number of launches for a step. */
 static int64_t launches_of(const strata_tensor *node) {
     return attrs_of(node)->cell == STRATA_CELL_GRU_RESET_FIRST ? 2 : 1;
 }
@@ -361,7 +363,7 @@ static strata_status check_countable(const strata_tensor *node, strata_error *er
     return strata_check_countable(node, err);
 }
 
-/* Work-items for all examples and units; a work-item has 4 examples. */
+/* The number of work-items for all examples and units. A work-item computes one unit of 4 examples. */
 static int64_t items_of(const strata_recurrent_sizes *s) {
     return (s->n + 3) / 4 * s->units;
 }
@@ -373,7 +375,8 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     for (int64_t i = 0; s.n && i < s.t * n_launches; i++) {
         const int64_t step = i / n_launches, cell = attrs_of(node)->cell + i % n_launches;
         const int64_t t = attrs_of(node)->reverse ? s.t - 1 - step : step, past = attrs_of(node)->reverse ? t + 1 : t - 1;
-        const int64_t states = (s.n - 1) * s.t * row + row; /* from a step's first row to the end of its last */
+        /* From the step's row in the first example to the end of its row in the last one. */
+        const int64_t states = (s.n - 1) * s.t * row + row;
         strata_launch launch = {
             .kernel = "recurrent",
             .variant = "f32",
@@ -434,7 +437,7 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
                                 .global = {items_of(&s), 0},
                                 .grid_stride = true,
                                 .turns = (int)(s.gates * s.units) + 8};
-        if (second) { /* it takes this step's gradients of what A is taken of */
+        if (second) { /* the second launch reads da[2], the gradient of A's argument, of the same step */
             launch.offsets[5] = t * da_row + 2 * s.units;
             launch.extents[5] = das - 2 * s.units;
         }
@@ -465,29 +468,29 @@ static strata_tensor *times_slope(int64_t code, strata_tensor *x, strata_tensor 
     return x;
 }
 
-/* Places [first, first + width) of step t of x (N, T, ...): (N, width). */
+/* Elements [first, first + width) of step t of x (N, T, ...), as (N, width). */
 static strata_tensor *at_step(strata_tensor *x, int64_t t, int64_t first, int64_t width) {
     return strata_reshape(part(x, t, 1, first, width), STRATA_SHAPE(x->shape.dims[0], width));
 }
 
-/* `index` of the parts of width units that x (N, ...) has. */
+/* Part number `index` of x (N, ...), whose rows consist of parts of `units` elements. */
 static strata_tensor *plane(strata_tensor *x, int64_t index, int64_t units) {
     return strata_slice(x, (int64_t[]){0, index * units}, (int64_t[]){x->shape.dims[0], units});
 }
 
-/* Whether step t is not padding, as bool (N, 1); NULL without a mask. */
+/* A mask (N, 1) of bool that is true for examples where step t is not padding; NULL if there is no mask. */
 static strata_tensor *kept_at(strata_tensor *mask, int64_t t) {
     if (!mask) return NULL;
     strata_tensor *column = strata_slice(mask, (int64_t[]){0, t}, (int64_t[]){mask->shape.dims[0], 1});
     return strata_not_equal(column, number(mask, 0));
 }
 
-/* The factors of a mask that has them: (N, U). */
+/* The factors at the end of each row of a mask, as (N, U). The mask must have them. */
 static strata_tensor *step_factors(strata_tensor *mask, const strata_recurrent_sizes *s) {
     return strata_reshape(factors_of(mask, s), STRATA_SHAPE(s->n, s->units));
 }
 
-/* The steps' results (N, width) as (N, T, width); frees them. */
+/* Stacks the steps' results (N, width) to (N, T, width), and frees the array. */
 static strata_tensor *joined(strata_tensor **steps, int64_t n) {
     strata_tensor *y = strata_stack(steps, (int)n, 1);
     free(steps);
@@ -535,7 +538,7 @@ static strata_tensor *compose(strata_tensor *node) {
     return joined(steps, s.t);
 }
 
-/* Rows [first, first + n) of a matrix. */
+/* The rows [first, first + n) of a matrix. */
 static strata_tensor *rows_between(strata_tensor *x, int64_t first, int64_t n) {
     return strata_slice(x, (int64_t[]){first, 0}, (int64_t[]){n, x->shape.dims[1]});
 }
@@ -604,7 +607,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
 
 /* ---- both ops ---- */
 
-/* The products, and some operations for each gate. */
+/* Counts the products and some operations for each gate. */
 static double flops(const strata_tensor *node) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
     return (double)(s.n * s.t) * (double)(s.gates * s.units) * (2.0 * (double)s.units + 8);
@@ -649,7 +652,7 @@ const strata_op strata_op_recurrent_grad = {
     .lower = grad_lower,
 };
 
-/* The mask with factors behind its steps; a NULL mask is one of ones. */
+/* Appends the factors to the rows of the mask. Without a mask, the mask's part is ones. */
 static strata_tensor *with_factors(strata_tensor *z, strata_tensor *mask, strata_tensor *factors) {
     if (!mask && z->shape.rank == 3)
         mask = strata_filled(z->graph, STRATA_DTYPE_F32, STRATA_SHAPE(z->shape.dims[0], z->shape.dims[1]), 1);

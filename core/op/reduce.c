@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sum, mean, maximum and minimum over axes. Four ops of one form; argmax is argmax.c. */
+ * Sum, mean, maximum and minimum over axes. The four ops share their rules and kernels; argmax is in argmax.c. */
 #include "core/op/reduce.h"
 
 #include <inttypes.h>
@@ -92,7 +92,7 @@ static void extreme_gradient(strata_tensor *node, strata_tensor *dy, strata_tens
 
 /* ---- references ---- */
 
-/* Each folds elements first, first + stride, .. n of them. */
+/* Each of these functions folds n elements: element `first` and every `stride`-th element after it. */
 typedef double (*fold)(strata_dtype dtype, const void *x, int64_t first, int64_t stride, int64_t n);
 
 static double fold_sum(strata_dtype dtype, const void *x, int64_t first, int64_t stride, int64_t n) {
@@ -105,7 +105,7 @@ static double fold_mean(strata_dtype dtype, const void *x, int64_t first, int64_
     return n ? fold_sum(dtype, x, first, stride, n) / (double)n : NAN;
 }
 
-/* NaN wins, as in numpy. */
+/* NaN counts as the largest, as in numpy. */
 static double fold_max(strata_dtype dtype, const void *x, int64_t first, int64_t stride, int64_t n) {
     double most = strata_element_get(dtype, x, first);
     for (int64_t i = 1; i < n && !isnan(most); i++) {
@@ -182,25 +182,27 @@ static strata_status min_reference(const strata_op_call *call, strata_error *err
 
 /* ---- lower ---- */
 
-/* The kernel's constant OP. */
+/* The values of the kernel's constant OP. */
 enum { SUM = 0, MAX = 1, MIN = 2, MEAN = 3 };
 
-/* One launch of shaders/reduce.kernel: x (outer, axis, inner) to y (outer, parts, inner), `part` elements of the axis to each.
- * NULL stands for the scratch buffer. */
+/* One launch of shaders/reduce.kernel. It reduces x (outer, axis, inner) to y (outer, parts, inner); `part` elements of
+ * the axis become one result. If x or y is NULL, the scratch buffer takes its place. */
 typedef struct fold_launch {
     const strata_tensor *x, *y;
     const char *variant;
     int op;
     strata_axes axes;
     int64_t parts, part;
-    int64_t divisor; /* of a mean */
+    int64_t divisor; /* what a mean divides by */
 } fold_launch;
 
-enum { ENOUGH_ITEMS = 1 << 18 }; /* work-items that keep a large device busy in spite of the latency of its loads */
+enum { ENOUGH_ITEMS = 1 << 18 }; /* work-items that keep a large device busy despite the latency of its loads */
 
-/* It depends only on the shape, because it determines the order of addition. */
+/* Whether the kernel accumulates in runs (shaders/rows.h). It depends only on the shape, because it determines the order
+ * of addition. */
 static bool is_in_runs(strata_axes axes, int64_t parts, int64_t part) {
-    enum { LEAST_IN_RUNS = 64 }; /* elements; for shorter chains of additions runs would not be faster */
+    /* The fewest elements of a part for which runs are used. Runs would not make shorter chains of additions faster. */
+    enum { LEAST_IN_RUNS = 64 };
     return axes.inner > 1 && part >= LEAST_IN_RUNS && axes.outer * parts * axes.inner < ENOUGH_ITEMS;
 }
 
@@ -228,10 +230,11 @@ static strata_status add_fold(const fold_launch *fold, strata_lowering *lowering
 }
 
 /* The number of parts into which a long axis with few results is divided, so that a whole device has work. It depends only on
- * the shape, because it determines the order of addition. A work-group computes one part of a contiguous row, or 8 columns
- * otherwise. A second launch takes longer than runs of 64 elements. */
+ * the shape, because it determines the order of addition. A work-group computes one part of a contiguous row, or of 8
+ * columns. Parts have at least 512 elements of a column, because a second launch takes longer than runs of 64 elements. */
 static int64_t parts_of(strata_axes axes) {
-    enum { LEAST_CUT = 2048, LEAST_ROW = 4096, LEAST_COLUMN = 512 }; /* elements of an axis, and of a part of a row or column */
+    /* The fewest elements of an axis that is divided, of a part of a row, and of a part of a column. */
+    enum { LEAST_CUT = 2048, LEAST_ROW = 4096, LEAST_COLUMN = 512 };
     const bool contiguous = axes.inner == 1;
     const int64_t least_part = contiguous ? LEAST_ROW : LEAST_COLUMN;
     const int64_t groups = axes.outer * (contiguous ? 1 : strata_run_groups(axes.inner));
@@ -251,7 +254,8 @@ strata_reduce_order strata_reduce_order_along(strata_axes axes) {
     return (strata_reduce_order){axes, parts, is_in_runs(axes, parts, part) ? (part + turn - 1) / turn * 4 : part};
 }
 
-/* Element types of x, of the partial results and of y, as the kernel's variants are called. Partial floats are f32. */
+/* The kernel's variants for each dtype of x: for a single launch, for the first launch to partial results, and for the
+ * second launch to y. Partial results of floats are f32. */
 static const struct {
     const char *whole, *first, *second;
 } variants[STRATA_DTYPE_COUNT] = {
@@ -309,7 +313,7 @@ static strata_status min_lower(const strata_tensor *node, strata_lowering *lower
 
 /* ---- compositions ---- */
 
-/* The product with a vector of ones. */
+/* The product with a vector of ones, which adds the elements. */
 static strata_tensor *sum_compose(strata_tensor *node) {
     const strata_axes a = axes_of(node);
     strata_graph *graph = node->graph;
@@ -331,7 +335,8 @@ static strata_tensor *mean_compose(strata_tensor *node) {
     return strata_mul(sum, strata_scalar(node->graph, node->dtype, 1 / (double)axes_of(node).n));
 }
 
-/* The extreme of the two halves (which overlap if the number is odd), repeated until one element is left. */
+/* Takes the extreme of the two halves of the axis, repeatedly, until one element is left. If the number is odd, the
+ * halves overlap. */
 static strata_tensor *halve(strata_tensor *node, strata_tensor *(*extreme)(strata_tensor *a, strata_tensor *b)) {
     const strata_axes a = axes_of(node);
     strata_tensor *x = strata_reshape(node->inputs[0], STRATA_SHAPE(a.outer, a.n, a.inner));
@@ -378,7 +383,8 @@ REDUCTION(min, extreme_shape, extreme_gradient);
 
 /* ---- builders ---- */
 
-/* reduced[i]: axis i is one of `axes`; false with the graph poisoned when they are wrong. */
+/* Sets reduced[i] to whether axis i is one of `axes`. If an axis is wrong, it records an error in the graph and returns
+ * false. */
 static bool mark_axes(strata_tensor *x, const strata_op *op, const int *axes, int n_axes, bool *reduced) {
     int rank = x->shape.rank;
     for (int i = 0; i < rank; i++) reduced[i] = n_axes == 0;
@@ -398,7 +404,7 @@ static bool mark_axes(strata_tensor *x, const strata_op *op, const int *axes, in
     return true;
 }
 
-/* If the reduced axes are not neighbours, they are first transposed to the end. */
+/* If the reduced axes are not neighbours, the builder first transposes them to the end. */
 static strata_tensor *reduce(const strata_op *op, strata_tensor *x, const int *axes, int n_axes, bool keep_dims) {
     bool reduced[STRATA_MAX_RANK];
     if (strata_tensor_is_poison(x)) return x;

@@ -10,12 +10,13 @@
 
 typedef struct strata_reduce_attrs {
     int64_t axis, n_axes;
-    /* 1: the axes stay, with size 1. */
+    /* 1: the reduced axes are kept, with size 1. */
     int64_t keep_dims;
 } strata_reduce_attrs;
 
-/* The order in which shaders/reduce.kernel accumulates along a node's axis: the axis is divided into parts, which a second
- * launch combines, and a part into runs of `run` elements (rows.h). Without runs, `run` is the size of the part. */
+/* The order in which shaders/reduce.kernel accumulates along a node's axis: the axis is divided into parts, which a
+ * second launch combines, and each part is divided into runs of `run` elements (shaders/rows.h). If there are no runs,
+ * `run` is the size of a part. */
 typedef struct strata_reduce_order {
     strata_axes axes;
     int64_t parts, run;
@@ -23,8 +24,9 @@ typedef struct strata_reduce_order {
 strata_reduce_order strata_reduce_order_of(const strata_tensor *node);
 strata_reduce_order strata_reduce_order_along(strata_axes axes);
 
-/* For ops that sum in parts: adds a launch that sums `parts` partial results of the node's size, which are in the lowering's
- * scratch buffer as f32, in the order of reduce_sum, and writes the sum to the node. The node has a float dtype. */
+/* For ops that sum in parts. The lowering's scratch buffer contains `parts` partial results, each of the node's size, as
+ * f32. This adds a launch that sums them in the order of reduce_sum and writes the sum to the node. The node has a float
+ * dtype. */
 STRATA_MUST_USE strata_status strata_reduce_scratch(const strata_tensor *node, int64_t parts, strata_lowering *lowering,
                                                     strata_error *err);
 

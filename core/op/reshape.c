@@ -27,7 +27,7 @@ static strata_status infer(strata_shape wanted, strata_shape from, strata_shape 
     STRATA_TRY(strata_shape_check(shape, err));
     const int64_t elements = strata_shape_elements(from), others = strata_shape_elements(shape);
     if (inferred >= 0 && others > 0 && elements % others == 0) shape.dims[inferred] = elements / others;
-    const bool ambiguous = inferred >= 0 && others == 0; /* any number times 0 is 0 */
+    const bool ambiguous = inferred >= 0 && others == 0; /* 0 times any number is 0 */
     if (ambiguous || strata_shape_elements(shape) != elements)
         return strata_fail(err, STRATA_INVALID, "x is %s with %" PRId64 " elements; they can't be laid out as %s",
                            strata_shape_text(from).text, elements, strata_shape_text(wanted).text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks that shape rules share. */
+ * Checks that several shape rules use (rules.h). */
 #include "core/op/rules.h"
 
 const strata_attr_words strata_dtype_words[] = {
@@ -10,7 +10,7 @@ const strata_attr_words strata_dtype_words[] = {
 #include <stdio.h>
 #include <string.h>
 
-/* "f32, f16 or bf16" */
+/* Writes the names of the allowed dtypes: "f32, f16 or bf16". */
 static void list_dtypes(unsigned allowed, char *text, size_t bytes) {
     int left = __builtin_popcount(allowed & STRATA_ANY_DTYPE);
     text[0] = '\0';

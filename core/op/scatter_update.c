@@ -4,10 +4,10 @@
  * variable becomes rows[j]; an index out of range sets nothing. Indices in range must differ, since the order of writes is not
  * defined.
  *
- * With it any update of variables can be applied to a few of their rows: rows are gathered, the update changes the gathered
- * rows instead of variables (strata_check_update allows that), and scatter_update writes each range back. The result of the
- * update is the new value of its first range. If `rows` is another range that the update has changed, `update` is the node of
- * the update. */
+ * With this op any update of variables can be applied to a few of their rows: the rows are gathered, the update changes
+ * the gathered rows instead of the variables (strata_check_update allows this), and scatter_update writes each range
+ * back. The result of the update is the new value of its first range. If `rows` is another range that the update has
+ * changed, `update` is the node of the update. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static bool changes(const strata_tensor *update, const strata_tensor *range) {
     return false;
 }
 
-/* Elements of a row. */
+/* The number of elements in a row. */
 static int64_t inner_of(const strata_tensor *node) {
     const int64_t n = strata_shape_elements(node->inputs[INDICES]->shape);
     return n ? strata_shape_elements(node->inputs[ROWS]->shape) / n : 0;
@@ -69,7 +69,7 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
         const int64_t r = strata_integer_get(indices->dtype, call->inputs[INDICES], j);
         run = 1;
         if (r < 0 || r >= attrs->n_rows) continue;
-        while (j + run < n && r + run < attrs->n_rows && /* neighbours are copied together */
+        while (j + run < n && r + run < attrs->n_rows && /* consecutive rows are copied together */
                strata_integer_get(indices->dtype, call->inputs[INDICES], j + run) == r + run)
             run++;
         memcpy(rows + (size_t)r * row, (const char *)call->inputs[ROWS] + (size_t)j * row, (size_t)run * row);
@@ -97,7 +97,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
-/* The new rows, summed at their indices (which are all different), and the old rows elsewhere. */
+/* Adds the new rows at their indices, which are all different, to the old rows elsewhere. */
 static strata_tensor *compose(strata_tensor *node) {
     const strata_scatter_update_attrs *attrs = node->attrs;
     strata_tensor *variable = node->inputs[VARIABLE], *indices = node->inputs[INDICES], *rows = node->inputs[ROWS];

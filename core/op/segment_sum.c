@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * segment_sum: sums of neighbouring elements, one for each segment: y_s = x_e(s-1) + ... + x_(e(s) - 1), e the segments' ends.
- * It is used to compute a norm for each of the parameters in one flat range. */
+ * segment_sum: sums of neighbouring elements, one for each segment: y_s = x_e(s-1) + ... + x_(e(s) - 1), where e(s) is
+ * the end of segment s. The optimizers use it to compute the norm of each parameter in a flat range. */
 #include "core/graph/launch.h"
 #include "core/op/compose.h"
 #include "core/op/copy.h"
@@ -22,7 +22,8 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Ends are only known at run time: they are limited to the size of x, and a segment that ends before its beginning is empty. */
+/* The ends are known only at run time. They are limited to the size of x, and a segment that ends before it begins is
+ * empty. */
 static strata_status reference(const strata_op_call *call, strata_error *err) {
     (void)err;
     const float *x = call->inputs[X];
@@ -58,7 +59,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_shape_elements(node->shape) ? strata_lowering_add(lowering, &launch, err) : STRATA_OK;
 }
 
-/* Sums of what a mask of every element by every segment leaves. */
+/* Makes a matrix with a row for each segment, where the elements of x outside the segment are 0, and sums each row. */
 static strata_tensor *compose(strata_tensor *node) {
     strata_tensor *x = node->inputs[X], *ends = node->inputs[ENDS];
     strata_graph *graph = node->graph;

@@ -18,7 +18,7 @@ const strata_op strata_op_send = {
     .reference = strata_communication_reference,
 };
 
-enum { MOST_DEVICES = 62 }; /* bits of a channel's members */
+enum { MOST_DEVICES = 62 }; /* the number of bits for devices in a channel's members */
 
 strata_tensor *strata_point(strata_graph *graph, const strata_op *op, strata_tensor *x, strata_point_attrs attrs, int device,
                             int other) {

@@ -43,7 +43,7 @@ static strata_copy describe(const strata_tensor *node) {
 
 bool strata_slice_is_view(const strata_tensor *node, int64_t *out_first_element) {
     const strata_shape from = node->inputs[0]->shape;
-    /* the last axis that is not taken completely; all axes before it must have size 1 in the slice */
+    /* the last axis that is not taken completely; the slice is a view only if it has size 1 along all axes before it */
     int cut = node->shape.rank - 1;
     *out_first_element = describe(node).source_offset;
     if (strata_shape_elements(node->shape) == 0) return false;

@@ -105,7 +105,7 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
     return STRATA_OK;
 }
 
-/* One kernel for both ops, and one for both gradients. */
+/* Both ops use one kernel, and both gradients use another one. */
 static strata_status lower_as(const strata_tensor *node, const char *kernel, strata_lowering *lowering, strata_error *err) {
     const strata_rows rows = strata_rows_of(node->shape);
     strata_launch launch = {.kernel = kernel,
@@ -148,7 +148,8 @@ static strata_status grad_shape(strata_tensor *node, strata_error *err) {
     return strata_check_rows_pair(node, "y", "dy", err);
 }
 
-/* With s = sum y dy and t = sum y g:   by dy: y (g - t), the same op;   by y: g (dy - s) - dy t. */
+/* Gradients of softmax_grad, with s = sum y dy and t = sum y g. With respect to dy: y (g - t), which is the same op. With
+ * respect to y: g (dy - s) - dy t. */
 static void grad_gradient(strata_tensor *node, strata_tensor *g, strata_tensor **dx) {
     strata_tensor *y = node->inputs[0], *dy = node->inputs[1];
     strata_tensor *s = strata_sum_of_rows(strata_mul(y, dy)), *t = strata_sum_of_rows(strata_mul(y, g));
@@ -156,7 +157,7 @@ static void grad_gradient(strata_tensor *node, strata_tensor *g, strata_tensor *
     dx[1] = grad_of(&strata_op_softmax_grad, y, g);
 }
 
-/* By dy: g - sum_c g exp(y);   by y: -g exp(y) sum_c dy. */
+/* Gradients of log_softmax_grad. With respect to dy: g - sum_c g exp(y). With respect to y: -g exp(y) sum_c dy. */
 static void log_grad_gradient(strata_tensor *node, strata_tensor *g, strata_tensor **dx) {
     strata_tensor *weighted = strata_mul(g, strata_exp(node->inputs[0]));
     dx[0] = strata_neg(strata_mul(weighted, strata_sum_of_rows(node->inputs[1])));

@@ -6,28 +6,28 @@
 
 #include "core/graph/launch.h"
 
-/* The shape as rows of its last axis. The rank must be at least 1. */
+/* The shape as n rows of c elements, which are its last axis. The rank must be at least 1. */
 typedef struct strata_rows {
     int64_t n, c;
 } strata_rows;
 strata_rows strata_rows_of(strata_shape shape);
 
-/* log sum exp of row `row` of x, in double and without overflow; of no elements: -infinity. */
+/* log sum exp of row `row` of x, in double and without overflow. -infinity if a row has no elements. */
 double strata_row_log_sum_exp(strata_dtype dtype, const void *x, int64_t row, int64_t c);
 
-/* Rule for `x`: a float tensor of rank at least 1. */
+/* Shape rule for an input `x`, which must be a float tensor with at least one axis. */
 STRATA_MUST_USE strata_status strata_check_rows(const strata_tensor *x, const char *name, strata_error *err);
-/* Rule of an op of two tensors of the same dtype and shape, which the node takes too: softmax_grad and its like. */
+/* Shape rule for ops like softmax_grad: both inputs must have the same dtype and shape, which become those of the node. */
 STRATA_MUST_USE strata_status strata_check_rows_pair(strata_tensor *node, const char *a_name, const char *b_name,
                                                      strata_error *err);
-/* Rule for `x`, one value for each row of logits. */
+/* Shape rule for an input `x` that must have one value for each row of logits. */
 STRATA_MUST_USE strata_status strata_check_per_row(const strata_tensor *x, const char *name, const strata_tensor *logits,
                                                    strata_error *err);
 /* The shape without its last axis. */
 strata_shape strata_shape_of_rows(strata_shape shape);
-/* sum_c x, kept as an axis of size 1. */
+/* The sum over the last axis, which is kept with size 1. */
 strata_tensor *strata_sum_of_rows(strata_tensor *x);
-/* x minus the largest element of its row: for compositions, so that exp does not overflow. */
+/* x minus the largest element of its row. Compositions use it so that exp does not overflow. */
 strata_tensor *strata_less_most_of_rows(strata_tensor *x);
 
 #endif

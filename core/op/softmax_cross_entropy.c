@@ -13,7 +13,7 @@
 
 extern const strata_op strata_op_softmax_cross_entropy_grad;
 
-/* Which operand the gradient is of; the values are the kernel's GRADIENT. */
+/* The operand with respect to which the gradient is taken; the values are those of the kernel's GRADIENT. */
 enum { OF_LOSS = 0, OF_LOGITS = 1, OF_LABELS = 2 };
 
 typedef struct grad_attrs {
@@ -126,7 +126,7 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
     return launch_of(node, (int)((const grad_attrs *)node->attrs)->of, lowering, err);
 }
 
-/* One value a row over the row. */
+/* Adds an axis of size 1 at the end, so that the one value for each row is broadcast along the row. */
 static strata_tensor *as_column(strata_tensor *x) {
     strata_shape shape = x->shape;
     shape.dims[shape.rank++] = 1;

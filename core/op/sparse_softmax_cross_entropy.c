@@ -54,7 +54,7 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
     return STRATA_OK;
 }
 
-/* "f32_i64": logits and labels. */
+/* The kernel's variant, named after the dtypes of logits and labels: "f32_i64". */
 static const char *variant_of(const strata_tensor *node) {
     static const char *const variants[3][2] = {[STRATA_DTYPE_F32] = {"f32_i32", "f32_i64"},
                                                [STRATA_DTYPE_F16] = {"f16_i32", "f16_i64"},
@@ -81,7 +81,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return launch_of(node, false, lowering, err);
 }
 
-/* Whether each column is the row's label. */
+/* A mask that is true where the column is the label of the row. */
 static strata_tensor *is_label(const strata_tensor *node) {
     const strata_shape shape = node->inputs[LOGITS]->shape;
     strata_tensor *labels = node->inputs[LABELS], *columns = strata_arange(node->graph, shape.dims[shape.rank - 1]);
@@ -91,7 +91,7 @@ static strata_tensor *is_label(const strata_tensor *node) {
     return strata_equal(strata_reshape(labels, one_column), columns);
 }
 
-/* x / x, which is NaN for a row without a label: for one with it, 1. */
+/* count / count, where count is 1 for a row with a valid label and 0 for any other row. So the result is 1 or NaN. */
 static strata_tensor *one_or_nan(strata_tensor *hits, strata_dtype dtype, bool keep_dims) {
     strata_tensor *count = strata_reduce_sum(strata_cast(hits, dtype), (int[]){-1}, 1, keep_dims);
     return strata_div(count, count);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * split: equal parts of x along an axis. Slices, so those that lie together in x are views of it, and the gradient is
- * slice's. */
+ * split: equal parts of x along an axis. The parts are slices, so contiguous parts are views of x, and the gradient is
+ * that of slice. */
 #include <inttypes.h>
 
 #include "core/graph/graph.h"

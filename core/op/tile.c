@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tile: x repeated along each axis. For one axis it is a broadcast of (outer, 1, inner) to (outer, times, inner) between two
- * reshapes; axes are processed from the last to the first, so that the copies of inner axes are read contiguously. The gradient
- * is broadcast's: the sum over all copies. */
+ * reshapes; axes are processed from the last to the first, so that the copies of inner axes are read contiguously. The
+ * gradient is that of broadcast_to: the sum over all copies. */
 #include <inttypes.h>
 
 #include "core/graph/graph.h"

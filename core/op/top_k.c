@@ -36,7 +36,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Whether element b comes behind a. */
+/* Whether element b comes after element a in the order. */
 static bool behind(strata_dtype dtype, const void *x, int64_t b, int64_t a) {
     return strata_element_above(dtype, x, a, b) || (b > a && !strata_element_above(dtype, x, b, a));
 }
@@ -94,7 +94,7 @@ const strata_op strata_op_top_k = {
     .lower = lower,
 };
 
-/* (rows, 1): where each row of n begins. */
+/* A constant (rows, 1): the index at which each row of n elements begins. */
 static strata_tensor *row_starts(strata_graph *graph, int64_t rows, int64_t n) {
     int32_t *starts = malloc((size_t)(rows ? rows : 1) * sizeof *starts);
     if (!starts)

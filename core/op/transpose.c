@@ -10,7 +10,7 @@ typedef struct transpose_attrs {
     int64_t axes[STRATA_MAX_RANK]; /* a permutation of 0 .. rank-1; negative ones count from the back */
 } transpose_attrs;
 
-/* Axes from the front; says which one is out of range or twice. */
+/* Returns the axes counted from the front. Fails, naming the axis, if one is out of range or occurs twice. */
 static strata_status permutation(const strata_tensor *node, int *out_axes, strata_error *err) {
     const transpose_attrs *attrs = node->attrs;
     const int rank = node->inputs[0]->shape.rank;
@@ -38,7 +38,7 @@ static strata_status transpose_shape(strata_tensor *node, strata_error *err) {
 
 static void transpose_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
     int axes[STRATA_MAX_RANK], inverse[STRATA_MAX_RANK] = {0};
-    if (permutation(node, axes, NULL)) return; /* the shape rule has accepted it */
+    if (permutation(node, axes, NULL)) return; /* cannot fail: the shape rule accepted the axes */
     for (int i = 0; i < node->shape.rank; i++) inverse[axes[i]] = i;
     dx[0] = strata_transpose(dy, inverse);
 }

@@ -45,7 +45,7 @@ static double sign_of(double x) {
 #define UNARY_FLOAT  ROW
 #include "core/op/elementwise.def"
 
-/* The same for integers, which wrap. NULL where the op takes floats only. */
+/* The formulas for integers, where overflow wraps around. NULL: the op is only for floats. */
 typedef int64_t integer_function(int64_t x);
 
 static int64_t neg_integer(int64_t x) {
@@ -126,7 +126,7 @@ static void sqrt_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **d
 static void rsqrt_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
     dx[0] = strata_mul(strata_mul(dy, scalar_like(dy, -0.5)), strata_mul(y, strata_square(y)));
 }
-/* The fused forms in binary.c: dy f'(y), from y alone. */
+/* The gradients of tanh, sigmoid and relu are the fused ops of binary.c: dy f'(x), computed from y alone. */
 static void tanh_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
     dx[0] = strata_node(NULL, &strata_op_tanh_grad, 2, (strata_tensor *[]){dy, y}, NULL);
 }
@@ -137,7 +137,7 @@ static void relu_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **d
     dx[0] = strata_node(NULL, &strata_op_relu_grad, 2, (strata_tensor *[]){dy, y}, NULL);
 }
 
-/* dy f'(x), one kernel each. */
+/* The gradients dy f'(x) that each have one op in binary.c. */
 #define SLOPE_GRADIENT(name)                                                               \
     static void name##_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) { \
         strata_tensor *inputs[] = {dy, y->inputs[0]};                                      \
@@ -171,7 +171,7 @@ static strata_tensor *neg_compose(strata_tensor *y) {
 static strata_tensor *abs_compose(strata_tensor *y) {
     return strata_max(y->inputs[0], strata_neg(y->inputs[0]));
 }
-/* x itself where it is 0 or NaN. */
+/* Where x is 0 or NaN, the sign is x itself. */
 static strata_tensor *sign_compose(strata_tensor *y) {
     strata_tensor *x = y->inputs[0], *zero = scalar_like(x, 0);
     strata_tensor *rest = strata_where(strata_less(x, zero), scalar_like(x, -1), x);
@@ -188,7 +188,7 @@ static strata_tensor *tanh_compose(strata_tensor *y) {
     strata_tensor *x = y->inputs[0];
     return strata_sub(strata_mul(strata_sigmoid(strata_add(x, x)), scalar_like(x, 2)), scalar_like(x, 1));
 }
-/* exp may be infinite: then it is 0. */
+/* If exp overflows to infinity, the result is 0, as it should be. */
 static strata_tensor *sigmoid_compose(strata_tensor *y) {
     strata_tensor *one = scalar_like(y, 1);
     return strata_div(one, strata_add(one, strata_exp(strata_neg(y->inputs[0]))));

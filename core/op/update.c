@@ -17,7 +17,7 @@ const strata_variable *strata_variable_behind(const strata_tensor *tensor) {
     return tensor->op == &strata_op_read ? ((const strata_read_attrs *)tensor->attrs)->variable : NULL;
 }
 
-/* The variable of a range that may be changed in place: the variable's value, or rows gathered from it. */
+/* The variable that a range may change in place. The range is the value of the variable, or rows gathered from it. */
 static const strata_variable *variable_of_range(const strata_tensor *range) {
     while (range->op->flags & STRATA_OP_UPDATE) range = range->inputs[0];
     if (range->op != &strata_op_gather) return strata_variable_behind(range);
@@ -101,7 +101,7 @@ void strata_update_reference(const strata_op_call *call, int n_slots, strata_upd
 
 strata_status strata_update_launch(const strata_tensor *node, const char *kernel, int n_slots, strata_launch *out_launch,
                                    strata_error *err) {
-    const int n_inputs = n_slots + 4; /* with the gate */
+    const int n_inputs = n_slots + 4; /* including the gate */
     *out_launch = (strata_launch){.kernel = kernel, .variant = "f32", .n_buffers = n_inputs, .writes = 1};
     out_launch->buffers[0] = node;
     for (int i = 1; i < n_inputs; i++) {

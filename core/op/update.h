@@ -3,8 +3,8 @@
  * Helpers of the optimizers' ops: f32 ranges of one size, the step's numbers, the gate, and the loop over elements. Their
  * inputs are
  *   parameters, slots ..., gradients, step [, gate]
- * An optimizer whose settings need no such slot (momentum 0, for example) gets the parameters in its place, so that the other
- * slots keep their positions. */
+ * If the settings do not need a slot (with momentum 0, for example), the parameters are passed in its place, so that the
+ * other slots keep their positions. */
 #ifndef STRATA_CORE_OP_UPDATE_H
 #define STRATA_CORE_OP_UPDATE_H
 
@@ -12,14 +12,14 @@
 
 enum { STRATA_MAX_UPDATE_SLOTS = 3 };
 
-/* Attributes of the ops; the host backend's loops read them as well. */
+/* Attributes of the ops. The loops of the host backend read them too. */
 typedef struct strata_adam_attrs {
     double beta1, beta2, epsilon, decay;
     int64_t has_gate;
 } strata_adam_attrs;
 
-/* For ops that update like Adam, whose attributes begin with strata_adam_attrs: the check of these attributes, the update of
- * one element (strata_update_element), and the launch of adam.kernel over `n` elements from `first` on. */
+/* For ops that update as Adam does and whose attributes begin with strata_adam_attrs: the check of these attributes, the
+ * update of one element (strata_update_element), and the launch of adam.kernel over `n` elements from `first` on. */
 STRATA_MUST_USE strata_status strata_adam_check(const strata_adam_attrs *attrs, strata_error *err);
 void strata_adam_element(const void *attributes, const float *step, double g, double *p, double *slots);
 STRATA_MUST_USE strata_status strata_adam_lower(const strata_tensor *node, int64_t first, int64_t n, strata_lowering *lowering,
@@ -50,51 +50,53 @@ typedef struct strata_scatter_update_attrs {
     int64_t first, n_rows;
 } strata_scatter_update_attrs;
 
-/* Inputs whose bit is in `variables` are values of different variables, or rows that strata_gather takes from them; inputs up
- * to n_ranges have one shape, or the last, the gradients, is flat and shorter: only as many elements are updated. Then come
- * step and, when has_gate, the gate. Sets the node's dtype and shape. names[i] names input i. */
+/* Checks the inputs of an update. The first n_ranges inputs are the ranges. A range whose bit is in `variables` must be
+ * the value of a variable, or rows that strata_gather takes from it; the variables must all be different. The ranges must
+ * have one shape, except that the last one, the gradients, may be flat and shorter: only as many elements are then
+ * updated. After the ranges comes `step` and, if has_gate, the gate. Sets the node's dtype and shape. names[i] is the
+ * name of input i in messages. */
 STRATA_MUST_USE strata_status strata_check_update(strata_tensor *node, unsigned variables, int n_ranges,
                                                   const char *const *names, bool has_gate, strata_error *err);
 /* INVALID "beta1 is 1; it must be at least 0 and below 1". */
 STRATA_MUST_USE strata_status strata_check_rate(double value, const char *name, strata_error *err);
-/* INVALID unless 0 <= value and finite. */
+/* Fails with INVALID unless the value is finite and at least 0. */
 STRATA_MUST_USE strata_status strata_check_not_negative(double value, const char *name, strata_error *err);
 /* The variable that a tensor reads, possibly after updates; NULL: the tensor is something else. */
 const strata_variable *strata_variable_behind(const strata_tensor *tensor);
 /* Whether the update must be made: there is no gate (NULL), or the gate is finite. */
 bool strata_gate_is_open(const void *gate);
 
-/* Computes the new values of one element, in double. slots: those of the op, in order; a slot that the settings do not need is
- * the parameter, and is not written back. */
+/* Computes the new values of one element, in double. `slots` are those of the op, in order. If the settings do not need a
+ * slot, its value is the parameter, and is not written back. */
 typedef void strata_update_element(const void *attrs, const float *step, double gradient, double *parameter, double *slots);
-/* Runs it over all elements unless the gate is closed. */
+/* Calls `element` for all elements, unless the gate is closed. */
 void strata_update_reference(const strata_op_call *call, int n_slots, strata_update_element *element);
 /* ---- for compositions ---- */
 
 /* Whether the gate is finite, as a bool scalar. */
 strata_tensor *strata_update_open(strata_tensor *gate);
 
-/* An optimizer's node as assignments. */
+/* The parts from which the composition of an optimizer's node is built. */
 typedef struct strata_update_parts {
     strata_tensor *node;
-    /* Whether the update must be made, a bool; NULL: there is no gate. */
+    /* A bool scalar: whether the update is made; NULL: there is no gate. */
     strata_tensor *open;
-    /* The elements that are updated: as many as there are gradients. */
+    /* The number of elements that are updated, which is the number of gradients. */
     int64_t n;
 } strata_update_parts;
 
-/* The gradients are input `gradients`, followed by step and gate. False if a range is not the value of a variable: gathered
- * rows are updated in place, which assignments cannot do. */
+/* Input number `gradients` contains the gradients; step and gate follow. Returns false if a range is not the value of a
+ * variable: gathered rows are updated in place, which assignments cannot do. */
 bool strata_update_parts_init(strata_update_parts *parts, strata_tensor *node, int gradients);
-/* The part of input `index` that is updated: all of it, or its first elements. */
+/* The elements of input `index` that are updated: all of them, or the first n. */
 strata_tensor *strata_update_part(const strata_update_parts *parts, int index);
-/* Word `word` of the step, and a number, as scalars. */
+/* strata_update_word: word `word` of the step, as a scalar. strata_update_number: a constant scalar. */
 strata_tensor *strata_update_word(const strata_update_parts *parts, int word);
 strata_tensor *strata_update_number(const strata_update_parts *parts, double value);
 /* a + factor (b - a) */
 strata_tensor *strata_update_towards(const strata_update_parts *parts, strata_tensor *a, strata_tensor *b, double factor);
-/* Assigns `value`, of the updated elements, to input `index` if the gate is open; returns the whole variable's new value, and
- * in *out_part (may be NULL) the updated elements of it. */
+/* If the gate is open, assigns `value` to the updated elements of input `index`. Returns the new value of the whole
+ * variable, and in *out_part (may be NULL) its updated elements. */
 strata_tensor *strata_update_assign(const strata_update_parts *parts, int index, strata_tensor *value,
                                     strata_tensor **out_part);
 

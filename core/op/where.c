@@ -25,7 +25,7 @@ static void where_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor
     dx[2] = strata_sum_to(strata_where(condition, zero, dy), node->inputs[2]->shape);
 }
 
-/* The index space of condition, a, b, y = tensors 0 to 3. */
+/* The index space over which the op loops; tensors 0 to 3 are condition, a, b and y. */
 static strata_strided where_space(const strata_tensor *node) {
     strata_strided space = {.rank = node->shape.rank, .n_tensors = 4};
     for (int d = 0; d < node->shape.rank; d++) space.sizes[d] = node->shape.dims[d];
@@ -41,7 +41,7 @@ static strata_status choose_inner(const strata_strided *inner, const int64_t *of
     const size_t bytes = strata_dtype_bytes(call->node->dtype);
     const uint8_t *condition = call->inputs[0];
     const int64_t *sizes = inner->sizes;
-    char *y = (char *)call->output + (size_t)offsets[3] * bytes; /* contiguous */
+    char *y = (char *)call->output + (size_t)offsets[3] * bytes; /* y is contiguous */
     for (int64_t i = 0; i < sizes[0] * sizes[1] * sizes[2]; i++) {
         const int64_t c[3] = {i / sizes[2] / sizes[1], i / sizes[2] % sizes[1], i % sizes[2]};
         int64_t at[3];

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Windows over images: padding, sizes, and their checks. */
+ * Windows over images (window.h): their padding, their output sizes, and checks. */
 #include "core/op/window.h"
 
 #include <inttypes.h>
 
 static const char *const axis_names[2] = {"height", "width"};
 
-/* Input elements that a window spans. */
+/* The number of input elements from the first to the last tap of a window. */
 static int64_t span(const strata_window *window, int d) {
     return (window->size[d] - 1) * window->dilation[d] + 1;
 }
 
-/* As TensorFlow: the padding is (outputs - 1) strides and a span, minus the input; the larger half comes after. */
+/* Pads as TensorFlow does: the total padding is (outputs - 1) strides plus the span of a window, minus the input. If it
+ * is odd, the larger half comes after the input. */
 static void pad_same(strata_window *window, int d, int64_t in) {
     int64_t outputs = (in + window->stride[d] - 1) / window->stride[d];
     int64_t total = (outputs - 1) * window->stride[d] + span(window, d) - in;
@@ -21,7 +22,7 @@ static void pad_same(strata_window *window, int d, int64_t in) {
     window->padding[2 * d + 1] = total - total / 2;
 }
 
-/* Larger sizes are an error, so that no sum or product of two sizes exceeds 64 bits. */
+/* Checks that a size is below 2^31. Then no sum or product of two sizes exceeds 64 bits. */
 static bool is_small(int64_t value) {
     return value >= 0 && value <= INT32_MAX;
 }

@@ -14,7 +14,7 @@ enum { STRATA_PAD_TOP, STRATA_PAD_BOTTOM, STRATA_PAD_LEFT, STRATA_PAD_RIGHT };
 
 /* Entry 0 is for H, 1 for W; the rest are 0. */
 typedef struct strata_window {
-    /* KH, KW. */
+    /* KH and KW. */
     int64_t size[STRATA_MAX_RANK];
     /* At least 1. */
     int64_t stride[STRATA_MAX_RANK];
@@ -24,7 +24,7 @@ typedef struct strata_window {
     int64_t padding[STRATA_MAX_RANK];
 } strata_window;
 
-/* Rows of an op's attribute table for the strata_window called `window` in its struct. */
+/* Rows of an op's attribute table for a member `window`, a strata_window, of its attributes. */
 #define STRATA_WINDOW_ATTRS(attrs)                                                                                          \
     {"size", STRATA_ATTR_PAIR, offsetof(attrs, window.size)}, {"stride", STRATA_ATTR_PAIR, offsetof(attrs, window.stride)}, \
         {"dilation", STRATA_ATTR_PAIR, offsetof(attrs, window.dilation)}, {                                                 \
@@ -46,7 +46,7 @@ strata_window strata_window_over(strata_shape x, strata_window_wish wish);
  * name of x in messages. */
 STRATA_MUST_USE strata_status strata_window_check(const strata_window *window, strata_shape x, const char *name,
                                                   int64_t out_size[2], strata_error *err);
-/* OH and OW, for numbers that were checked. */
+/* OH and OW, for a window that strata_window_check accepted. */
 void strata_window_outputs(const strata_window *window, int64_t in_h, int64_t in_w, int64_t out_size[2]);
 
 /* Taps first..end-1 of the window at output `o` that lie inside 0..in-1, along axis d (0: H, 1: W); *out_at: the position of
@@ -54,7 +54,7 @@ void strata_window_outputs(const strata_window *window, int64_t in_h, int64_t in
 void strata_window_taps(const strata_window *window, int d, int64_t o, int64_t in, int64_t *out_first, int64_t *out_end,
                         int64_t *out_at);
 
-/* UNSUPPORTED when the tensor has more elements than kernels count (2^31). */
+/* Fails with UNSUPPORTED if the tensor has more elements than kernels can count (2^31). */
 STRATA_MUST_USE strata_status strata_check_countable(const strata_tensor *tensor, strata_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Adagrad (Duchi et al. 2011) in Keras' form: epsilon under the root. The update is the op adagrad. */
+ * Adagrad (Duchi et al. 2011) in the form of Keras, with epsilon under the root. The op adagrad computes the update. */
 #include <stddef.h>
 
 #include "core/optimizer/optimizer.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Adam (Kingma & Ba 2015) and AdamW (Loshchilov & Hutter 2019). The bias corrections are one factor of the step's learning
- * rate, computed here in double; the update is the op adam. */
+ * Adam (Kingma & Ba 2015) and AdamW (Loshchilov & Hutter 2019). The bias corrections are one factor of the step's
+ * learning rate, which is computed here in double. The op adam computes the update. */
 #include <math.h>
 #include <stddef.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clipping of gradients: by value, by each parameter's norm, by the norm of all (Pascanu et al. 2013). A norm of c or less
- * stays as it is. */
+ * Clips gradients: by value, by the norm of each parameter's gradient, or by the norm of all gradients (Pascanu et al.
+ * 2013). A norm of at most c is not changed. */
 #include "core/optimizer/optimizer.h"
 
-/* c / max(norm, c) from the norm's square */
+/* c / max(norm, c), where `square` is the square of the norm. */
 static strata_tensor *factor(strata_tensor *square, double c) {
     strata_graph *graph = strata_tensor_graph(square);
     strata_tensor *most = strata_scalar(graph, STRATA_DTYPE_F32, c);
@@ -19,7 +19,7 @@ void strata_clip_gradients(const strata_optimizer *settings, strata_tensor **gra
             gradients[k] = strata_clip(gradients[k], -settings->clip_value, settings->clip_value);
             continue;
         }
-        if (settings->clip_norm > 0 && !segments[k].n) { /* all of it is one parameter */
+        if (settings->clip_norm > 0 && !segments[k].n) { /* the block is one parameter */
             square = strata_reduce_sum(strata_square(gradients[k]), NULL, 0, false);
             gradients[k] = strata_mul(gradients[k], factor(square, settings->clip_norm));
         } else if (settings->clip_norm > 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LAMB (You et al. 2020): Adam's direction, with decay w in it, goes |w| / |direction| far for each parameter w, 1 where a norm
- * is 0. The direction is the op lamb; the step along it is plain SGD. */
+ * LAMB (You et al. 2020): the direction is that of Adam, including the decay. For each parameter w, it is multiplied by
+ * |w| / |direction|, or by 1 if a norm is 0. The op lamb computes the direction; plain SGD makes the step. */
 #include <math.h>
 #include <stddef.h>
 

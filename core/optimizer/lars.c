@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LARS (You et al. 2017): each parameter w has its own rate trust |w| / (|g| + decay |w|), 1 where a norm is 0, on g + decay w;
- * then SGD with momentum. */
+ * LARS (You et al. 2017): the gradient g + decay w of each parameter w is multiplied by trust |w| / (|g| + decay |w|), or
+ * by 1 if a norm is 0. Then follows SGD with momentum. */
 #include <stddef.h>
 
 #include "core/optimizer/optimizer.h"

@@ -26,7 +26,7 @@ typedef struct strata_segments {
     const int32_t *owner;
 } strata_segments;
 
-/* One update of all parameters: flat tensors of one size; `step` and `gate` as in strata/ops.h. */
+/* The tensors of one update of all parameters. They are flat and have one size; `step` and `gate` are as in strata/ops.h. */
 typedef struct strata_update {
     strata_tensor *parameters, *slots[STRATA_MAX_OPTIMIZER_SLOTS], *gradients, *step, *gate;
     const strata_segments *segments;
@@ -53,12 +53,12 @@ typedef struct strata_optimizer_kind {
     strata_tensor *(*build)(const strata_optimizer *settings, const strata_update *update);
 } strata_optimizer_kind;
 
-/* Rows of `options`. */
+/* Macros for the rows of `options`. */
 #define STRATA_OPTIMIZER_NUMBER(field, most) \
     { #field, STRATA_OPTION_NUMBER, offsetof(strata_optimizer, field), 0, most, false }
 #define STRATA_OPTIMIZER_FLAG(field) \
     { #field, STRATA_OPTION_BOOL, offsetof(strata_optimizer, field), 0, 0, false }
-/* Those that all have. */
+/* The rows that all optimizers have. */
 #define STRATA_OPTIMIZER_COMMON                                                                                       \
     STRATA_OPTIMIZER_NUMBER(clip_value, 1e30), STRATA_OPTIMIZER_NUMBER(clip_norm, 1e30),                              \
         STRATA_OPTIMIZER_NUMBER(clip_global_norm, 1e30), {                                                            \
@@ -66,47 +66,47 @@ typedef struct strata_optimizer_kind {
             STRATA_MOST_ACCUMULATED, false                                                                            \
     }
 
-/* INVALID, with the list of names, when there is none. */
+/* Finds the optimizer with this name. Fails with INVALID and the list of names if there is none. */
 STRATA_MUST_USE strata_status strata_optimizer_find(const char *name, const strata_optimizer_kind **out_kind,
                                                     strata_error *err);
-/* Finds the kind, puts defaults where settings are 0, checks all of them. */
+/* Finds the kind, replaces settings of 0 by their defaults, and checks all settings. */
 STRATA_MUST_USE strata_status strata_optimizer_check(strata_optimizer *settings, const strata_optimizer_kind **out_kind,
                                                      strata_error *err);
-/* The words of update t = 1, 2, ... (STRATA_STEP_WORDS). */
+/* Computes the words of update t = 1, 2, ... (STRATA_STEP_WORDS). */
 void strata_optimizer_step(const strata_optimizer_kind *kind, const strata_optimizer *settings, int64_t t, float *out_words);
 
-/* The settings with a rate that was set in place of the schedule's; below 0: as they are. */
+/* The settings with `rate` in place of the schedule's learning rate. If rate is below 0, they are unchanged. */
 strata_optimizer strata_optimizer_with_rate(const strata_optimizer *settings, double rate);
 
-/* clip.c: clips gradients, which lie in n blocks, as the settings say, and puts the results in their place. segments: [n] of
- * each block; with no parameters in them, the block is one parameter. *out_square is the sum of the squares of all (one number)
- * where that was needed, else NULL. */
+/* clip.c: clips the gradients, which are in n blocks, according to the settings, and replaces them by the results.
+ * segments: [n] the parameters of each block; if it has none, the block is one parameter. *out_square is the sum of the
+ * squares of all gradients (one number) if it was needed, else NULL. */
 void strata_clip_gradients(const strata_optimizer *settings, strata_tensor **gradients, const strata_segments *segments, int n,
                            strata_tensor **out_square);
 
-/* segments.c: sum of squares of each parameter's elements (n). */
+/* segments.c: the sum of the squares of each parameter's elements, (n). */
 strata_tensor *strata_segment_squares(const strata_segments *segments, strata_tensor *flat);
-/* Each parameter's elements times its factor. */
+/* Multiplies the elements of each parameter by its factor. */
 strata_tensor *strata_segment_scale(const strata_segments *segments, strata_tensor *flat, strata_tensor *factors);
 /* a / b where both are above 0, else 1. */
 strata_tensor *strata_ratio_or_one(strata_tensor *a, strata_tensor *b);
 
-/* schedule.c: the learning rate of update t = 0, 1, ... from the rate at the beginning. */
+/* schedule.c: the learning rate of update t = 0, 1, ... `rate` is the rate of update 0 without a warm-up. */
 double strata_schedule_rate(const strata_schedule *schedule, double rate, int64_t t);
-/* INVALID for what is wrong; the name becomes static memory. */
+/* Fails with INVALID if an option is wrong. The name is replaced by one in static memory. */
 STRATA_MUST_USE strata_status strata_schedule_check(strata_schedule *schedule, strata_error *err);
-/* The options of a schedule in JSON, by name; UNKNOWN names are INVALID with the list. */
+/* Finds a schedule and its options for JSON. Fails with INVALID and the list of names if there is none. */
 STRATA_MUST_USE strata_status strata_schedule_find(const char *name, const char **out_name, const strata_option **out_options,
                                                    strata_error *err);
 
 extern const strata_optimizer_kind strata_optimizer_sgd, strata_optimizer_adam, strata_optimizer_adamw,
     strata_optimizer_rmsprop, strata_optimizer_adagrad, strata_optimizer_lars, strata_optimizer_lamb;
 
-/* What several of them check: 0 < value < 1; 0 < value. */
+/* Checks that several optimizers use. _share: 0 < value < 1. _above: 0 < value. */
 STRATA_MUST_USE strata_status strata_optimizer_check_share(const char *kind, const char *name, double value, strata_error *err);
 STRATA_MUST_USE strata_status strata_optimizer_check_above(const char *kind, const char *name, double value, strata_error *err);
 STRATA_MUST_USE strata_status strata_optimizer_check_decay(const char *kind, double value, strata_error *err);
-/* Defaults and checks of beta1, beta2 and epsilon. */
+/* Sets the defaults of beta1, beta2 and epsilon, and checks them. */
 STRATA_MUST_USE strata_status strata_optimizer_check_moments(const char *kind, strata_optimizer *settings, double epsilon,
                                                              strata_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of optimizers, and what several of them share. */
+ * The table of optimizers, and functions that several optimizers use. */
 #include <math.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * RMSprop (Hinton 2012) in Keras' form: epsilon under the root, momentum of the scaled change. The update is the op rmsprop. */
+ * RMSprop (Hinton 2012) in the form of Keras: epsilon is under the root, and the momentum is that of the scaled gradient.
+ * The op rmsprop computes the update. */
 #include <stddef.h>
 
 #include "core/optimizer/optimizer.h"

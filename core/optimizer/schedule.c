@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Learning rates by the number of the step: formulas in strata/optimizers.h. Evaluated by the host, in double. A new one is a
- * function and a row here. */
+ * Learning rates as functions of the number of the step, with the formulas of strata/optimizers.h. The host computes them
+ * in double. A new schedule is a function and a row in this file. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static double polynomial(const strata_schedule *s, double rate, int64_t t) {
     { #field, STRATA_OPTION_INT, offsetof(strata_schedule, field), 0, 1e15, false }
 #define LIST(field, most) \
     { #field, STRATA_OPTION_NUMBERS, offsetof(strata_schedule, field), 0, most, true }
-/* What each takes beside its own. */
+/* The options of every schedule, besides its own. */
 #define WARM_UP COUNT(warmup_steps), NUMBER(warmup_from, 0, 1e6), COUNT(replicas)
 
 static const struct {
@@ -99,7 +99,7 @@ strata_status strata_schedule_check(strata_schedule *s, strata_error *err) {
     const strata_option *options;
     const char *name = s->name ? s->name : "constant";
     STRATA_TRY(strata_schedule_find(name, &name, &options, err));
-    if (s->name) s->name = name; /* static memory from here on */
+    if (s->name) s->name = name; /* a name in static memory instead of the caller's */
     int index = find(name);
     if (schedules[index].needs_steps && s->steps < 1)
         return strata_fail(err, STRATA_INVALID, "schedule %s: steps is %lld; it must be at least 1", name, (long long)s->steps);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Norms and factors of each parameter within the flat range: chunks are summed first, then each parameter's chunks, in an order
- * that is fixed by the shapes. */
+ * Norms and factors of each parameter in the flat range. First each chunk is summed, then the chunks of each parameter,
+ * in an order that depends only on the shapes. */
 #include "core/optimizer/optimizer.h"
 
 static strata_tensor *as_chunks(const strata_segments *segments, strata_tensor *flat) {
@@ -24,7 +24,7 @@ strata_tensor *strata_segment_scale(const strata_segments *segments, strata_tens
     return strata_reshape(scaled, strata_tensor_shape(flat));
 }
 
-/* a / b where both are above 0, that is where min(a, b) > 0; else 1. */
+/* a / b where both are above 0, which is where min(a, b) > 0; else 1. */
 strata_tensor *strata_ratio_or_one(strata_tensor *a, strata_tensor *b) {
     strata_graph *graph = strata_tensor_graph(a);
     strata_tensor *zero = strata_scalar(graph, STRATA_DTYPE_F32, 0), *one = strata_scalar(graph, STRATA_DTYPE_F32, 1);

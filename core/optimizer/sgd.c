@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SGD, with momentum (Sutskever et al. 2013) plain or Nesterov. The update is the op sgd. */
+ * SGD, optionally with plain or Nesterov momentum (Sutskever et al. 2013). The op sgd computes the update. */
 #include <stddef.h>
 
 #include "core/optimizer/optimizer.h"

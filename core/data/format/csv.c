@@ -213,8 +213,8 @@ char strata_csv_separator(const strata_csv *csv) {
     return csv->separator;
 }
 
-/* Takes the bytes, which are followed by a NUL. columns: the header, or NULL if the first record is the header. check_names:
- * two columns of the same name are an error. */
+/* Parses the bytes, which a NUL follows, and owns them from then on. columns: the header, or NULL if the first record is
+ * the header. check_names: two columns of the same name are an error. */
 static strata_status parse_any(const char *name, unsigned char *bytes, size_t n_bytes, char separator,
                                const char *const *columns, int n_columns, bool check_names, strata_csv **out_csv,
                                strata_error *err) {

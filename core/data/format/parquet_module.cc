@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one file of C++: Parquet through Apache Arrow, as cells of text that look as pandas' to_csv writes them. No exception
- * leaves it. Memory: one batch of rows, and the pages of the row group that it comes from. */
+ * Reads Parquet files through Apache Arrow, and writes their cells as text in the format of pandas' to_csv. It is the
+ * only file in C++. No exception leaves it. It needs memory for one batch of rows and for the pages of the row group to
+ * which the batch belongs. */
 #include <arrow/api.h>
 #include <arrow/io/file.h>
 #include <arrow/util/decimal.h>
@@ -25,7 +26,7 @@
 
 namespace {
 
-/* What ends the reading, with the status that the caller gets. */
+/* The exception that ends the reading. The caller gets its status and message. */
 struct failure {
     strata_status status;
     std::string message;
@@ -48,7 +49,8 @@ T take(arrow::Result<T> result) {
     return std::move(result).ValueUnsafe();
 }
 
-/* Arrow before 22 has the reader as an argument, later ones return it. */
+/* Arrow returns the reader from version 22 on; earlier versions have an output argument for it. The overload whose body
+ * compiles is used. */
 template <class File>
 auto open_batches(File &file, const std::vector<int> &groups, int) -> decltype(take(file.GetRecordBatchReader(groups))) {
     return take(file.GetRecordBatchReader(groups));
@@ -60,7 +62,7 @@ std::unique_ptr<arrow::RecordBatchReader> open_batches(File &file, const std::ve
     return batches;
 }
 
-/* ---- a cell of each type: array[row], which is not null, as text ---- */
+/* ---- a cell of each type: each function writes array[row], which is not null, as text ---- */
 
 using put_function = void (*)(const arrow::Array &array, int64_t row, std::string &out);
 
@@ -75,7 +77,7 @@ void put_integer(const arrow::Array &array, int64_t row, std::string &out) {
     add_number(static_cast<const Array &>(array).Value(row), out);
 }
 
-/* The fewest digits that give the same number; NaN is missing. */
+/* Writes the fewest digits that give the same number. NaN counts as a missing value and writes nothing. */
 template <class Array>
 void put_float(const arrow::Array &array, int64_t row, std::string &out) {
     const auto value = static_cast<const Array &>(array).Value(row);
@@ -106,8 +108,8 @@ void put_formatted(const arrow::Array &array, int64_t row, std::string &out) {
 
 void put_nothing(const arrow::Array &, int64_t, std::string &) {}
 
-/* The date of the Gregorian calendar that is `days` after 1970-01-01. Years begin in March here, so that a leap day ends one;
- * an era is 400 years. */
+/* Writes the date of the Gregorian calendar that is `days` days after 1970-01-01. The formula lets years begin in March,
+ * so that a leap day is the last day of a year. An era is 400 years. */
 void add_date(int64_t days, std::string &out) {
     days += 719468;
     const int64_t era = (days >= 0 ? days : days - 146096) / 146097, day_of_era = days - era * 146097;
@@ -135,7 +137,7 @@ int64_t units_per_second(arrow::TimeUnit::type unit) {
     }
 }
 
-/* 12:30:05, and the part of a second where it is not 0. */
+/* Writes a time like 12:30:05, with the fraction of the second if it is not 0. */
 void add_time(int64_t units, int64_t per_second, std::string &out) {
     const int64_t seconds = units / per_second;
     char text[48];
@@ -159,7 +161,7 @@ void put_date64(const arrow::Array &array, int64_t row, std::string &out) {
     add_date(divide_down(static_cast<const arrow::Date64Array &>(array).Value(row), 86400000), out);
 }
 
-/* In UTC where it has a zone; midnight is the date alone. */
+/* A timestamp with a time zone is written in UTC. At midnight only the date is written. */
 void put_timestamp(const arrow::Array &array, int64_t row, std::string &out) {
     const int64_t per_second = units_per_second(static_cast<const arrow::TimestampType &>(*array.type()).unit());
     const int64_t value = static_cast<const arrow::TimestampArray &>(array).Value(row), per_day = 86400 * per_second;
@@ -178,7 +180,7 @@ void put_time(const arrow::Array &array, int64_t row, std::string &out) {
     add_time(value, per_second, out);
 }
 
-/* In seconds. */
+/* Writes a duration in seconds. */
 void put_duration(const arrow::Array &array, int64_t row, std::string &out) {
     const int64_t per_second = units_per_second(static_cast<const arrow::DurationType &>(*array.type()).unit());
     add_number(
@@ -201,7 +203,7 @@ struct type_row {
     arrow::Type::type id;
     put_function put;
 };
-/* Types that a cell can have; those that have parts (lists, structs, maps) are none of them. */
+/* The types of values that a cell can contain. Types that consist of parts (lists, structs, maps) are not among them. */
 constexpr type_row types[] = {
     {arrow::Type::NA, put_nothing},
     {arrow::Type::BOOL, put_boolean},
@@ -255,7 +257,8 @@ void put_any(const arrow::Array &array, int64_t row, std::string &out) {
 
 /* ---- columns ---- */
 
-/* The names of the columns that were the index of a data frame of pandas, in quotes, as its metadata has them. */
+/* The names of the columns that were the index of a pandas data frame, each in quotes, as they are in the metadata of
+ * pandas. */
 std::string index_columns(const arrow::Schema &schema) {
     const auto metadata = schema.metadata();
     const int at = metadata ? metadata->FindKey("pandas") : -1;
@@ -265,8 +268,8 @@ std::string index_columns(const arrow::Schema &schema) {
     return begin == text.npos ? "" : text.substr(begin + key.size(), text.find(']', begin) - begin - key.size());
 }
 
-/* Places in the file, in the order of the table. pandas stores an index behind the other columns, where the label would be
- * expected: it comes first, as to_csv writes it, or not at all where it has no name. */
+/* The positions of the columns in the file, in the order of the table. pandas stores an index after the other columns,
+ * where a reader would expect the label. Here it comes first, as in to_csv; an index without a name is left out. */
 std::vector<int> choose_columns(const arrow::Schema &schema) {
     const std::string index = index_columns(schema);
     std::vector<int> first, others;
@@ -300,7 +303,7 @@ struct reading {
     std::string cells;
 };
 
-/* Thrown when `take` has filled in the error. */
+/* The exception for a failure of `take`, which has already set the error. */
 struct refused {
     strata_status status;
 };

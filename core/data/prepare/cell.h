@@ -8,10 +8,10 @@
 
 /* Whether the value is missing: the cell is blank or one of NA, N/A, NaN, null, None, ?, -, --, in lower or upper case. */
 bool strata_cell_is_missing(const char *cell);
-/* Parses a finite decimal number. Returns false if the cell is none. Spaces before and after it are allowed. decimal_comma: the
- * number is written as "3,14" instead of "3.14". Digits may be in groups of three, as in "1,234,567.8" (with decimal_comma:
- * "1.234.567,8"), "1 234" and "1'234". A currency ($, €, £, ¥, ₹) may stand before or after the number, and % after it; both
- * are ignored, so "50 %" is 50. The program's locale is not used. */
+/* Parses a finite decimal number. Returns false if the cell is not a number. Spaces before and after it are allowed.
+ * decimal_comma: the number is written as "3,14" instead of "3.14". Digits may be in groups of three, as in "1,234,567.8"
+ * (with decimal_comma: "1.234.567,8"), "1 234" and "1'234". A currency ($, €, £, ¥, ₹) may stand before or after the
+ * number, and % after it; both are ignored, so "50 %" is 50. The program's locale is not used. */
 bool strata_cell_number(const char *cell, bool decimal_comma, double *out);
 /* Whether a number with a decimal point has groups of digits with commas between them. */
 bool strata_cell_has_groups(const char *cell);

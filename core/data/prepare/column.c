@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One column of a table: counting what its cells are, its words, and its features. */
+ * One column of a table: statistics of its cells, its words, and its features. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static int by_bytes(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The number of words in a text: of sequences without white space. */
+/* Counts the words of a text; a word is a sequence without white space. */
 static int64_t count_words(const char *text) {
     int64_t n = 0;
     for (bool inside = false; *text; text++) {
@@ -33,8 +33,8 @@ static int64_t count_words(const char *text) {
     return n;
 }
 
-/* commas: the table probably uses decimal commas, so that "1,234" is rather 1.234 than 1234. *first: the value of row 0.
- * *grouped becomes true for a number with groups of digits. */
+/* Adds a cell to the statistics. commas: the table probably uses decimal commas, so that "1,234" is rather 1.234 than
+ * 1234. *first: the value of row 0. Sets *grouped to true for a number with groups of digits. */
 static void count_cell(const char *cell, int64_t row, bool commas, strata_column_stats *stats, double *first, bool *grouped) {
     double value;
     bool has_time;

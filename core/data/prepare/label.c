@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding what a label is: a class or a number. */
+ * Finds whether a label is a class or a number. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

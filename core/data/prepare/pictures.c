@@ -20,7 +20,7 @@ enum {
     /* Other pictures are resized to sides of at most this length. */
     LARGEST_SIDE = 64,
     MOST_SIDE = 4096,
-    /* An error message lists at most so many pictures that cannot be read. */
+    /* An error message lists at most this many pictures that cannot be read. */
     MOST_NAMED = 5
 };
 

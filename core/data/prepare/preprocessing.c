@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding from a user's data which columns are features, of which kind they are, and what the label is. */
+ * Finds in a user's data which columns are features, the kind of each of them, and what the label is. */
 #include "core/data/prepare/preprocessing.h"
 
 #include <math.h>
@@ -13,15 +13,16 @@
 #include "core/data/prepare/cell.h"
 
 enum {
-    /* The most frequent words of a column have a feature each; the others have none. */
+    /* The largest number of words of a column that have a feature each. They are the most frequent ones; other words have
+     * no feature. */
     MOST_WORDS = 64,
-    /* A column is text if its cells have at least so many words on average; the second number is for a table in which all other
-     * columns are left out. */
+    /* A column is text if its cells have at least this many words on average. WORDS_OF_ONLY_TEXT is the limit if all
+     * other columns are left out. */
     WORDS_OF_TEXT = 8,
     WORDS_OF_ONLY_TEXT = 2,
     /* In a table with fewer rows, a column is not left out because its cells are all different or count the rows. */
     LEAST_ROWS = 20,
-    /* The report on a column that is left out shows its first cell if it has at most so many bytes. */
+    /* The report on a column that is left out shows its first cell if the cell has at most this many bytes. */
     LONGEST_EXAMPLE = 32
 };
 
@@ -71,7 +72,7 @@ static bool are_mostly_numbers(const strata_column_stats *stats) {
     return stats->n_numbers * 10 > (stats->n_rows - stats->n_missing) * 9;
 }
 
-/* Why a column is left out if the user did not name it; NULL: it is a feature. */
+/* The reason for which a column is left out if the user did not name it; NULL: it is a feature. */
 static const char *reason_to_leave_out(const char *name, const strata_column_stats *stats) {
     const int64_t n = stats->n_rows - stats->n_missing;
     if (!n) return "is empty";

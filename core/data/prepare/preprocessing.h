@@ -79,15 +79,16 @@ bool strata_preprocessing_has_texts(const strata_preprocessing *p);
 
 /* Counts of a column's cells, from which the kind of the column is found. */
 typedef struct strata_column_stats {
-    /* Cells that are missing, are numbers with a decimal point, are numbers with a decimal comma, are whole numbers. */
+    /* The numbers of all cells, and of cells that are missing, that are numbers with a decimal point, that are numbers
+     * with a decimal comma, and that are whole numbers. */
     int64_t n_rows, n_missing, n_numbers, n_decimal_commas, n_whole;
     /* Whether the numbers have a decimal comma. If all cells can be read both ways, for example "1,234", the separator of the
      * table decides: the decimal comma is assumed if it is ";". */
     bool decimal_comma;
-    /* How many cells are dates in each of the formats. */
+    /* How many cells are dates in each of the date formats. */
     int64_t n_dates[6];
-    /* How many different cells there are, and how many words a cell has on average; not counting missing ones. 0 if all cells
-     * are numbers. */
+    /* n_different: how many different cells there are. words_each: how many words a cell has on average. Both ignore
+     * missing cells, and are 0 if all cells are numbers. */
     int64_t n_different;
     double words_each;
     /* Each number is larger by 1 than the one in the row before. */
@@ -109,7 +110,7 @@ STRATA_MUST_USE strata_status strata_column_value(const strata_column *column, c
 int64_t strata_column_width(const strata_column *column);
 /* Writes the features of a number or date; NaN stands for a missing one. */
 void strata_column_encode_value(const strata_column *column, double value, float *out);
-/* Sets the column's mean and deviation to those of n values, of which NaN are left out, and sets has_missing. */
+/* Sets the column's mean and deviation to those of n values, ignoring NaN, and sets has_missing. */
 void strata_column_measure(strata_column *column, const double *values, int64_t n);
 void strata_column_finish(strata_column *column);
 

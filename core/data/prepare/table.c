@@ -246,8 +246,8 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Trains the tokenizer on these rows. The number of tokens of an example, unless it is given, is one that suffices for nine of
- * ten rows. */
+/* Trains the tokenizer on these rows. If the number of tokens of an example is not given, it is chosen so that nine of
+ * ten rows fit. */
 static strata_status make_vocabulary(strata_preprocessing *p, const strata_examples *examples, const int64_t *rows, int64_t n,
                                      strata_error *err) {
     enum { LEAST = 8, MOST = 400, WORDS = 20000 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The code that all stages share: creating and destroying datasets and iterators, elements and their keys. */
+ * The code that all stages have in common: creating and destroying datasets and iterators, elements and their keys. */
 #include "strata/pipeline.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 
 #include "core/data/stage/stage.h"
 
-/* The parent's elements first, first + step, ...; at most `end` of them. */
+/* The stage has the parent's elements first, first + step, ..., at most `end` of them. */
 typedef struct selection {
     int64_t first, step, end;
     bool required; /* an iteration without any element is an error */

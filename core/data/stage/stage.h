@@ -20,7 +20,8 @@ typedef struct strata_stage {
     const char *name;
     /* The size of an iterator's state, which is zeroed before open. */
     size_t state_bytes;
-    /* Prepares iterator->state; opens parents (strata_iterator_open_parents does it for all). (optional: opens the parents). */
+    /* Prepares iterator->state and opens the parents, for which there is strata_iterator_open_parents. (optional: NULL
+     * only opens the parents) */
     strata_status (*open)(strata_iterator *iterator, strata_error *err);
     strata_status (*next)(strata_iterator *iterator, strata_element *out_element, bool *out_more, strata_error *err);
     /* (optional) Like n calls of next, without computing the elements. */

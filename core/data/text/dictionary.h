@@ -9,7 +9,7 @@
 
 #include "strata/status.h"
 
-/* Zero-initialize; finish when done. */
+/* Zero-initialize it, and call strata_dictionary_finish at the end. */
 typedef struct strata_dictionary {
     struct strata_dictionary_entry {
         /* The offset of the string in the pool. */
