@@ -77,6 +77,7 @@ static strata_status open_tensors(const reader *r, strata_safetensors *out, bool
     return status;
 }
 
+/* Reads the weights from the archive or, if it contains none or there is no libhdf5, from the .safetensors file next to it. */
 static strata_status take_weights(const reader *r, const strata_zip *zip, strata_model *model) {
     const strata_zip_member *member = strata_zip_find(zip, "model.weights.h5");
     const unsigned char *bytes = NULL;
@@ -84,17 +85,16 @@ static strata_status take_weights(const reader *r, const strata_zip *zip, strata
     strata_safetensors tensors = {0};
     source from = {0};
     bool beside = false;
-    STRATA_TRY(open_tensors(r, &tensors, &beside));
-    if (beside) {
-        from.tensors = &tensors;
-        const strata_status read = read_weights(r, model, &from);
-        strata_safetensors_finish(&tensors);
-        return read;
-    }
-    if (!member) return strata_fail(r->err, STRATA_DATA, "%s: it has no model.weights.h5", r->path);
-    strata_status status = strata_zip_unpack(zip, member, &bytes, &expanded);
+    strata_status status = member ? strata_zip_unpack(zip, member, &bytes, &expanded)
+                                  : strata_fail(r->err, STRATA_DATA, "%s: it has no model.weights.h5", r->path);
     if (!status) status = strata_hdf5_open(r->path, bytes, member->size, &from.hdf5, r->err);
+    if (!member || status == STRATA_UNSUPPORTED) {
+        const strata_status opened = open_tensors(r, &tensors, &beside);
+        if (opened || beside) status = opened;
+        from.tensors = &tensors;
+    }
     if (!status) status = read_weights(r, model, &from);
+    if (beside) strata_safetensors_finish(&tensors);
     strata_hdf5_close(from.hdf5);
     free(expanded);
     return status;

@@ -9,6 +9,7 @@ Each check is a function called check_...; a failed one is shown, and the exit c
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -494,6 +495,37 @@ def check_keras_files_predict_what_keras_did():
         same(model.predict(stored[f"{name}_x"]), stored[f"{name}_y"], f"{name}.keras")
         exported = convert(FOLDER / f"{name}.k.strata", FOLDER / f"{name}.k.onnx")
         same(by_onnx(exported, stored[f"{name}_x"]), stored[f"{name}_y"], f"{name}.keras as ONNX")
+
+
+def check_a_keras_file_without_weights_takes_those_of_the_safetensors_file():
+    import zipfile
+
+    path, beside = FOLDER / "apart.keras", FOLDER / "apart.safetensors"
+    layers = [
+        {"class_name": "InputLayer", "config": {"batch_shape": [None, 4], "dtype": "float32", "name": "in"}},
+        {"class_name": "Dense", "config": {"name": "dense", "units": 3, "activation": "linear", "use_bias": True}},
+    ]
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("config.json", json.dumps({"class_name": "Sequential", "config": {"layers": layers}}))
+    kernel, bias, x = (random.normal(size=size).astype("f4") for size in ((4, 3), (3,), (5, 4)))
+    write_safetensors(beside, {"layers/dense/vars/0": kernel, "layers/dense/vars/1": bias})
+    model = load(convert(path, FOLDER / "apart.strata"))
+    same(model.predict(x), x @ kernel + bias, "weights next to the file")
+    write_safetensors(beside, {"layers/dense/vars/0": kernel})
+    convert(path, FOLDER / "refused.strata", fails="layers/dense/vars/1")
+    beside.write_bytes(b"no tensors")
+    convert(path, FOLDER / "refused.strata", fails="apart.")
+    beside.unlink()
+    # Weights in the file are preferred where there is libhdf5.
+    shutil.copy(DATA / "images.keras", path)
+    beside.write_bytes(b"no tensors")
+    done = subprocess.run([COMMAND, "convert", str(path), str(FOLDER / "apart.strata")], capture_output=True, text=True)
+    if done.returncode:
+        assert "apart.keras: " in done.stderr and "is no safetensors" in done.stderr, done.stderr
+        print("skipped: there is no libhdf5 (libhdf5-dev)")
+        return
+    stored = numpy.load(DATA / "keras.npz")
+    same(load(FOLDER / "apart.strata").predict(stored["images_x"]), stored["images_y"], "weights in the file")
 
 
 def check_wrong_keras_files_are_refused():
