@@ -15,8 +15,8 @@
     const uint first_c = (i - pixel * runs) * CHANNELS, line = pixel / width; \
     const uint column = pixel - line * width, image = line / height, row = line - image * height;
 
-/* First row or column of the window at output o, and the end. The comparison is signed because of an unsigned one compilers
- * would make a saturating subtraction, which Oclgrind 21.10 does not know. */
+/* First row (or column) of the window at output o, and one past its last. The comparison is signed, because compilers
+ * would turn an unsigned one into a saturating subtraction, which Oclgrind 21.10 does not support. */
 #define WINDOW_BEGIN(o, stride, pad)          (I32((o) * (stride)) > I32(pad) ? (o) * (stride) - (pad) : 0u)
 #define WINDOW_END(o, stride, pad, size, lim) MIN_U32((o) * (stride) + (size) - (pad), (lim))
 
