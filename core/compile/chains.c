@@ -60,8 +60,8 @@ static bool is_cheap(const strata_tensor *node) {
     return false;
 }
 
-/* The comparison that a `where` reads, which always joins the group of the `where`: kernels store no bool beside other types.
- */
+/* The comparison that a `where` reads, which always joins the group of the `where`: kernels store no
+ * bool beside other types. */
 static strata_tensor *comparison_of(const strata_tensor *node) {
     return node->op == &strata_op_where ? node->inputs[0] : NULL;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One walk over the graph copies it, and puts what the cores do themselves in place of the communication that they can do. */
+ * Copies the graph node by node. Communication nodes that the cores can perform themselves are replaced by nodes that
+ * the cores' programs compute. */
 #include "core/compile/collectives.h"
 
 #include <stdlib.h>
@@ -76,7 +77,7 @@ static int count_givers(const rewriter *r, strata_channel channel) {
     return n;
 }
 
-/* What this device gives to a sum. */
+/* The operand that this device contributes to a sum. */
 static strata_tensor *operand_of(rewriter *r, const strata_tensor *node) {
     const strata_tensor *x = node->inputs[0];
     if (node->op == &strata_op_all_gather || counts(r, r->place->own)) return r->mapped[x->id];
@@ -93,7 +94,7 @@ static const int64_t *members_of(rewriter *r, strata_channel channel, int64_t *o
     return numbers;
 }
 
-/* The node with the cores that take part, and a sum in place of a mean. */
+/* Returns a copy of the node that names the cores that take part. If the node is a mean, the copy is a sum. */
 static strata_tensor *among_cores(rewriter *r, const strata_tensor *node) {
     union {
         strata_communication_attrs common;

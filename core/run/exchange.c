@@ -143,7 +143,7 @@ static void put_part(const strata_parts_attrs *attrs, const layout *l, int64_t p
     for (size_t o = 0; o < l->outer; o++) copy(whole + o * l->row + begin, from + o * bytes, bytes);
 }
 
-/* Every worker's parts, one whole part after the other, in `scratch` after this worker's own. */
+/* Gathers the parts of all workers in `scratch`, after this worker's own parts. Each part is contiguous. */
 static strata_status gather_over_workers(job *j, const strata_parts_attrs *attrs, const layout *l, char **out_parts,
                                          strata_error *err) {
     const strata_exchange_context *c = j->context;
@@ -200,7 +200,7 @@ static int64_t row_of(const strata_parts_attrs *attrs, int64_t *out_elements) {
     return row;
 }
 
-/* First the sum of this worker's replicas over the whole tensor; then each worker gets its part of the sum over workers. */
+/* Adds up the whole tensors of this worker's replicas. Then each worker gets its part of the sum over workers. */
 static strata_status scatter_over_workers(job *j, const strata_parts_attrs *attrs, int n_operands, strata_error *err) {
     const strata_exchange_context *c = j->context;
     const strata_workers *workers = c->workers;

@@ -31,8 +31,7 @@
     X(0, LOCAL_X, 128)    \
     X(1, UNIT_M, 16) X(2, UNIT_N, 16) X(3, UNIT_K, 16) X(4, GROUPS_M, 2) X(5, GROUPS_N, 2) X(6, UNITS_M, 1) X(7, UNITS_N, 1)
 /* A tile in local memory is a matrix of pairs. Each row is padded by PAD pairs, so that the rows of a unit begin in
- * different banks.
- */
+ * different banks. */
 #define TILE_M       (GROUPS_M * UNITS_M * UNIT_M)
 #define TILE_N       (GROUPS_N * UNITS_N * UNIT_N)
 #define TILE_K       (2u * UNIT_K)
