@@ -11,6 +11,8 @@
 #include "core/base/file.h"
 #include "core/base/text.h"
 
+/* The most slices and counter values of a trace, the most tracks, and the most slices that contain each other. Process p writes
+ * its tracks with the numbers TRACKS_OF_A_PROCESS p, TRACKS_OF_A_PROCESS p + 1, ... */
 enum { MOST_SLICES = 200000, MOST_TRACKS = 80, MOST_DEPTH = 16, TRACKS_OF_A_PROCESS = 100 };
 
 typedef struct slice {
@@ -19,13 +21,13 @@ typedef struct slice {
     const char *name;
     int track;
     int64_t step;
-    /* How many were added before. */
+    /* The number of slices that were added before this one. */
     int number;
     /* Nanoseconds. */
     int64_t began, ended;
-    /* What it took before it was cut off, for its rates. */
+    /* The duration before the slice was shortened, for its GFLOP/s and GB/s. */
     int64_t took;
-    /* It is no slice but a counter's `value`, from `began` on. */
+    /* Whether this is not a slice but the `value` of a counter from `began` on. */
     bool counter;
     double value;
 } slice;
@@ -51,7 +53,7 @@ struct strata_trace {
     label *labels;
     track tracks[MOST_TRACKS];
     int n_tracks, n;
-    /* Nanoseconds that times are written earlier. */
+    /* Nanoseconds that are subtracted from times when they are written. */
     int64_t ahead;
     slice slices[MOST_SLICES];
 };
@@ -97,7 +99,7 @@ void strata_trace_destroy(strata_trace *trace) {
     free(trace);
 }
 
-/* With the lock. */
+/* The caller has locked trace->lock. */
 static int add_track(strata_trace *trace, const char *name, bool device) {
     char *copy = trace->n_tracks < MOST_TRACKS ? strdup(name) : NULL;
     if (!copy) return STRATA_TRACE_HOST;
@@ -141,7 +143,7 @@ static int64_t nanoseconds(double seconds) {
     return (int64_t)llround(seconds * 1e9);
 }
 
-/* With the lock. */
+/* The caller has locked trace->lock. */
 static void keep(strata_trace *trace, slice s) {
     if (trace->n == MOST_SLICES) return;
     s.number = trace->n;
@@ -158,7 +160,7 @@ static void add(strata_trace *trace, int number, const strata_trace_label *label
     if (number >= 0 && number < trace->n_tracks) {
         track *own = &trace->tracks[number];
         if (own->device && s.began < own->ended) s.began = own->ended;
-        if (own->device && s.ended <= s.began) s.ended = s.began + 1; /* else it would lie in the one behind it */
+        if (own->device && s.ended <= s.began) s.ended = s.began + 1; /* else it would lie within the next one */
         if (s.ended < s.began) s.ended = s.began;
         own->ended = s.ended;
         keep(trace, s);
@@ -185,8 +187,9 @@ void strata_trace_add_named(strata_trace *trace, int number, const char *name, i
 
 /* ---- writing ---- */
 
-/* By time; of those that begin together the longer one first, which contains the other; of equal ones that which was added
- * later, as a slice is added when it ends. */
+/* Orders slices by the time at which they begin. Of slices that begin together the longer one comes first, as it
+ * contains the other. Of equal slices the one that was added later comes first: slices are added when they end, so it
+ * contains the other. */
 static int in_order(const void *a, const void *b) {
     const slice *x = a, *y = b;
     if (x->began != y->began) return x->began < y->began ? -1 : 1;
@@ -194,13 +197,14 @@ static int in_order(const void *a, const void *b) {
     return x->number > y->number ? -1 : x->number < y->number;
 }
 
-/* The slices of a track that contain the one that comes next. */
+/* The slices of a track that may contain the next slice: when they end, from the outermost to the innermost. */
 typedef struct nest {
     int64_t ends[MOST_DEPTH];
     int depth;
 } nest;
 
-/* Cuts a slice so that it lies within the one that it begins in. False: they lie too deep. */
+/* Shortens a slice so that it lies within the slice in which it begins. Returns false if slices are nested too
+ * deeply. */
 static bool put_in(nest *n, slice *s) {
     while (n->depth && n->ends[n->depth - 1] <= s->began) n->depth--;
     if (n->depth && s->ended > n->ends[n->depth - 1]) s->ended = n->ends[n->depth - 1];
@@ -209,7 +213,7 @@ static bool put_in(nest *n, slice *s) {
     return true;
 }
 
-/* What a driver calls its device may have any character. */
+/* Adds a name to a JSON string. A driver's name for its device may contain any character. */
 static void add_string(strata_text *text, const char *string) {
     for (const char *c = string; *c; c++) {
         if (*c == '"' || *c == '\\') strata_text_add_bytes(text, "\\", 1);
@@ -252,7 +256,7 @@ strata_status strata_trace_events(strata_trace *trace, char **out_text, size_t *
     strata_text text = {0};
     char name[32];
     nest nests[MOST_TRACKS] = {{{0}, 0}};
-    const int pid = trace->rank + 1; /* viewers give 0 a meaning of its own */
+    const int pid = trace->rank + 1; /* 0 has a special meaning for viewers */
     snprintf(name, sizeof name, "worker %d", trace->rank);
     describe(&text, "process", pid, pid * TRACKS_OF_A_PROCESS, trace->process ? trace->process : name, trace->rank);
     for (int i = 0; i < trace->n_tracks; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A trace that was written (core/base/trace.h, the Trace Event Format), as tracks and slices. */
+ * Reads a trace file (core/base/trace.h, the Trace Event Format) into tracks and slices. */
 #ifndef STRATA_CORE_TRACE_FILE_H
 #define STRATA_CORE_TRACE_FILE_H
 
@@ -38,7 +38,7 @@ typedef struct strata_trace_file {
     int64_t n_slices;
 } strata_trace_file;
 
-/* Fails: DATA, naming file and place, for what is no trace; OUT_OF_MEMORY; UNAVAILABLE. */
+/* Fails: DATA, with the file and the position, if it is not a trace; OUT_OF_MEMORY; UNAVAILABLE. */
 STRATA_MUST_USE strata_status strata_trace_file_read(const char *path, strata_trace_file *out_trace, strata_error *err);
 void strata_trace_file_finish(strata_trace_file *trace);
 

@@ -39,7 +39,7 @@ typedef struct strata_attr_words {
 typedef struct strata_attr_field {
     const char *name;
     strata_attr_kind kind;
-    /* Where the field lies in the op's attribute struct. */
+    /* The field's offset in the op's attribute struct. */
     size_t offset;
 } strata_attr_field;
 
