@@ -13,7 +13,7 @@
 
 /* The most slices and counter values of a trace, the most tracks, and the most slices that contain each other. Process p writes
  * its tracks with the numbers TRACKS_OF_A_PROCESS p, TRACKS_OF_A_PROCESS p + 1, ... */
-enum { MOST_SLICES = 200000, MOST_TRACKS = 80, MOST_DEPTH = 16, TRACKS_OF_A_PROCESS = 100 };
+enum { MAX_SLICES = 200000, MAX_TRACKS = 80, MAX_DEPTH = 16, TRACKS_OF_A_PROCESS = 100 };
 
 typedef struct slice {
     /* NULL: `name` is the label. */
@@ -51,11 +51,11 @@ struct strata_trace {
     char *process;
     pthread_mutex_t lock;
     label *labels;
-    track tracks[MOST_TRACKS];
+    track tracks[MAX_TRACKS];
     int n_tracks, n;
     /* Nanoseconds that are subtracted from times when they are written. */
     int64_t ahead;
-    slice slices[MOST_SLICES];
+    slice slices[MAX_SLICES];
 };
 
 double strata_trace_now(void) {
@@ -101,7 +101,7 @@ void strata_trace_destroy(strata_trace *trace) {
 
 /* The caller has locked trace->lock. */
 static int add_track(strata_trace *trace, const char *name, bool device) {
-    char *copy = trace->n_tracks < MOST_TRACKS ? strdup(name) : NULL;
+    char *copy = trace->n_tracks < MAX_TRACKS ? strdup(name) : NULL;
     if (!copy) return STRATA_TRACE_HOST;
     trace->tracks[trace->n_tracks] = (track){.name = copy, .device = device};
     return trace->n_tracks++;
@@ -144,8 +144,8 @@ static int64_t nanoseconds(double seconds) {
 }
 
 /* The caller has locked trace->lock. */
-static void keep(strata_trace *trace, slice s) {
-    if (trace->n == MOST_SLICES) return;
+static void append(strata_trace *trace, slice s) {
+    if (trace->n == MAX_SLICES) return;
     s.number = trace->n;
     trace->slices[trace->n++] = s;
 }
@@ -163,7 +163,7 @@ static void add(strata_trace *trace, int number, const strata_trace_label *label
         if (own->device && s.ended <= s.began) s.ended = s.began + 1; /* else it would lie within the next one */
         if (s.ended < s.began) s.ended = s.began;
         own->ended = s.ended;
-        keep(trace, s);
+        append(trace, s);
     }
     pthread_mutex_unlock(&trace->lock);
 }
@@ -172,7 +172,7 @@ void strata_trace_add_counter(strata_trace *trace, const char *name, double valu
     if (!trace) return;
     const slice s = {.name = name, .began = nanoseconds(at), .ended = nanoseconds(at), .counter = true, .value = value};
     pthread_mutex_lock(&trace->lock);
-    keep(trace, s);
+    append(trace, s);
     pthread_mutex_unlock(&trace->lock);
 }
 
@@ -199,16 +199,16 @@ static int in_order(const void *a, const void *b) {
 
 /* The slices of a track that may contain the next slice: when they end, from the outermost to the innermost. */
 typedef struct nest {
-    int64_t ends[MOST_DEPTH];
+    int64_t ends[MAX_DEPTH];
     int depth;
 } nest;
 
 /* Shortens a slice so that it lies within the slice in which it begins. Returns false if slices are nested too
  * deeply. */
-static bool put_in(nest *n, slice *s) {
+static bool nest_slice(nest *n, slice *s) {
     while (n->depth && n->ends[n->depth - 1] <= s->began) n->depth--;
     if (n->depth && s->ended > n->ends[n->depth - 1]) s->ended = n->ends[n->depth - 1];
-    if (n->depth == MOST_DEPTH) return false;
+    if (n->depth == MAX_DEPTH) return false;
     n->ends[n->depth++] = s->ended;
     return true;
 }
@@ -255,7 +255,7 @@ void strata_trace_set_ahead(strata_trace *trace, double seconds) {
 strata_status strata_trace_events(strata_trace *trace, char **out_text, size_t *out_bytes, strata_error *err) {
     strata_text text = {0};
     char name[32];
-    nest nests[MOST_TRACKS] = {{{0}, 0}};
+    nest nests[MAX_TRACKS] = {{{0}, 0}};
     const int pid = trace->rank + 1; /* 0 has a special meaning for viewers */
     snprintf(name, sizeof name, "worker %d", trace->rank);
     describe(&text, "process", pid, pid * TRACKS_OF_A_PROCESS, trace->process ? trace->process : name, trace->rank);
@@ -270,7 +270,7 @@ strata_status strata_trace_events(strata_trace *trace, char **out_text, size_t *
         s.ended -= trace->ahead;
         if (s.counter)
             write_counter(&text, &s, pid);
-        else if (put_in(&nests[s.track], &s))
+        else if (nest_slice(&nests[s.track], &s))
             write_slice(&text, &s, &trace->tracks[s.track], pid, pid * TRACKS_OF_A_PROCESS + s.track);
     }
     return strata_text_take(&text, out_text, out_bytes, err);

@@ -79,7 +79,7 @@ static strata_status fold(job *j, strata_error *err) {
 
 /* ---- broadcast ---- */
 
-static strata_status hand_on(job *j, strata_error *err) {
+static strata_status broadcast_value(job *j, strata_error *err) {
     const strata_exchange_context *c = j->context;
     const size_t bytes = bytes_of(j->common->dtype, strata_shape_elements(j->common->shape));
     int n_results, n = collect(j, true, &n_results);
@@ -104,7 +104,7 @@ static strata_status send_and_receive(job *j, strata_error *err) {
     const strata_exchange_member *m = &j->members[0];
     const size_t bytes = bytes_of(j->common->dtype, strata_shape_elements(j->common->shape));
     const strata_workers *workers = j->context->workers;
-    if (attrs->worker < 0) return hand_on(j, err);
+    if (attrs->worker < 0) return broadcast_value(j, err);
     if (!workers || attrs->worker >= workers->n || attrs->worker == workers->rank)
         return strata_fail(err, STRATA_INVALID, "%s: worker %lld is none of the %d others", m->node->op->name,
                            (long long)attrs->worker, workers ? workers->n - 1 : 0);
@@ -282,10 +282,10 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {&strata_op_all_reduce, fold},        {&strata_op_reduce_to, fold},
-    {&strata_op_broadcast, hand_on},      {&strata_op_all_gather, gather},
-    {&strata_op_reduce_scatter, scatter}, {&strata_op_send, send_and_receive},
-    {&strata_op_recv, send_and_receive},  {&strata_op_merge, merge},
+    {&strata_op_all_reduce, fold},           {&strata_op_reduce_to, fold},
+    {&strata_op_broadcast, broadcast_value}, {&strata_op_all_gather, gather},
+    {&strata_op_reduce_scatter, scatter},    {&strata_op_send, send_and_receive},
+    {&strata_op_recv, send_and_receive},     {&strata_op_merge, merge},
 };
 
 strata_status strata_exchange_run(const strata_exchange_context *context, const strata_exchange_member *members, int n_members,
