@@ -24,7 +24,7 @@ static void die(const char *what, const char *path) {
     exit(1);
 }
 
-/* The whole file with a NUL after it; the caller frees it. */
+/* Reads the whole file and adds a NUL; the caller frees the memory. */
 static char *read_file(const char *path, size_t *out_bytes) {
     FILE *file = fopen(path, "rb");
     if (!file) die("cannot open", path);

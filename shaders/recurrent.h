@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What recurrent.kernel and recurrent_grad.kernel share. A launch is one time step of all examples. A work-item owns
- * EXAMPLES examples and one unit, or 16 units where a group is one work-item (a CPU, whose vectors have as many lanes): V below
- * is float or float16. */
+ * Shared by recurrent.kernel and recurrent_grad.kernel. A launch is one time step of all examples. A work-item computes
+ * EXAMPLES examples and one unit. In a work-group of one work-item (CPUs) it computes 16 units, as many as a vector has
+ * lanes. So V below is float or float16. */
 #define EXAMPLES 4u
 #define PLANES   (CELL == 0u ? 6u : 5u)
 #define GATES    (CELL == 0u ? 4u : 3u)

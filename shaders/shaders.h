@@ -14,7 +14,7 @@
  * work-group's width (any power of two up to 256 unless the kernel's file says otherwise), LOCAL_Y its height where the kernel
  * has one.
  *
- * Number of groups: any from 1 to 65535 in x gives the right result; what is fast is said in each kernel's file. */
+ * Any number of work-groups from 1 to 65535 in x has the right result. The kernel's file says which number is fast. */
 #ifndef STRATA_SHADERS_SHADERS_H
 #define STRATA_SHADERS_SHADERS_H
 
@@ -105,11 +105,12 @@ typedef struct strata_shader {
     const strata_shader_constant *constants;
 } strata_shader;
 
-/* The kernel, or NULL where there is no such stem or no such variant; variant NULL takes the first one in the file's list.
- * Static memory. */
+/* Finds a kernel. variant NULL: the first one in the file's list. Returns NULL if there is no such stem or no such
+ * variant, else static memory. */
 const strata_shader *strata_shader_find(const char *stem, const char *variant);
 
-/* The code of a kernel, with a NUL behind it; the caller frees *out_code. UNSUPPORTED where there is none. */
+/* Unpacks the code of a kernel and adds a NUL; the caller frees *out_code with free(). Fails: UNSUPPORTED if there is
+ * no code; OUT_OF_MEMORY; INTERNAL if the code is damaged. */
 STRATA_MUST_USE strata_status strata_shader_load(const strata_shader *shader, const strata_shader_code *code, void **out_code,
                                                  strata_error *err);
 

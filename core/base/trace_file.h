@@ -12,19 +12,19 @@ STRATA_EXPORT_BEGIN
 typedef struct strata_trace_file_track {
     /* The numbers of its process (a worker, or another task of a job) and of itself. */
     int64_t process, thread;
-    /* "" where the trace does not say. */
+    /* "" if the trace does not contain it. */
     const char *name, *process_name;
     bool device;
 } strata_trace_file_track;
 
 typedef struct strata_trace_file_slice {
     int track;
-    /* "" and NULL where the trace does not say. */
+    /* "" and NULL if the trace does not contain them. */
     const char *name, *op;
     /* Microseconds. */
     double began, took;
     int64_t step;
-    /* GFLOP/s and GB/s; 0 where the trace does not say. */
+    /* GFLOP/s and GB/s; 0 if the trace does not contain them. */
     double gflops, gbytes;
 } strata_trace_file_slice;
 
