@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory that runs out at each allocation in turn: every call says OUT_OF_MEMORY, or does without what it could not have and is
- * right all the same; nothing leaks; what was there before can still be used. */
+ * Makes each allocation of a call fail in turn. The call must then return OUT_OF_MEMORY, or succeed with a right result
+ * because it can do without that memory. It must not leak memory, and objects that existed before must stay usable. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,13 +22,15 @@ TestSuite(alloc, .init = test_folder_make, .fini = test_folder_remove);
 
 static const strata_dtype f32 = STRATA_DTYPE_F32;
 
-/* A whole story, from making to destroying; says whether it went well. */
+/* A sequence of calls that creates objects, uses them and destroys them. Returns the status of the first call that failed. */
 typedef strata_status (*story)(strata_error *err);
 
-/* Tells the story with the k-th allocation failing, for k = first, first + step, ... until none fails any more. */
+/* Runs the story with its k-th allocation failing, for k = first, first + step, ... until no allocation fails any more, but
+ * at most `most` times. */
 static void tell(const char *name, story story, int64_t first, int64_t step, int64_t most) {
     strata_error err = {0};
-    cr_assert_eq(story(&err), STRATA_OK, "%s without failures: %s", name, err.message); /* and warms up what libraries keep */
+    /* This run also lets libraries allocate what they keep until the process ends. */
+    cr_assert_eq(story(&err), STRATA_OK, "%s without failures: %s", name, err.message);
     for (int64_t k = first, told = 0; told < most; k += step, told++) {
         int64_t before = shim_live();
         err = (strata_error){0};
@@ -48,7 +50,7 @@ static void tell(const char *name, story story, int64_t first, int64_t step, int
 
 /* ---- graphs and executables ---- */
 
-/* loss of a small net and its gradients by x, w and b */
+/* Builds the loss of a small net, and its gradients with respect to x, w and b. */
 static void build_net(strata_graph *graph, strata_tensor *w, strata_tensor **out_loss, strata_tensor **out_gradients) {
     strata_tensor *x = strata_input(graph, "x", f32, STRATA_SHAPE(3, 4));
     strata_tensor *b = strata_tensor_set_name(strata_scalar(graph, f32, 0.5), "bias");
@@ -65,13 +67,14 @@ static strata_status graph_story(strata_error *err) {
     strata_graph_set_scope(graph, "story");
     build_net(graph, strata_input(graph, "w", f32, STRATA_SHAPE(4, 2)), &loss, gradients);
     strata_tensor *many = gradients[1];
-    for (int i = 0; i < 100; i++) many = strata_neg(many); /* beyond the first block and table */
+    /* Needs more than the graph's first block of memory and first table of nodes. */
+    for (int i = 0; i < 100; i++) many = strata_neg(many);
     strata_status status = strata_graph_check(graph, err);
     strata_graph_destroy(graph);
     return status;
 }
 
-/* Two runs of a step that updates w; its bits must be right whether or not fusion had its memory. */
+/* Runs a step that updates w twice. The bits of w must be right whether or not there was memory for fusion. */
 static strata_status run_on(strata_device *device, strata_graph *graph, strata_variable *w, strata_error *err) {
     static const float x[12] = {1, -1, 2, 0.5f, 0, 1, -2, 1, 0.25f, 3, 1, -1};
     strata_tensor *loss, *gradients[3], *read = strata_variable_read(graph, w);
@@ -136,7 +139,7 @@ Test(alloc, executables_on_opencl) {
     tell("opencl", opencl_story, 3, 17, 14);
 }
 
-/* ---- a device that lacks ops: compositions, or the host's help ---- */
+/* ---- a device that lacks ops: they are composed of other ops, or run on the host ---- */
 
 static strata_device_api few_api;
 static strata_support (*all_supports)(strata_device *device, const strata_tensor *node, const char **reason);
@@ -454,7 +457,7 @@ static strata_status again(const strata_element *element, void *user, strata_dat
     return strata_dataset_take_arrays(&copy, NULL, 0, out_dataset, err);
 }
 
-/* Every stage that runs in the caller's thread: the shim counts one thread's allocations. */
+/* Adds every stage that runs in the caller's thread, because the shim counts the allocations of one thread only. */
 static strata_status put_stages(strata_dataset **d, strata_error *err) {
     static strata_flip_crop crop = {.flip = true, .padding = 1};
     STRATA_TRY(strata_dataset_map(d, strata_augment_flip_crop, &crop, NULL, err));
@@ -509,7 +512,7 @@ Test(alloc, pipelines) {
     tell("pipeline", pipeline_story, 1, 1, 5000);
 }
 
-/* ---- who is in the job ---- */
+/* ---- resolving the cluster specification ---- */
 
 static const char *variable_of(void *context, const char *name) {
     const size_t n = strlen(name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory that runs out in the calls of a model: each call is made with its k-th allocation failing, then once more with enough
- * memory, which must do. */
+ * Makes each allocation fail in turn in the calls of a model. After a failure the call is made once more with enough
+ * memory, and must succeed. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static void add_layers(strata_model *model) {
     strata_model_add_dense(model, (strata_dense_options){.units = CLASSES});
 }
 
-/* ---- calls on a model, in the order in which they are made ---- */
+/* ---- calls on a model, in the order in which a program makes them ---- */
 static strata_status call_compile(fixture *f, strata_error *err) {
     return strata_model_compile(f->model, f->device, &(strata_compile_options){.seed = 3}, err);
 }
@@ -133,7 +133,7 @@ static void fixture_finish(fixture *f) {
     strata_device_close(f->device);
 }
 
-/* The call with its k-th allocation failing; false: it makes fewer. */
+/* Makes the call with its k-th allocation failing. Returns false when the call makes fewer than k allocations. */
 static bool fail_in_call(int c, int64_t k) {
     fixture f;
     strata_error err = {0};
@@ -192,7 +192,7 @@ static strata_tensor *double_it(const void *options, strata_layer_context *conte
     return strata_add(inputs[0], inputs[n - 1]);
 }
 
-/* A model of calls with a layer of one's own, and data with two inputs that are divided. */
+/* A functional model with a layer that the program registered, and a dataset with two inputs that is divided into parts. */
 static strata_status tell_calls(strata_error *err) {
     static const char text[] =
         "{\"inputs\": [{\"name\": \"a\", \"shape\": [2]}, {\"name\": \"b\", \"shape\": [2]}], \"layers\": [{\"layer\": "
@@ -250,7 +250,7 @@ static strata_status tell_rows(strata_error *err) {
     return status;
 }
 
-/* A table's preprocessing, found, measured, written into a model and read from it. */
+/* The preprocessing of a table: it is found, measured, written into a model and read from it. */
 static strata_status tell_preprocessing(strata_error *err) {
     static const char text[] =
         "n,w,when,note,kind\n1,red,2024-01-01,x,a\n,blue,2024-01-02,x,b\n3,red,2024-01-03,x,a\n4,red,,x,b\n";
@@ -326,7 +326,7 @@ static void tell(const char *name, strata_status (*story)(strata_error *err)) {
 
 Test(alloc_model, layers_json_and_files) {
     fixture f;
-    fixture_make(&f, CALLS); /* saves a file */
+    fixture_make(&f, CALLS); /* CALLS: the model has been through all calls, so it can be saved */
     fixture_finish(&f);
     tell("add", tell_add);
     tell("json", tell_json);
