@@ -112,7 +112,7 @@ Test(shaders, damaged_or_missing_code_is_an_error) {
     free(damaged);
 }
 
-/* The library stores a module's ids as differences to earlier ids (shaders/ids.h). */
+/* The library stores the ids of a module as differences between ids (shaders/ids.h). */
 Test(shaders, ids_are_replaced_and_restored) {
     for (size_t i = 0; i < strata_shader_count(); i++) {
         const strata_shader *shader = strata_shader_at(i);
