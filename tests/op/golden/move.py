@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ops that move elements: x is (2,3,4,5) of i32, w (2,3) of condition, and what NumPy makes of them."""
+"""Ops that move elements, computed by NumPy from x (2,3,4,5) i32. w (2,3) is the condition of `where`."""
 import numpy as np
 
 
