@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ops that move elements, computed by NumPy from x (2,3,4,5) i32. w (2,3) is the condition of `where`."""
+"""Ops that move elements of x (2,3,4,5) i32, computed by NumPy."""
 import numpy as np
 
 
