@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata_model_watch_checkpoints, which evaluates checkpoints that another process writes. In this test the training runs within the
- * callback that asks whether to end the watch, which is called between two checks of the file. */
+ * strata_model_watch_checkpoints, which evaluates checkpoints that another process writes. In this test the training runs
+ * within the callback that asks whether to end the watch, which is called between two checks of the file. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
