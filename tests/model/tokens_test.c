@@ -164,8 +164,7 @@ TEST_ON_DEVICES(tokens, padding_changes_no_loss_and_is_not_learned) {
             cr_assert_float_eq(many[i], few[i], k ? 1e-3 : 1e-6, "loss %d: %g, not %g", i, (double)many[i], (double)few[i]);
         cr_assert_lt(few[6] + few[7] + few[8], few[0] + few[1] + few[2], "%g %g %g", (double)few[6], (double)few[7],
                      (double)few[8]);
-        cr_assert(
-            /* the row of the padding token keeps its initial values, however much padding there is */
-            !memcmp(row[0], row[1], sizeof row[0]));
+        /* the row of the padding token keeps its initial values, however much padding there is */
+        cr_assert(!memcmp(row[0], row[1], sizeof row[0]));
     }
 }

@@ -303,9 +303,8 @@ Test(custom, rows_of_sparse_gradients_are_added_where_they_belong) {
                 const int row = (int)(seed >> 16) % SPARSE_ROWS;
                 ((int32_t *)inputs[1].arrays[r].data)[k] = row;
                 for (int c = 0; c < SPARSE_COLUMNS; c++) {
-                    const float value =
-                        /* whole numbers, whose sum does not depend on the order */
-                        (float)(((int)(seed >> 8) + 31 * c) % 97) - 48;
+                    /* whole numbers, whose sum does not depend on the order */
+                    const float value = (float)(((int)(seed >> 8) + 31 * c) % 97) - 48;
                     ((float *)inputs[0].arrays[r].data)[k * SPARSE_COLUMNS + c] = value;
                     dense[row][c] += value;
                 }
