@@ -114,8 +114,8 @@ assert codes == (130, 130) and "interrupted in epoch" in said, (codes, said)
 END
 check "Ctrl-C on one ends both before the same step" python3 "$work/interrupt.py" "$strata" $by_hand --data "$work/data"
 
-# Workers with two kinds of devices, whose updates differ in the last bits. The copies must stay equal to those of the
-# chief.
+# Workers with two kinds of devices, whose updates differ in the last bits. The copies must stay equal, because only the
+# chief's update is used.
 if "$strata" devices 2>/dev/null | grep -q opencl:0; then
     mixed="train mnist --data $work/data --epochs 4 --global-batch 20 --strategy multi_worker_mirrored --cluster 127.0.0.1:$port,127.0.0.1:$((port + 1)) --json"
     for chief in host opencl:0; do

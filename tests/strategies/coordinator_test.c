@@ -273,7 +273,7 @@ Test(coordinator, per_worker_values_are_made_on_each_worker) {
         cr_assert(!status || status == STRATA_UNAVAILABLE);
     }
     cr_assert(strstr(err.message, "has no data"), "%s", err.message);
-    /* the coordinator cannot be used any more; each of the other workers may raise its own error first */
+    /* Each schedule with this value fails. Each of the other workers may raise its own error first, which is the same. */
     for (int i = 0; i < 3; i++) {
         FAILS(strata_coordinator_schedule(c, "next", &(strata_remote_arg){.per_worker = other}, 1, NULL, &err),
               STRATA_UNAVAILABLE, "has no data");

@@ -120,7 +120,7 @@ Test(ps_fit, the_norm_of_all_gradients_includes_rows_and_goes_to_copies) {
     ps_assert_as_alone(&j);
 }
 
-/* A single worker, which never has old parameters, must make the updates of one device. */
+/* A single worker that does not pull ahead must make the updates of one device. */
 Test(ps_fit, at_its_own_pace_each_workers_gradients_are_clipped) {
     ps_job j = {
         .compile = {.optimizer = {.name = "sgd", .learning_rate = 0.3, .clip_global_norm = 0.05}, .gradient_norm = true},

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The device of samples/plugin with a fault, or several separated by '+', which STRATA_FAULTY names:
+ * The plugin of samples/plugin with one or several faults. STRATA_FAULTY names them, separated by '+':
  *
  *     entry-null size-small size-large major-0 major-2 minor-9 no-start no-device-info no-device-open name-long name-host
  *     start-fails start-many start-crash start-exit info-null info-small no-dtypes skipped
  *     open-null calls-null calls-small null:SLOT
  *     fail:CALL:K       the K-th call fails with OUT_OF_MEMORY
  *     lost:CALL:K       the K-th call fails with DEVICE_LOST; any call but destroy and close after it ends the process
- *     status            compile returns a status that plugin.h does not have
+ *     status            compile returns a status that plugin.h does not define
  *     silent            compile fails and writes no message
- *     support           supports answers what plugin.h does not have
- *     parts             supports prefers the parts of nodes
+ *     support           supports returns a value that plugin.h does not define
+ *     parts             supports asks for the parts of every node
  *     ticket input-null input-odd output-null program-null buffer-null wrong
- *     hang              no run ends: wait times out
+ *     hang              no run ends, so that wait times out
  *     hang-run          run does not return
  *     short             run leaves out the last element of an output
- *     skips             run leaves out the last of several steps, so that each op by itself is right
+ *     skips             run leaves out the last step if there are several, so that tests of single ops find no error
  *     crash-run exit-run
- *     slow:MS           run takes so many milliseconds more, which is no fault
- *     copies            it has the table "transfers", which is no fault; a copy is made when a run or a wait comes behind it
- *     unordered         with copies: of those that wait, the newest is made first
+ *     slow:MS           run takes this many milliseconds longer, which is not a fault
+ *     copies            it has the table "transfers", which is not a fault; a copy is made at the next run or wait
+ *     unordered         with copies: pending copies are made in the wrong order, the newest first
  *
- * It has the name "faulty". */
+ * The plugin's name is "faulty". */
 #define strata_plugin_v1 healthy_plugin
 #include "samples/plugin/acme.c"
 #undef strata_plugin_v1
