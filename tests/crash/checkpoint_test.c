@@ -56,30 +56,30 @@ static strata_dataset *make_data(void) {
     return data;
 }
 
-typedef struct story {
+typedef struct fixture {
     strata_device *device;
     strata_dataset *data;
     strata_checkpoint_options checkpoint;
     strata_fit_options opts;
     char old[65], new[65], whole[65];
-} story;
+} fixture;
 
-static story begin(void) {
+static fixture begin(void) {
     strata_error err = {0};
-    story s = {.data = make_data(), .checkpoint = {.folder = folder, .every_steps = OLD, .keep = 1, .on_warning = warn}};
+    fixture s = {.data = make_data(), .checkpoint = {.folder = folder, .every_steps = OLD, .keep = 1, .on_warning = warn}};
     s.opts = (strata_fit_options){.epochs = EPOCHS, .batch = BATCH, .seed = 9};
     OK(strata_device_open("host", NULL, &s.device, &err));
     crash_reset();
     return s;
 }
 
-static void end(story *s) {
+static void end(fixture *s) {
     strata_dataset_destroy(s->data);
     strata_device_close(s->device);
 }
 
 /* The hash of the parameters after so many steps of an undisturbed training. */
-static void hash_after(story *s, int steps, char out[65]) {
+static void hash_after(fixture *s, int steps, char out[65]) {
     strata_error err = {0};
     strata_model *model = make(s->device);
     strata_fit *fit;
@@ -91,7 +91,7 @@ static void hash_after(story *s, int steps, char out[65]) {
     strata_model_destroy(model);
 }
 
-static void know_the_bits(story *s) {
+static void hash_expected_states(fixture *s) {
     hash_after(s, OLD, s->old);
     hash_after(s, NEW, s->new);
     hash_after(s, EPOCHS * STEPS, s->whole);
@@ -99,7 +99,7 @@ static void know_the_bits(story *s) {
 
 /* Trains from the beginning in a new folder. cut: the power is cut at this event of the saves that follow step OLD. 0: the
  * power is not cut. */
-static void train_until(story *s, int64_t cut, int steps) {
+static void train_until(fixture *s, int64_t cut, int steps) {
     static int number;
     strata_error err = {0};
     strata_model *model = make(s->device);
@@ -123,7 +123,7 @@ static void train_until(story *s, int64_t cut, int steps) {
 }
 
 /* Loads the newest complete checkpoint of the folder. Returns 'o' when it is the old one, 'n' when it is the new one. */
-static char load(story *s) {
+static char load(fixture *s) {
     strata_error err = {0};
     char hash[65];
     int epochs = -1;
@@ -147,8 +147,8 @@ static void remove_folder(void) {
 /* ---- the tests ---- */
 
 Test(crash, a_power_cut_at_any_moment_of_a_save_leaves_the_old_checkpoint_or_the_new_one) {
-    story s = begin();
-    know_the_bits(&s);
+    fixture s = begin();
+    hash_expected_states(&s);
     train_until(&s, INT64_MAX, STEPS + 1);
     const int64_t n = crash_events();
     crash_reset();
@@ -167,8 +167,8 @@ Test(crash, a_power_cut_at_any_moment_of_a_save_leaves_the_old_checkpoint_or_the
 }
 
 Test(crash, a_full_disk_keeps_the_old_checkpoint_and_training_goes_on) {
-    story s = begin();
-    know_the_bits(&s);
+    fixture s = begin();
+    hash_expected_states(&s);
     int failed = 0;
     for (int64_t bytes = 0; bytes < 16384; bytes += 512) {
         train_until(&s, 0, STEPS + 1);
@@ -198,7 +198,7 @@ Test(crash, a_full_disk_keeps_the_old_checkpoint_and_training_goes_on) {
     end(&s);
 }
 
-static void flip_each(story *s, const char *name) {
+static void flip_each(fixture *s, const char *name) {
     char path[1400];
     snprintf(path, sizeof path, "%s/step-%012d/%s", folder, NEW, name);
     FILE *file = fopen(path, "r+b");
@@ -222,8 +222,8 @@ static void flip_each(story *s, const char *name) {
 }
 
 Test(crash, a_byte_that_changed_anywhere_in_the_new_checkpoint_means_the_old_one) {
-    story s = begin();
-    know_the_bits(&s);
+    fixture s = begin();
+    hash_expected_states(&s);
     s.checkpoint.keep = 2;
     train_until(&s, 0, STEPS + 1);
     flip_each(&s, "manifest.json");
@@ -248,7 +248,7 @@ static strata_status die(const strata_progress *p, void *user, strata_error *err
 /* Continues from the folder's checkpoint. At the end of the training it writes the hash of the parameters to `out`. Exits. */
 static void train_in_child(const killing *k, const char *call, const char *part, int count, const char *out) {
     strata_error err = {0};
-    story s = begin();
+    fixture s = begin();
     strata_model *model = make(s.device);
     char hash[65];
     s.checkpoint.every_steps = 4;
