@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A constant element of any type from two parameter words; runs of elements. */
+ * BITS makes a constant of any element type from two parameter words. COPY_RUN copies neighbouring elements. */
 #define BITS(T, low, high)  PASTE(BITS_, T)(low, high)
 #define BITS_b8(low, high)  (low)
 #define BITS_b16(low, high) (low)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walking (rows, channels) with numbers of each channel at hand: a work-group takes `block` rows of up to 256 channels at a
- * time, puts what the channels need into local arrays of 256, and goes through the elements. A kernel has the words rows,
- * channels and block. */
+ * Loops over the elements of a (rows, channels) tensor, for kernels that need some numbers of each channel. A
+ * work-group processes blocks of `block` rows x up to 256 channels. It first writes the numbers of the block's channels
+ * to local arrays of 256 elements, then it processes the block's elements. The kernel has the words rows, channels and
+ * block. */
 
-/* FOR_EACH_BLOCK { FOR_EACH_CHANNEL(k, c) fill; BARRIER; FOR_EACH_ELEMENT(i, k) { ... } BARRIER; } */
+/* Use: FOR_EACH_BLOCK { BLOCK_BOUNDS FOR_EACH_CHANNEL(k, c) { ... } BARRIER; EACH_ELEMENT(i, k, ...) BARRIER; } */
 #define FOR_EACH_BLOCK                                            \
     const uint across = (channels + 255u) / 256u;                 \
     const uint n_blocks = ((rows + block - 1u) / block) * across; \
@@ -12,9 +13,9 @@
 #define BLOCK_BOUNDS                                                                              \
     const uint first = (g - g / across * across) * 256u, width = MIN_U32(256u, channels - first); \
     const uint begin = g / across * block, end = MIN_U32(begin + block, rows);
-/* Channel c is the block's k-th. */
+/* Loops over the channels c of the block; k counts them from 0. */
 #define FOR_EACH_CHANNEL(k, c) for (uint k = LOCAL_ID(0), c = first + k; k < width; k += LOCAL_X, c += LOCAL_X)
-/* Does `body` once for each element i of the block, whose channel is the block's k-th. */
+/* Executes `body` once for each element i of the block. The element's channel is the block's k-th. */
 #define EACH_ELEMENT(i, k, body)                                              \
     if (LOCAL_X == 1u) {                                                      \
         for (uint row = begin; row < end; row++)                              \

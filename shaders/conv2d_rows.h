@@ -1,28 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the operands of conv2d and of its gradient by the input lie, for kernels that compute both as products of tiles:
- * conv2d_tiles and matrix_units/conv2d. Row m is a pixel of `to`, column n one of its channels, step k a tap and a channel of
- * `from`.
+ * Computes the positions of the operands of conv2d and of its gradient by the input, for kernels that compute both as
+ * products of tiles: conv2d_tiles and matrix_units/conv2d. Row m of the product is a pixel of `to`, column n is one of
+ * its channels, and step k is a tap and a channel of `from`.
  *
- * In the gradient (TRANSPOSED 1) only each stride-th tap meets a pixel. So pixels are taken in classes, those at class + stride
- * i along each axis, which share their taps: the first that meets them and each tap_step-th from there. `from` lies for both at
- * i step + shift(tap).
+ * In the gradient (TRANSPOSED 1) a pixel of `to` meets only those taps for which (pixel + pad - tap dilation) is a
+ * multiple of the stride. So the pixels are divided into classes: class c has the pixels c + stride i along each axis.
+ * All pixels of a class meet the same taps: a first tap, and from there every tap_step-th one. In both directions the
+ * tap of the class's pixel i is at position i step + shift(tap) of `from` along each axis.
  *
- * The kernel has conv2d's words, tap_step_h, tap_step_w, parts and part, and arrays of TILE_M in local memory for what is known
- * of each row of a tile: row_to is its pixel of `to`, and row_from, row_h and row_w say where its tap of shift 0 lies in
- * `from`: element, row, column. ITEMS is how many work-items a group has, `item` is which one this is. */
-#define NOWHERE    0x80000000u /* a row beyond the last, */
-#define NO_TAP     0x40000000u /* and a step: with any other shift or row both are outside of `from` */
+ * The kernel has the words of conv2d.kernel and tap_step_h, tap_step_w, parts and part. In local memory it has arrays
+ * of TILE_M elements, one for each row of a tile: row_to is the row's pixel of `to`; row_from, row_h and row_w are the
+ * element, row and column of `from` for a tap of shift 0. ITEMS is the number of work-items of a group, and `item` is
+ * the number of this one. */
+/* The row_h and row_to of a row beyond the last pixel. */
+#define NOWHERE 0x80000000u
+/* The shift of a step beyond the last one. The sum of a row and a shift is outside of `from` if one of them is NOWHERE
+ * or NO_TAP. */
+#define NO_TAP     0x40000000u
 #define CEIL(a, b) (((a) + (b)-1u) / (b))
 
-/* From where i step lies in `from` to where tap k does. */
+/* shift(tap) along one axis: the position of the tap in `from`, minus i step. */
 uint shift_of(uint in_class, uint tap, uint stride, uint dilation, uint pad, uint kernel_size) {
     if (TRANSPOSED == 0u) return tap * dilation - pad;
-    const uint above = kernel_size * dilation; /* times the stride: keeps what is divided above zero */
+    const uint above = kernel_size * dilation; /* `above` times the stride keeps the dividend from becoming negative */
     return (in_class + pad + above * stride - tap * dilation) / stride - above;
 }
 
-/* The first tap that meets pixels of a class; kernel_size: none. */
+/* The first tap that meets the pixels of a class; kernel_size if none does. */
 uint first_tap(uint in_class, uint stride, uint dilation, uint pad, uint kernel_size) {
     if (TRANSPOSED == 0u) return 0u;
     uint tap = 0u;
@@ -30,7 +35,7 @@ uint first_tap(uint in_class, uint stride, uint dilation, uint pad, uint kernel_
     return tap;
 }
 
-/* n_tiles: of the whole result, TILE_M by TILE_N each, and what they have in common. */
+/* Declares n_tiles, the number of tiles (TILE_M by TILE_N) of the whole result, and what is the same for all tiles. */
 #define COUNT_TILES                                                                                                           \
     const uint to_c = columns * groups, from_c = depth * groups;                                                              \
     const uint spread_h = TRANSPOSED != 0u ? stride_h : 1u, spread_w = TRANSPOSED != 0u ? stride_w : 1u;                      \
@@ -38,8 +43,8 @@ uint first_tap(uint in_class, uint stride, uint dilation, uint pad, uint kernel_
     const uint tiles_n = CEIL(columns, TILE_N), tiles_m = CEIL(images * CEIL(to_h, spread_h) * CEIL(to_w, spread_w), TILE_M); \
     const uint n_tiles = parts * spread_h * spread_w * tiles_m * groups * tiles_n;
 
-/* Of one of them: its group, its first row and column, and its steps, from first_k to k_end; part_at is where its part begins
- * among sums of parts. */
+/* Declares a tile's group, its first row and column, and its steps, first_k .. k_end - 1. If `to` contains sums of
+ * parts, part_at is the first element of the tile's part. */
 #define FIND_TILE(tile)                                                                                                    \
     const uint q_n = tile / tiles_n, q_g = q_n / groups, q_m = q_g / tiles_m;                                              \
     const uint p = q_m / (spread_h * spread_w), in_class = q_m - p * (spread_h * spread_w);                                \
@@ -70,8 +75,9 @@ uint first_tap(uint in_class, uint stride, uint dilation, uint pad, uint kernel_
         }                                                                                                 \
     }
 
-/* Of step k: its channel, from a row's tap of shift 0 to its tap, along both axes and as elements, and in the gradient which
- * element of the filters it is for column 0. */
+/* FIND_TAP sets, for step k: its channel (name_channel); the distance from a row's tap of shift 0 to the step's tap in
+ * rows (name_h), in columns (name_w) and in elements (name_at); and in the gradient the element of the filters for
+ * column 0 (name_filter). */
 #define DECLARE_TAP(name) uint name##_channel = 0u, name##_h = 0u, name##_w = 0u, name##_at = 0u, name##_filter = 0u;
 #define FIND_TAP(name, k)                                                                                               \
     {                                                                                                                   \

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernel dialect: one source, read three times by the C preprocessor at build time.
+ * The kernel dialect. The C preprocessor reads each kernel's source several times at build time:
  *   STRATA_OPENCL   gives OpenCL C 1.2 text
- *   STRATA_GLSL     gives GLSL 450 for Vulkan 1.1; with STRATA_FETCH too, what is read is fetched from texel buffers
+ *   STRATA_GLSL     gives GLSL 450 for Vulkan 1.1; with STRATA_FETCH too, buffers that are read are texel buffers
  *   STRATA_META     gives the kernel's launch interface as a C initializer (see shaders.h)
- * It must stay tiny; what does not fit in it is a family of its own in a subfolder. How to write a kernel: README.md.
+ * The dialect must stay small. Kernels that do not fit into it are families of their own in subfolders. README.md
+ * explains how to write a kernel.
  *
  * A kernel file defines four lists and then includes this header once:
  *   #define CONSTANTS(X) X(0, LOCAL_X, 64) X(1, OP, 0)      id, name, default: unsigned, fixed when the kernel is compiled
  *   #define BUFFERS(X)   X(0, READ, T, x) X(1, WRITE, T, y) binding, READ | WRITE | UPDATE (f32, i32), element type, name
  *   #define WORDS(X)     X(uint, n) X(float, alpha)         parameters of a launch; each buffer's `x_offset` comes before
- *   #define LOCALS(X)    X(float, tile, 256)                optional: memory of a work-group, with LOCAL_ARRAYS in the body; of
- *   float4
- *                                                           too, whose float i is LANE(tile, i)
+ *   #define LOCALS(X)    X(float, tile, 256)                optional: arrays in local memory; the body begins with LOCAL_ARRAYS
+ *                                                           Float i of an array of float4 is LANE(tile, i)
  *   #define MATRIX_UNITS                                    optional: Vulkan's cooperative matrices, in shaders/matrix_units/
  * then helper functions (values only, no pointers), then KERNEL { body }.
  *
- * Element types: f32 f16 bf16 i32 i64 u8 bool, and b8 b16 b32 b64 for kernels that only move bits. VALUE(T) is the type to
- * compute in: float for the three floats, int, INT64, and uint for what is left. */
+ * Element types: f32 f16 bf16 i32 i64 u8 bool, and b8 b16 b32 b64 for kernels that only move bits. VALUE(T) is the type
+ * in which a kernel computes: float for f32, f16 and bf16, int for i32, INT64 for i64 and b64, and uint for all
+ * others. */
 #define PASTE_(a, b)      a##b
 #define PASTE(a, b)       PASTE_(a, b)
 #define TEXT_(a)          #a
@@ -25,7 +26,7 @@
 #define DROP_(first, ...) __VA_ARGS__
 #define DROP(...)         DROP_(__VA_ARGS__)
 
-/* For #if: IS_FLOAT(T) and so on. */
+/* Properties of the element types, for use in #if. */
 #define IS_FLOAT(T)    PASTE(IS_FLOAT_, T)
 #define IS_FLOAT_f32   1
 #define IS_FLOAT_f16   1
@@ -47,8 +48,8 @@
 #define IS_SIGNED_u8   0
 #define IS_SIGNED_bool 0
 
-/* Element i of buffer x as a VALUE(T), and back with the rounding of the element type (nearest even). The launch's offset is
- * added here: a kernel's index 0 is the tensor's first element. */
+/* LOAD reads element i of buffer x as a VALUE(T), and STORE writes one, rounded to the element type (to nearest even).
+ * Both add the buffer's offset, so index 0 in a kernel is the tensor's first element. */
 #define VALUE(T)            PASTE(VALUE_, T)
 #define LOAD(T, x, i)       PASTE(LOAD_, T)(x, i)
 #define STORE(T, y, i, v)   PASTE(STORE_, T)(y, i, v)
@@ -84,25 +85,26 @@
 #define STORE_b32(y, i, v)  AT(y, i) = (v)
 #define STORE_b64(y, i, v)  AT(y, i) = (v)
 
-/* Floats by their bits, because a Vulkan driver may assume that NaN never happens in a comparison. */
+/* Special floats are tested by their bits, because a Vulkan driver may assume that NaN never occurs in a comparison. */
 #define INFINITE       FLOAT_FROM_BITS(0x7f800000u)
 #define NOT_A_NUMBER   FLOAT_FROM_BITS(0x7fc00000u)
 #define IS_NAN(v)      ((BITS_FROM_FLOAT(v) & 0x7fffffffu) > 0x7f800000u)
 #define IS_FINITE(v)   ((BITS_FROM_FLOAT(v) & 0x7f800000u) != 0x7f800000u)
 #define IS_NEGATIVE(v) ((BITS_FROM_FLOAT(v) >> 31) != 0u)
 
-/* Every element i of n (at most 2^31) once, whatever the number of work-groups. In groups of several work-items neighbours take
- * neighbouring elements (what GPUs want); a group of one takes one run of elements (what a CPU's compiler vectorizes), of whole
- * lines of f32, so that vectors lie in one line and cores share none. */
+/* FOR_EACH executes its body once for every element i < n (n is at most 2^31), for any number of work-groups. In a
+ * work-group of several work-items, neighbouring work-items process neighbouring elements, which is fast on GPUs. A
+ * work-group of one work-item processes a contiguous range of elements, which a CPU's compiler vectorizes. Ranges are
+ * multiples of 16 elements, a cache line of f32, so that a vector lies in one line and cores share no line. */
 #define ELEMENT_RUN(i, n)                                                                                       \
     const uint i##_run = LOCAL_X == 1u ? ((n) + 16u * GLOBAL_SIZE(0) - 1u) / (16u * GLOBAL_SIZE(0)) * 16u : 1u; \
     const uint i##_end = LOCAL_X == 1u ? MIN_U32((GLOBAL_ID(0) + 1u) * i##_run, (n)) : (n);
 #define FOR_EACH(i, n) \
     ELEMENT_RUN(i, n)  \
     for (uint i = GLOBAL_ID(0) * i##_run; i < i##_end; i += LOCAL_X == 1u ? 1u : GLOBAL_SIZE(0))
-/* FOR_EACH for f32 alone: BODY(V, i) handles element i where V is float, and on CPUs the 16 from i on where V is float16, for
- * compilers that make no vectors of the loop (Intel's, where a buffer is written or a root is taken). LOADV and STOREV read and
- * write such a V. */
+/* FOR_EACH for f32 only. BODY(V, i) processes element i if V is float, and on CPUs elements i .. i + 15 if V is
+ * float16. This is for compilers that do not vectorize the loop themselves (Intel's does not if the loop writes a
+ * buffer or computes a root). LOADV and STOREV read and write values of type V. */
 #define FOR_EACH_WIDE(i, n, BODY)                                   \
     ELEMENT_RUN(i, n)                                               \
     uint i = GLOBAL_ID(0) * i##_run;                                \
@@ -116,16 +118,18 @@
 #define STOREV_float(y, i, v) PUT(y, i, v)
 /* UNROLL goes before a loop whose bounds are constants, so that arrays which it indexes stay in registers. IN_ORDER goes before
  * a loop that sums floats: Intel's compiler for CPUs would make 16 partial sums of it. */
-/* Every row of n once; the work-items of a group share a row, so barriers are allowed in the body. */
+/* FOR_EACH_GROUP executes its body once for every row < n. All work-items of a group process the same row, so the body
+ * may contain barriers. */
 #define FOR_EACH_GROUP(row, n) for (uint row = GROUP_ID(0); row < (n); row += GROUPS(0))
-/* Every i of n once, for groups of one work-item where i is more than an element: each takes a range of neighbours, and ranges
- * differ by one at the most. */
+/* FOR_EACH_SHARE executes its body once for every i < n, where i is more than an element (a row, a block) and
+ * work-groups have one work-item. Each work-group processes a contiguous range, and the lengths of the ranges differ by
+ * at most 1. */
 #define FOR_EACH_SHARE(i, n)                                                                                 \
     const uint i##_each = (n) / GROUPS(0), i##_more = (n)-i##_each * GROUPS(0), i##_next = GROUP_ID(0) + 1u; \
     const uint i##_end = i##_next * i##_each + i##_next * i##_more / GROUPS(0);                              \
     for (uint i = GROUP_ID(0) * i##_each + GROUP_ID(0) * i##_more / GROUPS(0); i < i##_end; i++)
-/* WIDE(i) + k for k = 0, 1 .. are neighbours to a CPU's compiler, where i + k of 32 bits might wrap and keep it from
- * vectorizing. */
+/* WIDE(i) has 64 bits in OpenCL, so that a CPU's compiler knows that WIDE(i) + k for k = 0, 1 .. are neighbours. i + k
+ * in 32 bits might wrap around, which prevents vectorization. */
 #define MIN_U32(a, b) ((a) < (b) ? (a) : (b))
 #define MAX_U32(a, b) ((a) > (b) ? (a) : (b))
 
@@ -176,10 +180,11 @@
             BODY(float16, i)                   \
         }
 #define LOADV_float16(x, i) vload16(0, x + x##_offset + (i))
-/* In one instruction: PoCL's vstore16 is four. */
+/* A store through a packed struct is one instruction. PoCL's vstore16 is four. */
 #define STOREV_float16(y, i, v) ((__global struct { float16 all; } __attribute__((packed)) *)(y + y##_offset + (i)))->all = (v)
 
-/* A GPU converts halves in one instruction; PoCL calls a function for each, where f16_value and f16_bits become vectors. */
+/* A GPU converts f16 by one instruction. PoCL calls a function for each conversion, so groups of one work-item convert
+ * by f16_value and f16_bits, which PoCL's compiler vectorizes. */
 #define LOAD_f16(x, i) \
     (LOCAL_X == 1u ? f16_value(((__global const ushort *)(x + x##_offset))[i]) : vload_half(i, x + x##_offset))
 #define STORE_f16(y, i, v)                                           \
@@ -265,8 +270,8 @@ DIRECTIVE extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
         PASTE(STORAGE_, T) x[];                                                    \
     };
 #ifdef STRATA_FETCH
-/* By access, as strata_shader_binding_of (shaders.h) tells the backend. Each buffer has functions for what may be done with
- * it. */
+/* A buffer's access decides how it is bound, as strata_shader_binding_of (shaders.h) reports to the backend. Buffer x
+ * has a function fetch_x if it may be read, and put_x if it may be written. */
 #define GET(x, i)    fetch_##x(x##_offset + (i))
 #define PUT(y, i, v) put_##y(y##_offset + (i), v)
 #define FETCHED_AS(number, sampler, value, x)                     \
@@ -340,7 +345,8 @@ LOCALS(LOCAL_DECLARATION)
 #include "glsl_math.h"
 
 #elif defined(STRATA_META)
-/* What embed.c copies into the generated table; the rest of the text in this reading is dropped. */
+/* embed.c copies the text between STRATA_META_BEGIN and STRATA_META_END into the generated table and drops all other
+ * text. */
 #define META_CONSTANT(id, name, value)         {#name, value},
 #define META_BUFFER(binding, access, T, x)     {#x, TEXT(T), PASTE(BYTES_, T), STRATA_SHADER_##access},
 #define META_OFFSET(binding, access, T, x)     {TEXT(PASTE(x, _offset)), STRATA_SHADER_UINT},

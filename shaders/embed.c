@@ -2,10 +2,11 @@
  *
  * A tool of the build: writes the C file that holds all variants of one kernel.
  *   embed OUTPUT.c STEM NAME (VARIANT META OPENCL SPIRV FETCH)...
- * STEM is what the kernel is looked up by ("cpu/matmul"), NAME the same as a C identifier. META is the kernel read with
- * STRATA_META: what lies between STRATA_META_BEGIN and STRATA_META_END becomes the initializer. OPENCL, SPIRV or FETCH (the
- * SPIR-V that reads texel buffers) is "-" where the build or the kernel has none. The code is compressed, SPIR-V after its ids
- * were replaced (ids.h); shaders.c unpacks it.
+ * STEM is the name by which strata_shader_find finds the kernel ("cpu/matmul"); NAME is the same as a C identifier.
+ * META is the kernel's file, preprocessed with STRATA_META: its text between STRATA_META_BEGIN and STRATA_META_END
+ * becomes the variant's initializer. OPENCL, SPIRV and FETCH (SPIR-V that reads texel buffers) are files of code; "-"
+ * means that the build or the kernel has none. The code is compressed, SPIR-V after its ids were converted to distances
+ * (ids.h). shaders.c unpacks it.
  * Not part of the library. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ static void die(const char *what, const char *path) {
     exit(1);
 }
 
-/* The whole file with a NUL after it; the caller frees it. */
+/* Reads the whole file and adds a NUL; the caller frees the memory. */
 static char *read_file(const char *path, size_t *out_bytes) {
     FILE *file = fopen(path, "rb");
     if (!file) die("cannot open", path);
@@ -56,7 +57,7 @@ static size_t add_file(pack *pack, const char *path, size_t *out_bytes) {
     return first;
 }
 
-/* What shaders.c unpacks. */
+/* Compresses the pack in the format that shaders.c unpacks. */
 static unsigned char *compress_pack(const pack *pack, size_t *out_bytes) {
 #if STRATA_WITH_XZ
     const size_t most = lzma_stream_buffer_bound(pack->bytes);
@@ -84,12 +85,13 @@ static void write_pack(FILE *out, const char *name, const char *api, const pack 
     free(packed);
 }
 
-/* Where a variant's code is in its pack, for the kernel's row; path "-": it has none. */
+/* The position of a variant's code in its pack. All 0: it has no code. */
 typedef struct part {
     size_t first, bytes;
 } part;
 
-/* unit: bytes of a word; 4 is SPIR-V. */
+/* Adds the file at `path` to the pack; "-" adds nothing. unit is the number of bytes in a word of the code. A unit of 4
+ * is SPIR-V, whose ids are converted. */
 static part add_part(pack *pack, const char *path, size_t unit) {
     part added = {0};
     if (strcmp(path, "-") == 0) return added;

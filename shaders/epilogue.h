@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What matmul does to an element of its result before it is stored; the constants BIAS, ACTIVATION and AUX are described in
- * matmul.kernel. `at` is the element's index in c and aux, which share their layout. */
+ * The epilogue, which is applied to each element of a product before it is stored. matmul.kernel describes the
+ * constants BIAS, ACTIVATION and AUX. `at` is the element's index in c and aux, which share their layout. */
 #define EPILOGUE(v, n, at)                             \
     if (BIAS != 0u) v = v + LOAD(T, bias, n);          \
     if (ACTIVATION == 1u) v = RELU(v);                 \

@@ -243,7 +243,7 @@ float erf_f32(float v) {
     return v < 0.0f ? -p : p;
 }
 
-/* Bits 32 k .. 32 k + 31 of 2 / pi behind 32 zeros: 2 / pi is the sum of two_over_pi[k] 2^(-32 k). */
+/* 2 / pi in words of 32 bits, after a word of zeros: 2 / pi is the sum of two_over_pi[k] 2^(-32 k). */
 const uint two_over_pi[8] =
     uint[8](0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
 
@@ -253,8 +253,8 @@ uint two_over_pi_word(uint k, uint shift) {
 }
 
 /* |v| = axis pi / 2 + a whole number of turns + the result, which lies in [-pi/4, pi/4]; v is finite. Payne and Hanek (1983):
- * |v| is m 2^(e - 32), and of 2 / pi only those 96 bits are multiplied by m whose products decide the quarter turn and its
- * fraction. The bits before them give whole turns, as m is a multiple of 2^8. */
+ * |v| is m 2^(e - 32). m is multiplied only by those 96 bits of 2 / pi that determine the quarter turn and its
+ * fraction. The products with the bits before them are whole turns, since m is a multiple of 2^8. */
 float reduce_angle(float v, out uint axis) {
     const uint bits = floatBitsToUint(v) & 0x7fffffffu;
     axis = 0u;

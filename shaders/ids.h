@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the library stores the ids of a SPIR-V module, so that liblzma and zlib find repetitions: embed.c writes them so, and
- * shaders.c restores them. In a module each result has a number of its own, so two equal expressions have no word in common
- * but the opcodes. Stored are distances: a result's id as the distance from the result before, any other id as the distance
- * from its instruction's result (from the newest one where the instruction has none). All Vulkan code of the library takes two
- * thirds of the room then. */
+ * Converts the ids of a SPIR-V module to distances, so that liblzma and zlib find more repetitions. embed.c stores the
+ * distances, and shaders.c restores the ids. In a module each result has an id of its own, so two equal expressions
+ * have only their opcodes in common. A result's id is stored as the distance from the previous result, and any other id
+ * as the distance from its instruction's result (from the newest result if the instruction has none). With distances,
+ * all compressed Vulkan code of the library has two thirds of the size. */
 #ifndef STRATA_SHADERS_IDS_H
 #define STRATA_SHADERS_IDS_H
 
@@ -12,12 +12,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Which words of an instruction stay as they are is decided by ranges of opcodes. A word of another meaning that is treated as
- * an id, or the reverse, is restored all the same. */
+/* Opcodes of SPIR-V. Ranges of opcodes decide which words of an instruction are converted. If a word that is not an id
+ * is converted, or an id is not, it is nevertheless restored correctly. */
 enum {
     STRATA_IDS_HEADER = 5,
-    STRATA_IDS_FIRST_TYPE = 19,  /* before it are capabilities, names, modes: strings and numbers */
-    STRATA_IDS_AFTER_TYPES = 40, /* a type is a result without a type */
+    STRATA_IDS_FIRST_TYPE = 19,  /* opcodes below it (capabilities, names, modes) have strings and numbers */
+    STRATA_IDS_AFTER_TYPES = 40, /* the result of an opcode below it, a type, has no type itself */
     STRATA_IDS_CONSTANT = 43,
     STRATA_IDS_SPEC_CONSTANT = 50,
     STRATA_IDS_STORE = 62,
@@ -45,7 +45,8 @@ static inline bool strata_ids_has_type(uint32_t op) {
     return op >= STRATA_IDS_AFTER_TYPES && op != STRATA_IDS_LABEL;
 }
 
-/* Changes a module of n words in place: to distances (store), or back to ids. false: these are no instructions. */
+/* Converts a module of n words in place: ids to distances if `store` is true, else distances to ids. Returns false if
+ * the words are not SPIR-V instructions. */
 static inline bool strata_ids_convert(uint32_t *words, size_t n, bool store) {
     uint32_t newest = 0;
     for (size_t at = STRATA_IDS_HEADER, next; at < n; at = next) {

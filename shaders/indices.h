@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Indices from a buffer of i32 or i64: element j, or `limit` where it is not in 0 .. limit-1 (limit at most 2^31). */
+ * INDEX reads element j of a buffer of indices, i32 or i64. It is `limit` (at most 2^31) if the index is not in 0 ..
+ * limit-1. */
 #define INDEX(U, indices, j, limit) PASTE(checked_, U)(LOAD(U, indices, j), limit)
 uint checked_i32(int index, uint limit) {
     return index >= 0 && U32(index) < limit ? U32(index) : limit;

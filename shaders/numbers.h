@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The words of core/op/elementwise.def for the element type T of the kernel that includes this. Floats pass NaN on. A row's
- * value is an EXACT_VALUE, so that no compiler makes one rounding of two, and each kernel gives the same bits. */
+ * Defines the names that core/op/elementwise.def uses, for the element type T of the kernel that includes this file.
+ * Functions of floats return NaN for NaN. The result of a row is an EXACT_VALUE, so that no compiler contracts two
+ * operations to one with a single rounding, and each kernel computes the same bits. */
 #if IS_FLOAT(T)
 #define EXACT_VALUE EXACT VALUE(T)
 float max_f32(float a, float b) {
@@ -51,14 +52,16 @@ float log1p_f32(float x) {
 #define ZERO_bool   0u
 #define MAX(a, b)   ((a) < (b) ? (b) : (a))
 #define MIN(a, b)   ((b) < (a) ? (b) : (a))
-/* By hand clang makes an instruction of it that Oclgrind 21.10 does not know. */
+/* abs is the built-in function: if it is written by hand, clang makes an instruction of it that Oclgrind 21.10 does not
+ * support. */
 #define ABS(x)      PASTE(ABS_, T)(x)
 #define ABS_i32(x)  I32(abs(x))
 #define ABS_i64(x)  I64(abs(x))
 #define SIGN(x)     PASTE(SIGN_, T)(x)
 #define SIGN_i32(x) ((x) < 0 ? -1 : I32((x) > 0))
 #define SIGN_i64(x) ((x) < I64(0) ? I64(-1) : I64((x) > I64(0)))
-/* The smallest integer by -1 would trap on some processors: it is negated instead, and wraps. */
+/* The smallest integer divided by -1 would trap on some processors. So division by -1 negates instead, which wraps
+ * around. */
 #define DIVIDE(a, b) \
     ((b) == ZERO ? ZERO : (b) == ZERO - 1 ? ZERO - (a) : (a) / ((b) == ZERO || (b) == ZERO - 1 ? ZERO + 1 : (b)))
 #define EQUAL(a, b) ((a) == (b))

@@ -19,8 +19,8 @@ uint bf16_bits(float v) {
     return IS_NAN(v) ? (bits >> 16) | 0x40u : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
 }
 
-/* Halves without branches, so that loops over them become vectors; exact where subnormal floats are flushed too, since none
- * comes up. */
+/* Conversions of f16 without branches, so that loops over them are vectorized. They do not compute with subnormal
+ * floats, so they are also exact on devices that flush these to zero. */
 float f16_value(uint h) {
     const uint magnitude = h & 0x7fffu;
     const uint normal =

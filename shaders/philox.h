@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) and which of its words belongs to which
- * element; the whole specification is in README.md. A kernel has the buffer `state` (i32) and the words `n`, `stream` and
- * `row`. */
+ * Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) and the rule which of its words
+ * belongs to which element. README.md has the whole specification. A kernel has the buffer `state` (i32) and the words
+ * `n`, `stream` and `row`. */
 #define PHILOX_ROUND                                                                          \
     {                                                                                         \
         const uint high_0 = MULTIPLY_HIGH(0xd2511f53u, word_0), low_0 = 0xd2511f53u * word_0; \
@@ -20,18 +20,19 @@ float uniform_from_word(uint word) {
     return F32(word >> 8) * 5.9604644775390625e-8f;
 }
 
-/* Every element of the tensor once, with its word. The elements have the global numbers first .. first + n-1, first being
- * state[4..5] * row, and number g has word g mod 4 of counter g / 4. In groups of several work-items a turn of the loop is a
- * counter with its (up to) four elements; in a group of one (what CPUs want) it is one element, which repeats work but
- * vectorizes: with PoCL on AVX-512 5 ns an element.
+/* Loops over all elements of the tensor, each with its random word. The elements have the global numbers first .. first
+ * + n-1, where first = state[4..5] * row. Element number g has word g mod 4 of counter g / 4. In work-groups of several
+ * work-items an iteration processes one counter with its (up to) four elements. In a work-group of one work-item (CPUs)
+ * it processes one element: this computes each counter four times, but it vectorizes (5 ns per element with PoCL on
+ * AVX-512).
  *   FOR_EACH_COUNTER(q) {
  *       PHILOX_WORDS(q)
  *       FOR_EACH_WORD(q, w, e) {
  *           if (e < n) ... WORD(w), the word of element e ...
  *       }
  *   }
- * g / 4 takes the high half's two bits one by one: two opposite shifts would become a funnel shift, which Oclgrind 21.10 does
- * not know. */
+ * g / 4 moves the two low bits of the high half one by one, because two opposite shifts would become a funnel shift,
+ * which Oclgrind 21.10 does not support. */
 #define STATE(i) U32(LOAD(i32, state, i))
 #define FOR_EACH_COUNTER(q)                                                                               \
     const uint seed_low = STATE(0u), seed_high = STATE(1u), step = STATE(2u), first_row = STATE(4u);      \

@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The products of tiles in local memory, for kernels that are a matrix product c = a b at heart and differ in where a and b
- * lie: matmul_tiles, conv2d_tiles, conv2d_filter_grad_tiles.
+ * Multiplies tiles in local memory, for kernels that compute a matrix product c = a b and differ only in the positions
+ * of the elements of a and b: matmul_tiles, conv2d_tiles, conv2d_filter_grad_tiles.
  *
- * A work-group of LOCAL_X x LOCAL_Y makes a tile of c, TILE_M rows by TILE_N columns. TILE_K steps of both operands lie in
- * local memory, as vectors of 4, while the next are on their way from global memory to registers. A work-item owns WORK_M x
- * WORK_N elements in blocks of 4 x 4, whose rows and columns M_OF(i) and N_OF(j) tell: a vector of each operand then serves 16
- * multiply-adds. 32 neighbours own 8 x 4 of the blocks, so that they read few different vectors. WORK_M and WORK_N are
- * multiples of 4, LOCAL_X is 4 or a multiple of 8, LOCAL_Y is a multiple of 4; LOCAL_X LOCAL_Y is a multiple of TILE_K, of
- * TILE_M and of TILE_N.
+ * A work-group of LOCAL_X x LOCAL_Y work-items computes a tile of c, TILE_M rows by TILE_N columns. TILE_K steps of
+ * both operands are in local memory, as vectors of 4, while the next TILE_K steps are loaded from global memory to
+ * registers. A work-item computes WORK_M x WORK_N elements in blocks of 4 x 4, so that a vector of each operand is used
+ * by 16 multiply-adds. M_OF(i) and N_OF(j) are the rows and columns of its elements. 32 neighbouring work-items compute
+ * 8 x 4 blocks, so that together they read few different vectors. WORK_M and WORK_N are multiples of 4, LOCAL_X is 4 or
+ * a multiple of 8, LOCAL_Y is a multiple of 4; LOCAL_X LOCAL_Y is a multiple of TILE_K, of TILE_M and of TILE_N.
  *
- * Fold order: sum = fma(a, b, sum) from 0, k ascending, one accumulator an element; zeros fill the last steps. No constant
- * changes a bit.
+ * Fold order: each element has one accumulator, sum = fma(a, b, sum), which begins at 0; k ascends, and zeros fill up
+ * the last TILE_K steps. No constant changes the bits.
  *
- * The kernel defines A_VALUE(m, k) and B_VALUE(k, n), the operands' elements with zeros beyond the edges, for m < TILE_M, n <
- * TILE_N; k counts from 0. A_ALONG_K (B_ALONG_K) is whether neighbouring work-items fetch neighbours in k, or in m (n). */
+ * The kernel defines A_VALUE(m, k) and B_VALUE(k, n), the elements of the operands (zero beyond the edges), for m <
+ * TILE_M, n < TILE_N and k counted from 0. It also defines A_ALONG_K and B_ALONG_K: true if neighbouring work-items
+ * fetch elements that are neighbours in k, false if in m (in n). */
 #define TILE_M (LOCAL_Y * WORK_M)
 #define TILE_N (LOCAL_X * WORK_N)
 #define ITEMS  (LOCAL_X * LOCAL_Y)
 #define A_STEP \
-    (TILE_M / 4u + 1u) /* vectors from one k to the next; one more, so that stores along k meet fewer bank conflicts */
+    (TILE_M / 4u + 1u) /* vectors from one k to the next; the 1 is padding, for fewer bank conflicts of stores along k */
 #define B_STEP  (TILE_N / 4u + 1u)
 #define A_SHARE (TILE_M * TILE_K / ITEMS) /* elements that a work-item fetches */
 #define B_SHARE (TILE_N * TILE_K / ITEMS)
-/* This work-item among the LOCAL_X x LOCAL_Y, and as one of ITEMS. */
+/* ITEM is the number of this work-item among ITEMS; ITEM_X and ITEM_Y are its column and row among LOCAL_X x
+ * LOCAL_Y. */
 #define ITEM    (LOCAL_ID(1) * LOCAL_X + LOCAL_ID(0))
 #define ACROSS  (LOCAL_X < 8u ? LOCAL_X : 8u)
 #define ITEM_X  (item % ACROSS + item / (4u * ACROSS) % (LOCAL_X / ACROSS) * ACROSS)
@@ -34,7 +36,7 @@
 #define TILE_CONSTANTS(X) X(0, LOCAL_X, 16) X(1, LOCAL_Y, 16) X(2, WORK_M, 4) X(3, WORK_N, 4) X(4, TILE_K, 16)
 #define TILE_LOCALS(X)    X(float4, a_tile, TILE_K *A_STEP) X(float4, b_tile, TILE_K *B_STEP)
 
-/* Where the i-th element that this work-item fetches lies in its tile. */
+/* The position in its tile of the i-th element that this work-item fetches. */
 #define A_K(i) (A_ALONG_K ? item % TILE_K : item / TILE_M + (i) * (ITEMS / TILE_M))
 #define A_M(i) (A_ALONG_K ? item / TILE_K + (i) * (ITEMS / TILE_K) : item % TILE_M)
 #define B_K(i) (B_ALONG_K ? item % TILE_K : item / TILE_N + (i) * (ITEMS / TILE_N))
@@ -68,8 +70,9 @@
         }                                                                                                                    \
     }
 
-/* sum[WORK_M * WORK_N] of `steps` steps; `before` is what there is to do before the steps from `first` on are fetched (with
- * `first` in it). Begins where all work-items may write to local memory, and ends so. */
+/* Computes sum[WORK_M * WORK_N] over `steps` steps. before(first) is executed before the steps from `first` on are
+ * fetched. At the beginning all work-items must be allowed to write the tiles in local memory; at the end they are
+ * again. */
 #define PRODUCT_OF_TILES(steps, before)                               \
     float sum[WORK_M * WORK_N], a_next[A_SHARE], b_next[B_SHARE];     \
     UNROLL for (uint i = 0u; i < WORK_M * WORK_N; i++) sum[i] = 0.0f; \

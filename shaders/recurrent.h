@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What recurrent.kernel and recurrent_grad.kernel share. A launch is one time step of all examples. A work-item owns
- * EXAMPLES examples and one unit, or 16 units where a group is one work-item (a CPU, whose vectors have as many lanes): V below
- * is float or float16. */
+ * Shared by recurrent.kernel and recurrent_grad.kernel. A launch is one time step of all examples. A work-item computes
+ * EXAMPLES examples and one unit. In a work-group of one work-item (CPUs) it computes 16 units, as many as a vector has
+ * lanes. So V below is float or float16. */
 #define EXAMPLES 4u
 #define PLANES   (CELL == 0u ? 6u : 5u)
 #define GATES    (CELL == 0u ? 4u : 3u)
 
-/* CELL: 0 an LSTM, 1 a GRU whose reset gate is behind the product. One whose reset gate is in front of it needs two products,
- * one after the other, so two launches a step: 2 and 3. */
+/* CELL 0 is an LSTM. CELL 1 is a GRU that applies its reset gate after the recurrent product. A GRU that applies it
+ * before the product needs two products, one after the other, and thus two launches per time step: CELL 2, then CELL
+ * 3. */
 #define FIRST_GATE (CELL == 3u ? 2u : 0u)
 #define END_GATE   (CELL == 2u ? 2u : GATES)
 
-/* With DROPS the mask's rows have, `factors` elements on, what h of the step before is multiplied with in products. */
+/* With DROPS 1 each row of `mask` contains, from element `factors` on, the numbers by which h of the previous step is
+ * multiplied in products. */
 #define FACTOR(V, e, u) LOADV(V, mask, (e)*mask_row + factors + (u))
 
 #define ONE_MINUS(V, v) (SPLAT(V, 1.0f) - (v))
 
-/* Codes: strata_epilogue_activation. The slope is that of the function where its value is y. */
+/* `code` is a strata_epilogue_activation. TIMES_SLOPE multiplies v by the function's derivative at the point where its
+ * value is y. */
 #define ACTIVATE(V, code, v)                                         \
     if (code == 1u) v = (v) < SPLAT(V, 0.0f) ? SPLAT(V, 0.0f) : (v); \
     if (code == 2u) v = TANH(v);                                     \

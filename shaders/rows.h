@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Folding rows (sum, maximum), with the bits independent of the device. The constant TREE chooses the order and must be chosen
- * by the shape alone (README.md: 1 for contiguous rows longer than 32 elements):
+ * Folds rows (sum, maximum) so that the bits do not depend on the device. The constant TREE selects the order. TREE
+ * must depend only on the shape (README.md: 1 for contiguous rows longer than 32 elements):
  *   TREE 0   a work-item owns a row and folds it from the identity, elements ascending
  *   TREE 1   a work-group owns a row. 256 lanes, whatever the group's size: lane l folds elements l, l + 256, ... from the
  *            identity; then lane l takes lane l + 128 for l < 128, l + 64 for l < 64, ..., l + 1 for l = 0
  * A kernel that folds has LOCALS(X) = FOLD_LOCALS(X, type), 256 elements of local memory.
  *
- * Rows that stand side by side as columns of memory are long chains of few work-items in either, and a GPU waits for each of
- * their loads. They have a third order, runs: at most 32 of them, of 4 ceil(count / 128) neighbouring elements (the last run
- * may be shorter), each folded from the identity, elements ascending; then the runs from the identity, ascending. A work-group
- * owns 8 neighbouring columns, which are 32 bytes of floats, a lane one run of one of them. */
+ * If a fold is along columns of memory, then in both orders few work-items execute long loops, and a GPU waits for each
+ * load. So there is a third order, in runs. A column is divided into at most 32 runs of 4 ceil(count / 128)
+ * neighbouring elements (the last run may be shorter). Each run is folded from the identity, elements ascending; then
+ * the results of the runs are folded from the identity, ascending. A work-group folds 8 neighbouring columns, which are
+ * 32 bytes of floats, and a lane folds one run of one column. */
 #define FOLD_LOCALS(X, type) X(type, lanes, 256)
 
 #define FOR_EACH_ROW(row, n) \
     for (uint row = TREE != 0u ? GROUP_ID(0) : GLOBAL_ID(0); row < (n); row += TREE != 0u ? GROUPS(0) : GLOBAL_SIZE(0))
-/* Every column once, among those who own the row. */
+/* Every column of the row once, divided among the work-items that own the row. */
 #define FOR_EACH_COLUMN(i, n) for (uint i = TREE != 0u ? LOCAL_ID(0) : 0u; i < (n); i += TREE != 0u ? LOCAL_X : 1u)
 
 /* result = the fold by COMBINE of `element`, an expression of i, over i = 0 .. count-1. All owners of the row get the result.
- * A group of one work-item (what CPUs want) walks the lanes together, which is the same order and vectorizes. */
+ * A group of one work-item (CPUs) loops over the 256 lanes inside, which vectorizes; the order is the same. */
 #define FOLD(type, result, identity, count, element, COMBINE)                                               \
     type result = identity;                                                                                 \
     if (TREE == 0u) {                                                                                       \
@@ -50,9 +51,9 @@
 
 #define RUNS          32u
 #define COLUMNS       8u /* RUNS COLUMNS = 256 lanes: run lane / 8, column lane % 8 */
-#define RUN_OF(count) (((count) + 4u * RUNS - 1u) / (4u * RUNS) * 4u) /* whole turns of loops that take four */
-/* lanes = the runs, folded, of `width` columns, at most 8. ELEMENT(i) is an expression of i = 0 .. count-1 and of `column`.
- * Four are loaded together. */
+#define RUN_OF(count) (((count) + 4u * RUNS - 1u) / (4u * RUNS) * 4u) /* a multiple of 4: loops load 4 elements at a time */
+/* Folds each run of `width` columns (at most 8) to one element of `lanes`. ELEMENT(i) is an expression of i = 0 ..
+ * count-1 and of `column`. Four elements are loaded together. */
 #define FOLD_RUNS(type, identity, count, ELEMENT, COMBINE)                                                \
     for (uint lane = LOCAL_ID(0); lane < 256u; lane += LOCAL_X) {                                         \
         const uint column = lane % COLUMNS, run = RUN_OF(count);                                          \
@@ -67,7 +68,8 @@
         lanes[lane] = so_far;                                                                             \
     }                                                                                                     \
     BARRIER;
-/* Every column once, among the group, and result = the fold of its runs. The kernel puts a BARRIER behind. */
+/* FOR_EACH_RESULT: every column once, divided among the work-items of the group. FOLD_LANES: result = the fold of the
+ * column's runs. The kernel must put a BARRIER after the loop. */
 #define FOR_EACH_RESULT(column) for (uint column = LOCAL_ID(0); column < width; column += LOCAL_X)
 #define FOLD_LANES(type, result, identity, count, COMBINE) \
     type result = identity;                                \

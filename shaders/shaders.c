@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looks kernels up in the generated table, and unpacks their code. The table itself is one list a stem, written by embed.c; the
- * build generates shader_table.h, a row STEM(name) for each. */
+ * Looks kernels up in the generated table, and unpacks their code. The table consists of one list for each stem, in a C
+ * file that embed.c writes. The build generates shader_table.h, which has a row STEM(name) for each list. */
 #include "shaders/shaders.h"
 
 #include <stdlib.h>

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Constants of a module made final, and what they decide against left out (SPIR-V 1.3, sections 2.11 and 3.32).
+ * Replaces the specialization constants of a module by values and removes the code that is then unreachable (SPIR-V
+ * 1.3, sections 2.11 and 3.32).
  *
- * A kernel's module holds all its algorithms: `if (LOCAL_X == 1u) ... else ...`. Drivers know the constants only when they
- * make a pipeline, and some compile all branches before they drop half of them. So the branches are dropped here. Constants
- * become values, what is computed from them alone is folded, a conditional branch on such a value becomes a plain one, and
- * blocks that nothing reaches are left out. What the rules of structured control flow still name (the merge block of an endless
- * loop) stays as an empty block. */
+ * A kernel's module contains all its algorithms: `if (LOCAL_X == 1u) ... else ...`. Drivers know the constants only
+ * when they create a pipeline, and some compile all branches before they drop half of them. So the branches are dropped
+ * here. Constants become values, expressions of constants are folded, a conditional branch on a known value becomes an
+ * unconditional one, and unreachable blocks are removed. An unreachable block that the rules of structured control flow
+ * require (the merge block of an endless loop) stays as an empty block. */
 #include "shaders/specialize.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* A module begins with HEADER words. Word BOUND is 1 + its largest id. A module with a bound above MOST_IDS is not specialized,
+ * which limits the memory for id_facts. */
 enum { HEADER = 5, BOUND = 3, MAGIC = 0x07230203, MOST_IDS = 1 << 18 };
 
 enum opcode {
@@ -66,32 +69,34 @@ enum opcode {
     OP_UNDEF = 1
 };
 
-/* What is known of an id. */
+/* What is known about an id. */
 typedef struct id_facts {
-    /* A value that is fixed: an integer of 32 bits, or a bool as 0 or 1. */
+    /* Whether the id's value is a known constant: an integer of 32 bits, or a bool as 0 or 1. */
     bool known;
     uint32_t value;
-    /* The type itself is such an integer, or bool. */
+    /* The id is the type of 32-bit integers, or the type of bools. */
     bool is_int32, is_bool;
-    /* 1 + its block's number; 0: it is no label. */
+    /* If the id is a label: 1 + the number of its block; else 0. */
     uint32_t block;
-    /* 1 + the number of the specialization constant; 0: none. */
+    /* If the id is a specialization constant: 1 + its number; else 0. */
     uint32_t spec;
-    /* What defines it was left out. */
+    /* The instruction that defines the id is removed. */
     bool gone;
-    /* A value of this type without meaning, in the new module; 0: none is needed. */
+    /* If the id is a type: the id of an undefined value (OpUndef) of this type in the new module. 0: none is needed. */
     uint32_t undef;
 } id_facts;
 
+/* What becomes of a block: it is removed, it stays as an empty block that ends with OpUnreachable, it stays as a loop's empty
+ * continue block, or it stays as it is. */
 typedef enum block_fate { BLOCK_GONE, BLOCK_EMPTY, BLOCK_CONTINUES, BLOCK_LIVES } block_fate;
 
 typedef struct block {
-    /* Where its label and its last instruction are. */
+    /* Positions, in words, of its label and of its last instruction. */
     size_t label, last;
-    /* Of a loop's header: where OpLoopMerge is; else 0. */
+    /* In a loop's header: the position of OpLoopMerge; else 0. */
     size_t loop;
     block_fate fate;
-    /* BLOCK_CONTINUES: an empty block that goes back to this header. */
+    /* BLOCK_CONTINUES: an empty block that branches to this label, the loop's header. */
     uint32_t header;
 } block;
 
@@ -118,7 +123,7 @@ static size_t next(const module *m, size_t at) {
     return at + length_at(m, at);
 }
 
-/* Whether instructions fill the module, and a function's end is the last. */
+/* Whether the module consists of whole instructions, and the last one is OpFunctionEnd. */
 static bool is_whole(const module *m) {
     uint32_t newest = 0;
     for (size_t at = HEADER; at < m->n; at = next(m, at)) {
@@ -202,7 +207,8 @@ static bool fold(uint32_t op, const uint32_t *v, int n, uint32_t *out) {
     }
 }
 
-/* Folds `op`, whose operands are the words [first, end) of an instruction with a result; whether something new is known. */
+/* Folds `op`, whose operands are the words of the instruction at `at` from `first` on. Returns whether its result has
+ * become known. */
 static bool fold_at(module *m, size_t at, uint32_t op, uint32_t first) {
     const uint32_t *w = m->words + at, n = length_at(m, at);
     uint32_t values[3];
@@ -217,7 +223,7 @@ static bool fold_at(module *m, size_t at, uint32_t op, uint32_t first) {
     return result->known;
 }
 
-/* The value that all live predecessors give. */
+/* Folds an OpPhi if all live predecessors give it the same known value. Returns whether its result has become known. */
 static bool fold_phi(module *m, size_t at) {
     const uint32_t *w = m->words + at, n = length_at(m, at);
     id_facts *result = facts(m, w[2]);
@@ -238,7 +244,7 @@ static bool fold_phi(module *m, size_t at) {
 }
 
 /* ---- reading ---- */
-/* Types, decorations and constants; false where one is of a kind that kernels do not have. */
+/* Reads types, decorations and constants. Returns false if one is of a kind that kernels do not have. */
 static bool read_globals(module *m, const uint32_t *values, int n_values, size_t *out_functions) {
     size_t at = HEADER;
     for (; at < m->n && op_at(m, at) != OP_FUNCTION; at = next(m, at)) {
@@ -270,7 +276,7 @@ static bool read_globals(module *m, const uint32_t *values, int n_values, size_t
                 break;
             }
             case OP_SPEC_CONSTANT_OP:
-                fold_at(m, at, w[3], 4); /* else it stays what it is: computed from constants */
+                fold_at(m, at, w[3], 4); /* if it cannot be folded, it stays in the module */
                 break;
             case OP_SPEC_CONSTANT_TRUE:
             case OP_SPEC_CONSTANT_FALSE:
@@ -315,8 +321,8 @@ static uint32_t block_of(const module *m, uint32_t label) {
     return facts(m, label)->block - 1;
 }
 
-/* The label that the block's conditional branch always goes to; 0: either, or it is no such branch. The way back to a loop's
- * header stays, as a header needs one. */
+/* Returns the label to which the block's conditional branch always goes. Returns 0 if both labels are possible, or if
+ * the block ends otherwise. A branch back to a loop's header stays conditional, as a header needs one. */
 static uint32_t decided(const module *m, const block *b) {
     const uint32_t *w = m->words + b->last;
     if (op_at(m, b->last) != OP_BRANCH_CONDITIONAL || !facts(m, w[1])->known) return 0;
@@ -325,19 +331,20 @@ static uint32_t decided(const module *m, const block *b) {
     return facts(m, w[1])->value ? w[2] : w[3];
 }
 
-/* The labels behind a block; *out_first: the words of its last instruction that are some; they are `step` apart. */
+/* Finds the labels to which a block branches: words *out_first, *out_first + *out_step, ... below *out_end of its last
+ * instruction. */
 static void targets(const module *m, const block *b, uint32_t *out_first, uint32_t *out_end, uint32_t *out_step) {
     const uint32_t op = op_at(m, b->last), n = length_at(m, b->last);
     *out_step = 1;
     *out_first = op == OP_BRANCH ? 1 : op == OP_BRANCH_CONDITIONAL || op == OP_SWITCH ? 2 : n;
-    *out_end = op == OP_BRANCH_CONDITIONAL ? 4 : n; /* behind them are weights */
+    *out_end = op == OP_BRANCH_CONDITIONAL ? 4 : n; /* weights follow */
     if (op == OP_SWITCH) *out_step = 2;             /* default, then literals with labels */
 }
 
 static void reach(module *m, uint32_t *stack) {
     uint32_t n = 0;
     for (uint32_t k = 0; k < m->n_blocks; k++) m->blocks[k].fate = BLOCK_GONE;
-    /* The first block of each function: no branch goes there. */
+    /* The first block of each function is live, although no branch goes there. */
     for (uint32_t k = 0; k < m->n_blocks; k++) {
         const bool first = k == 0 || op_at(m, next(m, m->blocks[k - 1].last)) != OP_LABEL;
         if (!first) continue;
@@ -358,7 +365,7 @@ static void reach(module *m, uint32_t *stack) {
     }
 }
 
-/* Folds and reaches until nothing more is known. */
+/* Repeats reach() and folding until nothing more becomes known. */
 static bool settle(module *m) {
     uint32_t *stack = calloc((size_t)m->n_blocks + 1, sizeof *stack);
     if (!stack) return false;
@@ -381,7 +388,8 @@ static bool settle(module *m) {
     return true;
 }
 
-/* Blocks that live ones still name stay as empty ones. False: a loop's way back was cut elsewhere. */
+/* Keeps blocks that merge instructions of live blocks name, as empty blocks. Returns false if a loop has lost its
+ * branch back to the header elsewhere than in its continue block. */
 static bool keep_named(module *m) {
     for (uint32_t k = 0; k < m->n_blocks; k++) {
         const block *b = &m->blocks[k];
@@ -427,13 +435,14 @@ static void put_instruction(module *m, uint32_t op, uint32_t n, const uint32_t *
     put(m, operands, n);
 }
 
-/* An instruction of a function that defines nothing. */
+/* Whether an instruction in a function defines no id. */
 static bool has_no_result(uint32_t op) {
     return op == OP_STORE || op == OP_IMAGE_WRITE || op == OP_CONTROL_BARRIER || op == OP_MEMORY_BARRIER ||
            op == OP_COOPERATIVE_MATRIX_STORE || (op >= OP_LOOP_MERGE && op <= OP_UNREACHABLE);
 }
 
-/* Notes what is gone, and which types need a value without meaning: where a loop's header takes one from an empty block. */
+/* Marks ids whose definitions are removed. Allocates an id for OpUndef for each type of which a loop's header takes a
+ * value from an empty block. */
 static void note_gone(module *m, uint32_t *bound) {
     for (uint32_t k = 0; k < m->n_blocks; k++) {
         const block *b = &m->blocks[k];
@@ -454,7 +463,7 @@ static void note_gone(module *m, uint32_t *bound) {
 static void put_global(module *m, size_t at) {
     const uint32_t *w = m->words + at, op = op_at(m, at), n = length_at(m, at);
     if (op == OP_DECORATE && ((n == 4 && w[2] == DECORATION_SPEC_ID) || facts(m, w[1])->gone)) return;
-    if (op == 5 || op == 6) return; /* OpName, OpMemberName: of what may be gone */
+    if (op == 5 || op == 6) return; /* OpName and OpMemberName may name removed ids */
     if (op == OP_SPEC_CONSTANT || (op == OP_SPEC_CONSTANT_OP && facts(m, w[2])->known)) {
         const id_facts *constant = facts(m, w[2]);
         if (facts(m, w[1])->is_bool)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A SPIR-V module for one set of constants, smaller than the one for all of them. Internal to the Vulkan backend. */
+ * Specializes a SPIR-V module: makes a smaller module for one set of constants. Internal to the Vulkan backend. */
 #ifndef STRATA_SHADERS_SPECIALIZE_H
 #define STRATA_SHADERS_SPECIALIZE_H
 
@@ -8,15 +8,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Gives specialization constant i the value values[i], for good, and leaves out the blocks that no branch reaches then. So a
- * driver whose compiler is simple never sees them.
- *   words   the module, as glslc writes it
- * Returns the module, which has no specialization constants any more, for free(); NULL where memory runs out or the module has
- * something that this code does not know: the module itself is right then, too, as it was. Thread: any. */
+/* Replaces specialization constant i by values[i] and removes the blocks that no branch reaches with these values. So a
+ * driver with a simple compiler need not compile them.
+ *   words   the module as glslc writes it
+ * Returns a module without specialization constants, which the caller frees with free(). Returns NULL if memory runs
+ * out, or if the module contains something that this code does not support; the caller can use the original module
+ * then. Thread: any. */
 uint32_t *strata_shader_specialize(const uint32_t *words, size_t n_words, const uint32_t *values, int n_values,
                                    size_t *out_words);
 
-/* Instructions of its functions, without labels; 0: it is not SPIR-V. */
+/* Returns the number of instructions in the module's functions, without labels; 0 if it is not SPIR-V. */
 size_t strata_shader_count_instructions(const uint32_t *words, size_t n_words);
 
 #endif

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Index arithmetic of kernels that see their tensors through sizes and strides (broadcasting, transposition, slices). The index
- * space has at most 4 dimensions, the last one fastest: size_0 x size_1 x size_2 x size_3, missing ones being 1 at the front;
- * the constant RANK (1 to 4) says how many at the end are in use, so that a flat tensor costs no division. Strides are in
- * elements, not negative; 0 repeats an element. */
+ * Index arithmetic for kernels that access their tensors by sizes and strides (broadcasting, transposition, slices).
+ * The index space has at most 4 dimensions, the last one fastest: size_0 x size_1 x size_2 x size_3. Missing dimensions
+ * have size 1 and come first. The constant RANK (1 to 4) is the number of dimensions that are in use, counted from the
+ * last one, so that a flat tensor costs no division. Strides are in elements, not negative; 0 repeats an element. */
 #define SIZE_WORDS(X) X(uint, size_0) X(uint, size_1) X(uint, size_2) X(uint, size_3)
 #define STRIDE_WORDS(X, name) \
     X(uint, name##_stride_0) X(uint, name##_stride_1) X(uint, name##_stride_2) X(uint, name##_stride_3)
 
-/* Every element of n once: the outer loop takes runs of `run` elements, which start at element `start` and differ in the last
- * coordinate only; COORDINATES sets the coordinates c0..c3 of the first and `run`; element number k of the run is start + k.
- * Groups of several work-items have runs of one element; a group of one (what CPUs want) divides once a row, and its inner loop
+/* Loops over every element < n once. The outer loop processes runs of `run` elements, which start at element `start`
+ * and differ only in the last coordinate. COORDINATES sets `run` and the coordinates c0..c3 of the run's first element;
+ * element k of the run is start + k. In work-groups of several work-items a run is one element. In a work-group of one
+ * work-item (CPUs) a run is a row or a part of it, so that coordinates are computed once per row and the inner loop
  * vectorizes.
  *   FOR_EACH_RUN(start, n) {
  *       COORDINATES(start)

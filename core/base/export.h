@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shared library exports the functions of the public headers, and those between these two words in internal headers, which
- * the command `strata` calls. No installed header declares the latter: they may change with every version. */
+ * The shared library exports the functions of the public headers. It also exports those functions of internal headers
+ * that are declared between these two macros, because the command `strata` calls them. No installed header declares
+ * these, so they may change with every version. */
 #ifndef STRATA_CORE_EXPORT_H
 #define STRATA_CORE_EXPORT_H
 

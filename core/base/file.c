@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading and atomic writing of whole files with POSIX calls. The order write, fsync, rename, fsync of the folder is what makes
- * a crash at any moment leave the old file or the new one. */
+ * Reading and atomic writing of whole files with POSIX calls. Because of the order write, fsync, rename, fsync of the
+ * folder, a crash at any moment leaves either the old file or the new one. */
 #include "core/base/file.h"
 
 #include <errno.h>
@@ -37,7 +37,8 @@ static strata_status too_long(strata_error *err, const char *path, size_t max_by
     return strata_fail(err, STRATA_DATA, "%s: is longer than the %zu bytes that it may have", path, max_bytes);
 }
 
-/* The size of a regular file is the first guess; a pipe starts small and grows. */
+/* The memory has at first the size of a regular file, and a small size for a pipe. It grows if the file turns out to be
+ * longer. */
 static strata_status read_all(int fd, const char *path, size_t max_bytes, unsigned char **out_bytes, size_t *out_n_bytes,
                               strata_error *err) {
     struct stat info;
@@ -48,7 +49,7 @@ static strata_status read_all(int fd, const char *path, size_t max_bytes, unsign
     size_t n_bytes = 0, capacity = 0;
     strata_status status = STRATA_OK;
     for (;;) {
-        if (n_bytes + 2 > capacity) { /* room for one byte more, to see the end, and the NUL */
+        if (n_bytes + 2 > capacity) { /* room for the NUL, and for one more byte, to notice the end */
             capacity = capacity ? capacity * 2 : expected + 2;
             unsigned char *larger = realloc(bytes, capacity);
             if (!larger) {
@@ -114,7 +115,8 @@ static bool split_path(const char *path, char **out_folder, const char **out_nam
     return *out_folder != NULL;
 }
 
-/* A hidden name in the same folder that no other process has: O_EXCL decides. A name left by a killed process is skipped. */
+/* Creates the temporary file under a hidden name in the same folder. O_EXCL ensures that no other process uses the
+ * name. A name that a killed process has left is skipped. */
 static strata_status open_temporary(strata_file_writer *writer, const char *name, mode_t mode, strata_error *err) {
     size_t size = strlen(writer->folder) + NAME_MAX + 2;
     char *temporary = malloc(size);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whole files: read with a limit, written so that a reader sees the old file or the new one and never a part.
+ * Reads and writes whole files. Reading has a limit. Writing is atomic: a reader sees the old file or the new one, and
+ * never a part.
  * Parsers of the bytes are in core/data/ and core/base/json.h. */
 #ifndef STRATA_CORE_FILE_H
 #define STRATA_CORE_FILE_H
@@ -11,7 +12,7 @@
 #include "core/base/export.h"
 #include "strata/status.h"
 
-/* 2^power bytes; where addresses have fewer bits, half of what they can count, which is the most that one array can have. */
+/* 2^power bytes. If addresses have fewer bits: half of the address space, which is the most that one array can have. */
 #define STRATA_BYTES_LIMIT(power) ((power) < 8 * sizeof(size_t) - 1 ? (size_t)(UINT64_C(1) << (power)) : SIZE_MAX / 2)
 
 STRATA_EXPORT_BEGIN
@@ -29,8 +30,8 @@ typedef struct strata_file_writer strata_file_writer;
 /* Fails: UNAVAILABLE when the folder is missing or not writable, INVALID when `path` is a folder or a device, OUT_OF_DISK,
  * OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_file_writer_create(const char *path, strata_file_writer **out_writer, strata_error *err);
-/* Fails: OUT_OF_DISK when the disk, the quota or the limit of file size is reached, UNAVAILABLE for other errors of the disk.
- */
+/* Fails: OUT_OF_DISK when the disk, the quota or the limit of file size is reached, UNAVAILABLE for
+ * other errors of the disk. */
 STRATA_MUST_USE strata_status strata_file_writer_add(strata_file_writer *writer, const void *bytes, size_t n_bytes,
                                                      strata_error *err);
 STRATA_MUST_USE strata_status strata_file_writer_commit(strata_file_writer *writer, strata_error *err);
@@ -39,7 +40,8 @@ void strata_file_writer_destroy(strata_file_writer *writer);
 /* All of the above in one call. */
 STRATA_MUST_USE strata_status strata_file_write(const char *path, const void *bytes, size_t n_bytes, strata_error *err);
 
-/* Fails with what an errno of a file operation means, saying "<path>: cannot <verb>: <reason>". */
+/* Fails with the status that corresponds to the errno of a file operation, and the message "<path>: cannot <verb>:
+ * <reason>". */
 strata_status strata_file_fail(strata_error *err, int error_number, const char *path, const char *verb);
 
 STRATA_EXPORT_END

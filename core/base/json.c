@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading JSON: from checked text to cJSON's tree, and typed values out of it with messages that name their path.
+ * Reads JSON: converts checked text to cJSON's tree, and returns typed values from it, with messages that name the path
+ * of a value.
  * The grammar is checked in core/base/json_scan.c; writing is core/base/json_write.c. */
 #include "core/base/json.h"
 
@@ -16,7 +17,8 @@
 
 /* ---- from text to tree ---- */
 
-/* What the check of the tree needs to say where. Its ordinals count keys and values as core/base/json_scan.h does. */
+/* The text that belongs to a tree, for the positions in messages. Ordinals count keys and values as in
+ * core/base/json_scan.h. */
 typedef struct document {
     const char *name;
     const char *text;
@@ -36,7 +38,7 @@ static int compare_keys(const void *a, const void *b) {
 }
 
 static strata_status reject_duplicates(const document *doc, ordered_key *keys, size_t n_keys) {
-    size_t second = SIZE_MAX; /* ordinal of the first key of the text that was there before */
+    size_t second = SIZE_MAX; /* ordinal of the first key in the text that repeats another one */
     const char *key = NULL;
     qsort(keys, n_keys, sizeof *keys, compare_keys);
     for (size_t i = 1; i < n_keys; i++) {
@@ -50,7 +52,8 @@ static strata_status reject_duplicates(const document *doc, ordered_key *keys, s
                                  "key \"%.200s\" is given twice in one object", key);
 }
 
-/* What only the tree shows: equal keys (escapes are decoded there) and numbers that overflow. Depth is bounded by the scan. */
+/* Finds errors that only the tree shows: equal keys (escapes are decoded there) and numbers that overflow. The scan has
+ * limited the depth. */
 static strata_status check_tree(const document *doc, const cJSON *node, size_t *ordinal) {
     if (cJSON_IsNumber(node) && !isfinite(node->valuedouble)) {
         return strata_json_scan_fail(doc->err, doc->name, doc->text, strata_json_scan_offset(doc->text, doc->n_bytes, *ordinal),
@@ -223,7 +226,7 @@ strata_status strata_json_expect(const strata_json *value, strata_json_kind kind
 }
 
 strata_status strata_json_to_int(const strata_json *value, int64_t least, int64_t most, int64_t *out, strata_error *err) {
-    const int64_t exact = (INT64_C(1) << 53) - 1; /* beyond it a double doesn't tell neighbours apart */
+    const int64_t exact = (INT64_C(1) << 53) - 1; /* beyond it, neighbouring integers are the same double */
     if (least < -exact) least = -exact;
     if (most > exact) most = exact;
     double number = cJSON_IsNumber(value->node) ? value->node->valuedouble : NAN;
@@ -257,7 +260,8 @@ strata_status strata_json_to_string(const strata_json *value, const char **out, 
     return STRATA_OK;
 }
 
-/* True when there is a member to convert; *out_status says whether its absence is a failure. */
+/* Returns whether there is a member to convert. If there is none, *out_status is the failure, or OK if the member is
+ * optional. */
 static bool present(const strata_json *object, const char *key, strata_json_presence presence, strata_json *out_member,
                     strata_status *out_status, strata_error *err) {
     *out_status = STRATA_OK;

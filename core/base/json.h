@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strict JSON (RFC 8259): reading with typed getters whose messages say where, and writing. cJSON builds the tree; what it lets
- * pass (duplicate keys, trailing text, invalid UTF-8, 01, 1e999, \u0000, any nesting) is rejected before anyone sees the tree.
- */
+ * Strict JSON (RFC 8259): a reader with typed getters, whose messages name the position of an error, and a writer.
+ * cJSON builds the tree. Texts that cJSON accepts although they are wrong (duplicate keys, trailing text, invalid
+ * UTF-8, 01, 1e999, \u0000, any nesting) are rejected before the caller gets the tree. */
 #ifndef STRATA_CORE_JSON_H
 #define STRATA_CORE_JSON_H
 
@@ -18,8 +18,8 @@ struct cJSON;
 
 enum { STRATA_JSON_MAX_DEPTH = 32 };
 
-/* One value and where it is. A value borrows its parent, which must outlive it: messages name the path by walking up, as in
- * `model.json: layers[2].units: must be an integer 1..1048576, is "x"`. Small; copy it freely. */
+/* A value and its position in the document. A value borrows its parent, which must outlive it, because messages name
+ * the whole path, as in `model.json: layers[2].units: must be an integer 1..1048576, is "x"`. Small; copy it freely. */
 typedef struct strata_json {
     const struct cJSON *node;
     /* NULL for the root. */
@@ -41,12 +41,12 @@ typedef enum strata_json_kind {
 
 /* ---- reading a document ---- */
 
-/* Parses text[0..n_bytes), which need not end in a NUL and is not used afterwards. `name` stands in messages ("model.json") and
- * is borrowed. The root owns the tree: finish it after the last use of any value in it. Fails: DATA with name:line:column, also
- * when there are more than max_bytes; OUT_OF_MEMORY. */
+/* Parses text[0..n_bytes), which need not end in a NUL and is not used afterwards. `name` is the document's name in
+ * messages ("model.json"); it is borrowed. The root owns the tree: finish it after the last use of any value in it.
+ * Fails: DATA with name:line:column, also when there are more than max_bytes; OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_json_parse(const char *name, const void *text, size_t n_bytes, size_t max_bytes,
                                                 strata_json *out_root, strata_error *err);
-/* As strata_json_parse on a file, which the name is; borrows `path`. */
+/* Like strata_json_parse, for the text in a file. The document's name is `path`, which is borrowed. */
 STRATA_MUST_USE strata_status strata_json_read(const char *path, size_t max_bytes, strata_json *out_root, strata_error *err);
 void strata_json_finish(strata_json *root); /* a zeroed root is fine */
 
@@ -58,11 +58,11 @@ bool strata_json_find(const strata_json *object, const char *key, strata_json *o
 /* DATA when the key is missing. */
 STRATA_MUST_USE strata_status strata_json_get(const strata_json *object, const char *key, strata_json *out_member,
                                               strata_error *err);
-/* Walks an array's elements or an object's members in the order of the text:
+/* Iterate over an array's elements or an object's members in the order of the text:
  * for (bool more = strata_json_first(&list, &item); more; more = strata_json_next(&item)) */
 bool strata_json_first(const strata_json *list, strata_json *out_item);
 bool strata_json_next(strata_json *item);
-int64_t strata_json_length(const strata_json *list); /* 0 for what has no items */
+int64_t strata_json_length(const strata_json *list); /* 0 for values that have no items */
 
 /* ---- typed values: DATA, with path and value, for a wrong kind or range ---- */
 
@@ -73,7 +73,7 @@ STRATA_MUST_USE strata_status strata_json_to_number(const strata_json *value, do
 STRATA_MUST_USE strata_status strata_json_to_bool(const strata_json *value, bool *out, strata_error *err);
 /* The string lives as long as the document. */
 STRATA_MUST_USE strata_status strata_json_to_string(const strata_json *value, const char **out, strata_error *err);
-/* Checks that the value is of this kind (object and array above all). */
+/* Checks that the value is of this kind; mostly used for objects and arrays. */
 STRATA_MUST_USE strata_status strata_json_expect(const strata_json *value, strata_json_kind kind, strata_error *err);
 
 /* The same for a member. An OPTIONAL member that is missing leaves *out as it was: put the default there first. */
@@ -88,7 +88,7 @@ STRATA_MUST_USE strata_status strata_json_get_bool(const strata_json *object, co
 STRATA_MUST_USE strata_status strata_json_get_string(const strata_json *object, const char *key, strata_json_presence presence,
                                                      const char **out, strata_error *err);
 
-/* DATA when the object has a key that is none of `known`; the message names the nearest one. */
+/* DATA when the object has a key that is not in `known`; the message names the most similar known key. */
 STRATA_MUST_USE strata_status strata_json_check_keys(const strata_json *object, const char *const *known, size_t n_known,
                                                      strata_error *err);
 
@@ -101,8 +101,8 @@ bool strata_json_difference(const strata_json *a, const strata_json *b, char *ou
 
 /* ---- writing ---- */
 
-/* Compact text in the order of the calls, the same bytes for the same calls. Start from a zeroed struct. Memory that runs out
- * is remembered and reported by take. In an object: key, then its value. */
+/* Writes compact text in the order of the calls; the same calls write the same bytes. Start from a zeroed struct. If
+ * memory runs out, strata_json_take reports it. In an object, write each key, then its value. */
 typedef struct strata_json_writer {
     strata_text text;
     bool needs_comma;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first difference of two JSON values, for messages. */
+ * Finds the first difference of two JSON values, for messages. */
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "core/base/json.h"
 
-/* "nothing", or the value as text, cut to what a message has room for. */
+/* Writes the value as text, shortened for a message; "nothing" for NULL. */
 static void show(const cJSON *node, char *out, size_t room) {
     char *text = node ? cJSON_PrintUnformatted(node) : NULL;
     snprintf(out, room, "%.60s%s", text ? text : "nothing", text && strlen(text) > 60 ? "..." : "");

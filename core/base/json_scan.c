@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A recursive-descent check of JSON text: one function a rule of the grammar, no memory, depth bounded. It stops at the first
- * fault with line and column, which cJSON can't tell. */
+ * Checks JSON text by recursive descent, with one function for each rule of the grammar. It allocates no memory, and
+ * its depth is bounded. It stops at the first error and reports line and column, which cJSON does not. */
 #include "core/base/json_scan.h"
 
 #include <stdbool.h>
@@ -102,7 +102,7 @@ static strata_status scan_hex4(scan *s, unsigned *out_code) {
     return STRATA_OK;
 }
 
-/* After a backslash. */
+/* Scans an escape; s->at is after its backslash. */
 static strata_status scan_escape(scan *s) {
     size_t start = s->at - 1;
     int byte = peek(s);
@@ -173,7 +173,7 @@ static strata_status scan_number(scan *s) {
 
 static strata_status scan_value(scan *s);
 
-/* The items between the brackets; `closing` is the closing one. */
+/* Scans the items between two brackets; `closing` is the closing bracket. */
 static strata_status scan_items(scan *s, char closing) {
     const bool is_object = closing == '}';
     if (++s->depth > STRATA_JSON_MAX_DEPTH) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writing JSON: compact, in the order of the calls, valid UTF-8 whatever the strings hold. */
+ * Writes JSON: compact, in the order of the calls, and always valid UTF-8, even if the strings are not. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "core/base/json.h"
 
-/* Before each value and key. */
+/* Called before each value and each key. */
 static void separate(strata_json_writer *writer) {
     if (writer->needs_comma) strata_text_add_bytes(&writer->text, ",", 1);
     writer->needs_comma = true;
@@ -86,7 +86,7 @@ static void write_digits(strata_json_writer *writer, const char *format, double 
     char digits[64];
     snprintf(digits, sizeof digits, format, value);
     bool has_point = false;
-    for (const char *at = digits; *at; at++) { /* the program's locale may write the point as something else, of some bytes */
+    for (const char *at = digits; *at; at++) { /* some locales have another decimal point, of one or more bytes */
         bool plain = strchr("0123456789+-e", *at) != NULL;
         if (plain || !has_point) strata_text_add_bytes(&writer->text, plain ? at : ".", 1);
         has_point |= !plain;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options by table, from JSON and back. */
+ * Reads options from JSON and writes them, by a table of the options. */
 #include "core/base/option.h"
 
 #include "core/base/json.h"
@@ -24,7 +24,8 @@ static strata_status read_numbers(const strata_json *object, const strata_option
     return STRATA_OK;
 }
 
-/* A list of n, which is of `names`, or one number for all. */
+/* Reads a list of n integers, or one integer that is used for all n. names: the names of the n entries, for
+ * messages. */
 static strata_status read_ints(const strata_json *object, const strata_option *option, int n, const char *names, int64_t *out,
                                strata_error *err) {
     strata_json value, item;

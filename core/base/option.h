@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options in a model's JSON: a table over a plain struct. Layers, losses, optimizers and schedules each have one; zero or false
- * means the default that the comment of the struct's field names, and is not written to JSON. */
+ * Options in a model's JSON. A table describes the fields of a plain struct; each kind of layer, loss, optimizer and
+ * schedule has a table. Zero or false means the default, which the comment of the struct's field names, and is not
+ * written to JSON. */
 #ifndef STRATA_CORE_OPTION_H
 #define STRATA_CORE_OPTION_H
 
@@ -11,18 +12,18 @@
 struct strata_json;
 struct strata_json_writer;
 
-/* Reads the object's keys into `options`. Keys that are neither in the table nor among also[0..n_also) are errors that name the
- * nearest. Strings live as long as the document. */
+/* Reads the object's keys into `options`. Keys that are neither in the table nor among also[0..n_also) are errors, and
+ * the message names the most similar key. Strings live as long as the document. */
 STRATA_MUST_USE strata_status strata_options_read(const struct strata_json *object, const strata_option *table,
                                                   const char *const *also, size_t n_also, void *options, strata_error *err);
-/* The same checks for options that are in the struct already: those that are required, and those that are not zero, are in
- * their ranges. INVALID with the option's name. */
+/* Checks options that are already in the struct: those that are required or not zero must be in their ranges. Fails:
+ * INVALID, with the option's name. */
 STRATA_MUST_USE strata_status strata_options_check(const strata_option *table, const void *options, strata_error *err);
 /* The bytes of an option's field. */
 size_t strata_option_bytes(strata_option_kind kind);
 /* Whether the option's field is a text. */
 bool strata_option_is_text(strata_option_kind kind);
-/* Whether one of them is not zero. */
+/* Whether at least one of the options is not zero. */
 bool strata_options_given(const strata_option *table, const void *options);
 /* Writes the options that are not zero, and the required ones, into the object that is open. */
 void strata_options_write(struct strata_json_writer *writer, const strata_option *table, const void *options);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SHA-256 of bytes that come in pieces, as hexadecimal text. */
+ * SHA-256, as hexadecimal text, of bytes that are added in pieces. */
 #ifndef STRATA_CORE_SHA256_H
 #define STRATA_CORE_SHA256_H
 
@@ -11,7 +11,8 @@ STRATA_EXPORT_BEGIN
 
 enum { STRATA_SHA256_TEXT_BYTES = 65 }; /* 64 lower-case digits and the NUL */
 
-/* init, update as often as needed, final once; finish always. Fails: OUT_OF_MEMORY; INTERNAL when the crypto library does. */
+/* init, update as often as needed, final once; finish always. Fails: OUT_OF_MEMORY; INTERNAL when the crypto library
+ * fails. */
 typedef struct strata_sha256 {
     void *context;
 } strata_sha256;
@@ -22,7 +23,7 @@ STRATA_MUST_USE strata_status strata_sha256_final(strata_sha256 *sha, char out_t
                                                   strata_error *err);
 void strata_sha256_finish(strata_sha256 *sha); /* NULL and a zeroed struct are fine */
 
-/* All of it for bytes in one piece. */
+/* Does all of this for bytes in one piece. */
 STRATA_MUST_USE strata_status strata_sha256_of(const void *bytes, size_t n_bytes, char out_text[STRATA_SHA256_TEXT_BYTES],
                                                strata_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Status names and the one place where error messages are made. Nothing here allocates: an error must be reportable when
- * memory has run out. What each status asks of the caller is said in strata/status.h. */
+ * The names of statuses, and the only place where error messages are formatted. Nothing here allocates, because errors
+ * must be reported when memory has run out, too. strata/status.h documents what a caller should do for each status. */
 #include "strata/status.h"
 
 #include <stdio.h>

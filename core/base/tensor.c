@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Dtypes, shapes, arrays in host memory, and the conversions between f32 and the two 16-bit floats. Ops on arrays are in
- * core/op/; this file knows nothing of graphs or devices. */
+ * core/op/; this file does not use graphs or devices. */
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "Strata needs a little-endian processor: model files, kernels and messages have their numbers in that order"
 #endif
@@ -71,7 +71,7 @@ bool strata_shape_equal(strata_shape a, strata_shape b) {
 
 /* A dimension of 0 counts as 1 here, so that strides and partial products of an accepted shape can't overflow either. */
 strata_status strata_shape_check(strata_shape shape, strata_error *err) {
-    const int power = sizeof(size_t) < 8 ? 27 : 58; /* times 8 bytes and a few more: what size_t counts */
+    const int power = sizeof(size_t) < 8 ? 27 : 58; /* so that 8 bytes for each element, and a few more, fit in size_t */
     const int64_t most_elements = INT64_C(1) << power;
     if (shape.rank < 0 || shape.rank > STRATA_MAX_RANK) {
         return strata_fail(err, STRATA_INVALID, "rank is %d; it must be 0 to %d", shape.rank, STRATA_MAX_RANK);
@@ -104,8 +104,8 @@ strata_shape_string strata_shape_text(strata_shape shape) {
 
 /* ---- arrays ---- */
 
-/* Examples are read in random order: with pages of 4 KiB a third of a batch's time goes to address translation. Only whole
- * huge pages are asked for, so that none is taken for a rest. */
+/* Asks for huge pages. Examples are read in random order, and with pages of 4 KiB a third of the time of a batch is
+ * address translation. Only ranges of whole huge pages are asked for, so that no huge page is used for a remainder. */
 static void ask_for_huge_pages(char *memory, size_t bytes) {
 #ifdef MADV_HUGEPAGE
     const size_t page = (size_t)2 << 20, before = (page - (uintptr_t)memory % page) % page;
@@ -224,8 +224,9 @@ double strata_element_get(strata_dtype dtype, const void *data, int64_t index) {
     return NAN;
 }
 
-/* f32 by "round to odd": toward zero, with the last bit set when anything was lost. Rounding that once more to a narrower
- * float gives what rounding the double at once would have given, which plain double -> f32 -> f16 does not. */
+/* Converts to f32 by "round to odd": rounds toward zero, and sets the last bit if anything was lost. If the result is
+ * rounded again, to a narrower float, it is the same as if the double was rounded directly. With rounding to nearest in
+ * both steps, double -> f32 -> f16, the result can differ. */
 static float round_to_odd(double value) {
     float nearest = (float)value;
     if (isnan(value) || (double)nearest == value) return nearest;

@@ -107,7 +107,8 @@ static unsigned min3(unsigned a, unsigned b, unsigned c) {
     return least < c ? least : c;
 }
 
-/* Edits (change, add, leave out, swap neighbours) that make b of a: optimal string alignment, three rows of the table. */
+/* The number of edits (change, add or leave out a character, swap neighbours) that turn a into b: optimal string
+ * alignment, with three rows of the table in memory. */
 static unsigned edit_distance(const char *a, size_t n_a, const char *b, size_t n_b) {
     unsigned rows[3][LONGEST_WORD + 1];
     for (unsigned j = 0; j <= n_b; j++) rows[0][j] = j;

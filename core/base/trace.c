@@ -11,7 +11,9 @@
 #include "core/base/file.h"
 #include "core/base/text.h"
 
-enum { MOST_SLICES = 200000, MOST_TRACKS = 80, MOST_DEPTH = 16, TRACKS_OF_A_PROCESS = 100 };
+/* The most slices and counter values of a trace, the most tracks, and the most slices that contain each other. Process p writes
+ * its tracks with the numbers TRACKS_OF_A_PROCESS p, TRACKS_OF_A_PROCESS p + 1, ... */
+enum { MAX_SLICES = 200000, MAX_TRACKS = 80, MAX_DEPTH = 16, TRACKS_OF_A_PROCESS = 100 };
 
 typedef struct slice {
     /* NULL: `name` is the label. */
@@ -19,13 +21,13 @@ typedef struct slice {
     const char *name;
     int track;
     int64_t step;
-    /* How many were added before. */
+    /* The number of slices that were added before this one. */
     int number;
     /* Nanoseconds. */
     int64_t began, ended;
-    /* What it took before it was cut off, for its rates. */
+    /* The duration before the slice was shortened, for its GFLOP/s and GB/s. */
     int64_t took;
-    /* It is no slice but a counter's `value`, from `began` on. */
+    /* Whether this is not a slice but the `value` of a counter from `began` on. */
     bool counter;
     double value;
 } slice;
@@ -49,11 +51,11 @@ struct strata_trace {
     char *process;
     pthread_mutex_t lock;
     label *labels;
-    track tracks[MOST_TRACKS];
+    track tracks[MAX_TRACKS];
     int n_tracks, n;
-    /* Nanoseconds that times are written earlier. */
+    /* Nanoseconds that are subtracted from times when they are written. */
     int64_t ahead;
-    slice slices[MOST_SLICES];
+    slice slices[MAX_SLICES];
 };
 
 double strata_trace_now(void) {
@@ -97,9 +99,9 @@ void strata_trace_destroy(strata_trace *trace) {
     free(trace);
 }
 
-/* With the lock. */
+/* The caller has locked trace->lock. */
 static int add_track(strata_trace *trace, const char *name, bool device) {
-    char *copy = trace->n_tracks < MOST_TRACKS ? strdup(name) : NULL;
+    char *copy = trace->n_tracks < MAX_TRACKS ? strdup(name) : NULL;
     if (!copy) return STRATA_TRACE_HOST;
     trace->tracks[trace->n_tracks] = (track){.name = copy, .device = device};
     return trace->n_tracks++;
@@ -141,9 +143,9 @@ static int64_t nanoseconds(double seconds) {
     return (int64_t)llround(seconds * 1e9);
 }
 
-/* With the lock. */
-static void keep(strata_trace *trace, slice s) {
-    if (trace->n == MOST_SLICES) return;
+/* The caller has locked trace->lock. */
+static void append(strata_trace *trace, slice s) {
+    if (trace->n == MAX_SLICES) return;
     s.number = trace->n;
     trace->slices[trace->n++] = s;
 }
@@ -158,10 +160,10 @@ static void add(strata_trace *trace, int number, const strata_trace_label *label
     if (number >= 0 && number < trace->n_tracks) {
         track *own = &trace->tracks[number];
         if (own->device && s.began < own->ended) s.began = own->ended;
-        if (own->device && s.ended <= s.began) s.ended = s.began + 1; /* else it would lie in the one behind it */
+        if (own->device && s.ended <= s.began) s.ended = s.began + 1; /* else it would lie within the next one */
         if (s.ended < s.began) s.ended = s.began;
         own->ended = s.ended;
-        keep(trace, s);
+        append(trace, s);
     }
     pthread_mutex_unlock(&trace->lock);
 }
@@ -170,7 +172,7 @@ void strata_trace_add_counter(strata_trace *trace, const char *name, double valu
     if (!trace) return;
     const slice s = {.name = name, .began = nanoseconds(at), .ended = nanoseconds(at), .counter = true, .value = value};
     pthread_mutex_lock(&trace->lock);
-    keep(trace, s);
+    append(trace, s);
     pthread_mutex_unlock(&trace->lock);
 }
 
@@ -185,8 +187,9 @@ void strata_trace_add_named(strata_trace *trace, int number, const char *name, i
 
 /* ---- writing ---- */
 
-/* By time; of those that begin together the longer one first, which contains the other; of equal ones that which was added
- * later, as a slice is added when it ends. */
+/* Orders slices by the time at which they begin. Of slices that begin together the longer one comes first, as it
+ * contains the other. Of equal slices the one that was added later comes first: slices are added when they end, so it
+ * contains the other. */
 static int in_order(const void *a, const void *b) {
     const slice *x = a, *y = b;
     if (x->began != y->began) return x->began < y->began ? -1 : 1;
@@ -194,22 +197,23 @@ static int in_order(const void *a, const void *b) {
     return x->number > y->number ? -1 : x->number < y->number;
 }
 
-/* The slices of a track that contain the one that comes next. */
+/* The slices of a track that may contain the next slice: when they end, from the outermost to the innermost. */
 typedef struct nest {
-    int64_t ends[MOST_DEPTH];
+    int64_t ends[MAX_DEPTH];
     int depth;
 } nest;
 
-/* Cuts a slice so that it lies within the one that it begins in. False: they lie too deep. */
-static bool put_in(nest *n, slice *s) {
+/* Shortens a slice so that it lies within the slice in which it begins. Returns false if slices are nested too
+ * deeply. */
+static bool nest_slice(nest *n, slice *s) {
     while (n->depth && n->ends[n->depth - 1] <= s->began) n->depth--;
     if (n->depth && s->ended > n->ends[n->depth - 1]) s->ended = n->ends[n->depth - 1];
-    if (n->depth == MOST_DEPTH) return false;
+    if (n->depth == MAX_DEPTH) return false;
     n->ends[n->depth++] = s->ended;
     return true;
 }
 
-/* What a driver calls its device may have any character. */
+/* Adds a name to a JSON string. A driver's name for its device may contain any character. */
 static void add_string(strata_text *text, const char *string) {
     for (const char *c = string; *c; c++) {
         if (*c == '"' || *c == '\\') strata_text_add_bytes(text, "\\", 1);
@@ -251,8 +255,8 @@ void strata_trace_set_ahead(strata_trace *trace, double seconds) {
 strata_status strata_trace_events(strata_trace *trace, char **out_text, size_t *out_bytes, strata_error *err) {
     strata_text text = {0};
     char name[32];
-    nest nests[MOST_TRACKS] = {{{0}, 0}};
-    const int pid = trace->rank + 1; /* viewers give 0 a meaning of its own */
+    nest nests[MAX_TRACKS] = {{{0}, 0}};
+    const int pid = trace->rank + 1; /* 0 has a special meaning for viewers */
     snprintf(name, sizeof name, "worker %d", trace->rank);
     describe(&text, "process", pid, pid * TRACKS_OF_A_PROCESS, trace->process ? trace->process : name, trace->rank);
     for (int i = 0; i < trace->n_tracks; i++) {
@@ -266,7 +270,7 @@ strata_status strata_trace_events(strata_trace *trace, char **out_text, size_t *
         s.ended -= trace->ahead;
         if (s.counter)
             write_counter(&text, &s, pid);
-        else if (put_in(&nests[s.track], &s))
+        else if (nest_slice(&nests[s.track], &s))
             write_slice(&text, &s, &trace->tracks[s.track], pid, pid * TRACKS_OF_A_PROCESS + s.track);
     }
     return strata_text_take(&text, out_text, out_bytes, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A trace that was written (core/base/trace.h, the Trace Event Format), as tracks and slices. */
+ * Reads a trace file (core/base/trace.h, the Trace Event Format) into tracks and slices. */
 #ifndef STRATA_CORE_TRACE_FILE_H
 #define STRATA_CORE_TRACE_FILE_H
 
@@ -12,19 +12,19 @@ STRATA_EXPORT_BEGIN
 typedef struct strata_trace_file_track {
     /* The numbers of its process (a worker, or another task of a job) and of itself. */
     int64_t process, thread;
-    /* "" where the trace does not say. */
+    /* "" if the trace does not contain it. */
     const char *name, *process_name;
     bool device;
 } strata_trace_file_track;
 
 typedef struct strata_trace_file_slice {
     int track;
-    /* "" and NULL where the trace does not say. */
+    /* "" and NULL if the trace does not contain them. */
     const char *name, *op;
     /* Microseconds. */
     double began, took;
     int64_t step;
-    /* GFLOP/s and GB/s; 0 where the trace does not say. */
+    /* GFLOP/s and GB/s; 0 if the trace does not contain them. */
     double gflops, gbytes;
 } strata_trace_file_slice;
 
@@ -38,7 +38,7 @@ typedef struct strata_trace_file {
     int64_t n_slices;
 } strata_trace_file;
 
-/* Fails: DATA, naming file and place, for what is no trace; OUT_OF_MEMORY; UNAVAILABLE. */
+/* Fails: DATA, with the file and the position, if it is not a trace; OUT_OF_MEMORY; UNAVAILABLE. */
 STRATA_MUST_USE strata_status strata_trace_file_read(const char *path, strata_trace_file *out_trace, strata_error *err);
 void strata_trace_file_finish(strata_trace_file *trace);
 

@@ -32,7 +32,7 @@ typedef struct share {
     bool stored; /* some reader is in no group, or the value is an output */
 } share;
 
-typedef struct weaver {
+typedef struct fuser {
     strata_graph *graph;
     int n_nodes; /* chains are appended beyond them */
     bool *live;
@@ -40,7 +40,7 @@ typedef struct weaver {
     int *updates;  /* by id: live updates before it */
     group *groups;
     int n_groups;
-} weaver;
+} fuser;
 
 /* Ops that are so cheap that computing them twice takes less time than storing and loading the result. */
 static const strata_op *const cheap_ops[] = {
@@ -60,8 +60,8 @@ static bool is_cheap(const strata_tensor *node) {
     return false;
 }
 
-/* The comparison that a `where` reads, which always joins the group of the `where`: kernels store no bool beside other types.
- */
+/* The comparison that a `where` reads, which always joins the group of the `where`: kernels store no
+ * bool beside other types. */
 static strata_tensor *comparison_of(const strata_tensor *node) {
     return node->op == &strata_op_where ? node->inputs[0] : NULL;
 }
@@ -129,42 +129,42 @@ static bool lies_in_variable(const strata_tensor *tensor) {
 }
 
 /* Whether the node would read the same values at the place of the root: no update of its operands comes in between. */
-static bool may_move(const weaver *w, const strata_tensor *node, const strata_tensor *root) {
-    if (w->updates[node->id] == w->updates[root->id]) return true;
+static bool may_move(const fuser *f, const strata_tensor *node, const strata_tensor *root) {
+    if (f->updates[node->id] == f->updates[root->id]) return true;
     for (int i = 0; i < node->n_inputs; i++)
         if (lies_in_variable(node->inputs[i])) return false;
     return true;
 }
 
-static bool may_join(const weaver *w, const group *g, strata_tensor *node, group *out) {
+static bool may_join(const fuser *f, const group *g, strata_tensor *node, group *out) {
     const strata_tensor *comparison = comparison_of(node);
-    return node->dtype == g->root->dtype && strata_shape_equal(node->shape, g->root->shape) && may_move(w, node, g->root) &&
-           (!comparison || may_move(w, comparison, g->root)) && joined(g, node, out);
+    return node->dtype == g->root->dtype && strata_shape_equal(node->shape, g->root->shape) && may_move(f, node, g->root) &&
+           (!comparison || may_move(f, comparison, g->root)) && joined(g, node, out);
 }
 
 /* Adds the node to the groups of all nodes that use it, or to none. */
-static bool join(weaver *w, strata_tensor *node) {
-    const share *share = &w->shares[node->id];
+static bool join(fuser *f, strata_tensor *node) {
+    const share *share = &f->shares[node->id];
     group changed[MOST_SHARES];
     if (share->stored || share->n == 0 || (share->n > 1 && !is_cheap(node))) return false;
     for (int i = 0; i < share->n; i++)
-        if (!may_join(w, &w->groups[share->groups[i]], node, &changed[i])) return false;
-    for (int i = 0; i < share->n; i++) w->groups[share->groups[i]] = changed[i];
+        if (!may_join(f, &f->groups[share->groups[i]], node, &changed[i])) return false;
+    for (int i = 0; i < share->n; i++) f->groups[share->groups[i]] = changed[i];
     return true;
 }
 
 /* Makes the node the root of a new group, if it can be a step of a chain. */
-static bool found(weaver *w, strata_tensor *node) {
+static bool start_group(fuser *f, strata_tensor *node) {
     const group empty = {.root = node};
-    if (!joined(&empty, node, &w->groups[w->n_groups])) return false;
-    w->shares[node->id] = (share){.groups = {w->n_groups++}, .n = 1, .stored = true};
+    if (!joined(&empty, node, &f->groups[f->n_groups])) return false;
+    f->shares[node->id] = (share){.groups = {f->n_groups++}, .n = 1, .stored = true};
     return true;
 }
 
 /* Records for each operand of a node which groups use it; without groups the operand must be stored. */
-static void hand_on(weaver *w, const strata_tensor *node, const share *readers) {
+static void note_groups(fuser *f, const strata_tensor *node, const share *readers) {
     for (int i = 0; i < node->n_inputs; i++) {
-        share *share = &w->shares[node->inputs[i]->id];
+        share *share = &f->shares[node->inputs[i]->id];
         if (!readers) share->stored = true;
         for (int k = 0; readers && k < readers->n; k++) {
             bool known = false;
@@ -178,22 +178,22 @@ static void hand_on(weaver *w, const strata_tensor *node, const share *readers) 
     }
 }
 
-static void visit(weaver *w, strata_tensor *node) {
-    if (is_step(node) && (join(w, node) || found(w, node))) {
-        const share readers = w->shares[node->id]; /* a root's is its own group */
-        hand_on(w, node, &readers);
-        if (comparison_of(node)) hand_on(w, comparison_of(node), &readers);
+static void visit(fuser *f, strata_tensor *node) {
+    if (is_step(node) && (join(f, node) || start_group(f, node))) {
+        const share readers = f->shares[node->id]; /* a root's is its own group */
+        note_groups(f, node, &readers);
+        if (comparison_of(node)) note_groups(f, comparison_of(node), &readers);
         return;
     }
     /* A comparison that only `where` nodes in groups use is already a member of these groups. */
-    const share *share = &w->shares[node->id];
+    const share *share = &f->shares[node->id];
     const bool absorbed = node->dtype == STRATA_DTYPE_BOOL && !share->stored && strata_chain_code(node->op) >= 0;
     bool member = absorbed && share->n > 0;
     for (int i = 0; member && i < share->n; i++) {
-        const group *g = &w->groups[share->groups[i]];
+        const group *g = &f->groups[share->groups[i]];
         member = contains(g->members, g->n_members, node);
     }
-    if (!member) hand_on(w, node, NULL);
+    if (!member) note_groups(f, node, NULL);
 }
 
 /* ---- making chains ---- */
@@ -210,7 +210,7 @@ static int value_of(const group *g, const strata_tensor *tensor) {
     return i;
 }
 
-static void make_chain(weaver *w, group *g, const strata_device_query *query) {
+static void make_chain(fuser *f, group *g, const strata_device_query *query) {
     strata_chain_attrs attrs = {0};
     qsort(g->members, (size_t)g->n_members, sizeof(*g->members), by_id); /* operands of steps come before them */
     for (int s = 0; s < g->n_members; s++) {
@@ -219,39 +219,39 @@ static void make_chain(weaver *w, group *g, const strata_device_query *query) {
         strata_chain_add(&attrs, g->members[s]->op, arguments);
     }
     strata_tensor *chain = strata_chain(g->n_operands, g->operands, &attrs);
-    if (!w->graph->status) strata_fusion_become(g->root, chain, query);
+    if (!f->graph->status) strata_fusion_become(g->root, chain, query);
 }
 
-static void weave(weaver *w, const strata_device_query *query) {
+static void fuse(fuser *f, const strata_device_query *query) {
     int updates = 0;
-    for (int id = 0; id < w->n_nodes; id++) {
-        w->updates[id] = updates;
-        if (w->live[id] && w->graph->nodes[id]->op->flags & STRATA_OP_UPDATE) updates++;
+    for (int id = 0; id < f->n_nodes; id++) {
+        f->updates[id] = updates;
+        if (f->live[id] && f->graph->nodes[id]->op->flags & STRATA_OP_UPDATE) updates++;
     }
-    for (int id = w->n_nodes - 1; id >= 0; id--)
-        if (w->live[id] && w->graph->nodes[id]->n_inputs) visit(w, w->graph->nodes[id]);
-    for (int i = 0; i < w->n_groups && !w->graph->status; i++)
-        if (w->groups[i].n_members > 1) make_chain(w, &w->groups[i], query);
+    for (int id = f->n_nodes - 1; id >= 0; id--)
+        if (f->live[id] && f->graph->nodes[id]->n_inputs) visit(f, f->graph->nodes[id]);
+    for (int i = 0; i < f->n_groups && !f->graph->status; i++)
+        if (f->groups[i].n_members > 1) make_chain(f, &f->groups[i], query);
 }
 
 void strata_fuse_chains(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
                         int n_updates, const strata_device_query *query) {
     const size_t n = (size_t)graph->n_nodes;
-    weaver w = {.graph = graph, .n_nodes = graph->n_nodes};
-    w.live = calloc(n + 1, sizeof *w.live);
-    w.shares = calloc(n + 1, sizeof *w.shares);
-    w.updates = calloc(n + 1, sizeof *w.updates);
-    w.groups = calloc(n + 1, sizeof *w.groups);
-    if (w.live && w.shares && w.updates && w.groups) {
-        for (int i = 0; i < n_outputs; i++) w.shares[outputs[i]->id].stored = true;
-        for (int i = 0; i < n_updates; i++) w.shares[updates[i]->id].stored = true;
-        strata_mark_live(graph, outputs, n_outputs, updates, n_updates, w.live, NULL);
-        weave(&w, query);
+    fuser f = {.graph = graph, .n_nodes = graph->n_nodes};
+    f.live = calloc(n + 1, sizeof *f.live);
+    f.shares = calloc(n + 1, sizeof *f.shares);
+    f.updates = calloc(n + 1, sizeof *f.updates);
+    f.groups = calloc(n + 1, sizeof *f.groups);
+    if (f.live && f.shares && f.updates && f.groups) {
+        for (int i = 0; i < n_outputs; i++) f.shares[outputs[i]->id].stored = true;
+        for (int i = 0; i < n_updates; i++) f.shares[updates[i]->id].stored = true;
+        strata_mark_live(graph, outputs, n_outputs, updates, n_updates, f.live, NULL);
+        fuse(&f, query);
     } else {
         strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "chains: no host memory for %d nodes", graph->n_nodes);
     }
-    free(w.live);
-    free(w.shares);
-    free(w.updates);
-    free(w.groups);
+    free(f.live);
+    free(f.shares);
+    free(f.updates);
+    free(f.groups);
 }

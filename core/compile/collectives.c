@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One walk over the graph copies it, and puts what the cores do themselves in place of the communication that they can do. */
+ * Copies the graph node by node. Communication nodes that the cores can perform themselves are replaced by nodes that
+ * the cores' programs compute. */
 #include "core/compile/collectives.h"
 
 #include <stdlib.h>
@@ -44,7 +45,7 @@ static bool spans_workers(const strata_cores *cores, const strata_tensor *node) 
     return cores->has_workers && !common_of(node)->channel.local;
 }
 
-static bool is_theirs(const strata_cores *cores, const strata_tensor *node) {
+static bool cores_can_perform(const strata_cores *cores, const strata_tensor *node) {
     const bool gathers = node->op == &strata_op_all_gather, reduces = node->op == &strata_op_all_reduce;
     if (!gathers && !reduces && node->op != &strata_op_reduce_scatter) return false;
     const strata_communication_attrs *common = node->attrs;
@@ -70,18 +71,18 @@ static bool counts(const rewriter *r, int device) {
     return !r->place->counts || r->place->counts[device];
 }
 
-static int count_givers(const rewriter *r, strata_channel channel) {
+static int count_contributors(const rewriter *r, strata_channel channel) {
     int n = 0;
     for (int d = 0; d < r->place->cores->n; d++) n += is_member(channel, d) && counts(r, d);
     return n;
 }
 
-/* What this device gives to a sum. */
+/* The operand that this device contributes to a sum. */
 static strata_tensor *operand_of(rewriter *r, const strata_tensor *node) {
     const strata_tensor *x = node->inputs[0];
     if (node->op == &strata_op_all_gather || counts(r, r->place->own)) return r->mapped[x->id];
-    const double nothing = count_givers(r, common_of(node)->channel) ? -0.0 : 0.0;
-    return strata_broadcast_to(strata_scalar(r->to, x->dtype, nothing), x->shape);
+    const double neutral = count_contributors(r, common_of(node)->channel) ? -0.0 : 0.0;
+    return strata_broadcast_to(strata_scalar(r->to, x->dtype, neutral), x->shape);
 }
 
 static const int64_t *members_of(rewriter *r, strata_channel channel, int64_t *out_n) {
@@ -93,8 +94,8 @@ static const int64_t *members_of(rewriter *r, strata_channel channel, int64_t *o
     return numbers;
 }
 
-/* The node with the cores that take part, and a sum in place of a mean. */
-static strata_tensor *among_cores(rewriter *r, const strata_tensor *node) {
+/* Returns a copy of the node that names the cores that take part. If the node is a mean, the copy is a sum. */
+static strata_tensor *with_cores(rewriter *r, const strata_tensor *node) {
     union {
         strata_communication_attrs common;
         strata_all_reduce_attrs reduce;
@@ -120,15 +121,16 @@ static int first_member(const strata_cores *cores, strata_channel channel) {
 
 static strata_tensor *rewrite_collective(rewriter *r, const strata_tensor *node) {
     const strata_channel channel = common_of(node)->channel;
-    strata_tensor *own = among_cores(r, node);
+    strata_tensor *own = with_cores(r, node);
     if (strata_tensor_is_poison(own)) return own;
     if (spans_workers(r->place->cores, node)) {
-        const bool gives = first_member(r->place->cores, channel) == r->place->own;
+        const bool contributes = first_member(r->place->cores, channel) == r->place->own;
         return strata_tensor_set_name(
-            strata_all_reduce_among(r->to, gives ? own : NULL, *(const strata_all_reduce_attrs *)node->attrs), node->name);
+            strata_all_reduce_among(r->to, contributes ? own : NULL, *(const strata_all_reduce_attrs *)node->attrs),
+            node->name);
     }
     if (node->op == &strata_op_all_gather || reduction_of(node) == STRATA_REDUCE_SUM) return own;
-    const int n = count_givers(r, channel);
+    const int n = count_contributors(r, channel);
     return strata_div(own, strata_scalar(r->to, STRATA_DTYPE_F32, n ? n : 1));
 }
 
@@ -141,7 +143,8 @@ static strata_status rewrite(rewriter *r, const strata_graph *from, strata_error
     for (int id = 0; id < from->n_nodes && !r->to->status; id++) {
         const strata_tensor *node = from->nodes[id];
         for (int i = 0; i < node->n_inputs; i++) inputs[i] = r->mapped[node->inputs[i]->id];
-        r->mapped[id] = is_theirs(r->place->cores, node) ? rewrite_collective(r, node) : clone(r, node, inputs, node->attrs);
+        r->mapped[id] =
+            cores_can_perform(r->place->cores, node) ? rewrite_collective(r, node) : clone(r, node, inputs, node->attrs);
     }
     free(inputs);
     return strata_graph_check(r->to, err);
@@ -151,7 +154,7 @@ strata_status strata_collectives_prepare(const strata_core_place *place, strata_
                                          int n_outputs, strata_tensor **updates, int n_updates, strata_error *err) {
     bool any = false;
     for (int id = 0; place && place->cores && id < (*graph)->n_nodes && !any; id++)
-        any = is_theirs(place->cores, (*graph)->nodes[id]);
+        any = cores_can_perform(place->cores, (*graph)->nodes[id]);
     if (!any) return STRATA_OK;
     rewriter r = {.place = place, .mapped = calloc((size_t)(*graph)->n_nodes, sizeof(*r.mapped))};
     if (!r.mapped) return strata_fail(err, STRATA_OUT_OF_MEMORY, "collectives: no host memory for %d nodes", (*graph)->n_nodes);

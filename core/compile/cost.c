@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What nodes cost, from shapes alone. What an op itself knows (a product, a convolution) is its `flops`. */
+ * Computes the cost of nodes from their shapes. Ops with many operations for each element (products, convolutions)
+ * count them in their function `flops`. */
 #include "core/compile/cost.h"
 
 #include "core/graph/graph.h"

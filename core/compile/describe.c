@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From nodes, places and arenas to tables. All memory is that of a scratch graph, in which the parts of nodes are built too. */
+ * Converts nodes, places and arenas to the tables of strata/plugin.h. All memory of a description belongs to a scratch
+ * graph, in which the parts of nodes are built too. */
 #include "core/compile/describe.h"
 
 #include <stdio.h>
@@ -14,7 +15,7 @@
 
 enum { NONE = -1 };
 
-/* The numbers of the two enums are the same, so that dtypes are passed on as they are. */
+/* The values of the two enums are equal, so dtypes are copied without conversion. */
 _Static_assert((int)STRATA_DTYPE_F32 == STRATA_PLUGIN_F32 && (int)STRATA_DTYPE_F16 == STRATA_PLUGIN_F16 &&
                    (int)STRATA_DTYPE_BF16 == STRATA_PLUGIN_BF16 && (int)STRATA_DTYPE_I32 == STRATA_PLUGIN_I32 &&
                    (int)STRATA_DTYPE_I64 == STRATA_PLUGIN_I64 && (int)STRATA_DTYPE_U8 == STRATA_PLUGIN_U8 &&
@@ -24,14 +25,14 @@ _Static_assert((int)STRATA_DTYPE_F32 == STRATA_PLUGIN_F32 && (int)STRATA_DTYPE_F
 typedef struct writer {
     const strata_piece *piece;
     strata_describe_buffer *buffer_of;
-    /* The scratch graph: of all memory, and of nodes that parts consist of. */
+    /* The scratch graph, which owns all memory and the nodes of which parts consist. */
     strata_graph *memory;
     /* By a tensor's id: the number of its value; NONE: it has none yet. One array for tensors of the piece, one for those of
      * the scratch graph. */
     int *value_of, *scratch_value_of;
     int n_scratch;
     strata_plugin_value **values;
-    /* By value; the tensor that it describes. */
+    /* [n_values] The tensor that each value describes. */
     const strata_tensor **tensors;
     int n_values, capacity;
     /* An allocation failed; the scratch graph has the error. */
@@ -66,7 +67,7 @@ static int64_t int_attribute(const strata_tensor *node, const char *name, int64_
     return otherwise;
 }
 
-/* How many entries a LIST has. */
+/* The number of entries of an attribute of the kind LIST. */
 static int64_t list_length(const strata_tensor *node, const char *name) {
     char counter[64];
     snprintf(counter, sizeof counter, "n_%s", name);
@@ -81,7 +82,7 @@ static void set_ints(writer *w, strata_plugin_attribute *attribute, const int64_
     attribute->n = (int32_t)n;
 }
 
-/* Whether there is anything to write. */
+/* Fills in *out. Returns false if the attribute is not part of descriptions. */
 static bool describe_attribute(writer *w, const strata_tensor *node, const strata_attr_field *field,
                                strata_plugin_attribute *out) {
     const void *at = (const char *)node->attrs + field->offset;
@@ -159,7 +160,7 @@ static const strata_tensor *shared_with(const writer *w, const strata_tensor *te
     if (tensor->op->flags & STRATA_OP_UPDATE) return input;
     const strata_place *own = place_of(w, tensor), *other = place_of(w, input);
     if (!view) return NULL;
-    if (!own) return tensor->graph == w->memory ? input : NULL; /* nothing is placed yet: it is a node */
+    if (!own) return tensor->graph == w->memory ? input : NULL; /* without places, the tensor is described as a node */
     return own->bytes && own->arena == other->arena && own->offset == other->offset + *out_offset ? input : NULL;
 }
 
@@ -204,7 +205,7 @@ static int add_value(writer *w, const strata_tensor *tensor) {
     return index;
 }
 
-/* The tensors that a pack was planned around are parts of it. */
+/* Makes the tensors that the plan has placed inside of a pack aliases of parts of the pack. */
 static void find_parts_of_pack(writer *w, const strata_tensor *pack) {
     const strata_pack_attrs *attrs = pack->attrs;
     const strata_place *whole = place_of(w, pack);
@@ -239,8 +240,8 @@ static strata_plugin_role role_of(const strata_tensor *tensor, const strata_plug
             break;
     }
     if (tensor->op == &strata_op_read) return STRATA_PLUGIN_VARIABLE;
-    /* A piece of one node that is timed alone, with buffers: its operands come from elsewhere, and its result goes there. In a
-     * piece of a step, a value that nothing reads is a temporary too. */
+    /* If one node is timed alone, its arenas have buffers: its operands are not computed in the piece, and its result
+     * is not read there. In a piece of a step, a value that nothing reads is a temporary too. */
     const bool elsewhere = arena->buffer && (value->first_node == NONE || value->last_node == NONE);
     return elsewhere ? STRATA_PLUGIN_CARRIED : STRATA_PLUGIN_TEMPORARY;
 }
@@ -259,7 +260,7 @@ static void place_value(writer *w, int index) {
     }
     if (!place && source->op == &strata_op_read) value->role = STRATA_PLUGIN_VARIABLE;
     if (!place && source->op == &strata_op_input && source->graph != w->memory) value->role = STRATA_PLUGIN_INPUT;
-    /* A part of a node that is a view of one of its operands lies there. */
+    /* A part of a node that is a view of one of the node's operands has the memory of the operand. */
     const strata_place *of_root = place_of(w, source);
     const strata_place inside = {of_root ? of_root->arena : NONE, of_root ? of_root->offset + offset : 0, value->bytes};
     if (!place && root != index && of_root && of_root->arena != NONE) place = &inside;
@@ -295,7 +296,7 @@ static void describe_node(writer *w, const strata_tensor *node, strata_plugin_no
     describe_attributes(w, node, out);
 }
 
-/* Makes room for the scratch graph's nodes among the numbers of values. */
+/* Enlarges scratch_value_of for all nodes of the scratch graph. */
 static bool reserve_scratch(writer *w) {
     const int n = w->memory->n_nodes;
     if (n <= w->n_scratch) return true;
@@ -310,7 +311,7 @@ static bool reserve_scratch(writer *w) {
     return true;
 }
 
-/* Which of the scratch graph's nodes [first, last] the last one needs. */
+/* Returns, for each of the scratch graph's nodes first .. last, whether node `last` depends on it. */
 static bool *find_needed(writer *w, int first, int last) {
     bool *needed = take(w, (size_t)(last + 1 - first), sizeof *needed);
     if (needed) needed[last - first] = true;
@@ -320,8 +321,8 @@ static bool *find_needed(writer *w, int first, int last) {
     return needed;
 }
 
-/* A leaf of the scratch graph that stands for a tensor. What an update writes stays the read of its variable, as the op's rule
- * wants it. */
+/* Returns a leaf of the scratch graph that represents a tensor. If an update writes the tensor, the leaf is a read of
+ * the variable, because the shape rule of the update's op requires one. */
 static strata_tensor *stand_in(writer *w, const strata_tensor *tensor) {
     strata_read_attrs read = {.variable = (strata_variable *)strata_variable_behind(tensor)};
     strata_tensor *leaf = strata_node(w->memory, read.variable ? &strata_op_read : &strata_op_input, 0, NULL, &read);
@@ -331,7 +332,8 @@ static strata_tensor *stand_in(writer *w, const strata_tensor *tensor) {
     return leaf;
 }
 
-/* The node's parts: built in the scratch graph, where a node like it reads leaves that stand for its inputs. */
+/* Describes the node's parts. They are built in the scratch graph, from a copy of the node whose inputs are leaves that
+ * represent the node's inputs. */
 static void describe_parts(writer *w, const strata_tensor *node, strata_plugin_node *out) {
     if (!node->op->compose || w->failed) return;
     const int first = w->memory->n_nodes;
@@ -363,7 +365,7 @@ static void describe_parts(writer *w, const strata_tensor *node, strata_plugin_n
     out->parts = (const strata_plugin_node *const *)parts;
 }
 
-/* Positions of the first and last node that use each value, those that share memory with it included. */
+/* Sets the positions of the first and the last node that use each value, or a value that shares its memory. */
 static void find_lives(writer *w, strata_plugin_node *const *nodes, int n_nodes) {
     for (int k = 0; k < n_nodes; k++) {
         for (int i = -1; i < nodes[k]->n_inputs; i++) {

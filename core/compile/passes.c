@@ -2,8 +2,8 @@
  *
  * Removal of dead code and merging of common subexpressions: the needed nodes are copied in order to a new graph; a node that
  * equals one in the new graph is replaced by that one. Nodes are added that copy values which would be overwritten too early.
- * Before this pass unsupported nodes are replaced by compositions (decompose.c); after it nodes are fused (fusion.c, chains.c).
- * */
+ * Before this pass unsupported nodes are replaced by compositions (decompose.c); after it nodes are
+ * fused (fusion.c, chains.c). */
 #include "core/compile/passes.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ typedef struct rewriter {
     int *last_use;            /* by old id: largest id of a node that reads it, through views too */
     strata_tensor **mapped;   /* by old id */
     strata_tensor **raw;      /* by old id of a variable's read or update: itself, where mapped is a copy of its value */
-    strata_tensor **computed; /* by old id: what stands for it as an output */
+    strata_tensor **computed; /* by old id: the tensor that replaces it as an output */
     int *table;               /* hash table of new ids + 1; 0: empty */
     size_t table_size;
 } rewriter;

@@ -258,7 +258,7 @@ static void find_lives(planner *p) {
 
 /* ---- best fit over lives ---- */
 
-static void give_back(free_list *list, int64_t offset, int64_t bytes) {
+static void free_range(free_list *list, int64_t offset, int64_t bytes) {
     int at = 0;
     while (at < list->n && list->holes[at].offset < offset) at++;
     bool joins_before = at > 0 && list->holes[at - 1].offset + list->holes[at - 1].bytes == offset;
@@ -280,7 +280,7 @@ static void give_back(free_list *list, int64_t offset, int64_t bytes) {
 
 /* Allocates `bytes` from the smallest free range that is large enough, else at the end of the arena (enlarging a free range at
  * the end). NONE: the arena would become too large. */
-static int64_t take(free_list *list, int64_t bytes, int64_t limit) {
+static int64_t allocate_range(free_list *list, int64_t bytes, int64_t limit) {
     int best = NONE;
     for (int i = 0; i < list->n; i++)
         if (list->holes[i].bytes >= bytes && (best == NONE || list->holes[i].bytes < list->holes[best].bytes)) best = i;
@@ -337,7 +337,7 @@ static strata_status lay_out(planner *p, int storage, strata_error *err) {
     const strata_arena_kind kind = own->carried ? STRATA_ARENA_CARRIED : STRATA_ARENA_WORK;
     for (int i = 0; i < p->plan->n_arenas; i++) {
         if (p->plan->arenas[i].kind != kind) continue;
-        int64_t offset = take(&p->lists[i], own->bytes, p->max_arena_bytes);
+        int64_t offset = allocate_range(&p->lists[i], own->bytes, p->max_arena_bytes);
         if (offset == NONE) continue;
         own->arena = i;
         own->offset = offset;
@@ -349,7 +349,7 @@ static strata_status lay_out(planner *p, int storage, strata_error *err) {
     p->lists[arena].holes = malloc((size_t)(p->plan->n_storages + 1) * sizeof(hole));
     if (!p->lists[arena].holes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "plan: no host memory for an arena's free list");
     own->arena = arena;
-    own->offset = take(&p->lists[arena], own->bytes, p->max_arena_bytes);
+    own->offset = allocate_range(&p->lists[arena], own->bytes, p->max_arena_bytes);
     return STRATA_OK;
 }
 
@@ -372,7 +372,7 @@ static strata_status place_work(planner *p, strata_error *err) {
             if (ended->last != s || ended->arena == NONE) continue;
             bool taken_over = false;
             for (int j = 0; j < plan->n_storages && !taken_over; j++) taken_over = plan->storages[j].in_place_of == i;
-            if (!taken_over) give_back(&p->lists[ended->arena], ended->offset, ended->bytes);
+            if (!taken_over) free_range(&p->lists[ended->arena], ended->offset, ended->bytes);
         }
     }
     for (int i = 0; i < plan->n_arenas; i++)

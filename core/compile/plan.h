@@ -33,8 +33,8 @@ typedef struct strata_segment {
     int64_t input_bytes, output_bytes;
 } strata_segment;
 
-/* A communication node: its operand, if it gives one, is in the OUTPUT arena of segment `after` (else -1), its result in the
- * INPUT arena of segment `before` (-1: nothing reads it). */
+/* A communication node. Its operand is in the OUTPUT arena of segment `after` (-1: it contributes no operand), its
+ * result in the INPUT arena of segment `before` (-1: nothing reads it). */
 typedef struct strata_communication {
     const strata_tensor *node;
     int after, before;

@@ -13,7 +13,9 @@
 #include "core/op/pack.h"
 #include "strata/ops.h"
 
-enum { LEAST_ELEMENTS = 1 << 15 }; /* of a gradient, or its launch costs as much as its way through memory */
+/* The least number of elements of a fused gradient. With fewer elements, the launch of the fused kernel costs as much
+ * as storing and loading the gradient. */
+enum { LEAST_ELEMENTS = 1 << 15 };
 
 /* Whether the update could compute the node: a product a^T b, or the gradient of a gather along axis 0. */
 static bool is_fusible(const strata_tensor *node) {
@@ -52,7 +54,7 @@ void strata_fuse_product_update(strata_tensor *adam, const int *uses, const stra
     if (adam->op != &strata_op_adam || !((const strata_adam_attrs *)adam->attrs)->has_gate) return;
     strata_tensor *pack = adam->inputs[STRATA_ADAM_PRODUCT_GRADIENTS];
     if (pack->op != &strata_op_pack || uses[pack->id] != 1 || pack->n_inputs < 2) return;
-    /* The largest for which the device has a kernel. */
+    /* Tries the gradients in descending order of size, until the device has a kernel for one. */
     for (int64_t below = INT64_MAX; adam->op == &strata_op_adam;) {
         const strata_tensor *largest = NULL;
         int64_t most = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Building a graph: the arena that its nodes live in, the node constructor, and the one building error that is kept.
- * What each op means is in core/op/, differentiation in gradient.c. */
+ * Builds graphs: the arena with the memory of nodes, the constructor of nodes, and the first building error, which the
+ * graph keeps. Ops are in core/op/, differentiation is in core/compile/gradient.c. */
 #include "core/graph/graph.h"
 
 #include <stdio.h>
@@ -127,7 +127,8 @@ static bool reserve_node(strata_graph *graph) {
     return true;
 }
 
-/* The graph that the inputs share; poisons one of them when they do not, or when one is NULL. */
+/* Returns the graph to which all inputs belong. If they belong to several graphs, or if one is NULL, it poisons a
+ * graph. */
 static strata_graph *inputs_graph(strata_graph *graph, const strata_op *op, int n_inputs, strata_tensor *const *inputs) {
     for (int i = 0; i < n_inputs && !graph; i++)
         if (inputs[i]) graph = inputs[i]->graph;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The launches that an op's `lower` describes for one node, collected in order. Backends read the list (backends/kernel). */
+ * Collects the launches that an op's function `lower` describes for one node, in order. Backends read the list
+ * (backends/kernel). */
 #include "core/graph/launch.h"
 
 #include <stdlib.h>

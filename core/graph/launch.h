@@ -82,10 +82,10 @@ strata_status strata_lowering_add(strata_lowering *lowering, const strata_launch
 void strata_lowering_scratch(strata_lowering *lowering, int64_t bytes);
 void strata_lowering_finish(strata_lowering *lowering);
 
-/* The index spaces of up to 8 tensors of one broadcast shape, with as few axes as possible: axes along which all of them stay
- * regular are merged, axes of size 1 dropped. strides[t][d] is in elements, 0 where tensor t is broadcast. d = 0 is outermost.
- *   shape      the (broadcast) index space        strides  of tensor t for each axis of shape, row-major or given
- * Kernels handle 4 axes; strata_strided_split makes separate launches for each combination of the other axes. */
+/* The index space of up to 8 tensors of one broadcast shape. strides[t][d] is in elements, and 0 where tensor t is
+ * broadcast; d = 0 is the outermost axis. strata_strided_merge makes the number of axes as small as possible: it drops
+ * axes of size 1, and merges neighbouring axes if the strides of all tensors allow it. Kernels handle 4 axes;
+ * strata_strided_split makes separate launches for each combination of the other axes. */
 enum { STRATA_STRIDED_TENSORS = 8, STRATA_STRIDED_KERNEL_AXES = 4 };
 typedef struct strata_strided {
     /* 1..STRATA_MAX_RANK after merging. */
@@ -95,12 +95,14 @@ typedef struct strata_strided {
     int64_t strides[STRATA_STRIDED_TENSORS][STRATA_MAX_RANK];
 } strata_strided;
 
-/* Row-major strides of `from` seen as broadcast to `shape` (0 along broadcast axes). The shapes must be broadcastable. */
+/* The strides of a row-major tensor of shape `from` that is broadcast to `shape` (0 along broadcast axes). The shapes
+ * must be broadcastable. */
 void strata_broadcast_strides(strata_shape from, strata_shape shape, int64_t *out_strides);
 /* Merges axes in place. */
 void strata_strided_merge(strata_strided *space);
-/* Calls visit once for each combination of the axes outside the innermost 4, with the element offset of each tensor there and
- * `inner`, a space of exactly 4 axes (leading ones of size 1). Stops at the first failure. */
+/* Calls `visit` once for each combination of the axes outside of the innermost 4, with the offset of each tensor there,
+ * in elements, and `inner`, a space of exactly 4 axes (with axes of size 1 in front if there are fewer). Stops at the
+ * first failure. */
 strata_status strata_strided_split(const strata_strided *space,
                                    strata_status (*visit)(const strata_strided *inner, const int64_t *offsets, void *user,
                                                           strata_error *err),

@@ -21,7 +21,8 @@ typedef enum strata_attr_kind {
     STRATA_ATTR_PAIR,
     STRATA_ATTR_QUAD,
     STRATA_ATTR_SHAPE,
-    /* const int64_t *: as many as the attribute "n_<name>" says, or "n"; without one, an entry for each input. */
+    /* const int64_t *. The number of entries is the attribute "n_<name>" or "n"; without such an attribute there is an
+     * entry for each input. */
     STRATA_ATTR_LIST,
     /* int64_t[STRATA_MAX_RANK] of codes that only the op understands; strata_op.compose gives their meaning as other ops. */
     STRATA_ATTR_CODES,
@@ -39,7 +40,7 @@ typedef struct strata_attr_words {
 typedef struct strata_attr_field {
     const char *name;
     strata_attr_kind kind;
-    /* Where the field lies in the op's attribute struct. */
+    /* The field's offset in the op's attribute struct. */
     size_t offset;
 } strata_attr_field;
 

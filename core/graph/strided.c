@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Index spaces: how several tensors are walked together when they are broadcast, transposed or cut, with as few axes as
- * possible. References walk them on the host, `lower` functions turn them into the words of a launch. */
+ * Index spaces: loops over several tensors that are broadcast, transposed or sliced, with as few axes as possible.
+ * References execute the loops on the host, and `lower` functions turn the spaces into the words of a launch. */
 #include "core/graph/launch.h"
 
 void strata_broadcast_strides(strata_shape from, strata_shape shape, int64_t *out_strides) {
@@ -12,7 +12,8 @@ void strata_broadcast_strides(strata_shape from, strata_shape shape, int64_t *ou
     }
 }
 
-/* Whether one step along the outer axis is as far as a whole run along the inner one, for each tensor. */
+/* Whether the two axes can be merged: in each tensor, one step along the outer axis is as far as all steps along the
+ * inner axis. */
 static bool continues(const strata_strided *space, int outer, int inner) {
     for (int t = 0; t < space->n_tensors; t++)
         if (space->strides[t][outer] != space->strides[t][inner] * space->sizes[inner]) return false;

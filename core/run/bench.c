@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One node alone on a device (bench.h). */
+ * Times one node alone on a device (bench.h). */
 #include "core/run/bench.h"
 
 #include <float.h>
@@ -11,14 +11,22 @@
 #include "core/compile/cost.h"
 
 enum {
-    FIRST_ARENA = STRATA_ARENA_OUTPUT + 1, /* INPUT and OUTPUT are empty: a program copies them, which is no node's time */
-    SLOTS = 3,                             /* runs on their way; a slot is submitted again when its run is over */
-    MOST_NODES = 16,                       /* in the piece, on a GPU */
-    MOST_RUNS = 256,                       /* in a round */
-    FILL_PERIOD = 65521                    /* elements; a prime, so that rows differ */
+    /* The index of the first arena that contains operands. The arenas INPUT and OUTPUT before it stay empty: a program copies
+     * them, and the time of these copies is not the node's. */
+    FIRST_ARENA = STRATA_ARENA_OUTPUT + 1,
+    /* The most runs that are submitted and have not ended. A slot is submitted again when its run has ended. */
+    SLOTS = 3,
+    /* The most times that a piece contains the node, on a GPU. */
+    MOST_NODES = 16,
+    /* The most runs in a round. */
+    MOST_RUNS = 256,
+    /* The number of elements after which the contents of an operand repeat; a prime, so that rows differ. */
+    FILL_PERIOD = 65521
 };
-static const double WORTH_A_SUBMISSION = 1e9, /* FLOPs and bytes: tens of microseconds on the fastest devices */
-    ROUND_SECONDS = 1e-3, WARM_UP_SECONDS = 5e-3;
+/* WORTH_A_SUBMISSION is a number of FLOPs and bytes that takes tens of microseconds on the fastest devices, so that the cost
+ * of a submission matters little. ROUND_SECONDS is the length of a round. Runs in the first WARM_UP_SECONDS are not
+ * counted. */
+static const double WORTH_A_SUBMISSION = 1e9, ROUND_SECONDS = 1e-3, WARM_UP_SECONDS = 5e-3;
 
 static int64_t tensor_bytes(const strata_tensor *tensor) {
     return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
@@ -26,13 +34,13 @@ static int64_t tensor_bytes(const strata_tensor *tensor) {
 
 /* ---- places ---- */
 
-/* Bytes of an arena of the plan that operands share. */
+/* A range of bytes in an arena of the plan. Operands in the same range share memory. */
 typedef struct span {
     int arena;
     int64_t begin, end;
 } span;
 
-/* The node's inputs, then itself. */
+/* Operand i of the node: one of its inputs, or, after the last input, the node itself. */
 static const strata_tensor *operand(const strata_tensor *node, int i) {
     return i < node->n_inputs ? node->inputs[i] : node;
 }
@@ -46,7 +54,7 @@ static bool overlap(const span *a, const span *b) {
     return a->arena == b->arena && a->begin < b->end && b->begin < a->end;
 }
 
-/* Spans that no two of which share bytes, all operands in them; returns how many. */
+/* Finds spans that do not overlap and that together contain all operands. Returns their number. */
 static int find_spans(const strata_tensor *node, const strata_place *planned, span *spans) {
     int n = 0;
     for (int i = 0; i <= node->n_inputs; i++) {
@@ -83,7 +91,7 @@ static strata_status fill(const strata_bench *bench, const strata_tensor *tensor
     return status;
 }
 
-/* An arena for each span, and the operands in it. */
+/* Creates an arena for each span, and places the operands in the arenas. */
 static strata_status make_arenas(strata_bench *bench, const strata_place *planned, span *spans, strata_error *err) {
     const strata_tensor *node = bench->node;
     const int n = find_spans(node, planned, spans);
@@ -97,7 +105,7 @@ static strata_status make_arenas(strata_bench *bench, const strata_place *planne
     for (int i = 0; i <= node->n_inputs; i++) {
         const strata_tensor *tensor = operand(node, i);
         const span own = span_of(tensor, planned);
-        bench->places[tensor->id] = (strata_place){.arena = STRATA_ARENA_INPUT}; /* of no bytes; else: */
+        bench->places[tensor->id] = (strata_place){.arena = STRATA_ARENA_INPUT}; /* if it has no bytes */
         for (int k = 0; k < n; k++)
             if (overlap(&own, &spans[k]))
                 bench->places[tensor->id] = (strata_place){FIRST_ARENA + k, own.begin - spans[k].begin, own.end - own.begin};
@@ -108,7 +116,7 @@ static strata_status make_arenas(strata_bench *bench, const strata_place *planne
 
 strata_status strata_bench_init(strata_bench *bench, strata_device *device, const strata_tensor *node,
                                 const strata_place *planned, strata_error *err) {
-    const size_t n_places = (size_t)node->id + 1, n_operands = (size_t)node->n_inputs + 1; /* inputs come before */
+    const size_t n_places = (size_t)node->id + 1, n_operands = (size_t)node->n_inputs + 1; /* the inputs' ids are smaller */
     const double work = strata_node_flops(node) + strata_node_moved_bytes(node);
     int n_nodes = 1;
     const strata_device_class class = device->info.device_class;
@@ -153,9 +161,9 @@ void strata_bench_finish(strata_bench *bench) {
 
 strata_status strata_bench_fastest(strata_bench_run *run, void *context, int rounds, double *out_us, strata_error *err) {
     double best = DBL_MAX, began;
-    STRATA_TRY(run(context, 1, err)); /* drivers compile or load on the first run, */
+    STRATA_TRY(run(context, 1, err)); /* drivers compile or load code on the first run */
     const double ready = strata_trace_now();
-    do { /* and a GPU that was idle has yet to raise its clock */
+    do { /* an idle GPU must first raise its clock */
         began = strata_trace_now();
         STRATA_TRY(run(context, 1, err));
     } while (strata_trace_now() - ready < WARM_UP_SECONDS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What all devices share, whatever their backend. backends/devices.c finds and opens them. */
+ * Functions for devices of all backends. backends/devices.c finds and opens devices. */
 #include "core/run/device.h"
 
 #include <stdarg.h>

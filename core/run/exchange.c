@@ -79,7 +79,7 @@ static strata_status fold(job *j, strata_error *err) {
 
 /* ---- broadcast ---- */
 
-static strata_status hand_on(job *j, strata_error *err) {
+static strata_status broadcast_value(job *j, strata_error *err) {
     const strata_exchange_context *c = j->context;
     const size_t bytes = bytes_of(j->common->dtype, strata_shape_elements(j->common->shape));
     int n_results, n = collect(j, true, &n_results);
@@ -104,7 +104,7 @@ static strata_status send_and_receive(job *j, strata_error *err) {
     const strata_exchange_member *m = &j->members[0];
     const size_t bytes = bytes_of(j->common->dtype, strata_shape_elements(j->common->shape));
     const strata_workers *workers = j->context->workers;
-    if (attrs->worker < 0) return hand_on(j, err);
+    if (attrs->worker < 0) return broadcast_value(j, err);
     if (!workers || attrs->worker >= workers->n || attrs->worker == workers->rank)
         return strata_fail(err, STRATA_INVALID, "%s: worker %lld is none of the %d others", m->node->op->name,
                            (long long)attrs->worker, workers ? workers->n - 1 : 0);
@@ -143,7 +143,7 @@ static void put_part(const strata_parts_attrs *attrs, const layout *l, int64_t p
     for (size_t o = 0; o < l->outer; o++) copy(whole + o * l->row + begin, from + o * bytes, bytes);
 }
 
-/* Every worker's parts, one whole part after the other, in `scratch` after this worker's own. */
+/* Gathers the parts of all workers in `scratch`, after this worker's own parts. Each part is contiguous. */
 static strata_status gather_over_workers(job *j, const strata_parts_attrs *attrs, const layout *l, char **out_parts,
                                          strata_error *err) {
     const strata_exchange_context *c = j->context;
@@ -200,7 +200,7 @@ static int64_t row_of(const strata_parts_attrs *attrs, int64_t *out_elements) {
     return row;
 }
 
-/* First the sum of this worker's replicas over the whole tensor; then each worker gets its part of the sum over workers. */
+/* Adds up the whole tensors of this worker's replicas. Then each worker gets its part of the sum over workers. */
 static strata_status scatter_over_workers(job *j, const strata_parts_attrs *attrs, int n_operands, strata_error *err) {
     const strata_exchange_context *c = j->context;
     const strata_workers *workers = c->workers;
@@ -282,10 +282,10 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {&strata_op_all_reduce, fold},        {&strata_op_reduce_to, fold},
-    {&strata_op_broadcast, hand_on},      {&strata_op_all_gather, gather},
-    {&strata_op_reduce_scatter, scatter}, {&strata_op_send, send_and_receive},
-    {&strata_op_recv, send_and_receive},  {&strata_op_merge, merge},
+    {&strata_op_all_reduce, fold},           {&strata_op_reduce_to, fold},
+    {&strata_op_broadcast, broadcast_value}, {&strata_op_all_gather, gather},
+    {&strata_op_reduce_scatter, scatter},    {&strata_op_send, send_and_receive},
+    {&strata_op_recv, send_and_receive},     {&strata_op_merge, merge},
 };
 
 strata_status strata_exchange_run(const strata_exchange_context *context, const strata_exchange_member *members, int n_members,

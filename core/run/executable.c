@@ -137,8 +137,8 @@ static bool needs_host(const strata_executable *exe) {
     return false;
 }
 
-/* The part of creating an executable that needs no device memory: passes and plan. outputs: with those that print nodes show.
- * */
+/* The part of creating an executable that needs no device memory: passes and plan. outputs: with those
+ * that print nodes show. */
 static strata_status plan(strata_executable *exe, strata_tensor *const *outputs, strata_tensor *const *updates, int n_updates,
                           bool no_fusion, bool alone, const strata_core_place *place, strata_tensor **new_updates,
                           strata_error *err) {
@@ -305,8 +305,8 @@ static strata_status create(strata_device *device, strata_tensor *const *outputs
         if (!status) *out_executable = exe;
         if (!status) return STRATA_OK;
         strata_executable_destroy(exe);
-        /* The device found that one of its kernels computes wrongly, and no longer supports the op: try again with other ops.
-         * */
+        /* The device found that one of its kernels computes wrongly, and no longer supports the op: try
+         * again with other ops. */
         if (status != STRATA_UNSUPPORTED || device->n_distrusted == n_distrusted) return status;
     }
 }
@@ -376,8 +376,8 @@ static char *host_memory(const strata_executable *exe, int slot_index, const str
     return base ? base + exe->plan.places[tensor->id].offset : NULL;
 }
 
-/* Shows the printed values of all runs up to `last`, in the order of the runs; the caller may wait for slots in another order.
- * */
+/* Shows the printed values of all runs up to `last`, in the order of the runs; the caller may wait for
+ * slots in another order. */
 static void show_runs(strata_executable *exe, uint64_t last) {
     for (;;) {
         int oldest = -1;

@@ -18,7 +18,7 @@ static void add_to_f32(float *restrict sum, const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) sum[i] += x[i];
 }
 
-/* In the order of the operands: (sum + x) + y. */
+/* Adds in the order of the operands: (sum + x) + y. */
 static void add_both_to_f32(float *restrict sum, const float *x, const float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) sum[i] = (sum[i] + x[i]) + y[i];
 }
@@ -41,7 +41,7 @@ static void sum_small_floats(strata_dtype dtype, float *sum, const void *const *
         for (int64_t i = 0; i < n; i++) sum[i] += (float)strata_element_get(dtype, operands[r], first + i);
 }
 
-/* Folds one block: in `sum`, or, for f16 and bf16, in `out`. */
+/* Folds one block. The result, which it returns, is in `sum` or, for f16 and bf16, in `out`. */
 static const void *fold_floats(strata_dtype dtype, strata_reduction reduction, const void *const *operands, int n_operands,
                                int64_t first, int64_t n, float *sum, void *out) {
     if (dtype == STRATA_DTYPE_F32)

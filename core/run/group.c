@@ -230,8 +230,8 @@ static strata_status check_collective(const strata_group *group, int index, bool
     return STRATA_OK;
 }
 
-/* Checks that whenever the host waits for a segment, all collectives up to this segment have been submitted on every replica.
- * */
+/* Checks that whenever the host waits for a segment, all collectives up to this segment have been
+ * submitted on every replica. */
 static strata_status check_order(const strata_group *group, strata_error *err) {
     for (int e = 0; e < group->n_exchanges; e++)
         for (int r = 0; r < group->n_replicas; r++) {

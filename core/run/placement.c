@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Placement: checks for each node whether the device supports it, and reports all nodes that it does not support in one error.
- * */
+ * Placement: checks for each node whether the device supports it, and reports all nodes that it does not
+ * support in one error. */
 #include "core/run/placement.h"
 
 #include <stdio.h>

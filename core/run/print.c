@@ -18,7 +18,7 @@ strata_status strata_prints_find(const strata_device *device, strata_tensor *con
     for (int i = 0; i < n_updates; i++)
         if (!updates[i] || updates[i]->graph != root->graph) return STRATA_OK;
     const strata_graph *graph = root->graph;
-    if (graph->status) return STRATA_OK; /* a node could not be made; the passes say which */
+    if (graph->status) return STRATA_OK; /* a node could not be built; the passes report it */
     int n = 0;
     for (int id = 0; id < graph->n_nodes; id++) n += graph->nodes[id]->op == &strata_op_print;
     if (!n) return STRATA_OK;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shares of a batch, exact for any number of examples, and weights by measured speed. */
+ * Divides batches among replicas, so that the shares add up for any number of examples, and adapts the replicas'
+ * weights to their measured speeds. */
 #include "core/run/strategy.h"
 
 #include <stdlib.h>
 
-/* Equal: floor or ceil, the first ones larger. By weights: floors of the exact shares, then one more for each of those with the
- * largest remainders. */
+/* A replica's share is the floor of its exact share. The examples that are left go to the replicas with the largest
+ * remainders, one for each; among equal remainders to the first replicas. */
 static int64_t weighted_share(const strata_strategy *strategy, int64_t global, int replica) {
     const int n = strategy->n_replicas;
     int64_t total = 0, given = 0;
     for (int r = 0; r < n; r++) total += strategy->weights[r];
     for (int r = 0; r < n; r++) given += global * strategy->weights[r] / total;
     const int64_t own = global * strategy->weights[replica] % total;
-    int64_t ahead = 0; /* replicas that get one more before this one */
+    int64_t ahead = 0; /* replicas that get one more example before this one does */
     for (int r = 0; r < n; r++) {
         const int64_t other = global * strategy->weights[r] % total;
         ahead += other > own || (other == own && r < replica);
@@ -21,6 +22,7 @@ static int64_t weighted_share(const strata_strategy *strategy, int64_t global, i
     return global * strategy->weights[replica] / total + (ahead < global - given);
 }
 
+/* Without weights a share is the floor or the ceiling of the exact share; the first replicas have the larger ones. */
 static int64_t share(const strata_strategy *strategy, int64_t global, int replica) {
     if (strategy->weights) return weighted_share(strategy, global, replica);
     return global / strategy->n_replicas + (replica < global % strategy->n_replicas);
@@ -33,7 +35,8 @@ void strata_strategy_local_share(const strata_strategy *strategy, int64_t batch,
     *out_n = share(strategy, batch, replica);
 }
 
-/* Examples of all replicas before number `id`, of equal shares. */
+/* The number of examples of all replicas before replica `id`, if shares are equal. The first replicas have the larger
+ * shares. */
 static int64_t before(int64_t global, int64_t id, int64_t n) {
     const int64_t least = global / n, larger = global % n;
     return id * least + (id < larger ? id : larger);

@@ -42,8 +42,8 @@ typedef struct strata_workers {
     uint64_t (*bytes_sent)(const struct strata_workers *workers); /* by this worker, since it joined */
     /* The dtype in which gradients are sent to other workers. */
     strata_dtype wire;
-    /* [n + 1] The number of each worker's first replica; the last entry is the number of all replicas. Owned by the strategy.
-     * */
+    /* [n + 1] The number of each worker's first replica; the last entry is the number of all replicas.
+     * Owned by the strategy. */
     int *first_replicas;
     /* The strata_communicator of the workers; borrowed. */
     void *communicator;

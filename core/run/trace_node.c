@@ -8,7 +8,8 @@
 #include "core/compile/cost.h"
 #include "core/graph/graph.h"
 
-/* A tensor's name may be a user's: as JSON it has no quotes. */
+/* Adds a tensor's name, which the user may have set, to a JSON string. Characters that would need an escape become
+ * "?". */
 static void add_plain(strata_text *text, const char *string) {
     for (const char *c = string; *c; c++)
         strata_text_add_bytes(text, *c == '"' || *c == '\\' || *c < 0x20 || *c > 0x7e ? "?" : c, 1);

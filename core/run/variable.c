@@ -82,7 +82,7 @@ void *strata_variable_memory(const strata_variable *variable) {
     return api->buffer_memory ? api->buffer_memory(variable->buffer) : NULL;
 }
 
-/* NULL: there is no link between the devices of the two. */
+/* The functions that copy directly between the devices of the two variables; NULL: there are none. */
 static const strata_device_transfers *link_of(const strata_variable *to, const strata_variable *from) {
     if (!from || from->device == to->device || from->device->api != to->device->api) return NULL;
     if (strcmp(from->device->info.backend, to->device->info.backend) != 0) return NULL;

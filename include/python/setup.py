@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the wheel: libstrata.so, by CMake, and the declarations of its headers go into the package.
+"""Builds the wheel. The package contains libstrata.so, which CMake builds, and the declarations of its headers.
 
-STRATA_LIBRARY=FILE takes a library that is built already; it must be of this source tree."""
+STRATA_LIBRARY=FILE uses a library that is built already. It must be built from this source tree."""
 import json
 import os
 import pathlib
@@ -46,7 +46,7 @@ class Build(build_py):
 
 
 class Wheel(bdist_wheel):
-    """Of this platform, for any Python 3: the library is not linked to Python."""
+    """The wheel is for this platform and for any Python 3, because the library is not linked to Python."""
 
     def get_tag(self):
         return ("py3", "none", super().get_tag()[2])

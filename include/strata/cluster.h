@@ -58,26 +58,27 @@ typedef struct strata_communicator_options {
     /* One of strata_transport_names. NULL: "auto", which is shm where all ranks are on one host with room in /dev/shm, else
      * tcp. */
     const char *transport;
-    /* NULL: "builtin". "mpi": whole collectives are carried out by Open MPI, MPICH or a library of its binary interface,
-     * found at run time, in a job that its mpirun started; the store stays Strata's. Sums have the same bits, since MPI only
-     * moves data. A rank that dies ends the job, by mpirun. */
+    /* NULL: "builtin". "mpi": Open MPI, MPICH or a library with the binary interface of one of them carries out whole
+     * collectives. It is loaded at run time, and its mpirun must have started the job. The store is always Strata's own.
+     * Sums have the same bits, because MPI only moves data. When a rank dies, mpirun ends the job. */
     const char *engine;
     /* One of strata_algorithm_names, for reductions; the same on all ranks. NULL: chosen by size, ranks and transport. */
     const char *algorithm;
-    /* Of rank 0, for all: a file of measured choices of algorithms, as `strata bench allreduce --tune` writes it. NULL: the
-     * user's, allreduce.table in $XDG_CACHE_HOME/strata or ~/.cache/strata. "": none. No choice changes bits. */
+    /* The path of a file with measured choices of algorithms, as `strata bench allreduce --tune` writes it. Rank 0's file
+     * is used for all ranks. NULL: the user's file, allreduce.table in $XDG_CACHE_HOME/strata or ~/.cache/strata. "": no
+     * file. No choice changes bits. */
     const char *table;
-    /* The name ("eth0") or address of the interface to listen on, which the others connect to; NULL: the one that reaches the
-     * store. */
+    /* The name ("eth0") or address of the network interface on which this rank listens and to which the others connect.
+     * NULL: the interface that reaches the store. */
     const char *interface;
-    /* A secret that each rank must prove to know before anything else that it sends is read (HMAC-SHA256 over fresh nonces). 0
-     * bytes: no secret. */
+    /* Each rank must prove that it knows the secret before anything else that it sends is read (HMAC-SHA256 of fresh
+     * nonces). 0 bytes: no secret. */
     const void *secret;
     size_t secret_bytes;
-    /* TLS 1.3 between the ranks of all hosts, each of which proves itself to the other: PEM files of this rank's certificate
-     * (with those between it and an authority), of its key (NULL: in tls_cert too), and of the authorities whose
-     * certificates are believed. NULL: no TLS. A certificate must have the host name or address that the others connect to,
-     * or tls_name where that is given: then every rank's must. */
+    /* TLS 1.3 between the ranks of all hosts, where both sides check each other's certificate. Paths of PEM files: this rank's
+     * certificate (with those between it and an authority), its key (NULL: it is in tls_cert too), and the certificates of
+     * the authorities that are trusted. NULL: no TLS. A certificate must contain the host name or address to which the
+     * others connect. If tls_name is given, every rank's certificate must contain tls_name instead. */
     const char *tls_cert, *tls_key, *tls_ca, *tls_name;
     /* Allow listening on an address that other hosts can reach without a secret. False: that is INVALID. */
     bool insecure;
@@ -101,8 +102,8 @@ extern STRATA_API const char *const strata_algorithm_names[];
  * other's certificate. */
 STRATA_API STRATA_MUST_USE strata_status strata_communicator_create(const strata_communicator_options *opts,
                                                                     strata_communicator **out_comm, strata_error *err);
-/* All `world` ranks for threads of this process, out_comms[rank], without sockets. Of opts (NULL: defaults) only `algorithm`
- * and `stall_seconds` are used. Each is destroyed by itself. */
+/* Creates all `world` ranks for threads of this process, out_comms[rank]. They use no sockets. Only `algorithm` and
+ * `stall_seconds` of opts (NULL: defaults) are used. Each communicator is destroyed separately. */
 STRATA_API STRATA_MUST_USE strata_status strata_communicator_create_local(int world, const strata_communicator_options *opts,
                                                                           strata_communicator **out_comms, strata_error *err);
 /* Splits `comm`: the ranks with the same `color` get a communicator of their own, in which they are ordered by `key` and then

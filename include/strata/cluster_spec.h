@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who is in the job: the tasks of a cluster, which of them this process is, and where they meet. It is found where launchers
- * leave it:
+ * Describes the cluster of a job: its tasks, which of them this process is, and the address at which the tasks meet. The
+ * description is read from the places where launchers write it. Nothing in this header opens a connection.
  *
  *     strata_cluster_spec spec;
- *     STRATA_TRY(strata_cluster_spec_resolve(NULL, &spec, err));     TF_CONFIG, torchrun, Open MPI, MPICH, Slurm, TPU,
- *     Kubernetes; else one worker
+ *     STRATA_TRY(strata_cluster_spec_resolve(NULL, &spec, err));     from TF_CONFIG, torchrun, Open MPI, MPICH, Slurm, TPU or
+ *                                                                    Kubernetes; otherwise there is one worker
  *     spec.rank, spec.world_size, spec.is_chief, spec.rendezvous
  *     strata_cluster_spec_finish(&spec);
  *
- * A *task* is one process; tasks of one *type* are a *job*. Chief and workers train together: they are the *world*, the chief
- * (where there is one) is rank 0 and worker i comes after it. Parameter servers and the evaluator have no rank in the world.
- * Besides, all tasks of the cluster are numbered from 0 to all_size - 1, their *all_rank*: first the world in the order of its
+ * A *task* is one process; the tasks of one *type* are a *job*. Chief and workers train together and are called the *world*.
+ * If there is a chief, it is rank 0, and the workers follow it. Parameter servers and the evaluator have no rank in the world.
+ *
+ * All tasks of the cluster also have a number from 0 to all_size - 1, the *all_rank*: first the world in the order of its
  * ranks, then the parameter servers, then the evaluator. A program that needs all tasks creates its communicator with these
- * numbers (strata_communicator_options: rank = all_rank, world = all_size) and splits it by type. Nothing here opens a
- * connection. */
+ * numbers (strata_communicator_options: rank = all_rank, world = all_size) and splits it by type. */
 #ifndef STRATA_CLUSTER_SPEC_H
 #define STRATA_CLUSTER_SPEC_H
 
@@ -44,31 +44,33 @@ typedef struct strata_cluster_job {
     char **addresses; /* n_tasks of "host:port" ("[::1]:2222" for IPv6); NULL where the launcher names only the rendezvous */
 } strata_cluster_job;
 
-/* Plain values, owned by the struct: read them, don't change them. */
+/* Plain values, which the struct owns. Read them, but do not change them. */
 typedef struct strata_cluster_spec {
     /* Which resolver found it: "--cluster", "TF_CONFIG", "torchrun", "Open MPI", "MPICH", "Slurm", "TPU", "Kubernetes", "none".
      * Static memory. */
     const char *source;
     strata_cluster_job jobs[STRATA_TASK_TYPES];
-    /* Of this process; the index is within its job. */
+    /* The type and the index of this process. The index is that within its job. */
     strata_task_type task_type;
     int task_index;
     /* In [0, world_size); -1 for a ps and the evaluator. */
     int rank;
-    /* Chief and workers, at least 1. */
+    /* The number of chief and workers together, at least 1. */
     int world_size;
     /* The number among all tasks of the cluster, in [0, all_size), in the order chief, workers, ps, evaluator. For chief and
      * workers it equals rank. -1 for an evaluator that the cluster does not list. */
     int all_rank, all_size;
-    /* The index of this process among the local_size tasks of its host. Tasks of a host divide its devices by it. */
+    /* The index of this process among the local_size tasks of its host, which divide the devices of the host by these
+     * indices. */
     int local_rank, local_size;
-    /* This task writes files: the chief, or worker 0 where there is no chief; also the evaluator. */
+    /* This task writes files: it is the chief, worker 0 of a cluster without a chief, or the evaluator. */
     bool is_chief;
-    /* "host:port" where rank 0 listens; NULL in a world of one that named none. */
+    /* "host:port" where rank 0 listens; NULL in a world of one worker whose launcher names no address. */
     char *rendezvous;
 } strata_cluster_spec;
 
-/* Where variables are looked up; NULL means the process's own environment. `get` returns NULL for what is not set. */
+/* A function that looks up environment variables; NULL: the process's own environment. `get` returns NULL for a variable
+ * that is not set. */
 typedef struct strata_environment {
     const char *(*get)(void *context, const char *name);
     void *context;
@@ -81,10 +83,10 @@ typedef struct strata_cluster_options {
      *   "@FILE"                                  the same in a file, a newline like ";", comments from # to the end of the
      *                                            line */
     const char *cluster;
-    /* With `cluster`: "worker:1", "chief", or "1" for worker 1 where there is no chief; NULL: STRATA_TASK. Without `cluster` it
-     * must be the task that the environment says. */
+    /* This task. With `cluster`: "worker:1", "chief", or "1" for worker 1 of a cluster without a chief; NULL: STRATA_TASK.
+     * Without `cluster` it must be the task that the environment names. */
     const char *task;
-    const char *rendezvous; /* "host:port" instead of rank 0's address; NULL: STRATA_RENDEZVOUS, else what the resolver says */
+    const char *rendezvous; /* "host:port" instead of rank 0's address; NULL: STRATA_RENDEZVOUS, else the resolver's */
     strata_environment environment;
 } strata_cluster_options;
 

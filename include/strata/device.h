@@ -124,15 +124,16 @@ typedef struct strata_printed {
 typedef void (*strata_print_callback)(const strata_printed *printed, void *user);
 
 typedef struct strata_device_options {
-    /* Allow kernels whose results may differ in the last bits from run to run, as the fastest of several kernels is chosen by
-     * measuring: CLBlast on OpenCL, matrix products whose sums are divided as was measured to be fastest, and, on Vulkan
-     * devices with matrix units (strata_device_info), products of f32 through these units. For the last, each operand is split
-     * into two f16 numbers, and three of the four products of the parts are summed in f32, which keeps about 22 of f32's 24
-     * bits. The error is a few 2^-24 of the sum of |a b|, as without the split, for values down to 2^-17 of the largest one in
-     * the tile's rows (columns); the error of smaller values is 2^-38 of that largest one (shaders/README.md has the bound). An
-     * infinity makes the results of its row or column NaN. Products of f16 and bf16, whose sums are f32 in any case, use matrix
-     * units without this option. Where the option changes nothing on a device, on_warning is called once. Default: false,
-     * results are deterministic, and f32 is multiplied as f32. */
+    /* Allow kernels whose results may differ in the last bits from run to run, because the fastest of several kernels is
+     * chosen by measuring. These are CLBlast on OpenCL; matrix products whose sums are divided in the way that was measured
+     * to be fastest; and, on Vulkan devices with matrix units (strata_device_info), products of f32 that use these units.
+     * For the latter each operand is split into two f16 numbers, and three of the four products of the parts are summed in
+     * f32, which keeps about 22 of f32's 24 bits. The error is a few 2^-24 of the sum of |a b|, as without the split, for
+     * values down to 2^-17 of the largest one in the tile's rows (columns); the error of smaller values is 2^-38 of that
+     * largest one (shaders/README.md has the bound). An infinity makes the results of its row or column NaN. Products of
+     * f16 and bf16 use matrix units without this option, because their sums are f32 in any case. If the option changes
+     * nothing on a device, on_warning is called once. Default: false: results are deterministic, and f32 is multiplied as
+     * f32. */
     bool fast;
     /* Sum the products of convolutions directly. Default: on CPUs behind OpenCL those of 3 x 3 filters with stride 1 are
      * computed by Winograd's F(4x4, 3x3), with a quarter of the multiplications and about 2.4 times the rounding error (root

@@ -38,7 +38,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_graph_check(const strata_graph *
 STRATA_API strata_tensor *strata_graph_fail(strata_graph *graph, strata_status status, const char *format, ...)
     STRATA_PRINTF(3, 4);
 
-/* Words put before the message of a building error until the next call, for example a layer's name; copied. NULL: none. */
+/* Sets words, for example a layer's name, that are put before the message of each building error until the next call;
+ * copied. NULL: none. */
 STRATA_API void strata_graph_set_scope(strata_graph *graph, const char *scope);
 
 /* A value that the caller sets before each run. `name` is copied and must be unique among the graph's inputs. */

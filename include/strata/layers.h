@@ -146,17 +146,17 @@ typedef struct strata_conv2d_options {
     int64_t explicit_padding[4];
     /* 0: 1. */
     int64_t dilation[2];
-    /* Channels and filters are divided into so many groups, which are convolved apart. As many as channels: a depthwise
-     * convolution. Must divide the channels. 0: 1. */
+    /* The number of groups into which channels and filters are divided. Each group is convolved separately; with as many
+     * groups as channels this is a depthwise convolution. Must divide the channels. 0: 1. */
     int64_t groups;
-    /* As of dense. */
+    /* As in strata_dense_options. */
     const char *activation;
     bool no_bias;
     /* NULL: "glorot_uniform". The fan-in counts the taps and channels of one group. */
     const char *kernel_initializer;
     /* NULL: "zeros". */
     const char *bias_initializer;
-    /* Penalties, as of dense. */
+    /* Penalties, as in strata_dense_options. */
     double kernel_l1, kernel_l2;
     const char *name;
 } strata_conv2d_options;
@@ -181,17 +181,18 @@ typedef struct strata_conv1d_options {
     const char *kernel_initializer;
     /* NULL: "zeros". */
     const char *bias_initializer;
-    /* Penalties, as of dense. */
+    /* Penalties, as in strata_dense_options. */
     double kernel_l1, kernel_l2;
     const char *name;
 } strata_conv1d_options;
 STRATA_API void strata_model_add_conv1d(strata_model *model, strata_conv1d_options opts);
 
 /* A transposed convolution (strata_conv2d_transpose), which makes images larger: x (N, H, W, C) -> (N, OH, OW, filters),
- * with kernel (KH, KW, filters, C) and bias (filters). With K = (KH - 1) dilation + 1, and alike for widths:
+ * with kernel (KH, KW, filters, C) and bias (filters). With K = (KH - 1) dilation + 1, and in the same way for widths:
  *     "valid", or NULL   OH = H stride + max(K - stride, 0)
  *     "same"             OH = H stride
- * and with output_padding, where either axis has some, OH = (H - 1) stride + K + output_padding, less 2 (K / 2) for "same". */
+ * If output_padding of one axis is not 0, both axes have OH = (H - 1) stride + K + output_padding, and 2 (K / 2) less for
+ * "same", where K / 2 is rounded down. */
 typedef struct strata_conv2d_transpose_options {
     /* At least 1. */
     int64_t filters;
@@ -201,8 +202,8 @@ typedef struct strata_conv2d_transpose_options {
     int64_t stride[2];
     /* "valid" or "same". */
     const char *padding;
-    /* Rows and columns that are added, as above; each below its axis' stride. Both 0: the sizes are those of
-     * the table above. */
+    /* Additional rows and columns, as above; each must be less than the stride of its axis. Both 0: the sizes of the table
+     * above. */
     int64_t output_padding[2];
     /* 0: 1. */
     int64_t dilation[2];
@@ -212,7 +213,7 @@ typedef struct strata_conv2d_transpose_options {
     const char *kernel_initializer;
     /* NULL: "zeros". */
     const char *bias_initializer;
-    /* Penalties, as of dense. */
+    /* Penalties, as in strata_dense_options. */
     double kernel_l1, kernel_l2;
     const char *name;
 } strata_conv2d_transpose_options;
@@ -481,7 +482,7 @@ typedef struct strata_op_options {
     const char *op;
     strata_numbers numbers;
     double value;
-    /* Of cast. */
+    /* For the op cast. */
     const char *dtype;
     const char *name;
 } strata_op_options;

@@ -295,8 +295,8 @@ typedef struct strata_fit_options {
     /* With several workers: which examples each of them reads (strata/pipeline.h). */
     strata_auto_shard auto_shard;
     /* [n_class_weights] The loss of an example of class c is multiplied by class_weights[c], besides the weight that the
-     * dataset may have for the example (strata_dataset_set_weights). For losses with one class for each example. evaluate does
-     * not use class weights. As Keras' class_weight. NULL: all are 1. */
+     * dataset may have for the example (strata_dataset_set_weights). For losses with one class for each example. evaluate
+     * does not use class weights. Like Keras' class_weight. NULL: all are 1. */
     const double *class_weights;
     int n_class_weights;
     /* About how often, in seconds, strata_progress.metrics are updated, from sums that each step returns anyway; the host does

@@ -116,8 +116,8 @@ typedef struct strata_conv2d_window {
     int64_t stride[2];
     /* Rows and columns from one tap of a window to the next. 0: 1. */
     int64_t dilation[2];
-    /* Channels and filters are divided into so many groups, which are convolved apart. As many as channels: a depthwise
-     * convolution. Must divide C and K. 0: 1. */
+    /* The number of groups into which channels and filters are divided. Each group is convolved separately; with as many
+     * groups as channels this is a depthwise convolution. Must divide C and K. 0: 1. */
     int64_t groups;
     strata_padding padding;
     /* Zeros at the top, bottom, left and right. With EXPLICIT only. */
@@ -139,9 +139,9 @@ STRATA_API strata_tensor *strata_conv2d_transpose(strata_tensor *x, strata_tenso
                                                   int64_t height, int64_t width);
 
 typedef struct strata_conv1d_window {
-    /* As of conv2d. 0: 1. */
+    /* As in strata_conv2d_window. 0: 1. */
     int64_t stride, dilation;
-    /* As of conv2d. 0: 1. */
+    /* As in strata_conv2d_window. 0: 1. */
     int64_t groups;
     strata_padding padding;
     /* Zeros before and after. With EXPLICIT only. */

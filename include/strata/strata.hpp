@@ -25,7 +25,7 @@
 
 namespace strata {
 
-/* What a call that fails throws: what() is the message, status() what the caller can do about it. */
+/* The exception of a failed call: what() is the message, status() says what the caller can do about it. */
 class error : public std::runtime_error {
   public:
     explicit error(const strata_error &from) : std::runtime_error(from.message), status_(from.status) {}
@@ -60,7 +60,7 @@ template <class... P, class... A> void call(strata_status (*function)(P...), A &
         throw error(failure);
 }
 
-/* A struct of options, zeros but for what `set` sets. */
+/* A struct of options in which all fields are zero, except for those that `set` sets. */
 template <class Options, class Set> Options with(Set &&set) {
     Options options{};
     set(options);
@@ -93,12 +93,12 @@ template <class T, void (*destroy)(T *)> class handle {
 
     operator T *() const noexcept { return pointer_; }
     T *get() const noexcept { return pointer_; }
-    /* For a call that makes the object: destroys what was there. */
+    /* For a call that creates the object. Destroys the object that this handle owned. */
     T **out() noexcept {
         reset(nullptr);
         return &pointer_;
     }
-    /* The caller owns it now, for a call that takes it. */
+    /* For a call that takes the object: returns it, and the handle does not own it any more. */
     T *release() noexcept { return std::exchange(pointer_, nullptr); }
     void reset(T *owned) noexcept { destroy(std::exchange(pointer_, owned)); }
 
@@ -123,7 +123,7 @@ using texts = handle<strata_texts, strata_texts_destroy>;
 using tokenizer = handle<strata_tokenizer, strata_tokenizer_destroy>;
 using variable = handle<strata_variable, strata_variable_destroy>;
 
-/* Host memory with its elements; finishes itself. */
+/* An array that owns host memory for its elements and frees it. */
 class array : public strata_array {
   public:
     array() noexcept : strata_array{} {}

@@ -41,12 +41,13 @@ typedef enum strata_pace {
 
 /* How a server applies an old gradient, that is one whose worker pulled the parameters before other gradients were applied. */
 typedef enum strata_old_gradients {
-    /* If gradients are s updates old, the optimizer's momentum beta is beta^(1 / (s + 1)), so that it lasts for as many
-     * examples as without a delay. s is W - 1 with W workers, which pull just before they compute; it is 3 with two workers,
-     * which pull while they compute, as with PLAIN. Workers get parameters that are extrapolated along the last update, to
-     * where momentum will have moved them when the gradient arrives and once more as far (Kosson and others, Pipelined
-     * Backpropagation at Scale, 2021). Rows of sparse parameters are neither extrapolated nor updated differently. With one
-     * worker, or an optimizer without momentum, updates are those of PLAIN. */
+    /* If gradients are s updates old, the optimizer's momentum beta is replaced by beta^(1 / (s + 1)), so that momentum
+     * lasts for as many examples as without a delay. With W workers s is W - 1, because workers pull just before they
+     * compute. With two workers s is 3, because they pull while they compute, as with PLAIN. Workers get parameters that
+     * are extrapolated along the last update: to where momentum will have moved them when the gradient arrives, and once
+     * more by the same amount (Kosson and others, Pipelined Backpropagation at Scale, 2021). Rows of sparse parameters are
+     * neither extrapolated nor updated differently. With one worker, or an optimizer without momentum, updates are those of
+     * PLAIN. */
     STRATA_OLD_GRADIENTS_CORRECTED,
     /* Like any other gradient. Workers pull the next parameters while they compute, which makes gradients about twice as old:
      * 2 W - 1 updates instead of W - 1. */
@@ -61,17 +62,17 @@ typedef struct strata_parameter_server_options {
     strata_pace pace;
     /* For BOUNDED, at least 1. */
     int64_t staleness;
-    /* For SYNCHRONOUS: a step ends when all but so many workers' gradients are there, and the others' do not count. Less than
-     * the number of workers. */
+    /* For SYNCHRONOUS: how many workers' gradients a step does not wait for. It ends when all others are there, and
+     * gradients that come later do not count. Less than the number of workers. */
     int backup;
     /* 1: each server's shards are also on the next server, and a push counts when both have it, so a server may be lost; needs
      * two servers. 0: there are no copies. */
     int replicas;
     /* For ASYNCHRONOUS and BOUNDED; with SYNCHRONOUS no gradient is old. */
     strata_old_gradients old_gradients;
-    /* How parameters are cut into shards, along their first axis: "fixed:2" (so many shards), "min_size:256K" (as many as have
-     * at least 256 KiB each, at most one a server), "max_size:4M" (as few as have at most 4 MiB each); NULL: they stay whole.
-     * Shards go to the servers by their bytes. */
+    /* How parameters are divided into shards along their first axis: "fixed:2" (this number of shards), "min_size:256K" (as
+     * many as have at least 256 KiB each, at most one for each server), "max_size:4M" (as few as have at most 4 MiB each);
+     * NULL: they are not divided. Shards are distributed among the servers by their sizes in bytes. */
     const char *partitioner;
     /* secret, tls_..., interface, insecure, connect_seconds and heartbeat_seconds are used. NULL: the secret is that of
      * STRATA_SECRET. */
@@ -104,23 +105,25 @@ typedef struct strata_parameter_server_totals {
     int workers, servers, present;
     /* How often a worker was lost, and how often one joined after the training had begun. */
     int64_t lost, joined;
-    /* Of the whole training, and of the epoch that runs or has just ended. */
+    /* Sums over the whole training, and over the epoch that runs or has just ended. */
     strata_parameter_server_load training, epoch;
     /* Steps between the fastest worker and the slowest. */
     int64_t spread;
     /* Workers whose steps take more than twice the median of all workers' steps. */
     int stragglers;
-    /* The number of the worker whose steps take longest, and by how much more than the median of all workers' steps (1: as
-     * long); -1 and 0 where there are not two workers whose steps are known. */
+    /* The number of the worker with the longest steps, and the ratio of their time to the median of all workers' steps. -1
+     * and 0 unless the times of two workers are known. */
     int slowest;
     double slowest_ratio;
-    /* Batches (or shares of one) that workers compute now; those of lost workers that wait for another worker. */
+    /* running: batches (or shares of a batch) that workers compute now. waiting: those of lost workers, which wait for
+     * another worker. */
     int running, waiting;
-    /* Gradients that came too late to count; that were left out because they were not finite. */
+    /* late: gradients that came too late to count. refused: gradients that were not used because they were not finite. */
     int64_t late, refused;
     /* How many notices there were (strata_strategy_parameter_server_notice). */
     int64_t notices;
-    /* Bytes of bodies that a worker pushes and pulls for a batch (or its share of one), the mean. */
+    /* The mean number of bytes that a worker pushes and pulls for a batch (or its share of one), without headers of
+     * messages. */
     double bytes_per_step;
 } strata_parameter_server_totals;
 

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How kernels for CPU devices divide the rows of a table among work-groups, and list the places of indices that hit a group's
- * rows. Include it behind vectors.h.
+ * Divides the rows of a table among work-groups, and lists the positions of those indices that hit a group's rows. For
+ * kernels for CPU devices. Include it after vectors.h.
  *
- * Words are numbered by how often they occur, so a half of the rows gets nearly all hits. Rows are divided by an estimate of
- * the work instead, in which a hit costs HIT and a row ROW, which the kernel defines: every group finds its first row by
- * bisection, counting indices by vectors. */
-/* DIRECTIVE makes the next word one for the driver's preprocessor, which clang-format does not know. */
+ * The rows are often those of words, which are numbered by frequency, so that one half of the rows gets nearly all
+ * hits. So the rows are divided by an estimate of the work, in which a hit costs HIT and a row costs ROW (the kernel
+ * defines both). Every group finds its first row by bisection, and counts indices with vector instructions. */
+/* DIRECTIVE expands to #, so that the line becomes a directive for the driver's preprocessor. clang-format does not
+ * understand such lines. */
 /* clang-format off */
 #define DIRECTIVE #
 #define BLOCK     1024u
-#define SAMPLED   64u  /* vectors of indices that the estimate counts, about */
-#define PARTS     256u /* bisection ends at a part of the rows ... */
-#define TOLERANCE 32u  /* ... or of the work */
+#define SAMPLED   64u  /* about how many vectors of indices an estimate counts */
+#define PARTS     256u /* bisection ends when 1 / PARTS of the rows are left ... */
+#define TOLERANCE 32u  /* ... or when the work is right up to 1 / TOLERANCE of all */
 #define UINTS_x16 uint16
 #define UINTS_x8  uint8
 #define UINTS_x4  uint4
 #define UINTS     PASTE(UINTS_, T)
 
-/* The work of the rows below `end`, by some of the indices. An index below 0 is a large number. */
+/* Estimates the work of the rows below `end` from a sample of the indices. A negative index counts as a large
+ * number. */
 static ulong work_below(__global const int *at, uint n, uint end) {
     UINTS counts = (UINTS)(0u);
     const uint stride = n / (SAMPLED * LANES) + 1u;
@@ -46,9 +48,9 @@ static uint first_row(__global const int *at, uint n, uint axis, uint group, uin
     return high;
 }
 
-/* Lists, in hit[0 ..], the places start .. end - 1 whose index is one of `rows` from `begin` on; returns how many. as_rows: not
- * the places are listed, but their indices, counted from `begin`. PoCL with AVX-512 has an instruction for 16 of them; the last
- * 16 overlap those before them. */
+/* Lists, in hit[0 ..], those of the positions start .. end - 1 whose index is one of the `rows` rows from `begin` on.
+ * Returns their number. as_rows: lists these indices, counted from `begin`, instead of the positions. PoCL with AVX-512
+ * lists 16 positions by one instruction; the last 16 overlap those before them. */
 static uint list_hits(__global const int *at, uint start, uint end, uint begin, uint rows, bool as_rows, uint *hit) {
     uint hits = 0u, k = start;
 #if LANES == 16

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Square roots of ROOTS vectors that are loaded one after the other. Include it behind hits.h.
+ * Square roots of ROOTS consecutive vectors. Include it after hits.h.
  *
  * A processor with AVX-512 has one unit for divisions and roots of vectors. In Adam, whose every element needs one of each,
  * this unit is the bottleneck, while the units for multiply-adds idle. So on PoCL only a half of the vectors uses it. The
@@ -10,8 +10,8 @@
  * a power of 4), with y off by up to 2^-14 in both directions. v - s s must not underflow, so vectors with an element outside
  * 2^-100 .. the largest float use the unit. tests/op/adam_gather_test.c compares them. */
 #define ROOTS 4u
-#define LEAST 0x0d800000u                  /* 2^-100 */
-#define RANGE ((int)(0x7f800000u - LEAST)) /* of bits from there to infinity */
+#define LEAST 0x0d800000u                  /* the bits of 2^-100 */
+#define RANGE ((int)(0x7f800000u - LEAST)) /* number of floats from 2^-100 to below infinity */
 
 /* clang-format off */
 static __attribute__((always_inline)) void square_roots(const VEC *v, VEC *root) {

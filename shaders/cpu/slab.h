@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Filling a *slab*: rows of pixels in local memory, with the padding as zeros. Include it behind vectors.h. */
+ * Fills a *slab*: rows of pixels in local memory, with the padding as zeros. Include it after vectors.h. */
 static void slab_clear(__local float *p, uint n) {
     uint i = 0u;
     PLAIN for (; i + LANES <= n; i += LANES) VSTORE((VEC)(0.0f), 0, p + i);
@@ -13,8 +13,8 @@ static void slab_copy(__local float *p, __global const float *from, uint n) {
     PLAIN for (; i < n; i++) p[i] = from[i];
 }
 
-/* slab_w pixels of `depth` floats from a row of from_w: pixel s is pixel (s - pad) / spread of the row, where that is whole and
- * inside. */
+/* Fills slab_w pixels of `depth` floats from a row of from_w pixels. Pixel s of the slab is pixel (s - pad) / spread of
+ * the row if that is an integer and inside of the row, else zeros. */
 static void slab_row(__local float *slab, __global const float *from, uint slab_w, uint from_w, uint depth, int pad,
                      uint spread) {
     if (spread == 1u) {

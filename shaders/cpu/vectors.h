@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the explicit-vector kernels for CPUs share: the vector type that a variant's name says (x16: AVX-512, x8: AVX2, x4),
- * loads and stores of whole vectors and of some elements, the epilogue. Include it behind dialect.h. */
+ * Shared by the explicit-vector kernels for CPUs: the vector type that a variant's name says (x16: AVX-512, x8: AVX2,
+ * x4), loads and stores of whole vectors and of some elements, the epilogue. Include it after dialect.h. */
 #define LANES_x16  16u
 #define LANES_x8   8u
 #define LANES_x4   4u
@@ -18,10 +18,11 @@
 #define VSTORE_x4  vstore4
 #define VLOAD      PASTE(VLOAD_, T)
 #define VSTORE     PASTE(VSTORE_, T)
-/* A vector at any address in one instruction, to load or to store: PoCL's vstore16 is four. */
+/* Loads or stores a vector at any address by one instruction. PoCL's vstore16 is four. */
 #define GLOBAL_VEC(p) (((__global struct { VEC v; } __attribute__((packed)) *)(p))->v)
 #define LOCAL_VEC(p)  (((__local struct { VEC v; } __attribute__((packed)) *)(p))->v)
-/* Loops over registers must be unrolled, or the accumulators go to memory; other loops must not be. */
+/* EACH is a loop over registers, which must be unrolled, or the accumulators would be in memory. PLAIN goes before
+ * other loops, which must not be unrolled. */
 #define EACH(i, n) __attribute__((opencl_unroll_hint(n))) for (uint i = 0u; i < n; i++)
 #define PLAIN      __attribute__((opencl_unroll_hint(1)))
 
@@ -57,8 +58,9 @@ static VEC apply_aux(VEC x, VEC other, uint form) {
     return x + other;
 }
 
-/* c[i][j] = epilogue(tile[i][j]) for i < rows, j < cols: the way of the tiles that are cut off or have an epilogue. Rows of the
- * tile are tile_n floats apart, those of c and aux n_size; c, bias and aux point to the tile's first element. */
+/* c[i][j] = epilogue(tile[i][j]) for i < rows, j < cols. Used for tiles that the matrix's end cuts off and for those
+ * with an epilogue. Rows of the tile are tile_n floats apart, those of c and aux n_size; c, bias and aux point to the
+ * tile's first element. */
 static void store_tile(const float *tile, uint tile_n, uint rows, uint cols, __global float *c, uint n_size,
                        __global const float *bias, uint bias_form, uint activation, __global const float *aux, uint aux_form) {
     PLAIN for (uint i = 0u; i < rows; i++) PLAIN for (uint j = 0u; j < cols; j += LANES) {

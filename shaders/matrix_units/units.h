@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The products of tiles by matrix units (VK_KHR_cooperative_matrix), for kernels that are a matrix product c = a b at heart and
- * differ in where a and b lie: matmul, conv2d and conv2d_filter_grad of this folder. One instruction of a subgroup adds the
- * product of a UNIT_M x UNIT_K and a UNIT_K x UNIT_N matrix of f16 or bf16 to one of f32.
+ * Multiplies tiles by matrix units (VK_KHR_cooperative_matrix), for kernels that compute a matrix product c = a b and
+ * differ only in the positions of the elements of a and b: matmul, conv2d and conv2d_filter_grad of this folder. One
+ * instruction of a subgroup adds the product of a UNIT_M x UNIT_K and a UNIT_K x UNIT_N matrix of f16 or bf16 to one of
+ * f32.
  *
- * A work-group makes a tile of c, TILE_M rows by TILE_N columns. It has GROUPS_M x GROUPS_N subgroups, of which each owns
- * UNITS_M x UNITS_N such matrices of sums. TILE_K steps of both operands lie in local memory in pairs of 16-bit values, while
- * the next are on their way to registers. A row of pairs runs along k or across, as the operand's rows do in memory. LOCAL_X is
- * GROUPS_M GROUPS_N times the size of a subgroup. UNIT_M, UNIT_N and UNIT_K are multiples of 8, LOCAL_X divides TILE_M TILE_K /
- * 2 and TILE_N TILE_K / 2, and it is a multiple of TILE_K / 2, TILE_M / 2 and TILE_N / 2. So all pairs that a work-item fetches
- * of an operand are in one column of pairs.
+ * A work-group computes a tile of c, TILE_M rows by TILE_N columns. It has GROUPS_M x GROUPS_N subgroups, and each owns
+ * UNITS_M x UNITS_N such matrices of sums. TILE_K steps of both operands are in local memory, in pairs of 16-bit
+ * values, while the next TILE_K steps are loaded to registers. A row of pairs is along k or across it, like the rows of
+ * the operand in memory. LOCAL_X is GROUPS_M GROUPS_N times the size of a subgroup. UNIT_M, UNIT_N and UNIT_K are
+ * multiples of 8, LOCAL_X divides TILE_M TILE_K / 2 and TILE_N TILE_K / 2, and it is a multiple of TILE_K / 2, TILE_M /
+ * 2 and TILE_N / 2. So all pairs that a work-item fetches of an operand are in one column of pairs.
  *
- * T f32 (only where the user allows other last bits) is a split: with powers of two p and q that bring the largest finite
- * values of a's rows and b's columns seen so far into [2^14, 2^15), p a = ah + al and q b = bh + bl, where ah and bh are p a
- * and q b in f16, and al and bl are the rests in f16. The sum is that of ah bh + ah bl + al bh, over p q. Where p or q becomes
- * smaller, the sums so far are multiplied along. Infinities become NaN. Errors: ../README.md.
+ * T f32 (only if the user allows other last bits) splits each operand into two matrices of f16. Powers of two p and q
+ * bring the largest finite values of a's rows and b's columns that the work-group has seen so far into [2^14, 2^15).
+ * Then p a = ah + al and q b = bh + bl, where ah and bh are p a and q b in f16, and al and bl are the rests in f16. The
+ * result is the sum of ah bh + ah bl + al bh, divided by p q. When p or q becomes smaller, the sums so far are
+ * multiplied by the same factor. Infinities become NaN. Errors: ../README.md.
  *
  * Fold order: a part's steps ascending, by UNIT_K; within a unit it is the device's own. Tiles do not change it.
  *
@@ -28,8 +30,8 @@
 #define UNIT_CONSTANTS(X) \
     X(0, LOCAL_X, 128)    \
     X(1, UNIT_M, 16) X(2, UNIT_N, 16) X(3, UNIT_K, 16) X(4, GROUPS_M, 2) X(5, GROUPS_N, 2) X(6, UNITS_M, 1) X(7, UNITS_N, 1)
-/* A tile in local memory is a matrix of pairs. Each row has 4 pairs more, so that the rows of a unit begin in different banks.
- */
+/* A tile in local memory is a matrix of pairs. Each row is padded by PAD pairs, so that the rows of a unit begin in
+ * different banks. */
 #define TILE_M       (GROUPS_M * UNITS_M * UNIT_M)
 #define TILE_N       (GROUPS_N * UNITS_N * UNIT_N)
 #define TILE_K       (2u * UNIT_K)
@@ -39,7 +41,7 @@
 #define UNIT_LOCALS(X)                   \
     X(uint, a_tile, SPLIT *ROOM(TILE_M)) \
     X(uint, b_tile, SPLIT *ROOM(TILE_N)) X(float, results, GROUPS_M *GROUPS_N *UNIT_M *UNIT_N) X(uint, largest, 2)
-/* Matrices of 16 bits that an operand is the sum of. */
+/* Number of 16-bit matrices whose sum is an operand. */
 #define SPLIT         (1u + IS_SPLIT(T))
 #define IS_SPLIT(T)   PASTE(IS_SPLIT_, T)
 #define IS_SPLIT_f16  0
@@ -54,7 +56,7 @@
 #define ELEMENT_f32  float16_t
 #define ELEMENT_bf16 bfloat16_t
 
-/* A pair on its way: its two values. */
+/* The two values of a pair that is in registers, after its load and before its store to local memory. */
 #if IS_SPLIT(T)
 #define PAIR                   vec2
 #define PAIR_OF(first, second) vec2(first, second)
@@ -67,7 +69,8 @@
 #define NO_VALUE               0u
 #endif
 
-/* Pairs in a row of a tile, from one row to the next, how many a work-item fetches, and where they lie in the tile. */
+/* ROW: pairs in a row of a tile. STRIDE: pairs from one row to the next. SHARE: pairs that a work-item fetches. COLUMN,
+ * LINE(i) and PLACE(i): the column, row and position in the tile of the i-th of these. */
 #define A_ROW      (A_ALONG_K ? TILE_K / 2u : TILE_M / 2u)
 #define B_ROW      (B_ALONG_K ? TILE_K / 2u : TILE_N / 2u)
 #define A_STRIDE   (A_ROW + PAD)
@@ -81,13 +84,14 @@
 #define A_PLACE(i) (A_LINE(i) * A_STRIDE + A_COLUMN)
 #define B_PLACE(i) (B_LINE(i) * B_STRIDE + B_COLUMN)
 
-/* This work-item, and the first unit of its subgroup in a tile. */
+/* Declares the number of this work-item, and the first unit of its subgroup in a tile. */
 #define FIND_ITEM                                                                                     \
     const uint item = LOCAL_ID(0), subgroup = gl_SubgroupID, lanes = LOCAL_X / (GROUPS_M * GROUPS_N); \
     const uint unit_m = subgroup / GROUPS_N * UNITS_M, unit_n = subgroup % GROUPS_N * UNITS_N;
 
-/* x_next of the operand x (X: A or B) that is a matrix in a buffer, whose rows begin at x_start + row x_stride: the tile whose
- * first step is k and whose first row (column) of c is first_across. There are none from k_end and across_end on. */
+/* Sets x_next for an operand x (X is A or B) that is a matrix in a buffer, whose rows begin at x_start + row x_stride.
+ * The first step of the tile is k, and its first row of c (for b: column of c) is first_across. Elements from k_end or
+ * across_end on are zeros. */
 #define FETCH_MATRIX(x, buffer, X, first_across, across_end, k, k_end)                                            \
     {                                                                                                             \
         const uint line_end = X##_ALONG_K ? (across_end) : (k_end);                                               \
@@ -102,7 +106,7 @@
     }
 
 #if IS_SPLIT(T)
-/* The bits of the largest absolute value, of those that are finite. */
+/* Returns the larger of `most` and the bits of the pair's largest finite absolute value. */
 uint larger(uint most, vec2 pair) {
     const uint x = BITS_FROM_FLOAT(pair.x) & 0x7fffffffu, y = BITS_FROM_FLOAT(pair.y) & 0x7fffffffu;
     const uint more = x < 0x7f800000u && x > most ? x : most;
@@ -128,7 +132,7 @@ float power_of_two(int exponent) {
     int a_scale = 100, b_scale = 100;  \
     if (item < 2u) largest[item] = 0u; \
     BARRIER;
-/* Before the barrier behind which STORE_TILES is. */
+/* A barrier and then STORE_TILES must follow. */
 #define FIND_LARGEST                                                                         \
     {                                                                                        \
         uint a_largest = 0u, b_largest = 0u;                                                 \
@@ -164,7 +168,7 @@ float power_of_two(int exponent) {
 #define UNSCALED(v) (v)
 #endif
 
-/* The rest of b (the second half of its units) meets the main part of a alone. */
+/* The rests bl of b (the second half of its units) are multiplied only by the main part ah of a. */
 #define MULTIPLY_TILES                                                                                                         \
     UNROLL for (uint k = 0u; k < TILE_K; k += UNIT_K) {                                                                        \
         coopmat<ELEMENT, gl_ScopeSubgroup, UNIT_M, UNIT_K, gl_MatrixUseA> a_unit[SPLIT * UNITS_M];                             \
@@ -189,7 +193,7 @@ float power_of_two(int exponent) {
         }                                                                                                                      \
     }
 
-/* The sums of the steps from `begin` to `end`, which are the same for all work-items. */
+/* Computes the sums of the steps begin .. end - 1. begin and end are the same for all work-items. */
 #define PRODUCT_OF_TILES(begin, end)                                                                  \
     coopmat<float, gl_ScopeSubgroup, UNIT_M, UNIT_N, gl_MatrixUseAccumulator> sum[UNITS_M * UNITS_N]; \
     PAIR a_next[A_SHARE], b_next[B_SHARE];                                                            \
@@ -211,7 +215,7 @@ float power_of_two(int exponent) {
     }                                                                                                 \
     END_TILES
 
-/* Hands each sum to RESULT, one unit of a subgroup after another through local memory. */
+/* Passes each sum to RESULT. Each subgroup passes one unit after the other through local memory. */
 #define STORE_RESULTS                                                                    \
     UNROLL for (uint i = 0u; i < UNITS_M * UNITS_N; i++) {                               \
         const uint slot = subgroup * UNIT_M * UNIT_N;                                    \

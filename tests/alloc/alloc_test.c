@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory that runs out at each allocation in turn: every call says OUT_OF_MEMORY, or does without what it could not have and is
- * right all the same; nothing leaks; what was there before can still be used. */
+ * Makes each allocation of a call fail in turn. The call must then return OUT_OF_MEMORY, or succeed with a right result
+ * because it can do without that memory. It must not leak memory, and objects that existed before must stay usable. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,18 +22,20 @@ TestSuite(alloc, .init = test_folder_make, .fini = test_folder_remove);
 
 static const strata_dtype f32 = STRATA_DTYPE_F32;
 
-/* A whole story, from making to destroying; says whether it went well. */
-typedef strata_status (*story)(strata_error *err);
+/* A sequence of calls that creates objects, uses them and destroys them. Returns the status of the first call that failed. */
+typedef strata_status (*scenario)(strata_error *err);
 
-/* Tells the story with the k-th allocation failing, for k = first, first + step, ... until none fails any more. */
-static void tell(const char *name, story story, int64_t first, int64_t step, int64_t most) {
+/* Runs the scenario with its k-th allocation failing, for k = first, first + step, ... until no allocation fails any more,
+ * but at most `most` times. */
+static void fail_each_allocation(const char *name, scenario scenario, int64_t first, int64_t step, int64_t most) {
     strata_error err = {0};
-    cr_assert_eq(story(&err), STRATA_OK, "%s without failures: %s", name, err.message); /* and warms up what libraries keep */
-    for (int64_t k = first, told = 0; told < most; k += step, told++) {
+    /* This run also lets libraries allocate what they keep until the process ends. */
+    cr_assert_eq(scenario(&err), STRATA_OK, "%s without failures: %s", name, err.message);
+    for (int64_t k = first, rounds = 0; rounds < most; k += step, rounds++) {
         int64_t before = shim_live();
         err = (strata_error){0};
         shim_fail_at(k);
-        strata_status status = story(&err);
+        strata_status status = scenario(&err);
         bool failed = shim_failed();
         shim_fail_at(0);
         cr_assert_eq(shim_live(), before, "%s: allocation %d failed; %d blocks leak (%s)", name, (int)k,
@@ -48,7 +50,7 @@ static void tell(const char *name, story story, int64_t first, int64_t step, int
 
 /* ---- graphs and executables ---- */
 
-/* loss of a small net and its gradients by x, w and b */
+/* Builds the loss of a small net, and its gradients with respect to x, w and b. */
 static void build_net(strata_graph *graph, strata_tensor *w, strata_tensor **out_loss, strata_tensor **out_gradients) {
     strata_tensor *x = strata_input(graph, "x", f32, STRATA_SHAPE(3, 4));
     strata_tensor *b = strata_tensor_set_name(strata_scalar(graph, f32, 0.5), "bias");
@@ -58,20 +60,21 @@ static void build_net(strata_graph *graph, strata_tensor *w, strata_tensor **out
     strata_gradients(*out_loss, NULL, (strata_tensor *[]){x, w, b}, 3, out_gradients);
 }
 
-static strata_status graph_story(strata_error *err) {
+static strata_status graph_scenario(strata_error *err) {
     strata_graph *graph = NULL;
     strata_tensor *loss, *gradients[3];
     STRATA_TRY(strata_graph_create(&graph, err));
     strata_graph_set_scope(graph, "story");
     build_net(graph, strata_input(graph, "w", f32, STRATA_SHAPE(4, 2)), &loss, gradients);
     strata_tensor *many = gradients[1];
-    for (int i = 0; i < 100; i++) many = strata_neg(many); /* beyond the first block and table */
+    /* Needs more than the graph's first block of memory and first table of nodes. */
+    for (int i = 0; i < 100; i++) many = strata_neg(many);
     strata_status status = strata_graph_check(graph, err);
     strata_graph_destroy(graph);
     return status;
 }
 
-/* Two runs of a step that updates w; its bits must be right whether or not fusion had its memory. */
+/* Runs a step that updates w twice. The bits of w must be right whether or not there was memory for fusion. */
 static strata_status run_on(strata_device *device, strata_graph *graph, strata_variable *w, strata_error *err) {
     static const float x[12] = {1, -1, 2, 0.5f, 0, 1, -2, 1, 0.25f, 3, 1, -1};
     strata_tensor *loss, *gradients[3], *read = strata_variable_read(graph, w);
@@ -97,7 +100,7 @@ static void take_printed(const strata_printed *printed, void *user) {
     (void)printed, (void)user;
 }
 
-static strata_status device_story(const char *which, strata_error *err) {
+static strata_status device_scenario(const char *which, strata_error *err) {
     strata_device *device = NULL;
     strata_variable *w = NULL;
     strata_graph *graph = NULL;
@@ -112,20 +115,20 @@ static strata_status device_story(const char *which, strata_error *err) {
     return status;
 }
 
-static strata_status host_story(strata_error *err) {
-    return device_story("host", err);
+static strata_status host_scenario(strata_error *err) {
+    return device_scenario("host", err);
 }
 
-static strata_status opencl_story(strata_error *err) {
-    return device_story("opencl:0", err);
+static strata_status opencl_scenario(strata_error *err) {
+    return device_scenario("opencl:0", err);
 }
 
 Test(alloc, graphs_and_gradients) {
-    tell("graph", graph_story, 1, 1, 10000);
+    fail_each_allocation("graph", graph_scenario, 1, 1, 10000);
 }
 
 Test(alloc, executables_on_the_host) {
-    tell("executable", host_story, 1, 1, 10000);
+    fail_each_allocation("executable", host_scenario, 1, 1, 10000);
 }
 
 Test(alloc, executables_on_opencl) {
@@ -133,10 +136,10 @@ Test(alloc, executables_on_opencl) {
     strata_error err = {0};
     if (strata_device_open("opencl:0", NULL, &device, &err)) cr_skip_test("no OpenCL device");
     strata_device_close(device);
-    tell("opencl", opencl_story, 3, 17, 14);
+    fail_each_allocation("opencl", opencl_scenario, 3, 17, 14);
 }
 
-/* ---- a device that lacks ops: compositions, or the host's help ---- */
+/* ---- a device that lacks ops: they are composed of other ops, or run on the host ---- */
 
 static strata_device_api few_api;
 static strata_support (*all_supports)(strata_device *device, const strata_tensor *node, const char **reason);
@@ -150,7 +153,7 @@ static strata_support few_supports(strata_device *device, const strata_tensor *n
     return all_supports(device, node, reason);
 }
 
-static strata_status few_ops_story(strata_error *err) {
+static strata_status few_ops_scenario(strata_error *err) {
     strata_device *device = NULL, *inner = NULL;
     strata_variable *w = NULL;
     strata_graph *graph = NULL;
@@ -172,12 +175,12 @@ static strata_status few_ops_story(strata_error *err) {
 
 Test(alloc, executables_on_a_device_that_lacks_ops) {
     helped = false;
-    tell("few ops", few_ops_story, 1, 1, 10000);
+    fail_each_allocation("few ops", few_ops_scenario, 1, 1, 10000);
 }
 
 Test(alloc, executables_with_the_hosts_help) {
     helped = true;
-    tell("the host's help", few_ops_story, 1, 1, 10000);
+    fail_each_allocation("the host's help", few_ops_scenario, 1, 1, 10000);
 }
 
 /* ---- device memory: the host's table with a buffer_create that fails ---- */
@@ -225,7 +228,7 @@ Test(alloc, device_memory) {
 }
 
 /* ---- files and documents ---- */
-static strata_status json_story(strata_error *err) {
+static strata_status json_scenario(strata_error *err) {
     static const char text[] = "{\"a\": [1, 2.5, \"three\"], \"b\": {\"c\": true}}";
     strata_json root = {0}, a;
     const char *missing = NULL;
@@ -247,10 +250,10 @@ static strata_status json_story(strata_error *err) {
 }
 
 Test(alloc, json) {
-    tell("json", json_story, 1, 1, 1000);
+    fail_each_allocation("json", json_scenario, 1, 1, 1000);
 }
 
-static strata_status npy_story(strata_error *err) {
+static strata_status npy_scenario(strata_error *err) {
     float values[6] = {1, 2, 3, 4, 5, 6};
     strata_array array = strata_array_view(f32, STRATA_SHAPE(2, 3), values), back = {0};
     STRATA_TRY(strata_npy_write(test_path("story.npy"), &array, err));
@@ -259,7 +262,7 @@ static strata_status npy_story(strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status safetensors_story(strata_error *err) {
+static strata_status safetensors_scenario(strata_error *err) {
     float values[6] = {1, 2, 3, 4, 5, 6};
     strata_named_array arrays[] = {{"w", strata_array_view(f32, STRATA_SHAPE(2, 3), values)},
                                    {"b", strata_array_view(f32, STRATA_SHAPE(3), values)}};
@@ -274,7 +277,7 @@ static strata_status safetensors_story(strata_error *err) {
     return status;
 }
 
-static strata_status idx_story(strata_error *err) {
+static strata_status idx_scenario(strata_error *err) {
     static const unsigned char bytes[] = {0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6};
     strata_array array = {0};
     STRATA_TRY(strata_idx_read(test_file("story.idx", bytes, sizeof bytes), &array, err));
@@ -282,7 +285,7 @@ static strata_status idx_story(strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status dataset_story(strata_error *err) {
+static strata_status dataset_scenario(strata_error *err) {
     strata_dataset *dataset = NULL;
     strata_array features = {0}, labels = {0};
     float x[8], y[4];
@@ -303,7 +306,7 @@ static strata_status dataset_story(strata_error *err) {
     return status;
 }
 
-static strata_status dataset_file_story(strata_error *err) {
+static strata_status dataset_file_scenario(strata_error *err) {
     static const unsigned char bytes[] = {0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6};
     strata_dataset *dataset = NULL;
     STRATA_TRY(strata_dataset_from_file(test_file("rows.idx", bytes, sizeof bytes), STRATA_SHAPE(3), &dataset, err));
@@ -311,7 +314,7 @@ static strata_status dataset_file_story(strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status mnist_story(strata_error *err) {
+static strata_status mnist_scenario(strata_error *err) {
     static unsigned char images[16 + 2 * 784] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 28, 0, 0, 0, 28};
     static const unsigned char labels[] = {0, 0, 8, 1, 0, 0, 0, 2, 7, 3};
     strata_dataset *dataset = NULL;
@@ -323,19 +326,19 @@ static strata_status mnist_story(strata_error *err) {
 }
 
 Test(alloc, files) {
-    tell("npy", npy_story, 1, 1, 1000);
-    tell("safetensors", safetensors_story, 1, 1, 1000);
-    tell("idx", idx_story, 1, 1, 1000);
+    fail_each_allocation("npy", npy_scenario, 1, 1, 1000);
+    fail_each_allocation("safetensors", safetensors_scenario, 1, 1, 1000);
+    fail_each_allocation("idx", idx_scenario, 1, 1, 1000);
 }
 
 Test(alloc, datasets) {
-    tell("dataset", dataset_story, 1, 1, 1000);
-    tell("dataset from file", dataset_file_story, 1, 1, 1000);
-    tell("mnist", mnist_story, 1, 1, 1000);
+    fail_each_allocation("dataset", dataset_scenario, 1, 1, 1000);
+    fail_each_allocation("dataset from file", dataset_file_scenario, 1, 1, 1000);
+    fail_each_allocation("mnist", mnist_scenario, 1, 1, 1000);
 }
 
 /* ---- tables, text and pipelines ---- */
-static strata_status csv_story(strata_error *err) {
+static strata_status csv_scenario(strata_error *err) {
     static const char text[] = "a,b,kind\n1,\"2\",x\n3,4,y\n";
     strata_dataset *dataset = NULL;
     STRATA_TRY(
@@ -344,7 +347,7 @@ static strata_status csv_story(strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status cifar10_story(strata_error *err) {
+static strata_status cifar10_scenario(strata_error *err) {
     static unsigned char records[2 * 3073];
     strata_dataset *dataset = NULL;
     test_file("data_batch_1.bin", records, sizeof records);
@@ -353,7 +356,7 @@ static strata_status cifar10_story(strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status tokenizer_story(strata_tokenizer_kind kind, strata_error *err) {
+static strata_status tokenizer_scenario(strata_tokenizer_kind kind, strata_error *err) {
     static const char text[] = "the low lower lowest, the new newer newest\nlow low the\n";
     strata_texts *texts = NULL;
     strata_tokenizer *tokenizer = NULL, *back = NULL;
@@ -378,14 +381,14 @@ cleanup:
     return status;
 }
 
-static strata_status words_story(strata_error *err) {
-    return tokenizer_story(STRATA_TOKENIZER_WORDS, err);
+static strata_status words_scenario(strata_error *err) {
+    return tokenizer_scenario(STRATA_TOKENIZER_WORDS, err);
 }
-static strata_status subwords_story(strata_error *err) {
-    return tokenizer_story(STRATA_TOKENIZER_SUBWORDS, err);
+static strata_status subwords_scenario(strata_error *err) {
+    return tokenizer_scenario(STRATA_TOKENIZER_SUBWORDS, err);
 }
 
-static strata_status imdb_story(strata_error *err) {
+static strata_status imdb_scenario(strata_error *err) {
     static const char text[] = "review,sentiment\ngood,positive\nbad,negative\n";
     strata_texts *texts = NULL;
     test_file("imdb_test.csv", text, sizeof text - 1);
@@ -394,7 +397,7 @@ static strata_status imdb_story(strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status image_folder_story(strata_error *err) {
+static strata_status image_folder_scenario(strata_error *err) {
     strata_dataset *dataset = NULL;
     mkdir(test_path("cat"), 0777);
     test_file("cat/1.pgm", "P5 1 1 255\nx", 12);
@@ -404,14 +407,14 @@ static strata_status image_folder_story(strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status npz_story(strata_error *err) {
+static strata_status npz_scenario(strata_error *err) {
     strata_dataset *dataset = NULL;
     STRATA_TRY(strata_dataset_npz(STRATA_TEST_SOURCE_DIR "/tests/fuzz/corpus/npz/stored", "x", "y", &dataset, err));
     strata_dataset_destroy(dataset);
     return STRATA_OK;
 }
 
-static strata_status document_story(strata_error *err) {
+static strata_status document_scenario(strata_error *err) {
     strata_texts *texts = NULL;
     strata_tokenizer *tokenizer = NULL;
     strata_dataset *d = NULL;
@@ -454,7 +457,7 @@ static strata_status again(const strata_element *element, void *user, strata_dat
     return strata_dataset_take_arrays(&copy, NULL, 0, out_dataset, err);
 }
 
-/* Every stage that runs in the caller's thread: the shim counts one thread's allocations. */
+/* Adds every stage that runs in the caller's thread, because the shim counts the allocations of one thread only. */
 static strata_status put_stages(strata_dataset **d, strata_error *err) {
     static strata_flip_crop crop = {.flip = true, .padding = 1};
     STRATA_TRY(strata_dataset_map(d, strata_augment_flip_crop, &crop, NULL, err));
@@ -476,7 +479,7 @@ static strata_status put_stages(strata_dataset **d, strata_error *err) {
     return strata_dataset_padded_batch(d, 3, false, NULL, NULL, err);
 }
 
-static strata_status pipeline_story(strata_error *err) {
+static strata_status pipeline_scenario(strata_error *err) {
     static float pixels[5 * 4];
     strata_array x = strata_array_view(f32, STRATA_SHAPE(5, 2, 2, 1), pixels);
     strata_dataset *d = NULL;
@@ -495,21 +498,21 @@ static strata_status pipeline_story(strata_error *err) {
 }
 
 Test(alloc, tables_and_text) {
-    tell("csv", csv_story, 1, 1, 1000);
-    tell("cifar10", cifar10_story, 1, 1, 1000);
-    tell("words", words_story, 1, 1, 5000);
-    tell("subwords", subwords_story, 1, 1, 5000);
-    tell("imdb", imdb_story, 1, 1, 1000);
-    tell("image folder", image_folder_story, 1, 1, 1000);
-    tell("npz", npz_story, 1, 1, 1000);
-    tell("documents", document_story, 1, 1, 1000);
+    fail_each_allocation("csv", csv_scenario, 1, 1, 1000);
+    fail_each_allocation("cifar10", cifar10_scenario, 1, 1, 1000);
+    fail_each_allocation("words", words_scenario, 1, 1, 5000);
+    fail_each_allocation("subwords", subwords_scenario, 1, 1, 5000);
+    fail_each_allocation("imdb", imdb_scenario, 1, 1, 1000);
+    fail_each_allocation("image folder", image_folder_scenario, 1, 1, 1000);
+    fail_each_allocation("npz", npz_scenario, 1, 1, 1000);
+    fail_each_allocation("documents", document_scenario, 1, 1, 1000);
 }
 
 Test(alloc, pipelines) {
-    tell("pipeline", pipeline_story, 1, 1, 5000);
+    fail_each_allocation("pipeline", pipeline_scenario, 1, 1, 5000);
 }
 
-/* ---- who is in the job ---- */
+/* ---- resolving the cluster specification ---- */
 
 static const char *variable_of(void *context, const char *name) {
     const size_t n = strlen(name);
@@ -518,7 +521,7 @@ static const char *variable_of(void *context, const char *name) {
     return NULL;
 }
 
-static strata_status cluster_story(strata_error *err) {
+static strata_status cluster_scenario(strata_error *err) {
     static const char *const cases[][6] = {
         {"TF_CONFIG={\"cluster\":{\"chief\":[\"a:1\"],\"worker\":[\"b:1\",\"c:1\"]},"
          "\"task\":{\"type\":\"worker\",\"index\":1}}"},
@@ -538,10 +541,10 @@ static strata_status cluster_story(strata_error *err) {
 }
 
 Test(alloc, clusters) {
-    tell("cluster", cluster_story, 1, 1, 1000);
+    fail_each_allocation("cluster", cluster_scenario, 1, 1, 1000);
 }
 
-static strata_status list_story(strata_error *err) {
+static strata_status list_scenario(strata_error *err) {
     strata_device_info *rows = NULL;
     int n = 0;
     STRATA_TRY(strata_devices_list(&rows, &n, err));
@@ -550,5 +553,5 @@ static strata_status list_story(strata_error *err) {
 }
 
 Test(alloc, lists_of_devices) {
-    tell("devices", list_story, 1, 1, 100);
+    fail_each_allocation("devices", list_scenario, 1, 1, 100);
 }

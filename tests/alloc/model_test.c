@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory that runs out in the calls of a model: each call is made with its k-th allocation failing, then once more with enough
- * memory, which must do. */
+ * Makes each allocation fail in turn in the calls of a model. After a failure the call is made once more with enough
+ * memory, and must succeed. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static void add_layers(strata_model *model) {
     strata_model_add_dense(model, (strata_dense_options){.units = CLASSES});
 }
 
-/* ---- calls on a model, in the order in which they are made ---- */
+/* ---- calls on a model, in the order in which a program makes them ---- */
 static strata_status call_compile(fixture *f, strata_error *err) {
     return strata_model_compile(f->model, f->device, &(strata_compile_options){.seed = 3}, err);
 }
@@ -133,7 +133,7 @@ static void fixture_finish(fixture *f) {
     strata_device_close(f->device);
 }
 
-/* The call with its k-th allocation failing; false: it makes fewer. */
+/* Makes the call with its k-th allocation failing. Returns false when the call makes fewer than k allocations. */
 static bool fail_in_call(int c, int64_t k) {
     fixture f;
     strata_error err = {0};
@@ -162,7 +162,7 @@ Test(alloc_model, every_call_can_be_made_again) {
 }
 
 /* ---- calls that make a model ---- */
-static strata_status tell_add(strata_error *err) {
+static strata_status add_scenario(strata_error *err) {
     strata_model *model = NULL;
     strata_device *device = NULL;
     STRATA_TRY(strata_model_create(STRATA_SHAPE(2, 3), &model, err));
@@ -174,7 +174,7 @@ static strata_status tell_add(strata_error *err) {
     return status;
 }
 
-static strata_status tell_json(strata_error *err) {
+static strata_status json_scenario(strata_error *err) {
     static const char text[] =
         "{\"input\": [2, 3], \"layers\": [{\"layer\": \"flatten\"}, {\"layer\": \"dense\", \"units\": 4, \"activation\": "
         "\"tanh\", "
@@ -192,8 +192,8 @@ static strata_tensor *double_it(const void *options, strata_layer_context *conte
     return strata_add(inputs[0], inputs[n - 1]);
 }
 
-/* A model of calls with a layer of one's own, and data with two inputs that are divided. */
-static strata_status tell_calls(strata_error *err) {
+/* A functional model with a layer that the program registered, and a dataset with two inputs that is divided into parts. */
+static strata_status calls_scenario(strata_error *err) {
     static const char text[] =
         "{\"inputs\": [{\"name\": \"a\", \"shape\": [2]}, {\"name\": \"b\", \"shape\": [2]}], \"layers\": [{\"layer\": "
         "\"dense\", "
@@ -228,7 +228,7 @@ cleanup:
     return status;
 }
 
-static strata_status tell_split(strata_error *err) {
+static strata_status split_scenario(strata_error *err) {
     strata_dataset *whole = NULL, *first = NULL, *last = NULL;
     STRATA_TRY(make_dataset(&whole, err));
     strata_status status = strata_dataset_split(whole, 0.3, NULL, &first, &last, err);
@@ -238,7 +238,7 @@ static strata_status tell_split(strata_error *err) {
     return status;
 }
 
-static strata_status tell_rows(strata_error *err) {
+static strata_status rows_scenario(strata_error *err) {
     strata_csv *csv = NULL;
     strata_dataset *dataset = NULL;
     static const char *const columns[] = {"a", "b", "c"};
@@ -250,8 +250,8 @@ static strata_status tell_rows(strata_error *err) {
     return status;
 }
 
-/* A table's preprocessing, found, measured, written into a model and read from it. */
-static strata_status tell_preprocessing(strata_error *err) {
+/* The preprocessing of a table: it is found, measured, written into a model and read from it. */
+static strata_status preprocessing_scenario(strata_error *err) {
     static const char text[] =
         "n,w,when,note,kind\n1,red,2024-01-01,x,a\n,blue,2024-01-02,x,b\n3,red,2024-01-03,x,a\n4,red,,x,b\n";
     strata_csv *csv = NULL;
@@ -277,7 +277,7 @@ cleanup:
     return status;
 }
 
-static strata_status tell_texts(strata_error *err) {
+static strata_status texts_scenario(strata_error *err) {
     static const char text[] =
         "text,kind\nthe first of them has words,a\nthe second one has more words,b\nand so does this one,a\n";
     strata_csv *csv = NULL;
@@ -292,7 +292,7 @@ static strata_status tell_texts(strata_error *err) {
     return status;
 }
 
-static strata_status tell_freeze(strata_error *err) {
+static strata_status freeze_scenario(strata_error *err) {
     strata_model *model = NULL;
     STRATA_TRY(strata_model_load(test_path("model.strata"), &model, err));
     strata_status status = strata_model_freeze(model, "dense", err);
@@ -300,22 +300,22 @@ static strata_status tell_freeze(strata_error *err) {
     return status;
 }
 
-static strata_status tell_load(strata_error *err) {
+static strata_status load_scenario(strata_error *err) {
     strata_model *model = NULL;
     STRATA_TRY(strata_model_load(test_path("model.strata"), &model, err));
     strata_model_destroy(model);
     return STRATA_OK;
 }
 
-static void tell(const char *name, strata_status (*story)(strata_error *err)) {
+static void fail_each_allocation(const char *name, strata_status (*scenario)(strata_error *err)) {
     strata_error err = {0};
-    cr_assert_eq(story(&err), STRATA_OK, "%s: %s", name, err.message);
+    cr_assert_eq(scenario(&err), STRATA_OK, "%s: %s", name, err.message);
     bool failed = true;
     for (int64_t k = 1; failed; k++) {
         int64_t before = shim_live();
         err = (strata_error){0};
         shim_fail_at(k);
-        strata_status status = story(&err);
+        strata_status status = scenario(&err);
         failed = shim_failed();
         shim_fail_at(0);
         cr_assert_eq(shim_live(), before, "%s, allocation %d: %d blocks leak", name, (int)k, (int)(shim_live() - before));
@@ -326,15 +326,15 @@ static void tell(const char *name, strata_status (*story)(strata_error *err)) {
 
 Test(alloc_model, layers_json_and_files) {
     fixture f;
-    fixture_make(&f, CALLS); /* saves a file */
+    fixture_make(&f, CALLS); /* CALLS: the model has been through all calls, so it can be saved */
     fixture_finish(&f);
-    tell("add", tell_add);
-    tell("json", tell_json);
-    tell("calls", tell_calls);
-    tell("split", tell_split);
-    tell("rows", tell_rows);
-    tell("load", tell_load);
-    tell("freeze", tell_freeze);
-    tell("preprocessing", tell_preprocessing);
-    tell("texts", tell_texts);
+    fail_each_allocation("add", add_scenario);
+    fail_each_allocation("json", json_scenario);
+    fail_each_allocation("calls", calls_scenario);
+    fail_each_allocation("split", split_scenario);
+    fail_each_allocation("rows", rows_scenario);
+    fail_each_allocation("load", load_scenario);
+    fail_each_allocation("freeze", freeze_scenario);
+    fail_each_allocation("preprocessing", preprocessing_scenario);
+    fail_each_allocation("texts", texts_scenario);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The disk cache of compiled kernels: what is kept comes back, what could be anyone else's or damaged never does. */
+ * The disk cache of compiled kernels. Entries that were stored are found again. Entries that are damaged, or that another
+ * user could have written, are never used. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ static bool is_there(const strata_cache *cache) {
     return same;
 }
 
-/* Writes the path of the only file in the folder, "" when there is none. */
+/* Writes the path of the only file in the folder; "" when the folder is empty. */
 static const char *only_file(const char *dir, char path[1024]) {
     DIR *folder = opendir(dir);
     cr_assert(folder);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A device with the host behind it: where the newest bytes are, programs whose parts alternate, variables that both sides
- * change, slots, and what is copied. */
+ * A device for which the host runs the nodes that it lacks. Tests which side has the newest bytes of a variable, programs
+ * whose parts alternate between the sides, variables that both sides change, slots, and which bytes are copied. */
 #include "backends/fallback/fallback.h"
 
 #include <criterion/criterion.h>
@@ -16,11 +16,11 @@
 
 #define OK(call) cr_assert_eq((call), STRATA_OK, "%s", err.message)
 
-/* ---- freshness ---- */
+/* ---- which side has the newest bytes ---- */
 
 enum { BYTES = 64 };
 
-/* What both sides have, byte by byte, and what the intervals were told. */
+/* The bytes of both sides, and the object under test, which records which side wrote which bytes last. */
 typedef struct model {
     unsigned char sides[2][BYTES];
     fallback_freshness freshness;
@@ -107,7 +107,7 @@ static double first_of(strata_variable *v, int64_t n) {
 
 enum { N = 8 };
 
-/* b = 2 b, by an op that a device may have although it has no assign. */
+/* b = 2 b, by the op sgd, which a device may support although it does not support assign. */
 static strata_tensor *doubled(strata_tensor *b) {
     strata_graph *graph = strata_tensor_graph(b);
     strata_array words = strata_test_full(STRATA_DTYPE_F32, STRATA_SHAPE(STRATA_STEP_WORDS), 1);
@@ -116,8 +116,8 @@ static strata_tensor *doubled(strata_tensor *b) {
     return strata_sgd(b, NULL, strata_neg(b), step, NULL, 0, false);
 }
 
-/* The device lacks exp and assign_add: y = sqrt(exp(x + 1)), a = a + y (by the host), b = 2 b (by the device), z = pack(exp(x),
- * x + 1). The same executable in all slots, ahead of each other. */
+/* The device lacks exp and assign_add. The program computes y = sqrt(exp(x + 1)), a = a + y (on the host), b = 2 b (on the
+ * device) and z = pack(exp(x), x + 1). Several runs of one executable are in flight at a time, one in each slot. */
 static void alternates(const char *which) {
     static const char *const missing[] = {"exp", "assign", "assign_add", "chain", NULL};
     enum { RUNS = 7, SLOTS = 3 };
@@ -148,7 +148,7 @@ static void alternates(const char *which) {
         counters[run] = strata_device_get_counters(device);
         sum += sqrt(exp((double)run / 4 + 1));
         if (run < SLOTS - 1) continue;
-        const int of = run - (SLOTS - 1); /* the oldest that is still there */
+        const int of = run - (SLOTS - 1); /* the oldest run whose results are still in a slot */
         OK(strata_executable_wait(exe, slots[of], &err));
         const float *out_y = strata_executable_output(exe, slots[of], 0), *out_z = strata_executable_output(exe, slots[of], 1);
         const float *out_a = strata_executable_output(exe, slots[of], 2);
@@ -190,7 +190,7 @@ Test(fallback, parts_alternate_on_vulkan) {
     alternates("vulkan:0");
 }
 
-/* A program that the device runs alone reads what the host's part of another has written, and the other way round. */
+/* A program that runs on the device alone reads what the host's part of another program has written, and vice versa. */
 Test(fallback, programs_share_variables) {
     static const char *const missing[] = {"exp", "assign", NULL};
     strata_error err = {0};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Barriers: where byte ranges of launches meet, and nowhere else. */
+ * Barriers between launches: they must be where the byte ranges of launches overlap, and nowhere else. */
 #include <criterion/criterion.h>
 
 #include "backends/kernel/lowering.h"
 
-/* Adds a launch that reads one range and writes another; whether it needs a barrier. */
+/* Adds a launch that reads one range and writes another one. Returns whether the launch needs a barrier before it. */
 static bool add(strata_hazards *hazards, strata_kernel_range read, strata_kernel_range write) {
     const strata_kernel_range ranges[] = {read, write};
     bool barrier = false;

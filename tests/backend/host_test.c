@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host backend's threads: nodes that are shared among the cores have the bits that one core computes. */
+ * The threads of the host backend: nodes that are divided among the cores must give the same bits as on one core. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <sched.h>
@@ -11,7 +11,7 @@
 
 enum { N = 1031, K = 67, M = 260 };
 
-/* Results of large nodes of several kinds, one after the other in out. */
+/* Computes large nodes of several kinds, and writes their results to `out`, one after the other. */
 static void run_nodes(float *out, int64_t n_out) {
     static float a[N * K], b[K * M];
     strata_error err = {0};

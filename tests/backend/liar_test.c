@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Drivers that compute wrongly: tests/shims/opencl_shim.c over PoCL changes what one kernel has written,
- * tests/shims/vulkan_shim.c over lavapipe the code of one kernel. For each
- * kernel that training launches, training gives the numbers that the host gives, or is refused with the kernel's name. */
+ * Drivers that compute wrong results. tests/shims/opencl_shim.c calls PoCL and changes what one kernel has written.
+ * tests/shims/vulkan_shim.c calls lavapipe and changes the code of one kernel. For each kernel that training launches,
+ * training must give the losses of the host, or fail with the kernel's name. */
 #if STRATA_WITH_OPENCL
 #include <criterion/criterion.h>
 #include <dlfcn.h>
@@ -23,7 +23,7 @@ enum { EXAMPLES = 20, BATCH = 12, STEPS = 4, CLASSES = 5, WORDS = 9, VOCABULARY 
 static strata_error err;
 #define OK(call) cr_assert_eq(call, STRATA_OK, "%s", err.message)
 
-/* ---- what is trained ---- */
+/* ---- models and data ---- */
 
 static void add_pictures(strata_model *model) {
     strata_model_add_conv2d(model, (strata_conv2d_options){.filters = 6, .kernel_size = {3, 3}, .padding = "same"});
@@ -36,7 +36,7 @@ static void add_pictures(strata_model *model) {
     strata_model_add_dense(model, (strata_dense_options){.units = CLASSES});
 }
 
-/* Enough channels for Winograd's convolutions. */
+/* The layers have enough channels for Winograd's convolutions. */
 static void add_channels(strata_model *model) {
     const strata_conv2d_options same = {.filters = 16, .kernel_size = {3, 3}, .padding = "same", .activation = "relu"};
     strata_model_add_conv2d(model, same);
@@ -87,7 +87,7 @@ static strata_dataset *make_data(int work) {
     return data;
 }
 
-/* The losses of some steps; the last ones show what the first ones did to the parameters. */
+/* Writes the losses of some steps. The later losses show whether the earlier steps updated the parameters correctly. */
 static strata_status train(strata_device *device, int work, double *losses) {
     strata_model *model = NULL;
     strata_dataset *data = make_data(work);
@@ -111,7 +111,7 @@ static strata_status train(strata_device *device, int work, double *losses) {
 /* ---- the driver ---- */
 
 typedef char kernel_name[64];
-static kernel_name *launched; /* by the shim */
+static kernel_name *launched; /* the shim's list of kernels that were launched */
 
 static void use_shim(void) {
     char path[512];
@@ -124,7 +124,7 @@ static void use_shim(void) {
 }
 
 static int n_warnings;
-static char warning[1024]; /* the newest */
+static char warning[1024]; /* the last warning */
 static void count_warning(const char *message, void *user) {
     (void)user;
     snprintf(warning, sizeof warning, "%s", message);
@@ -148,7 +148,7 @@ static bool equal(const double *losses, const double *wanted) {
     return true;
 }
 
-/* What the host makes of it. */
+/* Writes the losses of a training on the host. */
 static void expect(int work, double *wanted) {
     strata_device *host = NULL;
     OK(strata_device_open("host", NULL, &host, &err));
@@ -156,7 +156,7 @@ static void expect(int work, double *wanted) {
     strata_device_close(host);
 }
 
-/* Every kernel that this work launches on the honest driver, once. */
+/* Lists every kernel that this training launches on a driver without faults, each once. */
 static int list_kernels(int work, const double *wanted, kernel_name *out) {
     double losses[STEPS];
     int n = 0;
@@ -232,7 +232,7 @@ Test(liar, the_host_runs_what_no_kernel_does_rightly) {
     strata_device_close(device);
 }
 
-/* A device that went bad while it trained: honest until its kernels were checked. */
+/* Simulates a device that becomes faulty during training: it computes correctly until its kernels have been checked. */
 static strata_status lie_from_now_on(const strata_progress *progress, void *user, strata_error *out_err) {
     (void)user;
     (void)out_err;
@@ -253,7 +253,7 @@ Test(liar, a_device_that_goes_bad_while_it_trains_is_told) {
         const strata_fit_options opts = {
             .epochs = 8, .batch = EXAMPLES, .seed = 5, .check_every = every, .on_progress = lie_from_now_on};
         const strata_status status = strata_model_fit(model, data, &opts, NULL, &err);
-        cr_expect(!status || status == STRATA_DATA, "%s", err.message); /* the loss may be anything */
+        cr_expect(!status || status == STRATA_DATA, "%s", err.message); /* a wrong result may make the loss infinite or NaN */
         cr_expect_eq(n_warnings > 0, every > 0, "%d warnings", n_warnings);
         strata_model_destroy(model);
         strata_dataset_destroy(data);
@@ -261,7 +261,7 @@ Test(liar, a_device_that_goes_bad_while_it_trains_is_told) {
     }
 }
 
-/* A dense layer whose values are all beyond 100, trained for some steps. */
+/* Trains a dense layer whose values are all above 100, for some steps. */
 static void train_large(strata_device *device, const strata_fit_options *opts, strata_history *out_history) {
     enum { COLUMNS = 6 };
     strata_model *model = NULL;
@@ -282,7 +282,7 @@ static void train_large(strata_device *device, const strata_fit_options *opts, s
     strata_dataset_destroy(data);
 }
 
-/* Kernels are checked on values in [-1, 1), so only a step's own values show it. */
+/* Kernels are checked with values in [-1, 1), so only the values of a training step reveal the fault. */
 Test(liar, a_device_that_is_wrong_for_some_values_alone_is_told) {
     for (int64_t every = -1; every <= 1; every += 2) {
         use_shim();
@@ -295,7 +295,7 @@ Test(liar, a_device_that_is_wrong_for_some_values_alone_is_told) {
     }
 }
 
-/* Every step is checked, updates and sequences too, and none of it is seen in the losses. */
+/* Every step is checked, including updates and sequences of launches. The checks must not change the losses. */
 Test(liar, checks_of_an_honest_device_warn_of_nothing_and_change_nothing) {
     static const char *const devices[] = {"opencl:0", "vulkan:0"};
     for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
@@ -329,7 +329,7 @@ static strata_device *open_vulkan(int nth) {
     return device;
 }
 
-/* Each module of a training in turn computes wrongly: its verdict is a replacement, or a refusal. */
+/* Each shader module of a training in turn computes wrong results. The check must replace the kernel or refuse the device. */
 Test(liar, every_vulkan_kernel_that_lies_is_replaced_or_refused, .timeout = 600) {
     double wanted[STEPS], losses[STEPS];
     int n_replaced = 0, n_refused = 0;
@@ -373,7 +373,7 @@ static bool has_launched(const char *kernel) {
     return false;
 }
 
-/* softmax of (3, 40), once. */
+/* Computes the softmax of a (3, 40) tensor once. */
 static void run_softmax(strata_device *device) {
     enum { ROWS = 3, COLUMNS = 40 };
     float in[ROWS * COLUMNS], out[ROWS * COLUMNS];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A piece to launches: offsets, shared kernels, work-groups within the device's limits, barriers, and what cannot be. */
+ * Lowering of a piece of a program to kernel launches: the offsets of buffers, kernels that several launches share, the
+ * sizes of work-groups within the device's limits, barriers, and which pieces are refused. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 #include "backends/kernel/lowering.h"
 #include "strata/ops.h"
 
-/* ---- a piece by hand: every tensor at a place that the test gives, in arena 2 ---- */
+/* ---- pieces in which the test chooses the place of every tensor, in arena 2 ---- */
 enum { MAX_TENSORS = 16, WORK = 2 };
 
 typedef struct hand {
@@ -137,7 +138,8 @@ Test(list, groups_stay_within_the_limits) {
     hand_finish(h);
 }
 
-/* Matrix units take products of their dtypes; f32 only where last bits may change. */
+/* Matrix units compute products of the dtypes that they support. Products of f32 use them only where the option `fast`
+ * allows other last bits. */
 Test(list, products_go_to_matrix_units_where_the_precision_allows) {
     static const struct {
         strata_dtype dtype;
@@ -168,7 +170,7 @@ Test(list, products_go_to_matrix_units_where_the_precision_allows) {
     }
 }
 
-/* So do convolutions and their gradients that have columns enough for tiles. */
+/* Matrix units compute convolutions and their gradients, too, when the product has enough columns for a tile. */
 Test(list, convolutions_go_to_matrix_units_where_they_have_enough_columns) {
     if (!strata_shader_find("matrix_units/conv2d", NULL)) cr_skip_test("this build has no kernels for matrix units");
     for (int64_t filters = 4; filters <= 16; filters += 12) {
@@ -194,7 +196,7 @@ Test(list, convolutions_go_to_matrix_units_where_they_have_enough_columns) {
     }
 }
 
-/* A kernel for matrix units needs whole subgroups and its tiles in local memory. */
+/* A kernel for matrix units needs work-groups of whole subgroups, and local memory for its tiles. */
 Test(list, products_stay_off_matrix_units_that_do_not_fit) {
     for (int i = 0; i < 2; i++) {
         hand *h = hand_make(STRATA_DEVICE_DISCRETE_GPU);
@@ -224,7 +226,7 @@ Test(list, a_cpu_gets_few_groups_of_one_item_with_enough_to_do) {
     hand_finish(h);
 }
 
-/* (5, 7) at 0 times (7, 3) at 1024, the result at 2048. */
+/* The product of (5, 7) at byte 0 and (7, 3) at byte 1024, with its result at byte 2048. */
 static hand *product_on_a_cpu(strata_dtype dtype) {
     hand *h = hand_make(STRATA_DEVICE_CPU);
     h->limits.vector_width = 8;
@@ -242,7 +244,7 @@ Test(list, a_cpu_does_products_of_halves_by_its_kernel_of_f32_between_conversion
     for (int i = 0; i < 4; i++) cr_expect_str_eq(h->list.kernels[h->list.launches[i].kernel].shader->stem, stems[i]);
     const int scratch = h->piece.n_arenas;
     const strata_kernel_launch *l = h->list.launches;
-    for (int i = 0; i < 2; i++) { /* what the conversions write, the product reads, each a range of its own */
+    for (int i = 0; i < 2; i++) { /* the product reads what the conversions write; each conversion writes its own range */
         cr_expect_eq(l[i].buffers[1].arena, scratch);
         cr_expect_eq(l[2].buffers[i].begin, l[i].buffers[1].begin);
         cr_expect_eq(l[2].buffers[i].end, l[i].buffers[1].end);
@@ -325,7 +327,8 @@ Test(list, supports_asks_for_the_dtypes_storage) {
     hand_finish(h);
 }
 
-/* Intel's GPUs: 8 x 8 sums do not fit the registers of a work-item, 8 x 4 hardly; so says its compiler (tests/vendors.sh). */
+/* On Intel's GPUs the 8 x 8 sums of a tile do not fit into the registers of a work-item, and 8 x 4 sums hardly do,
+ * according to Intel's compiler (tests/vendors.sh). */
 Test(list, few_registers_leave_tiles_of_four_by_four_sums) {
     hand *h = hand_make(STRATA_DEVICE_INTEGRATED_GPU);
     const strata_tiled_product product = {.m = 1024, .n = 1024, .batch = 1};

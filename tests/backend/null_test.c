@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is the null backend's own: it is there for one who names it, and for nobody else. */
+ * The null backend: its device can be opened by name, but is neither listed nor chosen automatically. */
 #include <criterion/criterion.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is OpenCL's own, on every OpenCL device there is: its list, its memory, tickets, halves of a CPU, kernels that are
- * shared and kept, and the tiles of the GPU kernels, which a CPU's driver runs as well. That results are right is for
- * tests/conformance. */
+ * Properties of the OpenCL backend alone, tested on every OpenCL device: its list of devices, its memory, tickets,
+ * sub-devices of a CPU, kernels that are shared and cached, and the tiles of the GPU kernels, which the driver of a CPU
+ * runs as well. tests/conformance tests that results are right. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 
 TestSuite(opencl, .init = test_folder_make, .fini = test_folder_remove);
 
-/* The first OpenCL device that can be opened; the test is skipped when there is none. */
+/* Opens the first OpenCL device that can be opened. The test is skipped when there is none. */
 static strata_device *open_device(const strata_device_options *opts) {
     strata_device_info *rows;
     strata_error err;
@@ -35,7 +35,7 @@ static strata_device *open_device(const strata_device_options *opts) {
     return device;
 }
 
-/* Runs once the graph that has inputs a and b and the output y. Caller finishes the result. */
+/* Runs the graph with inputs a and b and output y once. The caller finishes the result. */
 static strata_array run(strata_device *device, strata_tensor *a, strata_tensor *b, strata_tensor *y) {
     strata_error err = {0};
     strata_executable *exe;
@@ -56,7 +56,7 @@ static strata_tensor *matrix(strata_graph *graph, const char *name, int64_t rows
     return strata_input(graph, name, STRATA_DTYPE_F32, STRATA_SHAPE(rows, columns));
 }
 
-/* relu(a b) of (m,k) and (k,n). */
+/* relu(a b) for a (m,k) and b (k,n). */
 static strata_array product(strata_device *device, int64_t m, int64_t k, int64_t n) {
     strata_graph *graph;
     cr_assert_eq(strata_graph_create(&graph, NULL), STRATA_OK);
@@ -64,7 +64,7 @@ static strata_array product(strata_device *device, int64_t m, int64_t k, int64_t
     return run(device, a, b, strata_relu(strata_matmul(a, b, false, false)));
 }
 
-/* a^T b of (k,m) and (k,n). */
+/* a^T b for a (k,m) and b (k,n). */
 static strata_array plain_product(strata_device *device, int64_t m, int64_t k, int64_t n) {
     strata_graph *graph;
     cr_assert_eq(strata_graph_create(&graph, NULL), STRATA_OK);
@@ -108,7 +108,7 @@ Test(opencl, more_memory_than_there_is_says_how_much_there_is) {
     cr_assert_eq(device->api->buffer_create(device, INT64_C(1) << 60, &buffer, &err), STRATA_OUT_OF_MEMORY);
     cr_assert(strstr(err.message, "1152921504606846976 bytes wanted"), "%s", err.message);
     cr_assert(strstr(err.message, "free"), "%s", err.message);
-    /* What the host could give and the device may not have is refused untouched. */
+    /* A buffer that is larger than the device allows is refused before host memory is touched, even if the host has enough. */
     struct rusage before, after;
     getrusage(RUSAGE_SELF, &before);
     const int64_t too_much = (int64_t)device->info.max_allocation_bytes + 1;
@@ -142,7 +142,8 @@ Test(opencl, pieces_share_their_kernels) {
     strata_device_close(device);
 }
 
-/* The trials of a program's kernels are the program that the driver compiles for it, also where a node reads an output. */
+/* The check of a program's kernels runs the same program that the driver compiles for training, also when a node reads an
+ * output. So the driver compiles once. */
 Test(opencl, a_program_is_compiled_once_with_its_check) {
     strata_device *device = open_device(&(strata_device_options){.no_cache = true, .no_tune = true});
     strata_graph *graph = NULL;
@@ -203,7 +204,8 @@ Test(opencl, halves_of_a_cpu_have_half_its_cores) {
     if (!n_halves) cr_skip_test("no OpenCL CPU of two cores");
 }
 
-/* All ways by which inputs and outputs reach kernels give the same result, whatever the device would choose. */
+/* Inputs and outputs can reach kernels in three ways. All give the same result. The test overrides the way that the device
+ * would choose. */
 Test(opencl, shared_mapped_and_staged_memory_agree) {
     strata_array results[3];
     for (int way = 0; way < 3; way++) {
@@ -221,7 +223,8 @@ Test(opencl, shared_mapped_and_staged_memory_agree) {
     for (int way = 0; way < 3; way++) strata_array_finish(&results[way]);
 }
 
-/* As if the device were a GPU: the kernels with local memory and barriers, at every tile, against the CPU's own kernel. */
+/* Treats the device as a GPU: the kernels with local memory and barriers must give, with every tile, the bits of the CPU
+ * kernel. */
 Test(opencl, every_gpu_tile_gives_the_same_bits, .timeout = 300) {
     strata_device *device = open_device(&(strata_device_options){.no_cache = true, .no_tune = true});
     opencl_device *opened = (opencl_device *)device;
@@ -239,10 +242,11 @@ Test(opencl, every_gpu_tile_gives_the_same_bits, .timeout = 300) {
     strata_device_close(device);
 }
 
-/* As if the device were a GPU, and CLBlast what the tuner once chose for this product: its file says so. */
+/* Treats the device as a GPU. The tuning file says that the tuner chose CLBlast for this product. */
 Test(opencl, a_choice_of_clblast_is_obeyed_with_options_fast_only, .timeout = 300) {
     strata_array results[3];
-    for (int start = 0; start < 3; start++) { /* deterministic, which makes the file; fast; deterministic again */
+    /* first without `fast`, which creates the file; then with `fast`; then without it again */
+    for (int start = 0; start < 3; start++) {
         strata_device *device = open_device(&(strata_device_options){.cache_dir = test_path("cache"), .fast = start == 1});
         opencl_device *opened = (opencl_device *)device;
         opened->limits.device_class = STRATA_DEVICE_DISCRETE_GPU;
@@ -265,8 +269,8 @@ Test(opencl, a_choice_of_clblast_is_obeyed_with_options_fast_only, .timeout = 30
     for (int start = 0; start < 3; start++) strata_array_finish(&results[start]);
 }
 
-/* sum_i softmax(relu(a b)) and so on, replayed while a variable changes: launches that depend on each other and some that
-don't. */
+/* Computes sum_i softmax(relu(a b)) and other nodes several times while a variable changes. Some launches depend on each
+ * other, others do not. */
 static strata_array replayed(strata_device *device, int runs) {
     strata_graph *graph;
     strata_variable *count;
@@ -294,8 +298,9 @@ static strata_array replayed(strata_device *device, int runs) {
 
 enum { RUNS = 200 };
 
-/* Runs x = x tanh(a) + a, y = exp(x) RUNS times with another `a` each time. The runs are submitted in calls of counts[0],
- * counts[1], ... runs, over and over. Fills `means` with the mean of y of each run; returns the number of submissions. */
+/* Computes x = x tanh(a) + a and y = exp(x) in each of RUNS runs, each with another `a`. Submits counts[0] runs in the
+ * first call, counts[1] in the second one, and so on, and starts again at counts[0] after the last one. Writes the mean of
+ * each run's y to `means`. Returns the number of submissions. */
 static uint64_t submitted_in_calls(strata_device *device, const int *counts, int n_counts, float means[RUNS]) {
     strata_graph *graph;
     strata_variable *x;
@@ -369,7 +374,7 @@ Test(opencl, a_sequence_gives_the_bits_of_separate_launches, .timeout = 300) {
     strata_array_finish(&results[1]);
 }
 
-/* Tuned or not: the same bits. */
+/* Results have the same bits with and without tuning. */
 Test(opencl, tuning_does_not_change_a_bit, .timeout = 300) {
     strata_array results[2];
     for (int tuned = 0; tuned < 2; tuned++) {

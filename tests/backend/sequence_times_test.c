@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When the launches of a sequence ran: a traced program stays one kernel, has the bits of one that is not traced, and tells of
- * each launch in the order in which they depend on each other, with several workers too. */
+ * The times at which the launches of a sequence ran. A sequence runs many launches in one kernel. A traced program must
+ * stay one kernel and give the same bits as without tracing. Its trace must contain a slice for each launch, in an order
+ * that respects their dependences, also when several workers (work-groups that share the launches) run it. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ static strata_error err;
 
 #define OK(call) cr_assert_eq((call), STRATA_OK, "%s", err.message)
 
-/* The first device that makes sequences; else the test is skipped. */
+/* Opens the first device that supports sequences. The test is skipped when there is none. */
 static opencl_device *open_device(void) {
     strata_device_info *rows;
     int n;
@@ -55,7 +56,7 @@ static strata_trace *create_trace(void) {
     return trace;
 }
 
-/* Writes the trace, and reads it back. */
+/* Writes the trace to a file and reads that file. */
 static strata_trace_file read_back(strata_trace *trace) {
     char *text = NULL;
     size_t bytes = 0;
@@ -70,7 +71,7 @@ static strata_trace_file read_back(strata_trace *trace) {
 
 /* ---- programs ---- */
 
-/* A name in the trace, and those that it needs. */
+/* The name of a node in the trace, and the names of the nodes whose results it needs. */
 static const struct node {
     const char *name;
     const char *after[2];
@@ -86,12 +87,12 @@ enum { N_NODES = sizeof nodes / sizeof *nodes, N_OUTPUTS = 2 };
 
 typedef struct outcome {
     strata_array outputs[N_OUTPUTS];
-    /* Seconds of the host's clock, around the call of each run. */
+    /* Times of the host's clock in seconds, taken before and after the call that submitted the run. */
     double began[RUNS], ended[RUNS];
     uint64_t launches;
 } outcome;
 
-/* Makes RUNS runs, `together` of them in each call of the device. */
+/* Makes RUNS runs, submitting `together` of them in each call of the device. */
 static outcome run(opencl_device *device, int together) {
     static const int64_t shapes[][2] = {{192, 150}, {150, 130}, {130, 165}, {130, 117}};
     static const char *const names[] = {"x", "u", "v", "w"};
@@ -141,7 +142,7 @@ static void finish(outcome *out) {
     for (int i = 0; i < N_OUTPUTS; i++) strata_array_finish(&out->outputs[i]);
 }
 
-/* The slices of a step lie within the step, and their times are not more than it. */
+/* The slices of a step must lie within the step, and the sum of their times must not exceed the step's. */
 static void check_times(const strata_trace_file *file, const outcome *out) {
     double sums[RUNS] = {0};
     int64_t n[RUNS] = {0};
@@ -160,7 +161,7 @@ static void check_times(const strata_trace_file *file, const outcome *out) {
     }
 }
 
-/* In that step: from when until when the slices with this name ran. */
+/* The interval of the step in which the slices with this name ran. */
 static void find(const strata_trace_file *file, const char *name, int64_t step, double *out_began, double *out_ended) {
     *out_began = INFINITY, *out_ended = -1;
     for (int64_t i = 0; i < file->n_slices; i++) {
@@ -185,12 +186,12 @@ static void check_order(const strata_trace_file *file) {
         }
 }
 
-/* Four workers are more than some machines have cores. */
+/* Four workers are more than the number of cores of some machines. */
 Test(sequence_times, a_traced_program_stays_one_kernel_and_tells_of_each_launch, .timeout = 300) {
     for (uint32_t workers = 1; workers <= 4; workers *= 2) {
         opencl_device *device = open_device();
         device->limits.compute_units = workers;
-        const int together = (int)workers; /* runs in a call */
+        const int together = (int)workers; /* runs that one call submits */
         outcome plain = run(device, 1);
         strata_trace *trace = create_trace();
         OK(device->base.api->set_trace(&device->base, trace, strata_trace_add_track(trace, "device"), &err));
@@ -215,7 +216,7 @@ Test(sequence_times, a_traced_program_stays_one_kernel_and_tells_of_each_launch,
     }
 }
 
-/* Where the list does not fit into one kernel, each launch has an event with times. */
+/* Where the list of launches does not fit into one kernel, each launch has an OpenCL event that measures its time. */
 Test(sequence_times, launches_one_by_one_keep_the_same_rules, .timeout = 300) {
     opencl_device *device = open_device();
     device->makes_sequences = false;
@@ -231,10 +232,11 @@ Test(sequence_times, launches_one_by_one_keep_the_same_rules, .timeout = 300) {
     strata_device_close(&device->base);
 }
 
-/* ---- how times are shared ---- */
+/* ---- dividing the time of launches that overlap ---- */
 
-/* Two workers, four launches, counts in nanoseconds from `zero` on. Worker 0 computes launch 0 in [100, 200] and launch 2 in
- * [220, 300]; worker 1 computes launch 0 in [100, 150], launch 1 in [150, 260] and launch 3 nowhere. */
+/* Writes the counts of two workers and four launches, in nanoseconds after `zero`. Worker 0 computes launch 0 in [100, 200]
+ * and launch 2 in [220, 300]. Worker 1 computes launch 0 in [100, 150] and launch 1 in [150, 260]. Nobody computes launch
+ * 3. */
 static void write_counts(opencl_device *device, const opencl_counts *counts, uint64_t zero) {
     uint64_t rows[2][4][2] = {{{100, 200}, {0, 0}, {220, 300}, {0, 0}}, {{100, 150}, {150, 260}, {0, 0}, {0, 0}}};
     for (int i = 0; i < 16; i++)
@@ -242,7 +244,8 @@ static void write_counts(opencl_device *device, const opencl_counts *counts, uin
     cr_assert_eq(device->cl.EnqueueWriteBuffer(device->queue, strata_opencl_counts_memory(counts), CL_TRUE, 0, sizeof rows,
                                                rows, 0, NULL, NULL),
                  CL_SUCCESS);
-    device->cl.Finish(device->queue); /* a blocking write may return when it has copied its source */
+    /* a blocking write may return when its source has been copied, before the buffer is written */
+    device->cl.Finish(device->queue);
 }
 
 Test(sequence_times, launches_that_overlap_share_their_time) {
@@ -256,13 +259,15 @@ Test(sequence_times, launches_that_overlap_share_their_time) {
     for (int l = 0; l < 4; l++) labels[l] = strata_trace_add_label(trace, names[l], "", 0, 0);
     OK(strata_opencl_counts_create(device, 2, 4, &counts, &err));
     write_counts(device, counts, zero);
-    /* A count is a nanosecond in the first run and two in the second, which was over at 280: what lies behind is cut. */
+    /* One count is one nanosecond in the first run and two in the second one. The second run ended at count 280, so its
+     * slices are cut there. */
     const opencl_moment begins[] = {{zero, 1}, {zero, 2}}, ends[] = {{zero + 1000, 1 + 1000e-9}, {zero + 280, 2 + 560e-9}};
     for (int r = 0; r < 2; r++) strata_opencl_counts_add(counts, 0, trace, track, labels, r, begins[r], ends[r]);
     strata_opencl_counts_destroy(device, counts);
     strata_trace_file file = read_back(trace);
-    /* Launch 0: 100..150 alone, as both workers compute it, and half of 150..200. Launch 1: half of that, all of 200..220, half
-     * of 220..260. Launch 2: half of 220..260, all of 260..300. Together 200, as long as any worker computes. */
+    /* Expected slices, when launches that run at the same time get equal parts of it. Launch 0: all of 100..150, which both
+     * workers spend on it, and half of 150..200. Launch 1: half of 150..200, all of 200..220, and half of 220..260. Launch
+     * 2: half of 220..260 and all of 260..300. The sum is 200, the time in which at least one worker computes. */
     static const double began[] = {100, 175, 240}, took[] = {75, 65, 60};
     cr_assert_eq(file.n_slices, 6);
     for (int i = 0; i < 6; i++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The budget of instructions of each kernel's SPIR-V, as a Vulkan driver gets it: with its constants, and without the branches
- * that they decide against (shaders/specialize.c). A simple compiler takes minutes for a module of many thousands. */
+ * Limits the number of instructions of each kernel's SPIR-V as the Vulkan driver gets it, that is with its specialization
+ * constants and without the branches that these constants make unreachable (shaders/specialize.c). A simple driver takes
+ * minutes to compile a module of many thousands of instructions. */
 #if STRATA_WITH_VULKAN
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -16,11 +17,11 @@ TestSuite(shader_size, .init = test_folder_make, .fini = test_folder_remove, .ti
 
 enum { BUDGET = 1000 };
 
-/* Kernels that are larger, and why. */
+/* Kernels that may be larger than BUDGET, and why. */
 static const struct {
     const char *stem;
     size_t most;
-    /* Only where a work-item is alone in its group, which no real GPU's are. */
+    /* The higher limit applies only to work-groups of one work-item, which no real GPU uses. */
     bool alone;
     const char *reason;
 } larger[] = {
@@ -47,7 +48,7 @@ static uint32_t *load(const strata_shader *shader, const strata_shader_code *cod
     return words;
 }
 
-/* The module of a kernel for these constants; the caller frees it. */
+/* Returns the kernel's module with these constants. The caller frees it. */
 static uint32_t *specialize(const strata_shader *shader, const uint32_t *words, size_t n_words, const uint32_t *values,
                             size_t *out_words) {
     uint32_t *module = strata_shader_specialize(words, n_words, values, shader->n_constants, out_words);
@@ -64,7 +65,8 @@ static size_t count(const strata_shader *shader, const uint32_t *words, size_t n
     return n;
 }
 
-/* The most instructions with the defaults, each constant in turn having some other values. */
+/* Returns the largest number of instructions when all constants have their defaults but one, which takes some other values.
+ * Each constant in turn is this one. */
 static size_t count_most(const strata_shader *shader, const strata_shader_code *code, uint32_t local) {
     uint32_t values[STRATA_SHADER_MAX_CONSTANTS], *words = load(shader, code);
     const size_t n_words = code->bytes / sizeof *words;
@@ -96,7 +98,7 @@ Test(shader_size, every_kernel_stays_within_its_budget) {
     }
 }
 
-/* What a work-item of a larger group runs has none of the walk that a CPU keeps in vectors. */
+/* The code for a work-group of several work-items does not contain the loops that a single work-item runs over vectors. */
 Test(shader_size, constants_drop_the_branches_that_they_decide_against) {
     const strata_shader *shader = strata_shader_find("channel_parts", "f32_f32");
     uint32_t *words = load(shader, &shader->spirv);
@@ -123,7 +125,7 @@ Test(shader_size, what_is_no_module_is_left_alone) {
     free(words);
 }
 
-/* SPIR-V's own validator, where it is installed. */
+/* Runs the SPIR-V project's validator where it is installed. */
 Test(shader_size, specialized_modules_are_valid) {
     if (system("command -v spirv-val >/dev/null 2>&1")) cr_skip_test("spirv-val is not there (spirv-tools)");
     for (size_t k = 0; k < strata_shader_count(); k++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of embedded kernels, without a device: every row can be launched as shaders/shaders.h says, and SPIR-V asks a
- * Vulkan device for no more than its row says. What the kernels compute is tested by tests/conformance. */
+ * Checks the table of embedded kernels without a device. Every row must be launchable as shaders/shaders.h says, and the
+ * SPIR-V must not require more of a Vulkan device than its row declares. tests/conformance tests what the kernels compute. */
 #include "shaders/shaders.h"
 
 #include <criterion/criterion.h>
@@ -44,8 +44,8 @@ Test(shaders, every_kernel_fits_the_launch_interface) {
     }
 }
 
-/* The device features that a SPIR-V module's OpCapability instructions ask for, as STRATA_SHADER_NEEDS_*; ~0u for one that no
- * row can express. */
+/* Returns the device features that a SPIR-V module's OpCapability instructions require, as STRATA_SHADER_NEEDS_*. Returns
+ * ~0u for a capability that no row can declare. */
 static unsigned needs_of(const uint32_t *words, size_t n_words) {
     enum { HEADER_WORDS = 5, OP_CAPABILITY = 17 };
     static const struct {
@@ -112,7 +112,7 @@ Test(shaders, damaged_or_missing_code_is_an_error) {
     free(damaged);
 }
 
-/* A module in the library has distances instead of ids (shaders/ids.h). */
+/* The library stores the ids of a module as differences between ids (shaders/ids.h). */
 Test(shaders, ids_are_replaced_and_restored) {
     for (size_t i = 0; i < strata_shader_count(); i++) {
         const strata_shader *shader = strata_shader_at(i);

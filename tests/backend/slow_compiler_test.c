@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Drivers that compile for seconds: tests/shims over PoCL and lavapipe. A slow kernel is named, one beyond the limit is an
- * error, and waiting can be interrupted; the driver's thread is left behind each time. */
+ * Drivers that take seconds to compile: the shims of tests/shims over PoCL and lavapipe. A warning names a slow kernel,
+ * compilation beyond the time limit is an error, and waiting for it can be interrupted. Each time a thread that is still in
+ * the driver remains. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,10 +45,10 @@ static bool is_interrupted(void *user) {
 static const strata_device_options quick = {
     .no_tune = true, .no_cache = true, .trust = true, .on_warning = take_warning, .is_interrupted = is_interrupted};
 
-/* Of AddressSanitizer, in a build that has it. */
+/* A function of AddressSanitizer. NULL in other builds. */
 __attribute__((weak)) void __lsan_ignore_object(const void *object);
 
-/* The device behind the shim, whose driver compiles for so many seconds. */
+/* Opens the device behind the shim, whose driver takes so many seconds to compile. */
 static strata_device *open_slow(const char *id, strata_device_options opts, int seconds) {
     strata_device *device = NULL;
     char text[32];
@@ -59,7 +60,7 @@ static strata_device *open_slow(const char *id, strata_device_options opts, int 
     snprintf(text, sizeof text, "%d", seconds);
     setenv("STRATA_SHIM_COMPILE_SECONDS", text, 1);
     OK(strata_device_open(id, &opts, &device, &err));
-    /* A device whose driver was left within its compiler stays as it is: its memory is no leak. */
+    /* A device with a thread that is still in the driver cannot be freed, so its memory must not count as a leak. */
     if (__lsan_ignore_object) __lsan_ignore_object(device);
     n_warnings = n_asked = 0;
     return device;
@@ -136,7 +137,7 @@ Test(slow_compiler, limits_that_make_no_sense_are_refused) {
     }
 }
 
-/* From the third step on the driver is slow, and the user impatient. */
+/* From the third step on the driver is slow and is_interrupted returns true. */
 static strata_status lose_patience(const strata_progress *progress, void *user, strata_error *out_err) {
     (void)user;
     (void)out_err;
@@ -148,7 +149,7 @@ static strata_status lose_patience(const strata_progress *progress, void *user, 
     return STRATA_OK;
 }
 
-/* The last batch has fewer examples, and so another program. */
+/* The last batch has fewer examples and therefore needs another program, which is compiled then. */
 Test(slow_compiler, training_that_is_interrupted_while_compiling_keeps_its_steps) {
     enum { EXAMPLES = 21, BATCH = 6, WIDTH = 3 };
     strata_device *device = open_slow("opencl:0", quick, 0);
@@ -170,7 +171,7 @@ Test(slow_compiler, training_that_is_interrupted_while_compiling_keeps_its_steps
     cr_expect(history.stopped);
     cr_expect_eq(history.n_steps, 3);
     cr_expect_eq(strata_model_epoch_steps(model), 3);
-    OK(strata_model_sha256(model, sha, &err)); /* the parameters can be read */
+    OK(strata_model_sha256(model, sha, &err)); /* the parameters can still be read */
     strata_history_finish(&history);
     strata_model_destroy(model);
     strata_dataset_destroy(data);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tuner, over a device that only plays: candidate number i takes as long as the test says and gives the result it says. */
+ * Tests the tuner with a simulated device. Each candidate kernel takes the time and gives the result that the test chooses. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ TestSuite(tuner, .init = test_folder_make, .fini = test_folder_remove);
 
 enum { N = 3, ELEMENTS = 1 << 15 };
 
-/* ---- the device that plays ---- */
+/* ---- the simulated device ---- */
 struct strata_buffer {
     float bytes[ELEMENTS];
 };
@@ -29,8 +29,8 @@ typedef struct play_device {
     strata_tuner *tuner;
     const strata_tensor *node;
     const strata_candidate *candidates;
-    int us[N];       /* how long a run of each takes */
-    float result[N]; /* and what it leaves in every element; NaN: compiling fails */
+    int us[N];       /* the duration of one run of each candidate in us */
+    float result[N]; /* the value that each candidate writes to every element; NaN: compiling it fails */
     int n_compiled, n_buffers;
 } play_device;
 
@@ -61,7 +61,7 @@ static strata_status play_download(strata_device *device, strata_buffer *buffer,
     memcpy(target, (char *)buffer->bytes + offset, (size_t)bytes);
     return STRATA_OK;
 }
-/* As a backend's compile does: asks the tuner again while the piece is lowered. */
+/* Like the compile function of a backend it asks the tuner again while it lowers the piece. */
 static strata_status play_compile(strata_device *base, const strata_piece *piece, strata_program **out, strata_error *err) {
     play_device *device = (play_device *)base;
     device->n_compiled++;
@@ -106,11 +106,11 @@ typedef struct play {
     play_device device;
     const char *driver;
     bool no_tune;
-    /* The node has 8 elements and not ELEMENTS. */
+    /* The node has 8 elements instead of ELEMENTS. */
     bool is_small;
 } play;
 
-/* Opens a tuner, asks once, closes it. */
+/* Opens a tuner, lets it choose a candidate, and closes it. */
 static int choose(play *play) {
     play_device *device = &play->device;
     device->base.api = &play_api;
@@ -147,7 +147,7 @@ Test(tuner, a_node_that_takes_no_time_is_not_compiled_to_find_that_out) {
 }
 
 Test(tuner, on_a_cpu_the_first_stays_unless_another_is_faster_by_more_than_noise) {
-    /* long, so that a thread that is woken late counts for less than the margin */
+    /* The durations are long, so that the late wake-up of a thread is less than the margin. */
     play play = {.device = {.us = {60000, 59700, 59400}, .result = {7, 7, 7}}};
     cr_assert_eq(choose(&play), 0);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is Vulkan's own: validation, memory blocks, staging, tickets, the pipeline cache, reasons for being skipped. What every
- * device must do is in tests/conformance. Every test runs under the validation layer where it is installed. */
+ * Properties of the Vulkan backend alone: the validation layer, memory blocks, staging, tickets, the pipeline cache, and
+ * the reasons why a device is skipped. Every test runs under the validation layer where it is installed. What every device
+ * must do is tested in tests/conformance. */
 #if STRATA_WITH_VULKAN
 #include "backends/vulkan/vulkan.h"
 
@@ -22,7 +23,7 @@ TestSuite(vulkan, .init = test_folder_make, .fini = test_folder_remove);
 
 enum { N = 1000 };
 
-/* The first device that can be opened. NULL: there is none. */
+/* Opens the first device that can be opened. Returns NULL when there is none. */
 static strata_device *open_any(void) {
     strata_error err = {0};
     strata_device_list list = {0};
@@ -49,14 +50,14 @@ static strata_device *open_any(void) {
 
 #define OK(call) cr_assert_eq(call, STRATA_OK, "%s", err.message)
 
-/* Nothing was said, and nothing was left behind. */
+/* Closes the device. The validation layer must not have reported anything, and every object must have been destroyed. */
 static void close_silently(strata_device *device) {
     vulkan_messages messages = {0};
     strata_vulkan_close_and_report(device, &messages);
     cr_assert_eq(messages.n, 0, "%s", messages.first);
 }
 
-/* total += x; y = 2 x, with total read back afterwards. */
+/* A program that computes total += x and y = 2 x. The total is read afterwards. */
 typedef struct counting {
     strata_variable *total;
     strata_graph *graph;
@@ -79,7 +80,7 @@ static void counting_destroy(counting *c) {
     strata_variable_destroy(c->total);
 }
 
-/* Runs with x = 1, 2, ... n and checks every y and the total. */
+/* Makes n runs with x = 1, 2, ... n and checks every y and the total. */
 static void counting_run(counting *c, int n) {
     strata_error err = {0};
     int value_in[8] = {0}, slot = 0;
@@ -124,7 +125,7 @@ Test(vulkan, replays_in_silence) {
     close_silently(device);
 }
 
-/* A product that keeps a device busy for longer than a limit of 1 ms. */
+/* A product that takes the device longer than the limit of 1 ms. */
 Test(vulkan, a_submission_that_does_not_end_in_time_is_a_timeout) {
     enum { SIDE = 1024 };
     OPEN(device);
@@ -166,7 +167,7 @@ Test(vulkan, a_limit_that_makes_no_sense_is_refused) {
 
 Test(vulkan, memory_that_is_not_unified_is_staged) {
     OPEN(device);
-    device->info.unified_memory = false; /* as on a discrete GPU, whatever this one is */
+    device->info.unified_memory = false; /* as on a discrete GPU, whatever this device is */
     counting c;
     counting_create(device, &c);
     c.total->buffer->mapped = NULL;
@@ -194,7 +195,7 @@ Test(vulkan, gives_more_tickets_than_it_has_fences) {
     close_silently(device);
 }
 
-/* Parts of a pack that begin where a binding cannot: what they are bound to overlaps. */
+/* Some parts of the pack begin at an offset at which no binding may begin. Their bindings begin earlier, so they overlap. */
 Test(vulkan, neighbours_in_a_pack_are_written_in_silence) {
     enum { PART = 5 };
     OPEN(device);
@@ -220,8 +221,8 @@ Test(vulkan, neighbours_in_a_pack_are_written_in_silence) {
     close_silently(device);
 }
 
-/* lavapipe leaves a work-item's loops, in silence, after 65,535 turns of all of them. Here each item has so many blocks of the
- * product that it comes close. */
+/* lavapipe ends the loops of a work-item after 65,535 iterations in all, without an error. Here each work-item computes so
+ * many blocks of the product that it comes close to this limit. */
 Test(vulkan, a_product_of_many_blocks_is_whole) {
     enum { M = 3600, K = 8, SAMPLE = 997 };
     OPEN(device);
@@ -238,7 +239,8 @@ Test(vulkan, a_product_of_many_blocks_is_whole) {
     OK(strata_executable_submit(exe, slot, &err));
     OK(strata_executable_wait(exe, slot, &err));
     const float *out = strata_executable_output(exe, slot, 0);
-    for (int64_t i = 0; i < (int64_t)M * M; i += SAMPLE) { /* at all places of the blocks */
+    /* SAMPLE is prime, so the elements lie at all places of the blocks */
+    for (int64_t i = 0; i < (int64_t)M * M; i += SAMPLE) {
         float sum = 0;
         for (int k = 0; k < K; k++) sum += in[k * M + i / M] * in[k * M + i % M];
         cr_assert_eq(out[i], sum, "element %lld", (long long)i);
@@ -249,7 +251,8 @@ Test(vulkan, a_product_of_many_blocks_is_whole) {
 }
 
 /* ---- validation ---- */
-/* The message is meant: the layer must not report it to tests/run.sh as well. Each case is a process of its own. */
+/* The test causes a message of the layer on purpose, so the layer must not write it where tests/run.sh would count it as a
+ * failure. Each test case is a process of its own. */
 static void only_the_device_hears_the_layer(void) {
     unsetenv("VK_INSTANCE_LAYERS");
     setenv("VK_LAYER_SETTINGS_PATH", "/nonexistent", 1);
@@ -265,7 +268,7 @@ Test(vulkan, a_missing_barrier_fails_the_wait, .init = only_the_device_hears_the
     OK(device->api->buffer_create(device, 4096, &buffer, &err));
     VkCommandBufferBeginInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
     cr_assert(!vulkan->instance.vk.BeginCommandBuffer(vulkan->transfer_commands, &info));
-    for (uint32_t i = 0; i < 2; i++) /* two writes to the same bytes, in no order */
+    for (uint32_t i = 0; i < 2; i++) /* two writes to the same bytes without a barrier */
         vulkan->instance.vk.CmdFillBuffer(vulkan->transfer_commands, buffer->handle, 0, VK_WHOLE_SIZE, i);
     cr_assert(!vulkan->instance.vk.EndCommandBuffer(vulkan->transfer_commands));
     OK(strata_vulkan_submit(vulkan, vulkan->transfer_commands, &ticket, &err));
@@ -344,7 +347,7 @@ Test(vulkan, staging_copies_more_than_its_buffer_holds) {
     cr_assert(bytes && read);
     for (int i = 0; i < BYTES; i++) bytes[i] = (unsigned char)(i * 31 + i / 4096);
     OK(device->api->buffer_create(device, BYTES, &buffer, &err));
-    buffer->mapped = NULL; /* out of the host's reach, as on a discrete GPU */
+    buffer->mapped = NULL; /* the host cannot access the memory, as on a discrete GPU */
     OK(strata_vulkan_clear((vulkan_device *)device, buffer, &err));
     OK(device->api->upload(device, buffer, 1, bytes, BYTES - 1, &err));
     OK(device->api->download(device, buffer, 0, read, BYTES, &err));
@@ -400,7 +403,7 @@ Test(vulkan, a_kernel_is_built_once) {
     close_silently(device);
 }
 
-/* ---- what cannot be used ---- */
+/* ---- drivers and devices that cannot be used ---- */
 Test(vulkan, no_driver_is_a_row_with_the_reason) {
     strata_error err = {0};
     strata_device_list list = {0};
@@ -418,7 +421,7 @@ static void use_shim(void) {
     if (missing) cr_skip_test("%s", missing);
 }
 
-/* The row of vulkan:0 in the list of all devices. */
+/* Returns the row of vulkan:0 in the list of all devices. */
 static strata_device_info listed(void) {
     strata_error err = {0};
     strata_device_info *rows = NULL, row = {0};

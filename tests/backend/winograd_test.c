@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How far Winograd's convolutions are from the exact ones, beside direct ones, on every OpenCL CPU there is; the option that
- * turns them off; and that their bits repeat. That they are right on all shapes is for tests/conformance. */
+ * The rounding errors of Winograd's convolutions compared with those of direct ones, on every OpenCL CPU; the option that
+ * disables Winograd; and that results repeat to the bit. tests/conformance tests that results are right for all shapes. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 enum { IMAGES = 3, SIDE = 13, CHANNELS = 36, OUT = 32, KERNEL = 3 };
 typedef enum product { FORWARD, BY_INPUT, BY_FILTER } product;
 
-/* The first OpenCL CPU, whose kernels have room for Winograd's; the test is skipped when there is none. */
+/* Opens the first OpenCL CPU whose kernels have enough memory for Winograd's. The test is skipped when there is none. */
 static strata_device *open_cpu(bool direct) {
     strata_device_info *rows;
     strata_error err;
@@ -36,8 +36,9 @@ static strata_device *open_cpu(bool direct) {
     return device;
 }
 
-/* One of the three products of x (IMAGES,SIDE,SIDE,channels) or dy (IMAGES,SIDE,SIDE,OUT) and filter (3,3,channels,OUT), with
- * same padding. Operands are uniform in -1..1: a is x or dy, b is filter or dy. Caller finishes all. */
+/* One of the three products of a convolution: y, its gradient by the input, and its gradient by the filter. x is
+ * (IMAGES,SIDE,SIDE,channels), dy (IMAGES,SIDE,SIDE,OUT), the filter (3,3,channels,OUT), and the padding "same". Operands
+ * are uniform in -1..1: a is x or dy, b is the filter or dy. The caller finishes all arrays. */
 typedef struct trial {
     product what;
     int64_t channels;
@@ -76,7 +77,7 @@ static void finish(trial *t) {
     strata_array_finish(&t->y);
 }
 
-/* The element of an image at (n,h,w,c); 0 outside. */
+/* The element of an image at (n,h,w,c). It is 0 outside of the image. */
 static double pixel(const strata_array *a, int64_t n, int64_t h, int64_t w, int64_t channels, int64_t c) {
     if (h < 0 || h >= SIDE || w < 0 || w >= SIDE) return 0;
     return ((const float *)a->data)[((n * SIDE + h) * SIDE + w) * channels + c];
@@ -86,7 +87,7 @@ static double weight(const strata_array *f, int64_t kh, int64_t kw, int64_t chan
     return ((const float *)f->data)[((kh * KERNEL + kw) * channels + c) * OUT + k];
 }
 
-/* Element `at` of the product in double. */
+/* Computes element `at` of the product in double precision. */
 static double exact(const trial *t, int64_t at) {
     const int64_t c_n = t->channels;
     double sum = 0;
@@ -109,12 +110,12 @@ static double exact(const trial *t, int64_t at) {
     return sum;
 }
 
-/* Root mean square of the errors; the largest in *out_most. */
+/* Returns the root mean square of the errors. *out_most is the largest error. */
 static double error_of(const trial *t, double *out_most) {
     const int64_t n = strata_shape_elements(t->y.shape);
     double squares = 0, most = 0;
     int64_t counted = 0;
-    for (int64_t i = 0; i < n; i += 3, counted++) { /* a third of them */
+    for (int64_t i = 0; i < n; i += 3, counted++) { /* every third element */
         const double error = ((const float *)t->y.data)[i] - exact(t, i);
         squares += error * error;
         most = fmax(most, fabs(error));
@@ -123,7 +124,7 @@ static double error_of(const trial *t, double *out_most) {
     return sqrt(squares / (double)counted);
 }
 
-/* shaders/README.md: the bound of any error, with operands in -1..1. */
+/* The bound of any error for operands in -1..1, from shaders/README.md. */
 static double bound_of(const trial *t) {
     const double u = ldexp(1, -24), tiles = IMAGES * 4 * 4;
     if (t->what == BY_FILTER) return (tiles + 20) * u * 1096 * tiles;
@@ -131,7 +132,8 @@ static double bound_of(const trial *t) {
     return (depth + 20) * u * 752 * depth;
 }
 
-/* Root mean squares: 2.4 times that of direct sums; by the filter 4 times, since a direct kernel sums that in short parts. */
+/* The root mean square of Winograd's errors is 2.4 times that of direct sums. For the gradient by the filter it is 4 times,
+ * because a direct kernel computes that gradient in short partial sums, whose errors are smaller. */
 Test(winograd, errors_are_a_few_times_those_of_direct_sums, .timeout = 300) {
     static const double most_ratio[] = {[FORWARD] = 3, [BY_INPUT] = 3, [BY_FILTER] = 5};
     strata_device *fast = open_cpu(false), *slow = open_cpu(true);

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# strata bench allreduce: a line a size for each transport, a peer beside, the workers of a job, the counts of the model of its
-# costs, and what is said of wrong options.
+# strata bench allreduce: it prints a line for each size and each transport, can compare with another implementation, and
+# runs on the workers of a job; the bytes that the cost model counts; and errors for wrong options.
 . "$(dirname "$0")/support.sh"
 
 for transport in tcp shm inproc; do
@@ -11,13 +11,13 @@ for transport in tcp shm inproc; do
 done
 expect 0 '"wire_bytes":262144' bench allreduce --ranks 2 --sizes 262144 --json
 expect 0 '"wire_bytes":131072' bench allreduce --ranks 2 --sizes 262144 --json --compress bf16
-# The workers of a job are the ranks, and the chief tells.
+# In a job the workers are the ranks, and only the chief prints.
 expect 0 '{"bytes":65536' launch -n 3 -- "$strata" bench allreduce --sizes 4,65536 --transport tcp --seconds 0.01 --json
 check "two lines, of the chief" test "$(grep -c '^{.*"ranks":3,"transport":"tcp"' "$work/out") $(wc -l <"$work/out")" = "2 2"
 expect 0 "f32 sum over 2 ranks, shm" launch -n 2 -- "$strata" bench allreduce --sizes 4
 expect 0 "f32 sum over 1 ranks, tcp" launch -n 2 -- "$strata" bench allreduce --ranks 1 --sizes 4
 expect 2 "give --ranks too" launch -n 2 -- "$strata" bench allreduce --tune
-# The model of tests/bench/model.py counts the bytes that are sent, and takes the algorithms that are taken.
+# The model of tests/bench/model.py must count the bytes that are really sent, for the algorithm that is really chosen.
 cat >"$work/counts.py" <<'EOF'
 import json, os, subprocess, sys
 sys.path.insert(0, sys.argv[2])
@@ -32,7 +32,8 @@ for p in (2, 3, 5):
     for algorithm in model.ALGORITHMS:
         for size in (960, 960 << 10):
             sent = measured(p, size, "--algorithm", algorithm)["wire_bytes"]
-            counted = size * min(p - 1, 2) if algorithm == "ring" else model.work(algorithm, p, size).moved / p  # of a ring, rank 0 sends most
+            # in a ring, rank 0 sends most
+            counted = size * min(p - 1, 2) if algorithm == "ring" else model.work(algorithm, p, size).moved / p
             if sent != counted:
                 wrong += 1
                 print(p, algorithm, size, "sends", sent, "counted", counted)
@@ -45,7 +46,7 @@ sys.exit(wrong)
 EOF
 XDG_CACHE_HOME=$work/none python3 "$work/counts.py" "$strata" "$here/../bench" >"$work/out" 2>"$work/err"
 check "the model is as the code" test $? = 0
-# Tuning: what was best is taken by the next run, also by a worker that has no table.
+# After tuning, the next run must use the fastest algorithm, also on a worker that has no table.
 mkdir "$work/cache"
 export XDG_CACHE_HOME=$work/cache
 expect 0 "the best of all algorithms for 2 ranks over shm" bench allreduce --ranks 2 --transport shm --sizes 64,65536 --tune
@@ -65,7 +66,7 @@ chmod +x "$work/peer"
 STRATA_BENCH_MPI=$work/peer expect 0 '"peer":"mpi"' bench allreduce --sizes 64 --peer mpi --json
 json "r['peer_median_us'] == 1000000 and r['ratio'] < 1"
 if command -v mpirun >/dev/null; then
-    ( # what MPI itself leaves behind is not looked for
+    ( # leak detection is off because of MPI itself
         export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"
         "$strata" bench allreduce --sizes 65536 --peer mpi --json
     ) >"$work/out" 2>"$work/err"

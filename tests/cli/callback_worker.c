@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One task of callbacks_test.sh: it trains with callbacks that keep something, goes on from the folder's newest checkpoint, and
- * prints what the callbacks have at the end.
- *     callback_worker STRATEGY FOLDER KILL     KILL: worker 0 kills itself in that step of its own counting; 0: it does not */
+ * A task of callbacks_test.sh. It trains with callbacks that have a state, continues from the newest checkpoint of the
+ * folder, and prints the states at the end.
+ *     callback_worker STRATEGY FOLDER KILL     KILL: worker 0 kills itself in this step, as it counts them; 0: it does not */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 static int number;
 static int64_t kill_at;
 
-/* What each worker counts in its own way. */
+/* The state of the callbacks. Each worker counts differently. */
 static struct {
     int64_t steps, epochs, weighted;
     double least;
@@ -72,7 +72,7 @@ static int train(strata_strategy *strategy, const char *folder) {
                (long long)(kept.weighted / (number + 1)), (long long)kept.epochs, kept.least, history.best_epoch,
                strata_model_learning_rate(model), sha);
     if (resumes) printf("own of %d: %lld\n", number, (long long)kept.weighted);
-    strata_strategy_destroy(strategy); /* and the model */
+    strata_strategy_destroy(strategy); /* also destroys the model */
     strata_dataset_destroy(data);
     strata_dataset_destroy(validation);
     return 0;

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Callbacks that keep something, of several workers and beside parameter servers: a job that was killed and goes on from its
-# checkpoint ends with what the callbacks of a job have that was never stopped, each worker's own, and with the same bits.
-#   STRATA_SOURCE_DIR  the sources      STRATA_BUILD_DIR  the build      CC  its compiler      (set by ctest and tests/run.sh)
+# Callbacks with a state, with several workers and with parameter servers. A job that was killed and continued from its
+# checkpoint must end with the same states as an uninterrupted job, each worker with its own, and with the same bits.
+#     STRATA_SOURCE_DIR  the sources      STRATA_BUILD_DIR  the build      CC  its compiler      (set by ctest and tests/run.sh)
 . "$(dirname "$0")/support.sh"
 if grep -q '^STRATA_SANITIZE:STRING=.' "$STRATA_BUILD_DIR/CMakeCache.txt"; then
     echo "skipped: a build with sanitizers does not link a program from outside"
@@ -12,7 +12,7 @@ fi
 "$CC" -std=gnu11 -Wall -Wextra -Werror -I "$STRATA_SOURCE_DIR/include" "$STRATA_SOURCE_DIR/tests/cli/callback_worker.c" \
     -o "$work/worker" -L "$STRATA_BUILD_DIR" -lstrata -Wl,-rpath,"$STRATA_BUILD_DIR" || bad "the worker does not compile"
 
-# job FOLDER KILL: runs it; what was printed at the end is in $work/ends.
+# job FOLDER KILL: runs the job. The states that it printed at the end are in $work/ends.
 job() {
     timeout 300 "$strata" launch $tasks -- "$work/worker" $strategy "$work/$1" "$2" >"$work/out" 2>"$work/err"
     code=$?

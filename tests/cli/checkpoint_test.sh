@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# A training that was killed goes on from its last checkpoint, alone or as a job that `strata launch --restarts` starts again,
-# and ends with the weights of one that was not.
+# A training that was killed continues from its last checkpoint, in one process or in a job that `strata launch --restarts`
+# starts again. It must end with the weights of an uninterrupted training.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 any="train mnist --data $work/data --seed 1 --global-batch 60 --devices host --checkpoint $work/point"
 weights() { grep -o '"weights_sha256":"[0-9a-f]*"' "$work/out"; }
 # shellcheck disable=SC2086 # words
 {
-# Killed after its first epoch, of very many; it goes on for two more.
+# A training with very many epochs is killed after its first epoch. Then it continues for two more epochs.
 "$strata" $any --epochs 40000 --json >"$work/killed" 2>&1 &
 killed=$!
 for _ in $(seq 6000); do
@@ -37,7 +37,7 @@ expect 0 "200 test examples" evaluate "$work/model" --device host --data "$work/
 cp "$work/first" "$work/point"
 expect 0 "continues after epoch" $train
 
-# What does not fit is told, and left alone.
+# Settings that do not fit the checkpoint are errors, and the checkpoint does not change.
 cp "$work/first" "$work/point"
 expect 3 "with seed 1, this is 2" $train --seed 2
 expect 3 "another model, optimizer or loss" $train --learning-rate 0.5
@@ -48,7 +48,8 @@ expect 3 "$work/point" $train
 rm "$work/point"
 
 train="$any --epochs 100"
-# A job whose worker 1 is killed in its first life, after an epoch; the chief alone has written, and tells the other.
+# Worker 1 of a job is killed after an epoch, before its first restart. Only the chief has written a checkpoint, and sends
+# it to the other worker.
 cat >"$work/mortal" <<'END'
 #!/bin/sh
 if [ "$STRATA_RESTART$STRATA_LOCAL_RANK" = 01 ]; then
@@ -66,7 +67,7 @@ POINT=$work/point expect 0 "strata: restart 1 of 2" launch -n 2 --restarts 2 -- 
 check "the weights of the job are those of an uninterrupted one" test "$(weights)" = "$whole"
 json "r['epochs'] < 100 and r['replica_weights_equal'] is True"
 
-# Where each worker owns a part of the optimizer's memory, the chief's file has all of it.
+# Each worker owns a part of the optimizer's slots. The chief's file must contain all of them.
 rm -f "$work/point"
 sharded="--json --strategy multi_worker_mirrored --shard-optimizer yes"
 POINT=$work/point expect 0 "strata: restart 1 of 2" launch -n 2 --restarts 2 -- "$work/mortal" "$strata" $train $sharded

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# strata cluster check: what was resolved, who answers, what each pair of workers measures; and what is said where some do not
-# come.
+# strata cluster check: it prints the cluster that was resolved, which tasks answer, and what each pair of workers measures;
+# and errors when tasks do not come.
 . "$(dirname "$0")/support.sh"
 
 for transport in tcp shm; do
@@ -19,7 +19,7 @@ stdout "TF_CONFIG: 2 workers, meeting at 127.0.0.1:"
 stdout "there MB/s"
 expect 0 "nothing names a cluster: 1 worker" cluster check
 
-# Parameter servers are ranks of the check, behind the workers. An evaluator connects to nobody.
+# Parameter servers are ranks after the workers. An evaluator connects to nobody.
 expect 0 "" launch --workers 2 --ps 2 -- "$strata" cluster check --json
 json "[x['task'] for x in r['ranks']] == ['chief:0', 'worker:0', 'worker:1', 'ps:0', 'ps:1'] and len(r['pairs']) == 10"
 expect 0 "all answer, over shm" launch --workers 1 --ps 1 --evaluator -- "$strata" cluster check
@@ -27,7 +27,7 @@ stdout "TF_CONFIG: 1 chief, 1 worker, 1 parameter server, meeting at 127.0.0.1:"
 stdout "rank 2    ps:0       127.0.0.1:"
 stdout "there is nothing to check"
 
-# Without room in /dev/shm, as in many containers, it is tcp; shm that was asked for is refused.
+# Without space in /dev/shm, as in many containers, ranks use tcp. If shm was requested, that is an error.
 small() { sh -c 'trap "" XFSZ; ulimit -f 64; "$@" >"$0.out" 2>"$0.err"' "$work/small" "$strata" "$@"; }
 checks=$((checks + 1))
 small launch -n 2 -- "$strata" cluster check || bad "no memory to share ends a job"
@@ -37,13 +37,13 @@ small launch -n 2 -- "$strata" cluster check --transport shm && bad "shm without
 check "and says why not" grep -q "in /dev/shm: File too large; choose the transport tcp" "$work/small.err"
 
 free_ports 3
-# A host that nobody knows; a secret is needed beyond this host.
+# A host name that does not exist. Connections from other hosts need a secret.
 expect 2 'the address of "nobody.invalid" is not known' cluster check --cluster nobody.invalid:1,nobody.invalid:2 --task 0 --wait 0.5
 expect 2 "(STRATA_SECRET), or say that it is insecure on purpose (--insecure)" cluster check --cluster "0.0.0.0:$port,127.0.0.1:1" --task 0 --wait 0.5
 expect 163 "1 of 2 ranks did not come" cluster check --cluster "0.0.0.0:$port,127.0.0.1:1" --task 0 --wait 0.5 --insecure
 expect 2 'no network interface "nic7"' cluster check --cluster "127.0.0.1:$port,127.0.0.1:1" --task 1 --wait 0.5 --interface nic7
 
-# Absent ones are named, and who they are meant to be was printed before.
+# Ranks that do not come are named. The table of all ranks was printed before.
 three="127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))"
 expect 163 "2 of 3 ranks did not come within 0.5 s: ranks 1, 2" cluster check --cluster "$three" --task worker:0 --wait 0.5
 stdout "rank 2    worker:2   127.0.0.1:$((port + 2))"

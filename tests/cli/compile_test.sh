@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# strata compile, and training through a PJRT plugin: the tests' own, which interprets.
+# strata compile, and training through a PJRT plugin: the plugin of the tests, which is an interpreter.
 . "$(dirname "$0")/support.sh"
 plugin=$STRATA_BUILD_DIR/suites/pjrt_plugin.so
 [ -e "$plugin" ] || { echo "skipped: $plugin was not built"; exit 77; }

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Data that is missing, damaged or does not fit: exit code 3, and a message that names the file and the numbers.
+# Data that are missing, damaged or do not fit. The exit code must be 3, and the message must name the file and the numbers.
 . "$(dirname "$0")/support.sh"
 make_data "$work/good"
 
-# fresh NAME: a copy of the good data to damage, in $data.
+# fresh NAME: makes a copy of the good data in $data, which the test damages.
 fresh() {
     data=$work/$1
     cp -r "$work/good" "$data"
@@ -34,7 +34,7 @@ mkdir "$data/train-images-idx3-ubyte"
 train 3 "it is a folder, not a file"
 fresh unreadable
 rm "$data/train-images-idx3-ubyte"
-ln -s train-images-idx3-ubyte "$data/train-images-idx3-ubyte" # to itself: root cannot open it either
+ln -s train-images-idx3-ubyte "$data/train-images-idx3-ubyte" # a link to itself, which root cannot open either
 train 3 "$data/train-images-idx3-ubyte: cannot"
 
 fresh truncated
@@ -81,7 +81,7 @@ stderr "MiB are free"
 train 0 "accuracy" --batch 600
 train 0 "accuracy" --batch 1000
 
-# ---- a model of the user's own ----
+# ---- a model of the user ----
 cat >"$work/small.json" <<'END'
 {"input": [28, 28], "layers": [{"layer": "flatten"}, {"layer": "dense", "units": 10}]}
 END

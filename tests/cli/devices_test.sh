@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The list of devices, and a machine whose drivers are missing or broken: the host still trains.
+# The list of devices, and a machine whose drivers are missing or broken. Training on the host must still work.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 
@@ -13,7 +13,7 @@ json 'all(isinstance(row["matrix_units"], str) for row in r)'
 usable=$(python3 -c 'import json, sys; print(" ".join(row["id"] for row in json.load(sys.stdin) if not row["skipped"]))' <"$work/out")
 for id in $usable; do
     case $id in
-    *.*) ;; # a part of a device: the whole is enough here
+    *.*) ;; # a part of a device; testing the whole device is enough
     *)
         expect 0 "mnist on $id" train mnist --device "$id" --no-tune --data "$work/data" --epochs 1
         ;;
@@ -35,7 +35,7 @@ if "$strata" devices | grep -q '^vulkan'; then
     expect 4 "; $reason" train mnist --device vulkan:0 --data "$work/data"
 fi
 
-# A driver that is no library at all.
+# A driver that is not a shared library.
 mkdir "$work/vendors"
 echo "this is not a shared library" >"$work/broken.so"
 echo "$work/broken.so" >"$work/vendors/broken.icd"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The evaluator task of parameter_server: what it finds is what the chief would find, it ends with the training, and what it
-# does wrong or waits for in vain is told.
+# The evaluator task of parameter_server. It must find the numbers that the chief would find, end with the training, and
+# report its errors and what it waits for without success.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 plain="train mnist --data $work/data --epochs 4 --seed 1 --global-batch 60 --device host --strategy parameter_server --wait 20"
@@ -12,7 +12,8 @@ base=$port
 tasks="chief=127.0.0.1:$base;worker=127.0.0.1:$((base + 1));ps=127.0.0.1:$((base + 2))"
 cluster="$tasks;evaluator=127.0.0.1:$((base + 3))"
 
-# evaluations FILE EXPRESSION: Python over its events: `e` the evaluations, `end` the evaluator's last event, `r` the result.
+# evaluations FILE EXPRESSION: a Python expression about the evaluator's events. `e` are its evaluations, `end` is its last
+# event, `r` the result.
 cat >"$work/events.py" <<'END'
 import json, sys
 events = [json.loads(line) for line in open(sys.argv[1]) if line.startswith("{")]
@@ -31,7 +32,7 @@ until_says() { # FILE TEXT
 
 # shellcheck disable=SC2086 # words
 {
-# ---- beside a training: the test examples, where there are no validation data ----
+# ---- during a training: without validation data it uses the test examples ----
 expect 0 "" launch --workers 2 --ps 1 --evaluator -- "$strata" $train --json
 evaluations "$work/out" "len(e) >= 1 and e[-1]['last'] and e[-1]['epoch'] == 4 and e[-1]['step'] == 40"
 evaluations "$work/out" "e[-1]['loss'] == r['test_loss'] and e[-1]['accuracy'] == r['test_accuracy']"
@@ -40,7 +41,7 @@ evaluations "$work/out" "end['best_loss'] == min(x['loss'] for x in e) and 'val_
 check "the checkpoint is gone at the end" test ! -e "$work/point"
 check "the other tasks' lines are not on stdout" test "$(grep -cv '^{' "$work/out")" = 0
 
-# ---- validation data: the losses of a chief that evaluates between epochs, and the best model ----
+# ---- validation data: the losses must be those of a chief that evaluates between epochs; saving the best model ----
 more="--sync --validation-split 0.2 --metrics top_5_accuracy --restore-best"
 expect 0 "" launch --workers 2 --ps 1 -- "$strata" $plain $more --json
 cp "$work/out" "$work/inline"
@@ -64,7 +65,7 @@ expect 0 "evaluates each new $work/point with 200 test examples" launch --worker
 check "its lines have its rank" grep -q '^\[3\] evaluation of epoch 4  test_loss .* test_accuracy 1.0000' "$work/out"
 stdout "[3] evaluated"
 
-# ---- a training that is interrupted, and goes on ----
+# ---- a training that is interrupted and resumed ----
 "$strata" launch --workers 1 --ps 1 --evaluator -- "$strata" $train --json --epochs 40000 >"$work/log" 2>"$work/err" &
 job=$!
 until_says "$work/log" '"event":"evaluation"'
@@ -81,7 +82,7 @@ evaluations "$work/out" "e[-1]['epoch'] == 2 and not e[-1]['last'] and not end['
 check "a training that pauses keeps its checkpoint" test -s "$work/point"
 rm "$work/point"
 
-# ---- its own failures: training goes on, and launch's exit code tells ----
+# ---- when the evaluator fails, training continues and the exit code of launch shows the failure ----
 cat >"$work/other.sh" <<'END'
 #!/bin/sh
 case $TF_CONFIG in *'"type":"evaluator"'*) set -- "$@" --seed 2 ;; esac
@@ -93,7 +94,7 @@ stderr "evaluator:0 ended with exit code 3"
 evaluations "$work/out" "not e and r['test_accuracy'] == 1"
 check "the last checkpoint stays, as nobody has evaluated it" test -s "$work/point"
 rm "$work/point"
-# It ends long before the others do.
+# The evaluator fails long before the other tasks end.
 cat >"$work/early.sh" <<'END'
 #!/bin/sh
 case $TF_CONFIG in *'"type":"evaluator"'*) exit 7 ;; esac
@@ -104,7 +105,7 @@ expect 7 "evaluator:0 ended with exit code 7; the others continue" \
     launch --workers 1 --ps 1 --evaluator -- "$work/early.sh" "$strata" $train --json
 evaluations "$work/out" "not e and r['test_accuracy'] == 1"
 rm "$work/point"
-# It is killed at its first start, and started again.
+# The evaluator is killed at its first start, and started again.
 cat >"$work/mortal.sh" <<'END'
 #!/bin/sh
 case $TF_CONFIG in *'"type":"evaluator"'*) [ -e "$ONCE" ] || { touch "$ONCE"; kill -9 $$; } ;; esac
@@ -115,7 +116,7 @@ export ONCE="$work/once"
 expect 0 "evaluator:0 was ended by signal 9 (Killed); it is started again" \
     launch --workers 1 --ps 1 --evaluator --restarts 1 -- "$work/mortal.sh" "$strata" $train --json
 evaluations "$work/out" "e[-1]['last'] and e[-1]['loss'] == r['test_loss']"
-# The chief fails: the evaluator is ended.
+# The chief fails, so the evaluator is ended.
 cat >"$work/no_chief.sh" <<'END'
 #!/bin/sh
 case $TF_CONFIG in *'"type":"chief"'*) sleep 0.5; exit 3 ;; esac
@@ -125,7 +126,7 @@ chmod +x "$work/no_chief.sh"
 expect 3 "chief:0 ended with exit code 3; the others are ended" \
     launch --workers 1 --ps 1 --evaluator -- "$work/no_chief.sh" "$strata" $train
 
-# ---- by hand: no connections, and a chief that is not there ----
+# ---- without launch: no connections, and a chief that does not start ----
 by_hand="--cluster $cluster --cluster-role"
 expect 163 "no checkpoint has come to $work/point in 0.5 s" $train $by_hand evaluator --evaluator-wait 0.5
 stderr "--evaluator-wait says how long"
@@ -140,8 +141,8 @@ grep '"result"' "$work/out" >>"$work/evaluator"
 evaluations "$work/evaluator" "e[-1]['last'] and e[-1]['loss'] == r['test_loss']"
 check "nothing is left" test ! -e "$work/point"
 
-# TF_CONFIG as TensorFlow writes it, whose cluster does not list the evaluator: the chief evaluates too, and removes its
-# checkpoint at the end.
+# TF_CONFIG as in programs for TensorFlow, where the cluster does not list the evaluator. The chief evaluates too, and
+# removes its checkpoint at the end.
 config() { # TYPE
     printf '{"cluster":{"chief":["127.0.0.1:%d"],"worker":["127.0.0.1:%d"],' "$base" $((base + 1))
     printf '"ps":["127.0.0.1:%d"]},' $((base + 2))
@@ -150,10 +151,11 @@ config() { # TYPE
 python3 "$here/files.py" data "$work/more" 3000 200
 long="train mnist --data $work/more --epochs 30 --seed 1 --batch 20 --device host --strategy parameter_server --wait 20"
 long="$long --checkpoint $work/point --validation-split 0.2"
-rm -f "$work/evaluator" "$work/chief" # a process in the background truncates its file only once it runs
+rm -f "$work/evaluator" "$work/chief" # a background process truncates its file only when it runs
 TF_CONFIG=$(config evaluator) "$strata" $long --evaluator-wait 60 >"$work/evaluator" 2>"$work/evaluator.err" &
 evaluator=$!
-until_says "$work/evaluator" "evaluates each new" # before there is a checkpoint, all of which the chief may soon have removed
+# before the first checkpoint, because the chief may soon have removed all of them
+until_says "$work/evaluator" "evaluates each new"
 for task in ps worker; do TF_CONFIG=$(config $task) "$strata" $long >"$work/$task" 2>&1 & done
 TF_CONFIG=$(config chief) "$strata" $long --json >"$work/chief" 2>&1
 check "the chief ends with 0" test $? = 0
@@ -170,7 +172,8 @@ found = [(int(epoch), float(loss)) for epoch, loss in found]
 assert found and all(abs(loss - expected[epoch - 1]) < 6e-4 * loss for epoch, loss in found), (found, expected)
 END
 
-# The chief is killed: nobody knows that, and the wait is bounded. The evaluator starts when checkpoints come.
+# The chief is killed. The evaluator cannot notice this, but its wait has a time limit. It starts when there are
+# checkpoints.
 endless="$train --epochs 40000 --cluster $cluster"
 rm -f "$work/evaluator" "$work/chief"
 for task in ps worker; do "$strata" $endless --wait 5 --task $task:0 >"$work/$task" 2>&1 & done
@@ -188,7 +191,7 @@ check "it says what it waited for" grep -q "is still the checkpoint of epoch .* 
 wait
 rm -f "$work/point"
 
-# ---- refused ----
+# ---- errors ----
 expect 2 "give all tasks --checkpoint" launch --workers 1 --ps 1 --evaluator -- "$strata" $plain
 expect 2 "leave out --patience" launch --workers 1 --ps 1 --evaluator -- "$strata" $train --validation-split 0.2 --patience 2
 expect 2 "give --save" launch --workers 1 --ps 1 --evaluator -- "$strata" $train --validation-split 0.2 --restore-best

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# strata data: files from a server of this test's own, which breaks off, ignores ranges, lies and goes silent as it is told.
+# strata data: downloads files from a server of this test, which as the test chooses closes connections, ignores ranges,
+# sends wrong bytes or stops sending.
 . "$(dirname "$0")/support.sh"
 
 expect 0 "mnist:" data list
@@ -17,7 +18,7 @@ expect 2 'Did you mean "mnist"?' data fetch mnits --to "$work/to"
 expect 2 'there are no data "imagenet"' data fetch imagenet --to "$work/to"
 expect 2 "takes no name" data list mnist
 
-# ---- lists of one's own ----
+# ---- lists of the user ----
 list() { # NAME JSON
     printf '%s\n' "$2" >"$work/list.json"
     expect 3 "$1" data fetch "$work/list.json" --to "$work/to"
@@ -34,7 +35,7 @@ expect 3 "nowhere.json: cannot open" data fetch "$work/nowhere.json" --to "$work
 printf '{"files": [{"name": "x", "url": "http://127.0.0.1:9/x", "sha256": "%s"}]}' "$hash" >"$work/list.json"
 "$strata" data fetch "$work/list.json" --to "$work/to" >"$work/out" 2>&1
 if grep -q "no libcurl" "$work/out"; then
-    # What was fetched by other means is checked all the same.
+    # Files that the user downloaded by other means are checked, too.
     expect 3 "Get http://127.0.0.1:9/x yourself" data fetch "$work/list.json" --to "$work/to"
     : >"$work/to/x.part"
     expect 0 "fetched" data fetch "$work/list.json" --to "$work/to"
@@ -78,12 +79,12 @@ fetch 3 "answers with code 404" missing none
 fetch 3 "they were thrown away" wrong wrong
 check "the wrong bytes are gone" test -z "$(ls "$work/wrong")"
 
-# A break is taken up where it was, at once...
+# When the connection breaks, the download continues at this place...
 : >"$work/log"
 fetch 0 "fetched" once once
 check "the file is whole after a break" cmp "$work/once/x.bin" "$work/body"
 check "the second request began where the first broke" grep -qx "once bytes=40000-" "$work/log"
-# ... and by the next run, when it does not end.
+# ... or the next run continues it, when the connection breaks again and again.
 fetch 3 "the same command continues there" breaks resumed
 check "what came is kept" test "$(wc -c <"$work/resumed/x.bin.part")" = 200000
 : >"$work/log"
@@ -96,7 +97,7 @@ mkdir "$work/whole" && cp "$work/body" "$work/whole/x.bin.part"
 fetch 0 "fetched" plain whole
 check "a part that was whole" cmp "$work/whole/x.bin" "$work/body"
 
-# No room: the exit code says that room would help.
+# The disk is full: the exit code must show that free space would help.
 make_list plain
 checks=$((checks + 1))
 (ulimit -f 64 && trap '' XFSZ && exec "$strata" data fetch "$work/list.json" --to "$work/full") >"$work/out" 2>"$work/err" </dev/null
@@ -104,7 +105,7 @@ code=$?
 [ $code = 161 ] || bad "without room: exit code $code, not 161"
 stderr "make room"
 
-# Ctrl-C keeps what came.
+# After Ctrl-C the bytes that were received are kept.
 make_list slow
 python3 - "$strata" data fetch "$work/list.json" --to "$work/stopped" >"$work/code" 2>"$work/err" <<'END'
 import os, signal, subprocess, sys, time

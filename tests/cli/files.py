@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files for the tests of the command: MNIST-like IDX files, .npy images, and damaged copies of a model file.
+"""Makes files for the tests of the command: IDX files like MNIST's, .npy images, and damaged copies of a model file.
 
-    files.py data FOLDER TRAIN TEST      bars at a height that tells the class, with noise
+    files.py data FOLDER TRAIN TEST      images of bars with noise; the height of the bar is the class
     files.py images FOLDER               the first five test images as images.npy, images.idx, images.idx.gz, images_f32.npy
-    files.py models MODEL FOLDER         every kind of damage, one file each
-"""
+    files.py models MODEL FOLDER         one file for each kind of damage"""
 import gzip
 import json
 import os

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# strata graph: a model's layers as a list and as a picture; strata trace: what a trace says in sum.
+# strata graph: the layers of a model as a list and as a picture. strata trace: a summary of a trace.
 . "$(dirname "$0")/support.sh"
 
 cat >"$work/two.json" <<'END'
@@ -26,7 +26,8 @@ root = tree.parse(sys.argv[1]).getroot()
 name = "{http://www.w3.org/2000/svg}"
 width, boxes = float(root.get("width")), root.findall(name + "rect")
 texts = [t.text for t in root.iter(name + "text")]
-# A box for each input and layer, beside each other in a level and within the picture; each edge ends with an arrow.
+# The picture has a box for each input and layer. Boxes of one level are beside each other, all are inside the picture, and
+# each edge ends with an arrow.
 boxes = [b for b in boxes if b.get("rx")]
 assert len(boxes) == 7, len(boxes)
 assert {"left", "right", "side (dense)", "other_side (dense)", "concat"} <= set(texts), texts
@@ -41,7 +42,8 @@ check "the file is a picture" grep -q "max_pool2d_1" "$work/m.svg"
 expect 3 "" graph mnist_cnn --svg --to "$work/nowhere/m.svg"
 expect 2 "Did you mean \"mnist\"" graph mnits
 
-# What is in memory when a step needs most: the sum is the peak, which the step's memory holds.
+# --memory lists what is in memory when a step needs most. The sum must be the peak, and must not exceed the memory of the
+# step.
 expect 0 "max_pool2d_grad" summary cifar10 --memory --batch 8
 expect 0 "" summary cifar10 --memory --batch 8 --json
 json "sum(v['bytes'] for v in r['values']) == r['peak_bytes'] and r['slot_bytes'] == 2 * r['parameter_bytes']"
@@ -55,7 +57,7 @@ assert 0.5 * step["step_memory_bytes"] <= peak["peak_bytes"] <= step["step_memor
 END
 expect 2 "give one of --times, --placement and --memory" summary cifar10 --memory --times
 
-# A trace with known times: a device that is busy for 60 of 100 us, in 2 steps, and a host that waits.
+# A trace with chosen times: in 2 steps a device is busy for 60 of 100 us, and a host waits.
 cat >"$work/trace.json" <<'END'
 {"traceEvents": [
 {"name": "process_name", "ph": "M", "pid": 1, "tid": 100, "args": {"name": "worker 0"}},
@@ -79,7 +81,8 @@ json "r['tracks'][1]['rows'][0]['gflops'] == 15 and r['tracks'][1]['rows'][0]['g
 json "[(o['name'], o['us']) for o in r['tracks'][0]['rows']] == [('between steps', 60), ('next batch', 40)]"
 expect 0 "" trace "$work/trace.json" --json --peaks --device host
 json "0 < r['tracks'][1]['rows'][0]['of_peak'] and r['peak_gflops'] > 0 and r['peak_gbytes'] > 0"
-# A step in which a program is compiled, which its driver goes on with in the first run, says nothing of the others.
+# In one step a program is compiled, and its driver continues to compile in the first run. This step must not count, because
+# its time does not show how long others take.
 cat >"$work/cold.json" <<'END'
 [{"name": "process_name", "ph": "M", "pid": 1, "tid": 100, "args": {"name": "worker 0"}},
 {"name": "thread_name", "ph": "M", "pid": 1, "tid": 100, "args": {"name": "host thread"}},
@@ -100,10 +103,11 @@ expect 0 "" trace "$work/cold.json" --json
 json "r['compiling_steps'] == 1 and r['compiling_us'] == 9700 and r['steps'] == 2 and r['us'] == 200"
 json "[(o['name'], o['count'], o['us']) for o in r['tracks'][1]['rows']] == [('a', 2, 200)]"
 json "[(o['name'], o['us']) for o in r['tracks'][0]['rows'] if o['us']] == [('between steps', 750), ('wait for device', 50)]"
-# Where each step is one, all count.
+# When there is no other step, all steps count.
 sed '/"step": 1[01], "op"/d; /"step": 9, "op"/ { /9700/ s/,$/]/; }' "$work/cold.json" >"$work/all.json"
 expect 0 "1 steps in 7.800 ms" trace "$work/all.json"
-# Slices without a gap, at times whose sum with a duration is rounded up: the second does not lie within the first.
+# Slices without gaps. Because of rounding, the sum of the first one's time and duration is larger than the time of the
+# second one, which nevertheless does not lie within the first.
 cat >"$work/close.json" <<'END'
 [{"name": "a", "cat": "device", "ph": "X", "ts": 10322588380.305, "dur": 0.040, "pid": 1, "tid": 101,
   "args": {"step": 0, "op": "a"}},
@@ -112,7 +116,7 @@ cat >"$work/close.json" <<'END'
 END
 expect 0 "" trace "$work/close.json" --json
 json "[(o['name'], round(o['us'], 2)) for o in r['tracks'][0]['rows']] == [('b', 91.24), ('a', 0.04)]"
-# Two devices, one of which works three times as long.
+# Two devices, one of which works three times as long as the other.
 cat >"$work/two.json" <<'END'
 [{"name": "process_name", "ph": "M", "pid": 1, "tid": 101, "args": {"name": "worker 0"}},
 {"name": "thread_name", "ph": "M", "pid": 1, "tid": 101, "args": {"name": "replica 0"}},
@@ -130,11 +134,11 @@ expect 3 "[0]: \"ts\" is missing" trace "$work/wrong.json"
 echo '{"traceEvents": 3}' >"$work/wrong.json"
 expect 3 "traceEvents" trace "$work/wrong.json"
 expect 3 "no-such-file" trace "$work/no-such-file"
-# One of a real training.
+# A trace of a real training.
 make_data "$work/data"
 expect 0 "" train mnist --device host --data "$work/data" --epochs 1 --trace "$work/real.json"
 expect 0 "matmul" trace "$work/real.json"
-# Some steps of a training, and the bits of one without.
+# Profiles some steps of a training, which must have the bits of a training without a profile.
 expect 0 "" train mnist --device host --data "$work/data" --epochs 2 --batch 4 --seed 3 --json
 sed -n 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/p' "$work/out" | tail -1 >"$work/plain"
 check "there is a hash to compare with" [ -s "$work/plain" ]

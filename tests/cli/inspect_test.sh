@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# What is in a file, and what a model consists of and costs.
+# strata inspect and strata summary: the contents of a file, and the layers and costs of a model.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 python3 "$here/files.py" images "$work/data"
@@ -89,7 +89,7 @@ expect 3 "nowhere.json: cannot open" summary "$work/nowhere.json"
 expect 3 "nowhere.strata: cannot open" summary "$work/nowhere.strata"
 expect 2 '--batch is "0"' summary mnist --batch 0
 
-# ---- where a step's time goes ----
+# ---- the times of a step's nodes ----
 devices=host
 if "$strata" devices --json | grep -q '"opencl:0"'; then devices="host opencl:0"; else echo "skipped: times on opencl:0 (there is none)"; fi
 for device in $devices; do
@@ -102,7 +102,7 @@ rows = [re.fullmatch(r"(\S+)( .*?)? +(f32\([0-9,]*\)) +(\d+) +(\S+) +(\S+) +(\S+
 assert all(rows), table
 ops = [row[1] for row in rows]
 assert {"matmul", "sparse_softmax_cross_entropy", "sparse_softmax_cross_entropy_grad", "reduce_sum"} <= set(ops), ops
-# Where a device has a kernel for that, the update computes the largest gradient itself.
+# If the device has a kernel for it, the update also computes the largest gradient.
 assert ops.count("adam") + ops.count("adam_product") == 1 and ops.count("matmul") + ops.count("adam_product") == 5, ops
 assert any(row[1] == "matmul" and row[2].split() == ["bias", "relu"] for row in rows), table
 times = [(int(row[4]) * float(row[5]), float(row[6])) for row in rows if row[5] != "-"]
@@ -116,7 +116,7 @@ expect 0 "" summary mnist --batch 16 --times --device host --precision bf16 --js
 json 'r["device"] == "host" and r["step_us"] > 0 and any(n["dtype"] == "bf16" and n["op"] == "matmul bias relu" for n in r["nodes"])'
 json 'abs(sum(n["share"] or 0 for n in r["nodes"]) - 1) < 0.001'
 json 'abs(sum(n["count"] * (n["us"] or 0) for n in r["nodes"]) / r["nodes_us"] - 1) < 0.001'
-# a rate is printed with three digits after the point, so a slow machine's is off by up to half a thousandth
+# a rate has three digits after the point, so that of a slow machine may differ by half a thousandth
 json 'next((n["gbytes"] + 0.0005) * n["us"] for n in r["nodes"] if n["op"].startswith("adam")) > 7 * 4 * 101.77'
 expect 4 'there is no "opencl:77"' summary mnist --times --device opencl:77
 expect 2 "--precision f13" summary mnist --precision f13

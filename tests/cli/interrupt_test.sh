@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Ctrl-C while training: the step ends, what was asked for is written, the exit code is 130, and the same command goes on to the
-# weights of a training that nobody interrupted. A second one ends at once.
+# Ctrl-C during training. The step ends, requested files are written, the exit code is 130, and the same command continues
+# and ends with the weights of an uninterrupted training. A second Ctrl-C ends the process at once.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 
-# A shell without job control starts background jobs with SIGINT ignored; python does not. The last argument but the command's
-# is how often, a tenth of a second apart.
+# A shell without job control starts background jobs with SIGINT ignored, but Python does not. The program sends SIGINT
+# several times, a tenth of a second apart.
 cat >"$work/interrupted.py" <<'END'
 import signal, subprocess, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -25,7 +25,7 @@ sys.stdout.buffer.write(run.stdout.read())
 sys.stdout.flush()
 sys.exit(run.wait(300) % 256)
 END
-interrupted() { # TIMES SECONDS COMMAND...: interrupts it after its first epoch and some time
+interrupted() { # TIMES SECONDS COMMAND...: interrupts the command TIMES times, SECONDS after its first epoch
     python3 "$work/interrupted.py" "$@" >"$work/out" 2>"$work/err"
     code=$?
 }
@@ -46,14 +46,14 @@ is 130
 json 'r["event"] == "interrupted" and r["epoch"] >= 1'
 stderr "the same command continues there, from $work/point"
 stderr "saved $work/model.strata as it is now"
-last=$(($(sed -n 's/.*interrupted in epoch \([0-9]*\) .*/\1/p' "$work/err") + 1)) # a fast machine has done many
+last=$(($(sed -n 's/.*interrupted in epoch \([0-9]*\) .*/\1/p' "$work/err") + 1)) # on a fast machine many epochs have passed
 expect 0 "200 test examples" evaluate "$work/model.strata" --device host --data "$work/data"
 expect 0 "continues " $train --epochs $last --checkpoint "$work/point" --save "$work/resumed.strata"
 check "the checkpoint is gone" test ! -e "$work/point"
 expect 0 "" $train --epochs $last --save "$work/whole.strata"
 check "the weights are those of an uninterrupted training" cmp "$work/resumed.strata" "$work/whole.strata"
 
-# Of several workers: the launcher hands it on, and all end before the same step.
+# With several workers the launcher passes the signal on, and all workers end before the same step.
 launch="launch -n 2 -- $strata train mnist --devices host --strategy multi_worker_mirrored --data $work/data --batch 4 --seed 1"
 interrupted 1 0 "$strata" $launch --epochs 100000 --json --checkpoint "$work/point" --save "$work/model.strata"
 is 130
@@ -66,7 +66,7 @@ whole=$(sha)
 expect 0 "" $launch --epochs $last --json --checkpoint "$work/point"
 check "the workers' weights are those of an uninterrupted job" test "$(sha)" = "$whole"
 
-# The second: nothing is finished. A step that takes seconds.
+# After the second Ctrl-C nothing is finished. The test needs a step that takes seconds.
 printf '%s' '{"input": [64], "layers": [{"layer": "dense", "units": 4096}, {"layer": "dense", "units": 4096},
               {"layer": "dense", "units": 1}], "loss": "mse"}' >"$work/large.json"
 python3 - "$work/large.csv" <<'END'
@@ -83,7 +83,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 command = [sys.argv[1], "train", sys.argv[2], "--device", "host", "--data", sys.argv[3], "--label", "y"]
 run = subprocess.Popen(command + ["--batch", "4000", "--epochs", "100"],
                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-def wait_for(catches): # until it catches SIGINT, or does so no longer
+def wait_for(catches): # waits until the process catches SIGINT, or no longer catches it
     until = time.time() + 60
     while run.poll() is None and time.time() < until:
         caught = [line for line in open(f"/proc/{run.pid}/status") if line.startswith("SigCgt:")]
@@ -93,7 +93,7 @@ def wait_for(catches): # until it catches SIGINT, or does so no longer
     print("it had ended", run.returncode, run.stderr.read())
 wait_for(1)
 run.send_signal(signal.SIGINT)
-wait_for(0) # it has got the first
+wait_for(0) # it has received the first signal
 began = time.time()
 run.send_signal(signal.SIGINT)
 run.wait(300)

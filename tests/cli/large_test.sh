@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# A model of 40 million parameters, 160 MB, one kernel of them 142 MB: more than lavapipe binds in one piece. It trains with the
-# same losses on the host, OpenCL and Vulkan, and its file and its checkpoint go from one to the other.
+# A model of 40 million parameters (160 MB) with one kernel of 142 MB, which is more than lavapipe can bind as one buffer
+# range. The losses must be the same on the host, OpenCL and Vulkan, and each can load the model file and the checkpoint of
+# another one.
 . "$(dirname "$0")/support.sh"
 if grep -q '^STRATA_SANITIZE:STRING=.' "${STRATA_BUILD_DIR:-/nonexistent}/CMakeCache.txt" 2>/dev/null; then
     echo "skipped: minutes under a sanitizer; tests/strategies/blocks_test.c runs the same code on small models"

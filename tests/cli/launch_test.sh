@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# strata launch: what workers find, how their lines are shown, how failures and signals end a job, restarts, hosts behind a ssh
-# made of sh.
+# strata launch: the environment of workers, how their lines are printed, how failures and signals end a job, restarts, and
+# hosts. Instead of ssh it calls a shell script.
 . "$(dirname "$0")/support.sh"
 unset TF_CONFIG STRATA_SECRET STRATA_CLUSTER STRATA_TASK STRATA_RENDEZVOUS STRATA_SSH POCL_MAX_PTHREAD_COUNT POCL_DEVICES
 
@@ -10,7 +10,7 @@ same() { # WHAT EXPECTED FILE
     checks=$((checks + 1))
     [ "$2" = "$(cat "$3")" ] || { bad "$1"; echo "    expected: $2"; echo "    got:      $(cat "$3")"; }
 }
-lines() { grep "$1" "$work/out" | sort >"$work/sorted"; } # those of stdout that match, sorted
+lines() { grep "$1" "$work/out" | sort >"$work/sorted"; } # the lines of stdout that match, sorted
 cat >"$work/gone.py" <<'END'
 import glob, os, sys, time
 mark = sys.argv[1].encode()
@@ -30,7 +30,7 @@ END
 gone() { # DESCRIPTION WORD: soon no process has WORD on its command line
     check "$1" python3 "$work/gone.py" "$2"
 }
-# Sleeps under a name of its own, so that left ones are seen.
+# The workers sleep in a program with its own name, so that the test can find those that are left over.
 mark=$work/sleeper
 cat >"$mark" <<'END'
 #!/bin/sh
@@ -54,7 +54,7 @@ expect 2 '"no-such-command" cannot be started: No such file' launch -n 2 -- no-s
 expect 2 "stdin does not describe a job" launch --agent -- true
 expect 0 "strata launch -n 4 --" help launch
 
-# ---- what a worker finds ----
+# ---- the environment of a worker ----
 expect 0 "" launch -n 3 -- sh -c 'echo "$STRATA_LOCAL_RANK of $STRATA_LOCAL_SIZE, start $STRATA_RESTART"'
 quiet stderr
 lines .
@@ -81,7 +81,7 @@ check "TF_CONFIG names three addresses and the own index" python3 "$work/config.
 expect 0 '"127.0.0.1:7000","127.0.0.1:7001"' launch -n 2 --port 7000 -- sh -c 'echo "$TF_CONFIG"'
 expect 0 "a b  'c' \$d" launch -- echo "a b  'c' \$d"
 
-# ---- for a program: the chief's lines alone on stdout, as they are ----
+# ---- output for programs: only the chief's lines on stdout, unchanged ----
 expect 0 "" launch -n 3 -- sh -c 'echo "{\"rank\": $STRATA_LOCAL_RANK}"; echo note >&2' words --json
 same "stdout is the chief's line" '{"rank": 0}' "$work/out"
 sort "$work/err" >"$work/sorted"
@@ -91,7 +91,7 @@ same "the other ranks' lines are on stderr" '[0] note
 [2] note
 [2] {"rank": 2}' "$work/sorted"
 
-# ---- secret ----
+# ---- the secret ----
 expect 0 "" launch -n 2 -- sh -c 'echo "secret $STRATA_SECRET"; tr "\0" " " </proc/$PPID/cmdline'
 check "both workers have one secret of 64 digits" test "$(grep -o 'secret [0-9a-f]\{64\}' "$work/out" | sort -u | wc -l)" = 1
 cp "$work/out" "$work/first"
@@ -101,7 +101,7 @@ export STRATA_SECRET=mine
 expect 0 "secret mine" launch -- sh -c 'echo "secret $STRATA_SECRET"'
 unset STRATA_SECRET
 
-# ---- ports: nobody takes them before the workers do ----
+# ---- ports: no other process takes them before the workers listen ----
 cat >"$work/port.py" <<'EOF'
 import json, os, socket
 
@@ -120,7 +120,7 @@ except OSError:
 EOF
 expect 0 "kept for the worker" launch -- python3 "$work/port.py"
 
-# ---- cores ----
+# ---- the cores of each worker ----
 if [ "$(nproc)" -ge 2 ]; then
     expect 0 "" launch -n 2 -- sh -c 'echo "$(nproc) $POCL_MAX_PTHREAD_COUNT $(grep Cpus_allowed_list /proc/self/status)"'
     check "two workers have different cores" test "$(cut -d ' ' -f 2- "$work/out" | sort -u | wc -l)" = 2
@@ -135,7 +135,7 @@ expect 0 "] 1 cpu" launch -n "$(nproc)" -- sh -c 'echo "$(nproc) ${POCL_DEVICES-
 unset POCL_DEVICES
 expect 0 "] $(nproc) all" launch -n 1 --no-bind -- sh -c 'echo "$(nproc) ${POCL_DEVICES-all}"'
 
-# ---- lines ----
+# ---- how lines are printed ----
 cat >"$work/talk.py" <<'END'
 import os, sys
 rank = os.environ["STRATA_LOCAL_RANK"]
@@ -178,7 +178,8 @@ expect 7 "worker 1 ended" launch -n 2 --grace 0.5 -- sh -c "trap '' TERM; [ \$ST
 check "who does not end is killed" test $(($(date +%s) - began)) -lt 50
 gone "nothing of it is left" "$mark"
 expect 137 "worker 0 was ended by signal 9 (Killed)" launch -n 2 -- sh -c "[ \$STRATA_LOCAL_RANK = 0 ] && kill -9 \$\$; exec $mark 60"
-# Worker 1 ends once launch has noticed that another one lost it, whose end is then not taken for the cause.
+# Worker 1 ends after launch has noticed that another worker lost it. The end of that other worker must not be reported as
+# the cause.
 expect 9 "worker 1 ended with exit code 9" launch -n 3 -- sh -c "[ \$STRATA_LOCAL_RANK != 1 ] && exit 162
     until grep -q 'lost another worker' '$work/err'; do sleep 0.02; done; exit 9"
 stderr "lost another worker"
@@ -186,7 +187,7 @@ expect 162 "lost another worker" launch -n 2 -- sh -c "[ \$STRATA_LOCAL_RANK = 0
 expect 0 "done" launch -- sh -c "$mark 60 & echo done"
 gone "what a worker left behind is ended" "$mark"
 
-# ---- signals: python starts launch, since a shell would start it with SIGINT ignored ----
+# ---- signals; Python starts launch, because a shell would start it with SIGINT ignored ----
 cat >"$work/signals.py" <<'END'
 import os, signal, subprocess, sys, time
 numbers, command = sys.argv[1].split(","), sys.argv[2:]

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The command on a driver that computes wrongly (tests/shims/opencl_shim.c over PoCL), and the table of verdicts.
+# The command with a driver that computes wrong results (tests/shims/opencl_shim.c over PoCL), and the table of checked
+# kernels.
 . "$(dirname "$0")/support.sh"
 
 expect 0 "matmul " devices --check --device host

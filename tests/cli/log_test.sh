@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# What a training writes for programs: --log and --json, whose names say of which data a number is.
+# The logs that a training writes for programs, --log and --json. The names of numbers tell to which data they belong.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 train="train mnist --device host --data $work/data --epochs 3 --batch 60 --seed 1"
@@ -40,7 +40,7 @@ END
 expect 0 "" train regression --device host --epochs 2 --log "$work/numbers.jsonl" --json
 check "numbers have no accuracy" sh -c "! grep -q accuracy '$work/numbers.jsonl'"
 
-# A training that goes on writes behind what is there.
+# A training that is resumed appends to the log.
 two="--batch 1 --log $work/two.csv --checkpoint $work/point"
 python3 - "$strata" $train $two --epochs 40000 <<'END' >"$work/out" 2>"$work/err"
 import signal, subprocess, sys
@@ -52,7 +52,7 @@ run.send_signal(signal.SIGINT)
 run.stdout.read()
 sys.exit(run.wait() != 130)
 END
-last=$(($(sed -n 's/.*interrupted in epoch \([0-9]*\) .*/\1/p' "$work/err") + 1)) # a fast machine has done many
+last=$(($(sed -n 's/.*interrupted in epoch \([0-9]*\) .*/\1/p' "$work/err") + 1)) # on a fast machine many epochs have passed
 expect 3 "epochs, and --epochs is 1" $train $two --epochs 1
 expect 0 "continues" $train $two --epochs $last
 check "each step is there once" python3 - "$work/two.csv" $last <<'END'

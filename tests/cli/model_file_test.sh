@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Model files: damaged ones are refused with exit code 3, and a save that fails leaves the old file.
+# Model files. Damaged ones are refused with exit code 3, and a save that fails does not change the old file.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 train="train mnist --device host --data $work/data --epochs 1"
@@ -32,13 +32,13 @@ damaged other_layer "there is no layer \"convolve\"; there are: dense, activatio
 damaged huge_layer "is needed"
 damaged other_input "is needed"
 
-# A whole model and data that do not fit each other.
+# A good model, and data that do not fit it.
 printf '%s\n' '{"input": [28, 28], "layers": [{"layer": "flatten"}, {"layer": "dense", "units": 12}]}' >"$work/twelve.json"
 expect 0 "saved" train "$work/twelve.json" --device host --data "$work/data" --epochs 1 --save "$work/twelve.strata"
 expect 0 "accuracy" evaluate "$work/twelve.strata" --device host --data "$work/data"
 expect 3 "cannot open" evaluate "$work/model.strata" --device host --data "$work/elsewhere"
 
-# ---- where there is no room ----
+# ---- a full disk ----
 cp "$work/model.strata" "$work/kept.strata"
 checks=$((checks + 1))
 # shellcheck disable=SC2086
@@ -49,7 +49,7 @@ stderr "make room and try again"
 check "the old file is whole" cmp "$work/model.strata" "$work/kept.strata"
 check "nothing half-written is left" test -z "$(find "$work" -name '.*.tmp-*')"
 
-# A file that cannot be written is said before the training.
+# If the file cannot be written, this is reported before the training.
 # shellcheck disable=SC2086
 {
 expect 3 "$work/nowhere" $train --save "$work/nowhere/model.strata"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays, a table and models for named_arrays_test.sh. usage: named_arrays.py make FOLDER, or named_arrays.py ask STRATA
-FOLDER, which asks `strata serve` what `strata predict` answered."""
+"""Makes arrays, a table and models for named_arrays_test.sh: named_arrays.py make FOLDER. And named_arrays.py ask STRATA
+FOLDER compares the answers of `strata serve` with those of `strata predict`."""
 import http.client
 import json
 import pathlib

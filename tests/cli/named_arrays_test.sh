@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Models with several inputs and outputs: trained, evaluated, asked and served from arrays that have their names; and a model of
-# one's own for a table with texts beside other columns.
+# Models with several inputs and outputs. They are trained, evaluated, used for predictions and served with arrays of their
+# names. And a user's model for a table with texts beside other columns.
 . "$(dirname "$0")/support.sh"
 python3 "$here/named_arrays.py" make "$work"
 cd "$work" || exit 1
@@ -33,7 +33,7 @@ if ! "$strata" serve /dev/null 2>&1 | grep -q "this build has no HTTP server"; t
     check "serve answers what predict did, and says what is wrong" python3 "$here/named_arrays.py" ask "$strata" "$work"
 fi
 
-# ---- a model that was made for a table with texts, changed, and trained on the table ----
+# ---- a model that was written for a table with texts, then changed, and trained on the table ----
 expect 0 "" train reviews.csv --epochs 1 --write-model m.json --device host
 sed 's/"units": *64/"units": 48/' m.json >wide.json
 expect 0 "accuracy" train wide.json --data reviews.csv --epochs 6 --save reviews.strata --device host

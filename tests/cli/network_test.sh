@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Two workers in network namespaces of their own: over a link of 1 Mbit/s with jitter, with a full queue, they check and train;
-# when the link goes down both end, in time, with an error that names the other. Needs to be root, and a kernel that has
-# namespaces.
+# Two workers, each in its own network namespace. They are checked and trained over a link of 1 Mbit/s with jitter and with
+# a full queue. When the link goes down, both must end in time with an error that names the other one. Needs root, and a
+# kernel that has namespaces.
 . "$(dirname "$0")/support.sh"
 
 skip() {
@@ -26,21 +26,21 @@ for space in $a $b; do ip -n $space link set lo up; done
 link() { # up or down
     for space in $a $b; do ip -n $space link set s0 "$1"; done
 }
-slow() { # what tc says
+slow() { # parameters of tc
     for space in $a $b; do ip netns exec $space tc qdisc replace dev s0 root "$@" 2>/dev/null || return 1; done
 }
 link up
 
 export STRATA_SECRET=between-two-spaces
 where="--cluster 10.231.77.1:2222,10.231.77.2:2222"
-# A /dev/shm of its own makes a namespace another machine.
+# With its own /dev/shm a namespace behaves like another machine.
 worker() { # SPACE ARGUMENT...
     space=$1
     shift
     # shellcheck disable=SC2016 # for the inner shell
     exec ip netns exec "$space" sh -c 'mount -t tmpfs tmpfs /dev/shm && exec "$@"' sh "$strata" "$@"
 }
-# both CODE TEXT ARGUMENT...: runs both; each must end with CODE, and worker 0 must say TEXT.
+# both CODE TEXT ARGUMENT...: runs both workers. Each must end with CODE, and worker 0 must print TEXT.
 both() {
     both_code=$1 both_text=$2
     shift 2
@@ -57,7 +57,7 @@ both() {
 # shellcheck disable=SC2086 # words
 {
 both 0 '"transport":"tcp"' cluster check --json
-# Ranks of several hosts take other algorithms than as many of one host.
+# Ranks on several hosts use other algorithms than the same number of ranks on one host.
 three="--cluster 10.231.77.1:2222,10.231.77.1:2223,10.231.77.2:2222"
 for at in "$a 1" "$b 2"; do
     (worker ${at% *} bench allreduce --sizes 12000 --json $three --task ${at#* }) >"$work/other" 2>&1 </dev/null &
@@ -68,7 +68,7 @@ wait
 json "r['transport'] == 'tcp' and r['algorithm'] == 'halving_doubling'"
 if slow netem rate 1mbit delay 20ms 10ms; then
     least=15000
-elif slow tbf rate 1mbit burst 16kb latency 10s; then # whose queue alone delays what comes behind a large message by seconds
+elif slow tbf rate 1mbit burst 16kb latency 10s; then # its queue alone delays what follows a large message by seconds
     least=0
     echo "skipped: this kernel has no netem, so the slow link has no jitter"
 else
@@ -84,7 +84,7 @@ if [ -n "$least" ]; then
 fi
 
 # ---- the link goes down while they train ----
-rm -f "$work/out" # a process in the background truncates its file only once it runs
+rm -f "$work/out" # a background process truncates its file only when it runs
 train="train linear --epochs 1000000 --devices host --strategy multi_worker_mirrored"
 (worker $b $train $where --task 1) >"$work/other" 2>&1 </dev/null &
 one=$!

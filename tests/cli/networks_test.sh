@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The samples with convolutions and with texts, on small files in the originals' layouts: they train, save, evaluate and
-# predict.
+# The samples with convolutions and with texts, trained on small files in the original layouts. They train, save, evaluate
+# and predict.
 . "$(dirname "$0")/support.sh"
 python3 - "$work" <<'END_OF_PYTHON'
 import os, random, struct, sys
@@ -10,7 +10,7 @@ work, rng = sys.argv[1], random.Random(5)
 def put(name, data):
     os.makedirs(os.path.dirname(work + "/" + name), exist_ok=True)
     open(work + "/" + name, "wb").write(data if isinstance(data, bytes) else data.encode())
-def record(label):  # one bright plane, dark others: three kinds are learned at once
+def record(label):  # one bright plane, the others dark: a model learns three classes at once
     planes = [bytes(rng.randrange(200, 256) if label % 3 == p else rng.randrange(40) for _ in range(1024)) for p in range(3)]
     return bytes([label]) + b"".join(planes)
 put("cifar/data_batch_1.bin", b"".join(record(i % 3) for i in range(120)))
@@ -49,7 +49,8 @@ expect 0 "saved" train cifar10 --device host --data "$work/cifar" --epochs 4 --b
 expect 0 "" evaluate "$work/cifar.strata" --device host --data "$work/cifar" --json
 json 'r["examples"] == 30 and r["accuracy"] > 0.9'
 { printf 'P6 64 48 255\n' && python3 -c 'import sys; sys.stdout.buffer.write(bytes([20, 230, 20]) * (64 * 48))'; } >"$work/green.ppm"
-expect 0 "automobile" predict "$work/cifar.strata" --device host --input "$work/green.ppm" # the second plane is the second class
+# the second plane is the second class
+expect 0 "automobile" predict "$work/cifar.strata" --device host --input "$work/green.ppm"
 expect 0 "" predict "$work/cifar.strata" --device host --input "$work/green.ppm" --json
 json 'r["class"] == 1 and r["name"] == "automobile" and r["probability"] > 0.5'
 mkdir "$work/few"
@@ -98,14 +99,15 @@ expect 0 "" train fake_news --device host --data "$work/mail" --columns body --l
 json 'r["accuracy"] > 0.9'
 expect 0 "spam" predict "$work/mail.strata" --device host --text "the lovely wonderful great story"
 expect 0 "ham" predict "$work/mail.strata" --device host --text "dull awful bad plot"
-expect 0 "spam" predict "$work/mail.strata" --device host --input "$work/mail/spam.csv" # the label beside the text is no text
+expect 0 "spam" predict "$work/mail.strata" --device host --input "$work/mail/spam.csv" # the label column is not used as text
 expect 0 "on 60 test examples" train fake_news --device host --data "$work/mail/train.csv" --columns body --label kind --epochs 1
 stdout "240 train / 60 test, shuffled and stratified, seed 0"
-expect 0 "1 missing" train fake_news --device host --data "$work/mail/gap.csv" --columns body --label kind --epochs 1 # a text without a word
+# one text has no words
+expect 0 "1 missing" train fake_news --device host --data "$work/mail/gap.csv" --columns body --label kind --epochs 1
 printf '%s\n' '{"input": [16], "input_dtype": "i32", "loss": "binary_crossentropy", "layers": [{"layer": "embedding", "vocabulary": 14, "units": 8},
     {"layer": "global_average_pool"}, {"layer": "dense", "units": 1}], "optimizer": {"name": "adam", "learning_rate": 0.05}}' >"$work/own.json"
 expect 0 "" train "$work/own.json" --device host --data "$work/mail" --columns body --label kind --epochs 20 --save "$work/own.strata" --json
-json 'r["accuracy"] > 0.9' # with as many words as its embedding has
+json 'r["accuracy"] > 0.9' # with as many words as its embedding has rows
 expect 0 "ham" predict "$work/own.strata" --device host --text "dull awful bad plot"
 expect 3 "needs --data FILE.csv of texts" train "$work/own.json" --device host
 expect 3 '"kind"' train fake_news --device host --data "$work/mail" --columns body --label kin --epochs 1

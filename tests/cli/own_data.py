@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables, texts, pictures and arrays for own_data_test.sh, made in the folder that is named, always the same ones."""
+"""Writes tables, texts, pictures and arrays for own_data_test.sh to a folder. The files are always the same."""
 import os
 import random
 import struct
@@ -23,7 +23,7 @@ def table(name, head, rows, separator=","):
     put(name, "\n".join(separator.join(map(str, row)) for row in ([head] if head else []) + rows) + "\n")
 
 
-# Three kinds, sorted as they often are; every 25th number of each column is missing.
+# Three classes, sorted, as they often are in files. Every 25th number of each column is missing.
 places = {"daisy": (0, 0, "white"), "rose": (3, 3, "red"), "tulip": (0, 4, "red")}
 flowers = []
 for kind, (x, y, colour) in places.items():
@@ -63,7 +63,7 @@ for i in range(200):
     reviews.append([f'"{" ".join(some)}, {i}"', mood])
 table("reviews.csv", ["review", "mood"], reviews)
 
-# Stays: whether the guest comes again follows from the review and the stars together, and from none of them alone.
+# Hotel stays. The review and the stars together determine whether the guest comes again, but neither alone does.
 stays = []
 for i in range(300):
     liked, many = rng.random() < 0.5, rng.random() < 0.5
@@ -111,7 +111,8 @@ archive("odd.npz", {"a": x, "b": y})
 (train_x, train_y), (test_x, test_y) = part(0, 40), part(40, 20)
 archive("parts.npz", {"x_train": train_x, "y_train": train_y, "x_test": test_x, "y_test": test_y})
 
-# As people write tables: lines that end with CR or with a comma, a blank before a quote, numbers near the end of a double.
+# Tables as people write them: lines that end with CR or with a comma, a blank before a quote, numbers near the limits of a
+# double.
 plain = [[f"{a:.3f}", f"{b:.3f}", "up" if a + b > 0 else "down"] for a, b in pairs[:120]]
 table("plain.csv", ["a", "b", "kind"], plain)
 put("cr.csv", "\r".join([",".join(row) for row in [["a", "b", "kind"]] + plain]))

@@ -1,14 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Data of one's own, from the file to the answers: tables, texts, pictures, arrays; and what is wrong with them.
+# Data of a user, from the file to predictions: tables, texts, pictures and arrays; and their errors.
 . "$(dirname "$0")/support.sh"
 python3 "$here/own_data.py" "$work"
 cd "$work" || exit 1
 on="--device host"
 
-# ---- a table: words as classes ----
-# shellcheck disable=SC2086 # words
+# ---- a table whose classes are words ----
 {
 expect 0 "2 numbers, 1 column of words, 12 missing, 3 classes; 120 train / 30 test, shuffled and stratified, seed 0" \
     train flowers.csv $on --save flowers.strata
@@ -52,7 +51,7 @@ expect 0 "135 train / 15 test" train flowers.csv $on --epochs 1 --test-split 0.1
 expect 0 "seed 3" train flowers.csv $on --epochs 1 --seed 3
 expect 0 "left out" train flowers.csv $on --epochs 1 --label colour
 
-# ---- other ways to write it ----
+# ---- other forms of the table ----
 expect 0 "1 number, 1 column of words, 1 date, 0 missing, 2 classes" train orders.csv $on --epochs 60 --save orders.strata
 expect 0 "on 200 test examples" evaluate orders.strata orders.csv $on
 expect 0 "1 number, 1 column of words, 1 date" train tilde.csv $on --epochs 1 --separator '~'
@@ -81,7 +80,7 @@ expect 0 "good" predict reviews.strata $on --text "a wonderful lovely film"
 expect 0 "on 200 test examples" evaluate reviews.strata reviews.csv $on
 expect 0 "200 answers" predict reviews.strata reviews.csv $on --to out.csv
 expect 0 "accuracy" train reviews.csv --label mood $on --epochs 1 --model attention
-# Texts beside other columns: neither alone says the class.
+# Texts beside other columns. Neither the text nor the other columns alone determine the class.
 expect 0 "1 number, 1 column of words, 1 text, 10 missing, 2 classes" train stays.csv $on --epochs 30 --save stays.strata
 expect 0 "on 300 test examples" evaluate stays.strata stays.csv $on
 expect 0 "" evaluate stays.strata stays.csv $on --json
@@ -139,7 +138,7 @@ expect 2 "it must be PATH=VALUE" train flowers.csv $on --set layers
 expect 2 "there are mlp, cnn, resnet, text and attention; did you mean mlp?" train flowers.csv $on --model mpl
 expect 2 "needs pictures; for these data use --model mlp" train flowers.csv $on --model cnn
 
-# ---- further ----
+# ---- further options ----
 expect 0 "accuracy" train --from flowers.strata flowers.csv $on --epochs 2 --save more.strata
 expect 0 "on 150 test examples" evaluate more.strata flowers.csv $on
 expect 0 "accuracy" train --from flowers.strata flowers.csv $on --epochs 2 --freeze dense,dense_1 --save frozen.strata
@@ -163,7 +162,7 @@ expect 3 'not one of the 3 classes' train --from flowers.strata typo.csv $on
 expect 0 "saved" train mnist --data "$work/mnist" $on --epochs 1 --save mnist.strata
 expect 2 "it has no preprocessing" train --from mnist.strata flowers.csv $on
 
-# ---- what is wrong, and what to do ----
+# ---- errors, and what they advise ----
 expect 3 "nowhere.csv: cannot open" train nowhere.csv $on
 expect 3 "ragged.csv:3:4: the record ends after 2 cells" train ragged.csv $on
 expect 3 "has a header and no rows" train header.csv $on

@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The programs that train with parameter servers, each task a process of this host: a loop of one's own with a coordinator, and
-# model.fit.
+# The sample programs that train with parameter servers. Each task is a process of this host. One sample has a custom
+# training loop with a coordinator, the other one uses model.fit.
 . "$(dirname "$0")/support.sh"
 
-# run PROGRAM ARGUMENT...: all tasks; the chief's output is in $work/out, the others' errors in $work/err.
+# run PROGRAM ARGUMENT...: runs all tasks. The chief's output is in $work/out, the errors of the other tasks are in
+# $work/err.
 run() {
     free_ports 5
     STRATA_CLUSTER="chief=127.0.0.1:$port;worker=127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))"

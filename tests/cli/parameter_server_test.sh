@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# --strategy parameter_server: a chief, workers and servers as processes of this host. Synchronous training has the numbers of
-# multi_worker_mirrored; workers are killed and come back; what is refused is refused by every task.
+# --strategy parameter_server with a chief, workers and servers as processes of this host. Synchronous training must give
+# the numbers of multi_worker_mirrored. Workers are killed and start again. Every task must report errors.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 train="train mnist --data $work/data --epochs 2 --seed 1 --global-batch 60 --device host --json"
 servers="--strategy parameter_server --wait 20"
 
-# near FILE FILE PART: the losses of both are alike but for this part.
+# near FILE FILE PART: the losses of both files may differ by this part.
 near() {
     check "losses alike to $3" python3 - "$1" "$2" "$3" <<'END'
 import json, sys
@@ -19,7 +19,7 @@ END
 
 # shellcheck disable=SC2086 # words
 {
-# ---- synchronous: the batches, losses and bits of multi_worker_mirrored ----
+# ---- synchronous training: the batches, losses and bits of multi_worker_mirrored ----
 expect 0 "" launch -n 3 -- "$strata" $train --strategy multi_worker_mirrored
 cp "$work/out" "$work/mirrored"
 sha=$(tail -n 1 "$work/out" | sed 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/')
@@ -34,7 +34,7 @@ near "$work/mirrored" "$work/out" 0.05
 expect 0 "" launch --workers 3 --ps 2 -- "$strata" $train $servers --sync --backup 1
 json "r['gradients_late'] >= 0 and r['steps'] == 20 and r['train_loss'] < 1"
 
-# ---- at their own pace ----
+# ---- asynchronous training and bounded staleness ----
 expect 0 "" launch --workers 3 --ps 2 -- "$strata" $train $servers --epochs 4
 json "r['steps'] == 40 and r['test_accuracy'] > 0.9 and r['staleness_mean'] >= 0"
 weights="--class-weights 1,2,1,1,3,1,1,1,1,0.5"
@@ -51,7 +51,7 @@ expect 0 "versions old" launch --workers 2 --ps 1 -- "$strata" $spoken $servers
 expect 0 "" launch --workers 2 --ps 1 -- "$strata" $train $servers --precision f16 --validation-split 0.2 --restore-best
 json "r['precision'] == 'f16' and r['train_loss'] < 2 and len(r['val_losses']) == 2 and r['best_epoch'] >= 1"
 
-# ---- tables by rows ----
+# ---- sparse tables ----
 python3 - "$work" <<'END'
 import csv, random, sys
 rng = random.Random(3)
@@ -73,7 +73,7 @@ near "$work/mirrored" "$work/out" 1e-5
 expect 0 "" launch --workers 2 --ps 2 -- "$strata" $texts $servers --epochs 8 --compress bf16
 json "r['test_accuracy'] > 0.8"
 
-# ---- gradients that are not finite are told, counted and left out ----
+# ---- gradients that are not finite are reported, counted and skipped ----
 python3 - "$work" <<'END'
 import sys
 with open(sys.argv[1] + "/sums.csv", "w") as file:
@@ -85,7 +85,7 @@ numbers="train $work/sums.csv --epochs 3 --seed 1 --device host --set optimizer.
 expect 3 "gradients of epoch" launch --workers 2 --ps 1 -- "$strata" $numbers $servers --learning-rate 1e5
 stderr "are not finite (the loss) and were left out"
 
-# ---- a checkpoint goes on under another strategy, and the other way round ----
+# ---- a checkpoint can be resumed under another strategy, in both directions ----
 expect 0 "" $train --epochs 4 --strategy one_device
 cp "$work/out" "$work/whole"
 stops() { # LOG: ends the training after its first epoch
@@ -103,9 +103,9 @@ done_before=$(grep -c '"event":"epoch"' "$work/log")
 expect 0 "" $train --epochs $((done_before + 2)) --checkpoint "$work/go.strata"
 json "r['test_accuracy'] == 1 and r['epochs'] <= 3"
 
-# ---- workers are killed, and come back ----
+# ---- workers are killed and start again ----
 python3 "$here/files.py" data "$work/more" 6000 200
-kill_one() { # ROLE OPTIONS...: kills its task 1 while it trains; the job's code is in $code
+kill_one() { # ROLE OPTIONS...: kills task 1 of the role during training; the job's code is in $code
     role=$1
     shift
     more="train mnist --data $work/more --epochs 8 --batch 30 --device host --json $servers"
@@ -122,7 +122,7 @@ def find():
         except (OSError, IndexError):
             pass
 until = time.time() + 300
-def wait_for(what): # what: a function that returns something once it is so
+def wait_for(what): # calls `what` until it returns something
     while not (found := what()):
         if time.time() > until:
             sys.exit("there is no such task, or its first epoch does not end")
@@ -140,7 +140,7 @@ for options in "" "--sync"; do
     check "training goes on without worker:1 $options" test $code = 0
     stderr "worker:1 was lost"
     steps=$((8 * 200))
-    [ -z "$options" ] || steps=$((8 * 67)) # batches of 3 workers: 90
+    [ -z "$options" ] || steps=$((8 * 67)) # the 90 batches are divided by 3 workers
     json "r['workers_lost'] == 1 and r['test_accuracy'] > 0.9 and r['steps'] == $steps"
     check "no epoch takes seconds more" python3 - "$work/out" <<'END'
 import json, statistics, sys
@@ -149,15 +149,16 @@ assert len(epochs) == 8 and max(epochs) < 3 + 4 * statistics.median(epochs), epo
 END
 done
 
-# ---- a server is killed, and starts again: the steps of its epoch are repeated, with the bits of a training without that ----
-sha=$(tail -n 1 "$work/out" | sed 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/') # synchronous, one worker was killed
+# ---- a server is killed and starts again: the steps of its epoch are repeated, with the bits of an undisturbed training ----
+# The hash of the synchronous training in which a worker was killed.
+sha=$(tail -n 1 "$work/out" | sed 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/')
 kill_one ps --sync
 check "training goes on with a new ps:1" test $code = 0
 stderr "ps:1 started again"
 stderr "steps are repeated"
 json "r['weights_sha256'] == '$sha' and r['steps'] == $steps"
 
-# ---- by hand, without launch ----
+# ---- without launch ----
 free_ports 3
 base=$port
 cluster="chief=127.0.0.1:$base;worker=127.0.0.1:$((base + 1));ps=127.0.0.1:$((base + 2))"
@@ -173,7 +174,7 @@ check "the server ends with 0" test $? = 0
 wait $worker
 check "the worker ends with 0" test $? = 0
 
-# ---- refused ----
+# ---- errors ----
 expect 2 "0 ps" launch -n 2 -- "$strata" $train $servers
 expect 2 "go together" launch --workers 2 -- "$strata" $train $servers
 expect 2 "--staleness -1" $train $servers --staleness -1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet files for parquet_test.sh, written by pyarrow in the folder that is named, and the same tables as CSV."""
+"""Writes Parquet files for parquet_test.sh with pyarrow to a folder, and the same tables as CSV."""
 import csv
 import datetime
 import decimal
@@ -20,7 +20,8 @@ def put(name, columns, **options):
 
 
 def write_csv(name, columns):
-    """As pandas' to_csv does it: nothing where a value is missing, True and False, dates in ISO's form, midnight left out."""
+    """Writes the CSV like pandas' to_csv: nothing for a missing value, True and False, ISO dates without the time at
+    midnight."""
     def text(value):
         if value is None:
             return ""
@@ -63,7 +64,7 @@ put("plain.parquet", arrays, use_dictionary=False, compression="none", data_page
 write_csv("fruit.csv", columns)
 pq.write_table(pa.table({k: arrays[k] for k in reversed(list(arrays)) if k != "kind"}).slice(0, 50), f"{work}/new.parquet")
 
-# The forms that the same values also come in.
+# Other types in which Parquet can store the same values.
 narrow = {"a": [i % 7 + 0.5 for i in range(60)], "b": [float(i % 5) for i in range(60)], "y": ["u" if i % 7 > 3 else "v"
                                                                                              for i in range(60)]}
 write_csv("narrow.csv", narrow)
@@ -83,13 +84,13 @@ put("late.parquet", {"when": pa.array(at, pa.timestamp("ns")),
                      "long": pa.array([datetime.timedelta(seconds=x) for x in late["long"]], pa.duration("ms")),
                      "y": narrow["y"]})
 
-# An index of pandas is stored behind the columns: the label is before it.
+# An index of pandas is stored after the columns, so the label is the column before it.
 frame = pa.table({"x": narrow["a"], "y": narrow["y"], "who": [f"n{i}" for i in range(60)],
                   "__index_level_1__": list(range(60))})
 frame = frame.replace_schema_metadata({"pandas": json.dumps({"index_columns": ["who", "__index_level_1__"], "columns": []})})
 pq.write_table(frame, f"{work}/frame.parquet")
 
-# ---- what is wrong ----
+# ---- files with errors ----
 put("lists.parquet", {"a": [[1.0], [2.0, 3.0]], "y": ["u", "v"]})
 put("parts.parquet", {"a": [{"b": 1}, {"b": 2}], "y": ["u", "v"]})
 put("pairs.parquet", {"a": pa.array([[("k", 1)], []], pa.map_(pa.string(), pa.int32())), "y": ["u", "v"]})
@@ -107,7 +108,7 @@ open(f"{work}/headless.parquet", "wb").write(whole[:4])
 open(f"{work}/flipped.parquet", "wb").write(whole[:200] + bytes([whole[200] ^ 255]) + whole[201:])
 
 
-for i in range(1, 21):  # the end of a file says where and what its columns are
+for i in range(1, 21):  # the end of the file describes the columns and their positions
     damaged = bytearray(open(f"{work}/plain.parquet", "rb").read())
     for _ in range(20):
         damaged[-rng.randrange(5, 400)] ^= rng.randrange(1, 256)

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Parquet files, written by pyarrow: the same bits are learned as from the CSV of the same table, and what is wrong is named.
-# The module is this build's, or is built with the libraries and headers of pip's pyarrow, which are fetched once for all
-# builds.
+# Parquet files, written by pyarrow. A training must give the same bits as with the CSV of the same table, and errors must
+# be named. The module for Parquet is that of this build, or is built with the libraries and headers of pip's pyarrow, which
+# are downloaded once for all builds.
 . "$(dirname "$0")/support.sh"
 fetched=$STRATA_SOURCE_DIR/build/parquet
 if [ ! -e "$fetched/complete" ]; then
@@ -38,7 +38,7 @@ fi
 cd "$work" || exit 1
 on="--device host"
 
-# same CSV PARQUET...: each is learned to the same bits.
+# same CSV PARQUET...: trains on each file. All must give the same bits.
 same() {
     expected=
     for file in "$@"; do
@@ -63,7 +63,7 @@ import json
 a, b = (json.loads(open(f).read().splitlines()[-1]) for f in ('evaluated', 'out'))
 assert a['loss'] == b['loss'] and a['scores'] == b['scores']"
 expect 0 "600 answers in all.csv" predict fruit.strata fruit.csv $on --to all.csv
-expect 0 "50 answers in some.csv" predict fruit.strata new.parquet $on --to some.csv # the columns in another order
+expect 0 "50 answers in some.csv" predict fruit.strata new.parquet $on --to some.csv # the columns are in another order
 check "answers are those for the CSV" sh -c "head -n 51 all.csv | cmp - some.csv"
 expect 0 "train with them" tune fruit.parquet --trials 2 --epochs 1 $on
 expect 0 "Parquet" inspect fruit.parquet
@@ -72,9 +72,9 @@ cp fruit.parquet both/train.parquet
 cp plain.parquet both/test.parquet
 expect 0 "600 train / 600 test" train both $on --epochs 1
 expect 0 'left out "who"' train frame.parquet $on --epochs 1
-stdout "1 number, 0 missing, 2 classes" # the index is not the label
+stdout "1 number, 0 missing, 2 classes" # the index is not taken as the label
 
-# ---- what is wrong, and what to do ----
+# ---- errors, and what they advise ----
 expect 3 'column "a" is a list<element: double>; a table has one number, text or date in a cell' train lists.parquet
 expect 3 'column "a" is a struct<b: int64>' train parts.parquet
 expect 3 'column "a" is a map<' train pairs.parquet

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# A folder of PNG files for each class, made from IDX files: trained, evaluated, predicted and plotted with one command each.
+# A folder of PNG files for each class, made from IDX files. It is used for training, evaluation, prediction and plotting,
+# with one command each.
 . "$(dirname "$0")/support.sh"
 
 idx=${STRATA_TEST_DATA:-}/mnist

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# A step that a device does not run: the error, summary --placement, and --allow-fallback host. OpenCL's kernels refuse a window
-# of more taps than a work-item may take turns; the host runs it.
+# A step with a node that the device cannot run: the error, summary --placement, and --allow-fallback host. OpenCL's kernels
+# refuse a window with more elements than a work-item may iterate over. The host runs it.
 . "$(dirname "$0")/support.sh"
 
 cat >"$work/pool.json" <<'END'
@@ -12,7 +12,7 @@ cat >"$work/pool.json" <<'END'
  "loss": "mse", "optimizer": {"name": "sgd", "learning_rate": 0.01}}
 END
 
-# ---- without a device that lacks anything ----
+# ---- with a device that has all ops ----
 expect 2 "--allow-fallback gpu: it must be host" train mnist --allow-fallback gpu
 expect 2 "--allow-fallback gpu: it must be host" train mnist --strategy mirrored --devices host --allow-fallback gpu
 expect 2 "give one of --times, --placement and --memory" summary mnist --times --placement
@@ -27,7 +27,7 @@ json 'r["host_nodes"] == 0 and r["copies_per_step"] == 0'
 cp "$work/out" "$work/on_host"
 quiet stderr
 
-# ---- with one ----
+# ---- with a device that lacks one ----
 if ! "$strata" devices --json | grep -q '"opencl:0"'; then
     echo "skipped: a device that lacks an op (there is no opencl:0)"
     finish

@@ -45,7 +45,7 @@ END
 expect 0 "wrote $work/runs.svg" plot "$work/one.jsonl" "$work/two.csv" --svg "$work/runs.svg"
 svg "$work/runs.svg" 8
 
-# What a run prints with --json is such a file as well, and one that goes on may end in half a line.
+# The output of --json is also such a file. While a training is running, the file may end in the middle of a line.
 expect 0 "" $train --epochs 3 --json
 { cat "$work/out"; printf '{"event":"ep'; } >"$work/stream.jsonl"
 expect 0 "val_loss" plot "$work/stream.jsonl"
@@ -72,7 +72,7 @@ narrower 80
 expect 0 "wrote" plot "$work/model.strata" --weights --svg "$work/weights.svg"
 svg "$work/weights.svg" 128
 
-# Classes by their words, and all rows of a CSV.
+# Classes are labelled by their words, and all rows of a CSV are used.
 python3 - "$work/flowers.csv" <<'END'
 import random, sys
 random.seed(3)

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Layers that show what passes: on stderr, by each worker under its own name, and without a change of what is learned.
+# Layers that print the values that pass through them. They print to stderr, each worker under its own name, and do not
+# change the training.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 model() { # LAYER: a model for digits with this layer in it

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The line of progress: drawn on stderr when that is a terminal, in its width, and never on stdout.
+# The progress line. It is printed to stderr if that is a terminal, fits into its width, and is never printed to stdout.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 unset NO_COLOR COLUMNS LC_ALL LC_CTYPE
 export TERM=xterm LANG=C.UTF-8
-screen() { # CODE OPTION...: screen.py, whose exit code must be CODE; what was drawn is in $work/drawn
+screen() { # CODE OPTION...: runs screen.py, whose exit code must be CODE; what was drawn is in $work/drawn
     wanted=$1
     shift
     python3 "$here/screen.py" "$@" >"$work/out" 2>"$work/err"
@@ -14,14 +14,14 @@ screen() { # CODE OPTION...: screen.py, whose exit code must be CODE; what was d
     checks=$((checks + 1))
     [ $code = "$wanted" ] || bad "exit code $code on a terminal, not $wanted"
 }
-terminal() { # COLUMNS TEXT ARGUMENT...: strata on a terminal, until TEXT was drawn
+terminal() { # COLUMNS TEXT ARGUMENT...: runs strata on a terminal until TEXT was drawn
     columns=$1 text=$2
     shift 2
     screen 130 --interrupt "$text" "$work/drawn" "$columns" "$strata" "$@" --epochs 2000
 }
 has() { check "at $columns columns the line has \"$1\"" grep -qaF -- "$1" "$work/drawn"; }
 lacks() { check "at $columns columns the line does not have \"$1\"" sh -c "! grep -qaF -- '$1' '$work/drawn'"; }
-# Before the rate is known, the line has no time that is left, and room for other fields.
+# Before the rate is known, the line has no remaining time, and therefore space for other fields.
 lacks_beside_left() {
     check "at $columns columns a line with a time that is left does not have \"$1\"" \
         sh -c "tr '\\r' '\\n' <'$work/drawn' | grep -a ' left' >'$work/lines' && ! grep -qaF -- '$1' '$work/lines'"
@@ -43,7 +43,7 @@ for text in "$(printf '\033')[32m" "━"; do lacks "$text"; done
 TERM=dumb screen 0 "$work/drawn" 80 "$strata" $train --epochs 3
 check "a terminal that cannot draw gets nothing" test ! -s "$work/drawn"
 
-# Another width while it runs.
+# The width of the terminal changes during the training.
 screen 130 --resize 40 --interrupt "epoch " "$work/drawn" 100 "$strata" $train --epochs 2000
 check "the line fits after the terminal became narrower" python3 - "$work/drawn" <<'END'
 import re, sys
@@ -59,7 +59,7 @@ json 'r["epochs"] == 8'
 check "the line is cleared at the end" sh -c "tail -c 4 '$work/drawn' | od -c | grep -q '033   \[   J'"
 }
 
-# What is printed on stdout: a narrow terminal gets it broken between words, whatever is no terminal gets it as it is.
+# Text on stdout is broken between words for a narrow terminal. If stdout is not a terminal, it is printed unchanged.
 fits() { # COLUMNS WORDS ARGUMENT...: no line is longer, and none of the words was broken
     columns=$1 words=$2
     shift 2
@@ -80,7 +80,7 @@ fits 80 "GFLOP/s" summary mnist --times --device host
 "$strata" summary mnist_cnn --device host >"$work/out"
 check "a file gets rows" grep -q '^conv2d  *conv2d  *(64,26,26,32)  *320 ' "$work/out"
 
-# What compiles kernels says so, before the first step.
+# While kernels are compiled before the first step, the line shows this.
 if "$strata" devices --json | grep -q '"vulkan:0"'; then
     XDG_CACHE_HOME=$work/cache terminal 80 " kernels for vulkan:0, once" train mnist --device vulkan:0 --data "$work/data"
 else

@@ -1,15 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# --strategy parameter_server: what is wrong with a job is said by every task, as soon as tasks meet, and names both sides where
-# two tasks differ. What one task alone can see is in parameter_server_test.sh.
+# --strategy parameter_server: errors in a job. Every task must report them as soon as the tasks have connected. If two
+# tasks differ, the message must describe both. Errors that a single task detects are tested in parameter_server_test.sh.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 wait_s=60
 train="train mnist --data $work/data --epochs 1 --seed 1 --global-batch 60 --device host --strategy parameter_server"
 train="$train --wait $wait_s"
 
-# all_say TEXT: each of the job's five tasks (chief, 2 workers, 2 servers) said it, and nobody waited until --wait was over.
+# all_say TEXT: each of the job's five tasks (chief, 2 workers, 2 servers) must have printed it, and none may have waited
+# for --wait.
 all_say() {
     for task in 0 1 2 3 4; do
         check "task $task says \"$1\"" sh -c 'grep "^\[$1\]" "$2" | grep -qF -- "$3"' - $task "$work/err" "$1"
@@ -17,7 +18,8 @@ all_say() {
     check "it is said at once" test $(($(date +%s) - began)) -lt $((wait_s - 3))
 }
 
-# job CODE TEXT ROLE FAULT OPTIONS COMMAND...: ROLE:1 has OPTIONS besides, and FAULT for its device (tests/plugin/faulty).
+# job CODE TEXT ROLE FAULT OPTIONS COMMAND...: runs a job. Task ROLE:1 also gets OPTIONS, and its device has the FAULT
+# (tests/plugin/faulty).
 cat >"$work/one.sh" <<'END_OF_TASK'
 #!/bin/sh
 role=$1 fault=$2 options=$3
@@ -37,7 +39,7 @@ job() {
         "$strata" "$@"
     all_say "$says"
 }
-# Launch ends all tasks when the chief has failed; so that each can say what it was told, the chief's shell ends after the
+# launch ends all tasks when the chief has failed. So that each task can print its error, the chief's shell ends after the
 # others.
 export ENDED="$work/ended"
 cat >"$work/linger.sh" <<'END_OF_TASK'
@@ -59,7 +61,7 @@ chmod +x "$work/linger.sh"
 
 # shellcheck disable=SC2086 # words
 {
-# ---- another program on a task ----
+# ---- a task with another program ----
 job 2 "the learning rate is 0.001 on chief:0 and 0.5 on ps:1" ps "" "--learning-rate 0.5" $train
 job 2 "the partitioner is fixed:2 on chief:0 and max_size:4M on ps:1" ps "" "--partitioner max_size:4M" \
     $train --partitioner fixed:2
@@ -70,12 +72,12 @@ job 2 "the learning rate is 0.5 on worker:1 and 0.001 on chief:0" worker "" "--l
 job 2 "the hash of the model's description is" worker "" "--set layers.1.units=7" $train
 stderr " on worker:1 and "
 
-# A task of another strategy does not speak the same language: the chief says what came instead of its worker.
+# A task with another strategy uses another protocol. The chief must report which connection came instead of its worker's.
 expect 163 "worker:1 did not come to the chief in 6 s; connections refused" launch --workers 2 --ps 1 -- \
     "$work/one.sh" worker "" "--strategy multi_worker_mirrored" "$strata" $train --wait 6
 stderr "it takes chief:0 for the store of a job"
 
-# ---- a server without room for its shards: its device gives no memory for them ----
+# ---- a server whose device has no memory for its shards ----
 plugin=$(ls "$STRATA_BUILD_DIR"/suites/plugins/libstrata_faulty_plugin.* 2>/dev/null | head -n 1)
 if [ -n "$plugin" ]; then
     on_chip="--plugin $plugin --parameter-device faulty:0 --allow-fallback host"
@@ -85,7 +87,7 @@ else
     echo "skipped: a server without room: the plugin of tests/plugin was not built"
 fi
 
-# ---- more roles than TF_CONFIG names ----
+# ---- more tasks than TF_CONFIG names ----
 as() { # ROLE INDEX WORKERS: TF_CONFIG of a cluster with that list of workers
     echo "{\"cluster\":{\"chief\":[\"127.0.0.1:$base\"],\"worker\":[$3],\"ps\":[\"127.0.0.1:$((base + 3))\"]}," \
         "\"task\":{\"type\":\"$1\",\"index\":$2}}"
@@ -105,7 +107,7 @@ refused 3 "this task is ps:1, but the cluster has 1 of that type" "$(as ps 1 "$t
 refused 2 "TF_CONFIG has 1 chief, 0 workers and 1 ps" "$(as chief 0 "")"
 says='--task is "ps:1", but TF_CONFIG says that this process is worker:0'
 refused 2 "$says" "$(as worker 0 "$two")" --cluster-role ps --task 1
-# The chief's cluster has one worker; a second one comes, as its own TF_CONFIG lists two.
+# The cluster of the chief has one worker. A second one starts, because its own TF_CONFIG lists two.
 began=$(date +%s)
 TF_CONFIG=$(as chief 0 "$one") "$strata" $train >"$work/chief" 2>&1 &
 chief=$!
@@ -113,7 +115,7 @@ TF_CONFIG=$(as ps 0 "$one") "$strata" $train >"$work/ps" 2>&1 &
 ps=$!
 TF_CONFIG=$(as worker 1 "$two") "$strata" $train >"$work/stranger" 2>&1
 check "the stranger ends with 2" test $? = 2
-TF_CONFIG=$(as worker 0 "$one") "$strata" $train >"$work/worker" 2>&1 # nothing has begun without it
+TF_CONFIG=$(as worker 0 "$one") "$strata" $train >"$work/worker" 2>&1 # the training has not begun without it
 check "the worker ends with 2" test $? = 2
 wait $chief
 check "the chief ends with 2" test $? = 2
@@ -124,13 +126,13 @@ for task in chief ps worker stranger; do
 done
 check "it is said at once" test $(($(date +%s) - began)) -lt $((wait_s - 3))
 
-# ---- no cluster, another role, a server that does not come ----
+# ---- no cluster, another role, a server that does not start ----
 expect 2 "nothing says which tasks there are; start them with strata launch --workers 2 --ps 1" $train
 alone="chief=127.0.0.1:$base;worker=127.0.0.1:$((base + 1));ps=127.0.0.1:$((base + 2))"
 expect 2 "--cluster-role server: it must be chief, worker, ps or evaluator" $train --cluster "$alone" --cluster-role server
 expect 163 "ps:0 did not come in 1 s: ps:0 at 127.0.0.1:$((base + 2))" $train --cluster "$alone" --task chief --wait 1
 
-# ---- options that do not apply, either way ----
+# ---- options of other strategies, and options of this one under others ----
 expect 2 "are for --strategy parameter_server" $train --staleness 2 --strategy mirrored
 expect 2 "are for --strategy parameter_server" $train --ps-replicas 1 --strategy multi_worker_mirrored
 expect 2 "does not take a sharded optimizer" $train --shard-optimizer yes
@@ -138,7 +140,7 @@ expect 2 "does not take a split" $train --split 1:1
 expect 2 "does not take cross-device ops" $train --cross-device-ops ring
 expect 2 "does not take another compress than bf16" $train --compress f16
 
-# ---- a partition of what is needed whole ----
+# ---- a partitioner for parameters that must not be divided ----
 for optimizer in "optimizer.name=lars" "optimizer.name=lamb"; do
     expect 2 "takes the norm of each whole parameter" \
         launch --workers 1 --ps 1 -- "$strata" $train --partitioner fixed:8 --set $optimizer

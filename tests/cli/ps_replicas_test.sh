@@ -1,15 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# --ps-replicas 1: servers are killed and stopped in the middle of an epoch, and training goes on from the copies of their
-# shards. Synchronous training then has the bits of one that nothing happened to, so no push was lost or counted twice.
+# --ps-replicas 1: servers are killed and stopped in the middle of an epoch, and training continues with the copies of their
+# shards. Synchronous training must then have the bits of an undisturbed one, which shows that no push was lost or counted
+# twice.
 . "$(dirname "$0")/support.sh"
 python3 "$here/files.py" data "$work/data" 6000 200
 plain="train mnist --data $work/data --epochs 4 --seed 1 --batch 30 --device host --json --strategy parameter_server --wait 20"
 train="$plain --ps-replicas 1"
 
-# fault WHAT ROLE:INDEX DELAY RESTARTS OPTIONS...: the task is killed, or stopped for WHAT seconds, DELAY seconds after the
-# first epoch was over; the job's code is then in $code.
+# fault WHAT ROLE:INDEX DELAY RESTARTS OPTIONS...: kills the task, or stops it for WHAT seconds, DELAY seconds after the
+# first epoch. The job's code is then in $code.
 fault() {
     what=$1 task=$2 delay=$3 restarts=$4
     shift 4
@@ -47,7 +48,7 @@ END
     code=$?
 }
 sha_of() { tail -n 1 "$1" | sed 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/'; }
-gap() { # SECONDS: no epoch of the last job took so much longer than others
+gap() { # SECONDS: no epoch of the last job took that much longer than the others
     check "no epoch takes $1 s more" python3 - "$work/out" "$1" <<'END'
 import json, statistics, sys
 epochs = [json.loads(line)["epoch_s"] for line in open(sys.argv[1]) if '"event":"epoch"' in line]
@@ -72,13 +73,13 @@ for index in 0 2; do
     check "no step is repeated" test ! "$(grep "are repeated" "$work/err")"
 done
 
-# It does not start again: the others go on to the end.
+# The server does not start again. The other tasks must continue to the end.
 fault kill ps:1 0.05 0 $train --sync
 stderr "ps:1 was lost"
 json "r['weights_sha256'] == '$sha' and r['steps'] == $steps"
 gap 5
 
-# A server that is only stopped comes back, and finds that nobody believes it.
+# A server that is stopped for some time continues. The other tasks must ignore it, because they treat it as lost.
 fault 4 ps:2 0.05 0 $train --sync --heartbeat 0.3
 check "training goes on while ps:2 is stopped" test $code = 0
 stderr "ps:2 was lost"
@@ -89,27 +90,27 @@ check "training goes on without ps:1" test $code = 0
 json "r['steps'] == 800 and r['test_accuracy'] > 0.9"
 gap 5
 
-# Workers are killed and stopped as well.
+# Workers are killed and stopped, too.
 fault kill worker:1 0.05 1 $train --sync
 check "training goes on without worker:1" test $code = 0
 stderr "worker:1 was lost"
 json "r['weights_sha256'] == '$sha' and r['steps'] == $steps"
-# The other worker may not go on for more than four steps until this one is taken for lost.
+# Until the stopped worker is treated as lost, the other one may make at most four more steps.
 fault 3 worker:0 0.05 0 $train --staleness 4 --heartbeat 0.3
 check "training goes on while worker:0 is stopped" test $code = 0
 stderr "worker:0 was lost"
 json "r['steps'] == 800 and r['test_accuracy'] > 0.9"
 
-# The chief is killed, by hand without launch. A new one goes on from the checkpoint, with the same workers and servers; without
-# one they end after --wait, and say so.
+# The chief is killed, in a job without launch. A new chief continues from the checkpoint with the same workers and servers.
+# Without a new one they must end after --wait, with an error.
 free_ports 5
 base=$port
 cluster="chief=127.0.0.1:$base;worker=127.0.0.1:$((base + 1)),127.0.0.1:$((base + 2))"
 cluster="$cluster;ps=127.0.0.1:$((base + 3)),127.0.0.1:$((base + 4))"
-without_chief() { # FILE OPTIONS...: kills the chief after its second epoch, when FILE is there too; the other tasks go on
+without_chief() { # FILE OPTIONS...: kills the chief after its second epoch and when FILE exists; the other tasks continue
     pids= file=$1
     shift
-    rm -f "$work/out" # a process in the background truncates its file only once it runs
+    rm -f "$work/out" # a background process truncates its file only when it runs
     for task in worker:0 worker:1 ps:0 ps:1; do
         "$strata" "$@" --cluster "$cluster" --task $task >"$work/$task" 2>&1 &
         pids="$pids $!"
@@ -122,9 +123,9 @@ without_chief() { # FILE OPTIONS...: kills the chief after its second epoch, whe
         tries=$((tries + 1))
     done
     kill -9 $chief
-    wait $chief 2>"$work/killed" # the shell says so
+    wait $chief 2>"$work/killed" # the shell reports the signal
 }
-ended() { # CODE: so all other tasks end
+ended() { # CODE: all other tasks must end with it
     for pid in $pids; do
         wait $pid
         check "a task ends with $1" test $? = "$1"

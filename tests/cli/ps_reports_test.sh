@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# What parameter_server reports of its tasks: how stale updates were, who is slow, how long queues are; in events, logs, the
-# line of progress and traces. The numbers are compared with each other, and with what must be.
+# What parameter_server reports about its tasks: the staleness of updates, slow workers and the lengths of queues, in
+# events, logs, the progress line and traces. The numbers are compared with each other, and with known values.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 train="train mnist --data $work/data --epochs 2 --seed 1 --global-batch 60 --device host --strategy parameter_server --wait 20"
 
-# reports EXPRESSION: Python over the events of the last run: `epochs`, `r` the result, `log` the rows of $work/log.jsonl that
-# are of epochs. What must hold of every run is checked first: W workers, S servers.
+# reports EXPRESSION: a Python expression about the events of the last run: `epochs`, `r` the result, and `log` the rows of
+# $work/log.jsonl about epochs. Before that it checks what must hold in every run, with W workers and S servers.
 cat >"$work/reports.py" <<'END'
 import json, os, sys
 events = [json.loads(line) for line in open(sys.argv[1] + "/out")]
@@ -30,7 +30,7 @@ for e in epochs + [r]:
     assert len(e["worker_steps"]) == len(e["worker_samples_per_s"]) == W, e
     assert 1 <= e["server_pulls_max"] <= W and 1 <= e["server_pushes_max"] <= W, e
     assert 0 < e["leases_mean"] <= e["leases_max"] <= 10 * W, e
-    # Who is slow is known of those that have done several steps: the epochs are short, and a worker may come late.
+    # A slow worker is reported only after several steps. Epochs are short, and a worker may start late.
     assert -1 <= e["slowest_worker"] < W and (W > 1 or e["slowest_worker"] == -1), e
     assert W == 1 or min(e["worker_steps"]) < 3 or e["slowest_worker"] >= 0, e
     assert e["slowest_ratio"] == 0 if e["slowest_worker"] == -1 else e["slowest_ratio"] >= 1, e
@@ -51,7 +51,7 @@ reports() { check "the reports fulfil: $1" python3 "$work/reports.py" "$work" "$
 
 # shellcheck disable=SC2086 # words
 {
-# ---- one worker that pulls ahead: each push but an epoch's first is one update behind ----
+# ---- one worker that pulls ahead: each push but the first one of an epoch is one update behind ----
 ahead="$train --old-gradients plain"
 expect 0 "" launch --workers 1 --ps 1 -- "$strata" $ahead --json --log "$work/log.jsonl"
 reports "r['staleness_histogram'] == [2, 18] + 6 * [0] and near(r['staleness_mean'], 0.9) and r['worker_steps'] == [20]"
@@ -66,7 +66,7 @@ assert [r["stale_share"] for r in rows if r["event"] == "epoch"] == ["0.9", "0.9
 assert all(r["staleness_mean"] == "" for r in rows if r["event"] != "epoch") and len(rows) == 23, len(rows)
 END
 
-# ---- several ----
+# ---- several workers ----
 expect 0 "" launch --workers 3 --ps 2 -- "$strata" $train --json --log "$work/log.jsonl"
 reports "sum(r['staleness_histogram']) == 2 * 20 and sum(r['worker_steps']) == 20 and len(log) == 2"
 rm "$work/log.jsonl"
@@ -74,7 +74,7 @@ expect 0 "" launch --workers 3 --ps 2 -- "$strata" $train --sync --json
 reports "r['staleness_histogram'] == [120] + 7 * [0] and r['staleness_max'] == 0 and r['worker_steps'] == [20, 20, 20]"
 reports "r['leases_max'] <= 3"
 
-# ---- a worker whose device takes fifteen times as long; sleeps take most of each step, however fast the machine is ----
+# ---- a worker whose device takes 15 times as long; a step mostly sleeps, so the speed of the machine does not matter ----
 plugin=$(ls "$STRATA_BUILD_DIR"/suites/plugins/libstrata_faulty_plugin.* 2>/dev/null | head -n 1)
 cat >"$work/slow.sh" <<'END'
 #!/bin/sh
@@ -94,10 +94,10 @@ import json, sys
 events = [json.loads(line) for line in open(sys.argv[1])]
 late = [e for e in events if e["event"] == "epoch"][2:]
 named = [e for e in late if e["slowest_worker"] == 1 and e["slowest_ratio"] > 2 and e["stragglers"] == 1]
-assert len(late) == 4 and len(named) >= len(late) - 1, late # an epoch's end may find the worker at its first step
+assert len(late) == 4 and len(named) >= len(late) - 1, late # at the end of an epoch the worker may be in its first step
 steps = [sum(e["worker_steps"][w] for e in late) for w in range(3)]
 assert 3 * steps[1] < min(steps[0], steps[2]) and sum(steps) == events[0]["step"] * len(late), steps
-assert max(e["staleness_max"] for e in late) >= 8, late # the others make updates meanwhile
+assert max(e["staleness_max"] for e in late) >= 8, late # the other workers make updates meanwhile
 END
     expect 0 "; worker:1 is the slowest, its steps take " launch --workers 3 --ps 1 -- "$work/slow.sh" "$strata" $slow
     check "an epoch's line names it too" grep -qE "s  staleness [0-9.]+  slow worker:1 [0-9.]+x$" "$work/out"
@@ -116,7 +116,7 @@ check "it is interrupted" test $? = 130
 wait
 check "the line has the load" grep -qaE "stale (0|1)\.[0-9] leases [0-9]+ queue [0-9]" "$work/drawn"
 
-# ---- traces: a file for each task, whose numbers are those of the result ----
+# ---- traces: one file for each task; the numbers must be those of the result ----
 expect 0 "" launch --workers 2 --ps 2 -- "$strata" $train --json --trace "$work/t.json"
 check "their numbers are those of the result" python3 - "$work" <<'END'
 import json, statistics, sys
@@ -149,18 +149,18 @@ for w, (_, slices, counter, _) in enumerate(workers):
     for s in servers:
         assert len(s[1]("push", f"worker:{w}")) == steps and len(s[1]("pull", f"worker:{w}")) == steps + 1
     assert 1 <= len(chief[1]("wait for a batch", f"worker:{w}")) <= steps + 4
-depths = [max(w[2]("queue depth"), default=0) for w in workers] # a worker that comes when the batches are gone has none
+depths = [max(w[2]("queue depth"), default=0) for w in workers] # a worker that starts when all batches are taken has none
 assert all(d <= 10 for d in depths) and max(depths) >= 2, depths
 for s in servers:
     depth = s[2]("queue depth")
     assert min(depth) == 0 and 1 <= max(depth) <= 2 and len(s[1]("send values", "chief:0")) == 2
 END
-# The same steps with the trace and without have the same bits.
+# The bits must be the same with and without the trace.
 expect 0 "" launch --workers 2 --ps 2 -- "$strata" $train --sync --json
 sha=$(tail -n 1 "$work/out" | sed 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/')
 expect 0 "" launch --workers 2 --ps 2 -- "$strata" $train --sync --json --trace "$work/t.json"
 json "r['weights_sha256'] == '$sha'"
-# All have slices: a worker at its own pace may come when the batches are gone.
+# The last run is synchronous, because an asynchronous worker may start when all batches are taken, and then has no slices.
 for task in "" .worker0 .worker1 .ps0 .ps1; do
     check "the trace of t$task is as its format asks for" python3 "$here/trace.py" "$work/t$task.json"
 done

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One worker of rates_test.sh: its callback sets a rate after each step, another one on each worker, and it prints the
- * rates that the steps had and the hash of what was learned. With "alone" it sets rank 0's rates without other workers. */
+ * A worker of rates_test.sh. Its callback sets a learning rate after each step, which differs between workers. It prints
+ * the rates of all steps and the hash of the parameters. With "alone" it sets rank 0's rates without other workers. */
 #include <stdio.h>
 #include <string.h>
 

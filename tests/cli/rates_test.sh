@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Two workers whose callbacks set different learning rates train with rank 0's, in the very next step, on both: the rates are
-# those that one process sets alone.
-#   STRATA_SOURCE_DIR  the sources      STRATA_BUILD_DIR  the build      CC  its compiler      (set by ctest and tests/run.sh)
+# Two workers whose callbacks set different learning rates. Both must use rank 0's rate in the very next step, so the rates
+# are those of one process.
+#     STRATA_SOURCE_DIR  the sources      STRATA_BUILD_DIR  the build      CC  its compiler      (set by ctest and tests/run.sh)
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The samples beside mnist, the programs to start from, and predicting what a person has.
+# The samples besides mnist, the programs to start from, and predictions from a user's data.
 . "$(dirname "$0")/support.sh"
 
-# ---- linear: the losses of Keras from the same zeros (0.15626 with its L2 of 1e-4, which adds 2e-5) ----
+# ---- linear: the losses of Keras from the same initial zeros (0.15626 with its L2 of 1e-4, which adds 2e-5) ----
 expect 0 "with the point (1, 1)" train linear --device host
 expect 0 "" train linear --device host --json
 json 'r["batch"] == 10 and r["epochs"] == 2 and r["steps"] == 20 and r["loss"] < 1e-2'
@@ -12,7 +12,7 @@ json 'abs(sum(r["losses"][:10]) / 10 - 0.15625) < 5e-5 and r["start_to_first_ste
 expect 2 "takes no --data" train linear --device host --data "$work"
 check "the program trains" sh -c "'$STRATA_BUILD_DIR/samples/linear' | grep -q 'epoch 2: loss'"
 
-# ---- regression, made and from files ----
+# ---- regression, on generated data and from files ----
 expect 0 "numbers that the program makes" train regression --device host --epochs 2
 expect 0 "" train regression --device host --json --save "$work/made.strata"
 json 'r["loss"] < 0.2 and r["test_loss"] < 0.2 and r["epochs"] == 10'
@@ -35,7 +35,7 @@ expect 0 "index	value" predict "$work/houses.strata" --device host --input "$wor
 expect 0 "" predict "$work/houses.strata" --device host --input "$work/new.csv" --json
 json 'r["index"] == 1 and abs(r["value"] + 2.5) < 0.4'
 cp "$work/out" "$work/named"
-printf '0.5,0.25\n-1,1\n' >"$work/rows.csv" # the same without a header
+printf '0.5,0.25\n-1,1\n' >"$work/rows.csv" # without a header
 expect 0 "" predict "$work/houses.strata" --device host --input "$work/rows.csv" --json
 check "rows without a header are taken in the order of the model's columns" cmp "$work/out" "$work/named"
 gzip -c "$work/rows.csv" >"$work/rows.csv.gz"
@@ -52,8 +52,9 @@ printf '1,2\n3\n' >"$work/short.csv"
 expect 3 "short.csv:2:2: the record ends after 1 cells" predict "$work/houses.strata" --device host --input "$work/short.csv"
 expect 3 'has no column "a"' predict "$work/houses.strata" --device host --input "$work/rows.csv" --columns a,b
 expect 2 "--columns: a --row has no names" predict "$work/houses.strata" --device host --row 1,2 --columns a,b
-expect 0 "index	value" predict "$work/made.strata" --device host --row 1,2,3,4,5,6,7,8,9,10 # learned from no table
-printf '1,2,price\n0.5,0.25,1\n-1,1,1\n0,0,1\n1,1,1\n2,2,1\n' >"$work/numbered.csv" # names that are numbers stay names
+# the model was not trained on a table
+expect 0 "index	value" predict "$work/made.strata" --device host --row 1,2,3,4,5,6,7,8,9,10
+printf '1,2,price\n0.5,0.25,1\n-1,1,1\n0,0,1\n1,1,1\n2,2,1\n' >"$work/numbered.csv" # column names that are numbers are names
 expect 0 "saved" train regression --device host --data "$work/numbered.csv" --label price --epochs 1 --save "$work/numbered.strata"
 printf '2,1\n0.25,0.5\n' >"$work/turned.csv"
 expect 0 "" predict "$work/numbered.strata" --device host --input "$work/turned.csv" --json
@@ -63,7 +64,7 @@ check "a header of numbers that are the model's columns is one" cmp "$work/out" 
 expect 0 "on 500 test examples" evaluate "$work/houses.strata" --device host --data "$work/houses.csv"
 stdout "R2 1.0000"
 expect 0 "" train regression --device host --data "$work/heavy.csv" --label price --weight-column w --epochs 100 --learning-rate 0.01 --json
-json 'r["loss"] < 1e-3 and r["test_loss"] < 1e-3' # rows that weigh nothing are not learned: all others are 1
+json 'r["loss"] < 1e-3 and r["test_loss"] < 1e-3' # rows with weight 0 are ignored; all others are 1
 expect 0 "" train regression --device host --data "$work/heavy.csv" --label price --columns a --epochs 100 --learning-rate 0.01 --json
 json 'r["loss"] > 0.1'
 expect 2 "--weight-column: only a CSV" train mnist --device host --weight-column w
@@ -72,10 +73,10 @@ expect 3 'price' train regression --device host --data "$work/houses.csv" --labe
 expect 3 "ragged.csv" train regression --device host --data "$work/ragged.csv" --label price
 expect 0 'learns the number "price"' train regression --device host --data "$work/houses.csv" --epochs 1
 expect 3 "has no train.csv" train regression --device host --data "$work" --label price
-expect 0 "index	value" predict "$work/houses.strata" --device host --input "$work/houses.csv" # its other columns are left out
+expect 0 "index	value" predict "$work/houses.strata" --device host --input "$work/houses.csv" # its other columns are ignored
 expect 3 "3 columns are named; the model takes 2" predict "$work/houses.strata" --device host --input "$work/houses.csv" --columns a,b,c
 
-# Several numbers are learned together; the sample gets as many outputs.
+# Several numbers can be learned together. The sample then has as many outputs.
 python3 - "$work" <<'END_OF_PYTHON'
 import random, sys
 random.seed(5)
@@ -95,7 +96,8 @@ expect 3 'column "up" is named twice as a label' train regression --device host 
 expect 3 'column "up" is both a feature and the label' train regression --device host --data "$work/both.csv" --label up,down --columns a,up
 expect 3 "2 labels are learned together as numbers, not as classes" train fake_news --device host --data "$work/both.csv" --label up,down --columns a
 
-# A model keeps its columns and the words of its label: other files may have them in another order, or not all of the words.
+# A model stores its columns and the words of its label. In other files the columns may have another order, and words may be
+# missing.
 python3 - "$work" <<'END_OF_PYTHON'
 import os, random, sys
 work, rng = sys.argv[1], random.Random(7)
@@ -112,7 +114,7 @@ put("kinds/renamed.csv", "y,xx", ["0,3"])
 END_OF_PYTHON
 printf '%s\n' '{"input": [2], "layers": [{"layer": "dense", "units": 3}], "optimizer": {"name": "adam", "learning_rate": 0.05}}' >"$work/kinds.json"
 expect 0 "" train "$work/kinds.json" --device host --data "$work/kinds" --label kind --epochs 20 --save "$work/kinds.strata" --json
-json 'r["accuracy"] > 0.99' # of files that lack a word, and have the columns in another order
+json 'r["accuracy"] > 0.99' # from files that lack a word and have the columns in another order
 expect 0 "accuracy 100.00 % on 40 test examples" evaluate "$work/kinds.strata" --device host --data "$work/kinds"
 expect 0 "accuracy 100.00 % on 40 test examples" evaluate "$work/kinds.strata" --device host --data "$work/kinds/test.csv"
 expect 0 "" predict "$work/kinds.strata" --device host --input "$work/kinds/test.csv" --json

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a command whose stderr is a terminal, and says what was seen.
+"""Runs a command with a terminal as stderr, and checks what it draws.
 
 python3 screen.py [--both] [--resize COLUMNS] [--interrupt TEXT] FILE COLUMNS COMMAND...
-FILE gets all that was drawn. It is checked that nothing was drawn beyond the last column: with a screen of one row after the
-other, as a terminal has. --both: stdout is the terminal, too. --resize: another width, from the first line that has "epoch ".
---interrupt: Ctrl-C once TEXT was drawn, three times after the resize if there is one. The exit code is the command's.
-"""
+
+FILE gets everything that was drawn. Nothing may be drawn beyond the last column of a simulated screen. --both: stdout is
+the terminal, too. --resize: changes the width after the first line that contains "epoch ". --interrupt: sends Ctrl-C when
+TEXT was drawn; with --resize, when it was drawn three times after that. The exit code is the command's."""
 import fcntl, os, pty, re, select, signal, struct, subprocess, sys, termios
 
 words, options = sys.argv[1:], {}
@@ -21,7 +21,7 @@ def resize(width):
 
 
 resize(columns)
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell without job control has it ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell without job control ignores it
 run = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=theirs, stdout=theirs if "both" in options else sys.stdout)
 drawn, widest, mark, times = b"", columns, 0, 1
 keep = os.dup(theirs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of strata serve. usage: serve.py STRATA FOLDER, with models in the folder. Ends with the first that is wrong."""
+"""Clients of strata serve. usage: serve.py STRATA FOLDER, where FOLDER contains the models. It ends with the first error."""
 import concurrent.futures
 import csv
 import http.client
@@ -53,14 +53,14 @@ def equal(a, b):
 
 
 def predicted(model, data):
-    """What strata predict says of a file."""
+    """Returns what strata predict prints for a file."""
     run = subprocess.run([STRATA, "predict", str(FOLDER / model), str(data), "--device", "host", "--json", "--probabilities"],
                          capture_output=True, text=True, check=True)
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
 def close(ours, theirs):
-    """Equal answers, but for the last digit, as batches of other sizes may round otherwise."""
+    """Checks that answers are equal except for the last digit, because other batch sizes may cause other rounding."""
     equal(len(ours), len(theirs))
     for a, b in zip(ours, theirs):
         equal((a["class"], a["name"]), (b["class"], b["name"]))
@@ -106,7 +106,7 @@ def requests_of_many_clients_share_batches():
             close(list(clients.map(one, enumerate(table_rows()))), expected)
         equal(server.metric("strata_examples_total"), 200)
         batches = server.metric("strata_batches_total")
-        assert batches <= 60, f"200 requests took {batches} runs"  # one a second at most that is not full
+        assert batches <= 60, f"200 requests took {batches} runs"  # at most one batch a second is not full
         equal(server.metric('strata_requests_total{code="200"}') >= 200, True)
         equal(server.metric("strata_waiting_examples"), 0)
 
@@ -139,9 +139,9 @@ def wrong_requests_get_an_answer_that_says_what():
         connection.close()
         raw = socket.create_connection(("127.0.0.1", server.port), timeout=20)
         raw.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n")
-        equal(raw.recv(12), b"HTTP/1.1 413")  # and nothing was sent
+        equal(raw.recv(12), b"HTTP/1.1 413")  # although no body was sent
         raw.close()
-        # no HTTP at all, a head without an end, a body that never comes, and a client that goes away
+        # not HTTP, a head without an end, a body that is not sent, and a client that closes the connection
         for sent in (b"\x16\x03\x01\x02\0", b"GET /hea", b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"):
             raw = socket.create_connection(("127.0.0.1", server.port), timeout=20)
             start = time.monotonic()
@@ -157,7 +157,7 @@ def wrong_requests_get_an_answer_that_says_what():
 
 
 def until_closed(raw):
-    """All bytes up to the end of the connection, which the server may also reset where bytes are left unread."""
+    """Returns all bytes up to the end of the connection. The server may also reset it if it has not read all bytes."""
     content = b""
     try:
         while part := raw.recv(65536):
@@ -182,39 +182,40 @@ def raw_bytes_are_answered_or_cut_off():
                     raw.shutdown(socket.SHUT_WR)
                 return [code.decode() for code in re.findall(rb"HTTP/1\.1 ([0-9]+) ", until_closed(raw))]
 
-        # several requests at once are answered in their order, each by itself
+        # several requests that are sent together are answered in their order, each for itself
         last = request.replace(b"Host: x", b"Host: x\r\nConnection: close")
         equal(codes(request + b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" + last, is_all=False), ["200"] * 3)
-        # behind one that is wrong the connection may be closed; a body is never taken for a request
+        # after a wrong request the server may close the connection, but it must not treat a body as a request
         for wrong in (head + b"Content-Length: 2\r\n\r\n{}", b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n",
                       head + b"Content-Length: %d\r\n\r\n" % len(request) + request):
             got = codes(request + wrong + last, is_all=False)
             assert got[0] == "200" and got[1] in ("400", "404") and got[2:] in ([], ["200"]), got
-        # heads that are too large, by one line or by many
+        # heads that are too large, because of one line or of many
         for large in (b"X: " + b"y" * 200000 + b"\r\n", b"".join(b"X-%d: y\r\n" % i for i in range(20000))):
             try:
                 got = codes(head + large + b"\r\n")
-            except OSError:  # closed while it was sent
+            except OSError:  # the server closed the connection while the head was sent
                 got = []
             assert all(code[0] in "45" for code in got), got
-        # chunks with sizes that are none, or that do not fit
+        # chunks with sizes that are not numbers or are wrong
         for chunks in (b"zz\r\nabc\r\n0\r\n\r\n", b"ffffffffffffffffff\r\nabc", b"-5\r\nabc\r\n", b"3\r\nabcdef\r\n0\r\n\r\n"):
             got = codes(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
             assert all(code[0] == "4" for code in got), got
         sizes = b"".join(b"1\r\n%c\r\n" % byte for byte in good) + b"0\r\n\r\n"
         equal(codes(head + b"Transfer-Encoding: chunked\r\n\r\n" + sizes), ["200"])
-        # lengths that are no numbers, or two of them
+        # a length that is not a number, and two different lengths
         for line in (b"Content-Length: -1", b"Content-Length: 1x", b"Content-Length: 5\r\nContent-Length: 6"):
             got = codes(head + line + b"\r\n\r\n{}")
             assert all(code[0] == "4" for code in got), (line, got)
-        # whatever it is called, what is no picture is read as JSON
+        # a body that is not a picture is read as JSON, whatever its type is called
         for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", "\xe9"):
             code, _ = server.ask("POST", "/predict", good, {"Content-Type": kind})
             equal(code, 200)
         code, content = server.ask("POST", "/predict", good, {"Content-Type": "image/png"})
         equal((code, "error" in json.loads(content)), (400, True))
 
-        # A byte now and then: others are answered meanwhile, and a client that stops sending is cut off.
+        # Clients that send a byte from time to time: other clients are answered meanwhile, and a client that stops sending
+        # is disconnected.
         slow = [connect() for _ in range(20)]
         for i in range(4):
             for raw in slow:
@@ -284,7 +285,7 @@ def pictures_are_sent_as_they_are():
 
 
 def make_arrays():
-    """Files of sevenths, without numpy."""
+    """Writes a file of multiples of 1/7, without numpy."""
     import struct
     import zipfile
 

@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# strata serve: the numbers of strata predict, requests of many clients in one batch, and requests that are wrong, too large,
-# slow or no HTTP at all (serve.py).
+# strata serve: its answers are those of strata predict, it joins the requests of many clients to one batch, and it handles
+# requests that are wrong, too large, slow or not HTTP (serve.py).
 . "$(dirname "$0")/support.sh"
 if "$strata" serve /dev/null 2>&1 | grep -q "this build has no HTTP server"; then
     echo "skipped: this build has no HTTP server (libmicrohttpd-dev)"
     exit 77
 fi
 
-# A table of numbers, words and missing values, and texts.
+# Data: a table of numbers, words and missing values, and texts.
 python3 - "$work" <<'END'
 import random, sys
 random.seed(1)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A server for fetch_test.sh: server.py FOLDER. It serves 300,000 fixed bytes (FOLDER/body) at every path; the path's first part says how:
-plain, moved (redirected), missing, wrong (a byte changed), deaf (to Range), breaks (after 40,000 bytes), once (breaks the first time), slow.
-Each request is a line of FOLDER/log; the port is in FOLDER/port as soon as it listens."""
+"""A server for fetch_test.sh: server.py FOLDER. At every path it serves the same 300,000 bytes, which it writes to
+FOLDER/body. The first part of the path chooses how: plain; moved (redirects); missing; wrong (changes a byte); deaf
+(ignores Range); breaks (closes the connection after 40,000 bytes); once (breaks only the first time); slow. Each request is
+appended to FOLDER/log. FOLDER/port contains the port as soon as it listens."""
 import http.server
 import os
 import random

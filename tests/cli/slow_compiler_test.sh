@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The command on a driver that compiles for an hour (tests/shims/opencl_shim.c over PoCL): the limit, and Ctrl-C.
+# The command with a driver that takes an hour to compile (tests/shims/opencl_shim.c over PoCL): the time limit, and Ctrl-C.
 . "$(dirname "$0")/support.sh"
 
 use_shim
@@ -11,7 +11,7 @@ expect 163 "has not compiled kernel" "$@" --compile-seconds 0.1
 stderr "Another device may do better"
 stderr "warning: opencl:0: compiling kernel "
 
-# The first Ctrl-C ends it, once the warning shows that the driver compiles.
+# After the warning, which shows that the driver compiles, the first Ctrl-C must end the command.
 : >"$work/err"
 "$strata" "$@" --compile-seconds 6 >"$work/out" 2>"$work/err" &
 pid=$!

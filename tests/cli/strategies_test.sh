@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Training on several devices from the command line: what is chosen, printed, equal, and refused.
+# Training on several devices with the command: which strategy is chosen, what is printed, which results are equal, and
+# errors.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 train="train mnist --data $work/data --epochs 1 --seed 1"
@@ -12,7 +13,7 @@ json 'r["strategy"] == "one_device" and r["replicas"] == 1 and r["replica_weight
 json 'r["comm_s"] == 0 and r["comm_hidden"] == 0'
 cp "$work/out" "$work/one"
 
-# One copy of the parameters on the host, one replica there too: the same as one device, bit for bit.
+# One copy of the parameters on the host, and one replica there: the bits must be those of one device.
 expect 0 "" $train --devices host --strategy central_storage --global-batch 60 --json
 json 'r["strategy"] == "central_storage" and r["devices"] == ["host"]'
 check "one replica gives the weights of one device" \
@@ -63,7 +64,7 @@ END
     done
 fi
 
-# A trace of each kind of device: bits are those without it.
+# Traces for each kind of device. The bits must be the same without a trace.
 for device in host opencl:0 vulkan:0; do
     "$strata" devices --json | grep -q "\"$device\"" || { echo "skipped: no trace of $device, which is not there"; continue; }
     expect 0 "" $train --device $device --batch 60 --json
@@ -74,7 +75,7 @@ for device in host opencl:0 vulkan:0; do
     check "a step of $device has its kernels" grep -qE "$kernels" "$work/trace"
 done
 
-# One program with a loop of its own, under every strategy.
+# The sample with a custom training loop, under every strategy.
 lists="default|one_device host|mirrored host|mirrored host host|central_storage host host|auto host"
 if "$strata" devices --json | grep -q '"opencl:0.1"'; then
     lists="$lists|mirrored opencl:0.0 opencl:0.1|mirrored opencl:0 host|central_storage opencl:0.0 opencl:0.1"

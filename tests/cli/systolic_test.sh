@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# samples/systolic as its vendor builds it: outside of the tree, against an installed Strata of which it includes
-# strata/plugin.h alone. Then the command trains with it, and its losses are those of the host within the bound that
-# samples/systolic/README.md derives for bf16 products.
+# Builds samples/systolic as a vendor would: outside of the source tree, with an installed Strata, of which it includes only
+# strata/plugin.h. Then the command trains with the plugin. Its losses must be those of the host within the bound for
+# products in bf16 that samples/systolic/README.md derives.
 . "$(dirname "$0")/support.sh"
 source=$here/../..
 if grep -q '^STRATA_SANITIZE:STRING=.' "$STRATA_BUILD_DIR/CMakeCache.txt"; then
@@ -11,7 +11,7 @@ if grep -q '^STRATA_SANITIZE:STRING=.' "$STRATA_BUILD_DIR/CMakeCache.txt"; then
     exit 77
 fi
 
-# ---- outside of the tree ----
+# ---- outside of the source tree ----
 cp -R "$source/samples/systolic" "$work/systolic"
 check "it includes another header of Strata than plugin.h" sh -c \
     "! grep -rhoE '#include [<\"](strata|core|backends)/[^>\"]*' '$work/systolic' --include='*.[ch]' | grep -v strata/plugin.h"
@@ -22,7 +22,8 @@ plugin=$work/build/libstrata_systolic.so
 [ -f "$plugin" ] || { cat "$work/check.log"; finish; }
 check "it needs a symbol of Strata" sh -c "! nm -D --undefined-only '$plugin' | grep strata_"
 check "it exports more than its entry" sh -c "test \"\$(nm -D --defined-only '$plugin' | grep -c ' T ')\" = 1"
-# Not claimed are products of f16, for which the arrays would lose bits, and recurrent and fused ops, which are composed.
+# The plugin does not support products of f16, for which the arrays would lose bits, nor recurrent and fused ops, which are
+# composed of others.
 expect 0 " 0 wrong, 16 not claimed" plugin-check "$plugin"
 expect 0 " 0 wrong, 16 not claimed" plugin-check "$plugin,form=portable"
 check "its own tests" ctest --test-dir "$work/build" --output-on-failure
@@ -53,7 +54,7 @@ work, rng = sys.argv[1], random.Random(5)
 def put(name, data):
     os.makedirs(os.path.dirname(work + "/" + name), exist_ok=True)
     open(work + "/" + name, "wb").write(data if isinstance(data, bytes) else data.encode())
-def record(label):  # one bright plane, dark others
+def record(label):  # one bright plane, the others dark
     planes = [bytes(rng.randrange(200, 256) if label % 3 == p else rng.randrange(40) for _ in range(1024)) for p in range(3)]
     return bytes([label]) + b"".join(planes)
 put("cifar10/data_batch_1.bin", b"".join(record(i % 3) for i in range(400)))
@@ -73,8 +74,8 @@ make_data "$work/mnist"
 check "losses of single steps are not within the bound of their operands" \
     env STRATA_TEST_SYSTOLIC="$plugin" "$STRATA_BUILD_DIR/suites/test_plugin" --filter 'bf16/*'
 
-# within NAME PRODUCTS: the losses in $work/NAME.host and $work/NAME.systolic, of devices that train by themselves, stay as near
-# as README.md estimates.
+# within NAME PRODUCTS: compares the losses of two separate trainings, in $work/NAME.host and $work/NAME.systolic. They must
+# agree within the estimate in README.md.
 within() {
     title="$1: losses of training are not as near to the host's as bf16 allows"
     check "$title" python3 - "$work/$1.host" "$work/$1.systolic" "$2" <<'END_OF_PYTHON'
@@ -109,14 +110,14 @@ expect 0 "saved" train cifar10_resnet --plugin "$plugin" --device systolic:0 --d
     --seed 1 --save "$work/resnet.strata"
 expect 0 "on 60 test examples" evaluate "$work/resnet.strata" --plugin "$plugin" --device systolic:0 --data "$work/cifar10"
 
-# ---- cycles, and what the units did ----
+# ---- cycles, and the times of the units ----
 expect 0 "in the device's own time: " summary mnist --times --batch 32 --plugin "$plugin" --device systolic:0
 expect 0 "" summary mnist --times --batch 32 --plugin "$plugin" --device systolic:0 --json
 json 'r["device_work_bytes"] > 0'
 json 'r["cycles"] > 1000 and 0 < r["utilisation"] < 1 and r["device_bytes"] > 4 * r["parameters"] and r["device_us"] > 0'
 json '[n for n in r["nodes"] if n["op"].startswith("matmul")][0]["utilisation"] > r["utilisation"] / 2'
 expect 0 "" summary mnist --times --batch 32 --device host --json
-json '"cycles" not in r' # a device that does not say
+json '"cycles" not in r' # this device does not report them
 expect 0 "" train mnist --plugin "$plugin" --device systolic:0 --data "$work/mnist" --epochs 1 --trace "$work/trace.json"
 check "the trace has no rows of the chip's units" python3 - "$work/trace.json" <<'END_OF_PYTHON'
 import json, sys
@@ -128,7 +129,7 @@ assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-3 for a, b in zip(matrix, matrix[1
 assert {"systolic:0 dma in", "systolic:0 dma out", "systolic:0 vector"} <= set(rows), rows
 END_OF_PYTHON
 
-# ---- the same bits again, and what was learned is anybody's ----
+# ---- a second run gives the same bits, and other devices can use the model ----
 train_digits="train mnist --plugin $plugin --device systolic:0 --data $work/mnist --batch 32 --epochs 1 --seed 3 --json"
 # shellcheck disable=SC2086 # words
 expect 0 '"sample":"mnist"' $train_digits --save "$work/mnist.strata"
@@ -140,7 +141,7 @@ first, second = (json.loads(open(name).read().splitlines()[-1])["weights_sha256"
 sys.exit(first != second)' "$work/first" "$work/out"
 expect 0 "on 200 test examples" evaluate "$work/mnist.strata" --device host --data "$work/mnist"
 
-# ---- all cores of a board, and groups ----
+# ---- all cores of a board, and groups of cores ----
 for case in "cifar10 4 20 1" "imdb 2 64 2"; do
     # shellcheck disable=SC2086 # words
     set -- $case

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Workers under TLS: they train as without it, what goes over the wire cannot be read, and each wrong certificate is told as
-# what it is.
+# Workers with TLS. They train as without it, the transmitted bytes cannot be read, and the message for each kind of wrong
+# certificate says what is wrong.
 . "$(dirname "$0")/support.sh"
 command -v openssl >/dev/null || { echo "skipped: no openssl command"; exit 77; }
 cd "$work" || exit 1
@@ -29,7 +29,7 @@ two() {
     addresses=127.0.0.1:$port,127.0.0.1:$((port + 1))
 }
 
-# The same losses, over TCP under TLS.
+# Over TCP with TLS the losses must be the same.
 make_data "$work/data"
 train="train mnist --data $work/data --epochs 1 --seed 1 --global-batch 60 --devices host --json"
 # shellcheck disable=SC2086 # words
@@ -53,7 +53,7 @@ STRATA_TLS_CERT=$work/both.pem STRATA_TLS_KEY='' expect 0 "met under TLS" launch
 unset STRATA_TLS_CERT STRATA_TLS_KEY STRATA_TLS_CA
 expect 0 "met under TLS" launch -n 2 -- "$strata" cluster check --tls-cert named.pem --tls-key named.key --tls-ca ours.pem --tls-name worker
 
-# Only TLS 1.3 with a certificate of ours; a peer of openssl's own sees the end of its connection.
+# Only TLS 1.3 with a certificate of our authority is accepted. A client of openssl gets the end of its connection.
 two
 "$strata" cluster check --cluster "$addresses" --task 0 --wait 60 --tls-cert good.pem --tls-key good.key --tls-ca ours.pem >zero 2>&1 &
 zero=$!
@@ -75,8 +75,8 @@ check "rank 0's certificate is verified" grep -q "Verify return code: 0 (ok)" cl
 kill $zero
 wait $zero 2>/dev/null
 
-# pair TEXT-OF-RANK-1 OPTIONS-OF-RANK-0 -- OPTIONS-OF-RANK-1: rank 1 is refused at once, or refuses; rank 0, which is looked at
-# later, names it as absent.
+# pair TEXT-OF-RANK-1 OPTIONS-OF-RANK-0 -- OPTIONS-OF-RANK-1: rank 1 is refused at once, or refuses rank 0. Rank 0, whose
+# output is checked later, reports it as missing.
 pair() {
     text=$1
     shift
@@ -110,7 +110,7 @@ wait
 check "every rank 0 names the absent rank" test "$(cat zero.* | grep -c "1 of 2 ranks did not come")" = "$(ls zero.* | wc -l)"
 check "and every one says that it refused a connection, and why" test "$(cat zero.* | grep -c "refused: [1-9][0-9]*, the last from 127.0.0.1: its\? .*\(certificate\|TLS\)")" = "$(ls zero.* | wc -l)"
 
-# Under TLS the secret is proved as without it.
+# The secret must be proved with TLS, too.
 two
 STRATA_SECRET=ours "$strata" cluster check --cluster "$addresses" --task 0 --wait 60 $good >zero 2>&1 &
 zero=$!
@@ -118,7 +118,7 @@ STRATA_SECRET=other expect 2 "secret" cluster check --cluster "$addresses" --tas
 kill $zero
 wait $zero 2>/dev/null
 
-# Files that cannot be used.
+# Certificate files that cannot be used.
 expect 2 "the certificate in none.pem cannot be used" cluster check --cluster "$addresses" --task 1 --tls-cert none.pem --tls-ca ours.pem
 expect 2 "the key in named.key cannot be used with the certificate in good.pem" cluster check --cluster "$addresses" --task 1 --tls-cert good.pem --tls-key named.key --tls-ca ours.pem
 expect 2 "the authorities in good.key cannot be used" cluster check --cluster "$addresses" --task 1 --tls-cert good.pem --tls-key good.key --tls-ca good.key

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# strata train --strategy tpu: what it refuses, and training on all cores of a board of samples/systolic, which is built here:
-# the same bits for any number of steps in a call, cores by name, two hosts with a board each.
+# strata train --strategy tpu: errors, and training on all cores of a board of samples/systolic, which this test builds. The
+# bits must be the same for any number of steps in a call. Cores can be chosen by name, and two hosts can have a board each.
 . "$(dirname "$0")/support.sh"
 make_data "$work/mnist"
 words="train mnist --data $work/mnist --epochs 2 --seed 3 --global-batch 24"
 train="$words --json"
 
-# The losses and the weights in two files' last lines have the same bits.
+# same FILE FILE: the losses and the weights in the last lines of the two files must have the same bits.
 same() {
     python3 - "$1" "$2" <<'END_OF_PYTHON'
 import json, sys

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a trace, and prints what is on its tracks: python3 trace.py FILE [WORKERS]
+"""Checks a trace, and prints the contents of its tracks: python3 trace.py FILE [WORKERS]
 
-The Trace Event Format asks for slices of a track that lie beside or within each other; viewers drop those that overlap. Here:
-every event has what its kind needs, times ascend, slices nest, each worker is a process, and each device's slices do not
-even nest. Counters have a number. Where the package perfetto is installed with its trace processor, that must keep all
-slices, too.
-"""
+In the Trace Event Format the slices of a track must lie beside or within each other; viewers drop slices that overlap. The
+checks: every event has the fields of its kind, times ascend, slices are nested, each worker is a process, slices of a
+device do not even contain each other, and counters have numbers. If the package perfetto and its trace processor are
+installed, it must keep all slices, too."""
 import collections, json, sys
 
 path, workers = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 1
@@ -60,7 +59,7 @@ for track in sorted(names):
 try:
     from perfetto.trace_processor import TraceProcessor
     processor = TraceProcessor(trace=path)
-except Exception as reason:  # no package, or no binary for it
+except Exception as reason:  # the package or its program is not installed
     print(f"skipped: not read by Perfetto's trace processor ({type(reason).__name__})")
     sys.exit()
 kept = list(processor.query("select count(*) as n from slice"))[0].n

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Training, evaluating, predicting: what is printed, what --json has, and that two runs give the same weights.
+# Training, evaluation and prediction: what is printed, the contents of --json, and that two runs give the same weights.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 python3 "$here/files.py" images "$work/data"
@@ -27,7 +27,7 @@ json 'len(r["weights_sha256"]) == 64 and set(r["weights_sha256"]) <= set("012345
 sha=$(grep -o '"weights_sha256":"[0-9a-f]*"' "$work/out")
 expect 0 "$sha" $train --epochs 3 --seed 1 --json
 check "two runs write the same file" cmp "$work/a.strata" "$work/b.strata"
-# The rate is that of the examples which an epoch has.
+# The rate must count the examples of shortened epochs only.
 expect 0 "" train mnist --data "$work/data" --epochs 2 --batch 60 --steps-per-epoch 3 --device host --json
 json 'r["steps"] == 6 and abs(r["samples_per_s"] * r["epoch_s"] - 180) < 2'
 expect 0 "" $train --epochs 3 --seed 2 --json
@@ -35,7 +35,7 @@ checks=$((checks + 1))
 ! grep -q "$sha" "$work/out" || bad "another seed gives the same weights"
 expect 0 "" $train --epochs 13 --json
 json 'r["steps"] == 130 and len(r["losses"]) == 100'
-expect 0 "" $train --epochs 1 --batch 512 --json # a second, shorter batch
+expect 0 "" $train --epochs 1 --batch 512 --json # the second batch is shorter
 json 'r["steps"] == 2 and r["batch"] == 512'
 expect 0 "" train mnist --device host --data "$work/data" --epochs 1 --json
 json 'r["batch"] == 64'
@@ -46,7 +46,7 @@ json 'r["batch"] == 15 and r["steps"] == 20'
 json "all(abs(a - b) < 1e-4 * b for a, b in zip(r['losses'], $whole))"
 }
 
-# Classes that weigh nothing are never answered.
+# Classes with weight 0 must never be predicted.
 expect 0 "" train mnist --device host --data "$work/data" --epochs 3 --seed 1 --class-weights 1,1,1,1,1,0,0,0,0,0 --json
 json 'r["accuracy"] < 0.6'
 expect 2 "number 2 cannot be read" train mnist --device host --class-weights 1,x
@@ -55,7 +55,7 @@ for precision in f32 f16 bf16; do
     expect 0 "" train mnist --device host --data "$work/data" --epochs 1 --seed 1 --precision $precision --json
     json "r['precision'] == '$precision' and r['steps_skipped'] == 0 and r['loss'] < 2.2"
 done
-# A model is evaluated in the precision that it was trained in, unless another is asked for.
+# A model is evaluated in the precision in which it was trained, unless another one is requested.
 expect 0 "" train mnist --device host --data "$work/data" --epochs 1 --seed 1 --precision bf16 --save "$work/half.strata" --json
 half=""
 # shellcheck disable=SC2086 # words
@@ -69,7 +69,7 @@ done
 expect 2 "there are f32, f16 and bf16" evaluate "$work/half.strata" --device host --precision f12
 expect 2 "there are f32, f16 and bf16" train mnist --device host --precision i32
 
-# A learning rate is taken with and without an optimizer in the model's JSON.
+# --learning-rate works with and without an optimizer in the model's JSON.
 printf '%s\n' '{"input": [28, 28], "layers": [{"layer": "flatten"}, {"layer": "dense", "units": 10}]}' >"$work/plain.json"
 expect 0 "" train "$work/plain.json" --device host --data "$work/data" --epochs 1 --json
 json 'r["sample"].endswith("plain.json")'
@@ -84,7 +84,7 @@ accuracy=$(grep -o '"accuracy":[0-9.]*' "$work/out")
 expect 0 "$accuracy" evaluate "$work/a.strata" --device host --data "$work/data" --json
 json 'r["examples"] == 200 and r["loss"] > 0 and r["device"] == "host"'
 quiet stderr
-# As scripts read it.
+# The way in which scripts read the number.
 check "the accuracy can be cut out of the line" sh -c "tail -n 1 '$work/out' | grep -oE '\"accuracy\": *[0-9.e-]+' | grep -oE '[0-9.e-]+\$'"
 expect 0 "on 200 test examples" evaluate "$work/a.strata" --device host --data "$work/data" --batch 7
 

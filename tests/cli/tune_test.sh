@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# strata tune: the search, its journal, going on after a kill, the command that it prints, and what it says to wrong options.
+# strata tune: the search, its log, continuing after a kill, the command that it prints, and errors for wrong options.
 . "$(dirname "$0")/support.sh"
 
 python3 - "$work" <<'END'
@@ -17,7 +17,7 @@ END
 
 rows_in() { if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi; }
 
-# A random search: every trial to its end, reproducible, with the defaults of the model.
+# Random search: every trial runs to its end, the search is reproducible, and it searches the model's default ranges.
 expect 0 "optimizer.learning_rate" tune "$work/t.csv" --device host --trials 4 --search random --epochs 3 --seed 5
 stdout "layers.0.units"
 stdout "train with them:"
@@ -38,7 +38,7 @@ losses = [row["val_loss"] for row in a[:-1]]
 assert a[-1]["best"]["val_loss"] == min(losses), losses
 END
 
-# The command that it prints trains to the same loss, to the bit.
+# The command that it prints must train to the same loss, in every bit.
 command=$(tail -n 1 "$work/first" | python3 -c "import json, sys; print(json.loads(sys.stdin.read())['command'])")
 best=$(tail -n 1 "$work/first" | python3 -c "import json, sys; print(json.loads(sys.stdin.read())['best']['val_loss'])")
 # shellcheck disable=SC2086 # words
@@ -46,7 +46,8 @@ best=$(tail -n 1 "$work/first" | python3 -c "import json, sys; print(json.loads(
 json "abs(min(r['val_losses']) - $best) < 1e-7"
 check "the command saves the model" test -s "$work/best.strata"
 
-# Halving: nine trials one epoch, three of them three, one nine. A killed search goes on without the trials that are done.
+# Halving: nine trials run for one epoch, three of them for three, and one for nine. A search that was killed continues
+# without the finished trials.
 "$strata" tune "$work/t.csv" --device host --trials 9 --epochs 9 --json --log "$work/whole.jsonl" >"$work/whole" 2>"$work/err"
 check "halving trains 9, 3 and 1" python3 - "$work/whole" <<'END'
 import collections, json, sys
@@ -64,7 +65,7 @@ for rows in 2 7 11; do
     done
     kill -KILL $tuner
     wait $tuner 2>/dev/null
-    printf '{"event":"trial","tr' >>"$work/cut.jsonl" # a line that is not whole
+    printf '{"event":"trial","tr' >>"$work/cut.jsonl" # an incomplete line
     expect 0 '"event":"result"' tune "$work/t.csv" --device host --trials 9 --epochs 9 --json --log "$work/cut.jsonl"
     check "killed after $rows rows it ends as the one that was not, and repeats no trial" python3 - "$work" <<'END'
 import json, sys
@@ -79,7 +80,7 @@ expect 3 "its seed was 0 and is now 4" tune "$work/t.csv" --device host --trials
 expect 3 "it is not the journal of strata tune" tune "$work/t.csv" --device host --log "$work/t.csv"
 check "a file that is no journal stays as it is" grep -q "p,q,r,kind" "$work/t.csv"
 
-# Ctrl-C: what was begun is kept.
+# After Ctrl-C the results of trials are kept.
 rm -rf "$work/cut.jsonl" "$work/cut.jsonl.trials"
 "$strata" tune "$work/t.csv" --device host --trials 9 --epochs 40 --log "$work/cut.jsonl" >"$work/out" 2>"$work/err" &
 tuner=$!
@@ -93,7 +94,7 @@ wait $tuner
 check "an interrupted search ends with exit code 130" test $? = 130
 stderr "the same command continues from"
 
-# Ranges of the user's own; two trials side by side; a trial that fails is told of and the others go on.
+# Ranges of the user, and two trials at the same time. A trial that fails is reported, and the others continue.
 expect 0 "best: trial" tune "$work/t.csv" --devices host,host --trials 4 --epochs 2 --search random \
     --set "layers.0.units=8|16" --set "batch=8..64" --set "optimizer.learning_rate=1e-3..1e-1" --set optimizer.name=sgd
 stdout "on host, host"
@@ -102,13 +103,13 @@ expect 0 "val_loss" tune "$work/n.csv" --device host --trials 2 --epochs 2 --val
 expect 0 " failed" tune "$work/t.csv" --device host --trials 6 --epochs 1 --set "optimizer.learning_rate=1e-3|1e35" \
     --set layers.0.units=8
 
-# A sample, and a model of the user's own.
+# A sample, and a model of the user.
 expect 0 "best: trial" tune regression --device host --trials 2 --epochs 1
 expect 0 "best: trial" tune mnist --device host --trials 2 --epochs 1 --set "layers.1.units=8|16"
 "$strata" train "$work/t.csv" --device host --epochs 1 --write-model "$work/m.json" >"$work/out" 2>"$work/err"
 expect 0 "best: trial" tune "$work/m.json" --data "$work/t.csv" --device host --trials 2 --epochs 1
 
-# What it says to wrong options.
+# Errors for wrong options.
 expect 2 "a range is LEAST..MOST" tune "$work/t.csv" --set "batch=..5"
 expect 2 "must be less than" tune "$work/t.csv" --set "optimizer.learning_rate=1e-2..1e-4"
 expect 2 "a choice is empty" tune "$work/t.csv" --set "layers.0.units=8||16"
@@ -124,7 +125,8 @@ expect 3 "nothing.csv" tune "$work/nothing.csv"
 expect 4 'there is no "opencl:77"' tune "$work/t.csv" --devices opencl:77
 expect 2 "give --checkpoint" train "$work/t.csv" --device host --stop-after 1
 
-# train's own half of it: a run that is ended behind an epoch and gone on with gives the bits of one that was not.
+# The part of `strata train` that tune uses: a run that is paused after an epoch and continued must have the bits of an
+# uninterrupted one.
 expect 0 "paused after epoch 2" train "$work/t.csv" --device host --epochs 4 --checkpoint "$work/c" --stop-after 2
 expect 0 '"event":"result"' train "$work/t.csv" --device host --epochs 4 --checkpoint "$work/c" --json
 tail -n 1 "$work/out" >"$work/first"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Words on the command line: help, and what is said to a wrong one.
+# The command line: help, and error messages.
 . "$(dirname "$0")/support.sh"
 
 expect 2 "usage: strata COMMAND"
@@ -21,7 +21,7 @@ for heading in data model training devices distribution output; do
 done
 check "a group is no option to be completed" sh -c "! '$strata' completion bash | grep -q -- '--  '"
 
-# Help fits the terminal: no line is longer, in any command's, at either width. Only a word of its own may be.
+# Lines of help must fit the terminal for every command and width. Only a line of a single word may be longer.
 for width in 50 80; do
     for command in "" train tune evaluate predict plot summary bench launch compile data; do
         COLUMNS=$width "$strata" help $command >"$work/out" 2>"$work/err"
@@ -68,7 +68,7 @@ stderr "host ("
 expect 4 'there is no "hots"' train mnist --device hots
 expect 4 'there is no "opencl:2.5"' train mnist --device opencl:2.5
 
-# Output that cannot be written is not success.
+# If the output cannot be written, the exit code must not be 0.
 if [ -w /dev/full ]; then
     checks=$((checks + 1))
     "$strata" --help >/dev/full 2>"$work/err" && bad "help into a full device succeeded"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Validation data: measured after each epoch, without a trace in what is trained; they may end the training and say which epoch
-# is kept.
+# Validation data. They are measured after each epoch and do not affect the training, but may end it and determine which
+# epoch is kept.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 python3 - "$work" <<'END_OF_PYTHON'
@@ -52,7 +52,7 @@ lines --epochs 100 --learning-rate 0.05 --validation-split 0.2 --patience 3
 json 'r["val_loss"] == r["val_losses"][-1] > min(r["val_losses"])'
 expect 0 "val_loss has not fallen for 3 epochs: the training ends" train regression --device host --data "$work/houses.csv" --label price \
     --epochs 100 --learning-rate 0.05 --validation-split 0.2 --patience 3
-lines --epochs 1 --validation "$work/houses.csv" # all its rows, none of them kept for testing
+lines --epochs 1 --validation "$work/houses.csv" # all its rows, because none is kept for testing
 expect 0 "" train "$work/kinds.json" --device host --data "$work/kinds" --label kind --epochs 5 --validation "$work/kinds" --json
 json 'r["val_accuracy"] == r["accuracy"]'
 expect 3 'not one of the 3 classes; the nearest is "high"' train "$work/kinds.json" --device host --data "$work/kinds" --label kind --validation "$work/kinds/typo.csv"
@@ -67,7 +67,7 @@ expect 2 "neither may be empty" train linear --device host --validation-split 0.
 expect 2 "must be a whole number from 1" train linear --device host --validation-split 0.5 --patience 0
 expect 3 "$work/nothing" train mnist --device host --data "$work/data" --validation "$work/nothing"
 
-# Several workers stop after the same epoch, and keep the same one; so does a job that goes on from a checkpoint.
+# Several workers must stop after the same epoch, and keep the same one. So must a job that continues from a checkpoint.
 job="train regression --data $work/houses.csv --label price --device host --strategy multi_worker_mirrored --global-batch 64 --epochs 100
     --learning-rate 0.05 --validation-split 0.2 --patience 3 --restore-best --json"
 # shellcheck disable=SC2086 # words

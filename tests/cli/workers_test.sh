@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Training with several workers, started by `strata launch`: the numbers of one process, one worker that speaks and writes, and
-# what is refused.
+# Training with several workers, which `strata launch` starts. The numbers are those of one process, only one worker prints
+# and writes files; and errors.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 train="train mnist --data $work/data --epochs 1 --seed 1 --global-batch 60 --devices host --json"
@@ -21,7 +21,8 @@ assert len(one) == len(many) and all(abs(a - b) <= 1e-5 * abs(a) for a, b in zip
 END
     expect 0 "200 test examples" evaluate "$work/model.strata" --device host --data "$work/data"
 done
-# Batches of 2, with weights, accumulated to 8: the third worker has no row of them. And f16, whose scale all follow alike.
+# Batches of 2 with class weights, accumulated to 8. The third worker has no row of a batch. And f16, where all workers use
+# the same loss scale.
 few="train mnist --data $work/data --epochs 1 --seed 1 --devices host --json --global-batch 2 --accumulate 4 --class-weights 1,2,1,1,3,1,1,1,1,0.5"
 expect 0 "" $few
 cp "$work/out" "$work/one"
@@ -44,7 +45,7 @@ checks=$((checks + 1))
 check "the chief's trace has both workers" python3 "$here/trace.py" "$work/a.b/trace.json" 2
 check "each worker writes its own trace" python3 "$here/trace.py" "$work/a.b/trace.rank1.json"
 
-# What each worker reads: rows of all batches, or files of its own; all end together.
+# What each worker reads: rows of all batches, or its own files. All workers end in the same step.
 python3 - "$work" <<'END'
 import os, random, sys
 rng = random.Random(1)
@@ -54,7 +55,9 @@ for name, n in ("data_batch_1", 20), ("data_batch_2", 40), ("test_batch", 10):
         f.write(b"".join(bytes([i % 3]) + rng.randbytes(3072) for i in range(n)))
 END
 pictures="train cifar10 --data $work/cifar --epochs 1 --global-batch 10 --devices host --strategy multi_worker_mirrored --json --auto-shard"
-for policy in data:6 file:8 auto:8 off:12; do # 60 pictures; 40 in batches that serve two steps each; 60 in such
+# Steps. data: 60 pictures in batches of 10. file and auto: the larger file has 40 pictures, and a batch lasts two steps.
+# off: 60 pictures, and a batch lasts two steps.
+for policy in data:6 file:8 auto:8 off:12; do
     expect 0 "" launch -n 2 -- "$strata" $pictures "${policy%:*}"
     json "r['steps'] == ${policy#*:} and r['replica_weights_equal'] is True"
 done
@@ -64,12 +67,12 @@ expect 2 "only programs in C can use it, with strata_dataset_shard_hint (strata/
 expect 0 "" help train
 stdout "(data); in C: hint"
 
-# Said by hand, in two terminals; when one dies the other says so. The second gives a sign of life every 10 s, and is not taken
-# for lost by the first, whose own limit is one second.
+# Workers are started separately, as in two terminals. When one is killed, the other one must report it. The second worker
+# sends a heartbeat every 10 s, and the first one, whose own timeout is one second, must not treat it as lost.
 free_ports 2
 by_hand="train mnist --data $work/data --epochs 100000 --devices host --strategy multi_worker_mirrored --cluster 127.0.0.1:$port,127.0.0.1:$((port + 1))"
 for victim in 1 0; do
-    # A process in the background truncates its file only once it runs: what the round before printed must be gone by then.
+    # A background process truncates its file only when it runs. So the test removes the output of the previous round.
     rm -f "$work/out.0" "$work/out.1"
     "$strata" $by_hand --task worker:1 --heartbeat 10 >"$work/out.1" 2>"$work/err.1" &
     pid_1=$!
@@ -91,7 +94,7 @@ for victim in 1 0; do
     check "it names rank, host and step: $said" grep -Eq "rank $victim \(host .*\) was lost at step [0-9]+" "$work/err.$survivor"
 done
 
-# A worker that fails by itself, or is interrupted, ends the other too, also where they share memory.
+# If a worker fails or is interrupted, the other one must end, too, also if they share memory.
 by_hand="train mnist --epochs 100000 --devices host --strategy multi_worker_mirrored --cluster 127.0.0.1:$port,127.0.0.1:$((port + 1))"
 "$strata" $by_hand --task worker:1 --data "$work/none" >"$work/other.out" 2>&1 &
 expect 162 "rank 1" $by_hand --task worker:0 --data "$work/data"
@@ -111,7 +114,8 @@ assert codes == (130, 130) and "interrupted in epoch" in said, (codes, said)
 END
 check "Ctrl-C on one ends both before the same step" python3 "$work/interrupt.py" "$strata" $by_hand --data "$work/data"
 
-# Workers of two kinds of devices, whose updates differ in last bits: the copies stay equal, as the chief's counts.
+# Workers with two kinds of devices, whose updates differ in the last bits. The copies must stay equal, because only the
+# chief's update is used.
 if "$strata" devices 2>/dev/null | grep -q opencl:0; then
     mixed="train mnist --data $work/data --epochs 4 --global-batch 20 --strategy multi_worker_mirrored --cluster 127.0.0.1:$port,127.0.0.1:$((port + 1)) --json"
     for chief in host opencl:0; do
@@ -126,7 +130,7 @@ else
     echo "skipped: workers of two kinds of devices (no OpenCL)"
 fi
 
-# Gradients in half the bytes: the copies stay equal, the losses nearly.
+# Gradients are sent with half as many bytes. The copies must stay equal, and the losses nearly.
 for how in "" "--compress bf16" "--compress f16"; do
     expect 0 "" launch -n 2 -- "$strata" $train --strategy multi_worker_mirrored $how
     json "r['replica_weights_equal'] is True"
@@ -141,8 +145,8 @@ if sys.argv[3]:
 END
 done
 expect 2 "multi_worker_mirrored" $train --strategy mirrored --compress bf16
-# The same bits when an MPI moves them: Open MPI, MPICH. Debian has the mpirun of each by a name of its own. What MPI itself
-# leaves behind is not looked for.
+# The bits must be the same when Open MPI or MPICH transports the data. In Debian each mpirun has its own name. Leak
+# detection is off because of MPI itself.
 hash=$(python3 -c 'import json, sys; print(json.loads(open(sys.argv[1]).readlines()[-1])["weights_sha256"])' "$work/sent")
 over_mpi() { # MPI PACKAGE MPIRUN VERSION OPTION...: VERSION is what its `mpirun --version` says
     mpi=$1 package=$2 mpirun=$3 version=$4
@@ -161,7 +165,7 @@ over_mpi() { # MPI PACKAGE MPIRUN VERSION OPTION...: VERSION is what its `mpirun
 }
 over_mpi "Open MPI" openmpi-bin mpirun.openmpi "Open MPI" --oversubscribe --bind-to none
 over_mpi MPICH mpich mpirun.mpich "HYDRA\|Intel"
-# The library is that of the launcher; where it cannot be opened, that is told.
+# The library must be that of the launcher. If it cannot be loaded, this is an error.
 mkdir "$work/libraries"
 for name in libmpi.so libmpi.so.12 libmpich.so.12 libmpi.so.40; do : >"$work/libraries/$name"; done
 over_nothing() { LD_LIBRARY_PATH="$work/libraries" expect 4 "$@" $train --strategy multi_worker_mirrored --engine mpi --cluster a:1,b:2 --task 0; }
@@ -171,7 +175,8 @@ OMPI_COMM_WORLD_SIZE=2 PMI_SIZE=2 over_nothing "Open MPI started this process, b
 stderr "libmpi.so.40: file too short"
 expect 2 "not started by the mpirun of Open MPI or MPICH" $train --strategy multi_worker_mirrored --engine mpi --cluster a:1,b:2 --task 0
 expect 2 "no engine" $train --strategy multi_worker_mirrored --engine nccl --cluster a:1,b:2 --task 0
-# An embedding's sparse update over workers changes the rows that any of them used: with adagrad, as the dense one does.
+# With several workers a sparse update of an embedding changes the rows that any of them used. With adagrad it equals the
+# dense update.
 { echo review,sentiment && for i in 1 2 3 4 5 6 7 8 9 10; do printf 'a %s film,%s\nthe plot %s,%s\n' "good w$i" positive "bad w$i" negative; done; } >"$work/imdb_train.csv"
 cp "$work/imdb_train.csv" "$work/imdb_test.csv"
 hash=""
@@ -181,7 +186,7 @@ for sparse in false true; do
     json "r['steps'] == 8 and r['replica_weights_equal'] is True and r['weights_sha256'].startswith('$hash')"
     hash=$(grep -o '"weights_sha256":"[0-9a-f]*' "$work/out" | cut -d '"' -f 4)
 done
-# A custom loop has the numbers of one process.
+# A custom loop must have the numbers of one process.
 for n in 2 3; do
     expect 0 "Epoch 5, Loss: 0.0878" launch -n $n -- "$STRATA_BUILD_DIR/samples/custom_loop" multi_worker_mirrored host
     check "the chief alone prints" test "$(wc -l <"$work/out")" = 5
@@ -189,7 +194,7 @@ done
 expect 2 "multi_worker_mirrored" $train --cluster a:1,b:2
 expect 2 "multi_worker_mirrored" $train --task worker:1
 for option in "--insecure" "--wait 1" "--heartbeat 1" "--stall 1" "--interface lo" "--transport tcp"; do expect 2 "multi_worker_mirrored" $train $option; done
-# Workers who do not know of each other are told so, once; and one who is alone.
+# Workers that train separately although there is a cluster are warned once, and so is one without a cluster.
 expect 0 "" launch -n 2 -- "$strata" train linear --devices host --epochs 1
 check "a job without the strategy is warned of, once" test "$(grep -c 'TF_CONFIG names 2 workers, and each trains alone' "$work/err")" = 1
 expect 0 "nothing names a cluster" train linear --devices host --epochs 1 --strategy multi_worker_mirrored

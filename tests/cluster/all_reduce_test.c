@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * all_reduce against a scalar oracle: ranks, sizes, dtypes, reducers, algorithms, transports; which algorithm is chosen;
- * compression. */
+ * all_reduce compared with a scalar oracle, for numbers of ranks, sizes, dtypes, reducers, algorithms and transports; which
+ * algorithm is chosen; and compression. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static strata_test_result all_dtypes(strata_communicator *comm, const void *user
     return strata_test_ok();
 }
 
-/* f32 sums of sizes around what the algorithm cuts at. */
+/* Sums of f32. The sizes are next to those at which the algorithms divide the data. */
 static strata_test_result awkward_sizes(strata_communicator *comm, const void *user) {
     const size_t segment = comm->segment_bytes / sizeof(float), world = (size_t)comm->world;
     const size_t counts[] = {world - 1, world,       world + 1,           1023,
@@ -86,7 +86,7 @@ static strata_test_result some_dtypes(strata_communicator *comm, const void *use
     return strata_test_ok();
 }
 
-/* Over links of processes: every algorithm, few sizes. */
+/* Between processes: every algorithm, but few sizes. */
 Test(all_reduce, all_reduce_has_the_same_bits_over_shm_and_tcp) {
     for (int t = 1; t < TEST_TRANSPORTS; t++)
         for (int a = 0; strata_algorithm_names[a]; a++)
@@ -111,7 +111,7 @@ static strata_test_result sixteen_mebibytes(strata_communicator *comm, const voi
     return all_reduce(comm, &(reduction){STRATA_DTYPE_F32, STRATA_REDUCER_SUM, 4 << 20});
 }
 
-/* TLS would take as long as the others together. */
+/* Without TLS, which would take as long as all other transports together. */
 Test(all_reduce, all_reduce_takes_16_mebibytes) {
     for (int t = 0; t < TEST_TRANSPORTS && strcmp(test_transports[t], "tls") != 0; t++)
         for (int a = 0; strata_algorithm_names[a]; a++)
@@ -122,8 +122,8 @@ Test(all_reduce, all_reduce_takes_16_mebibytes) {
             }
 }
 
-/* Sums between which the root of a broadcast goes on while others have not read it: memory is used again around what is still
- * to be read. */
+/* A broadcast whose root continues with the next sums while other ranks have not yet read its data. The root reuses memory,
+ * but not the part that is still to be read. */
 static strata_test_result many_sizes(strata_communicator *comm, const void *user) {
     const int world = strata_communicator_world(comm), rank = strata_communicator_rank(comm);
     enum { MOST = 150000 };
@@ -158,7 +158,7 @@ Test(all_reduce, memory_that_is_used_again_keeps_what_is_still_to_be_read) {
         }
 }
 
-/* ---- the user's table ---- */
+/* ---- with a table of the user ---- */
 
 static strata_test_result follow_the_table(strata_communicator *comm, const void *user) {
     strata_error err = {0};
@@ -194,7 +194,7 @@ Test(all_reduce, all_ranks_follow_rank_0s_table) {
     test_folder_remove();
 }
 
-/* ---- the choice without a table ---- */
+/* ---- the choice of the algorithm without a table ---- */
 
 Test(all_reduce, the_choice_depends_on_ranks_bytes_and_hosts) {
     static const struct {
@@ -219,7 +219,8 @@ Test(all_reduce, the_choice_depends_on_ranks_bytes_and_hosts) {
         }
 }
 
-/* Says that the upper half of the ranks is on another machine: halves are then on one, and what takes of both is on two. */
+/* Pretends that the upper half of the ranks is on another machine. Each half is then on one machine, and groups with ranks
+ * of both halves are on two. */
 static strata_test_result split_over_two_machines(strata_communicator *comm, const void *user) {
     strata_error err = {0};
     (void)user;
@@ -242,16 +243,17 @@ Test(all_reduce, a_split_knows_whether_its_ranks_share_a_host) {
     cr_assert(r.ok, "%s", r.text);
 }
 
-/* ---- compression: 54 ---- */
+/* ---- compression ---- */
 
-/* The bits of a float, with those of a signalling NaN made quiet: a function that returns it in the x87 unit does so. */
+/* The bits of a float. A signalling NaN becomes a quiet one, because the x87 unit changes it when a function returns it. */
 static uint32_t quiet_bits(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return isnan(x) ? bits | 1u << 22 : bits;
 }
 
-/* Every f16 and bf16, and f32s around what rounds up, down and to even, at all places of a vector. */
+/* Tests every f16 and bf16, and f32 numbers next to those that are rounded up, down and to even, at all positions in a
+ * vector. */
 Test(all_reduce, rows_are_rounded_as_single_numbers_are) {
     enum { N = 1 << 16 };
     static uint16_t bits[N], back[N];
@@ -280,7 +282,8 @@ Test(all_reduce, rows_are_rounded_as_single_numbers_are) {
     }
 }
 
-/* f32 that travels as `user`'s dtype: the bits are those of the fold of rounded parts, rounded; the bytes are half. */
+/* Sends f32 as the dtype *user. The bits must be those of a sum of rounded parts which is rounded again, and half as many
+ * bytes must be sent. */
 static strata_test_result narrow(strata_communicator *comm, const void *user) {
     const strata_dtype wire = *(const strata_dtype *)user;
     const size_t counts[] = {0, 1, 7, 5000, 100003};
@@ -298,7 +301,7 @@ static strata_test_result narrow(strata_communicator *comm, const void *user) {
             const uint64_t before = strata_communicator_bytes_sent(comm);
             test_fill(STRATA_DTYPE_F32, rank, data, counts[c]);
             TEST_TRY(strata_communicator_run(comm, &what, &err));
-            sent[pass] = strata_communicator_bytes_sent(comm) - before; /* of the largest */
+            sent[pass] = strata_communicator_bytes_sent(comm) - before; /* those of the last, largest count */
             for (size_t i = 0; i < counts[c] && !pass; i++) {
                 uint64_t bits;
                 test_fold(wire, what.reducer, world, i, &bits);
@@ -307,7 +310,7 @@ static strata_test_result narrow(strata_communicator *comm, const void *user) {
                                            test_get(wire, &bits, 0));
             }
         }
-    /* Sums that a ring carries from rank to rank stay f32. */
+    /* A ring passes partial sums from rank to rank in f32. */
     if (comm->algorithm < 0 && 2 * sent[0] != sent[1])
         return strata_test_bad("%llu bytes were sent, %llu without compression", (unsigned long long)sent[0],
                                (unsigned long long)sent[1]);

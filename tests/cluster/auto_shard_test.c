@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What each of several workers reads: auto_shard divides files or batches among them, and their inputs end together. Numbers in
- * headings are those of the checklist of tf.distribute's semantics. */
+ * What each of several workers reads. auto_shard divides files or batches among the workers, and all workers reach the end
+ * of an epoch in the same step. */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -11,9 +11,9 @@
 
 enum { MOST_ELEMENTS = 64 };
 
-/* ---- 30, 31, 32: what a worker reads ---- */
+/* ---- the elements that a worker reads ---- */
 
-/* The dataset 0, 1, ... n - 1 in memory. */
+/* A dataset of 0, 1, ... n - 1 in memory. */
 static strata_dataset *numbers(int64_t n) {
     strata_dataset *dataset = NULL;
     strata_array x = {0};
@@ -25,7 +25,7 @@ static strata_dataset *numbers(int64_t n) {
 
 static atomic_int opened[10];
 
-/* A "file" named by a digit d: 10 d, 10 d + 1, ... , d + 1 of them. */
+/* Opens a "file" whose name is a digit d. It contains the d + 1 numbers 10 d, 10 d + 1, ... */
 static strata_status open_file(const char *path, void *user, strata_dataset **out, strata_error *err) {
     const int d = path[0] - '0';
     strata_array x = {0};
@@ -66,7 +66,7 @@ static strata_status walk_over(const strata_dataset *dataset, walk *out, strata_
     return status;
 }
 
-/* What worker w of n walks over. */
+/* Iterates over what worker w of n reads. */
 static walk shard_of(const strata_dataset *dataset, strata_auto_shard policy, int n, int w) {
     strata_dataset *own = NULL;
     strata_error err = {0};
@@ -96,7 +96,7 @@ Test(auto_shard, file_i_goes_to_worker_i_mod_workers_and_the_others_are_not_open
     strata_dataset_destroy(dataset);
 }
 
-/* Rows 0 to 5 in files of 1, 2 and 3; labels are ten times, weights half of the row's number. */
+/* Files with 1, 2 and 3 of the rows 0 to 5. The label of a row is ten times its number, the weight half of it. */
 Test(auto_shard, files_of_arrays_take_their_labels_and_weights_along) {
     const int64_t ends[3] = {1, 3, 6};
     const float wanted[2][4] = {{0, 3, 4, 5}, {1, 2}};
@@ -164,7 +164,7 @@ Test(auto_shard, shuffles_maps_and_caches_come_after_the_division_by_files) {
     cr_assert_eq(strata_dataset_prefetch(&dataset, 2, &err), STRATA_OK);
     walk parts[2], all;
     cr_assert_eq(walk_over(dataset, &all, &err),
-                 STRATA_OK); /* fills the whole dataset's cache, which the workers' must not see */
+                 STRATA_OK); /* fills the cache of the whole dataset, which the workers' datasets must not use */
     cr_assert_eq(all.n, 15);
     for (int w = 0; w < 2; w++) {
         parts[w] = shard_of(dataset, STRATA_SHARD_AUTO, 2, w);
@@ -227,9 +227,9 @@ Test(auto_shard, an_empty_part_of_a_hint_is_an_error_when_it_is_walked) {
     strata_dataset_destroy(dataset);
 }
 
-/* ---- 31, 34: distributed batches ---- */
+/* ---- distributed batches ---- */
 
-/* What all workers saw in each step. */
+/* What all workers received in each step. */
 typedef struct trail {
     strata_auto_shard policy;
     strata_dataset *(*make)(int n);
@@ -270,7 +270,7 @@ static strata_dataset *numbers_of(int n) {
     return numbers(n);
 }
 
-/* All workers made as many steps, in each of which their parts are as many as they were told. */
+/* Expects that all workers made `steps` steps, and that in each step the sizes of their parts add up to the reported total. */
 static void check_steps(const trail *t, int workers, int steps) {
     for (int w = 0; w < workers; w++) cr_assert_eq(t->n_steps[w], steps, "worker %d: %d steps", w, t->n_steps[w]);
     for (int s = 0; s < steps; s++) {
@@ -280,7 +280,7 @@ static void check_steps(const trail *t, int workers, int steps) {
     }
 }
 
-/* How often the workers saw the value. */
+/* Returns how often the workers received the value. */
 static int times_seen(const trail *t, int workers, float value) {
     int n = 0;
     for (int w = 0; w < workers; w++)
@@ -310,7 +310,7 @@ Test(auto_shard, off_lets_every_worker_see_each_element_in_batches_of_the_whole)
     for (int i = 0; i < 12; i++) cr_assert_eq(times_seen(&t, 3, (float)i), 3);
 }
 
-/* Of 7 files of 1 to 7 numbers, three workers have 12, 7 and 9. */
+/* 7 files have 1 to 7 numbers, so three workers have 12, 7 and 9. */
 Test(auto_shard, uneven_shards_end_together) {
     static trail t;
     t = (trail){.policy = STRATA_SHARD_FILE, .make = files, .n = 7, .batch = 3};
@@ -318,7 +318,7 @@ Test(auto_shard, uneven_shards_end_together) {
     check_steps(&t, 3, 12);
     for (int f = 0; f < 7; f++)
         for (int i = 0; i <= f; i++) cr_assert_eq(times_seen(&t, 3, (float)(10 * f + i)), 1);
-    for (int s = 9; s < 12; s++) cr_assert_eq(t.own[1][s], 0); /* without data, and still there */
+    for (int s = 9; s < 12; s++) cr_assert_eq(t.own[1][s], 0); /* worker 1 has no more data but takes part */
     cr_assert_eq(t.totals[0][11], 1);
 }
 
@@ -331,7 +331,7 @@ static strata_status batches_of_two(const strata_input_context *context, void *u
     return strata_dataset_batch(out, per_replica, false, err);
 }
 
-/* 6 numbers, shards of 2, 2, 2, 0: worker 3 never has any. */
+/* 6 numbers in shards of 2, 2, 2 and 0, so worker 3 never has any. */
 static strata_test_result from_a_function(strata_communicator *comm, const void *user) {
     const int w = strata_communicator_rank(comm);
     strata_error err = {0};

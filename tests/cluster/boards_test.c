@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tpu strategy over two workers, each with a board of its own: the cores of a board add up inside of their programs, the
- * workers exchange the boards' sums, and the bits are those of mirrored host devices on as many workers. */
+ * The strategy tpu with two workers, each of which has its own board of cores. The cores of a board compute sums within
+ * their programs, and the workers exchange the sums of the boards. The bits must be those of the strategy mirrored on host
+ * devices of as many workers. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@ typedef struct job {
     strata_dtype wire;
     float x[N * FEATURES];
     int32_t y[N];
-    /* What comes out. */
+    /* Results of the training. */
     char sha[MOST_WORKERS][65];
     float losses[MOST_WORKERS][64];
     int n_losses, collectives[MOST_WORKERS];
@@ -106,22 +107,23 @@ Test(boards, two_of_them_have_the_bits_of_mirrored_workers, .timeout = 300) {
     expect_as_mirrored((job){.batch = 12, .sharded = true});
 }
 
-/* Of batches of 5 a board's cores have 1, 1, 1 and 1, 1, 0 examples; of 2 the second board has none. */
+/* With batches of 5 the cores of the boards have 1, 1, 1 and 1, 1, 0 examples. With batches of 2 the second board has none. */
 Test(boards, cores_and_boards_without_examples_give_nothing, .timeout = 300) {
     expect_as_mirrored((job){.batch = 5});
     expect_as_mirrored((job){.batch = 2});
 }
 
-/* ---- a loop of one's own ---- */
+/* ---- a custom training loop ---- */
 
 typedef struct loop {
     bool boards;
-    /* What replica 0 of each worker is returned in each step. */
+    /* The outputs of replica 0 of each worker in each step. */
     float results[MOST_WORKERS][8][2];
     int n_steps, collectives[MOST_WORKERS];
 } loop;
 
-/* Sums over all replicas, of a sum over examples and of its square; and their mean, which the host computes over workers. */
+/* Computes sums over all replicas, of a sum over examples and of its square, and their mean, which the host computes over
+ * the workers. */
 static strata_status step(strata_replica_context *replica, strata_tensor *const *inputs, void *user, strata_error *err) {
     (void)user, (void)err;
     strata_tensor *own = strata_reduce_sum(strata_exp(inputs[0]), NULL, 0, false);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every other collective against the scalar oracle; requests, splits, the store; calls that differ between ranks, and ranks
- * that leave. */
+ * All other collectives compared with the scalar oracle; requests, splits, the store; calls that differ between ranks, and
+ * ranks that leave. */
 #include <criterion/criterion.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static strata_test_result broadcast_everywhere(strata_communicator *comm, size_t
     return result;
 }
 
-/* Rank r has `base` + r elements: the value of element j of rank r is 100 r + j. */
+/* Rank r has base + r elements, but rank 1 has none. Element j of rank r is 100 r + j. */
 static strata_test_result uneven(strata_communicator *comm, size_t base) {
     strata_error err = {0};
     size_t counts[TEST_MOST_RANKS], total = 0, first = 0;
@@ -58,7 +58,7 @@ static strata_test_result uneven(strata_communicator *comm, size_t base) {
     const size_t own = counts[comm->rank];
     int64_t *all = malloc(total * sizeof *all + 1), *in = malloc(own * sizeof *in + 1);
     strata_test_result result = strata_test_ok();
-    for (int round = 0; round < 3 && result.ok; round++) { /* all_gather; in place; gather to the last */
+    for (int round = 0; round < 3 && result.ok; round++) { /* round 0: all_gather, 1: in place, 2: gather to the last rank */
         const int root = comm->world - 1;
         memset(all, 0xFF, total * sizeof *all);
         for (size_t j = 0; j < own; j++) in[j] = comm->rank * 100 + (int64_t)j;
@@ -72,7 +72,7 @@ static strata_test_result uneven(strata_communicator *comm, size_t base) {
             for (size_t j = 0; j < counts[r]; j++, i++)
                 if (all[i] != r * 100 + (int64_t)j) result = strata_test_bad("round %d: element %zu of rank %d", round, j, r);
     }
-    for (int root = 0; root < comm->world && result.ok; root++) { /* back again */
+    for (int root = 0; root < comm->world && result.ok; root++) { /* scatter distributes them again */
         for (size_t i = 0; i < total; i++) all[i] = (int64_t)i + root;
         memset(in, 0xFF, own * sizeof *in);
         if (strata_communicator_scatter(comm, all, in, 0, counts, STRATA_DTYPE_I64, root, &err))
@@ -108,7 +108,7 @@ static strata_test_result all_to_all(strata_communicator *comm, size_t count) {
     return result;
 }
 
-/* Round the ring: each number visits every rank. */
+/* Passes numbers around a ring, so that each number visits every rank. */
 static strata_test_result pass_on(strata_communicator *comm, size_t count) {
     strata_error err = {0};
     const int next = (comm->rank + 1) % comm->world, before = (comm->rank + comm->world - 1) % comm->world;
@@ -155,7 +155,7 @@ Test(collectives, every_other_collective_moves_the_right_elements) {
     }
 }
 
-/* Messages of 16 MiB. TLS would take as long as the others together. */
+/* Messages of 16 MiB. TLS is left out, because it would take as long as all other transports together. */
 static strata_test_result sixteen_mebibytes(strata_communicator *comm, const void *user) {
     const size_t bytes = 16 << 20;
     (void)user;
@@ -174,7 +174,7 @@ Test(collectives, every_other_collective_takes_16_mebibytes) {
     }
 }
 
-/* reduce to a root in turn, and reduce_scatter, of every dtype by every reducer. */
+/* reduce to each rank, and reduce_scatter, for every dtype and every reducer. */
 static strata_test_result fold_parts(strata_communicator *comm, const void *user) {
     strata_error err = {0};
     const size_t part = *(const size_t *)user, n = part * (size_t)comm->world;
@@ -234,7 +234,7 @@ static strata_test_result many_requests(strata_communicator *comm, const void *u
     return more == (float)(comm->world - 1) ? strata_test_ok() : strata_test_bad("the blocking call got %g", (double)more);
 }
 
-/* Rank 1 sends only once rank 0 has said, through the store, that its deadline passed. */
+/* Rank 1 sends only after rank 0 has reported, through the store, that its deadline has passed. */
 static strata_test_result late_message(strata_communicator *comm, const void *user) {
     (void)user;
     strata_error err = {0};
@@ -342,8 +342,8 @@ Test(collectives, the_store_sets_gets_adds_and_swaps) {
 
 typedef struct mistake {
     const char *name;
-    strata_collective right, wrong; /* `wrong` is what rank 1 calls */
-    const char *texts[2];           /* both sides, as the message tells them */
+    strata_collective right, wrong; /* rank 1 calls `wrong`, all others call `right` */
+    const char *texts[2];           /* the texts in the message that describe both calls */
 } mistake;
 
 static strata_test_result make_mistake(strata_communicator *comm, const void *user) {
@@ -386,7 +386,7 @@ static const mistake mistakes[] = {
     {"another root",
      {STRATA_BROADCAST, .count = 10},
      {STRATA_BROADCAST, .count = 10, .root = 1},
-     {"of 10 f32, root", "rank 1"} /* told at the next call where both sides only send */},
+     {"of 10 f32, root", "rank 1"} /* where both sides only send, the next call detects it */},
     {"another order", {STRATA_ALL_REDUCE, .count = 10}, {STRATA_BARRIER, .count = 0}, {"all_reduce 0", "barrier 0"}},
 };
 
@@ -426,7 +426,7 @@ static strata_test_result leave_early(strata_communicator *comm, const void *use
     return strata_test_bad("%s: %s", strata_status_name(status), err.message);
 }
 
-/* Long before stall_seconds. */
+/* The error must come long before stall_seconds have passed. */
 Test(collectives, a_rank_that_leaves_is_missed_by_those_who_need_it, .timeout = 300) {
     for (int t = 0; t < TEST_TRANSPORTS; t++) {
         strata_test_result r = test_ranks(test_transports[t], 3, NULL, leave_early, NULL);
@@ -438,7 +438,7 @@ static strata_test_result wait_in_vain(strata_communicator *comm, const void *us
     strata_error err = {0};
     float x = 0;
     (void)user;
-    if (comm->rank == 0) { /* computes something, for long */
+    if (comm->rank == 0) { /* rank 0 computes instead of calling all_reduce */
         while (!strata_seat_failed(comm->seat)) sched_yield();
         return strata_test_ok();
     }

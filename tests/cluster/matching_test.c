@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which receive gets which message, with one thread: the moments of a message that comes which threads meet only by luck. */
+ * Which receive gets which message. The test uses a single thread, and creates states of an arriving message that occur by
+ * chance when there are several threads. */
 #include "cluster/message/matching.h"
 
 #include <criterion/criterion.h>
@@ -9,7 +10,7 @@
 enum { TAG = 5, BYTES = 8 };
 static const char right[BYTES] = "1234567", damaged[BYTES] = "1294567";
 
-/* A job of ranks 0 and 1; rank 0 receives. Nobody else uses the roster, so its lock is not taken. */
+/* A job of ranks 0 and 1, in which rank 0 receives. No other thread uses the roster, so its lock is not taken. */
 typedef struct fixture {
     strata_roster roster;
     strata_seat *seat;
@@ -31,7 +32,7 @@ static void end(fixture *f) {
     strata_roster_finish(&f->roster);
 }
 
-/* A message of rank 1 whose bytes have all come, before its checksum is compared. */
+/* Returns a message of rank 1 whose bytes have all arrived, but whose checksum has not been compared. */
 static strata_arrival *come(fixture *f, const char *bytes) {
     strata_arrival *arrival = strata_seat_begin_arrival(f->seat, 1, TAG, BYTES);
     cr_assert_not_null(arrival);
@@ -52,7 +53,7 @@ Test(matching, a_message_with_a_wrong_checksum_is_given_to_no_receive) {
     cr_expect_not(f.receive.done, "a receive was given a message that is not known to be right");
     strata_arrival_drop(bad);
     cr_expect_not(f.receive.done);
-    strata_arrival_finish(come(&f, right)); /* the receive waits again, and gets the next one */
+    strata_arrival_finish(come(&f, right)); /* the receive waits again and gets the next message */
     expect_right(&f);
     end(&f);
 }
@@ -86,7 +87,7 @@ Test(matching, a_seat_that_ends_leaves_the_message_under_way_to_its_reader) {
     strata_seat_destroy(f.seat);
     cr_expect_null(arrival->seat);
     cr_expect_null(arrival->data);
-    strata_arrival_drop(arrival); /* frees it: once, or AddressSanitizer tells */
+    strata_arrival_drop(arrival); /* frees it; AddressSanitizer would report if it was freed twice or not at all */
     cr_expect_eq(f.roster.kept[1], 0);
     strata_roster_finish(&f.roster);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages between ranks: order, tags, senders, deadlines, requests, what fails and what does not, over every transport. */
+ * Messages between ranks over every transport: order, tags, senders, deadlines, requests, and which calls fail when a rank
+ * fails. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Runs it over each transport, with options that make a stall short. */
+/* Runs the function over each transport. stall_seconds is short, so that a stall ends the test soon. */
 static void over_all(int world, test_rank run) {
     const strata_communicator_options opts = {.stall_seconds = 20};
     for (int t = 0; t < TRANSPORTS; t++) {
@@ -160,7 +161,7 @@ static strata_test_result need_room(strata_communicator *comm, const void *user)
         TEST_TRY(strata_message_send(comm, data, sizeof data, 0, 1, SECONDS, &err));
         return strata_test_ok();
     }
-    for (int64_t tag = 1; tag >= 0; tag--) { /* one that is waited for, then one that lies there */
+    for (int64_t tag = 1; tag >= 0; tag--) { /* first a message for which the rank waits, then one that has already arrived */
         const strata_status status = strata_message_receive(comm, room, 63, 1, tag, SECONDS, &message, &err);
         if (status != STRATA_INVALID || !strstr(err.message, "64 bytes") || !strstr(err.message, "room for 63"))
             return strata_test_bad("%d: %s", status, err.message);
@@ -203,7 +204,8 @@ static strata_test_result exchange(strata_communicator *comm, const void *user) 
     if (!status) status = strata_request_wait_for(never, 0.01, &done, &err);
     wrong |= done || strata_request_test(never) || !strata_request_cancel(never) || sum != 2;
     wrong |= !is_filled(room, bytes * MANY, other);
-    if (!status) status = strata_communicator_barrier(comm, &err); /* else one that left would end the other's request */
+    /* a rank that left early would end the other rank's request */
+    if (!status) status = strata_communicator_barrier(comm, &err);
     free(data);
     if (status) return strata_test_bad("%s", err.message);
     return wrong ? strata_test_bad("wrong messages") : strata_test_ok();
@@ -215,7 +217,8 @@ Test(messages, requests_run_beside_each_other_and_a_collective, .timeout = 300) 
 
 enum { CROWD = 200, CROWD_BYTES = 1 << 20 };
 
-/* More than a receiver keeps: sends wait until it receives, at their deadline they end, and what was begun still comes. */
+/* Sends more than a receiver stores. Further sends must wait until rank 1 receives, and must end at their deadlines. A
+ * message of which a part has been sent must still arrive. */
 static strata_test_result crowd(strata_communicator *comm, const void *user) {
     unsigned char *data = malloc(CROWD_BYTES);
     strata_error err = {0};
@@ -231,7 +234,7 @@ static strata_test_result crowd(strata_communicator *comm, const void *user) {
             if (status) result = strata_test_bad("%s", err.message);
         }
         if (n_sent < 60 || n_sent > 120) result = strata_test_bad("%d MiB were taken before anyone received", n_sent);
-        memset(data, 0, CROWD_BYTES); /* the memory is this rank's again */
+        memset(data, 0, CROWD_BYTES); /* after the timeout the memory belongs to this rank again */
         if (result.ok && strata_communicator_barrier(comm, &err)) result = strata_test_bad("%s", err.message);
         if (result.ok && strata_message_send(comm, &n_sent, sizeof n_sent, 1, CROWD, SECONDS, &err))
             result = strata_test_bad("%s", err.message);
@@ -252,13 +255,13 @@ static strata_test_result crowd(strata_communicator *comm, const void *user) {
 }
 
 Test(messages, a_sender_waits_for_a_receiver_that_does_not_receive, .timeout = 300) {
-    for (int t = 2; t < TRANSPORTS; t++) { /* threads without sockets share all memory there is */
+    for (int t = 2; t < TRANSPORTS; t++) { /* threads without sockets have no limit, because they share all memory */
         strata_test_result r = test_ranks(transports[t], 2, NULL, crowd, NULL);
         cr_assert(r.ok, "%s: %s", transports[t], r.text);
     }
 }
 
-/* One message of more bytes than are kept: it is seen, and comes when it is received. */
+/* A message that is larger than the memory for messages. The receiver must detect it, and get it when it receives. */
 static strata_test_result send_huge(strata_communicator *comm, const void *user) {
     enum { HUGE_BYTES = 80 << 20 };
     unsigned char *data = malloc(HUGE_BYTES);
@@ -286,7 +289,7 @@ Test(messages, one_of_more_bytes_than_are_kept_comes_too, .timeout = 300) {
 
 enum { SMALL_MESSAGES = 20000 };
 
-/* Messages that lie unreceived do not slow down those that come behind them. */
+/* Messages that are not received must not slow down later messages. */
 static strata_test_result pile_up(strata_communicator *comm, const void *user) {
     strata_error err = {0};
     int value = 0;
@@ -325,7 +328,7 @@ Test(messages, fail_when_a_rank_gives_the_communicator_up) {
     over_all(3, give_up);
 }
 
-/* Rank 1 leaves with a message on its way. */
+/* Rank 1 leaves right after it has sent a message. */
 static strata_test_result leave(strata_communicator *comm, const void *user) {
     strata_error err = {0};
     int value = 5;
@@ -369,7 +372,7 @@ Test(messages, wrong_arguments_are_told) {
     for (int r = 0; r < 2; r++) strata_communicator_destroy(comms[r]);
 }
 
-/* ---- communicators that go on ---- */
+/* ---- communicators after the loss of a rank ---- */
 
 static strata_test_result go_on(strata_communicator *comm, const void *user) {
     const int rank = strata_communicator_rank(comm), world = strata_communicator_world(comm);
@@ -378,7 +381,7 @@ static strata_test_result go_on(strata_communicator *comm, const void *user) {
     float x = 1;
     (void)user;
     TEST_TRY(strata_communicator_split(comm, rank < 2 ? 0 : 1, 0, &pair, &err));
-    if (rank == world - 1) { /* leaves */
+    if (rank == world - 1) { /* this rank leaves */
         strata_communicator_destroy(pair);
         return strata_test_ok();
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scalar oracle: one element at a time, folded in rank order. */
+ * The scalar oracle reduces one element at a time, in the order of the ranks. */
 #include "tests/cluster/oracle.h"
 
 #include <string.h>
@@ -66,7 +66,8 @@ void test_fold(strata_dtype dtype, strata_reducer reducer, int world, size_t i, 
 strata_test_result test_expect(strata_dtype dtype, strata_reducer reducer, int world, const void *data, size_t first,
                                size_t n) {
     const size_t size = strata_wire_dtype_bytes(dtype), step = n > 5000 ? 37 : 1;
-    for (size_t i = 0; i < n; i = i + step < n || i == n - 1 ? i + step : n - 1) { /* of large ones a sample, and the last */
+    /* of many elements it checks every 37th and the last one */
+    for (size_t i = 0; i < n; i = i + step < n || i == n - 1 ? i + step : n - 1) {
         uint64_t want;
         test_fold(dtype, reducer, world, first + i, &want);
         if (memcmp((const char *)data + i * size, &want, size) != 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pipes and bells through which remote calls of one machine go (cluster/rpc/pipe.h): wrapping, full pipes, sleeping and
- * waking, ends, and another side that writes garbage into the shared memory. Whole connections: rpc_test.c and
- * tests/threads/rpc_main.c. */
+ * Pipes and bells, which transport remote calls between processes of one machine (cluster/rpc/pipe.h): wrapping around,
+ * full pipes, sleeping and waking, closing, and another process that writes random bytes to the shared memory. Whole
+ * connections are tested by rpc_test.c and tests/threads/rpc_main.c. */
 #define _GNU_SOURCE
 #include "cluster/rpc/pipe.h"
 
@@ -106,7 +106,7 @@ Test(pipe, a_full_pipe_takes_nothing_until_bytes_were_received) {
     close_ends(e);
 }
 
-/* A side that sends `n` numbers and receives as many in between, `ahead` of them at most. */
+/* One side of a pipe. It sends n numbers and receives n. It has sent at most `ahead` more numbers than it has received. */
 typedef struct player {
     strata_rpc_pipes *pipes;
     uint32_t n, ahead;
@@ -142,7 +142,7 @@ Test(pipe, no_wakeup_is_lost_between_two_threads_that_sleep_and_spin, .timeout =
     }
 }
 
-/* Receives `n` bytes in small portions. */
+/* Receives n bytes in small pieces. */
 static void *drain(void *user) {
     player *p = user;
     char bytes[3000];
@@ -188,7 +188,7 @@ Test(pipe, ends_wake_all_threads_that_wait, .timeout = 300) {
         pthread_t threads[THREADS];
         char byte;
         for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, sleep_on_pipe, &p);
-        if (way % 2) usleep(20000); /* they sleep; else they may just begin to */
+        if (way % 2) usleep(20000); /* in half of the cases all threads sleep by now; otherwise they may just be starting */
         if (way < 2)
             strata_rpc_pipes_shut(&e->client, false);
         else
@@ -216,8 +216,8 @@ Test(pipe, what_was_sent_before_the_other_side_closed_is_received) {
     close_ends(e);
 }
 
-/* The other side may write anything anywhere at any time: nothing outside of the pipes is read or written, no call blocks, and
- * an impossible position is an error. */
+/* The other process may write anything to the shared memory at any time. No call may access memory outside of the pipes or
+ * block, and an impossible position must be an error. */
 Test(pipe, garbage_of_the_other_side_is_an_error_at_most, .timeout = 300) {
     unsigned char *data = malloc(SIZE);
     uint64_t random = 11;
@@ -225,7 +225,7 @@ Test(pipe, garbage_of_the_other_side_is_an_error_at_most, .timeout = 300) {
     for (int round = 0; round < 3000; round++) {
         ends *e = open_ends();
         for (int step = 0; step < 8; step++) {
-            const size_t at = strata_test_next(&random) % 512 / 4 * 4; /* positions and bells are there */
+            const size_t at = strata_test_next(&random) % 512 / 4 * 4; /* the positions and bells are in the first 512 bytes */
             const uint64_t value = strata_test_next(&random) >> (strata_test_next(&random) % 64);
             memcpy(e->memory + at, &value, sizeof(uint32_t));
             if (round % 3 == 0) memset(e->memory, (int)value, 4096);

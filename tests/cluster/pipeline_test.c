@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Values that graphs of different workers send each other: a pipeline around the workers, several steps of it. */
+ * Graphs of different workers that send values to each other: several steps of a pipeline through all workers. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,9 @@
 
 enum { WORKERS = 3, LARGE = 300000, STEPS = 4, THERE = 5, BACK = 6 };
 
-/* Worker 0 sends x, each next one sends double of what it receives, worker 0 receives the last one's and negates it. `length`
- * that one worker receives may be another one. */
+/* Worker 0 sends x. Each other worker doubles what it receives and sends it to the next one. Worker 0 receives the last
+ * worker's value and negates it. length: the number of elements that a worker receives, which a test may change for one
+ * worker. */
 static strata_tensor *build(strata_graph *graph, int worker, int64_t length, strata_tensor **out_update) {
     const strata_dtype f32 = STRATA_DTYPE_F32;
     const int next = (worker + 1) % WORKERS, before = (worker + WORKERS - 1) % WORKERS;
@@ -46,7 +47,7 @@ static strata_status step(strata_group *group, int64_t number, bool *out_right, 
     return STRATA_OK;
 }
 
-/* A group of one device of this worker. */
+/* Creates a group of one device of this worker. */
 static strata_status create(strata_communicator *comm, strata_device *device, int64_t length, const strata_workers *workers,
                             strata_group **out_group, strata_error *err) {
     strata_graph *graph;

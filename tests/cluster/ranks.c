@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads that are ranks, over any transport. */
+ * Runs ranks as threads, over any transport. */
 #include "tests/cluster/ranks.h"
 
 #include <pthread.h>
@@ -14,8 +14,9 @@
 typedef struct rank {
     pthread_t thread;
     strata_communicator_options opts;
-    strata_communicator *comm; /* NULL: made by the thread */
-    pthread_barrier_t *all;    /* have been created: a failure that one makes then finds all of them in their function */
+    strata_communicator *comm; /* NULL: the thread creates it */
+    /* All threads wait here after their communicator was created. So a rank that fails finds all others in their functions. */
+    pthread_barrier_t *all;
     test_rank run;
     const void *user;
     strata_test_result result;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rank 0 waits in vain, and says whom it refused meanwhile: ranks with another secret, another world or TLS, and strangers. */
+ * Rank 0 waits for rank 1 without success. Its error must report the connections that it refused meanwhile: ranks with
+ * another secret, another number of ranks or TLS, and connections that do not belong to the job. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -15,7 +16,7 @@
 static const char wrong_secret[] =
     "127.0.0.1: the other side does not know our secret: give all ranks the same one (STRATA_SECRET)";
 
-/* Rank 0 of 2, in a thread of its own. */
+/* Rank 0 of 2, which runs in its own thread. */
 typedef struct waiting {
     pthread_t thread;
     test_address store;
@@ -42,7 +43,7 @@ static void begin(waiting *w) {
     cr_assert_eq(pthread_create(&w->thread, NULL, wait_for_rank_1, w), 0);
 }
 
-/* The message on the absent rank ends with `text`, after " 1". */
+/* Expects the error about rank 1, which ends with `text`. */
 static void expect_end(waiting *w, const char *text) {
     pthread_join(w->thread, NULL);
     cr_assert_eq(w->status, STRATA_TIMEOUT, "%s", w->err.message);
@@ -67,7 +68,7 @@ static void come_with_another_secret(const waiting *w) {
     cr_assert_eq(come(&opts, &err), STRATA_UNAVAILABLE, "%s", err.message);
 }
 
-/* Says 64 bytes that begin with `word`, and returns when rank 0 closed. */
+/* Sends 64 bytes that begin with `word`. Returns when rank 0 has closed the connection. */
 static void knock(const waiting *w, const char *word) {
     char bytes[64] = {0};
     const struct sockaddr_in address = {.sin_family = AF_INET,
@@ -75,7 +76,7 @@ static void knock(const waiting *w, const char *word) {
                                         .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     memcpy(bytes, word, strlen(word));
     int fd = -1, joined = -1;
-    for (int i = 0; i < 100 && joined; i++) { /* until rank 0 listens */
+    for (int i = 0; i < 100 && joined; i++) { /* tries until rank 0 listens */
         if (fd >= 0) close(fd);
         fd = socket(AF_INET, SOCK_STREAM, 0);
         joined = connect(fd, (const struct sockaddr *)&address, sizeof address);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ring of shared memory whose blocks are the bodies of remote calls on one machine (cluster/rpc/area.h), without a
- * connection. */
+ * The ring buffer in shared memory whose blocks contain the bodies of remote calls on one machine (cluster/rpc/area.h),
+ * tested without a connection. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static strata_rpc_ring ring_of(size_t bytes) {
 
 Test(ring, an_empty_ring_takes_a_large_block_wherever_the_last_one_ended) {
     strata_rpc_ring ring = ring_of(RING);
-    const size_t largest = RING - 2 * STRATA_RPC_LINE; /* without the block's own header and its head */
+    const size_t largest = RING - 2 * STRATA_RPC_LINE; /* the rest is for the headers of the block and of its message */
     for (size_t before = 0; before <= largest; before += 37 << 10) {
         unsigned char *first = strata_rpc_ring_cut(&ring, HEAD, before);
         cr_assert(first, "%zu bytes", before);
@@ -54,7 +54,7 @@ Test(ring, large_blocks_follow_each_other_and_small_ones_begin_at_the_start) {
     free(ring.memory);
 }
 
-/* Blocks of random sizes are returned in any order. None may overlap one that was not returned. */
+/* Returns blocks of random sizes in random order. No block may overlap one that has not been returned. */
 Test(ring, no_block_overlaps_another_that_is_in_use) {
     strata_rpc_ring ring = ring_of(RING);
     struct {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tasks of every type in one communicator, as each way of naming them places them: the world keeps its ranks, and a parameter
- * server, which is no rank of the world, answers messages. */
+ * Tasks of every type in one communicator, for each way in which launchers describe a cluster. The world must keep its
+ * ranks. A parameter server, which is not a rank of the world, must be able to reply to messages. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static const strata_task_type types[TASKS] = {STRATA_TASK_CHIEF, STRATA_TASK_WOR
                                               STRATA_TASK_EVALUATOR};
 static const int indices[TASKS] = {0, 0, 1, 0, 0};
 
-/* Where a cluster of a chief, two workers, a ps and an evaluator is named for task i. */
+/* The description of a cluster of a chief, two workers, a ps and an evaluator, as task i finds it. */
 typedef struct naming {
     const char *name;
     int task;
@@ -83,7 +83,7 @@ Test(roles, an_evaluator_outside_the_cluster_has_no_place) {
     strata_cluster_spec_finish(&spec);
 }
 
-/* The world sums, the server counts what it is asked, the evaluator waits for the chief's word. */
+/* The world computes sums, the server counts the requests that it gets, and the evaluator waits for a message of the chief. */
 static strata_test_result play(strata_communicator *comm, const void *user) {
     const int place = strata_communicator_rank(comm);
     strata_communicator *world = NULL;

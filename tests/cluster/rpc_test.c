@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages of remote calls on the wire (cluster/rpc/channel.h) over a pair of sockets, or through memory that both sides map:
- * sizes and pieces, damage of each byte, frames that are missing, repeated or of another message, lengths that are lies. What
- * servers and clients do is tested by tests/threads/rpc_main.c. */
+ * Messages of remote calls (cluster/rpc/channel.h) over a pair of sockets, or through memory that both sides map: sizes,
+ * division into pieces, damage of each byte, frames that are missing, repeated or belong to another message, and wrong
+ * lengths. Servers and clients are tested by tests/threads/rpc_main.c. */
 #include "cluster/rpc/rpc.h"
 
 #include <criterion/criterion.h>
@@ -18,7 +18,7 @@
 
 enum { MOST = 3 << 20, RING = 1 << 20 };
 
-/* A side that takes messages: each into `memory`, in rooms of the sizes that `cuts` gives, one after the other. */
+/* A receiver. It stores each message in `memory`, in consecutive pieces whose sizes `cut` determines. */
 typedef struct taker {
     unsigned char *memory;
     struct iovec rooms[512];
@@ -59,7 +59,7 @@ typedef struct ends {
     strata_rpc_receiver receiver;
 } ends;
 
-/* shares: `out` is a client whose memory `in` maps as well. */
+/* shares: `out` is a client, and `in` a server that maps the client's memory. */
 static void open_ends(ends *e, bool shares) {
     int fds[2];
     cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
@@ -83,7 +83,7 @@ static void close_ends(ends *e) {
     free(e->taker.memory);
 }
 
-/* The sender's socket or pipe is full: the other side takes what is there. */
+/* Called when the sender's socket or pipe is full: the other side receives what it contains. */
 static strata_status take_meanwhile(void *user, short events, strata_error *err) {
     ends *e = user;
     (void)events;
@@ -158,7 +158,7 @@ Test(rpc, several_messages_that_come_at_once_are_taken_one_by_one) {
     free(e.taker.memory);
 }
 
-/* Bytes that were sent. */
+/* A recording of the bytes that were sent. */
 typedef struct tape {
     int fd;
     unsigned char *bytes;
@@ -173,7 +173,7 @@ static strata_status wind(void *user, short events, strata_error *err) {
     return STRATA_OK;
 }
 
-/* The bytes of two messages, the first of two frames. */
+/* Records the bytes of two messages, the first of which has two frames. Returns their number. */
 static size_t record(unsigned char *out, size_t room) {
     static unsigned char data[STRATA_RPC_SEGMENT + 100];
     ends e;
@@ -193,7 +193,7 @@ static size_t record(unsigned char *out, size_t room) {
     return t.n;
 }
 
-/* What comes of these bytes. */
+/* Receives these bytes and returns the status. */
 static strata_status replay(const unsigned char *bytes, size_t n, int *out_ended, strata_error *err) {
     ends e;
     open_ends(&e, false);
@@ -218,14 +218,16 @@ Test(rpc, damage_loss_and_repetition_of_bytes_are_noticed, .timeout = 300) {
     cr_assert_eq(n, second + HEADER + 5);
     cr_assert_eq(replay(bytes, n, &ended, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(ended, 2);
-    for (size_t at = 0; at < n; at = at == HEADER + 8 ? first - 8 : at + 1) { /* all of the headers, the ends of payloads */
+    /* each byte of the headers, and the first and last bytes of payloads */
+    for (size_t at = 0; at < n; at = at == HEADER + 8 ? first - 8 : at + 1) {
         memcpy(other, bytes, n);
         other[at] ^= (unsigned char)(1 << at % 8);
         const strata_status status = replay(other, n, &ended, &err);
         cr_assert_eq(status, STRATA_DATA, "byte %zu: %d", at, status);
         cr_assert_leq(ended, at >= second);
     }
-    /* The second frame is missing; comes twice; the first message's begins again; two frames are exchanged. */
+    /* The second frame is missing; it is repeated; the first message starts again after its first frame; two frames are
+     * exchanged. */
     memcpy(other, bytes, first);
     memcpy(other + first, bytes + second, n - second);
     cr_assert_eq(replay(other, n - (second - first), &ended, &err), STRATA_DATA);
@@ -242,7 +244,7 @@ Test(rpc, damage_loss_and_repetition_of_bytes_are_noticed, .timeout = 300) {
     free(other);
 }
 
-/* A frame with a sound checksum whose call says this. */
+/* Receives a frame with these fields and a correct checksum, and returns the status. */
 static strata_status say(strata_frame frame, strata_error *err) {
     unsigned char bytes[STRATA_FRAME_BYTES];
     int ended;
@@ -262,10 +264,10 @@ Test(rpc, lengths_and_kinds_that_are_lies_are_refused) {
     frame = sound;
     frame.call.count = UINT64_MAX;
     cr_assert_eq(say(frame, &err), STRATA_DATA);
-    frame.call.count = MOST + 1; /* the receiver's own limit */
+    frame.call.count = MOST + 1; /* above the receiver's limit */
     cr_assert_eq(say(frame, &err), STRATA_DATA);
     frame = sound;
-    frame.bytes = 10; /* of a message without bytes */
+    frame.bytes = 10; /* in a message without bytes */
     cr_assert_eq(say(frame, &err), STRATA_DATA);
     frame = sound;
     frame.call.count = 10; /* an empty frame of a message with bytes */
@@ -274,7 +276,7 @@ Test(rpc, lengths_and_kinds_that_are_lies_are_refused) {
     frame.call.kind = 200;
     cr_assert_eq(say(frame, &err), STRATA_DATA);
     frame = sound;
-    frame.call.dtype = 0; /* goes on with nothing */
+    frame.call.dtype = 0; /* continues a message that has not begun */
     cr_assert_eq(say(frame, &err), STRATA_DATA);
     frame = sound;
     frame.number = 1;
@@ -282,7 +284,8 @@ Test(rpc, lengths_and_kinds_that_are_lies_are_refused) {
     cr_assert(strstr(err.message, "frame 1 came where 0"), "%s", err.message);
 }
 
-/* What comes of a frame that a client puts into the shared memory, and of a byte of it that changes there. */
+/* Receives a frame that a client wrote to the shared memory, after the bits of one of its bytes were flipped there. Returns
+ * the status. */
 static strata_status say_shared(const strata_frame *frame, size_t at, unsigned char bits, strata_error *err) {
     unsigned char bytes[STRATA_FRAME_BYTES];
     const struct iovec part = {bytes, sizeof bytes};
@@ -290,7 +293,7 @@ static strata_status say_shared(const strata_frame *frame, size_t at, unsigned c
     open_ends(&e, true);
     strata_frame_encode(frame, bytes);
     cr_assert_eq(strata_rpc_pipes_send(&e.out.pipes, &part, 1), (ssize_t)sizeof bytes);
-    e.out.area->memory[4096 + at] ^= bits; /* the client's pipe */
+    e.out.area->memory[4096 + at] ^= bits; /* in the client's pipe */
     const strata_status status = strata_rpc_channel_receive(&e.in, &e.receiver, err);
     close_ends(&e);
     return status;
@@ -310,7 +313,7 @@ Test(rpc, damage_and_places_outside_of_shared_memory_are_refused, .timeout = 300
         frame.payload_crc = places[i];
         cr_assert_eq(say_shared(&frame, 0, 0, &err), STRATA_DATA, "place %u", places[i]);
     }
-    for (int i = 0; i < 300; i++) { /* whatever it is, it is an error or a message in the memory */
+    for (int i = 0; i < 300; i++) { /* random fields: the frame is refused, or its message lies within the memory */
         strata_frame frame = sound;
         frame.bytes = (uint32_t)(strata_test_next(&random) % (RING + 100));
         frame.payload_crc = (uint32_t)(strata_test_next(&random) % (RING + 100) / 64 * 64);
@@ -326,7 +329,7 @@ Test(rpc, positions_of_a_pipe_that_are_wrong_end_a_connection) {
     ends e;
     open_ends(&e, true);
     const uint32_t wrong = STRATA_RPC_PIPE_BYTES + 1;
-    memcpy(e.out.area->memory, &wrong, sizeof wrong); /* the client's `written` */
+    memcpy(e.out.area->memory, &wrong, sizeof wrong); /* the client's position `written` */
     cr_assert_eq(strata_rpc_channel_receive(&e.in, &e.receiver, &err), STRATA_DATA);
     cr_assert(strstr(err.message, "damaged"), "%s", err.message);
     close_ends(&e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which transport "auto" takes, from what the transports say of themselves. */
+ * Which transport "auto" chooses, depending on what each transport supports. */
 #include "cluster/transport.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Validation and the end of training over several workers: all do what one of them decides, in the same epoch. */
+ * Validation and the end of training with several workers. All workers must follow the decision of one of them in the same
+ * epoch. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 
 enum { WORKERS = 3, N = 12 };
 
-/* y = slope x, for x = -6 .. 5. */
+/* Makes a dataset y = slope x, for x = -6/8 .. 5/8. */
 static strata_status line(float slope, strata_dataset **out, strata_error *err) {
     strata_array x = {0}, y = {0};
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(N, 1), &x, err));
@@ -22,11 +23,12 @@ static strata_status line(float slope, strata_dataset **out, strata_error *err) 
     return strata_dataset_take_arrays(&x, &y, 0, out, err);
 }
 
-/* What each worker is given, and what came of it. */
+/* What each worker is given, and the results. */
 typedef struct job {
-    int patience, stop_after; /* stop_after: the callback of the last worker ends training behind that epoch; 0: none does */
-    float slopes[WORKERS];    /* of validation data; 0: none */
-    const char *text;         /* fit fails with this message; NULL: it does not */
+    /* stop_after: the callback of the last worker ends the training after this epoch. 0: it does not. */
+    int patience, stop_after;
+    float slopes[WORKERS]; /* slope of a worker's validation data; 0: it has none */
+    const char *text;      /* fit must fail with this message; NULL: it must not fail */
     int epochs[WORKERS], best[WORKERS];
     double losses[WORKERS];
     char sha[WORKERS][65];
@@ -89,7 +91,7 @@ static void run(job *j) {
     }
 }
 
-/* What is learned has slope 2: rank 0's data of slope -2 get worse from the first epoch on, those of the others better. */
+/* The training data have slope 2. Validation data with slope -2 get worse from the first epoch on, data with slope 2 better. */
 Test(workers_validation, rank_0s_loss_decides_for_all) {
     static job worse = {.patience = 2, .slopes = {-2, 2, 2}}, better = {.patience = 2, .slopes = {2, -2, -2}};
     run(&worse);

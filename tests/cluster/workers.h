@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tests of strategies over several workers share: each worker is a thread with a host device or two. */
+ * What tests of strategies with several workers share. Each worker is a thread with one or more host devices. */
 #ifndef STRATA_TESTS_CLUSTER_WORKERS_H
 #define STRATA_TESTS_CLUSTER_WORKERS_H
 
@@ -16,7 +16,7 @@ enum { MOST_WORKERS = 6 };
         cr_assert(result.ok, "%s", result.text);                                               \
     } while (0)
 
-/* n host devices in this worker. */
+/* Opens n host devices for this worker. */
 static inline strata_status open_strategy(strata_communicator *comm, int n, strata_strategy **out, strata_error *err) {
     strata_device *devices[2] = {NULL};
     for (int i = 0; i < n; i++) STRATA_TRY(strata_device_open("host", NULL, &devices[i], err));

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Custom loops over several workers: reductions, gathers and variables with all replicas of all of them. Numbers in headings
- * are those of the checklist of tf.distribute's semantics. */
+ * Custom training loops with several workers: reductions, gathers and variables over the replicas of all workers. */
 #include <criterion/criterion.h>
 #include <string.h>
 
 #include "tests/cluster/workers.h"
 
-/* ---- custom loops: 10, 11, 14, 15, 16, 17 over workers ---- */
+/* ---- the loop ---- */
 
 enum { REPLICAS = 4 };
 
-/* What came out on each replica of all workers, and what each worker then has. */
+/* The outputs of each replica of all workers, and the values that each worker gets afterwards. */
 typedef struct loop {
-    int workers, devices; /* of each worker: together REPLICAS */
+    int workers, devices; /* workers, and devices of each of them: REPLICAS in all */
     float reduced[REPLICAS], gathered[REPLICAS][16], merged[REPLICAS], gradient[REPLICAS][4], written[REPLICAS],
         first[REPLICAS], ids[REPLICAS];
     float sum[REPLICAS], mean[REPLICAS], rows[REPLICAS][16], seen[REPLICAS], chief[REPLICAS];
@@ -26,7 +25,7 @@ typedef struct body {
     strata_distributed_variable *mean, *first, *seen;
 } body;
 
-/* Replica r goes on with its value and those before it: 1, 1 + 2, 1 + 2 + 3, ... */
+/* The result of replica r is the sum of its own value and those of the replicas before it: 1, 1 + 2, 1 + 2 + 3, ... */
 static strata_status prefix_sums(strata_strategy *strategy, const strata_per_replica *values, strata_per_replica *results,
                                  void *user, strata_error *err) {
     body *b = user;
@@ -38,7 +37,7 @@ static strata_status prefix_sums(strata_strategy *strategy, const strata_per_rep
     return STRATA_OK;
 }
 
-/* inputs: one number, and as many rows as the replica's number + 1. */
+/* inputs: a number, and a tensor whose number of rows is the replica's number + 1 in the last run. */
 static strata_status step(strata_replica_context *replica, strata_tensor *const *inputs, void *user, strata_error *err) {
     body *b = user;
     (void)err;
@@ -52,7 +51,7 @@ static strata_status step(strata_replica_context *replica, strata_tensor *const 
     strata_replica_return(replica, all);
     strata_replica_return(replica, strata_replica_merge_call(replica, prefix_sums, b, inputs[0]));
     strata_replica_return(replica, id);
-    /* The loss of replica r is (r + 1) times the sum of squares of all values, so dx = 2 x (1 + 2 + 3 + 4). */
+    /* The loss of replica r is (r + 1) times the sum of the squares of all values, so dx = 2 x (1 + 2 + 3 + 4). */
     strata_tensor *one = strata_scalar(strata_replica_graph(replica), STRATA_DTYPE_F32, 1);
     strata_tensor *loss = strata_reduce_sum(strata_mul(strata_square(all), strata_add(id, one)), NULL, 0, false);
     strata_gradients(loss, NULL, &inputs[1], 1, &gradient);
@@ -79,7 +78,7 @@ static strata_status number_of(const strata_value_context *context, void *user, 
     return STRATA_OK;
 }
 
-/* `*user` more rows for everyone but replica 0, whose shapes then stay while the others' change. */
+/* All replicas but replica 0 get *user more rows. So shapes change between runs, but not on replica 0. */
 static strata_status rows_of(const strata_value_context *context, void *user, strata_array *out, strata_error *err) {
     const int r = context->replica_id_in_sync_group, n = r ? r + 1 + *(const int *)user : 1;
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n), out, err));
@@ -107,7 +106,7 @@ static strata_test_result run_loop(strata_communicator *comm, const void *user) 
     TEST_TRY(strata_distributed_set(b.seen, &value, &err));
     TEST_TRY(strata_function_create(strategy, step, &b, &function, &err));
     TEST_TRY(strata_strategy_distribute_values(strategy, number_of, NULL, &inputs[0], &err));
-    for (int more = 1; more >= 0; more--) { /* again with other shapes, of the other replicas alone */
+    for (int more = 1; more >= 0; more--) { /* the second run has other shapes, except on replica 0 */
         strata_per_replica_finish(&inputs[1]);
         TEST_TRY(strata_strategy_distribute_values(strategy, rows_of, &more, &inputs[1], &err));
         TEST_TRY(strata_strategy_run(function, inputs, 2, outputs, 5, &err));
@@ -147,7 +146,7 @@ static strata_test_result run_loop(strata_communicator *comm, const void *user) 
     return strata_test_ok();
 }
 
-/* Four replicas, as four workers, or two with two each: the same numbers. */
+/* Runs with four replicas: as four workers with one each, and as two workers with two each. Both must give the same numbers. */
 static void loops(loop out[2]) {
     for (int i = 0; i < 2; i++) {
         out[i] = (loop){.workers = i ? 2 : 4, .devices = i ? 2 : 1};

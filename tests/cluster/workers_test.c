@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fit over several workers: they end together and with the same parameters, also with a sharded optimizer, and are told where
- * they would train different things. */
+ * fit with several workers. They must end in the same step with the same parameters, also with a sharded optimizer.
+ * Differences between their settings must be reported. */
 #include "strategies/workers.h"
 
 #include <criterion/criterion.h>
@@ -16,14 +16,14 @@
 
 typedef struct fitting {
     strata_auto_shard policy;
-    strata_dataset *dataset; /* one for all */
+    strata_dataset *dataset; /* shared by all workers */
     int64_t n_steps[MOST_WORKERS];
     float losses[MOST_WORKERS][100];
     char sha[MOST_WORKERS][65];
     int64_t examples[MOST_WORKERS];
 } fitting;
 
-/* y = 2 x in files of 2, 4, 6, ... points. */
+/* Opens a file of y = 2 x with 2, 4, 6, ... points. */
 static strata_status open_points(const char *path, void *user, strata_dataset **out, strata_error *err) {
     const int n = 2 * (path[0] - '0') + 2;
     strata_array x = {0}, y = {0};
@@ -65,7 +65,8 @@ static strata_test_result fit(strata_communicator *comm, const void *user) {
     return strata_test_ok();
 }
 
-/* Files of 2, 4, 6, 8, 10 points over 3 workers: 10, 14, 6 of them; batches of 6 serve 3 steps. */
+/* Files of 2, 4, 6, 8 and 10 points are divided among 3 workers, which get 10, 14 and 6 points. A global batch of 6 lasts
+ * for 3 steps. */
 Test(over_workers, fit_over_uneven_files_trains_all_points_and_ends_together) {
     static const char *const paths[] = {"0", "1", "2", "3", "4"};
     const strata_element_spec spec = {.n_parts = 2,
@@ -75,7 +76,7 @@ Test(over_workers, fit_over_uneven_files_trains_all_points_and_ends_together) {
     cr_assert_eq(strata_dataset_from_files(paths, 5, open_points, NULL, &spec, &f.dataset, NULL), STRATA_OK);
     RUN(3, fit, &f);
     for (int w = 0; w < 3; w++) {
-        cr_assert_eq(f.n_steps[w], 3 * 8); /* 9 that a worker has, one of them without points */
+        cr_assert_eq(f.n_steps[w], 3 * 8); /* 3 epochs of 8 steps, the number of the worker with most points */
         cr_assert_eq(f.examples[w], 30);
         cr_assert_str_eq(f.sha[w], f.sha[0]);
     }
@@ -103,11 +104,11 @@ Test(over_workers, fit_with_data_has_the_losses_of_one_worker) {
 /* ---- the sharded optimizer ---- */
 
 typedef struct sharding {
-    strata_shard_optimizer first, then; /* of the epochs before the checkpoint, and of those after it */
+    strata_shard_optimizer first, then; /* for the epochs before the checkpoint, and for those after it */
     strata_dtype wire;
-    int replicas; /* of each worker */
+    int replicas; /* for each worker */
     strata_dataset *dataset;
-    const char *path; /* of a checkpoint */
+    const char *path; /* the checkpoint's */
     char sha[MOST_WORKERS][65];
 } sharding;
 
@@ -124,7 +125,7 @@ static strata_status make_sharded(strata_communicator *comm, const sharding *s, 
     return strata_model_compile(*out_model, NULL, &compile, err);
 }
 
-/* Two epochs with one choice, a checkpoint, two more by a new model with the other choice. */
+/* Trains two epochs with one choice, writes a checkpoint, and trains two more epochs with a new model and the other choice. */
 static strata_test_result fit_sharded(strata_communicator *comm, const void *user) {
     sharding *s = (sharding *)user;
     const int w = strata_communicator_rank(comm);
@@ -173,23 +174,23 @@ static void expect_shards_over_workers(int n_workers, int replicas, strata_dtype
     strata_dataset_destroy(dataset);
 }
 
-/* 256 elements of parameters: 6 replicas own 0 or 64 of them each. */
+/* The parameters have 256 elements, so each of 6 replicas owns 0 or 64 of them. */
 Test(over_workers, shards_have_the_bits_of_replicated_updates, .init = test_folder_make, .fini = test_folder_remove) {
     expect_shards_over_workers(3, 1, STRATA_DTYPE_F32);
     expect_shards_over_workers(3, 2, STRATA_DTYPE_F32);
     expect_shards_over_workers(2, 1, STRATA_DTYPE_BF16);
 }
 
-/* ---- workers that would train different things ---- */
+/* ---- workers with different settings ---- */
 
 typedef struct difference {
-    const char *text; /* of the message, on every worker; NULL: none */
+    const char *text; /* in the message on every worker; NULL: they do not fail */
     strata_fit_options fit;
     double rate;
     const char *points;
 } difference;
 
-/* Worker 1 differs. */
+/* Trains, where worker 1 has other settings than the others. */
 static strata_test_result fit_otherwise(strata_communicator *comm, const void *user) {
     static const difference same = {.fit = {.epochs = 1, .batch = 6, .seed = 1}, .rate = 0.1, .points = "9"};
     const difference *wrong = user, *own = strata_communicator_rank(comm) == 1 ? wrong : &same;

@@ -11,7 +11,7 @@ static const case_instance flat[] = {
     {.shapes = {{1, {1}}}},    {.shapes = {{1, {7}}}},      {.shapes = {{1, {257}}}},
     {.shapes = {{2, {0, 3}}}}, {.shapes = {{2, {33, 65}}}}, {.shapes = {{1, {10007}}}, .big = true},
 };
-/* exp, pow and their like are allowed more roundings than arithmetic. */
+/* Functions such as exp and pow may have more rounding errors than arithmetic. */
 static const case_instance function[] = {
     {.shapes = {{1, {1}}}, .terms = 16},
     {.shapes = {{1, {257}}}, .terms = 16},
@@ -101,7 +101,7 @@ static const case_instance powers[] = {
     {.shapes = {{2, {13, 31}}, {1, {31}}}, .terms = 256},
 };
 
-/* (a - b) |a|, and b where that is below b. */
+/* (a - b) |a| where that is at least b, otherwise b. */
 static strata_tensor *build_chain(strata_tensor *const *x, const int64_t *p, strata_dtype dtype) {
     enum { A, B, FIRST_STEP = STRATA_CHAIN_OPERANDS };
     strata_chain_attrs attrs = {0};

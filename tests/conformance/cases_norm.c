@@ -15,7 +15,7 @@ BUILD(batch_norm) {
     UNUSED;
     return strata_batch_norm(x[0], x[1], x[2], x[3], x[4], 1e-3);
 }
-/* Of the training form, for operand p[0]: x, scale or shift. */
+/* The gradient of batch_norm_training with respect to operand p[0]: x, scale or shift. */
 BUILD(batch_norm_gradient) {
     strata_tensor *mean, *variance, *dx[3];
     UNUSED;
@@ -23,7 +23,7 @@ BUILD(batch_norm_gradient) {
     strata_gradients(y, x[3], x, 3, dx);
     return dx[p[0]];
 }
-/* Of the other, for x. */
+/* The gradient of batch_norm with respect to x. */
 BUILD(batch_norm_gradient_fixed) {
     strata_tensor *dx;
     UNUSED;
@@ -42,7 +42,8 @@ BUILD(layer_norm_grad) {
     return dx;
 }
 
-/* Odd channels, whole vectors of 16, more than a block of 256; one part, several, many. */
+/* Numbers of channels: odd ones, a whole vector of 16, and more than one block of 256. Numbers of rows: for one part of
+ * rows, for several, and for many. */
 static const case_instance by_channel[] = {
     {.shapes = {{1, {1}}, {1, {1}}, {1, {1}}, {1, {1}}, {1, {1}}, {1, {1}}}, .terms = 16},
     {.shapes = {{2, {7, 3}}, {1, {3}}, {1, {3}}, {1, {3}}, {1, {3}}, {2, {7, 3}}}, .terms = 64},
@@ -53,7 +54,7 @@ static const case_instance by_channel[] = {
     {.shapes = {{2, {0, 5}}, {1, {5}}, {1, {5}}, {1, {5}}, {1, {5}}, {2, {0, 5}}}},
     {.shapes = {{2, {5, 0}}, {1, {0}}, {1, {0}}, {1, {0}}, {1, {0}}, {2, {5, 0}}}},
 };
-/* Their squares are a million times their variance. */
+/* The square of the mean is a million times the variance. */
 static const case_instance far_from_zero[] = {{.shapes = {{2, {131, 16}}}, .terms = 16},
                                               {.shapes = {{2, {1031, 3}}}, .terms = 16}};
 #define GRADIENTS(which)                                                                                                \

@@ -5,7 +5,7 @@
 
 #define BUILD(name) static strata_tensor *build_##name(strata_tensor *const *x, const int64_t *p, strata_dtype dtype)
 
-/* (N, U), from 0 on: 0, 0.5, 1, 1.5, 0, ... */
+/* Factors (N, U) with the elements 0, 0.5, 1, 1.5, 0, ... */
 static strata_tensor *factors_of(strata_tensor *z, strata_tensor *matrix) {
     const int64_t n = strata_tensor_shape(z).dims[0], u = strata_tensor_shape(matrix).dims[0];
     float numbers[1024];
@@ -14,7 +14,7 @@ static strata_tensor *factors_of(strata_tensor *z, strata_tensor *matrix) {
     return strata_constant(strata_tensor_graph(z), &array);
 }
 
-/* p: GRU or not, the two activations, reverse, last, reset_first, with factors. */
+/* p: GRU or LSTM, the two activations, reverse, last, reset_first, with factors or without. */
 static strata_tensor *recurrent(strata_tensor *const *x, strata_tensor *mask, const int64_t *p) {
     const strata_recurrent_options opts = {.activation = (strata_recurrent_activation)p[1],
                                            .recurrent_activation = (strata_recurrent_activation)p[2],
@@ -32,7 +32,7 @@ BUILD(masked) {
     (void)dtype;
     return recurrent(x, x[3], p);
 }
-/* The gradients of all operands side by side, so that each is compared. x[4]: dy. */
+/* The gradients of all operands, joined to one tensor so that all are compared. x[4] is dy. */
 static strata_tensor *gradients(strata_tensor *const *x, strata_tensor *mask, const int64_t *p) {
     strata_tensor *dx[3], *parts[3];
     strata_gradients(recurrent(x, mask, p), x[4], x, 3, dx);
@@ -59,9 +59,10 @@ BUILD(masked_grad) {
     { .shapes = {GATED(4, n, t, u), {3, {n, t, u}}}, .p = {0, __VA_ARGS__}, .terms = 256 }
 #define GRU(n, t, u, ...) \
     { .shapes = {GATED(3, n, t, u), {3, {n, t, u}}}, .p = {1, __VA_ARGS__}, .terms = 256 }
-/* One of all; odd; more examples than a work-item has, whole vectors of 16 and a rest; other functions; no examples, no
- * steps. Those without steps differ in units: one output would be a copy of the other, and Oclgrind calls what it copies
- * uninitialised, although the right numbers arrive where the memory was filled with others before. */
+/* Instances: every size 1; odd sizes; more examples than one work-item computes; whole vectors of 16 units and a rest;
+ * other activations; no examples; no steps. The two instances without steps have different numbers of units. With equal
+ * ones the output of one would be a copy of the other's, and Oclgrind reports that the copied memory is uninitialised,
+ * although it was filled. */
 static const case_instance instances[] = {
     LSTM(1, 1, 1, 0),
     LSTM(3, 5, 7, 0),

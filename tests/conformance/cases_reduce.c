@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows for products, reductions, softmax and its losses. Every shape, transpose and epilogue of matmul: matmul_test.c. */
+ * Rows for products, reductions, softmax and its losses. matmul_test.c tests all shapes, transposes and epilogues of
+ * matmul. */
 #include "core/op/ops.h"
 #include "core/op/rules.h"
 #include "tests/conformance/case.h"
@@ -12,7 +13,7 @@ BUILD(matmul) {
     UNUSED;
     return strata_matmul(x[0], x[1], p[0], p[1]);
 }
-/* p: keep_dims, n_axes, axes. */
+/* p: keep_dims, the number of axes, the axes. */
 #define REDUCE(name)                                                 \
     BUILD(name) {                                                    \
         int axes[STRATA_MAX_RANK];                                   \
@@ -38,7 +39,7 @@ BUILD(top_k_values) {
     UNUSED;
     return strata_top_k(x[0], p[0], NULL);
 }
-/* p[0]: of the logits (0) or the labels (1). */
+/* p[0] is 0 for the gradient with respect to the logits, and 1 with respect to the labels. */
 BUILD(softmax_cross_entropy_grad) {
     strata_tensor *dx[2] = {NULL, NULL};
     UNUSED;
@@ -54,11 +55,12 @@ static const case_instance products[] = {
     {.shapes = {{2, {2, 0}}, {2, {0, 3}}}},
     {.shapes = {{3, {2, 9, 17}}, {3, {2, 17, 10}}}, .terms = 17},
 };
-/* Runs of columns: short ones, a ragged last one, more columns than 32; several parts, and 64 of them. */
+/* The shapes make the kernel divide the reduced axis into short runs, into runs of which the last one is shorter, and into
+ * one part, several parts and 64 parts. Some have more than 32 columns. */
 static const case_instance reductions[] = {
     {.shapes = {{1, {1}}}, .p = {0, 0}},
     {.shapes = {{1, {257}}}, .p = {0, 0}, .terms = 257},
-    /* Rows of one vector: without runs, with a ragged last run. */
+    /* Rows of one vector of 16: too few for runs, and with a shorter last run. */
     {.shapes = {{3, {3, 9, 16}}}, .p = {0, 1, 1}, .terms = 9},
     {.shapes = {{3, {5, 250, 16}}}, .p = {0, 1, 1}, .terms = 250},
     {.shapes = {{2, {13, 31}}}, .p = {1, 1, 0}, .terms = 13},
@@ -77,7 +79,7 @@ static const case_instance argmaxes[] = {
     {.shapes = {{1, {1}}}, .p = {0}},         {.shapes = {{2, {13, 31}}}, .p = {-1}}, {.shapes = {{2, {13, 31}}}, .p = {0}},
     {.shapes = {{3, {3, 257, 5}}}, .p = {1}}, {.shapes = {{2, {0, 3}}}, .p = {1}},
 };
-/* 300 of 4099 takes two launches. */
+/* The 300 largest of 4099 elements take two launches. */
 static const case_instance top_ks[] = {
     {.shapes = {{1, {1}}}, .p = {1}},
     {.shapes = {{2, {13, 31}}}, .p = {5}},
@@ -151,7 +153,7 @@ static const case_instance soft_losses[] = {
 #define PROBABILITY \
     { CASE_UNIFORM, 0, 1, 0, false }
 
-/* losses, logits (with ties), labels */
+/* operands: losses, logits (with ties), labels */
 static const case_instance metrics[] = {
     {.shapes = {{1, {1}}, {2, {1, 1}}, {1, {1}}}},
     {.shapes = {{1, {65}}, {2, {65, 10}}, {1, {65}}}, .terms = 65},
@@ -166,7 +168,7 @@ static const case_instance metrics[] = {
         .instances = CASE_INSTANCES(metrics)                                                                                   \
     }
 
-/* losses, outputs (with some at the threshold), labels */
+/* operands: losses, outputs (some exactly at the threshold), labels */
 static const case_instance yes_or_no[] = {
     {.shapes = {{1, {1}}, {2, {1, 1}}, {2, {1, 1}}}},
     {.shapes = {{1, {65}}, {2, {65, 1}}, {2, {65, 1}}}, .terms = 65},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows for ops that move elements: shapes, places, indices. */
+ * Rows for ops that move elements: ops that change shapes, and ops that read or write by index. */
 #include "core/op/gather.h"
 #include "core/op/ops.h"
 #include "core/op/rules.h"
@@ -55,7 +55,8 @@ BUILD(gather_grad) {
     strata_gradients(strata_gather(x[0], x[1], (int)p[0]), x[2], x, 1, &dx);
     return dx;
 }
-/* dy is repeated along the indices' last axis, and read where it is one. */
+/* dy is a tensor that is broadcast along the last axis of the indices. The kernel reads that tensor instead of the result
+ * of the broadcast. */
 BUILD(gather_grad_unrepeated) {
     UNUSED;
     strata_tensor *dx = NULL, *y = strata_gather(x[0], x[1], (int)p[0]);
@@ -70,7 +71,7 @@ BUILD(pack) {
     UNUSED;
     return strata_pack(x, p, 3, p[3]);
 }
-/* Slices computed straight into their place. */
+/* The parts of the pack are computed directly at their positions in the result. */
 BUILD(pack_computed) {
     UNUSED;
     strata_tensor *y[3] = {strata_exp(x[0]), strata_reshape(strata_neg(x[1]), STRATA_SHAPE(-1)), strata_square(x[2])};
@@ -130,14 +131,15 @@ static const case_instance gather_grads[] = {
     {.shapes = {{2, {7, 5}}, {2, {3, 2}}, {3, {3, 2, 5}}}, .p = {0}, .terms = 6},
     {.shapes = {{3, {3, 7, 5}}, {1, {4}}, {3, {3, 4, 5}}}, .p = {1}, .terms = 4},
     {.shapes = {{2, {7, 3}}, {1, {0}}, {2, {0, 3}}}, .p = {0}},
-    /* by ranges of rows: the first are hit often, the others never */
+    /* instances for the kernel that divides the rows into ranges; the first rows occur often in the indices, the last ones
+     * never */
     {.shapes = {{2, {67, 16}}, {2, {13, 257}}, {3, {13, 257, 16}}}, .p = {0}, .terms = 512},
     {.shapes = {{2, {1031, 5}}, {1, {2049}}, {2, {2049, 5}}}, .p = {0}, .terms = 512},
     {.shapes = {{2, {5, 300}}, {1, {1025}}, {2, {1025, 300}}}, .p = {0}, .terms = 256},
     {.shapes = {{1, {9}}, {1, {12001}}, {1, {12001}}}, .p = {0}, .terms = 4096},
     {.shapes = {{2, {131, 48}}, {2, {3, 257}}, {3, {3, 257, 48}}}, .p = {0}, .terms = 512},
 };
-/* Indices all over the rows, and beyond. */
+/* Indices are spread over all rows, and some are out of range. */
 static const case_instance gather_grads_wide[] = {
     {.shapes = {{2, {1031, 16}}, {2, {13, 257}}, {3, {13, 257, 16}}}, .p = {0}, .terms = 64},
     {.shapes = {{2, {1000, 1}}, {1, {1024}}, {2, {1024, 1}}}, .p = {0}, .terms = 64},

@@ -26,7 +26,7 @@ BUILD(sgd) {
     UNUSED;
     return strata_sgd(x[0], NULL, x[1], x[2], NULL, 0, false);
 }
-/* p: gate, nesterov. */
+/* p: with a gate or without, nesterov. */
 BUILD(sgd_momentum) {
     UNUSED;
     return strata_sgd(x[0], x[3], x[1], x[2], p[0] ? x[4] : NULL, 0.9, p[1]);
@@ -39,13 +39,13 @@ BUILD(adamw) {
     UNUSED;
     return strata_adamw(x[0], x[3], x[4], x[1], x[2], p[0] ? x[5] : NULL, 0.9, 0.999, 1e-7, 0.1);
 }
-/* p: offset of the product, decay. */
+/* p: offset of the product in the gradients, decay. */
 BUILD(adam_product) {
     UNUSED;
     return strata_adam_product(strata_adamw(x[0], x[3], x[4], x[1], x[2], x[5], 0.9, 0.999, 1e-7, p[1] ? 0.1 : 0), x[6], x[7],
                                p[0]);
 }
-/* p: offset of the table, its rows, decay. */
+/* p: offset of the table in the parameters, number of rows of the table, decay. */
 BUILD(adam_gather) {
     UNUSED;
     const strata_gather_grad_attrs attrs = {.axis = 0, .size = p[1]};
@@ -56,7 +56,8 @@ BUILD(rmsprop) {
     UNUSED;
     return strata_rmsprop(x[0], x[3], NULL, NULL, x[1], x[2], NULL, 0.9, 0, 1e-5);
 }
-/* p: gate, centered, momentum. A spread below 0 would be NaN: squares are above the square of the mean. */
+/* p: with a gate or without, centered, momentum. The ranges of the operands make `squares` larger than the square of
+ * `mean`, since the root of a negative difference would be NaN. */
 BUILD(rmsprop_more) {
     UNUSED;
     return strata_rmsprop(x[0], x[3], p[1] ? x[4] : NULL, p[2] ? (p[1] ? x[5] : x[4]) : NULL, x[1], x[2], NULL, 0.9,
@@ -74,7 +75,7 @@ BUILD(segment_sum) {
     UNUSED;
     return strata_segment_sum(x[0], x[1]);
 }
-/* The gradient of dropout is dropout of the gradient, by the same mask. */
+/* The gradient of dropout is the dropout of dy with the same mask. */
 BUILD(dropout_grad) {
     strata_tensor *dx = NULL;
     UNUSED;
@@ -82,24 +83,24 @@ BUILD(dropout_grad) {
     return dx;
 }
 
-/* p[0]: gate. */
+/* p[0]: with a gate or without. */
 BUILD(moving_average) {
     UNUSED;
     return strata_moving_average(x[0], x[1], x[2], p[0] ? x[3] : NULL);
 }
 
-/* p: n. */
+/* p: the number of rows, n. */
 BUILD(first_index) {
     UNUSED;
     return strata_first_index(x[0], p[0]);
 }
-/* p: first, rows. Indices that differ. */
+/* p: the first element, the number of rows. The indices differ from each other. */
 BUILD(scatter_update) {
     strata_tensor *inverse;
     UNUSED;
     return strata_scatter_update(x[0], p[0], p[1], strata_unique(x[1], p[1], &inverse), x[2], NULL);
 }
-/* p: rows. An optimizer's step over rows of variables, all of them brought back. */
+/* p: the number of rows. An optimizer's step for some rows of the variables, all of which are written back. */
 BUILD(scatter_adam) {
     UNUSED;
     strata_tensor *inverse, *ids = strata_unique(x[5], p[0], &inverse), *rows[3], *variables[3] = {x[0], x[3], x[4]},
@@ -112,7 +113,7 @@ BUILD(scatter_adam) {
     }
     return sum;
 }
-/* Fewer gradients than parameters. */
+/* There are fewer gradients than parameters. */
 BUILD(adagrad_of_the_first) {
     UNUSED;
     return strata_adagrad(x[0], x[3], x[1], x[2], NULL, 1e-7);
@@ -138,20 +139,21 @@ static const case_instance assigns[] = {
     {.shapes = {{1, {257}}, {1, {257}}}},
     {.shapes = {{2, {33, 31}}, {2, {33, 31}}}},
 };
-/* parameters, gradients, step, velocity or m, gate or v, gate */
+/* operands: parameters, gradients, step, velocity or m, gate or v, gate */
 static const case_instance steps[] = {
     {.shapes = {{1, {257}}, {1, {257}}, {1, {STRATA_STEP_WORDS}}, {1, {257}}, {0}}, .p = {0, 0}, .terms = 16},
     {.shapes = {{1, {64}}, {1, {64}}, {1, {STRATA_STEP_WORDS}}, {1, {64}}, {0}}, .p = {1, 1}, .terms = 16},
 };
-/* 20011: several work-groups on a CPU, the last of them shorter and no whole number of vectors */
+/* 20011 elements: several work-groups on a CPU, of which the last one is shorter and has no whole number of vectors */
 static const case_instance adam_steps[] = {
     {.shapes = {{1, {20011}}, {1, {20011}}, {1, {STRATA_STEP_WORDS}}, {1, {20011}}, {1, {20011}}, {0}}, .p = {0}, .terms = 64},
     {.shapes = {{1, {257}}, {1, {257}}, {1, {STRATA_STEP_WORDS}}, {1, {257}}, {1, {257}}, {0}}, .p = {0}, .terms = 64},
     {.shapes = {{1, {64}}, {1, {64}}, {1, {STRATA_STEP_WORDS}}, {1, {64}}, {1, {64}}, {0}}, .p = {1}, .terms = 64},
 };
 
-/* parameters, gradients, step, m, v, gate, a, b: the product at the beginning, in the middle, at the end of the gradients; of
- * one row; with less rows than a tile; at the end of rows and columns a tile that moves up and left; of nothing */
+/* operands: parameters, gradients, step, m, v, gate, a, b. Instances: the product is at the beginning, in the middle and at
+ * the end of the gradients; it has one row; it has fewer rows than a tile; its sizes are no multiples of a tile's, so the
+ * last tile is moved up and to the left; a or b is empty. */
 #define PRODUCT_STEP(size, gradients, k, m, n, ...)                                                        \
     {                                                                                                      \
         .shapes = {{1, {size}}, {1, {gradients}}, {1, {STRATA_STEP_WORDS}}, {1, {size}}, {1, {size}}, {0}, \
@@ -166,8 +168,9 @@ static const case_instance product_steps[] = {
     PRODUCT_STEP(1472, 1472, 129, 23, 64, 0, 1),
 };
 
-/* parameters, gradients, step, m, v, gate, dy, indices: repeated rows of dy and other ones; rows of one vector, of several, of
- * none; texts longer than a block of indices; more rows than a block of the table; one row; no index */
+/* operands: parameters, gradients, step, m, v, gate, dy, indices. Instances: dy is broadcast along the indices' last axis,
+ * or not; rows of one vector, of several, and of less than one; more indices per row of dy than a block; more rows than a
+ * block of the table; one row; no indices. */
 #define GATHER_STEP(size, j, t, dy_t, rows, inner, ...)                              \
     {                                                                                \
         .shapes = {{1, {size}}, {1, {size}}, {1, {STRATA_STEP_WORDS}}, {1, {size}},  \
@@ -201,7 +204,7 @@ static const case_instance rmsprop_steps[] = {
     {.shapes = {{1, {64}}, {1, {64}}, {1, {STRATA_STEP_WORDS}}, {1, {64}}, {1, {64}}, {1, {64}}}, .p = {0, 0, 1}, .terms = 256},
     {.shapes = {{1, {61}}, {1, {61}}, {1, {STRATA_STEP_WORDS}}, {1, {61}}, {1, {61}}, {1, {61}}}, .p = {0, 1, 1}, .terms = 256},
 };
-/* x, ends in any order: empty segments, ends outside x */
+/* operands: x, ends (in any order). Some segments are empty, and some ends are outside of x. */
 static const case_instance segments[] = {
     {.shapes = {{1, {1}}, {1, {1}}}, .terms = 8},
     {.shapes = {{1, {1009}}, {1, {7}}}, .terms = 1024},
@@ -216,7 +219,7 @@ static const case_instance first_indices[] = {
     {.shapes = {{1, {0}}}, .p = {7}},    {.shapes = {{1, {7}}}, .p = {0}},
     {.shapes = {{0}}, .p = {1}},
 };
-/* variable, indices, rows */
+/* operands: variable, indices, rows */
 static const case_instance scatters[] = {
     {.shapes = {{1, {7}}, {1, {3}}, {1, {3}}}, .p = {0, 7}},
     {.shapes = {{1, {200}}, {1, {41}}, {2, {41, 5}}}, .p = {64, 27}},
@@ -225,7 +228,7 @@ static const case_instance scatters[] = {
     {.shapes = {{1, {7}}, {1, {0}}, {2, {0, 3}}}, .p = {0, 2}},
     {.shapes = {{1, {7}}, {1, {3}}, {2, {3, 0}}}, .p = {7, 2}},
 };
-/* parameters, gradients, step, m, v, indices */
+/* operands: parameters, gradients, step, m, v, indices */
 static const case_instance row_steps[] = {
     {.shapes = {{2, {31, 5}}, {2, {17, 5}}, {1, {STRATA_STEP_WORDS}}, {2, {31, 5}}, {2, {31, 5}}, {1, {17}}},
      .p = {31},

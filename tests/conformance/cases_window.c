@@ -8,7 +8,7 @@
 #define BUILD(name) static strata_tensor *build_##name(strata_tensor *const *x, const int64_t *p, strata_dtype dtype)
 #define UNUSED      (void)dtype
 
-/* p: stride, dilation, groups, padding, top, bottom, left, right. */
+/* Positions in p: stride, dilation, groups, padding, and the explicit padding at the top, bottom, left and right. */
 enum { STRIDE = 0, DILATION = 2, GROUPS = 4, PADDING = 5, EXPLICIT = 6 };
 #define SAME  STRATA_PADDING_SAME
 #define GIVEN STRATA_PADDING_EXPLICIT
@@ -21,7 +21,7 @@ static strata_conv2d_window conv_options(const int64_t *p) {
                                   .explicit_padding = {p[EXPLICIT], p[EXPLICIT + 1], p[EXPLICIT + 2], p[EXPLICIT + 3]}};
 }
 
-/* The gradients by a dy that is y's own values (times 2, so that nothing is merged). */
+/* The gradient for dy = 2 y. Because of the factor the compiler cannot merge dy with y. */
 static strata_tensor *conv_gradient(strata_tensor *const *x, const int64_t *p, int which) {
     strata_tensor *dx[2] = {NULL, NULL}, *y = strata_conv2d(x[0], x[1], conv_options(p));
     strata_gradients(y, strata_add(y, y), x, 2, dx);
@@ -32,7 +32,7 @@ BUILD(conv2d) {
     UNUSED;
     return strata_conv2d(x[0], x[1], conv_options(p));
 }
-/* Fused: a bias, which is the filter's first values, and activations. */
+/* A convolution with a bias and an activation, which are fused. The bias consists of the filter's first values. */
 static strata_tensor *with_bias(strata_tensor *const *x, const int64_t *p) {
     const int64_t k = x[1]->shape.dims[3];
     strata_tensor *bias = strata_slice(x[1], (const int64_t[]){0, 0, 0, 0}, (const int64_t[]){1, 1, 1, k});
@@ -55,31 +55,37 @@ BUILD(conv2d_filter_grad) {
     return conv_gradient(x, p, 1);
 }
 
-/* Shapes of x and filter. terms: those of y, and of a gradient's. */
+/* Shapes of x and the filter. terms: for y and for both gradients. */
 static const case_instance convolutions[] = {
     {.shapes = {{4, {1, 1, 1, 1}}, {4, {1, 1, 1, 1}}}, .terms = 4},
     {.shapes = {{4, {2, 5, 5, 3}}, {4, {3, 3, 3, 8}}}, .p = {[PADDING] = SAME}, .terms = 400},
-    {.shapes = {{4, {1, 6, 7, 2}}, {4, {2, 2, 2, 5}}}, .p = {2, 2, [PADDING] = SAME}, .terms = 200},      /* more after */
-    {.shapes = {{4, {2, 7, 5, 4}}, {4, {3, 2, 4, 7}}}, .p = {2, 1, 1, 2}, .terms = 400},                  /* dilated */
-    {.shapes = {{4, {3, 9, 8, 6}}, {4, {3, 3, 2, 9}}}, .p = {1, 2, [GROUPS] = 3, SAME}, .terms = 400},    /* groups */
-    {.shapes = {{4, {2, 6, 6, 5}}, {4, {3, 3, 1, 5}}}, .p = {[GROUPS] = 5, SAME}, .terms = 300},          /* depthwise */
-    {.shapes = {{4, {2, 4, 4, 3}}, {4, {3, 3, 1, 6}}}, .p = {[GROUPS] = 3, SAME}, .terms = 300},          /* ... times 2 */
-    {.shapes = {{4, {1, 4, 5, 19}}, {4, {3, 2, 1, 19}}}, .p = {2, 1, [GROUPS] = 19, SAME}, .terms = 300}, /* ... by vectors */
-    {.shapes = {{4, {2, 4, 3, 17}}, {4, {1, 1, 17, 13}}}, .terms = 400},                                  /* 1 x 1, primes */
-    {.shapes = {{4, {3, 4, 5, 3}}, {4, {4, 5, 3, 4}}}, .terms = 300},                                     /* the whole image */
-    {.shapes = {{4, {0, 4, 4, 3}}, {4, {3, 3, 3, 4}}}},                                                   /* no images */
+    /* more padding after */
+    {.shapes = {{4, {1, 6, 7, 2}}, {4, {2, 2, 2, 5}}}, .p = {2, 2, [PADDING] = SAME}, .terms = 200},
+    {.shapes = {{4, {2, 7, 5, 4}}, {4, {3, 2, 4, 7}}}, .p = {2, 1, 1, 2}, .terms = 400},               /* dilated */
+    {.shapes = {{4, {3, 9, 8, 6}}, {4, {3, 3, 2, 9}}}, .p = {1, 2, [GROUPS] = 3, SAME}, .terms = 400}, /* groups */
+    {.shapes = {{4, {2, 6, 6, 5}}, {4, {3, 3, 1, 5}}}, .p = {[GROUPS] = 5, SAME}, .terms = 300},       /* depthwise */
+    /* depthwise, 2 filters */
+    {.shapes = {{4, {2, 4, 4, 3}}, {4, {3, 3, 1, 6}}}, .p = {[GROUPS] = 3, SAME}, .terms = 300},
+    /* depthwise, vectors */
+    {.shapes = {{4, {1, 4, 5, 19}}, {4, {3, 2, 1, 19}}}, .p = {2, 1, [GROUPS] = 19, SAME}, .terms = 300},
+    /* 1 x 1, prime sizes */
+    {.shapes = {{4, {2, 4, 3, 17}}, {4, {1, 1, 17, 13}}}, .terms = 400},
+    /* filter of image size */
+    {.shapes = {{4, {3, 4, 5, 3}}, {4, {4, 5, 3, 4}}}, .terms = 300},
+    {.shapes = {{4, {0, 4, 4, 3}}, {4, {3, 3, 3, 4}}}}, /* no images */
     {.shapes = {{4, {1, 3, 4, 2}}, {4, {3, 2, 2, 3}}}, .p = {3, 2, [PADDING] = GIVEN, 2, 1, 0, 3}, .terms = 300},
     {.shapes = {{4, {1, 1, 11, 3}}, {4, {1, 4, 3, 10}}}, .p = {1, 3, 1, 2, [PADDING] = SAME}, .terms = 300}, /* one row */
 };
-/* Sums that are long enough for parts. */
+/* The sums are long enough to be divided into parts. */
 static const case_instance long_convolutions[] = {
     {.shapes = {{4, {3, 17, 19, 3}}, {4, {3, 3, 3, 10}}}, .p = {[PADDING] = SAME}, .terms = 32000, .big = true},
     {.shapes = {{4, {4, 16, 16, 16}}, {4, {3, 3, 16, 32}}}, .terms = 64000, .big = true},
 };
 
-/* As many channels as vectors of a CPU have lanes, and more that are no multiple of them; tiles of pixels that overlap. */
+/* The numbers of channels are multiples of the number of lanes of a CPU's vectors, or are larger but no multiples. Tiles of
+ * pixels overlap. */
 static const case_instance wide_convolutions[] = {
-    {.shapes = {{4, {2, 5, 15, 16}}, {4, {3, 3, 16, 32}}}, .terms = 48000}, /* by Winograd where that is */
+    {.shapes = {{4, {2, 5, 15, 16}}, {4, {3, 3, 16, 32}}}, .terms = 48000}, /* by Winograd where a device has it */
     {.shapes = {{4, {1, 3, 31, 3}}, {4, {3, 3, 3, 16}}}, .p = {[PADDING] = SAME}, .terms = 4000},
     {.shapes = {{4, {2, 4, 29, 17}}, {4, {2, 3, 17, 37}}}, .p = {[PADDING] = SAME}, .terms = 8000},
     {.shapes = {{4, {3, 7, 9, 16}}, {4, {3, 3, 16, 48}}}, .p = {2, 2, [PADDING] = SAME}, .terms = 8000},
@@ -88,12 +94,13 @@ static const case_instance wide_convolutions[] = {
     {.shapes = {{4, {5, 1, 1, 33}}, {4, {1, 1, 33, 65}}}, .terms = 4000},
     {.shapes = {{4, {9, 1, 23, 16}}, {4, {1, 5, 16, 32}}}, .p = {[PADDING] = SAME}, .terms = 8000},
     {.shapes = {{4, {1, 4, 4, 16}}, {4, {3, 3, 16, 128}}}, .p = {[PADDING] = SAME}, .terms = 96000},
-    {.shapes = {{4, {2, 6, 6, 16}}, {4, {1, 1, 16, 16}}}, .p = {3, 3}, .terms = 4000}, /* pixels that nobody reads */
+    {.shapes = {{4, {2, 6, 6, 16}}, {4, {1, 1, 16, 16}}}, .p = {3, 3}, .terms = 4000}, /* some pixels are never read */
     {.shapes = {{4, {1, 5, 5, 16}}, {4, {2, 2, 16, 16}}}, .p = {[PADDING] = GIVEN, 3, 3, 3, 3}, .terms = 4000},
 };
-/* 3 x 3 with stride 1 and enough channels for Winograd's tiles of 4 x 4: also such as hang over an edge, vectors of channels
- * that overlap, blocks of tiles that hang over the end, and parts of a filter's gradient. Rounding errors are 2.4 times
- * those of the rows above, so there are 6 times as many terms. */
+/* 3 x 3 filters with stride 1, and enough channels for Winograd's algorithm with tiles of 4 x 4. The instances include
+ * tiles that extend beyond an edge of the image, vectors of channels that overlap, blocks of tiles that extend beyond the
+ * last tile, and a gradient by the filter that is divided into parts. Rounding errors are 2.4 times those of the rows
+ * above. The tolerance grows with the square root of `terms`, so `terms` is 6 times as large. */
 static const case_instance winograd_convolutions[] = {
     {.shapes = {{4, {2, 9, 11, 16}}, {4, {3, 3, 16, 32}}}, .terms = 48000},
     {.shapes = {{4, {1, 4, 4, 16}}, {4, {3, 3, 16, 16}}}, .p = {[PADDING] = SAME}, .terms = 48000},
@@ -111,7 +118,7 @@ static const case_instance fused_convolutions[] = {
     {.shapes = {{4, {2, 4, 4, 3}}, {4, {3, 3, 1, 6}}}, .p = {[GROUPS] = 3, SAME}, .terms = 300},
 };
 
-/* p: stride, -, padding, size. */
+/* p: stride, padding and explicit padding as above; size at p[10]. */
 static strata_pool2d_window pool_options(const int64_t *p) {
     return (strata_pool2d_window){.size = {p[10], p[11]},
                                   .stride = {p[STRIDE], p[STRIDE + 1]},
@@ -135,7 +142,8 @@ BUILD(max_pool2d_grad) {
 BUILD(max_pool2d_grad_rectified) {
     return strata_max_pool2d_grad_rectified(build_max_pool2d_grad(x, p, dtype), x[0]);
 }
-/* Where the largest are, of other values: the gradient of the gradient, by a dy that is independent of x. */
+/* Reads elements of other values at the positions of the maxima: it is the gradient of the gradient, for a dy that does not
+ * depend on x. */
 BUILD(max_pool2d_pick) {
     strata_tensor *dx = NULL, *ddy = NULL, *y = strata_max_pool2d(x[0], pool_options(p));
     strata_tensor *dy = strata_broadcast_to(strata_scalar(x[0]->graph, dtype, 1), strata_tensor_shape(y));
@@ -169,7 +177,7 @@ static const case_instance pools[] = {
     {.shapes = IMAGES(1, 4, 9, 17), .p = {3, 1, [PADDING] = GIVEN, 1, 2, 0, 3, 3, 4}, .terms = 64},
     {.shapes = IMAGES(2, 5, 3, 6), .p = {[10] = 5, 3}, .terms = 32},
     {.shapes = IMAGES(0, 4, 4, 3), .p = {[10] = 2, 2}},
-    {.shapes = IMAGES(3, 7, 5, 37), .p = {[10] = 2, 2}, .terms = 16}, /* vectors of channels, and some more */
+    {.shapes = IMAGES(3, 7, 5, 37), .p = {[10] = 2, 2}, .terms = 16}, /* whole vectors of channels and a rest */
     {.shapes = IMAGES(2, 5, 6, 16), .p = {1, 2, [PADDING] = SAME, [10] = 3, 3}, .terms = 32},
     {.shapes = IMAGES(1, 8, 8, 5), .p = {3, 3, [10] = 2, 2}, .terms = 16}, /* elements that no window covers */
 };
@@ -186,7 +194,7 @@ static const case_instance pools[] = {
         .op = "max_pool2d_grad", .variant = #builder " " #values, .build = build_##builder, .dtypes = STRATA_FLOATS,       \
         .operands = {{values, -3, 3, 0, false}}, .n_operands = 1, .instances = CASE_INSTANCES(pools), .not_oclgrind = true \
     }
-/* Sums of sums in f16 and bf16 lose more than a row's tolerance knows. */
+/* f32 only: sums of partial sums have larger errors in f16 and bf16 than the tolerance allows. */
 #define LONG(name)                                                                                   \
     {                                                                                                \
         .op = #name, .variant = "in parts", .build = build_##name, .dtypes = 1u << STRATA_DTYPE_F32, \
@@ -199,8 +207,8 @@ static const case_instance pools[] = {
     }
 #define F32_ONLY               (1u << STRATA_DTYPE_F32)
 #define F32_ROW(of, name, ...) TYPED_ROW(F32_ONLY, of, name, __VA_ARGS__)
-/* In 16 bits the filter's gradient, which is in all rows' gradients, takes cpu/conv2d_filter_grad, which is not for
- * Oclgrind. */
+/* The gradient by the filter is part of each row. With f16 and bf16 the kernel cpu/conv2d_filter_grad computes it, about
+ * which Oclgrind reports wrong errors. */
 #define CONVOLUTION(name)                                   \
     TYPED_ROW(F32_ONLY, name, name, "f32", convolutions, ), \
         TYPED_ROW(STRATA_FLOATS & ~F32_ONLY, name, name, "halves", convolutions, .not_oclgrind = true)

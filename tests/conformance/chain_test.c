@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chains on each device: an expression compiled as chains has the bits of the same expression compiled op by op, and composed
- * activations take the launches that they should. */
+ * Chains (several element-wise ops in one kernel) on each device. An expression that is compiled to chains must have the
+ * bits of the same expression compiled op by op. Activations that are composed of ops must need the expected number of
+ * launches. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ static const strata_dtype f32 = STRATA_DTYPE_F32;
 
 /* ---- launches ---- */
 
-/* Launches of one run of the case. */
+/* Returns the number of launches in one run of the case. */
 static uint64_t launches_of(run_case *run, bool fusion) {
     strata_array values[RUN_OUTPUTS] = {0};
     strata_error err = {0};
@@ -54,7 +55,7 @@ Test(conformance_chain, softsign_of_primitives_is_a_launch_each_way) {
 
 /* ---- bits ---- */
 
-/* Operands of an expression: shapes that broadcast to `shapes[0]`. */
+/* Shapes of an expression's operands. They broadcast to `shapes[0]`. */
 typedef struct broadcast_row {
     int n;
     strata_shape shapes[5];
@@ -65,7 +66,7 @@ static const broadcast_row broadcasts[] = {
     {4, {{1, {1023}}, {1, {1023}}, {1, {1}}, {0}}},
     {5, {{2, {37, 19}}, {2, {37, 19}}, {1, {19}}, {2, {37, 1}}, {0}}},
     {5, {{3, {5, 7, 33}}, {2, {7, 33}}, {3, {5, 1, 33}}, {3, {5, 7, 1}}, {1, {33}}}},
-    {4, {{4, {3, 4, 5, 6}}, {4, {3, 1, 5, 1}}, {4, {1, 4, 1, 6}}, {0}}}, /* too many axes for a kernel's words */
+    {4, {{4, {3, 4, 5, 6}}, {4, {3, 1, 5, 1}}, {4, {1, 4, 1, 6}}, {0}}}, /* too many axes for one chain kernel */
     {4, {{2, {61, 77}}, {2, {61, 77}}, {1, {77}}, {2, {61, 1}}, {0}}},
     {3, {{2, {0, 9}}, {1, {9}}, {2, {0, 1}}}},
 };
@@ -86,7 +87,7 @@ static strata_tensor *unless_equal(strata_tensor *a, strata_tensor *b) {
     return strata_where(strata_not_equal(a, b), b, strata_neg(a));
 }
 
-/* Ops of one operand: every row of elementwise.def. Those that integers have too come first. */
+/* Ops of one operand: every row of elementwise.def, first those that integers have as well. */
 static unary_builder *const unaries[] = {
 #define UNARY_NUMBER(code, name, expression) strata_##name,
 #include "core/op/elementwise.def"
@@ -100,7 +101,7 @@ enum {
     INTEGER_UNARY = 0
 #include "core/op/elementwise.def"
     ,
-    INTEGER_BINARY = 7 /* the first rows of the next table */
+    INTEGER_BINARY = 7 /* integers have the first rows of the next table */
 };
 static binary_builder *const binaries[] = {
     strata_add, strata_sub,   strata_mul, strata_min, strata_max,
@@ -109,7 +110,7 @@ static binary_builder *const binaries[] = {
 
 enum { VALUES = 16 };
 
-/* A leaf of the shape, or a view: what is behind the first row of a leaf that has one more. */
+/* Returns a leaf of the shape. view: returns a view instead, which is all but the first row of a leaf that has one more row. */
 static strata_tensor *operand(run_case *run, strata_shape shape, strata_dtype dtype, bool view, uint64_t seed) {
     int64_t begin[STRATA_MAX_RANK] = {1};
     strata_shape whole = shape;
@@ -118,12 +119,13 @@ static strata_tensor *operand(run_case *run, strata_shape shape, strata_dtype dt
     return view && shape.rank ? strata_slice(leaf, begin, shape.dims) : leaf;
 }
 
-/* A random expression over the operands; some of its values are outputs too, some are read more than once. */
+/* Adds a random expression of the operands. Some of its values are also outputs, and some are read several times. */
 static void add_expression(run_case *run, const broadcast_row *row, strata_dtype dtype, uint64_t *state) {
     const bool real = strata_dtype_is_float(dtype);
     const int n_unary = real ? (int)(sizeof unaries / sizeof *unaries) : INTEGER_UNARY;
     const int n_binary = real ? (int)(sizeof binaries / sizeof *binaries) : INTEGER_BINARY;
-    /* In all programs but a device's first one it calls uninitialised what a kernel reads from the memory of outputs. */
+    /* In every program but the first one of a device, Oclgrind reports that a kernel which reads an output reads
+     * uninitialised memory. */
     const bool oclgrind = strstr(run->device->info.driver, "Oclgrind");
     strata_tensor *values[VALUES];
     int n = 0;
@@ -143,7 +145,7 @@ static void add_expression(run_case *run, const broadcast_row *row, strata_dtype
 static const strata_dtype dtypes[] = {STRATA_DTYPE_F32, STRATA_DTYPE_F16, STRATA_DTYPE_BF16, STRATA_DTYPE_I32,
                                       STRATA_DTYPE_I64};
 
-/* Every NaN becomes the same one: which operand's NaN, and which sign, an instruction passes on is not said. */
+/* Replaces every NaN by the same one. It is not specified which operand's NaN an instruction returns, and with which sign. */
 static void unify_nan(strata_array *array) {
     const int64_t n = strata_shape_elements(array->shape);
     for (int64_t i = 0; strata_dtype_is_float(array->dtype) && i < n; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Choosing, opening and closing the devices under test. */
+ * Selects, opens and closes the devices under test. */
 #include "tests/conformance/devices.h"
 
 #include <criterion/criterion.h>
@@ -22,7 +22,8 @@ strata_kernel_limits *conformance_limits(strata_device *device) {
     return NULL;
 }
 
-/* STRATA_TEST_KERNELS=gpu: the device runs the kernels for real GPUs, whatever it is, so that these are tested without one. */
+/* With STRATA_TEST_KERNELS=gpu every device runs the kernels for real GPUs, so that they are tested on machines without a
+ * GPU. */
 static void choose_kernels(strata_device *device) {
     const char *kernels = getenv("STRATA_TEST_KERNELS");
     strata_kernel_limits *limits = conformance_limits(device);
@@ -34,7 +35,7 @@ bool conformance_small(void) {
     return small && *small && strcmp(small, "0") != 0;
 }
 
-/* Whether `id` begins with one of the prefixes of a comma list. */
+/* Whether `id` begins with one of the prefixes in STRATA_TEST_DEVICES, which are separated by commas. */
 static bool wanted(const char *id) {
     const char *list = getenv("STRATA_TEST_DEVICES");
     bool part = strchr(id, '.') != NULL;
@@ -55,7 +56,7 @@ int conformance_device_ids(char (*out_ids)[32], int most) {
     for (int i = 0; i < n && found < most; i++)
         if (!rows[i].skipped[0] && wanted(rows[i].id)) memcpy(out_ids[found++], rows[i].id, sizeof rows[i].id);
     strata_devices_free(rows);
-    const char *list = getenv("STRATA_TEST_DEVICES"); /* no list of devices has the null device */
+    const char *list = getenv("STRATA_TEST_DEVICES"); /* strata_devices_list never lists the null device */
     if (list && *list && wanted("null") && found < most) strcpy(out_ids[found++], "null");
     return found;
 }

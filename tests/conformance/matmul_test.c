@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products on every device: tails of tiles, transposes, batches, fused epilogues, and every kernel that the tuner may
- * choose. */
+ * Matrix products on every device: sizes that are no multiples of a tile, transposes, batches, fused epilogues, and every
+ * kernel that the tuner may choose. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +18,9 @@
 TestSuite(conformance_matmul, .init = test_folder_make, .fini = test_folder_remove);
 
 typedef struct product {
-    int64_t m, k,
-        n; /* k is cut into parts from 320 on, or from 1536 on; of 1601 rows local memory holds fewer than 70 columns */
+    /* The CPU's kernel divides k into parts from 320 on if a is transposed, otherwise from 1536 on. With k = 1601, fewer than
+     * 70 columns fit into local memory. */
+    int64_t m, k, n;
     bool big;
 } product;
 static const product products[] = {{1, 1, 1, false},    {7, 5, 13, false},   {33, 17, 65, false},  {2, 19, 77, false},
@@ -84,7 +85,7 @@ Test(conformance_matmul, batches_of_either_operand) {
     conformance_each_device(&(strata_device_options){.no_tune = true}, run_batches);
 }
 
-/* ---- epilogues: what fusion makes of them, against the plain nodes ---- */
+/* ---- epilogues: a product with fused ops, compared with the separate nodes ---- */
 static const struct {
     const strata_op *unary, *gradient; /* NULL: none */
     bool bias, residual;
@@ -115,14 +116,15 @@ static void run_epilogues(strata_device *device) {
             strata_tensor *bias = run_case_leaf(&run, strata_test_random(dtype, STRATA_SHAPE(p->n), -1, 1, 3), false);
             strata_tensor *aux = operand(&run, 0, p->m, p->n, false, dtype, 4);
             for (int i = 0; i < N; i++) {
-                /* A product of its own for each, or only one of them could be folded into. */
+                /* Each epilogue has a product of its own, because only one of them can be fused with a product. */
                 strata_tensor *y = strata_matmul(a, strata_mul(b, strata_scalar(run.graph, dtype, 1 + 0.25 * i)), false, false);
                 if (epilogues[i].bias) y = strata_add(y, bias);
                 if (epilogues[i].unary) y = strata_node(NULL, epilogues[i].unary, 1, &y, NULL);
                 if (epilogues[i].residual) y = strata_add(aux, y);
                 if (epilogues[i].gradient) y = strata_node(NULL, epilogues[i].gradient, 2, (strata_tensor *[]){y, aux}, NULL);
                 strata_test_tolerance tolerance = strata_test_tolerance_of(dtype, 9 * p->k);
-                /* A fused product rounds once; the plain nodes of narrow floats round after each, then cancel. */
+                /* A fused product is rounded once. The separate nodes round f16 and bf16 after each op, and their results
+                 * may then cancel. */
                 if (dtype != STRATA_DTYPE_F32) tolerance.absolute += 4 * tolerance.relative;
                 run_case_output(&run, y, tolerance);
             }
@@ -134,9 +136,10 @@ Test(conformance_matmul, fused_epilogues) {
     conformance_each_device(&(strata_device_options){.no_tune = true}, run_epilogues);
 }
 
-/* ---- the tuner's candidates ---- */
+/* ---- the candidates of the tuner ---- */
 
-/* The only file of the folder that ends in ".tune"; returns its text, or NULL: the device does not tune. */
+/* Returns the text of the only file in the folder whose name ends in ".tune", and its path. NULL: there is none, because
+ * the device has no tuner. */
 static char *read_tuning(const char *id, char path[512]) {
     char command[700];
     snprintf(command, sizeof command, "find %s -name '*.tune'", test_path(id));
@@ -153,7 +156,7 @@ static char *read_tuning(const char *id, char path[512]) {
     return (char *)text;
 }
 
-/* Rewrites "key<tab>winner<tab>us" in every line of the file. */
+/* Writes the file again with this winner in every line "key<tab>winner<tab>us". */
 static void choose_winner(const char *path, const char *text, const char *winner) {
     FILE *file = fopen(path, "w");
     cr_assert_not_null(file);
@@ -170,20 +173,21 @@ static void choose_winner(const char *path, const char *text, const char *winner
 
 typedef strata_tensor *build_node(run_case *run);
 
-/* Large enough that every tile is timed on a CPU, and k is cut; a simulator would take minutes. */
+/* The product is large enough that every tile is timed on a CPU and k is divided into parts. A simulator would take minutes
+ * for it. */
 static strata_tensor *build_matmul(run_case *run) {
     const int64_t k = conformance_small() ? 129 : 1650;
     strata_tensor *a = operand(run, 0, 65, k, false, STRATA_DTYPE_F32, 1);
     return strata_matmul(a, operand(run, 0, k, 300, true, STRATA_DTYPE_F32, 2), false, true);
 }
 
-/* By matrix units, where the device has some. */
+/* A product of f16, which uses matrix units where the device has them. */
 static strata_tensor *build_halves(run_case *run) {
     strata_tensor *a = operand(run, 0, 65, 650, false, STRATA_DTYPE_F16, 1);
     return strata_matmul(a, operand(run, 0, 650, 300, true, STRATA_DTYPE_F16, 2), false, true);
 }
 
-/* which: 0 the convolution, 1 and 2 its gradients by the input and by the filter. */
+/* which: 0 the convolution, 1 its gradient by the input, 2 its gradient by the filter. */
 static strata_tensor *convolution(run_case *run, int which, strata_dtype dtype) {
     strata_tensor *x = strata_reshape(operand(run, 0, 2 * 9 * 15, 40, false, dtype, 1), STRATA_SHAPE(2, 9, 15, 40));
     strata_tensor *filter = strata_reshape(operand(run, 0, 9 * 40, 48, false, dtype, 2), STRATA_SHAPE(3, 3, 40, 48));
@@ -204,7 +208,7 @@ CONVOLUTION(conv2d_of_halves, 0, STRATA_DTYPE_F16)
 CONVOLUTION(input_grad_of_halves, 1, STRATA_DTYPE_F16)
 CONVOLUTION(filter_grad_of_halves, 2, STRATA_DTYPE_F16)
 
-/* The node's value on a newly opened device. */
+/* Returns the node's value, computed on a newly opened device. */
 static strata_array value_on(const char *id, build_node *build) {
     char folder[512];
     snprintf(folder, sizeof folder, "%s", test_path(id));
@@ -220,7 +224,7 @@ static strata_array value_on(const char *id, build_node *build) {
     return value;
 }
 
-/* The exact candidates of the family that takes the node on the device; returns how many. */
+/* Writes those candidates of the node's kernel family on this device that do not change bits. Returns their number. */
 static int candidate_names(const char *id, build_node *build, strata_candidate *out) {
     strata_device *device = conformance_open(id, &(strata_device_options){.no_tune = true});
     const strata_kernel_limits *limits = conformance_limits(device);
@@ -236,7 +240,7 @@ static int candidate_names(const char *id, build_node *build, strata_candidate *
     return n;
 }
 
-/* How many candidates were tried. */
+/* Computes the node with each candidate. All must give the same bits. Returns how many candidates were used. */
 static int try_candidates(const char *id, build_node *build) {
     strata_candidate candidates[STRATA_CANDIDATES];
     int n = candidate_names(id, build, candidates), tried = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The insides of an OpenCL device: a file of its own, since backends' headers don't go together. */
+ * Accesses the internals of an OpenCL device. It is a file of its own because the headers of two backends cannot be
+ * included together. */
 #include "tests/conformance/devices.h"
 
 #if STRATA_WITH_OPENCL

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every op, in every dtype and several shapes, on every device, against its reference. */
+ * Runs every op in every dtype and several shapes on every device, and compares it with its reference function. */
 #include "core/op/ops.h"
 
 #include <criterion/criterion.h>
@@ -22,11 +22,11 @@ static bool graph_has(const strata_graph *graph, const char *op) {
     return false;
 }
 
-/* The op whose composition is tried, instead of the op; NULL: none is. */
+/* The op that is replaced by its composition (other ops that compute the same). NULL: none. */
 static const strata_op *composing;
-static bool composed; /* some node was replaced by it */
+static bool composed; /* some node was replaced by its composition */
 
-/* Each part of a composition rounds. */
+/* Each op of a composition rounds its result. */
 enum { COMPOSED_ROUNDINGS = 8 };
 
 static void build_instance(run_case *run, const op_row *row, const case_instance *instance, strata_dtype dtype) {
@@ -55,7 +55,7 @@ static strata_status count_kept(const strata_placement *placement, void *user, s
     return STRATA_OK;
 }
 
-/* How many nodes have the op still. */
+/* Returns how many nodes have not been replaced by their composition. */
 static int n_kept(run_case *run) {
     strata_error err = {0};
     int n = 0;
@@ -65,7 +65,7 @@ static int n_kept(run_case *run) {
     return n;
 }
 
-/* One row in a set of dtypes; the text is empty when it is right. */
+/* Runs one row in a set of dtypes. The text of the result is empty when all values are right. */
 static strata_test_result run_row(strata_device *device, const op_row *row, unsigned dtypes) {
     struct {
         const case_instance *instance;
@@ -83,7 +83,7 @@ static strata_test_result run_row(strata_device *device, const op_row *row, unsi
             ran[run.n_outputs].dtype = (strata_dtype)d;
             build_instance(&run, row, &row->instances[i], (strata_dtype)d);
         }
-    if (!run.n_outputs) { /* all of it is big */
+    if (!run.n_outputs) { /* all instances are big ones */
         run_case_end(&run);
         return strata_test_ok();
     }
@@ -103,8 +103,8 @@ static strata_test_result run_row(strata_device *device, const op_row *row, unsi
     return result;
 }
 
-/* The dtypes of `rest` that are tried next: all at once that the device has, as kernels of one executable are compiled
- * together; one by one where the device has none, or where variables are compared. */
+/* Returns the dtypes of `rest` to test next. Dtypes of the device are tested together, because the kernels of one
+ * executable are compiled together. Dtypes that the device lacks, and rows with variables, are tested one dtype at a time. */
 static unsigned next_dtypes(const strata_device *device, const op_row *row, unsigned rest) {
     const unsigned together = row->operands[0].variable ? 0 : rest & device->info.dtypes;
     return together ? together : rest & (~rest + 1);
@@ -116,8 +116,8 @@ static void run_table(strata_device *device) {
     int failures = 0;
     for (int r = 0; r < running->n_rows; r++) {
         const op_row *row = &running->rows[r];
-        /* It does not follow the memset that LLVM makes of a loop that stores zeros, and calls that memory uninitialised; and
-         * for vector selects of cpu/max_pool2d_grad it gives other values than PoCL and the reference. */
+        /* Oclgrind does not recognize the memset into which LLVM turns a loop that stores zeros, and reports that memory as
+         * uninitialised. For vector selects of cpu/max_pool2d_grad it computes other values than PoCL and the reference. */
         if (row->not_oclgrind && strstr(device->info.driver, "Oclgrind")) continue;
         for (unsigned dtypes, rest = row->dtypes; rest && failures < MOST_FAILURES; rest &= ~dtypes) {
             dtypes = next_dtypes(device, row, rest);
@@ -145,14 +145,14 @@ TABLE(norm)
 TABLE(recurrent)
 TABLE(update)
 
-/* ---- compositions: on a host that prefers the parts of an op to the op ---- */
+/* ---- compositions: on a host that replaces each op by its composition ---- */
 
-/* What all else is made of. */
+/* The ops of which all other ops can be composed. */
 static const char *const basic_ops[] = {
     "add",    "mul", "div",   "exp",       "log", "sqrt",   "pow",   "less",           "equal",         "where", "cast",
     "matmul", "pad", "slice", "transpose", "erf", "assign", "top_k", "random_uniform", "random_normal", NULL};
 
-/* Ops whose composition is of fused forms only: passes_test.c and chain_test.c have those. */
+/* Whether only fused forms of the op have a composition. passes_test.c and chain_test.c test those. */
 static bool is_of_fused_only(const strata_op *op) {
     return op == &strata_op_matmul;
 }
@@ -168,7 +168,7 @@ static void run_compositions(const op_table *table, bool of_basic_ops) {
         row.exact = false;
         composed = composed && composing == op;
         composing = op;
-        /* A row that is not finite spoils others of a product. */
+        /* The composition contains a matrix product, in which a NaN or infinity in one row would affect other rows. */
         for (int i = 0; i < CASE_INPUTS && (op == &strata_op_gather || op == &strata_op_scatter_update); i++)
             if (row.operands[i].values == CASE_SPECIAL) row.operands[i].values = CASE_UNIFORM;
         strata_test_restrict(
@@ -180,7 +180,7 @@ static void run_compositions(const op_table *table, bool of_basic_ops) {
             cr_expect(result.ok, "%s", result.text);
         }
         const bool last = r + 1 == table->n_rows || strcmp(table->rows[r + 1].op, row.op) != 0;
-        /* Rows of large instances alone have none when small. */
+        /* With STRATA_TEST_SMALL a row that has only big instances builds no node. */
         cr_expect(composed || !last || is_of_fused_only(op) || conformance_small(), "%s: no node was composed", row.op);
     }
     composing = NULL;
@@ -206,7 +206,7 @@ COMPOSITIONS(norm)
 COMPOSITIONS(recurrent)
 COMPOSITIONS(update)
 
-/* ---- the host's help: on a host that runs products and sums alone, with a host behind it ---- */
+/* ---- fallback to the host: on a device that runs only products and sums, and leaves other nodes to the host ---- */
 
 static void run_with_help(const op_table *table) {
     static const char *const own_ops[] = {"matmul", "add", "assign", "exp", "slice", NULL};
@@ -218,7 +218,7 @@ static void run_with_help(const op_table *table) {
     for (int r = 0; r < table->n_rows; r++)
         for (unsigned dtypes, rest = table->rows[r].dtypes; rest; rest &= ~dtypes) {
             op_row row = table->rows[r];
-            row.exact = false; /* sums become products, in another order */
+            row.exact = false; /* sums become products, which add in another order */
             dtypes = next_dtypes(device, &row, rest);
             strata_test_result result = run_row(device, &row, dtypes);
             cr_expect(result.ok, "%s", result.text);

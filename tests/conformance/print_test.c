@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Nodes that show values, on every device: what is shown is what the node has, and what the program computes is as without
- * them. */
+ * The op print on every device: it reports the values of its operand, and does not change what the program computes. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Building, running and comparing one graph. */
+ * Builds and runs a graph, and compares its outputs. */
 #include "tests/conformance/run_case.h"
 
 #include <criterion/criterion.h>
@@ -76,7 +76,7 @@ static bool device_has_dtypes(const run_case *run) {
     return true;
 }
 
-/* A node that the device says it does not run; NULL: there is none. */
+/* Returns a node that the device reports as not supported. NULL: it supports all. */
 static const strata_tensor *refused_node(const run_case *run) {
     const char *reason = NULL;
     for (int i = 0; i < run->graph->n_nodes; i++)
@@ -93,7 +93,7 @@ static strata_test_result check_unsupported(strata_status status, const strata_e
         strata_status_name(status), err->message);
 }
 
-/* What the references make of it; the variables' arrays are left as the updates leave them. */
+/* Computes the outputs with the reference functions. The updates change the arrays of the variables. */
 static strata_status reference(run_case *run, strata_array *out_values, strata_error *err) {
     strata_test_feed feeds[RUN_LEAVES];
     for (int i = 0; i < run->n_leaves; i++)
@@ -135,7 +135,7 @@ strata_test_result run_case_check(run_case *run, int *out_output) {
     if (strata_graph_check(run->graph, &err)) return strata_test_bad("%s", err.message);
     strata_status status = run_case_on_device(run, got, &err);
     strata_test_result result = strata_test_ok();
-    /* Where a refused op's composition runs, its values are compared as all others. */
+    /* When a rejected op runs as its composition, the run succeeds, and its values are compared like all others. */
     if (!device_has_dtypes(run) || (conformance_may_refuse(run->device) && status && refused_node(run))) {
         result = check_unsupported(status, &err);
     } else if (status || reference(run, want, &err)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a device must keep beside the ops: its memory, programs that are replayed, the order of updates, plans with shared
- * bytes, counters, and refusals that say why. */
+ * What a device must do besides computing ops: memory, programs that run repeatedly, the order of updates, memory plans in
+ * which values share bytes, counters, and errors with a reason. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -77,9 +77,9 @@ Test(conformance_runtime, parts_of_variables) {
     conformance_each_device(&untuned, use_ranges);
 }
 
-/* ---- replay ---- */
+/* ---- repeated runs ---- */
 
-/* y = relu(x w + b) (x w + b)', a constant among the operands; v <- v + sum y. */
+/* y = relu(x w + b) (x w + b)' with a constant among the operands, and the update v <- v + sum y. */
 typedef struct net {
     strata_variable *v;
     strata_graph *graph;
@@ -152,7 +152,7 @@ static void replay(strata_device *device) {
     cr_expect_null(strata_executable_input(net.exe, 0, 1));
     net_finish(&net);
 
-    static float again[NET_M * NET_M]; /* another executable: the same bits */
+    static float again[NET_M * NET_M]; /* another executable of the same program gives the same bits */
     net_make(&net, device, 1);
     net_submit(&net, &slot);
     OK(strata_executable_wait(net.exe, slot, err));
@@ -198,7 +198,7 @@ static void update_in_order(strata_device *device) {
     strata_graph_destroy(graph);
 }
 
-/* Only a slice of the old value, which is a view of the variable's memory, is left to be read. */
+/* After the update only a slice of the old value is read. The slice is a view of the variable's memory. */
 static void slice_before_update(strata_device *device) {
     strata_graph *graph = NULL;
     strata_variable *v = NULL;
@@ -228,7 +228,7 @@ Test(conformance_runtime, a_read_sees_the_updates_before_it_and_none_after) {
     conformance_each_device(&untuned, slice_before_update);
 }
 
-/* ---- plans in which values share bytes ---- */
+/* ---- memory plans in which values share bytes ---- */
 static void share_bytes(strata_device *device) {
     const strata_test_tolerance tolerance = strata_test_tolerance_of(f32, 64);
     run_case run;
@@ -238,7 +238,7 @@ static void share_bytes(strata_device *device) {
     strata_tensor *x = run_case_leaf(&run, strata_test_random(f32, STRATA_SHAPE(64), 0.1, 1, 1), false);
     strata_tensor *y = strata_exp(x), *head = strata_slice(y, (int64_t[]){0}, (int64_t[]){1});
     strata_tensor *once = strata_log(x), *first = strata_slice(once, (int64_t[]){0}, (int64_t[]){1});
-    strata_tensor *sum = strata_add(once, first); /* not in place: every element needs the first */
+    strata_tensor *sum = strata_add(once, first); /* must not be computed in place, because every element needs the first one */
     run_case_output(&run, strata_neg(sum), tolerance);
     strata_tensor *chain = x;
     for (int i = 0; i < 6; i++) chain = strata_add(strata_tanh(chain), x);
@@ -251,7 +251,7 @@ static void share_bytes(strata_device *device) {
     run_case_output(&run, strata_add(packed, strata_scalar(run.graph, f32, 0)), tolerance);
     run_case_output(&run, strata_pack((strata_tensor *[]){y, y}, (int64_t[]){1, 100}, 2, 170), tolerance);
     run_case_output(&run, strata_reshape(square, STRATA_SHAPE(4, 16)),
-                    tolerance); /* outputs: a view, an input, twice the same */
+                    tolerance); /* outputs may be a view, an input, or the same value twice */
     run_case_output(&run, x, tolerance);
     run_case_output(&run, chain, tolerance);
     strata_test_result result = run_case_check(&run, &wrong);
@@ -302,7 +302,7 @@ Test(conformance_runtime, a_device_that_is_not_there_is_unavailable_and_the_mess
     cr_expect_null(device);
 }
 
-/* ---- random numbers are the same everywhere ---- */
+/* ---- random numbers are the same on all devices ---- */
 static void draw(strata_device *device) {
     run_case run;
     strata_error failure = {0};
@@ -316,7 +316,7 @@ static void draw(strata_device *device) {
     cr_assert_eq(run_case_on_device(&run, got, &failure), STRATA_OK, "%s", failure.message);
     const float *uniform = got[0].data, *kept = got[1].data;
     for (uint32_t i = 0; i < 1031 && conformance_computes(device); i++) {
-        uint32_t e = 5 + i; /* of the whole: rows of one element */
+        uint32_t e = 5 + i; /* the element's index in the whole batch, whose rows have one element */
         strata_philox_block block = strata_philox((strata_philox_block){{e / 4, 0, 9, 3}}, 42, 7);
         float want = (float)(block.words[e % 4] >> 8) * 0x1p-24f;
         cr_assert_eq(uniform[i], want, "%s: element %u is %a, not %a", device->info.id, i, uniform[i], want);
@@ -332,7 +332,7 @@ Test(conformance_runtime, random_numbers_are_the_same_bits_everywhere) {
     conformance_each_device(&untuned, draw);
 }
 
-/* ---- halves are converted exactly ---- */
+/* ---- conversions of f16 are exact ---- */
 static uint32_t bits_of(float v) {
     uint32_t bits;
     memcpy(&bits, &v, sizeof bits);
@@ -349,7 +349,8 @@ static void convert_halves(strata_device *device) {
     strata_array floats = strata_test_full(f32, STRATA_SHAPE(HALVES * NEAR), 0);
     strata_array want = strata_test_full(STRATA_DTYPE_F16, STRATA_SHAPE(HALVES * NEAR), 0);
     for (int i = 0; i < HALVES; i++) ((uint16_t *)halves.data)[i] = (uint16_t)i;
-    for (int i = 0; i < HALVES; i++) { /* a number, the middle to the next, its neighbours, and some bits of the middle less */
+    /* for each f16: itself, the midpoint to the next f16, the two neighbours of the midpoint, and 0.75 times the midpoint */
+    for (int i = 0; i < HALVES; i++) {
         const float number = (float)strata_element_get(STRATA_DTYPE_F16, halves.data, i);
         const float next =
             (i & 0x7fff) < 0x7bff ? (float)strata_element_get(STRATA_DTYPE_F16, halves.data, i + 1) : copysignf(65536, number);

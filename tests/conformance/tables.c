@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The list of tables, and what operands are made of. No test framework is named here or in the tables: `strata plugin-check`
- * runs the same rows. */
+ * The list of all tables, and the values of operands. This file and the tables use no test framework, because `strata
+ * plugin-check` runs the same rows. */
 #include <math.h>
 #include <string.h>
 

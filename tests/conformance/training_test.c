@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A convolutional classifier, from its JSON, trained on every device: the losses are those of the host. */
+ * Trains a convolutional classifier, read from JSON, on every device. The losses must be those of the host. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "tests/conformance/devices.h"
 #include "tests/support/check.h"
 
-/* The classifier of the CIFAR-10 sample. Small steps: rounding differences between devices grow with each, and faster with
- * larger ones. */
+/* The classifier of the CIFAR-10 sample, with a small learning rate. Differences of rounding between devices grow with each
+ * step, and they grow faster with larger steps. */
 static const char model_json[] =
     "{\"input\": [32, 32, 3], \"layers\": ["
     "{\"layer\": \"conv2d\", \"filters\": 32, \"kernel_size\": 3, \"activation\": \"relu\"},"
@@ -24,7 +24,7 @@ static const char model_json[] =
 
 enum { CLASSES = 10, BATCH = 8, STEPS = 50, PIXELS = 32 * 32 * 3 };
 
-/* Noise over stripes whose place is the label. */
+/* Noise and stripes, whose position is the label. */
 static strata_dataset *pictures(int64_t n) {
     strata_error err = {0};
     strata_dataset *data = NULL;
@@ -37,7 +37,7 @@ static strata_dataset *pictures(int64_t n) {
     return data;
 }
 
-/* Losses of the first steps; returns how many. */
+/* Writes the losses of the first steps and returns their number. */
 static int train(strata_device *device, int64_t steps, strata_history *out_history) {
     strata_error err = {0};
     strata_model *model = NULL;

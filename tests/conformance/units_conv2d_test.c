@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Convolutions and their gradients by matrix units (the families gpu/units_conv2d..) on every device that has some, one that a
- * CPU plays too. Results are compared in double with the bound of shaders/README.md, *Matrix units' errors*. */
+ * Convolutions and their gradients computed by matrix units (the kernel families gpu/units_conv2d and so on), on every
+ * device that has matrix units, including a CPU that emulates them. Results are compared with those of double precision,
+ * within the bound of shaders/README.md, *Matrix units' errors*. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -49,7 +50,7 @@ static strata_shape shape_of(const int64_t dims[4]) {
     return STRATA_SHAPE(dims[0], dims[1], dims[2], dims[3]);
 }
 
-/* The convolution, its gradient by the input and that by the filter. */
+/* The convolution, its gradient by the input and its gradient by the filter. */
 enum { N_PRODUCTS = 3 };
 static const char *const names[N_PRODUCTS] = {"conv2d", "conv2d_input_grad", "conv2d_filter_grad"};
 
@@ -59,7 +60,7 @@ static void build(const convolution *c, strata_tensor *x, strata_tensor *filter,
     strata_gradients(out[0], dy, (strata_tensor *[]){x, filter}, 2, out + 1);
 }
 
-/* Operands x, filter, dy of the dtype. */
+/* Makes the operands x, filter and dy in the dtype. */
 static void make_operands(const convolution *c, strata_dtype dtype, strata_array out[3]) {
     strata_graph *graph = NULL;
     cr_assert_eq(strata_graph_create(&graph, NULL), STRATA_OK);
@@ -72,9 +73,9 @@ static void make_operands(const convolution *c, strata_dtype dtype, strata_array
     strata_graph_destroy(graph);
 }
 
-/* ---- the truth ---- */
+/* ---- expected results ---- */
 
-/* The same values in f32, or their absolute values. */
+/* Returns the same values in f32. absolute: their absolute values. */
 static strata_array as_f32(const strata_array *from, bool absolute) {
     strata_array to = strata_test_full(STRATA_DTYPE_F32, from->shape, 0);
     for (int64_t i = 0; i < strata_shape_elements(from->shape); i++) {
@@ -84,7 +85,7 @@ static strata_array as_f32(const strata_array *from, bool absolute) {
     return to;
 }
 
-/* The three results of sums in double, rounded to f32. */
+/* Computes the three results with sums in double precision, rounded to f32. */
 static void reference(const convolution *c, const strata_array operands[3], bool absolute, strata_array out[N_PRODUCTS]) {
     strata_array values[3];
     strata_tensor *leaves[3], *outputs[N_PRODUCTS];
@@ -103,7 +104,7 @@ static void reference(const convolution *c, const strata_array operands[3], bool
     for (int i = 0; i < 3; i++) strata_array_finish(&values[i]);
 }
 
-/* How many products are added to an element at most. */
+/* The largest number of products that are summed for one element. */
 static int64_t terms_of(const strata_tensor *node) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     return node->op == &strata_op_conv2d_filter_grad  ? s.n * s.out_h * s.out_w
@@ -111,8 +112,9 @@ static int64_t terms_of(const strata_tensor *node) {
                                                       : s.kernel_h * s.kernel_w * s.group_in;
 }
 
-/* The largest error, as a share of what is allowed: u |sum| + K 2^-23 sum |a b| with u 2^-11 (f16) or 2^-8 (bf16), and what f16
- * lacks below its normal numbers; in f32 UNITS_MOST_ERROR. */
+/* Returns the largest ratio of an element's error to the allowed error. For f16 and bf16 u |sum| + K 2^-23 sum |a b| is
+ * allowed, with u = 2^-11 (f16) or 2^-8 (bf16), plus the error of f16 below its smallest normal number. For f32 see
+ * UNITS_MOST_ERROR. */
 static double share_of(const strata_array *got, const strata_array *want, const strata_array *sums, int64_t terms,
                        double largest) {
     const double unit = got->dtype == STRATA_DTYPE_F16 ? 0x1p-11 : got->dtype == STRATA_DTYPE_BF16 ? 0x1p-8 : 0x1p-24;
@@ -187,7 +189,7 @@ Test(conformance_units, convolutions_and_gradients_stay_within_their_error) {
     units_each_device(run_convolutions);
 }
 
-/* Every tile that some device would take. */
+/* Runs with every tile size that some device would choose. */
 static void run_conv2d_tiles(strata_device *device, strata_kernel_limits *limits) {
     const convolution c = {"in many tiles", {3, 13, 11, 20}, {3, 3, 20, 72}, {.stride = {1, 2}, .padding = SAME}};
     for (strata_dtype dtype = STRATA_DTYPE_F16; dtype <= STRATA_DTYPE_BF16; dtype++) {
@@ -223,7 +225,8 @@ Test(conformance_units, tiles_of_convolutions_do_not_change_a_bit) {
     units_each_device(run_conv2d_tiles);
 }
 
-/* The first has one part, the second several, whose fold has the epilogue. */
+/* The sum of the first convolution has one part. That of the second one has several, and the kernel that adds the parts
+ * applies the epilogue. */
 static void run_conv2d_epilogues(strata_device *device, strata_kernel_limits *limits) {
     static const convolution cs[] = {{"small", {2, 5, 6, 5}, {3, 3, 5, 19}, {.padding = SAME}},
                                      {"in parts", {2, 5, 6, 40}, {3, 3, 40, 24}, {.padding = SAME}}};
@@ -246,7 +249,7 @@ static void run_conv2d_epilogues(strata_device *device, strata_kernel_limits *li
                 if (i == 2) y = strata_tanh(y);
                 if (i == 3) y = strata_node(NULL, &strata_op_relu_grad, 2, (strata_tensor *[]){y, other}, NULL);
                 strata_test_tolerance tolerance = strata_test_tolerance_of(dtype, 9 * 9 * cs[s].x[3]);
-                tolerance.absolute += 4 * tolerance.relative; /* the plain nodes round after each */
+                tolerance.absolute += 4 * tolerance.relative; /* the separate nodes round after each op */
                 run_case_output(&run, y, tolerance);
             }
             const strata_test_result result = run_case_check(&run, &wrong);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products by matrix units (the family gpu/units_matmul) on every device that has some, one that a CPU plays too: tails,
- * transposes, batches, epilogues, nothing to multiply, tiles of all sizes; and products of f32 by a split, whose error is
- * compared in double. */
+ * Matrix products computed by matrix units (the kernel family gpu/units_matmul), on every device that has them, including a
+ * CPU that emulates them: sizes that are no multiples of a tile, transposes, batches, epilogues, k = 0, and all tile sizes.
+ * Products of f32, whose operands are split into f16, are compared with those of double precision. */
 #include "tests/conformance/units.h"
 
 #include <criterion/criterion.h>
@@ -21,7 +21,7 @@ TestSuite(conformance_units, .timeout = 600);
 
 /* ---- products ---- */
 typedef struct product {
-    int64_t m, k, n, batch; /* batch 0: two axes */
+    int64_t m, k, n, batch; /* batch 0: the operands have two axes */
 } product;
 
 static strata_array values(const product *p, bool is_b, bool transposed, strata_dtype dtype, uint64_t seed) {
@@ -43,7 +43,7 @@ static void check(run_case *run, strata_dtype dtype, const product *p, const cha
     run_case_end(run);
 }
 
-/* k from 192 on is cut into parts. */
+/* From k = 192 on, k is divided into parts. */
 static const product products[] = {{1, 1, 1, 0}, {7, 5, 13, 0},    {33, 17, 65, 0},  {2, 19, 77, 0}, {64, 32, 64, 0},
                                    {5, 0, 9, 0}, {130, 70, 66, 0}, {20, 401, 70, 0}, {9, 17, 10, 3}, {1, 200, 130, 2}};
 enum { N_PRODUCTS = sizeof products / sizeof *products };
@@ -72,7 +72,7 @@ Test(conformance_units, every_transpose_and_tail) {
     units_each_device(run_products);
 }
 
-/* Every tile that some device would take; they change no bit. */
+/* Runs with every tile size that some device would choose. The size must not change a bit. */
 static void run_tiles(strata_device *device, strata_kernel_limits *limits) {
     const product p = {70, 150, 90, 0};
     for (strata_dtype dtype = STRATA_DTYPE_F16; dtype <= STRATA_DTYPE_BF16; dtype++) {
@@ -123,7 +123,7 @@ static void run_epilogues(strata_device *device, strata_kernel_limits *limits) {
                 if (i == 2) y = strata_node(NULL, &strata_op_tanh, 1, &y, NULL);
                 if (i == 3) y = strata_node(NULL, &strata_op_relu_grad, 2, (strata_tensor *[]){y, aux}, NULL);
                 strata_test_tolerance tolerance = strata_test_tolerance_of(dtype, 9 * p->k);
-                tolerance.absolute += 4 * tolerance.relative; /* the plain nodes round after each */
+                tolerance.absolute += 4 * tolerance.relative; /* the separate nodes round after each op */
                 run_case_output(&run, y, tolerance);
             }
             check(&run, dtype, p, "with epilogues");
@@ -134,9 +134,10 @@ Test(conformance_units, fused_epilogues) {
     units_each_device(run_epilogues);
 }
 
-/* ---- f32 by a split ---- */
+/* ---- f32 by splitting each operand into f16 ---- */
 
-/* The device's product of f32, whose operands are scaled: row i of a by a_scale[i % 3], step k of both by k_scale^(k - K/2). */
+/* Products of f32 with scaled operands: row i of a is multiplied by a_scale[i % 3], and index k of both operands by
+ * k_scale^(k - K/2). */
 typedef struct split_case {
     const char *what;
     product p;
@@ -161,8 +162,8 @@ static void rescale(const split_case *c, bool is_b, strata_array *array) {
     }
 }
 
-/* The largest error in units of 2^-24 times the sum of |a b|, beside what the range of f16 costs small values: 2^-38 of the
- * largest ones for each product. */
+/* Returns the largest error in units of 2^-24 times the sum of |a b|. It first subtracts the error that the range of f16
+ * causes for small values, which is 2^-38 of the product of the largest |a| and |b| for each term. */
 static double error_of(const split_case *c, const float *a, const float *b, const float *got) {
     const product *p = &c->p;
     const double floor = (double)p->k * ldexp(units_largest_of(a, p->m * p->k) * units_largest_of(b, p->k * p->n), -38);
@@ -215,7 +216,7 @@ Test(conformance_units, f32_is_split_with_options_fast_only_and_stays_f32) {
     units_each_device(run_splits);
 }
 
-/* A row that is not finite makes its own results NaN or infinite, and no others. */
+/* A row with NaN or infinities makes the results of this row NaN or infinite, and no others. */
 static void run_not_finite(strata_device *device, strata_kernel_limits *limits) {
     const product p = {20, 40, 24, 0};
     if (!units_has(limits, STRATA_DTYPE_F32)) return;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whatever happens while a checkpoint is written, the folder has the one before or the new one, whole. */
+ * Injects power cuts, full disks and kills while a checkpoint is written. Afterwards the folder must contain either the
+ * former checkpoint or the new one, complete. shim.h simulates the faults. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -55,30 +56,30 @@ static strata_dataset *make_data(void) {
     return data;
 }
 
-typedef struct story {
+typedef struct fixture {
     strata_device *device;
     strata_dataset *data;
     strata_checkpoint_options checkpoint;
     strata_fit_options opts;
     char old[65], new[65], whole[65];
-} story;
+} fixture;
 
-static story begin(void) {
+static fixture begin(void) {
     strata_error err = {0};
-    story s = {.data = make_data(), .checkpoint = {.folder = folder, .every_steps = OLD, .keep = 1, .on_warning = warn}};
+    fixture s = {.data = make_data(), .checkpoint = {.folder = folder, .every_steps = OLD, .keep = 1, .on_warning = warn}};
     s.opts = (strata_fit_options){.epochs = EPOCHS, .batch = BATCH, .seed = 9};
     OK(strata_device_open("host", NULL, &s.device, &err));
     crash_reset();
     return s;
 }
 
-static void end(story *s) {
+static void end(fixture *s) {
     strata_dataset_destroy(s->data);
     strata_device_close(s->device);
 }
 
-/* The parameters after so many steps. */
-static void hash_after(story *s, int steps, char out[65]) {
+/* The hash of the parameters after so many steps of an undisturbed training. */
+static void hash_after(fixture *s, int steps, char out[65]) {
     strata_error err = {0};
     strata_model *model = make(s->device);
     strata_fit *fit;
@@ -90,14 +91,15 @@ static void hash_after(story *s, int steps, char out[65]) {
     strata_model_destroy(model);
 }
 
-static void know_the_bits(story *s) {
+static void hash_expected_states(fixture *s) {
     hash_after(s, OLD, s->old);
     hash_after(s, NEW, s->new);
     hash_after(s, EPOCHS * STEPS, s->whole);
 }
 
-/* Trains from the beginning in a new folder, with what happens from the save after step `after` on. */
-static void train_until(story *s, int64_t cut, int steps) {
+/* Trains from the beginning in a new folder. cut: the power is cut at this event of the saves that follow step OLD. 0: the
+ * power is not cut. */
+static void train_until(fixture *s, int64_t cut, int steps) {
     static int number;
     strata_error err = {0};
     strata_model *model = make(s->device);
@@ -107,12 +109,12 @@ static void train_until(story *s, int64_t cut, int steps) {
     s->opts.checkpoint = &s->checkpoint;
     OK(strata_fit_begin(model, s->data, &s->opts, &fit, &err));
     for (int i = 0; i < STEPS - 1; i++) OK(strata_fit_step(fit, &progress, &err));
-    /* The thread has written step 5 by now: the folder has it, or will soon. */
+    /* The thread that writes checkpoints has been given step 5 by now. Waits until the folder has its checkpoint. */
     char path[700];
     snprintf(path, sizeof path, "%s/step-%012d", folder, OLD);
     for (int i = 0; i < 10000 && access(path, F_OK); i++) usleep(100);
     cr_assert_eq(access(path, F_OK), 0);
-    usleep(200); /* and has looked for older ones */
+    usleep(200); /* lets the thread finish its search for older checkpoints */
     if (cut) crash_cut_at(cut);
     for (int i = STEPS - 1; i < steps; i++) OK(strata_fit_step(fit, &progress, &err));
     s->opts.checkpoint = NULL;
@@ -120,8 +122,8 @@ static void train_until(story *s, int64_t cut, int steps) {
     strata_model_destroy(model);
 }
 
-/* 'o', 'n': the folder's newest whole checkpoint is the old one, the new one. */
-static char load(story *s) {
+/* Loads the newest complete checkpoint of the folder. Returns 'o' when it is the old one, 'n' when it is the new one. */
+static char load(fixture *s) {
     strata_error err = {0};
     char hash[65];
     int epochs = -1;
@@ -145,8 +147,8 @@ static void remove_folder(void) {
 /* ---- the tests ---- */
 
 Test(crash, a_power_cut_at_any_moment_of_a_save_leaves_the_old_checkpoint_or_the_new_one) {
-    story s = begin();
-    know_the_bits(&s);
+    fixture s = begin();
+    hash_expected_states(&s);
     train_until(&s, INT64_MAX, STEPS + 1);
     const int64_t n = crash_events();
     crash_reset();
@@ -165,8 +167,8 @@ Test(crash, a_power_cut_at_any_moment_of_a_save_leaves_the_old_checkpoint_or_the
 }
 
 Test(crash, a_full_disk_keeps_the_old_checkpoint_and_training_goes_on) {
-    story s = begin();
-    know_the_bits(&s);
+    fixture s = begin();
+    hash_expected_states(&s);
     int failed = 0;
     for (int64_t bytes = 0; bytes < 16384; bytes += 512) {
         train_until(&s, 0, STEPS + 1);
@@ -185,10 +187,10 @@ Test(crash, a_full_disk_keeps_the_old_checkpoint_and_training_goes_on) {
         cr_assert_str_eq(hash, s.whole);
         strata_model_destroy(model);
         failed += n_warnings > 0;
-        if (n_warnings == 4) cr_assert_eq(load(&s), 'n'); /* none of the four that are left was written */
+        if (n_warnings == 4) cr_assert_eq(load(&s), 'n'); /* none of the four later checkpoints was written */
         model = make(s.device);
         int epochs;
-        OK(strata_model_load_checkpoint(model, folder, &epochs, &err)); /* what is there is whole */
+        OK(strata_model_load_checkpoint(model, folder, &epochs, &err)); /* the checkpoint in the folder is complete */
         strata_model_destroy(model);
         remove_folder();
     }
@@ -196,7 +198,7 @@ Test(crash, a_full_disk_keeps_the_old_checkpoint_and_training_goes_on) {
     end(&s);
 }
 
-static void flip_each(story *s, const char *name) {
+static void flip_each(fixture *s, const char *name) {
     char path[1400];
     snprintf(path, sizeof path, "%s/step-%012d/%s", folder, NEW, name);
     FILE *file = fopen(path, "r+b");
@@ -220,8 +222,8 @@ static void flip_each(story *s, const char *name) {
 }
 
 Test(crash, a_byte_that_changed_anywhere_in_the_new_checkpoint_means_the_old_one) {
-    story s = begin();
-    know_the_bits(&s);
+    fixture s = begin();
+    hash_expected_states(&s);
     s.checkpoint.keep = 2;
     train_until(&s, 0, STEPS + 1);
     flip_each(&s, "manifest.json");
@@ -229,10 +231,10 @@ Test(crash, a_byte_that_changed_anywhere_in_the_new_checkpoint_means_the_old_one
     end(&s);
 }
 
-/* ---- kills: each in a child, and the rest of the training in another ---- */
+/* ---- kills: one child process is killed, another one trains the remaining steps ---- */
 
 typedef struct killing {
-    int64_t step; /* 0: at no step */
+    int64_t step; /* 0: the process is not killed at a step */
     bool at_epoch_end;
 } killing;
 
@@ -243,10 +245,10 @@ static strata_status die(const strata_progress *p, void *user, strata_error *err
     return STRATA_OK;
 }
 
-/* Goes on from the folder, and writes the parameters' hash to `out` if it comes to the end. Exits. */
+/* Continues from the folder's checkpoint. At the end of the training it writes the hash of the parameters to `out`. Exits. */
 static void train_in_child(const killing *k, const char *call, const char *part, int count, const char *out) {
     strata_error err = {0};
-    story s = begin();
+    fixture s = begin();
     strata_model *model = make(s.device);
     char hash[65];
     s.checkpoint.every_steps = 4;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CIFAR-10: pixels from planes, the layouts of the folder, what is wrong and where; and the real files where they are. */
+ * CIFAR-10: converting planes to pixels, the layouts of the folder, and errors with their position. The real files are
+ * tested where they are installed. */
 #include "core/data/set/cifar10.h"
 
 #include <criterion/criterion.h>
@@ -18,7 +19,7 @@ TestSuite(cifar10, .init = test_folder_make, .fini = test_folder_remove);
 enum { RECORD = STRATA_CIFAR10_RECORD };
 static strata_error err;
 
-/* Records whose label is first + i, and whose pixel p of plane c is (p + 7 c + i) mod 256. */
+/* Makes n records. Record i has the label first + i, and pixel p of its plane c is (p + 7 c + i) mod 256. */
 static unsigned char *make_records(int n, int first) {
     unsigned char *bytes = malloc((size_t)n * RECORD);
     for (int i = 0; i < n; i++) {
@@ -94,7 +95,7 @@ Test(cifar10, finds_the_official_folder) {
     strata_dataset_destroy(data);
 }
 
-/* A tar of one batch in the official folder, by hand. */
+/* Makes a tar file with one batch in the folder of the official archive. */
 static size_t make_tar(unsigned char *tar, int n, int first) {
     unsigned char *bytes = make_records(n, first);
     size_t size = (size_t)n * RECORD, padded = (size + 511) / 512 * 512;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CSV: quotes, line breaks, line ends, what is wrong and where; and datasets of numbers and classes from it. */
+ * CSV: quotes, line breaks in cells, line ends, errors with their position, and datasets of numbers and classes. */
 #include "strata/csv.h"
 
 #include <criterion/criterion.h>

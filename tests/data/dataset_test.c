@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Datasets over arrays and files, the order of an epoch, and what a batch holds. */
+ * Datasets of arrays and files, the order of the elements in an epoch, and the contents of a batch. */
 #include "strata/dataset.h"
 
 #include <criterion/criterion.h>
@@ -28,7 +28,7 @@ static void fails(strata_status got, strata_status wanted, const char *text) {
 
 /* ---- order ---- */
 
-/* The order as indices, through a dataset whose element i is the number i. */
+/* Writes the order as indices, which are the values of the elements of a dataset 0, 1, ... n - 1. */
 static void order_of(int64_t n, bool shuffle, uint64_t seed, uint64_t epoch, float *out) {
     strata_dataset *data = NULL;
     strata_order *order = NULL;
@@ -77,7 +77,7 @@ Test(dataset, order_is_keyed_by_seed_and_epoch) {
     for (int i = 0; i < N; i++) cr_assert_eq(other[i], (float)i);
 }
 
-/* Each of 5 elements lands in each place equally often, over 5000 epochs: within five standard deviations of 1000. */
+/* In 5000 epochs each of 5 elements must come to each position about 1000 times, within five standard deviations. */
 Test(dataset, order_is_uniform) {
     int counts[5][5] = {{0}};
     for (uint64_t epoch = 0; epoch < 5000; epoch++) {
@@ -127,12 +127,13 @@ Test(dataset, fetch_gathers_scales_and_converts) {
     float all[10];
     int32_t all_labels[5];
     strata_dataset_fetch(data, order, 0, 5, all, all_labels);
-    for (int i = 0; i < 5; i++) { /* a feature and its label stay together */
+    for (int i = 0; i < 5; i++) { /* each feature has its own label */
         int element = 0;
         while (labels[element] != all_labels[i]) element++;
         cr_assert_eq(all[2 * i], (float)pixels[2 * element] * (float)(1.0 / 255));
     }
-    strata_dataset_fetch(data, order, 3, 2, features, classes); /* a part is that part of the whole */
+    /* a range of the order gives the same as that range of the whole */
+    strata_dataset_fetch(data, order, 3, 2, features, classes);
     cr_assert(!memcmp(features, all + 6, 4 * sizeof *all) && !memcmp(classes, all_labels + 3, 2 * sizeof *classes));
     strata_order_destroy(order);
     strata_dataset_destroy(data);
@@ -241,7 +242,7 @@ Test(dataset, takes_arrays_even_on_failure) {
 
 /* ---- files ---- */
 
-/* An IDX file of n (2,2) elements 0, 1, 2 ... */
+/* Makes an IDX file of n elements (2,2) with the numbers 0, 1, 2 ... */
 static size_t make_idx(unsigned char *out, int n) {
     const unsigned char header[] = {0, 0, 8, 3, 0, 0, 0, (unsigned char)n, 0, 0, 0, 2, 0, 0, 0, 2};
     memcpy(out, header, sizeof header);
@@ -249,7 +250,7 @@ static size_t make_idx(unsigned char *out, int n) {
     return sizeof header + (size_t)(4 * n);
 }
 
-/* The file must hold `n` elements of (2,2) whose numbers are 0, 1, 2 ... times scale. */
+/* Expects that the file contains n elements (2,2) with the numbers 0, 1, 2 ... times scale. */
 static void holds(const char *path, int64_t n, float scale) {
     strata_dataset *data = NULL;
     strata_order *order = NULL;
@@ -372,9 +373,9 @@ Test(dataset, integer_features_are_tokens) {
     strata_array_finish(&known);
 }
 
-/* ---- parts ---- */
+/* ---- splitting ---- */
 
-/* Ten elements (i, -i) with label i % 3 and weight i, of which the last two are a file of their own. */
+/* Ten elements (i, -i) with the label i % 3 and the weight i. The last two come from a second file. */
 static strata_dataset *ten(void) {
     enum { TEN = 10 };
     strata_dataset *data = NULL;
@@ -442,7 +443,7 @@ Test(dataset, split_in_order_takes_the_last_elements_and_outlives_the_whole) {
 Test(dataset, parts_know_the_files_that_they_come_from) {
     strata_dataset *whole = ten(), *first = NULL, *last = NULL, *own = NULL;
     OK(strata_dataset_split(whole, 0.5, &in_order, &first, &last, &err));
-    OK(strata_dataset_auto_shard(last, STRATA_SHARD_FILE, 2, 1, &own, &err)); /* elements 8 and 9 */
+    OK(strata_dataset_auto_shard(last, STRATA_SHARD_FILE, 2, 1, &own, &err)); /* the elements of the second file, 8 and 9 */
     has_elements(own, 8, 2);
     strata_dataset_destroy(own);
     OK(strata_dataset_auto_shard(last, STRATA_SHARD_FILE, 2, 0, &own, &err));
@@ -454,14 +455,16 @@ Test(dataset, parts_know_the_files_that_they_come_from) {
     strata_dataset_destroy(whole);
 }
 
-/* Sorted by class, as a folder of class folders is: each part gets its share of each class, and every element once. */
+/* The elements are sorted by class, as in a folder with a folder for each class. Each part must get its share of each
+ * class, and each element must be in one part. */
 Test(dataset, split_divides_each_class_at_random) {
     enum { N = 60 };
     float x[N], fetched[N];
     int32_t y[N], labels[N];
     bool seen[N] = {false};
     int64_t first_numbers[2][4];
-    for (int i = 0; i < N; i++) x[i] = (float)i, y[i] = i < 30 ? 0 : i < 50 ? 1 : 2; /* 30, 20, 10 */
+    /* 30 of class 0, 20 of class 1, 10 of class 2 */
+    for (int i = 0; i < N; i++) x[i] = (float)i, y[i] = i < 30 ? 0 : i < 50 ? 1 : 2;
     const strata_array features = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(N, 1), x);
     const strata_array classes = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(N), y);
     for (uint64_t seed = 0; seed < 2; seed++) {

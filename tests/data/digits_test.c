@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Made digits: each is a function of (seed, index), classes are even, images look like ink on paper, and classes differ. */
+ * Generated digits: each is a function of (seed, index), the classes are equally frequent, images have the brightness of
+ * ink on paper, and classes differ. */
 #include "core/data/set/digits.h"
 
 #include <criterion/criterion.h>
@@ -54,8 +55,8 @@ Test(digits, classes_are_even_and_every_image_has_ink_inside) {
     strata_image_set_finish(&set);
 }
 
-/* The nearest class mean gets most held-out digits right, so labels fit images; and not nearly all, so there is something to
- * learn. */
+/* A classifier by the nearest class mean must classify most new digits correctly, which shows that labels match images. It
+ * must also make errors, so that there is something to learn. */
 Test(digits, class_means_tell_most_digits_apart) {
     const int n = 4000;
     strata_image_set train = make(3, 0, n), test = make(3, STRATA_DIGITS_TEST_FIRST, n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The orientation in Exif data, and pictures that are turned by it. */
+ * Reading the orientation from Exif data, and turning pictures by it. */
 #include "core/data/format/exif.h"
 
 #include <criterion/criterion.h>
@@ -11,7 +11,7 @@
 
 static strata_error err;
 
-/* SOI and a segment APP1 with one directory entry; returns how many bytes. */
+/* Writes the marker SOI and a segment APP1 with one directory entry. Returns the number of bytes. */
 static size_t put_exif(unsigned char *out, bool big_endian, int value) {
     static const unsigned char little[] = {0xFF, 0xD8, 0xFF, 0xE1, 0, 34, 'E', 'x', 'i', 'f', 0, 0, 'I', 'I', 42, 0, 8, 0, 0,
                                            0,    1,    0,    0x12, 1, 3,  0,   1,   0,   0,   0, 0, 0,   0,   0,  0, 0, 0, 0};
@@ -36,7 +36,8 @@ Test(exif, damaged_data_are_no_orientation) {
     for (int big = 0; big < 2; big++) {
         const size_t whole = put_exif(bytes, big, 6);
         for (size_t n = 0; n < whole; n++) cr_assert_eq(strata_exif_orientation(bytes, n), 1, "%zu bytes", n);
-        for (size_t at = 12; at < whole; at++) { /* any byte may be anything: nothing outside is read (AddressSanitizer) */
+        /* no value of any byte may cause a read outside of the data, which AddressSanitizer would report */
+        for (size_t at = 12; at < whole; at++) {
             put_exif(bytes, big, 6);
             bytes[at] = 0xFF;
             const int read = strata_exif_orientation(bytes, whole);
@@ -45,7 +46,7 @@ Test(exif, damaged_data_are_no_orientation) {
     }
 }
 
-/* A picture of 2 rows and 3 columns, 1 2 3 / 4 5 6, as each orientation is to be seen (Exif 2.32, figure 21). */
+/* A picture of 2 rows and 3 columns (1 2 3 / 4 5 6), and how it must look for each orientation (Exif 2.32, figure 21). */
 Test(exif, pictures_are_turned_as_their_number_says) {
     static const struct {
         int64_t rows;
@@ -72,7 +73,7 @@ Test(exif, a_jpeg_is_measured_and_read_upright) {
     snprintf(path, sizeof path, "%s/tests/fuzz/corpus/picture/photo.jpg", STRATA_TEST_SOURCE_DIR);
     FILE *file = fopen(path, "rb");
     cr_assert(file);
-    const size_t n_exif = put_exif(bytes, true, 6); /* in the place of the file's own SOI */
+    const size_t n_exif = put_exif(bytes, true, 6); /* replaces the SOI of the file */
     unsigned char start[2];
     cr_assert_eq(fread(start, 1, 2, file), 2);
     const size_t n = n_exif + fread(bytes + n_exif, 1, sizeof bytes - n_exif, file);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * IDX: what is read, and every way in which a file can disagree with its header. */
+ * IDX files: what can be read, and every way in which a file can contradict its header. */
 #include "core/data/format/idx.h"
 
 #include <criterion/criterion.h>
@@ -11,7 +11,7 @@
 
 #include "tests/support/folder.h"
 
-/* 2 x 3 bytes. */
+/* An array of 2 x 3 bytes. */
 static const unsigned char small[] = {0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 10, 20, 30, 40, 50, 60};
 
 static size_t gzip(const void *bytes, size_t n_bytes, unsigned char *out, size_t out_bytes) {
@@ -119,7 +119,8 @@ Test(idx, rejects_corrupt_gzip) {
     size_t n = gzip(small, sizeof small, packed, sizeof packed);
     fails("\x1F\x8B", 2, STRATA_DATA, "f: the gzip data is cut off at byte 2, after 0 expanded bytes");
     int n_caught = 0;
-    for (size_t bit = 0; bit < 8 * n; bit++) { /* an error, or a bit without content: time, system, padding */
+    /* each bit causes an error, unless it has no effect on the data: time, system, padding */
+    for (size_t bit = 0; bit < 8 * n; bit++) {
         memcpy(broken, packed, n);
         broken[bit / 8] ^= (unsigned char)(1 << bit % 8);
         strata_array array;
@@ -136,8 +137,8 @@ Test(idx, rejects_corrupt_gzip) {
     fails(broken, n, STRATA_DATA, NULL);
 }
 
-/* A header of 2^40 elements, in a small gzip: refused before memory is asked for. A gzip far longer than its header says: not
- * expanded beyond it. */
+/* A small gzip file whose header promises 2^40 elements must be refused before memory is allocated. A gzip file with far
+ * more data than its header says must not be expanded beyond that. */
 Test(idx, a_bomb_costs_nothing) {
     unsigned char huge[] = {0, 0, 8, 2, 0, 16, 0, 0, 0, 16, 0, 0, 1, 2, 3}, packed[100];
     fails(packed, gzip(huge, sizeof huge, packed, sizeof packed), STRATA_DATA, NULL);

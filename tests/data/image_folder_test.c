@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pictures: PNG and netpbm, and a folder of them as a dataset. */
+ * PNG and netpbm pictures, and a folder of pictures as a dataset. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

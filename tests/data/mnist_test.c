@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The MNIST folder: names, files that don't belong together, labels out of range; and the real files where they are. */
+ * The MNIST folder: file names, files that do not belong together, and labels out of range. The real files are tested where
+ * they are installed. */
 #include "core/data/set/mnist.h"
 
 #include <criterion/criterion.h>
@@ -103,7 +104,7 @@ Test(mnist, a_malformed_file_is_named) {
     fails(STRATA_DATA, "train-images-idx3-ubyte.gz: the gzip data is corrupt near byte");
 }
 
-/* The published hashes are of the whole expanded files: header and elements. */
+/* The published hashes are those of the whole decompressed files, header and elements. */
 static void hash_is(const strata_array *array, const char *wanted) {
     unsigned char header[4 + 4 * STRATA_MAX_RANK] = {0, 0, 8, (unsigned char)array->shape.rank};
     for (int i = 0; i < array->shape.rank; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * .npy files: each dtype and version, what NumPy itself wrote, and each way to be malformed. */
+ * .npy files: each dtype and version, bytes that NumPy wrote, and each kind of malformed file. */
 #include "core/data/format/npy.h"
 
 #include <criterion/criterion.h>
@@ -11,7 +11,7 @@
 
 #include "tests/support/folder.h"
 
-/* A file of this version with this header text and elements; returns its length. */
+/* Makes a file of this version with this header text and elements. Returns its length. */
 static size_t build(unsigned char *out, int version, const char *header, const void *data, size_t n_data) {
     size_t n_header = strlen(header), start = version == 1 ? 10 : 12;
     memcpy(out, "\x93NUMPY", 6);
@@ -185,7 +185,7 @@ Test(npy_file, what_is_written_is_read_again) {
     cr_assert_eq(strata_npy_read(test_path("none.npy"), &none, NULL), STRATA_UNAVAILABLE);
 }
 
-/* numpy.save of numpy.arange(3, dtype='<f4').reshape(1, 3) is these bytes. */
+/* The bytes that numpy.save writes for numpy.arange(3, dtype='<f4').reshape(1, 3). */
 Test(npy_file, the_bytes_are_those_that_numpy_writes) {
     char wanted[128 + 12];
     memset(wanted, ' ', 128);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * .npz archives as numpy.savez and savez_compressed wrote them, and damaged ones. */
+ * .npz archives that numpy.savez and savez_compressed wrote, and damaged archives. */
 #include "core/data/format/npz.h"
 
 #include <criterion/criterion.h>
@@ -17,7 +17,7 @@ TestSuite(npz, .init = test_folder_make, .fini = test_folder_remove);
 static strata_error err;
 #define OK(call) cr_assert_eq((call), STRATA_OK, "%s", err.message)
 
-/* x: u8 (2,3) 0..5; y: i64 (2,1) 1, 0; w: f32 (2) 0.5, -1. From tests/fuzz/corpus/npz. */
+/* The path of an archive in tests/fuzz/corpus/npz with x: u8 (2,3) 0..5; y: i64 (2,1) 1, 0; w: f32 (2) 0.5, -1. */
 static const char *sample(const char *name) {
     static char path[512];
     snprintf(path, sizeof path, "%s/tests/fuzz/corpus/npz/%s", STRATA_TEST_SOURCE_DIR, name);
@@ -66,7 +66,8 @@ Test(npz, becomes_a_dataset) {
     cr_assert_null(data);
 }
 
-/* Cut anywhere, or with any byte changed, it is an error or the same array, or one of the changed name's. */
+/* When the file is cut off or any byte is changed, reading must fail, return the same array, or (when its name was changed)
+ * not find the array. */
 Test(npz, damage_is_an_error) {
     const char *const names[] = {"stored", "deflated"};
     for (int i = 0; i < 2; i++) {
@@ -110,7 +111,7 @@ Test(npz, lists_what_is_stored_or_nothing_of_a_damaged_one) {
         cr_assert_str_eq(l.text, "x u8 (2,3) 6; y i64 (2,1) 16; w f32 (2) 8; ");
         l = (listed){0};
         for (size_t at = 0; at + 20 < n; at++)
-            if (!memcmp(bytes + at, "PK\1\2", 4)) bytes[at + 16] ^= 1; /* checksums in the directory */
+            if (!memcmp(bytes + at, "PK\1\2", 4)) bytes[at + 16] ^= 1; /* changes the checksums in the directory */
         cr_assert_eq(strata_npz_list("a", bytes, n, list_entry, &l, &err), STRATA_DATA);
         cr_assert_not_null(strstr(err.message, "the checksum of"), "%s", err.message);
         cr_assert_eq(l.n, 0);

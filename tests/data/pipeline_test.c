@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stages against tf.data's sequences (golden/pipeline.py made them), shuffles, positions, failures, threads. */
+ * Stages compared with tf.data's results (golden/pipeline.py wrote them), shuffling, positions, failures and threads. */
 #include "strata/pipeline.h"
 
 #include <criterion/criterion.h>
@@ -14,7 +14,7 @@ static strata_error err;
 
 /* ---- sources ---- */
 
-/* first, first + 1, ... below `end`, as i32 scalars in an array. */
+/* A dataset of the i32 scalars first, first + 1, ... end - 1. */
 static strata_dataset *range(int first, int end) {
     strata_array x = {0};
     strata_dataset *data = NULL;
@@ -24,7 +24,7 @@ static strata_dataset *range(int first, int end) {
     return data;
 }
 
-/* Element i is the vector 1 .. i. */
+/* Element i is the vector 1 .. i, so lengths differ. */
 static strata_status next_ragged(void *state, int64_t index, strata_element *out, bool *out_end, strata_error *e) {
     *out_end = index >= *(int *)state;
     if (*out_end) return STRATA_OK;
@@ -62,7 +62,7 @@ static strata_status has_remainder(const strata_element *element, void *user, bo
     return STRATA_OK;
 }
 
-/* 10 x, 10 x + 1, ...: user's number of them, or x of them when it is 0. */
+/* A dataset of 10 x, 10 x + 1, ... with *user elements, or x elements when *user is 0. */
 static strata_status tens(const strata_element *element, void *user, strata_dataset **out_dataset, strata_error *e) {
     int x = ((int32_t *)element->parts[0].data)[0], n = *(int *)user ? *(int *)user : x;
     strata_array values;
@@ -73,7 +73,7 @@ static strata_status tens(const strata_element *element, void *user, strata_data
 
 static const strata_element_spec scalar_spec = {.n_parts = 1, .parts = {{STRATA_DTYPE_I32, {0}}}};
 
-/* ---- texts of sequences, as in the golden file ---- */
+/* ---- sequences as texts, in the format of the golden file ---- */
 
 static void add_array(char *out, const strata_array *array) {
     int64_t n = strata_shape_elements(array->shape), row = array->shape.rank == 2 ? array->shape.dims[1] : n;
@@ -81,7 +81,7 @@ static void add_array(char *out, const strata_array *array) {
         sprintf(out + strlen(out), "%s%d", i == 0 ? "" : i % row == 0 ? "/" : " ", ((int32_t *)array->data)[i]);
 }
 
-/* The elements of an epoch from number `first` on. */
+/* Returns the elements of an epoch, from number `first` on. */
 static const char *sequence_from(const strata_dataset *data, uint64_t seed, uint64_t epoch, int64_t first) {
     static char out[4096];
     strata_iterator *it = NULL;
@@ -125,7 +125,7 @@ static const char *golden(const char *name) {
     return out;
 }
 
-/* Must be tf.data's, and from any position the rest of it; takes the dataset. */
+/* The dataset must give tf.data's elements, and when it is started at any position, the rest of them. Takes the dataset. */
 static void is_golden(const char *name, strata_dataset *data) {
     char whole[4096];
     int n = 0;
@@ -309,7 +309,8 @@ Test(pipeline, a_full_shuffle_of_arrays_is_the_order_of_fit) {
     OK(strata_dataset_shuffle(&d, NULL, &err));
     numbers_of(d, 7, 2, numbers, 100);
     for (int i = 0; i < 100; i++) cr_assert_eq(numbers[i], fetched[i]);
-    OK(strata_dataset_shuffle(&d, &(strata_shuffle_options){.buffer = 10}, &err)); /* a second one draws from another stream */
+    /* another shuffle stage uses other random numbers */
+    OK(strata_dataset_shuffle(&d, &(strata_shuffle_options){.buffer = 10}, &err));
     numbers_of(d, 7, 2, numbers, 100);
     strata_order_destroy(order);
     strata_dataset_destroy(d);
@@ -322,7 +323,8 @@ Test(pipeline, a_full_shuffle_of_arrays_is_the_order_of_fit) {
     strata_dataset_destroy(d);
 }
 
-/* Shuffled before repeat, each pass is whole and no two are alike; after it, passes mix. */
+/* If shuffle comes before repeat, each pass contains every element once, in an order of its own. If it comes after repeat,
+ * it mixes the passes. */
 Test(pipeline, repeat_keeps_or_mixes_epochs) {
     strata_dataset *d = range(0, 20);
     int order[60], seen[20];
@@ -355,8 +357,8 @@ static strata_status stamp(strata_element *element, void *user, strata_error *e)
     return STRATA_OK;
 }
 
-/* What a map draws depends on the element, not on shuffle, shard or threads; and it changes with the epoch, above a cache
- * too. */
+/* The random numbers of a map depend on the element, and not on shuffle, shard or threads. They change with the epoch, also
+ * when there is a cache below. */
 Test(pipeline, what_a_map_draws_is_keyed_by_the_element) {
     enum { N = 30 };
     int plain[N], threaded[N], next_epoch[N], sharded[N / 2], cached[N], n = 0;
@@ -537,7 +539,7 @@ Test(pipeline, two_pipelines_may_share_a_source) {
 
 enum { SIDE = 6, PICTURES = 200 };
 
-/* The picture's second channel, at a row and column. */
+/* Returns the pixel's value in the second channel of the picture. */
 static double second_channel(const strata_array *picture, int row, int column) {
     return strata_element_get(picture->dtype, picture->data, (row * SIDE + column) * 2 + 1);
 }
@@ -576,7 +578,7 @@ static void check_moves(strata_dataset *d, const strata_array *picture) {
     for (int i = 0; i < 25; i++) cr_assert_gt(shifts[i / 5][i % 5], 0);
 }
 
-/* All pictures are the same one, of numbers or of bytes. */
+/* All pictures are equal. They are f32 or bytes. */
 Test(pipeline, flip_and_crop_move_pixels_by_the_key) {
     enum { SIZE = SIDE * SIDE * 2 };
     static float numbers[PICTURES * SIZE];

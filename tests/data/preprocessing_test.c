@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tables, arrays and pictures of a user's own: what is found in them, their features, and that a file keeps all of it. */
+ * Tables, arrays and pictures of users: which columns and types are found in them, how features are computed, and that a
+ * file stores all of this. */
 #include "strata/preprocessing.h"
 
 #include <criterion/criterion.h>
@@ -27,7 +28,7 @@ static strata_csv *parse(const char *text, const strata_preprocessing *known) {
     return csv;
 }
 
-/* Found and measured on all rows. */
+/* Finds the columns of a table and measures them on all rows. */
 static strata_preprocessing *learn(const char *text, const strata_preprocessing_options *opts, strata_dataset **out) {
     strata_csv *csv = parse(text, NULL);
     strata_preprocessing *p = NULL;
@@ -91,7 +92,7 @@ Test(preprocessing, cells_are_numbers_dates_or_missing) {
                                      "1,2345", ",123",  "1,234,",   "1,,234"};
     for (size_t i = 0; i < sizeof no_groups / sizeof *no_groups; i++)
         cr_assert(!strata_cell_number(no_groups[i], false, &value), "%s is %g", no_groups[i], value);
-    /* GNU date: date -u -d 2024-02-29 +%s is 1709164800, 19782 days. */
+    /* GNU date prints 1709164800 for `date -u -d 2024-02-29 +%s`, which is 19782 days. */
     cr_assert(strata_cell_date("2024-02-29", 0, &value, &has_time) && value == 19782 && !has_time);
     cr_assert(strata_cell_date("29.2.2024", 2, &value, &has_time) && value == 19782);
     cr_assert(strata_cell_date("1969-12-31T12:00:00Z", 0, &value, &has_time) && value == -0.5 && has_time);
@@ -111,14 +112,14 @@ Test(preprocessing, columns_become_features) {
     cr_assert_str_eq(strata_preprocessing_found(p), "1 number, 1 column of words, 1 date, 1 missing, 2 classes");
     cr_assert_eq(strata_preprocessing_element(p).dims[0], 2 + 2 + 5);
     strata_dataset_destroy(dataset);
-    /* Dates apart: n alone is (1, 3, missing), mean 2, deviation 1; blue comes before red. */
+    /* Without the dates: n is 1, 3 and missing, with mean 2 and deviation 1. The class blue comes before red. */
     const char *const names[] = {"n", "w"};
     strata_preprocessing_destroy(p);
     p = learn("n,w,when,kind\n1,red,2024-01-01,a\n3,blue,2024-01-03,b\n,red,2024-01-02,a\n",
               &(strata_preprocessing_options){.features = names, .n_features = 2}, &dataset);
     cr_assert_eq(strata_dataset_size(dataset), 3);
     fetch(dataset, x, y);
-    for (int i = 0; i < 3; i++) { /* in any order */
+    for (int i = 0; i < 3; i++) { /* the rows are in random order */
         const double rows[3][4] = {{-1, 0, 0, 1}, {1, 0, 1, 0}, {0, 1, 0, 1}};
         const int row = x[4 * i] < -0.5F ? 0 : x[4 * i] > 0.5F ? 1 : 2;
         is_near(x + 4 * i, rows[row], 4);
@@ -128,7 +129,7 @@ Test(preprocessing, columns_become_features) {
     strata_preprocessing_destroy(p);
 }
 
-/* 1,234 is a number in groups, or a fraction where commas cannot be separators. */
+/* "1,234" is a number with a thousands separator, or a fraction where thousands cannot be separated by commas. */
 Test(preprocessing, commas_are_read_as_the_other_cells_and_the_separator_say) {
     static const struct {
         const char *table;
@@ -149,7 +150,7 @@ Test(preprocessing, commas_are_read_as_the_other_cells_and_the_separator_say) {
         cr_assert_eq(strata_preprocessing_split_csv(p, csv, 0, 0, &all, &none, &err), STRATA_OK, "%s", err.message);
         float number[1] = {0};
         strata_array zero = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(1, 1), number);
-        strata_preprocessing_restore(p, &zero); /* 0 is the mean of what was learned */
+        strata_preprocessing_restore(p, &zero); /* 0 is the mean of the labels */
         cr_expect_float_eq((double)number[0], cases[i].mean_of_label, 1e-3, "case %zu: %g", i, (double)number[0]);
         strata_dataset_destroy(all);
         strata_preprocessing_destroy(p);
@@ -171,7 +172,7 @@ Test(preprocessing, a_date_has_its_place_in_year_and_week) {
     strata_preprocessing_destroy(p);
 }
 
-/* The numbers are the first input and the tokens the second; JSON of a table with no other column is refused. */
+/* The numbers are the first input and the tokens the second one. JSON that has no column besides the text is refused. */
 Test(preprocessing, texts_beside_other_columns_are_an_input_of_their_own) {
     static const char text[] =
         "n,t,y\n1,one two three four five six seven eight,a\n2,two two one nine ten three four five,b\n"
@@ -186,7 +187,7 @@ Test(preprocessing, texts_beside_other_columns_are_an_input_of_their_own) {
     cr_assert(dataset->n_more == 1 && !strcmp(dataset->spec.names[0], "numbers") && !strcmp(dataset->spec.names[2], "text"));
     later = apply(p, "t,n\none unheard,3\n,5\n", NULL);
     fetch(later, x, NULL);
-    is_near(x, (double[]){0, 2 / sqrt(3.5)}, 2); /* the mean of 1, 2, 3, 6 is 3, their variance 14 / 4 */
+    is_near(x, (double[]){0, 2 / sqrt(3.5)}, 2); /* 1, 2, 3 and 6 have the mean 3 and the variance 14 / 4 */
     fetch(later->more[0], (float *)tokens, NULL);
     cr_assert(tokens[0][0] > STRATA_TOKEN_UNKNOWN && tokens[0][1] == STRATA_TOKEN_UNKNOWN && tokens[0][2] == 0);
     cr_assert(tokens[1][0] == STRATA_TOKEN_UNKNOWN && tokens[1][1] == 0);
@@ -228,7 +229,7 @@ Test(preprocessing, comes_back_from_json_with_the_same_bits) {
     cr_assert(!memcmp(x[0], x[1], (size_t)(2 * width) * sizeof(float)));
     strata_array prediction = {0};
     OK(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(1, 1), &prediction, &err));
-    strata_preprocessing_restore(loaded, &prediction); /* 0 is the mean, (1.5 + 2.5 + 4 + 7) / 4 */
+    strata_preprocessing_restore(loaded, &prediction); /* 0 is the mean of the labels, (1.5 + 2.5 + 4 + 7) / 4 */
     cr_assert_float_eq((double)*(float *)prediction.data, 3.75, 1e-6);
     strata_array_finish(&prediction);
     strata_dataset_destroy(first);
@@ -266,7 +267,7 @@ Test(preprocessing, tables_are_read_as_they_are_written) {
 
 Test(preprocessing, labels_are_classes_or_numbers) {
     const struct {
-        const char *labels; /* separated by spaces, repeated */
+        const char *labels; /* separated by spaces; the table repeats them */
         int n_classes;
         const char *first;
         strata_task task;
@@ -346,7 +347,7 @@ Test(preprocessing, later_tables_must_have_what_training_had) {
         cr_assert(status == STRATA_DATA && strstr(err.message, cases[i].part), "%s", err.message);
         strata_csv_destroy(csv);
     }
-    /* Without a header: the columns of the model, or of the whole table. */
+    /* Tables without a header have the columns of the model, or all columns of the original table. */
     const char *const rows[] = {"1,red\n", "1,red,x\n", "b,kind,a\nred,x,1\n"};
     float first[3], other[3];
     for (int i = 0; i < 3; i++) {
@@ -389,7 +390,8 @@ Test(preprocessing, arrays_have_any_integers_as_labels) {
     OK(strata_preprocessing_from_arrays(&xs, &ys, NULL, &p, &err));
     OK(strata_preprocessing_split_arrays(p, &xs, &ys, 0, 0, &train, &test, &err));
     cr_assert_str_eq(strata_preprocessing_class_name(p, 0), "-5");
-    cr_assert_eq(strata_preprocessing_element(p).dims[0], 3); /* the second column has a missing number */
+    /* the second column has a missing number, so it needs one more feature */
+    cr_assert_eq(strata_preprocessing_element(p).dims[0], 3);
     strata_dataset_destroy(train);
     OK(strata_preprocessing_apply_arrays(p, &xs, &ys, &train, &err));
     fetch(train, features, labels);

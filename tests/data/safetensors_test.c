@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * safetensors: what other tools wrote, writing and reading back, atomic saves, and each way to be malformed. */
+ * safetensors files: files of other tools, writing and reading back, atomic saves, and each kind of malformed file. */
 #include "core/data/format/safetensors.h"
 
 #include <criterion/criterion.h>
@@ -182,7 +182,7 @@ Test(safetensors_file, what_is_written_is_read_again) {
     strata_safetensors_finish(&file);
 }
 
-/* Tensors by falling element size, then name; metadata by key; header padded to 8. */
+/* The order of a file: tensors by falling element size, then by name; metadata by key; the header is padded to 8 bytes. */
 Test(safetensors_file, the_bytes_do_not_depend_on_the_order_given) {
     make_sample();
     strata_named_array turned[] = {sample[2], sample[0], sample[1]};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Documents through a pipeline: shuffled, tokenized in parallel, padded to the longest of a batch. */
+ * Documents in a pipeline: shuffled, tokenized by several threads, and padded to the longest one of a batch. */
 #include <criterion/criterion.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Words, vocabularies, byte-pair merges, encoding; documents from files; and the way through a model file. */
+ * Words, vocabularies, byte-pair merges, encoding, documents from files, and storing a tokenizer in a model file. */
 #include "strata/tokenizer.h"
 
 #include <criterion/criterion.h>
@@ -17,7 +17,7 @@ TestSuite(tokenizer, .init = test_folder_make, .fini = test_folder_remove);
 static strata_error err;
 #define OK(call) cr_assert_eq((call), STRATA_OK, "%s", err.message)
 
-/* The words of a text joined by '|'. */
+/* Returns the words of a text, joined by '|'. */
 static const char *words_of(const char *text) {
     static char out[512];
     strata_word_reader reader = {.text = text, .n_bytes = strlen(text)};
@@ -92,8 +92,9 @@ Test(tokenizer, frequent_words_come_first_and_equal_ones_as_they_came) {
     strata_tokenizer_destroy(t);
 }
 
-/* By hand: characters by count " " 9, "o" 9, "l" 7, "w" 7, "e" 2, "r" 2, "n" 2 ("e" occurs in lower before new); " l" and "lo"
- * and "ow" are tried by count and then by the smaller ids. */
+/* The expected result was computed by hand. The characters by count are " " 9, "o" 9, "l" 7, "w" 7, "e" 2, "r" 2, "n" 2
+ * ("e" occurs in lower before new). The pairs " l", "lo" and "ow" are tried by count, and those of equal count by the
+ * smaller ids. */
 Test(tokenizer, subwords_are_merged_by_count_and_then_by_the_smaller_ids) {
     strata_tokenizer *t = train("low low low low low lower lower now now",
                                 (strata_tokenizer_options){.kind = STRATA_TOKENIZER_SUBWORDS, .vocabulary = 12});
@@ -111,7 +112,7 @@ Test(tokenizer, subwords_are_merged_by_count_and_then_by_the_smaller_ids) {
     strata_tokenizer_destroy(t);
 }
 
-/* Every word of the text must come back from its pieces, whatever was merged. */
+/* Joining the pieces of a word must give the word again, whatever was merged. */
 Test(tokenizer, subwords_lose_nothing) {
     const char *text =
         "banana bandana ananas aaaa aaaaa aaaaaaa mississippi sassafras sass \xC3\xA9t\xC3\xA9s \xC3\xA9t\xC3\xA9";

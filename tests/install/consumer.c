@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A user's program against the installed library: it needs nothing of the source tree. */
+ * A user's program, built against the installed library. It must need nothing from the source tree. */
 #include <stdio.h>
 #include <strata/status.h>
 #include <strata/tensor.h>

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs the build into a folder of its own, moves that folder, and builds and runs consumer.c against it as a user would:
-# with pkg-config, and with find_package for the shared and for the static library. Every installed header must also
-# compile alone, as C11 and as C++. The skeleton of a plugin builds against it and passes its check.
-#   STRATA_BUILD_DIR   the build to install      CC   its compiler      (both are set by ctest and tests/run.sh)
+# Installs the build to a folder, moves that folder, and builds and runs consumer.c with it as a user would: with
+# pkg-config, and with find_package for the shared and for the static library. Every installed header must also compile
+# alone, as C11 and as C++. The template of a plugin must build with it and pass its check.
+#     STRATA_BUILD_DIR   the build to install      CC   its compiler      (both are set by ctest and tests/run.sh)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
@@ -22,7 +22,7 @@ libdir=$(dirname "$(find "$prefix" -name libstrata.so)")
 
 "$prefix/bin/strata" --version >/dev/null || { echo "the installed command does not run"; exit 1; }
 
-# Only what STRATA_API marks may be visible.
+# Only symbols that are declared with STRATA_API may be exported.
 foreign=$(nm -D --defined-only "$libdir/libstrata.so" | awk '$3 !~ /^strata_/ && $2 != "A" { print $3 }')
 [ -z "$foreign" ] || { echo "libstrata.so exports names without the prefix strata_:" $foreign; exit 1; }
 
@@ -42,7 +42,8 @@ LD_LIBRARY_PATH=$libdir "$work/by_cxx"
 "$work/consumer/with_shared"
 "$work/consumer/with_static"
 
-# A vendor's plugin, from the skeleton on, outside of the tree: by find_package, and by pkg-config.
+# A vendor creates a plugin from the template, outside of the source tree, and builds it with find_package and with
+# pkg-config.
 "$prefix/bin/strata" plugin-new demo --to "$work/demo" >"$work/demo.log" || { cat "$work/demo.log"; exit 1; }
 { cmake -G Ninja -S "$work/demo" -B "$work/demo/build" -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$prefix" &&
     cmake --build "$work/demo/build" &&

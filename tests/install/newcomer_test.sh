@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The three programs of a newcomer, in samples/: each has at most the lines that are promised, with comments, in the project's
-# format; each compiles against the installed headers alone, with warnings as errors, and learns something when it runs. So does
-# the program of README.md.
-#   STRATA_BUILD_DIR   the build to install      CC   its compiler      (both are set by ctest and tests/run.sh)
+# The three programs in samples/ for newcomers. Each has at most the promised number of lines, including comments, in the
+# project's format. Each must compile with the installed headers alone and with warnings as errors, and must learn something
+# when it runs. So must the program in README.md.
+#     STRATA_BUILD_DIR   the build to install      CC   its compiler      (both are set by ctest and tests/run.sh)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 samples=$here/../../samples
@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 
 fail() { echo "$*"; exit 1; }
 
-# program NAME MOST_LINES
+# program NAME MOST_LINES: checks one of the programs
 count() {
     lines=$(wc -l <"$samples/$1.c")
     [ "$lines" -le "$2" ] || fail "samples/$1.c has $lines lines; at most $2"
@@ -41,7 +41,7 @@ for name in own_data two_replicas own_layer; do
     timeout 120 "$work/$name" host >"$work/$name.txt" || fail "$name ended with $?: $(cat "$work/$name.txt")"
 done
 
-# Of three outputs each a number must have fallen, or be high.
+# In each of the three outputs a loss must have fallen, or an accuracy must be high.
 awk '/^epoch 30:/ { found = 1; exit !($NF > 0.9) } END { if (!found) exit 1 }' "$work/own_data.txt" ||
     fail "own_data has not learned: $(cat "$work/own_data.txt")"
 awk '/^step 0:/ { first = $NF } /^step 150:/ { last = $NF } END { exit !(last > 0 && last < 0.8 * first) }' \
@@ -49,7 +49,7 @@ awk '/^step 0:/ { first = $NF } /^step 150:/ { last = $NF } END { exit !(last > 
     fail "two_replicas has not learned: $(cat "$work/two_replicas.txt")"
 awk '/^loss/ { found = 1; exit !($NF == "last" && $7 < 0.9 * $2) } END { if (!found) exit 1 }' "$work/own_layer.txt" ||
     fail "own_layer has not learned: $(cat "$work/own_layer.txt")"
-# The first block of C in README.md.
+# The first block of C in README.md is a program.
 block() { sed -n "/^\`\`\`$1\$/,/^\`\`\`\$/p" "$here/../../README.md" | sed '1d;/^```$/,$d'; }
 block c >"$work/first.c"
 # shellcheck disable=SC2046 # the flags are words

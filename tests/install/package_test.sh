@@ -23,7 +23,7 @@ for name in strata libstrata0 libstrata-dev; do
 done
 grep -q "libstrata0 (= " "$work/strata.depends" || fail "strata depends on: $(cat "$work/strata.depends")"
 grep -q "libcjson1" "$work/libstrata0.depends" || fail "libstrata0 depends on: $(cat "$work/libstrata0.depends")"
-# A library with packed relocations does not start with an older libc, which the names of its symbols do not tell.
+# With packed relocations the library could not be loaded by an older libc. The versions of its symbols do not show this.
 library=$(find "$work/root" -name 'libstrata.so.0.*' -type f)
 if readelf --dynamic "$library" | grep -q RELR; then
     grep -q 'libc6 (>= 2\.3[6-9])' "$work/libstrata0.depends" || fail "libstrata0 depends on: $(cat "$work/libstrata0.depends")"
@@ -39,7 +39,7 @@ bytes=$(wc -c <"$library")
 "$prefix/bin/strata" --version | grep -q "^strata [0-9]" || fail "the packaged command does not run"
 "$prefix/bin/strata" train linear --device host --epochs 1 >"$work/out" 2>&1 || { cat "$work/out"; fail "it does not train"; }
 
-# The manual page names every command; troff finds nothing to complain about.
+# The manual page must describe every command, and troff must not report errors.
 page=$prefix/share/man/man1/strata.1
 for command in train evaluate predict completion; do
     grep -q "^\.SS strata $command" "$page" || fail "no $command in strata.1"
@@ -48,7 +48,7 @@ if command -v groff >/dev/null; then
     groff -man -Tascii -ww "$page" >/dev/null 2>"$work/troff"
     [ ! -s "$work/troff" ] || { cat "$work/troff"; fail "troff complains about strata.1"; }
 fi
-# bash completes commands and their options by the packaged script.
+# bash must complete commands and options with the packaged script.
 if command -v bash >/dev/null; then
     completed=$(bash -c '. "$1"; COMP_WORDS=(strata train --epoc); COMP_CWORD=2; _strata; echo "${COMPREPLY[*]}"' bash \
         "$prefix/share/bash-completion/completions/strata")

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# What a release is made from agrees: the parts of the version, and the newest version of the changelog. Above that may stand
-# "Unreleased", with what came after it.
+# Compares the parts of a release: the version in the sources, and the newest version in the changelog. The changelog may
+# have a section "Unreleased" above that version.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 fail() { echo "$*"; exit 1; }

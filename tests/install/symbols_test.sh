@@ -9,7 +9,7 @@
 #   - the soname is libstrata.so.MAJOR
 #   STRATA_BUILD_DIR   the build, build/tests without it      CC   its compiler, cc without it
 set -eu
-export LC_ALL=C # comm wants the order of bytes
+export LC_ALL=C # comm needs lines sorted by bytes
 here=$(cd "$(dirname "$0")" && pwd)
 include=$here/../../include
 build=${STRATA_BUILD_DIR:-$here/../../build/tests}
@@ -17,8 +17,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "$*"; exit 1; }
 
-# declared: what STRATA_API stands before, also where a macro declares it. A declaration's own name is the first one that a
-# parenthesis, a bracket or the end follows.
+# declared: prints the names that are declared after STRATA_API, also within macros. In a declaration the name is the first
+# word that is followed by a parenthesis, a bracket or the end.
 for header in "$include"/strata/*.h; do echo "#include <strata/$(basename "$header")>"; done >"$work/all.c"
 "${CC:-cc}" -E -P -I"$include" "$work/all.c" | tr '\n' ' ' | tr ';' '\n' |
     sed -n 's/.*__attribute__((visibility("default")))//p' |

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Callbacks of a model: which events come when, ready-made ones, and what happens when one fails. */
+ * Callbacks of a model: which events occur in which order, ready-made callbacks, and what happens when a callback fails. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +75,8 @@ TEST_ON_HOST(callbacks, change_no_bit) {
     end(with);
 }
 
-/* At each kind of event: the fit returns its message, the model stands behind a step, and goes on from the checkpoint. */
+/* Fails at each kind of event. The fit must return the callback's message, the model must have the parameters after a whole
+ * step, and training must be able to continue from the checkpoint. */
 TEST_ON_HOST(callbacks, that_fail_stop_the_fit_and_nothing_is_lost) {
     static const struct {
         strata_event event;
@@ -131,7 +132,8 @@ TEST_ON_HOST(callbacks, set_the_rate_of_epochs_by_a_schedule) {
     end(model);
 }
 
-/* A loss that never improves by so much: the rate falls after 2 and after 4 epochs, and what was waited is in a checkpoint. */
+/* The loss never improves by min_delta, so the rate falls after 2 and after 4 epochs. A checkpoint stores how many epochs
+ * the callback has already waited. */
 TEST_ON_HOST(callbacks, reduce_the_rate_on_a_plateau_also_of_a_training_that_went_on) {
     strata_error err = {0};
     const strata_plateau_options plateau = {.factor = 0.5, .patience = 2, .min_delta = 100};
@@ -141,7 +143,7 @@ TEST_ON_HOST(callbacks, reduce_the_rate_on_a_plateau_also_of_a_training_that_wen
         opts.epochs = stopped ? 2 : 5;
         OK(strata_model_add_callback(model, strata_reduce_on_plateau(plateau), &err));
         OK(strata_model_fit(model, data, &opts, NULL, &err));
-        if (stopped) { /* one epoch was waited */
+        if (stopped) { /* the callback has waited for one epoch */
             OK(strata_model_save_checkpoint(model, 2, path, &err));
             strata_model_destroy(model);
             model = case_model(device, strata_adam_optimizer(0.01), 4);
@@ -155,7 +157,7 @@ TEST_ON_HOST(callbacks, reduce_the_rate_on_a_plateau_also_of_a_training_that_wen
     }
 }
 
-/* State without a function: the caller changes it, and a checkpoint fills it again. */
+/* A callback that is only state: the caller changes the state, and loading a checkpoint restores it. */
 TEST_ON_HOST(callbacks, of_state_alone_are_kept_in_checkpoints) {
     strata_error err = {0};
     strata_model *model = begin(device);
@@ -177,7 +179,7 @@ TEST_ON_HOST(callbacks, of_state_alone_are_kept_in_checkpoints) {
     end(model);
 }
 
-/* A training that patience has ended, and that was killed before its end was told: there is nothing left to train. */
+/* Patience ended a training, but the process was killed before the fit returned. A resumed fit has nothing left to train. */
 TEST_ON_HOST(callbacks, a_fit_that_patience_had_ended_goes_no_further) {
     strata_error err = {0};
     const strata_checkpoint_options checkpoint = {.folder = test_path("over")};
@@ -187,7 +189,7 @@ TEST_ON_HOST(callbacks, a_fit_that_patience_had_ended_goes_no_further) {
     opts.epochs = 20;
     opts.validation = data;
     opts.patience = 2;
-    opts.min_delta = 1000; /* the first epoch stays the best */
+    opts.min_delta = 1000; /* no epoch is better than the first one */
     opts.restore_best = true;
     opts.checkpoint = &checkpoint;
     OK(strata_model_fit(model, data, &opts, &history, &err));
@@ -217,7 +219,7 @@ TEST_ON_HOST(callbacks, save_the_best_and_each_epoch) {
     OK(strata_model_fit(model, data, &opts, NULL, &err));
     cr_assert(!access(test_path("each-2.strata"), F_OK) && !access(test_path("each-4.strata"), F_OK));
     cr_assert(access(test_path("each-1.strata"), F_OK) && access(test_path("each-5.strata"), F_OK));
-    OK(strata_model_load(best, &loaded, &err)); /* the loss falls from epoch to epoch */
+    OK(strata_model_load(best, &loaded, &err)); /* the loss falls in every epoch, so the last one is the best */
     OK(strata_model_compile(loaded, device, NULL, &err));
     cr_assert_str_eq(case_sha(loaded), case_sha(model));
     strata_model_destroy(loaded);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The folder of checkpoints that a fit makes while it trains. Crashes and full disks: tests/crash. */
+ * The folder of checkpoints that a fit writes during training. Crashes and full disks are tested in tests/crash. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static strata_model *make(strata_device *device, strata_optimizer optimizer) {
     return model;
 }
 
-/* Goes on from the folder's newest checkpoint, or begins. */
+/* Continues from the newest checkpoint of the folder. When the folder has none, it starts from the beginning. */
 static strata_status train(strata_model *model, const strata_fit_options *given, strata_history *history, strata_error *err) {
     strata_dataset *data = case_dataset(N);
     strata_fit_options opts = *given;
@@ -83,7 +83,7 @@ static strata_status stop_at(const strata_progress *p, void *user, strata_error 
     return STRATA_OK;
 }
 
-/* A training that is stopped again and again, each time in a model of its own. */
+/* Stops a training again and again, and continues each time with a new model. */
 static void goes_on(strata_device *device, strata_optimizer optimizer, int64_t every) {
     strata_error err = {0};
     const char *whole = whole_sha(device, optimizer);
@@ -131,7 +131,7 @@ TEST_ON_HOST(checkpoint_folder, has_the_newest_of_those_that_are_made_every_n_st
     int epochs = 0;
     OK(strata_model_load_checkpoint(model, folder, &epochs, &err));
     cr_assert_eq(epochs, EPOCHS);
-    /* Rank 0's part is a model file. */
+    /* The part that rank 0 writes is a model file. */
     OK(strata_model_load(in_folder("step-000000000030/part-0.safetensors"), &loaded, &err));
     OK(strata_model_compile(loaded, device, NULL, &err));
     cr_assert_str_eq(case_sha(loaded), case_sha(model));
@@ -206,7 +206,7 @@ TEST_ON_HOST(checkpoint_folder, says_what_is_wrong_with_it) {
           "there optimizer.learning_rate is 0.01, not 0.02");
     FAILS(strata_model_fit(other, data, &opts, NULL, &err), STRATA_INVALID,
           "has a checkpoint of step 30, and this training is at step 0");
-    /* Another job, whose fit is not over. */
+    /* Another job uses the folder, and its fit has not ended. */
     strata_fit *fit;
     strata_fit_options more = opts;
     more.epochs = EPOCHS + 1;
@@ -214,12 +214,12 @@ TEST_ON_HOST(checkpoint_folder, says_what_is_wrong_with_it) {
     OK(strata_fit_begin(model, data, &more, &fit, &err));
     FAILS(strata_model_fit(other, data, &opts, NULL, &err), STRATA_UNAVAILABLE, "another job (process ");
     OK(strata_fit_end(fit, NULL, &err));
-    /* All are damaged. */
+    /* All checkpoints are damaged. */
     flip("step-000000000010/manifest.json", 20);
     flip("step-000000000020/manifest.json", 20);
     flip("step-000000000030/manifest.json", 20);
     FAILS(strata_model_load_checkpoint(model, folder, &epochs, &err), STRATA_DATA, "all 3 checkpoints are damaged; the newest");
-    /* A folder that cannot be made, and options that cannot be. */
+    /* A folder that cannot be created, and invalid options. */
     const struct {
         strata_checkpoint_options opts;
         const char *says;
@@ -237,7 +237,7 @@ TEST_ON_HOST(checkpoint_folder, says_what_is_wrong_with_it) {
     strata_model_destroy(other);
 }
 
-/* Within an epoch the batch may become another one: each example is trained on once. */
+/* A training that is resumed within an epoch may use another batch size. Each example is used once in the epoch. */
 TEST_ON_HOST(checkpoint_folder, goes_on_within_an_epoch_with_another_batch) {
     strata_error err = {0};
     new_folder();
@@ -253,7 +253,7 @@ TEST_ON_HOST(checkpoint_folder, goes_on_within_an_epoch_with_another_batch) {
     strata_model_destroy(model);
     model = make(device, strata_adam_optimizer(0.01));
     opts.on_progress = NULL;
-    opts.batch = 10; /* 12 of 40 are done; 10, 10, 8 are left */
+    opts.batch = 10; /* 12 of 40 examples are done; batches of 10, 10 and 8 are left */
     OK(train(model, &opts, &history, &err));
     cr_assert_eq(history.epochs[0].examples, N);
     cr_assert_eq(history.n_steps, 3 + 4 + 4);
@@ -268,7 +268,7 @@ TEST_ON_HOST(checkpoint_folder, ends_the_fit_where_one_cannot_be_written_and_nob
     const strata_fit_options opts = options(&checkpoint);
     strata_model *model = make(device, strata_adam_optimizer(0.01));
     mkdir(folder, 0777);
-    /* A file has the name of the folder that would be written. */
+    /* A file has the name of the temporary folder that the fit would create. */
     FILE *file = fopen(in_folder(".writing-step-000000000002"), "wb");
     fclose(file);
     FAILS(train(model, &opts, NULL, &err), STRATA_UNAVAILABLE, "Not a directory");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoints: what goes on from one ends with the bits of what was never interrupted. */
+ * Checkpoints: a training that continues from one must end with the same bits as an uninterrupted training. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ static strata_model *make(strata_device *device, strata_optimizer optimizer, str
     return model;
 }
 
-/* Cases run at the same time, each in a process. */
+/* Test cases run at the same time, each in its own process, so each needs its own path. */
 static const char *own_path(void) {
     char name[40];
     snprintf(name, sizeof name, "checkpoint-%d", (int)getpid());
@@ -95,7 +95,8 @@ static strata_status stop_at(const strata_progress *p, void *user, strata_error 
     return STRATA_OK;
 }
 
-/* In the first epoch and in a later one; with batches of their own, and with gradients of three that are added up. */
+/* Stops in the first epoch and in a later one, with an update in each batch, and with gradients accumulated over three
+ * batches. */
 TEST_ON_DEVICES(checkpoint, of_a_fit_that_was_stopped_within_an_epoch_goes_on_with_the_same_bits) {
     const int64_t stops[] = {2, 15};
     strata_error err = {0};
@@ -117,7 +118,8 @@ TEST_ON_DEVICES(checkpoint, of_a_fit_that_was_stopped_within_an_epoch_goes_on_wi
         cr_assert(part.stopped && part.n_steps >= stop && part.n_steps < stop + 8);
         cr_assert_gt(strata_model_epoch_steps(begun), 0);
         strata_metrics ignored;
-        OK(strata_model_evaluate(begun, data, 0, &ignored, &err)); /* measures with the same sums, which must not matter */
+        /* evaluation uses the same sums on the device, which must not change the training */
+        OK(strata_model_evaluate(begun, data, 0, &ignored, &err));
         OK(strata_model_save_checkpoint(begun, part.n_epochs, path, &err));
         opts.on_progress = NULL;
         int epochs = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training: equal to a reference in double precision, repeatable, and what ends it. */
+ * Training: its numbers equal those of a reference in double precision, it is repeatable, and what ends it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +13,9 @@
 
 static strata_error err;
 
-/* ---- the numbers ---- */
+/* ---- comparison with the reference ---- */
 
-/* Fits n elements for some epochs and takes the same steps with the reference, in the order that the dataset says. */
+/* Fits n elements for some epochs, and makes the same steps with the reference, in the order of the dataset. */
 static void fit_equals_reference(strata_device *device, strata_optimizer optimizer, int64_t n, int64_t batch, int epochs) {
     strata_dataset *data = case_dataset(n);
     strata_model *model = case_model(device, optimizer, 3);
@@ -73,14 +73,14 @@ TEST_ON_DEVICES(fit, adam_equals_the_reference) {
     fit_equals_reference(device, adam, 22, 8, 3);
 }
 TEST_ON_DEVICES(fit, last_shorter_batch_is_exact) {
-    fit_equals_reference(device, strata_sgd_optimizer(0.5, 0, false), 17, 16, 2); /* one left over */
-    fit_equals_reference(device, strata_sgd_optimizer(0.5, 0, false), 5, 8, 2);   /* all is one short batch */
+    fit_equals_reference(device, strata_sgd_optimizer(0.5, 0, false), 17, 16, 2); /* the last batch has one element */
+    fit_equals_reference(device, strata_sgd_optimizer(0.5, 0, false), 5, 8, 2);   /* the only batch is shorter */
 }
 TEST_ON_HOST(fit, a_step_that_is_accumulated_says_where_it_was_not_finite) {
     strata_array x, y;
     strata_dataset *data = NULL;
     case_arrays(32, &x, &y);
-    ((float *)x.data)[21 * CASE_INPUTS] = NAN; /* the second batch of the second step */
+    ((float *)x.data)[21 * CASE_INPUTS] = NAN; /* in the second batch of the second step */
     OK(strata_dataset_take_arrays(&x, &y, 0, &data, &err));
     strata_optimizer sgd = strata_sgd_optimizer(0.1, 0, false);
     sgd.gradient_accumulation_steps = 4;
@@ -89,11 +89,11 @@ TEST_ON_HOST(fit, a_step_that_is_accumulated_says_where_it_was_not_finite) {
     FAILS(strata_model_fit(model, data, &opts, NULL, &err), STRATA_DATA,
           "epoch 1, step 2; the first tensor that is not is x (4,2,3)");
     strata_dataset_destroy(data);
-    case_arrays(16, &x, &y); /* what comes before it */
+    case_arrays(16, &x, &y); /* only the examples before it */
     OK(strata_dataset_take_arrays(&x, &y, 0, &data, &err));
     OK(strata_model_fit(other, data, &opts, NULL, &err));
     cr_assert_str_eq(case_sha(model), case_sha(other));
-    OK(strata_model_fit(model, data, &opts, NULL, &err)); /* nothing of the step that failed is left */
+    OK(strata_model_fit(model, data, &opts, NULL, &err)); /* no gradients of the failed step are left over */
     OK(strata_model_fit(other, data, &opts, NULL, &err));
     cr_assert_str_eq(case_sha(model), case_sha(other));
     strata_model_destroy(model);
@@ -122,7 +122,7 @@ TEST_ON_HOST(fit, batch_of_one_equals_the_reference) {
     fit_equals_reference(device, strata_sgd_optimizer(0.1, 0, false), 7, 1, 1);
 }
 
-/* y = x . (1, -2) by least squares: one dense unit, gradients 2 (p - y) x. */
+/* A regression y = x . (1, -2) by one dense unit with the loss mse, whose gradients are 2 (p - y) x. */
 TEST_ON_HOST(fit, mse_equals_a_regression) {
     enum { N = 6 };
     float x[N][2] = {{1, 0}, {0, 1}, {1, 1}, {-1, 2}, {0.5f, 0.5f}, {2, -1}}, y[N], w[2] = {0, 0};
@@ -175,7 +175,7 @@ TEST_ON_HOST(fit, loss_falls) {
     strata_dataset_destroy(data);
 }
 
-/* ---- the same again ---- */
+/* ---- repeatability ---- */
 
 static const char *trained_sha(strata_device *device, const strata_dataset *data, uint64_t seed, strata_fit_options opts) {
     strata_model *model = NULL;
@@ -213,7 +213,7 @@ Test(fit, no_shuffle_takes_no_seed) {
     strata_device_close(host);
 }
 
-/* ---- bytes ---- */
+/* ---- features that are bytes ---- */
 
 static strata_dataset *dataset_of(strata_array x, strata_array y, double scale) {
     strata_dataset *data = NULL;
@@ -221,10 +221,11 @@ static strata_dataset *dataset_of(strata_array x, strata_array y, double scale) 
     return data;
 }
 
-/* A device with memory of its own gets the bytes, and makes the same numbers of them as the host does where it gets numbers. */
+/* A device with its own memory receives the bytes and converts them. It must get the same numbers as a device for which the
+ * host converts them. */
 TEST_ON_DEVICES(fit, bytes_train_as_the_numbers_that_they_are) {
     enum { N = 37, SIZE = 6 };
-    ((strata_device_info *)strata_device_get_info(device))->unified_memory = false; /* as if it were that of a card */
+    ((strata_device_info *)strata_device_get_info(device))->unified_memory = false; /* as on a discrete GPU */
     uint8_t bytes[N * SIZE];
     float numbers[N * SIZE];
     int32_t labels[N];
@@ -255,7 +256,7 @@ TEST_ON_DEVICES(fit, bytes_train_as_the_numbers_that_they_are) {
     strata_model_destroy(model);
 }
 
-/* A pipeline's bytes are multiplied behind its last stage: by the device, or by the host where memory is shared. */
+/* The bytes of a pipeline are scaled after its last stage, either by the device or, where memory is shared, by the host. */
 TEST_ON_DEVICES(fit, a_pipeline_of_bytes_trains_as_one_of_numbers) {
     enum { N = 21 };
     uint8_t bytes[N * 6];
@@ -326,7 +327,7 @@ TEST_ON_HOST(fit, callback_is_told_every_step_and_epoch) {
     strata_dataset_destroy(data);
 }
 
-/* Plain gradient descent on one batch an epoch: the parameters move by the rate times the gradient. */
+/* Plain gradient descent with one batch per epoch: the parameters must change by the rate times the gradient. */
 typedef struct moved {
     strata_model *model;
     float *before;
@@ -386,7 +387,7 @@ static strata_status count_calls(const strata_progress *p, void *user, strata_er
 
 TEST_ON_HOST(fit, steps_per_execution_changes_only_how_often_it_is_told) {
     const int64_t together[] = {0, 1, 2, 7};
-    const int wanted[] = {7, 7, 3, 1}; /* of 7 steps an epoch */
+    const int wanted[] = {7, 7, 3, 1}; /* 7 steps per epoch */
     strata_dataset *data = case_dataset(100);
     char first[65], sha[65];
     for (int i = 0; i < 4; i++) {
@@ -420,9 +421,9 @@ TEST_ON_HOST(fit, callback_ends_the_fit_after_its_step) {
     strata_dataset_destroy(data);
 }
 
-/* ---- what is not finite ---- */
+/* ---- values that are not finite ---- */
 
-/* tanh would hide an infinity from the loss. */
+/* A model with relu, because tanh would keep the loss finite. */
 static strata_model *rectified(strata_device *device) {
     strata_model *model = NULL;
     OK(strata_model_create(STRATA_SHAPE(2, 3), &model, &err));
@@ -433,7 +434,7 @@ static strata_model *rectified(strata_device *device) {
     return model;
 }
 
-/* A step of plain gradient descent on the same examples is the parameters less the rate times the gradients. */
+/* Checks that one step of plain gradient descent on the same examples subtracts the rate times these gradients. */
 static void gradients_are_those_of_a_step(strata_model *model, const strata_dataset *data, int64_t batch) {
     enum { MOST = 16 };
     const int n = strata_model_n_parameters(model);
@@ -482,7 +483,7 @@ TEST_ON_HOST(fit, gradients_of_a_sparse_table_are_shown_whole) {
     int32_t x[6 * 4], y[6];
     strata_dataset *data = NULL;
     strata_model *model = NULL;
-    for (int i = 0; i < 24; i++) x[i] = i * 7 % 5; /* rows come up several times, and others do not */
+    for (int i = 0; i < 24; i++) x[i] = i * 7 % 5; /* some rows occur several times, others not at all */
     for (int i = 0; i < 6; i++) y[i] = i % 3;
     const strata_array xs = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(6, 4), x),
                        ys = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(6), y);
@@ -505,7 +506,7 @@ TEST_ON_DEVICES(fit, infinite_pixel_is_named_and_its_step_undone) {
     strata_array first_x = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(8, 2, 3), x.data);
     strata_array first_y = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(8), y.data);
     OK(strata_dataset_from_arrays(&first_x, &first_y, 0, &before, &err));
-    ((float *)x.data)[11 * CASE_INPUTS] = INFINITY; /* in the second batch of 8, with good ones behind it */
+    ((float *)x.data)[11 * CASE_INPUTS] = INFINITY; /* in the second batch of 8, which is not the last one */
     OK(strata_dataset_from_arrays(&x, &y, 0, &data, &err));
     strata_model *model = rectified(device), *twin = rectified(device);
     strata_history history = {0};
@@ -517,7 +518,7 @@ TEST_ON_DEVICES(fit, infinite_pixel_is_named_and_its_step_undone) {
     opts.epochs = 1;
     OK(strata_model_fit(twin, before, &opts, NULL, &err));
     cr_assert_str_eq(case_sha(model), case_sha(twin), "the parameters are not those before the step");
-    /* And what follows is as if the bad step had never been. */
+    /* Training continues as if the failed step had not been made. */
     OK(strata_model_fit(model, before, &opts, NULL, &err));
     OK(strata_model_fit(twin, before, &opts, NULL, &err));
     cr_assert_str_eq(case_sha(model), case_sha(twin), "training goes on otherwise after a step that was undone");
@@ -529,7 +530,7 @@ TEST_ON_DEVICES(fit, infinite_pixel_is_named_and_its_step_undone) {
     strata_array_finish(&y);
 }
 
-/* tanh keeps the loss of an infinite pixel finite, and its gradient is NaN: the next step sees that. */
+/* tanh keeps the loss of an infinite input finite, but its gradient is NaN. The next step detects it. */
 TEST_ON_HOST(fit, gradient_that_was_not_finite_is_told) {
     strata_array x, y;
     strata_dataset *data = NULL;
@@ -541,7 +542,8 @@ TEST_ON_HOST(fit, gradient_that_was_not_finite_is_told) {
           "epoch 1, step 3; the first tensor that is not is parameters");
     cr_assert_not_null(strstr(err.message, "in an earlier step"), "%s", err.message);
     strata_model_destroy(model);
-    /* Where the norm is measured, the step itself is told of, and with it what is known of the tensor and of its inputs. */
+    /* When the norm of the gradients is computed, the message names the step itself, and describes the tensor and its
+     * inputs. */
     model = case_model_uncompiled();
     OK(strata_model_compile(model, device, &(strata_compile_options){.gradient_norm = true, .seed = 1}, &err));
     FAILS(strata_model_fit(model, data, &(strata_fit_options){.batch = 8, .no_shuffle = true}, NULL, &err), STRATA_DATA,
@@ -575,7 +577,7 @@ TEST_ON_HOST(fit, learning_rate_that_diverges_names_a_tensor) {
     strata_dataset_destroy(data);
 }
 
-/* ---- what is refused ---- */
+/* ---- errors ---- */
 
 Test(fit, refuses_wrong_options_and_data) {
     strata_device *host = NULL;
@@ -624,7 +626,7 @@ TEST_ON_DEVICES(fit, batch_beyond_memory_says_what_fits) {
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
         FAILS(strata_model_fit(model, data, &(strata_fit_options){.batch = batches[i]}, NULL, &err), STRATA_OUT_OF_MEMORY,
               "MiB are free");
-        /* Where sizes have 32 bits, all three are beyond what a shape may be. */
+        /* With a 32-bit size_t, all three batches are larger than a shape may be. */
         cr_assert(i == 2 || sizeof(size_t) < 8 || strstr(err.message, " needs "), "%s", err.message);
         const char *fits = strstr(err.message, "a batch of ");
         cr_assert_not_null(fits, "%s", err.message);
@@ -633,12 +635,13 @@ TEST_ON_DEVICES(fit, batch_beyond_memory_says_what_fits) {
     }
     clock_gettime(CLOCK_MONOTONIC, &ended);
     cr_assert_lt(ended.tv_sec - began.tv_sec, 10);
-    OK(strata_model_fit(model, data, &(strata_fit_options){.batch = 1000}, NULL, &err)); /* larger than the data, but it fits */
+    /* larger than the data, but memory suffices */
+    OK(strata_model_fit(model, data, &(strata_fit_options){.batch = 1000}, NULL, &err));
     strata_model_destroy(model);
     strata_dataset_destroy(data);
 }
 
-/* ---- what a step costs ---- */
+/* ---- the cost of a step ---- */
 
 TEST_ON_DEVICES(fit, second_epoch_allocates_and_compiles_nothing) {
     strata_dataset *data = case_dataset(100);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models in which layers are called one by one: several inputs and outputs, shared layers, what they refuse. */
+ * Models whose layers are called one by one: several inputs and outputs, shared layers, and errors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,8 +60,9 @@ TEST_ON_DEVICES(functional, a_chain_has_the_bits_of_a_sequential_model) {
 }
 
 /* ---- two inputs, a shared layer, two outputs ----
- * left (3), right (3) share h(v) = tanh(v W + b), of 4 units. sum = (h(left) + h(right)) U + c, 2 numbers, by mse. kind =
- * concat( h(left), h(right)) V + d, 3 classes, by sparse_categorical_crossentropy, which counts half. */
+ * The inputs left (3) and right (3) share the layer h(v) = tanh(v W + b) with 4 units. There are two outputs:
+ *     sum    (h(left) + h(right)) U + c          2 numbers, loss mse
+ *     kind   concat(h(left), h(right)) V + d     3 classes, loss sparse_categorical_crossentropy with weight 0.5 */
 
 enum { SIDE = 3, HIDDEN = 4, NUMBERS = 2, CLASSES = 3, N = 24, BATCH = 8 };
 
@@ -118,7 +119,7 @@ static strata_model *compiled(strata_device *device, strata_optimizer optimizer)
     return model;
 }
 
-/* The parameters, in the order of the model: W, b, U, c, V, d. */
+/* The parameters W, b, U, c, V, d, in the order of the model. */
 typedef struct parameters {
     double w[SIDE][HIDDEN], b[HIDDEN], u[HIDDEN][NUMBERS], c[NUMBERS], v[2 * HIDDEN][CLASSES], d[CLASSES];
 } parameters;
@@ -138,7 +139,8 @@ typedef struct losses {
     double sum, kind, all;
 } losses;
 
-/* The forward pass of one example; adds to the batch's mean losses. predictions: NUMBERS numbers, CLASSES probabilities. */
+/* Computes the forward pass of one example and adds to the batch's mean losses. predictions: NUMBERS numbers, then CLASSES
+ * probabilities. */
 static void forward(const parameters *p, const twin_data *data, int i, int n, losses *out, double *predictions) {
     const float *sides[] = {(float *)data->left.data + i * SIDE, (float *)data->right.data + i * SIDE};
     const float *wanted = (float *)data->sum.data + i * NUMBERS;
@@ -171,7 +173,7 @@ static losses mean_losses(const parameters *p, const twin_data *data, int first,
     return l;
 }
 
-/* A step of gradient descent, with central differences of the reference in double. */
+/* Makes a step of gradient descent. The gradients are central differences of the reference in double precision. */
 static void descend(parameters *p, const twin_data *data, int first, double rate) {
     double gradient[N_PARAMETERS], *at = (double *)p;
     const double e = 1e-5;
@@ -273,7 +275,7 @@ TEST_ON_HOST(functional, two_replicas_train_as_one_device) {
     free_data(&data);
 }
 
-/* ---- JSON, files, checkpoints ---- */
+/* ---- JSON, model files, checkpoints ---- */
 
 static const char twins_json[] =
     "{\"label\":\"\",\"inputs\":[{\"name\":\"left\",\"shape\":[3]},{\"name\":\"right\",\"shape\":[3]}],\"layers\":["
@@ -354,7 +356,7 @@ TEST_ON_HOST(functional, the_summary_has_a_row_for_each_call) {
     strata_model_destroy(model);
 }
 
-/* In a graph of one's own: outputs are those of predict, but for the loss's softmax. */
+/* In a graph of the program the outputs are those of predict, except that the softmax of the loss is missing. */
 TEST_ON_HOST(functional, it_is_applied_in_any_graph) {
     twin_data data = make_data();
     strata_model *model = compiled(device, strata_sgd_optimizer(0.1, 0, false));
@@ -406,7 +408,7 @@ TEST_ON_HOST(functional, pipelines_splits_and_weights_keep_inputs_together) {
     OK(strata_dataset_prefetch(&pipeline, 2, &err));
     OK(strata_model_fit(piped, pipeline, &fit, NULL, &err));
     cr_assert_str_eq(case_sha(piped), case_sha(plain));
-    /* the parts of a split, copied or shared, end to end are the whole */
+    /* both parts of a split, one after the other, give the whole dataset, whether the arrays are copied or shared */
     OK(strata_dataset_split(data.dataset, 1.0 / 3, &(strata_split_options){.in_order = true}, &first, &last, &err));
     cr_assert_eq(strata_dataset_size(last), N / 3);
     for (int epoch = 0; epoch < 2; epoch++) {
@@ -472,7 +474,7 @@ TEST_ON_HOST(functional, data_that_do_not_fit_are_refused_by_name) {
     free_data(&d);
 }
 
-/* Tokens of one input, numbers of the other; an embedding that is used twice; padding that one of two inputs has. */
+/* One input has tokens, the other one numbers. An embedding is called twice. Only one of two inputs has padding. */
 TEST_ON_HOST(functional, inputs_may_be_tokens_and_numbers) {
     strata_model *model = NULL;
     OK(strata_model_create_functional(&model, &err));
@@ -491,7 +493,7 @@ TEST_ON_HOST(functional, inputs_may_be_tokens_and_numbers) {
                  pair = strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(2, 2), (double[]){1, 2, 3, 4}), y[2];
     strata_array shorter = strata_test_array(STRATA_DTYPE_I32, STRATA_SHAPE(2, 5), (double[]){2, 1, 0, 0, 0, 4, 5, 6, 7, 8});
     strata_array *const inputs[] = {&tokens, &shorter};
-    for (int i = 0; i < 2; i++) { /* the mean does not see padding, nor the order */
+    for (int i = 0; i < 2; i++) { /* the mean ignores padding, and does not depend on the order */
         strata_dataset *data = NULL;
         OK(strata_dataset_from_columns((strata_data_column[]){{"words", inputs[i], 0}, {"numbers", &pair, 0}}, 2, NULL, 0,
                                        &data, &err));
@@ -513,7 +515,7 @@ TEST_ON_HOST(functional, inputs_may_be_tokens_and_numbers) {
     strata_model_destroy(model);
 }
 
-/* Statistics of a layer that is called twice are the mean over the calls. */
+/* The moving averages of a layer that is called twice change by the mean over both calls. */
 TEST_ON_HOST(functional, a_shared_batch_norm_averages_its_calls) {
     strata_model *model = NULL;
     OK(strata_model_create_functional(&model, &err));
@@ -543,7 +545,7 @@ TEST_ON_HOST(functional, a_shared_batch_norm_averages_its_calls) {
     strata_model_destroy(model);
 }
 
-/* ---- what is refused ---- */
+/* ---- errors ---- */
 
 TEST_ON_HOST(functional, json_that_does_not_connect_is_refused_at_its_place) {
     (void)device;
@@ -613,7 +615,7 @@ TEST_ON_HOST(functional, json_that_does_not_connect_is_refused_at_its_place) {
     }
 }
 
-/* Every byte of the description is left out once, and once becomes each of some others. */
+/* Leaves out each byte of the description in turn, and replaces each byte by each of some others. */
 TEST_ON_HOST(functional, a_damaged_description_is_refused_or_is_a_model) {
     static const char others[] = "\"[]{},:01x";
     char text[sizeof twins_json];
@@ -652,7 +654,7 @@ TEST_ON_HOST(functional, calls_that_do_not_connect_are_refused) {
     strata_model *model = begin(&x), *second = begin(&other);
     strata_model_add_dense(model, (strata_dense_options){.units = 2});
     cr_assert_null(strata_layer_call(model, NULL, &other, 1));
-    cr_assert_null(strata_layer_call(model, NULL, &x, 1)); /* the first error stays */
+    cr_assert_null(strata_layer_call(model, NULL, &x, 1)); /* after the first error, calls return NULL */
     refuses(device, model, "dense: input 0 is a value of another model");
     refuses(device, second, "it has no layers");
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every loss and its gradient against PyTorch; what losses and a model's labels refuse. */
+ * Every loss and its gradient compared with PyTorch; labels and losses that are refused. */
 #include "core/loss/loss.h"
 
 #include <math.h>
@@ -80,7 +80,7 @@ Test(loss, options_that_are_wrong_say_so) {
     strata_device_close(host);
 }
 
-/* ---- in a model: labels of each kind ---- */
+/* ---- in a model, with labels of each kind ---- */
 
 static strata_model *dense_model(strata_device *device, int64_t units, const char *loss) {
     strata_model *model = NULL;
@@ -92,7 +92,7 @@ static strata_model *dense_model(strata_device *device, int64_t units, const cha
     return model;
 }
 
-/* The case's elements with labels of one's own. */
+/* The elements of case_dataset with other labels. */
 static strata_dataset *labelled(strata_dtype dtype, strata_shape shape, double (*label)(int32_t right, int64_t k)) {
     strata_array x, y, labels;
     strata_dataset *data = NULL;

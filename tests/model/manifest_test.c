@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The manifest of a checkpoint folder: tensors in pieces over several files, and every damage is detected. */
+ * The manifest of a checkpoint folder: tensors that are divided among several files, and that every kind of damage is
+ * detected. */
 #include "core/model/manifest.h"
 
 #include <stdio.h>
@@ -42,7 +43,7 @@ static void add_file(strata_manifest *manifest, const char *name, const strata_n
     free(bytes);
 }
 
-/* w (3, 4) in two files, behind each other's rows; b (2) whole in the second. */
+/* The rows of w (3, 4) are divided between two files; b (2) is in the second file. */
 static void write_two_files(void) {
     strata_error err = {0};
     static float w[12], b[2] = {20, 21};
@@ -92,7 +93,7 @@ Test(manifest, puts_tensors_together_from_pieces_in_several_files) {
     strata_manifest_finish(&m);
 }
 
-/* One bit of each byte of all three files. */
+/* Changes one bit of each byte of all three files in turn. */
 Test(manifest, detects_each_byte_that_changes_and_each_cut) {
     static const char *const names[] = {"manifest.json", "part-0.safetensors", "part-1.safetensors"};
     begin();
@@ -127,7 +128,7 @@ Test(manifest, detects_each_byte_that_changes_and_each_cut) {
     }
 }
 
-/* A text with a right hash around these fields. */
+/* Writes a manifest with these fields and the correct hash. */
 static void write_text(const char *body) {
     strata_error err = {0};
     char hash[STRATA_SHA256_TEXT_BYTES], text[4096];

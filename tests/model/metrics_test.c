@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Metrics: against counting on the host, in training and evaluation, on every kind of labels; what they refuse. The areas under
- * curves are those of Keras' AUC. */
+ * Metrics compared with counting on the host, in training and evaluation, for all kinds of labels; and errors. The areas
+ * under curves are those of Keras' AUC. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static double value_of(const strata_metrics *metrics, const char *name) {
     return NAN;
 }
 
-/* Outputs are the inputs: one dense unit with weight 1 for each, so that a test says what the model answers. */
+/* A model whose outputs are its inputs: each dense unit has one weight of 1. So the test chooses the outputs. */
 static strata_model *identity(strata_device *device, int64_t n, const char *loss, const char *metrics) {
     strata_model *model = NULL;
     float ones[16] = {0};
@@ -70,7 +70,7 @@ TEST_ON_DEVICES(metrics, classes_are_counted_as_on_the_host) {
     OK(strata_model_confusion_matrix(model, &matrix, &err));
     cr_assert_arr_eq(matrix.data, counts, sizeof counts);
     strata_array_finish(&matrix);
-    /* Training adds up the same words over an epoch; with a rate of next to nothing its model is the same one. */
+    /* Training sums the same metrics over an epoch. Its learning rate is so small that the model does not change. */
     strata_history history = {0};
     strata_model_destroy(model);
     model = NULL;
@@ -87,7 +87,7 @@ TEST_ON_DEVICES(metrics, classes_are_counted_as_on_the_host) {
     strata_dataset_destroy(data);
 }
 
-/* keras.metrics.AUC, Precision, Recall and MeanAbsoluteError of the sigmoids. */
+/* The values are those of keras.metrics.AUC, Precision, Recall and MeanAbsoluteError for the sigmoids of the outputs. */
 TEST_ON_DEVICES(metrics, yes_or_no_equals_keras) {
     float x[10] = {-2, -1, -0.5f, 0.25f, 0.5f, 1, 1.5f, -0.25f, 3, -3}, y[10] = {0, 0, 1, 0, 1, 1, 1, 0, 0, 1};
     strata_array features = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(10, 1), x);
@@ -136,7 +136,7 @@ Test(metrics, what_makes_no_sense_is_refused) {
         snprintf(many + strlen(many), sizeof many - strlen(many), "%stop_%d_accuracy", k > 1 ? "," : "", k);
     FAILS(strata_model_compile(model, host, &(strata_compile_options){.metrics = many}, &err), STRATA_INVALID,
           "there can be 24 metrics");
-    OK(strata_model_compile(model, host, NULL, &err)); /* what was refused left nothing behind */
+    OK(strata_model_compile(model, host, NULL, &err)); /* the failed calls have not changed the model */
     FAILS(strata_model_confusion_matrix(model, &matrix, &err), STRATA_INVALID, "not among the model's metrics");
     strata_model_destroy(model);
     strata_device_close(host);
@@ -159,9 +159,9 @@ Test(metrics, json_names_them) {
     cr_assert_not_null(strstr(err.message, "no metric \"f1\""));
 }
 
-/* ---- in graphs of one's own ---- */
+/* ---- in graphs of the program ---- */
 
-/* The metric's sums over n examples, computed by a graph of the device. Returns how many there are. */
+/* Computes the sums of the metric over n examples in a graph on the device. Returns how many sums the metric has. */
 static int64_t graph_sums(strata_device *device, const strata_metric *metric, const float *x, const void *y, int64_t n,
                           int64_t c, strata_dtype labels, double *totals) {
     strata_graph *graph = NULL;
@@ -185,7 +185,7 @@ static int64_t graph_sums(strata_device *device, const strata_metric *metric, co
     return n_sums;
 }
 
-/* Over batches of 60 and 41 examples a graph's metrics are those of a model that outputs the same. */
+/* The metrics of a graph, computed from batches of 60 and 41 examples, must be those of a model with the same outputs. */
 static void compare_with_model(strata_device *device, const char *loss, int64_t c, strata_dtype labels, const char *names) {
     enum { N = 101, FIRST = 60, MOST_SUMS = 4096 };
     strata_array x = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(N, c), -1, 1, 3), y;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The classifier and its data. */
+ * Makes the classifier and its data, which model_case.h describes. */
 #include "model_case.h"
 
 #include "tests/support/check.h"

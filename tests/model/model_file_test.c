@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Model files: bits come back, other tools can read them, damaged ones are refused. */
+ * Model files: parameters keep all bits, other tools can read the files, and damaged files are refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ TEST_ON_DEVICES(model_file, loads_what_was_saved) {
     cr_assert_str_eq(strata_model_label(loaded), "case");
     cr_assert_str_eq(strata_model_optimizer(loaded).name, "sgd");
     cr_assert_eq(strata_model_optimizer(loaded).momentum, 0.9);
-    OK(strata_model_save(loaded, test_path("copy.strata"), &err)); /* what was loaded can be saved as it is */
+    OK(strata_model_save(loaded, test_path("copy.strata"), &err)); /* a loaded model can be saved before it is compiled */
     strata_model *copy = NULL;
     OK(strata_model_load(test_path("copy.strata"), &copy, &err));
     OK(strata_model_compile(loaded, device, &(strata_compile_options){.seed = 99}, &err));
@@ -73,7 +73,7 @@ Test(model_file, is_safetensors_with_the_model_inside) {
     strata_device_close(host);
 }
 
-/* ---- files made by hand: input (2), dense of 1 unit without a bias ---- */
+/* ---- files that the test writes: input (2), dense with 1 unit and no bias ---- */
 
 static const char json[] =
     "{\"input\": [2], \"layers\": [{\"layer\": \"dense\", \"units\": 1, \"no_bias\": true}], \"loss\": \"mse\"}";
@@ -112,7 +112,7 @@ Test(model_file, must_hold_the_parameters_and_nothing_else) {
     refused(&kernel, 1, "", "strata.model");
     refused(&kernel, 1, "{\"input\": [2147483647], \"layers\": [{\"layer\": \"dense\", \"units\": 16777216}]}",
             sizeof(size_t) < 8 ? "shape (2147483647) is too large"
-                               : "f32 (2147483647,16777216) is needed"); /* 128 PiB were never asked for */
+                               : "f32 (2147483647,16777216) is needed"); /* memory of 128 PiB must not be requested */
 }
 
 Test(model_file, every_cut_is_refused) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model as JSON: there and back, and what a wrong text is told. */
+ * Models as JSON: reading what was written, and the error messages for malformed texts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,7 +69,7 @@ Test(model_json, says_what_the_calls_would) {
     strata_device_close(host);
 }
 
-/* {"input": [3], "layers": [LAYER]} with more behind it */
+/* {"input": [3], "layers": [LAYER]} and more fields */
 #define MODEL(layer, more) "{\"input\": [3], \"layers\": [" layer "]" more "}"
 #define DENSE              "{\"layer\": \"dense\", \"units\": 2}"
 
@@ -197,7 +197,7 @@ Test(model_json, optimizers_are_checked_at_compile) {
     FAILS(strata_model_compile(flat, host, &(strata_compile_options){.loss = "categorical_crossentropy"}, &err), STRATA_INVALID,
           "its outputs are (2,3) an example; categorical_crossentropy needs one axis");
     strata_model_destroy(flat);
-    OK(strata_model_compile(model, host, NULL, &err)); /* what was refused left nothing behind */
+    OK(strata_model_compile(model, host, NULL, &err)); /* the failed calls have not changed the model */
     FAILS(strata_model_compile(model, host, NULL, &err), STRATA_INVALID, "compiled already");
     strata_model_add_flatten(model, (strata_flatten_options){0});
     char *text = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every optimizer, clipping and schedule against Keras (LARS, and LAMB with decay, against their papers); what they refuse; and
- * the same on devices. */
+ * Every optimizer, clipping and learning rate schedule compared with Keras (LARS, and LAMB with decay, with their papers),
+ * on the host and on devices; and errors. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,13 +14,13 @@
 
 static strata_error err;
 
-/* ---- optimizers: two parameters, of 15 and 4 elements, each in a chunk of its own ---- */
+/* ---- optimizers: two parameters, of 15 and 4 elements, each of which is a chunk of the flat parameters ---- */
 
 enum { STEPS = 4, SIZE = 2 * STRATA_SEGMENT_CHUNK, MAX_VARIABLES = 1 + STRATA_MAX_OPTIMIZER_SLOTS };
 static const int64_t sizes[] = {15, 4};
 static const int32_t ends[] = {1, 2}, owner[] = {0, 1};
 
-/* Both parts of a golden array, laid out flat. */
+/* Copies both parameters of a golden array to the flat array. */
 static void take_parts(const strata_golden *golden, const char *format, int t, float *flat) {
     char name[64];
     memset(flat, 0, SIZE * sizeof *flat);
@@ -30,7 +30,7 @@ static void take_parts(const strata_golden *golden, const char *format, int t, f
     }
 }
 
-/* The parameters after STEPS updates by the references of the ops. */
+/* Computes the parameters after STEPS updates with the reference functions of the ops. */
 static void train(const strata_golden *golden, strata_optimizer settings, float *out_flat) {
     const strata_optimizer_kind *kind = NULL;
     const strata_segments segments = {.n = 2, .n_chunks = 2, .ends = ends, .owner = owner};
@@ -197,7 +197,7 @@ static strata_model *compiled(strata_device *device, strata_optimizer settings, 
     return model;
 }
 
-/* On a driver, which takes seconds to compile each, only those that are made of several kernels. */
+/* With a driver, which takes seconds to compile each optimizer, only optimizers that consist of several kernels are tested. */
 TEST_ON_DEVICES(optimizers, each_learns_and_does_so_again) {
     bool host = !strcmp(strata_device_get_info(device)->id, "host");
     strata_dataset *data = case_dataset(120);
@@ -218,7 +218,8 @@ TEST_ON_DEVICES(optimizers, each_learns_and_does_so_again) {
     strata_dataset_destroy(data);
 }
 
-/* d loss / d w by differences of evaluate, which adds the penalty too, equals what one step of SGD does. */
+/* d loss / d w, computed from differences of evaluate, whose loss includes the penalty, must equal the change by one step
+ * of SGD. */
 TEST_ON_DEVICES(optimizers, penalties_are_in_the_loss_and_in_the_gradient) {
     enum { N = 6 * 17, BATCH = 30 };
     strata_dataset *data = case_dataset(BATCH);
@@ -252,7 +253,8 @@ TEST_ON_DEVICES(optimizers, penalties_are_in_the_loss_and_in_the_gradient) {
     strata_dataset_destroy(data);
 }
 
-/* tanh hides an infinite pixel from the loss; the norm of all gradients does not hide it from the gate. */
+/* tanh keeps the loss finite when a pixel is infinite. But the optimizer computes the norm of all gradients, which is not
+ * finite, so the gate prevents the update. */
 TEST_ON_DEVICES(optimizers, gradient_that_is_not_finite_changes_nothing_where_norms_are_known) {
     strata_array x, y;
     strata_dataset *data = NULL;

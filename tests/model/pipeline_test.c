@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models over pipelines: the same bits as over the arrays, whichever way the batches are made; and batches that do not fit. */
+ * Models trained on pipelines: the bits are those of training on arrays, however the batches are made; and batches that do
+ * not fit. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training on devices that lack ops: by compositions of what they have, or with the host's help, the losses are the host's;
- * without either it is an error that lists what is missing. */
+ * Training on devices that lack ops. Missing ops are composed of others, or run on the host, and the losses must be those
+ * of the host. Where neither is possible, the error must list the missing ops. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,14 +14,15 @@
 
 enum { STEPS = 4 };
 
-/* What an accelerator with a matrix unit, a vector unit and a way to move data has: no activation, no loss, no optimizer. */
+/* The ops of an accelerator with a matrix unit, a vector unit and a unit that copies data. It has no activations, losses
+ * and optimizers. */
 static const char *const few_ops[] = {"add",  "mul",    "div", "exp",   "log",    "sqrt",        "less",   "equal", "where",
                                       "cast", "matmul", "pad", "slice", "gather", "gather_grad", "assign", NULL};
 static const char *const matmul_and_add[] = {"matmul", "add", NULL};
 
 typedef struct sample_case {
     const char *name;
-    strata_shape shape; /* of the batch */
+    strata_shape shape; /* with the batch axis */
     strata_dtype dtype;
     double low, high;
     int classes;
@@ -41,7 +42,7 @@ static strata_model *read_sample(const sample_case *sample) {
     return model;
 }
 
-/* STEPS batches of made-up examples. */
+/* Generates STEPS batches of examples. */
 static strata_dataset *made_up(const sample_case *sample) {
     strata_error err = {0};
     strata_dataset *dataset = NULL;
@@ -56,7 +57,7 @@ static strata_dataset *made_up(const sample_case *sample) {
     return dataset;
 }
 
-/* The losses of the first steps, and the first parameter's elements. */
+/* The losses of the first steps, and the elements of the first parameter. */
 typedef struct trained {
     float losses[STEPS];
     strata_array kernel;
@@ -103,8 +104,9 @@ static strata_device *with_fallback(strata_device *inner) {
 }
 
 static void expect_equal(trained *got, trained *want) {
-    /* Adam moves a parameter by its rate whichever way its gradient points, however small that is: where rounding decides on
-     * the sign, the parameters differ by twice the rate. Losses do not show it. */
+    /* Adam changes a parameter by about its learning rate in the direction of its gradient, however small the gradient is.
+     * Where the sign of a gradient depends on rounding, the parameters differ by twice the rate. This does not affect the
+     * losses. */
     const strata_test_tolerance tolerance = {1e-4, 2.2e-3 * STEPS};
     for (int i = 0; i < STEPS; i++)
         cr_expect(fabsf(got->losses[i] - want->losses[i]) <= 1e-4f * fabsf(want->losses[i]), "step %d: loss %.9g, not %.9g", i,
@@ -140,7 +142,7 @@ Test(placement, imdb_trains_by_compositions_alone) {
 Test(placement, mnist_trains_on_matmul_and_add_with_the_hosts_help) {
     trains_with_the_hosts_help(&mnist);
 }
-/* A device with memory of its own: what crosses is copied by the driver. */
+/* The device has its own memory, so values that the host needs are copied by the driver. */
 Test(placement, mnist_trains_on_opencls_matmul_and_add_with_the_hosts_help) {
     strata_error err = {0};
     strata_device *inner = NULL;
@@ -174,8 +176,7 @@ Test(placement, without_the_hosts_help_it_is_an_error_that_lists_what_is_missing
     strata_device_close(device);
 }
 
-/* A composition leaves no node for the host; where there is none, the node itself is the host's, and not the parts that it
- * might have had. */
+/* With a composition no node is left for the host. An op without a composition runs on the host as a whole. */
 Test(placement, the_places_say_who_runs_what) {
     strata_error err = {0};
     strata_device *device = strata_test_restricted_host((strata_test_restriction){matmul_and_add, true, STRATA_SUPPORT_NO});
@@ -222,7 +223,7 @@ Test(placement, the_places_say_who_runs_what) {
     strata_device_close(device);
 }
 
-/* Two replicas, one of which has few ops and the other little more than products; together they train as one host does. */
+/* Two replicas. One has few ops, the other little more than products. Together they must train like one host device. */
 Test(placement, devices_that_lack_ops_train_together) {
     static const strata_test_restriction restrictions[] = {{few_ops, true, STRATA_SUPPORT_NO},
                                                            {matmul_and_add, true, STRATA_SUPPORT_NO}};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mixed precision: every layer computes in f16 and bf16, training is nearly that of f32, a step whose f16 gradients overflow
- * changes nothing and halves the scale. */
+ * Mixed precision: every layer works in f16 and bf16, training is close to that of f32, and a step whose f16 gradients
+ * overflow changes nothing but halves the loss scale. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,9 +104,9 @@ TEST_ON_DEVICES(precision, every_layer_computes_in_it) {
     }
 }
 
-/* ---- the scale ---- */
+/* ---- the loss scale ---- */
 
-/* y = 4000 x by least squares: the gradient of the bias is the mean of -2 y, times the scale. */
+/* A regression y = 4000 x with the loss mse. The gradient of the bias is the mean of -2 y, times the scale. */
 static strata_model *steep_model(strata_device *device, strata_dtype precision, int accumulate, strata_dataset **out_data) {
     enum { N = 8 };
     strata_array x, y;
@@ -137,7 +137,8 @@ TEST_ON_DEVICES(precision, an_overflowing_step_changes_nothing_and_halves_the_sc
     strata_history_finish(&history);
     OK(strata_model_fit(model, data, &(strata_fit_options){.epochs = 60, .batch = 8}, &history, &err));
     cr_assert_geq(history.n_skipped, 11, "%lld", (long long)history.n_skipped);
-    cr_assert_eq(history.loss_scale, 8); /* the bias' gradient: 2 * 4000 * 8 is below 65504, twice that is not */
+    /* the bias' gradient 2 * 4000 * 8 is below 65504, the largest f16; with a scale of 16 it would not be */
+    cr_assert_eq(history.loss_scale, 8);
     cr_assert_lt(history.epochs[59].loss, 0.5 * history.epochs[0].loss);
     cr_assert_str_neq(case_sha(model), before);
     strata_history_finish(&history);
@@ -150,7 +151,7 @@ TEST_ON_HOST(precision, the_scale_is_one_for_all_that_is_accumulated) {
     strata_history history = {0};
     strata_model *model = steep_model(device, STRATA_DTYPE_F16, 4, &data);
     OK(strata_model_fit(model, data, &(strata_fit_options){.epochs = 60, .batch = 2}, &history, &err));
-    cr_assert_eq(history.loss_scale, 32); /* of a quarter of the examples: 2 * 1000 * 32 */
+    cr_assert_eq(history.loss_scale, 32); /* the gradient of a quarter of the examples is 2 * 1000 * 32 */
     cr_assert_lt(history.epochs[59].loss, 0.5 * history.epochs[0].loss);
     strata_history_finish(&history);
     strata_model_destroy(model);
@@ -201,7 +202,7 @@ TEST_ON_HOST(precision, gradients_that_never_fit_end_the_fit) {
     strata_dataset_destroy(data);
 }
 
-/* ---- what a step costs, what is refused ---- */
+/* ---- the cost of a step, and errors ---- */
 
 TEST_ON_HOST(precision, later_steps_allocate_and_compile_nothing) {
     strata_dataset *data = case_dataset(32);
@@ -232,7 +233,7 @@ TEST_ON_HOST(precision, a_device_without_the_type_is_named) {
     strata_model_destroy(model);
 }
 
-/* ---- kept in the file ---- */
+/* ---- the precision in a model file ---- */
 
 static strata_model *loaded(const char *path, strata_device *device, const strata_compile_options *opts) {
     strata_model *model = NULL;

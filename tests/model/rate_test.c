@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A learning rate that a callback reads and sets: the next step has it, and no other. */
+ * A callback reads and sets the learning rate. The rate must be that of the next step, and of no other step. */
 #include <math.h>
 #include <string.h>
 
@@ -12,14 +12,14 @@ TestSuite(rate, .init = test_folder_make, .fini = test_folder_remove);
 enum { N = 48, BATCH = 8, STEPS = N / BATCH, EPOCHS = 2 };
 static strata_error err;
 
-/* The rates of two epochs, as a schedule and as a callback sets them. */
+/* The rates of two epochs, which a schedule and a callback set. */
 static const double rates[STEPS * EPOCHS] = {0.3, 0.1, 0.2, 0.05, 0.4, 0.0, 0.1, 0.3, 0.2, 0.25, 0.15, 0.35};
 
 static strata_optimizer stepped(void) {
     strata_optimizer optimizer = strata_sgd_optimizer(rates[0], 0.9, false);
     optimizer.schedule.name = "step";
     for (int i = 1; i < STEPS * EPOCHS; i++) {
-        optimizer.schedule.boundaries.values[i - 1] = i - 0.5; /* step i, from 0, is above it */
+        optimizer.schedule.boundaries.values[i - 1] = i - 0.5; /* step i, counted from 0, is above this boundary */
         optimizer.schedule.values.values[i - 1] = rates[i];
     }
     optimizer.schedule.boundaries.n = optimizer.schedule.values.n = STEPS * EPOCHS - 1;
@@ -84,7 +84,8 @@ static strata_status at_the_end(const strata_progress *progress, void *user, str
     return STRATA_OK;
 }
 
-/* One epoch with the schedule, then others with a rate of one's own, then the schedule again where it would be. */
+/* The first epoch uses the schedule, the next ones a rate that the program sets, and then the schedule continues with the
+ * rates that it has at these steps. */
 TEST_ON_HOST(rate, a_schedule_goes_on_where_it_would_be) {
     strata_model *model = case_model(device, stepped(), 1);
     double own = 0.125;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The classifier in double precision. */
+ * The classifier in double precision. reference.h describes it. */
 #include "reference.h"
 
 #include <math.h>
@@ -96,7 +96,7 @@ double reference_distance(const reference *r, strata_model *model) {
     read_parameters(model, p);
     for (int i = 0; i < REFERENCE_SIZE; i++) {
         double d = fabs(p[i] - r->p[i]);
-        if (!(d <= worst)) worst = d; /* NaN too */
+        if (!(d <= worst)) worst = d; /* also for NaN */
     }
     return worst;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layers, losses, metrics and activations of one's own: in C, in JSON, in files, under a strategy, and what is refused. */
+ * Layers, losses, metrics and activations that a program registers: in C, in JSON, in files, with a strategy, and errors. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ TestSuite(registry, .init = test_folder_make, .fini = test_folder_remove);
 
 static strata_error err;
 
-/* ---- what is registered ---- */
+/* ---- the registered functions ---- */
 
 /* power: y = gain |x|^exponent bend(x), with a gain for each channel. */
 typedef struct power_options {
@@ -65,7 +65,7 @@ static const strata_option quartic_table[] = {
 static const strata_loss_definition quartic = {
     .name = "quartic", .options = quartic_table, .check = quartic_check, .build = quartic_build};
 
-/* spread: the root of the mean of squares of errors, of two sums. */
+/* spread: the root of the mean squared error. It needs two sums. */
 static strata_tensor *spread_build(strata_tensor *outputs, strata_tensor *labels) {
     strata_tensor *error = strata_sub(outputs, strata_reshape(labels, strata_tensor_shape(outputs)));
     strata_tensor *squares = strata_reshape(strata_reduce_sum(strata_square(error), NULL, 0, false), STRATA_SHAPE(1));
@@ -138,7 +138,7 @@ TEST_ON_DEVICES(registry, json_and_files_find_what_is_registered) {
     cr_assert_str_eq(case_sha(built), case_sha(read));
     OK(strata_model_save(built, test_path("own.strata"), &err));
     OK(strata_model_load_with(registry, test_path("own.strata"), &loaded, &err));
-    strata_registry_destroy(registry); /* models keep it */
+    strata_registry_destroy(registry); /* models keep a reference to it */
     OK(strata_model_compile(loaded, device, NULL, &err));
     strata_dataset *data = make_data();
     OK(strata_model_evaluate(loaded, data, BATCH, &of_loaded, &err));
@@ -187,7 +187,7 @@ static double loss_of(strata_model *model, const strata_dataset *data) {
     return metrics.loss;
 }
 
-/* The gradient is what a step of descent with rate 1 takes away. */
+/* A step of plain gradient descent with rate 1 subtracts the gradient from a parameter. */
 TEST_ON_HOST(registry, gradients_of_an_own_layer_agree_with_finite_differences) {
     strata_registry *registry = make_registry();
     strata_model *model = make_model(registry), *moved = make_model(registry);
@@ -261,7 +261,7 @@ TEST_ON_HOST(registry, an_own_layer_may_take_any_number_of_inputs) {
     strata_registry_destroy(registry);
 }
 
-/* The second input goes nowhere, and the loss does not look at labels: programs have neither. */
+/* A layer that does not use its second input, and a loss that does not use labels. Neither must be in the program. */
 static strata_tensor *first_build(const void *options, strata_layer_context *context, strata_tensor *const *inputs, int n) {
     (void)options;
     (void)n;
@@ -304,7 +304,7 @@ TEST_ON_HOST(registry, what_a_layer_or_a_loss_ignores_is_not_fed) {
     strata_registry_destroy(registry);
 }
 
-/* ---- what is refused ---- */
+/* ---- errors ---- */
 
 TEST_ON_HOST(registry, a_model_says_what_is_not_registered) {
     strata_registry *registry = make_registry(), *empty = NULL;

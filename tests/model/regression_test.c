@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sample `regression` from the same weights over the same batches as PyTorch has its curve of losses. */
+ * Trains the sample `regression` from PyTorch's initial weights on the same batches. The losses must be those of PyTorch. */
 #include <math.h>
 #include <stdio.h>
 
@@ -18,7 +18,7 @@ TEST_ON_DEVICES(regression, has_the_curve_of_pytorch) {
     OK(strata_dataset_from_arrays(strata_golden_get(golden, "x"), strata_golden_get(golden, "y"), 0, &data, &err));
     OK(strata_model_read_json(STRATA_TEST_SOURCE_DIR "/samples/regression/model.json", &model, &err));
     strata_optimizer adam = strata_adam_optimizer(0.003);
-    adam.epsilon = 1e-12; /* the two add it at different places */
+    adam.epsilon = 1e-12; /* PyTorch adds it at another place of the formula */
     OK(strata_model_compile(model, device, &(strata_compile_options){.optimizer = adam}, &err));
     for (int i = 0; i < 6; i++) {
         char name[32];

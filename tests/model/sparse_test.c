@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sparse embeddings: what a dense update gives where it is the same, SparseAdam's rule where it is not, and that it stays so
- * under strategies and accumulation. */
+ * Sparse embeddings. Where a sparse update should equal a dense one, the results must be equal. Where it differs, it must
+ * follow the rule of SparseAdam. Both must also hold under strategies and with accumulated gradients. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,15 +13,15 @@
 
 enum { N = 20, LENGTH = 5, TOKENS = 23, UNITS = 3, CLASSES = 2, TABLE = TOKENS * UNITS };
 
-/* Batches with fewer words than a table has rows, whose gradient is that of their own rows; and with more, whose gradient is
- * that of all rows. */
+/* Batch sizes. A batch of FEW texts has fewer words than a table has rows, and its gradient consists of the rows of these
+ * words. A batch of MANY texts has more words, and its gradient has all rows. */
 enum { FEW = 4, MANY = 7 };
 
 static strata_error err;
 
 TestSuite(sparse, .init = test_folder_make, .fini = test_folder_remove);
 
-/* Texts of all words of first .. first + n_words - 1, at most 20, some of them often. */
+/* Texts with all words from `first` to first + n_words - 1, at most 20 different ones. Some words occur often. */
 static strata_dataset *texts(int64_t n, int first, int n_words) {
     strata_dataset *dataset = NULL;
     strata_array x, y;
@@ -33,7 +33,7 @@ static strata_dataset *texts(int64_t n, int first, int n_words) {
     return dataset;
 }
 
-/* Two tables side by side, then a dense layer. */
+/* A model with two tables that are added, followed by a dense layer. */
 static strata_model *build(bool sparse) {
     strata_model *model = NULL;
     OK(strata_model_create(STRATA_SHAPE(LENGTH), &model, &err));
@@ -72,7 +72,7 @@ static void get(strata_model *model, int parameter, float *values) {
     OK(strata_model_get_parameter(model, parameter, &view, &err));
 }
 
-/* How far the models' parameters are apart at most. */
+/* Returns the largest difference between the parameters of the two models. */
 static double apart(strata_model *a, strata_model *b) {
     double most = 0;
     for (int i = 0; i < strata_model_n_parameters(a); i++) {
@@ -136,14 +136,14 @@ TEST_ON_HOST(sparse, updates_in_f16_have_their_loss_scale) {
     cr_assert(equal);
 }
 
-/* ---- SparseAdam's rule ---- */
+/* ---- the rule of SparseAdam ---- */
 
-/* Parameters of the step before, and Adam's moments. */
+/* The parameters before the step, and Adam's moments. */
 typedef struct adam_table {
     double p[TABLE], m[TABLE], v[TABLE];
 } adam_table;
 
-/* The gradients of `data` at the model's parameters: how far plain SGD goes with a rate of 1. */
+/* Computes the gradients for `data` at the model's parameters. They are the change that plain SGD with rate 1 makes. */
 static void gradients_at(strata_model *sgd, strata_model *model, strata_dataset *data, float out_gradients[2][TABLE]) {
     float before[2][TABLE], values[TABLE], after[TABLE];
     for (int i = 0; i < strata_model_n_parameters(model); i++) {
@@ -169,7 +169,7 @@ static void sparse_adam(adam_table *t, const float *g, int first, int n_words, i
     }
 }
 
-/* Four steps whose words differ, of a model that updates by sparse_adam's rule. */
+/* Makes four steps with different words. The model must follow the rule of sparse_adam. */
 static void follows_sparse_adam(setting s, double decay) {
     static const int first[] = {0, 4, 17, 3}, n_words[] = {6, 1, 6, 11};
     enum { STEPS = 4 };
@@ -239,7 +239,7 @@ TEST_ON_HOST(sparse, adam_does_the_same_on_a_parameter_device) {
     strata_strategy_destroy(made);
 }
 
-/* Four batches of 5 as one of 20: their words together. */
+/* Four batches of 5 texts must give the update of one batch of 20, for the words of all four. */
 TEST_ON_HOST(sparse, rows_of_accumulated_batches_are_updated_together) {
     strata_optimizer accumulating = adam;
     accumulating.gradient_accumulation_steps = 4;
@@ -279,9 +279,9 @@ TEST_ON_HOST(sparse, training_goes_on_from_a_checkpoint) {
     strata_dataset_destroy(other);
 }
 
-/* ---- what is asked for, and refused ---- */
+/* ---- models without dense parameters, and errors ---- */
 
-/* A table alone: nothing is left for the dense update. */
+/* The model has only a table, so nothing is left for the dense update. */
 TEST_ON_HOST(sparse, a_table_can_be_all_that_is_trained) {
     strata_model *models[2];
     strata_dataset *data = texts(N, 0, 9);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * States: what layers keep from step to step without training it, by the running statistics of batch_norm. */
+ * States: variables that a layer updates without training them, such as the moving averages of batch_norm. */
 #include <math.h>
 #include <string.h>
 
@@ -42,7 +42,7 @@ TEST_ON_DEVICES(state, follows_the_batches) {
     float mean[CASE_INPUTS], variance[CASE_INPUTS];
     get(model, MEAN, mean, CASE_INPUTS);
     get(model, VARIANCE, variance, CASE_INPUTS);
-    const double kept = pow(0.9, epochs); /* of the first 0 and 1 */
+    const double kept = pow(0.9, epochs); /* the weight of the initial values, 0 and 1 */
     for (int k = 0; k < CASE_INPUTS; k++) {
         double sum = 0, squares = 0;
         for (int i = 0; i < N; i++) sum += (double)((float *)x.data)[i * CASE_INPUTS + k] / N;
@@ -50,7 +50,8 @@ TEST_ON_DEVICES(state, follows_the_batches) {
         cr_assert_float_eq(mean[k], (1 - kept) * sum, 1e-6);
         cr_assert_float_eq(variance[k], kept + (1 - kept) * squares, 1e-6);
     }
-    /* With no average of its own the last layer keeps the last batch, so its state is not what it began with. */
+    /* The last layer has no moving average and keeps the statistics of the last batch, so its state differs from the
+     * initial one. */
     float last[CASE_CLASSES];
     get(model, 9, last, CASE_CLASSES);
     cr_assert_str_eq(strata_model_parameter(model, 9).name, "batch_norm_1/moving_variance");

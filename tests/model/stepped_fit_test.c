@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata_fit_begin, _step and _end: the loop in the caller's hands, with the bits of strata_model_fit. */
+ * strata_fit_begin, _step and _end: the caller runs the loop, and the bits must be those of strata_model_fit. */
 #include <string.h>
 
 #include "model_case.h"
@@ -47,7 +47,7 @@ TEST_ON_DEVICES(stepped_fit, makes_the_bits_of_a_fit_with_a_call_for_each_step_a
     strata_dataset_destroy(data);
 }
 
-/* After each number of calls: the model stands there, and another fit goes on to the same bits. */
+/* Ends the fit after each possible number of calls. Another fit must continue there and reach the same bits. */
 TEST_ON_HOST(stepped_fit, may_be_ended_after_any_step_and_gone_on_with) {
     strata_error err = {0};
     strata_dataset *data = case_dataset(N);
@@ -77,7 +77,7 @@ TEST_ON_HOST(stepped_fit, may_be_ended_after_any_step_and_gone_on_with) {
     strata_dataset_destroy(data);
 }
 
-/* The caller's own schedule: the next step uses the rate. */
+/* The caller sets the rate for the next step. */
 TEST_ON_HOST(stepped_fit, reports_the_step_that_it_made_where_it_waits_for_each) {
     strata_error err = {0};
     strata_dataset *data = case_dataset(N);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A summary counts what the formulas of the layers say. */
+ * The counts of a summary must agree with the formulas of the layers. */
 #include <string.h>
 
 #include "model_case.h"
@@ -21,14 +21,15 @@ TEST_ON_HOST(summary, counts_parameters_and_flops_of_each_layer) {
     cr_assert_eq(s.layers[0].flops, 0);
     cr_assert(strata_shape_equal(s.layers[0].output, STRATA_SHAPE(BATCH, CASE_INPUTS)));
     cr_assert_eq(s.layers[1].parameters, CASE_INPUTS * CASE_HIDDEN + CASE_HIDDEN);
-    cr_assert_eq(s.layers[1].flops, HIDDEN_FLOPS, "%g", s.layers[1].flops); /* product, bias, tanh */
+    cr_assert_eq(s.layers[1].flops, HIDDEN_FLOPS, "%g", s.layers[1].flops); /* the product, the bias and tanh */
     cr_assert_eq(s.layers[2].flops, LAST_FLOPS, "%g", s.layers[2].flops);
     cr_assert(strata_shape_equal(s.layers[2].output, STRATA_SHAPE(BATCH, CASE_CLASSES)));
     cr_assert_eq(s.parameters, s.layers[1].parameters + s.layers[2].parameters);
     cr_assert_eq(s.forward_flops, HIDDEN_FLOPS + LAST_FLOPS);
     cr_assert_geq(s.step_flops, 2 * BATCH * CASE_HIDDEN *
-                                    (2 * CASE_INPUTS + 3 * 3)); /* products: two of the first layer, three of the second */
-    cr_assert_gt(s.step_bytes, 7 * 4 * s.parameters);           /* Adam reads four numbers for each and writes three */
+                                    (2 * CASE_INPUTS + 3 * 3)); /* two products for the first layer, three for the second */
+    /* Adam reads four numbers for each parameter and writes three */
+    cr_assert_gt(s.step_bytes, 7 * 4 * s.parameters);
     cr_assert_gt(s.step_memory_bytes, 0);
     strata_model_summary_finish(&s);
     strata_model_destroy(model);
@@ -67,7 +68,7 @@ static const strata_node_times *find_node(const strata_step_times *times, const 
 }
 
 TEST_ON_HOST(summary, times_are_of_the_nodes_that_run_and_like_ones_count_together) {
-    strata_model *model = case_model_uncompiled(); /* flatten, dense 5 tanh, dense 3 */
+    strata_model *model = case_model_uncompiled(); /* the layers are flatten, dense with 5 units and tanh, dense with 3 units */
     for (int i = 0; i < 3; i++)
         strata_model_add_dense(model, (strata_dense_options){.units = CASE_CLASSES, .activation = "relu"});
     OK(strata_model_compile(model, device, &(strata_compile_options){.optimizer = strata_adam_optimizer(0)}, &err));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models of tokens: i32 inputs from the data to the embedding, through training, evaluation, prediction, JSON and files. */
+ * Models with i32 inputs: tokens in datasets, embeddings, training, evaluation, prediction, JSON and files. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,8 @@
 
 enum { N = 60, TOKENS = 7, LENGTH = 4 };
 
-/* Element i's tokens are all i % TOKENS but the first, which is 0; its label is whether that is below 3. */
+/* All tokens of element i are i % TOKENS, except for the first one, which is 0. The label tells whether i % TOKENS is below
+ * 3. */
 static strata_dataset *token_data(strata_dtype dtype, int64_t last) {
     strata_error err = {0};
     strata_dataset *dataset = NULL;
@@ -119,7 +120,7 @@ Test(tokens, stay_tokens_in_json) {
 
 /* ---- padding ---- */
 
-/* The losses of three epochs on 24 texts of 2 to 3 words, padded to `length`. */
+/* Writes the losses of three epochs on 24 texts of 2 to 3 words, padded to `length`. */
 static void fit_padded(strata_device *device, int64_t length, strata_dtype precision, float out_losses[9], float out_row[4]) {
     enum { TEXTS = 24, WORDS = 3, VOCABULARY = 8, UNITS = 4 };
     strata_error err = {0};
@@ -163,7 +164,7 @@ TEST_ON_DEVICES(tokens, padding_changes_no_loss_and_is_not_learned) {
             cr_assert_float_eq(many[i], few[i], k ? 1e-3 : 1e-6, "loss %d: %g, not %g", i, (double)many[i], (double)few[i]);
         cr_assert_lt(few[6] + few[7] + few[8], few[0] + few[1] + few[2], "%g %g %g", (double)few[6], (double)few[7],
                      (double)few[8]);
-        cr_assert(
-            !memcmp(row[0], row[1], sizeof row[0])); /* the initial one: nothing of it was learned, with 8 more or without */
+        /* the row of the padding token keeps its initial values, however much padding there is */
+        cr_assert(!memcmp(row[0], row[1], sizeof row[0]));
     }
 }

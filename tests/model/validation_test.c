@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Validation data in fit: what is measured, that training does not see it, when it ends training, which parameters are kept. */
+ * Validation data in a fit: what is measured, that the training does not depend on them, when they end the training, and
+ * which parameters are kept. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 enum { N = 40, N_VALIDATION = 11, BATCH = 16, EPOCHS = 4 };
 static strata_error err;
 
-/* Labels of another task than case_dataset's: the better that is learned, the worse these are answered. */
+/* The labels contradict those of case_dataset, so the more the model learns, the larger is this validation loss. */
 static strata_dataset *contrary_dataset(void) {
     strata_array x, y;
     strata_dataset *data = NULL;
@@ -23,7 +24,7 @@ static strata_dataset *contrary_dataset(void) {
     return data;
 }
 
-/* Its states belong to the best epoch too. */
+/* The model has states, which must be restored from the best epoch, too. */
 static strata_model *make(strata_device *device) {
     strata_model *model = case_model_with_states();
     const strata_compile_options opts = {.optimizer = strata_adam_optimizer(0.02), .seed = 4, .metrics = "recall"};
@@ -50,14 +51,14 @@ TEST_ON_DEVICES(validation, does_not_change_what_is_trained) {
     strata_dataset_destroy(validation);
 }
 
-/* What the callback saw of one fit. */
+/* What the callback observed in one fit. */
 typedef struct seen {
     strata_model *model;
     const strata_dataset *validation;
-    int n_epochs, stop_after; /* stop_after 0: never */
-    bool steps_saw_some;      /* metrics of validation, before an epoch's end */
+    int n_epochs, stop_after; /* stop_after 0: the callback does not stop the fit */
+    bool steps_saw_some;      /* there were validation metrics before the end of an epoch */
     strata_metrics validated[EPOCHS];
-    const char *checkpoint; /* written after its epoch; NULL: none */
+    const char *checkpoint; /* the file that is written after epoch checkpoint_epochs; NULL: none */
     int checkpoint_epochs;
 } seen;
 
@@ -109,7 +110,7 @@ TEST_ON_DEVICES(validation, is_what_evaluate_measures_after_each_epoch) {
     strata_dataset_destroy(validation);
 }
 
-/* Fits until patience ends it; the contrary data make every epoch worse from some early one on. */
+/* Fits until patience ends the fit. With the contradicting labels the loss soon rises in every epoch. */
 static strata_model *fit_until_worse(strata_device *device, strata_fit_options opts, strata_history *history) {
     strata_dataset *data = case_dataset(N), *validation = contrary_dataset();
     strata_model *model = make(device);
@@ -140,7 +141,7 @@ TEST_ON_HOST(validation, what_improves_by_less_than_min_delta_does_not) {
     strata_model *model = make(device);
     strata_history history = {0};
     const strata_fit_options opts = {
-        .epochs = 50, .batch = BATCH, .validation = data, .patience = 2, .min_delta = 1000}; /* more than any loss */
+        .epochs = 50, .batch = BATCH, .validation = data, .patience = 2, .min_delta = 1000}; /* larger than any improvement */
     OK(strata_model_fit(model, data, &opts, &history, &err));
     cr_assert_eq(history.n_epochs, 3);
     cr_assert_eq(history.best_epoch, 0);
@@ -181,7 +182,7 @@ TEST_ON_HOST(validation, the_callback_may_end_training_after_an_epoch) {
     strata_dataset_destroy(data);
 }
 
-/* The best epoch is before the checkpoint: what goes on from it knows its loss and its parameters. */
+/* The best epoch is before the checkpoint. A fit that continues from the checkpoint must know its loss and its parameters. */
 TEST_ON_HOST(validation, goes_on_from_a_checkpoint) {
     char name[48];
     int epochs = 0;
@@ -200,7 +201,7 @@ TEST_ON_HOST(validation, goes_on_from_a_checkpoint) {
                                .restore_best = true,
                                .on_progress = see,
                                .user = &s};
-    OK(strata_model_fit(whole, data, &opts, &all, &err)); /* which epoch is the best */
+    OK(strata_model_fit(whole, data, &opts, &all, &err)); /* to find out which epoch is the best */
     strata_model_destroy(whole);
     whole = s.model = make(device);
     s.checkpoint_epochs = all.best_epoch + 2;
@@ -240,7 +241,7 @@ TEST_ON_HOST(validation, a_loss_that_is_no_number_is_never_the_best) {
     strata_dataset_destroy(broken);
 }
 
-/* Two replicas of a strategy in one process: the same parameters on both afterwards. */
+/* Two replicas in one process must have the same parameters afterwards. */
 TEST_ON_HOST(validation, works_with_a_strategy) {
     strata_dataset *data = case_dataset(N), *validation = contrary_dataset();
     strata_strategy *strategy = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Evaluating the checkpoints that another process writes. Here the training takes place in the watch's question whether to
- * end, which is asked between two looks at the file. */
+ * strata_model_watch_checkpoints, which evaluates checkpoints that another process writes. In this test the training runs
+ * within the callback that asks whether to end the watch, which is called between two checks of the file. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,12 +17,13 @@ typedef struct trainer {
     strata_model *model;
     const strata_dataset *data, *validation;
     char path[300];
-    /* What happens at the next questions: 't' trains an epoch and saves, 'l' the same as the last checkpoint, 's' saves the
-     * same once more, 'd' writes a damaged file, 'm' mends it, 'r' removes the file, 'e' ends the watch. */
+    /* What happens at the next calls of the callback: 't' trains an epoch and saves, 'l' does the same for the last
+     * checkpoint, 's' saves the same once more, 'd' writes a damaged file, 'm' repairs it, 'r' removes the file, 'e' ends
+     * the watch. */
     const char *script;
     int epoch;
     double losses[EPOCHS];
-    /* What the watch reported. */
+    /* What the watch has reported. */
     int n, best, epochs[8];
     int64_t steps[8];
     double seen[8];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights of examples and of classes: the golden numbers, the same from arrays, from a pipeline, accumulated and shared; and
- * what is refused. */
+ * Weights of examples and of classes: compared with golden numbers, with the same results from arrays, from a pipeline,
+ * when gradients are accumulated, and with several replicas; and errors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static strata_model *linear_model(const strata_golden *golden, strata_device *de
     return model;
 }
 
-/* Fits `data` (taken) and compares with the golden numbers of that name. */
+/* Fits `data`, takes it, and compares the results with the golden numbers of that name. */
 static void expect_golden(const strata_golden *golden, strata_model *model, strata_dataset *data, int64_t batch, how weighted) {
     const char *name = weighted == EXAMPLES ? "examples" : weighted == BY_CLASS ? "classes" : "both";
     char key[32];
@@ -103,7 +103,7 @@ Test(weights, are_exact_on_replicas) {
     strata_golden_destroy(golden);
 }
 
-/* One output that says yes or no, and labels that are shares of classes. */
+/* Labels of a binary output, and labels that are probabilities of classes. */
 TEST_ON_HOST(weights, of_classes_take_every_kind_of_class) {
     const double weights[] = {0, 1};
     const strata_fit_options fit = {.batch = 4, .class_weights = weights, .n_class_weights = 2};
@@ -127,7 +127,7 @@ TEST_ON_HOST(weights, of_classes_take_every_kind_of_class) {
         OK(strata_model_fit(model, data, &fit, NULL, &err));
         OK(strata_model_get_parameter(model, 0, &got, &err));
         cr_assert_eq(after[0], w[0], "all are of class 0, which weighs nothing");
-        ((float *)y)[shares ? 1 : 0] = shares ? 0.95f : 1; /* now the first is of class 1 */
+        ((float *)y)[shares ? 1 : 0] = shares ? 0.95f : 1; /* the first example becomes one of class 1 */
         OK(strata_model_fit(model, data, &fit, NULL, &err));
         OK(strata_model_get_parameter(model, 0, &got, &err));
         cr_assert_neq(after[0], w[0]);

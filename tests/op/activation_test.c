@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gelu, silu, softplus, leaky_relu and elu against PyTorch, at the ends, and by finite differences. */
+ * gelu, silu, softplus, leaky_relu and elu compared with PyTorch and with finite differences, and their values at
+ * infinities. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,8 +18,8 @@ static strata_tensor *elu(strata_tensor *x) {
 static const struct {
     const char *name;
     strata_tensor *(*f)(strata_tensor *x);
-    double at_infinity[2]; /* at -infinity and infinity */
-    bool once;             /* its gradient is an op of its own, which has no gradient */
+    double at_infinity[2]; /* values at -infinity and infinity */
+    bool once;             /* its gradient is an op that has no gradient itself */
 } functions[] = {{"gelu", strata_gelu, {NAN, INFINITY}, true},
                  {"gelu_tanh", strata_gelu_tanh, {NAN, INFINITY}, true},
                  {"silu", strata_silu, {NAN, INFINITY}, true},
@@ -36,7 +37,7 @@ static strata_tensor *gradient(strata_tensor *const *x, const void *user) {
     return dx;
 }
 
-/* The formulas have their constants as f32. */
+/* The tolerance allows for the constants of the formulas, which are f32. */
 static void expect_near(op_case c, const strata_array *want, const char *name) {
     strata_array got = evaluate(c);
     strata_test_result same = strata_test_compare(&got, want, (strata_test_tolerance){3e-7, 3e-7});

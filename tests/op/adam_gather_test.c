@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adam_gather: where the fusion pass makes it (core/compile/product_updates.c), that it changes no bit, and what it refuses. */
+ * adam_gather: in which graphs the fusion pass creates it (core/compile/product_updates.c), that fusion changes no bit, and
+ * which operands it refuses. */
 #include "core/op/adam_gather.h"
 
 #include <criterion/criterion.h>
@@ -19,11 +20,11 @@ typedef struct update_case {
     bool no_fusion;
     /* The gradients are also an output. */
     bool also_read;
-    /* The gate; NaN closes it. */
+    /* The value of the gate. NaN prevents the update. */
     float gate;
 } update_case;
 
-/* One update of the parameters, m and v; they are `state`, SIZE each, before and after. Returns the number of nodes. */
+/* Makes one update of the parameters, m and v, which are in `state`, SIZE elements each. Returns the number of nodes. */
 static int run(strata_device *device, update_case c, float *const state[3]) {
     static const char *const names[] = {"parameters", "m", "v"};
     strata_graph *graph = NULL;
@@ -75,7 +76,8 @@ static int run(strata_device *device, update_case c, float *const state[3]) {
     return nodes;
 }
 
-/* v has mantissas of all kinds, and in some rows values whose roots cannot be computed by multiply-adds alone. */
+/* Sets v to values with many different mantissas, and in some rows to values whose square roots cannot be computed by
+ * multiply-adds alone. */
 static void set(float *const state[3]) {
     static const float odd[] = {0, 1e-45f, 1e-38f, 3e-30f, 1e-25f, 3e38f, INFINITY, 1};
     for (int i = 0; i < SIZE; i++) {

@@ -9,7 +9,7 @@
 
 typedef strata_tensor *(*builder)(strata_tensor *variable, strata_tensor *value);
 
-/* Runs one update of a variable that holds `before`; `before` becomes what it holds then, the result the node's value. */
+/* Runs one update of a variable with the value *before, and writes its new value to *before. Returns the value of the node. */
 static strata_array update(builder build, strata_array *before, strata_array *value) {
     strata_variable variable = strata_test_variable("v", before->dtype, before->shape);
     strata_graph *graph;

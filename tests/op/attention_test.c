@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * layer_norm and attention against PyTorch, attention behind masks, and what they refuse. */
+ * layer_norm and attention compared with PyTorch, attention with masks, and which operands both refuse. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ static strata_tensor *masked(strata_tensor *const *x, const void *user) {
     return strata_attention(x[0], x[1], x[2], x[4], 0);
 }
 
-/* The gradient of `build` for operand i, from operand 3. */
+/* The gradient of `build` with respect to operand i. Operand 3 is dy. */
 typedef struct gradient_of {
     strata_test_build build;
     int i;

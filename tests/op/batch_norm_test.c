@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * moments and batch_norm against PyTorch and finite differences, and what they refuse. */
+ * moments and batch_norm compared with PyTorch and finite differences, and which operands they refuse. */
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -25,7 +25,7 @@ static strata_tensor *training(strata_tensor *const *x, const void *user) {
     (void)user;
     return strata_batch_norm_training(x[0], x[1], x[2], epsilon, &mean, &variance);
 }
-/* The gradient for operand *user, from the last operand. */
+/* The gradient with respect to operand *user. The last operand is dy. */
 static strata_tensor *training_gradient(strata_tensor *const *x, const void *user) {
     strata_tensor *dx[3];
     strata_gradients(training(x, NULL), x[3], x, 3, dx);
@@ -41,7 +41,7 @@ static strata_array get(const strata_golden *golden, const char *name) {
     return *strata_golden_get(golden, name);
 }
 
-/* A rounding or a few: sums of 20 terms, and what cancels in them. */
+/* The tolerance allows for a few roundings: sums have 20 terms, some of which cancel. */
 static void expect_near(op_case c, const strata_array *want) {
     strata_array got = evaluate(c);
     strata_test_result same = strata_test_compare(&got, want, (strata_test_tolerance){4e-7, 2e-6});
@@ -78,7 +78,7 @@ Test(batch_norm, agrees_with_finite_differences) {
 }
 
 Test(batch_norm, moments_far_from_zero_keep_their_variance) {
-    /* 1000 +- 0.25: the square of the mean is 16 million times the variance. */
+    /* The values are 1000 +- 0.25, so the square of the mean is 16 million times the variance. */
     strata_array x = strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(4, 1), (double[]){999.75, 1000.25, 999.75, 1000.25});
     expect_values((op_case){moments, NULL, &x, 1}, STRATA_DTYPE_F32, STRATA_SHAPE(2, 1), (double[]){1000, 0.0625});
     strata_array_finish(&x);
@@ -121,7 +121,7 @@ Test(batch_norm, takes_two_launches_to_measure_and_one_to_normalise) {
     }
 }
 
-/* -dx of the rows of x with dy, twice over where `times` is 2, on the host device. */
+/* Computes -dx for the rows of x and dy on the host device. With `times` 2 the batch has each row twice. */
 static void minus_gradient(int times, float out[12]) {
     static const float x[6] = {1, 2, -3, 0.5f, -1, 4}, dy[6] = {0.3f, -0.2f, 0.9f, 1, 0.1f, -0.4f};
     strata_device *device = NULL;
@@ -148,7 +148,7 @@ static void minus_gradient(int times, float out[12]) {
     strata_device_close(device);
 }
 
-/* Of two rows the sums (2, C) have x's shape, and the gradient must not be written over them while they are read. */
+/* With two rows the sums (2, C) have the shape of x. The gradient must not be computed in their memory while they are read. */
 Test(batch_norm, the_gradient_of_two_rows_is_that_of_the_same_rows_twice) {
     float two[12], four[12];
     minus_gradient(1, two);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sums that the metrics of yes-or-no outputs are made of. */
+ * binary_sums: the sums from which the metrics of binary classifiers are computed. */
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -13,7 +13,7 @@ static strata_tensor *sums(strata_tensor *const *x, const void *user) {
 Test(binary_sums, adds_losses_and_shares_of_right_answers) {
     static const double at_zero = 0, at_half = 0.5, want_zero[] = {4, 2.5}, want_half[] = {4, 2};
     strata_array x[] = {strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(3), (double[]){0.5, 1.5, 2}),
-                        /* row 0 both right, row 1 one of two, NaN is no */
+                        /* row 0: both outputs are right; row 1: one of two is; NaN counts as the answer 0 */
                         strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(3, 2), (double[]){1, -1, 0.25, 3, NAN, 0.75}),
                         strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(3, 2), (double[]){1, 0, 1, 0.25, 0, 1})};
     expect_values((op_case){sums, &at_zero, x, 3}, STRATA_DTYPE_F32, STRATA_SHAPE(2), want_zero);

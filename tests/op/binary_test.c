@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Element-wise ops of two operands: arithmetic, comparisons, the fused gradients of activations. */
+ * Element-wise ops of two operands: arithmetic, comparisons, and the fused gradients of activations. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static const struct binary {
 
 #define FOR_EACH_OP(op, table) for (const struct binary *op = table; op < table + sizeof table / sizeof *table; op++)
 
-/* op(a_suffix, b_suffix) is op_suffix; pow takes its base from p. */
+/* op(a_suffix, b_suffix) must be op_suffix. For pow the base is p_suffix instead of a_suffix. */
 static void expect_numpy(const strata_golden *golden, const struct binary *op, const char *suffix) {
     char a[64], b[64], y[64];
     snprintf(a, sizeof a, "%s_%s", op->build == strata_pow ? "p" : "a", suffix);
@@ -81,7 +81,7 @@ Test(binary, computes_i64_exactly_and_wraps) {
                          strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(3), b)};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         expect_same((op_case){apply, &rows[i].build, x, 2}, strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(3), rows[i].want));
-    /* As doubles the two would be equal. */
+    /* Converted to double the two numbers would be equal. */
     strata_array y[2] = {strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(), &a[1]),
                          strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(), &b[1])};
     expect_values((op_case){apply, &(builder){strata_equal}, y, 2}, STRATA_DTYPE_BOOL, STRATA_SHAPE(), (double[]){0});
@@ -93,7 +93,8 @@ Test(binary, agrees_with_finite_differences_through_broadcasting) {
         {{2, {3, 2}}, {2, {3, 2}}}, {{3, {2, 1, 2}}, {2, {3, 1}}}, {{0, {0}}, {1, {4}}}, {{2, {1, 3}}, {2, {2, 3}}}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         FOR_EACH_OP(op, arithmetic) {
-            /* b is a's neighbour by 0.05 at least, so that min and max have no tie near; bases and divisors are far from 0. */
+            /* Each element of b differs from that of a by at least 0.05, so that min and max have no tie nearby. Bases and
+             * divisors are far from 0. */
             strata_array x[2] = {strata_test_distinct(STRATA_DTYPE_F32, shapes[s][0], 0.3, 5 + s),
                                  strata_test_distinct(STRATA_DTYPE_F32, shapes[s][1], 0.3, 6 + s)};
             const bool positive = op->build == strata_div || op->build == strata_pow;
@@ -108,7 +109,7 @@ Test(binary, agrees_with_finite_differences_through_broadcasting) {
     }
 }
 
-/* The gradient for operand `index` of op(a, b). */
+/* The gradient of op(a, b) with respect to operand `index`. */
 typedef struct partial {
     builder build;
     int index;
@@ -228,15 +229,15 @@ Test(binary, of_equal_shapes_is_one_flat_launch) {
     cr_assert_eq(constant_of(&launch, "RANK"), 1);
     cr_assert_eq(launch.n_words, 13);
     cr_assert_eq(launch.words[0].u32, 60);
-    cr_assert_eq(launch.words[4].u32, 60); /* size_3 */
-    cr_assert_eq(launch.words[8].u32, 1);  /* a's stride along it */
-    cr_assert_eq(launch.words[12].u32, 1); /* b's */
+    cr_assert_eq(launch.words[4].u32, 60); /* the size of axis 3, the innermost */
+    cr_assert_eq(launch.words[8].u32, 1);  /* the stride of a along this axis */
+    cr_assert_eq(launch.words[12].u32, 1); /* the stride of b along this axis */
     strata_array_finish(&x[0]);
     strata_array_finish(&x[1]);
 }
 
 Test(binary, beyond_four_axes_is_a_launch_for_each_outer_position) {
-    /* No two axes merge: a and b are broadcast along every other one. */
+    /* No two axes can be merged, because a and b are broadcast along alternating axes. */
     strata_array x[2] = {strata_test_full(STRATA_DTYPE_F32, STRATA_SHAPE(2, 1, 3, 1, 2, 1), 1),
                          strata_test_full(STRATA_DTYPE_F32, STRATA_SHAPE(1, 2, 1, 2, 1, 3), 2)};
     strata_launch launches[MOST_LAUNCHES];

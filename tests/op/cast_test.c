@@ -44,7 +44,8 @@ Test(cast, to_narrower_floats_rounds_to_nearest_even) {
 }
 
 Test(cast, i64_to_f32_rounds_once) {
-    /* Just above the middle of two floats: by way of double it would become the middle, and then go to the even one below. */
+    /* The value is just above the midpoint of two floats. A conversion to double would round it to the midpoint, and the
+     * conversion to f32 would then round that to the even float below. */
     int64_t value = (INT64_C(1) << 60) + (INT64_C(1) << 36) + 1;
     strata_array x = strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(), &value);
     expect_values((op_case){cast, &(strata_dtype){STRATA_DTYPE_F32}, &x, 1}, STRATA_DTYPE_F32, STRATA_SHAPE(),

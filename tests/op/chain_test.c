@@ -67,7 +67,7 @@ Test(chain, every_code_is_that_of_one_op) {
     cr_assert_eq(strata_chain_code(&strata_op_matmul), -1);
 }
 
-/* sqrt(|a - b|) by the chain and by the ops, over more than one block. */
+/* sqrt(|a - b|), computed as a chain and as separate ops, with more elements than a block. */
 Test(chain, reference_is_that_of_its_steps) {
     static const strata_shape shapes[][2] = {{{1, {1}}, {1, {1}}},
                                              {{2, {0, 3}}, {1, {3}}},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sums that a classifier's metrics are made of. */
+ * classification_sums: the sums from which the metrics of classifiers are computed. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -26,7 +26,8 @@ static strata_tensor *constant(strata_dtype dtype, strata_shape shape, void *dat
 
 Test(classification_sums, sums_losses_and_counts_right_answers) {
     float losses[3] = {0.5f, 1.25f, 2.0f};
-    float logits[12] = {0, 3, 1, 2, /* ties: the first wins */ 5, 5, 0, 0, /* NaN counts as largest */ 9, 0, NAN, 1};
+    float logits[12] = {0, 3,   1, 2, /* ties: the first maximum counts */ 5, 5, 0, 0, /* NaN counts as the largest value */ 9,
+                        0, NAN, 1};
     int32_t labels[3] = {1, 1, 2};
     strata_tensor *sums = strata_classification_sums(constant(STRATA_DTYPE_F32, STRATA_SHAPE(3), losses),
                                                      constant(STRATA_DTYPE_F32, STRATA_SHAPE(3, 4), logits),

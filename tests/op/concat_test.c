@@ -27,7 +27,7 @@ Test(concat, takes_every_dtype_and_empty_parts) {
                              strata_test_array((strata_dtype)dtype, STRATA_SHAPE(2, 2), (double[]){0, 1, 1, 0})};
         op_case c = {concat, &(request){3, 0}, x, 3};
         expect_values(c, (strata_dtype)dtype, STRATA_SHAPE(3, 2), (double[]){1, 0, 0, 1, 1, 0});
-        cr_assert_eq(lower_to(c, NULL), 2); /* none for the empty part */
+        cr_assert_eq(lower_to(c, NULL), 2); /* the empty part needs no launch */
         for (int i = 0; i < 3; i++) strata_array_finish(&x[i]);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conv2d, its two gradients and conv1d: PyTorch's and TensorFlow's numbers, finite differences, messages. */
+ * conv2d, its two gradients and conv1d, compared with PyTorch, TensorFlow and finite differences; and error messages. */
 #include "core/op/conv2d.h"
 
 #include <criterion/criterion.h>
@@ -13,7 +13,7 @@ static strata_tensor *conv2d(strata_tensor *const *x, const void *user) {
     return strata_conv2d(x[0], x[1], *(const strata_conv2d_window *)user);
 }
 
-/* x, filter, dy -> the gradient by x or by the filter. */
+/* The operands are x, filter and dy. The value is the gradient with respect to x (which = 0) or the filter (1). */
 static strata_tensor *gradient_of(strata_tensor *const *x, const void *user, int which) {
     strata_tensor *dx[2];
     strata_gradients(conv2d(x, user), x[2], x, 2, dx);
@@ -86,7 +86,7 @@ static void check_gradient(strata_test_build build, const strata_conv2d_window *
     for (int i = 0; i < n; i++) strata_array_finish(&x[i]);
 }
 
-/* Of the gradients too: each of the three products is differentiated by both operands. */
+/* The gradients are differentiated, too: each of the three products with respect to both of its operands. */
 Test(conv2d, gradients_agree_with_finite_differences_twice) {
     const struct {
         strata_conv2d_window options;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * first_index and unique: numbers that repeat, that are all one, that are out of range, of none. */
+ * first_index and unique for indices that repeat, that are all equal, and that are out of range, and for no indices. */
 #include <criterion/criterion.h>
 
 #include "tests/op/op_case.h"

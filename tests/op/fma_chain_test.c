@@ -9,7 +9,7 @@ static strata_tensor *chain(strata_tensor *const *x, const void *user) {
     return strata_fma_chain(x[0], *(const int64_t *)user);
 }
 
-/* v = 1 + (x - 1) 0.999^steps, as 0.001 is 1 - 0.999 up to a rounding. */
+/* The closed form is v = 1 + (x - 1) 0.999^steps, because 0.001 equals 1 - 0.999 except for a rounding. */
 Test(fma_chain, goes_towards_1_as_the_closed_form_says) {
     const int64_t steps = 700;
     strata_array x = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(3, 5), -3, 3, 1);
@@ -67,7 +67,7 @@ static void expect_on_host(int64_t n, int64_t steps) {
     strata_tensor *y = strata_fma_chain(strata_input(graph, name, STRATA_DTYPE_F32, x.shape), steps);
     cr_assert_eq(strata_executable_create(device, &y, 1, NULL, 0, NULL, &exe, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(strata_executable_run(exe, &name, &x, 1, &got, 1, &err), STRATA_OK, "%s", err.message);
-    /* A processor without a fused multiply-add rounds each step once more. */
+    /* A processor without a fused multiply-add makes one more rounding in each step. */
     strata_test_result r = strata_test_compare(&got, &want, (strata_test_tolerance){1e-6 * (double)steps, 1e-6});
     cr_expect(r.ok, "n %d: %s", (int)n, r.text);
     strata_executable_destroy(exe);

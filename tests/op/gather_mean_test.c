@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gather_mean: its reference, what it refuses, and where the fusion pass makes it (core/compile/fusion.c). */
+ * gather_mean: its reference function, which operands it refuses, and in which graphs the fusion pass creates it
+ * (core/compile/fusion.c). */
 #include <criterion/criterion.h>
 
 #include "core/op/ops.h"
@@ -36,7 +37,7 @@ Test(gather_mean, refuses_indices_without_an_axis_and_means_of_nothing) {
 
 enum { OUTER = 5, T = 250, ROWS = 40, INNER = 16 };
 
-/* The number of nodes; the means go to `out`. also_read: the gathered rows are read by another node too. */
+/* Writes the means to `out` and returns the number of nodes. also_read: another node reads the gathered rows, too. */
 static int run(strata_device *device, bool also_read, bool no_fusion, float out[OUTER * INNER]) {
     strata_graph *graph = NULL;
     strata_executable *exe = NULL;

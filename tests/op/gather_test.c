@@ -9,7 +9,7 @@ static strata_tensor *gather(strata_tensor *const *x, const void *user) {
     return strata_gather(x[0], x[1], *(const int *)user);
 }
 
-/* The gradient for x[0] of sum(gather). */
+/* The gradient of sum(gather) with respect to x[0]. */
 static strata_tensor *gather_grad(strata_tensor *const *x, const void *user) {
     strata_tensor *dx;
     strata_gradients(gather(x, user), NULL, x, 1, &dx);
@@ -73,7 +73,7 @@ Test(gather, agrees_with_finite_differences_twice) {
         strata_array x[2] = {strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(2, 2, 2), -1, 1, 1),
                              strata_test_array(STRATA_DTYPE_I32, STRATA_SHAPE(3), (double[]){1, 0, 1})};
         expect_gradient((op_case){squared, &axis, x, 2});
-        expect_gradient((op_case){squared_grad, &axis, x, 2}); /* through gather_grad */
+        expect_gradient((op_case){squared_grad, &axis, x, 2}); /* differentiates gather_grad */
         strata_array_finish(&x[0]);
         strata_array_finish(&x[1]);
     }

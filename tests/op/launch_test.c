@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ops hand to kernels is what the kernels take: every launch of every op and dtype names a kernel that is embedded, with
- * its number of words and constants, buffers of its element types, and says which of them it writes. */
+ * Launches agree with their kernels. For every op and dtype, each launch must name an embedded kernel, have that kernel's
+ * number of words and constants and buffers of its element types, and report correctly which buffers it writes. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,8 @@ static bool has_constant(const strata_shader *shader, const char *name) {
     return false;
 }
 
-/* "f32" is held by buffers of f32, and by those of b32 that only move bits. */
+/* Whether the tensor may be bound to a buffer of this dtype. An f32 tensor may be bound to "f32", and to "b32", the dtype
+ * of kernels that only move bits. */
 static bool holds(const char *buffer_dtype, const strata_tensor *tensor) {
     char bits[8];
     snprintf(bits, sizeof bits, "b%zu", 8 * strata_dtype_bytes(tensor->dtype));
@@ -45,7 +46,7 @@ static void check_launch(const strata_launch *launch) {
     cr_assert_gt(launch->global[0], 0, "%s: no work-items", launch->kernel);
 }
 
-/* Every node of the graph that has kernels. */
+/* Checks every node of the graph that has kernels. */
 static void check_graph(strata_graph *graph) {
     strata_error err = {0};
     cr_assert_eq(strata_graph_check(graph, &err), STRATA_OK, "%s", err.message);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inputs, constants, reads of variables, and the table of ops. */
+ * Leaves (inputs, constants and reads of variables), and the table of ops. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ Test(leaf, inputs_have_their_name_dtype_and_shape) {
     strata_graph *graph = new_graph();
     char name[] = "pixels";
     strata_tensor *x = strata_input(graph, name, STRATA_DTYPE_BF16, STRATA_SHAPE(2, 3));
-    name[0] = 'P'; /* the name was copied */
+    name[0] = 'P'; /* the graph has copied the name */
     cr_assert_str_eq(strata_tensor_name(x), "pixels");
     cr_assert_eq(strata_tensor_dtype(x), STRATA_DTYPE_BF16);
     cr_assert(strata_shape_equal(strata_tensor_shape(x), STRATA_SHAPE(2, 3)));
@@ -158,7 +158,7 @@ Test(leaf, every_op_is_found_by_its_name) {
         const bool on_device = computes && !(strata_ops[i]->flags & (STRATA_OP_VIEW | STRATA_OP_COMMUNICATION));
         cr_assert(strata_ops[i]->shape);
         cr_assert_eq(strata_ops[i]->reference != NULL, computes, "%s", strata_ops[i]->name);
-        /* Fusion makes these only for devices that have a family for them. */
+        /* Fusion creates these ops only for devices with a kernel family for them, so they need no portable kernel. */
         static const char *const fused[] = {"gather_mean", "adam_product", "adam_gather"};
         bool is_fused = false;
         for (size_t k = 0; k < sizeof fused / sizeof *fused; k++) is_fused |= !strcmp(strata_ops[i]->name, fused[k]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * matmul: its rule, reference against NumPy, gradients, epilogues, and what its builder and `lower` make. */
+ * matmul: its shape rule, its reference function compared with NumPy, gradients, epilogues, the nodes that its builder
+ * creates, and its launches. */
 #include "core/op/matmul.h"
 
 #include <criterion/criterion.h>
@@ -21,7 +22,7 @@ static strata_tensor *build_product(strata_tensor *const *x, const void *user) {
 
 static const product plain = {false, false};
 
-/* Feeds the golden arrays called a and b; wants the one called ab. */
+/* Multiplies the golden arrays called a and b, and expects the one called ab. */
 static void expect_product(const strata_golden *golden, const char *a, const char *b, const char *ab, product p) {
     strata_array x[2] = {*strata_golden_get(golden, a), *strata_golden_get(golden, b)};
     expect_golden((op_case){build_product, &p, x, 2}, strata_golden_get(golden, ab));
@@ -132,7 +133,7 @@ static const epilogue epilogues[] = {
 };
 enum { N_EPILOGUES = sizeof epilogues / sizeof epilogues[0] };
 
-/* x is a, b, bias, aux. One fusion at a time, as the pass makes them. */
+/* x contains a, b, bias and aux. The ops are fused one at a time, as the fusion pass does it. */
 static strata_tensor *build_epilogue(strata_tensor *const *x, const void *user) {
     const epilogue *e = user;
     strata_tensor *y = strata_matmul(x[0], x[1], false, false);
@@ -231,7 +232,7 @@ Test(matmul, one_b_for_many_a_is_one_plain_product) {
     strata_graph_destroy(graph);
 }
 
-/* Tile sizes may differ by shape; every tile of the result must be launched. */
+/* The size of tiles may depend on the shape, but the tiles of a launch must cover the whole result. */
 Test(matmul, launch_covers_the_result) {
     static const int64_t sizes[][3] = {{1, 1, 1}, {64, 128, 784}, {784, 128, 64}, {17, 33, 5}, {1153, 1153, 64}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * moving_average: rates, the gate, and what it refuses. */
+ * moving_average: rates, the gate, and which operands it refuses. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "tests/op/op_case.h"
 #include "tests/support/eval.h"
 
-/* What becomes of state {1, 2, 3, -inf} with value {5, 9, 7, -inf} and rates {0.25, 1, 0, 0}. */
+/* Writes the new state for the state {1, 2, 3, -inf}, the value {5, 9, 7, -inf} and the rates {0.25, 1, 0, 0}. */
 static void run(double gate, double *out_state) {
     strata_error err = {0};
     strata_graph *graph = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cases of op tests. Launches are counted without a device, through the kernel backends' own lowering list. */
+ * Helpers for tests of ops. They count launches without a device, with the list of launches that the kernel backends use. */
 #include "tests/op/op_case.h"
 
 #include <criterion/criterion.h>
@@ -21,7 +21,7 @@ typedef struct built {
     strata_test_feed feeds[MOST_OPERANDS];
 } built;
 
-/* The graph is the caller's to destroy; its building error, if any, is still in it. */
+/* Builds the op. The caller destroys the graph, which also contains the building error, if there was one. */
 static void build(op_case c, built *b) {
     strata_tensor *leaves[MOST_OPERANDS];
     strata_error err = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgd and adam: three steps against NumPy, the gate, and what they refuse. */
+ * sgd and adam: three steps compared with NumPy, the gate, and which operands they refuse. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 enum { N = 11, N_SLOTS = 3 };
 
-/* Parameters and up to two slots, a graph with one step, and the memory behind it. */
+/* Parameters and up to two slots, a graph with one step, and the arrays with their values. */
 typedef struct trainer {
     strata_graph *graph;
     strata_variable variables[N_SLOTS];
@@ -32,7 +32,8 @@ static void start(trainer *t, const strata_array *parameters) {
     t->gradients = strata_input(t->graph, "gradients", STRATA_DTYPE_F32, STRATA_SHAPE(N));
     t->step = strata_input(t->graph, "step", STRATA_DTYPE_F32, STRATA_SHAPE(STRATA_STEP_WORDS));
     t->gate = strata_input(t->graph, "gate", STRATA_DTYPE_F32, STRATA_SHAPE());
-    t->step_values = strata_test_full(STRATA_DTYPE_F32, STRATA_SHAPE(STRATA_STEP_WORDS), NAN); /* only the rate may be read */
+    /* the step may read only the learning rate */
+    t->step_values = strata_test_full(STRATA_DTYPE_F32, STRATA_SHAPE(STRATA_STEP_WORDS), NAN);
     t->gate_value = strata_test_full(STRATA_DTYPE_F32, STRATA_SHAPE(), 0);
 }
 
@@ -169,14 +170,14 @@ Test(optimizer, nothing_changes_while_the_gate_is_not_finite) {
     strata_golden_destroy(golden);
 }
 
-/* The update among the inputs' variables says which memory it writes. */
+/* The op declares which operands, besides the first one, it writes. */
 Test(optimizer, says_what_it_writes) {
     cr_assert_eq(strata_op_sgd.also_writes, 1u << 1);
     cr_assert_eq(strata_op_adam.also_writes, 1u << 1 | 1u << 2);
     cr_assert(strata_op_sgd.flags & STRATA_OP_UPDATE && strata_op_adam.flags & STRATA_OP_UPDATE);
 }
 
-/* The graph of `t` has been poisoned with these words. */
+/* Expects that building the graph of `t` failed with these words. */
 static void expect_refused(trainer *t, const char *words) {
     strata_error err = {0};
     cr_assert_eq(strata_graph_check(t->graph, &err), STRATA_INVALID, "it was not refused: %s", words);

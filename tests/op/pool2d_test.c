@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * max_pool2d, avg_pool2d, their gradients and 1-D forms: PyTorch's and TensorFlow's numbers, finite differences, messages. */
+ * max_pool2d, avg_pool2d, their gradients and one-dimensional forms, compared with PyTorch, TensorFlow and finite
+ * differences; and error messages. */
 #include "core/op/pool2d.h"
 
 #include <criterion/criterion.h>
@@ -35,7 +36,7 @@ static const strata_array *get(const strata_golden *golden, const char *name, co
     return strata_golden_get(golden, text);
 }
 
-/* With ties: the first largest takes the gradient. */
+/* Windows contain ties. The first maximum gets the gradient. */
 Test(pool2d, and_its_gradients_agree_with_pytorch) {
     const struct {
         const char *name;
@@ -122,7 +123,7 @@ Test(pool2d, rejects_what_does_not_fit_and_says_why) {
     strata_array_finish(&whole);
 }
 
-/* Kernels' loops are bounded; the references take any window. */
+/* The number of iterations in a kernel is limited, but the reference functions accept any window. */
 Test(pool2d, kernels_refuse_windows_that_take_too_many_steps) {
     strata_graph *graph;
     strata_error err = {0};

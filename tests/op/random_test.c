@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Philox against the published known answers; random_uniform, random_normal and dropout against Python, and how they are
- * distributed. */
+ * Philox compared with published test vectors; random_uniform, random_normal and dropout compared with Python's results,
+ * and the distributions of their numbers. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "core/base/philox.h"
 #include "tests/op/op_case.h"
 
-/* The vectors of Random123's kat_vectors for philox4x32 with 10 rounds. */
+/* Test vectors from Random123's file kat_vectors, for philox4x32 with 10 rounds. */
 Test(random, philox_gives_the_known_answers) {
     static const struct {
         uint32_t counter[4], key[2], want[4];
@@ -103,7 +103,7 @@ Test(random, parts_of_a_batch_are_the_whole) {
     strata_array_finish(&tail);
 }
 
-/* A part of a batch of images draws, whatever an image's shape, what the whole batch would. */
+/* A part of a batch gets the same random numbers as these rows in the whole batch, whatever the shape of a row. */
 Test(random, rows_of_a_batch_are_those_of_the_whole) {
     enum { ROWS = 9, FIRST = 4, ROW = 3 * 5 };
     strata_array ones = strata_test_full(STRATA_DTYPE_F32, STRATA_SHAPE(ROWS, 3, 5), 1);
@@ -132,7 +132,7 @@ Test(random, seed_step_and_stream_each_give_other_numbers) {
 
 enum { MANY = 100000 };
 
-/* Mean of x^power. Its deviation over n draws is at most 4 / sqrt(n) for the powers asked for here. */
+/* Returns the mean of x^power. For the powers used here its standard deviation over n numbers is at most 4 / sqrt(n). */
 static double moment(const strata_array *x, int power) {
     double sum = 0;
     for (int i = 0; i < MANY; i++) sum += pow(((float *)x->data)[i], power);
@@ -149,7 +149,8 @@ Test(random, uniform_is_uniform) {
     }
     double chi_squared = 0, expected = MANY / 16.0;
     for (int b = 0; b < 16; b++) chi_squared += (bins[b] - expected) * (bins[b] - expected) / expected;
-    cr_assert_lt(chi_squared, 37.7, "15 degrees of freedom: one in a thousand is above"); /* the seed is fixed */
+    /* the seed is fixed, so the test does not fail at random */
+    cr_assert_lt(chi_squared, 37.7, "15 degrees of freedom: one in a thousand is above");
     strata_array_finish(&x);
 }
 

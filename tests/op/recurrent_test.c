@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lstm and gru: gradients against finite differences, directions, masks, what they refuse. Values: tests/layer/keras_test.c and
- * the conformance table "recurrent". */
+ * lstm and gru: gradients compared with finite differences, directions, masks, and which operands they refuse. Values are
+ * compared in tests/layer/keras_test.c and by the conformance table "recurrent". */
 #include <criterion/criterion.h>
 #include <stdio.h>
 
@@ -10,7 +10,7 @@
 typedef struct recurrent_case {
     bool gru;
     strata_recurrent_options options;
-    /* With factors of h. */
+    /* The previous h is multiplied by `factors`. */
     bool drops;
 } recurrent_case;
 
@@ -27,7 +27,7 @@ static strata_tensor *recurrent(strata_tensor *const *x, const void *user) {
     return run(x, user, NULL);
 }
 
-/* The second step of the first example and the third of the second are padding. */
+/* The second step of the first example and the third step of the second one are padding. */
 static strata_tensor *masked(strata_tensor *const *x, const void *user) {
     const strata_array mask = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(2, 3), (float[]){1, 0, 1, 1, 1, 0});
     strata_tensor *kept = strata_constant(strata_tensor_graph(x[0]), &mask);
@@ -68,7 +68,7 @@ Test(recurrent, gradients_agree_with_finite_differences) {
     }
 }
 
-/* One unit, all gates 1 whatever comes (linear, of 1): c = c + 1 at each step, and h = c. */
+/* A layer of one unit whose gates are always 1, because they are linear with bias 1. So c = c + 1 in each step, and h = c. */
 Test(recurrent, counts_steps_in_both_directions_and_leaves_padding_out) {
     const strata_recurrent_options count = {.activation = STRATA_RECURRENT_LINEAR,
                                             .recurrent_activation = STRATA_RECURRENT_LINEAR};
@@ -88,8 +88,8 @@ Test(recurrent, counts_steps_in_both_directions_and_leaves_padding_out) {
     for (int k = 0; k < 3; k++) strata_array_finish(&x[k]);
 }
 
-/* Linear, of one unit, z = 0, u = 0.5 by its bias: GRU h = 0.5 h' + 0.5 g, with g = r (k h' + 1) behind the product and
- * g = r k h' + 1 in front of it; r = 0.5, h begins with 0. */
+/* A linear GRU of one unit with z = 0, u = 0.5 and r = 0.5 from its bias. It computes h = 0.5 h' + 0.5 g, where h' is the
+ * previous h, initially 0. With the reset gate behind the product g = r (k h' + 1), in front of it g = r k h' + 1. */
 Test(recurrent, the_reset_gate_is_behind_the_product_or_in_front_of_it) {
     const strata_recurrent_options linear = {.activation = STRATA_RECURRENT_LINEAR,
                                              .recurrent_activation = STRATA_RECURRENT_LINEAR};
@@ -111,7 +111,8 @@ static strata_tensor *with_factors(strata_tensor *const *x, const void *user) {
     return (c->gru ? strata_gru : strata_lstm)(x[0], x[1], x[2], NULL, options);
 }
 
-/* Which units recurrent dropout leaves out is drawn; what it does with those that are left out is Keras' (golden/layers.py). */
+/* Which units recurrent dropout drops is random, so Keras' masks cannot be compared. The results for given masks must be
+ * Keras' (golden/layers.py). */
 Test(recurrent, factors_multiply_what_keras_recurrent_dropout_multiplies) {
     static const struct {
         const char *name;
@@ -160,7 +161,7 @@ Test(recurrent, refuses_operands_that_do_not_fit) {
         {&lstm, &half, &matrix, &bias, "z is f16; it must be f32"},
         {&unknown, &z, &matrix, &bias, "activations 77 and 0"},
         {&last, &none, &matrix, &bias, "no step is the last of none"},
-        {&drops, &wide, &matrix, &bias, "mask is (2,5); it must be (2,3)"}, /* factors of 2 units, where there are 3 */
+        {&drops, &wide, &matrix, &bias, "mask is (2,5); it must be (2,3)"}, /* factors for 2 units, but there are 3 */
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const strata_array x[3] = {*wrong[i].z, *wrong[i].matrix, *wrong[i].bias};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reduce_sum, reduce_mean, reduce_max and reduce_min against NumPy, their gradients, and how long axes are cut for a device. */
+ * reduce_sum, reduce_mean, reduce_max and reduce_min compared with NumPy, their gradients, and how long axes are divided
+ * for a device. */
 #include <criterion/criterion.h>
 #include <float.h>
 #include <math.h>
@@ -13,7 +14,7 @@ typedef strata_tensor *(*reduction)(strata_tensor *x, const int *axes, int n_axe
 
 typedef struct reduce_case {
     reduction reduce;
-    const char *axes; /* "02", or "all" */
+    const char *axes; /* digits, such as "02", or "all" */
     bool keep_dims;
 } reduce_case;
 
@@ -34,7 +35,7 @@ static strata_tensor *build(strata_tensor *const *x, const void *user) {
 static const char *const axes_names[] = {"0", "1", "3", "12", "02", "13", "023", "all"};
 enum { N_AXES_NAMES = sizeof axes_names / sizeof axes_names[0] };
 
-/* Integers to the last bit, which a comparison in doubles would not see. */
+/* Integers must be equal in every bit, which a comparison as doubles would not check. */
 static void expect(op_case c, const strata_array *want) {
     if (strata_dtype_is_float(want->dtype))
         expect_golden(c, want);
@@ -57,7 +58,7 @@ Test(reduce, agrees_with_numpy_over_every_choice_of_axes) {
                 snprintf(name, sizeof name, "%s_%s_%s", reductions[f].name, axes_names[a], dtype);
                 strata_array want = *strata_golden_get(golden, name);
                 expect((op_case){build, &r, &x, 1}, &want);
-                r.keep_dims = true; /* the same numbers, with the axes kept as 1 */
+                r.keep_dims = true; /* the same numbers, but the reduced axes stay with size 1 */
                 strata_shape kept = x.shape;
                 for (int i = 0; i < 4; i++)
                     if (strchr(r.axes, '0' + i) || !strcmp(r.axes, "all")) kept.dims[i] = 1;
@@ -161,9 +162,9 @@ Test(reduce, rejects_wrong_axes_and_dtypes_and_says_why) {
     reject(STRATA_DTYPE_BOOL, STRATA_SHAPE(2, 3), strata_reduce_sum, "1", "x is bool");
 }
 
-/* ---- lower ---- */
+/* ---- launches ---- */
 
-/* The launches' words: rows, axis, inner, parts, part, divisor. */
+/* The words of a launch are rows, axis, inner, parts, part and divisor. */
 Test(reduce, long_axes_with_few_results_take_two_launches) {
     strata_launch launches[MOST_LAUNCHES];
     strata_array x = strata_test_full(STRATA_DTYPE_BF16, STRATA_SHAPE(10000, 3), 1);

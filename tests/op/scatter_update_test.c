@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scatter_update: which rows it sets, an optimizer's step over rows, what is refused. */
+ * scatter_update: which rows it sets, an optimizer's step for some rows, and which operands it refuses. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -9,7 +9,8 @@
 
 static strata_error err;
 
-/* What becomes of the variable 0, 1 .. 9 with rows of two elements from element 1 on set by `ids`. */
+/* Writes the values of the variable 0, 1 .. 9 after the rows `ids` were set. A row has two elements, and row 0 begins at
+ * element 1. */
 static void set_rows(strata_dtype index, const double *ids, float out_values[10]) {
     strata_graph *graph = NULL;
     strata_variable variable = strata_test_variable("v", STRATA_DTYPE_F32, STRATA_SHAPE(10));
@@ -41,7 +42,7 @@ Test(scatter_update, sets_rows_and_leaves_the_others) {
     }
 }
 
-/* Of momentum: rows 2 and 0 move, row 1 and its velocity stay. */
+/* SGD with momentum changes rows 2 and 0. Row 1 and its velocity do not change. */
 Test(scatter_update, brings_back_the_rows_that_an_optimizer_changed) {
     strata_graph *graph = NULL;
     strata_variable variables[2];
@@ -87,8 +88,8 @@ Test(scatter_update, rejects_what_is_no_variable) {
     strata_array_finish(&x[1]);
 }
 
-/* Rows of the variable (10) by three indices: `rows` (r, 2) of n_rows from `first` on; `update` is the read itself if asked
- * for. */
+/* Expects that an update is refused. It sets three of n_rows rows, which begin at element `first` of a variable of 10
+ * elements, to `rows` (r, 2). update: the operand `update` is the read of the variable, which is not allowed. */
 static void refuses(int64_t first, int64_t n_rows, int64_t r, bool update, const char *words) {
     strata_graph *graph = NULL;
     strata_variable variable = strata_test_variable("v", STRATA_DTYPE_F32, STRATA_SHAPE(10));

@@ -51,7 +51,7 @@ Test(slice, rejects_ranges_beyond_x) {
     strata_array_finish(&x);
 }
 
-/* Whether the slice of a (4,3,5) is a view, and from which element on; -1: it is none. */
+/* Returns the element at which the slice of a (4,3,5) begins if the slice is a view, otherwise -1. */
 static int64_t view_of(range r) {
     strata_graph *graph;
     int64_t first = -1;

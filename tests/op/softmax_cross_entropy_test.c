@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * softmax_cross_entropy and sparse_softmax_cross_entropy against NumPy, and their gradients. */
+ * softmax_cross_entropy and sparse_softmax_cross_entropy compared with NumPy, and their gradients. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static strata_tensor *sparse(strata_tensor *const *x, const void *user) {
     return strata_sparse_softmax_cross_entropy(x[0], x[1]);
 }
 
-/* The gradient of the loss x[0], x[1] under dy x[2]: by operand *user. */
+/* The gradient of the loss of x[0] and x[1] with respect to operand *user. x[2] is dy. */
 static strata_tensor *gradient(strata_tensor *loss, strata_tensor *const *x, const void *user) {
     strata_tensor *by = x[*(const int *)user], *dx;
     strata_gradients(loss, x[2], &by, 1, &dx);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * softmax and log_softmax against NumPy; first and second derivatives. */
+ * softmax and log_softmax compared with NumPy; first and second derivatives. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ static strata_tensor *build(strata_tensor *const *x, const void *user) {
     return (*(const unary *)user)(x[0]);
 }
 
-/* softmax_grad(y, dy) or log_softmax_grad(y, dy): user is the op. */
+/* softmax_grad(y, dy) or log_softmax_grad(y, dy); `user` is the op. */
 static strata_tensor *build_grad(strata_tensor *const *x, const void *user) {
     return strata_node(NULL, user, 2, x, NULL);
 }
@@ -103,7 +103,7 @@ Test(softmax, rejects_scalars_and_integers_and_says_why) {
     strata_array_finish(&pair[1]);
 }
 
-/* Which order a row is folded in must follow from its length alone. */
+/* The order in which the elements of a row are added must depend on the length of the row only. */
 Test(softmax, rows_longer_than_32_are_folded_as_a_tree) {
     static const int64_t lengths[] = {1, 10, 32, 33, 1000};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {

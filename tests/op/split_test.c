@@ -15,7 +15,7 @@ static strata_tensor *split(strata_tensor *const *x, const void *user) {
     return parts[r->which];
 }
 
-/* All parts count, each by another factor. */
+/* A function of all parts, which treats each of them differently. */
 static strata_tensor *weighted(strata_tensor *const *x, const void *user) {
     strata_tensor *parts[3];
     strata_split(x[0], 3, *(const int *)user, parts);

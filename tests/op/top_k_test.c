@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_k against NumPy, and the cases that need a choice: ties and NaN. */
+ * top_k compared with NumPy, and its results for ties and NaN. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

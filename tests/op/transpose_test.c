@@ -21,10 +21,10 @@ Test(transpose, takes_every_dtype_and_eight_axes) {
     for (int dtype = 0; dtype < STRATA_DTYPE_COUNT; dtype++) {
         strata_array x = strata_test_random((strata_dtype)dtype, STRATA_SHAPE(2, 3, 1, 2, 2, 1, 3, 2), 0, 9, 1);
         strata_array y = evaluate((op_case){transpose, reversed, &x, 1});
-        expect_same((op_case){transpose, reversed, &y, 1}, x); /* twice is nothing */
+        expect_same((op_case){transpose, reversed, &y, 1}, x); /* reversing the axes twice gives x */
         for (int64_t i = 0; i < 144; i++) {
             int64_t rest = i, at = 0, stride = 144;
-            for (int d = 0; d < 8; d++) { /* axis d of x, from the outside, is axis 7 - d of y */
+            for (int d = 0; d < 8; d++) { /* axis d of x is axis 7 - d of y */
                 int64_t inner = 1;
                 for (int e = d + 1; e < 8; e++) inner *= x.shape.dims[e];
                 int64_t position = rest / inner;
@@ -61,7 +61,7 @@ Test(transpose, of_a_matrix_is_one_launch_over_two_axes) {
     cr_assert_eq(lower_to((op_case){transpose, NULL, &x, 1}, &launch), 1);
     cr_assert_str_eq(launch.kernel, "copy_strided");
     cr_assert_str_eq(launch.variant, "b16");
-    const uint32_t words[] = {12, 1, 1, 4, 3, 0, 0, 1, 4, 0, 0, 3, 1}; /* n, sizes, strides of x and of y */
+    const uint32_t words[] = {12, 1, 1, 4, 3, 0, 0, 1, 4, 0, 0, 3, 1}; /* n, the sizes, the strides of x, the strides of y */
     cr_assert_eq(launch.n_words, 13);
     for (int i = 0; i < 13; i++) cr_assert_eq(launch.words[i].u32, words[i], "word %d is %u", i, launch.words[i].u32);
     cr_assert_eq(lower_to((op_case){transpose, NULL, &empty, 1}, NULL), 0);

@@ -13,7 +13,7 @@ static strata_tensor *apply(strata_tensor *const *x, const void *user) {
     return (*(const builder *)user)(x[0]);
 }
 
-/* What the gradient check may be given: away from kinks and poles. */
+/* The inputs for which an op can be compared with finite differences, away from points without a derivative. */
 typedef enum domain { ANY_SIGN, POSITIVE } domain;
 
 static const struct unary {
@@ -86,11 +86,12 @@ Test(unary, computes_i32_exactly_and_wraps) {
 }
 
 Test(unary, agrees_with_finite_differences) {
-    /* 0.1 away from 0, a kink of some; the positive ones moved up to where their higher derivatives are tame. */
+    /* Values of `any` are at least 0.1 away from 0, where some ops have no derivative. Values of `positive` are at least
+     * 1.5, where the higher derivatives are small enough. */
     strata_array any = strata_test_distinct(STRATA_DTYPE_F32, STRATA_SHAPE(3, 4), 0.2, 1);
     strata_array positive = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(3, 4), 1.5, 4, 2);
     FOR_EACH_OP(op) {
-        if (op->build == strata_sign) continue; /* its gradient is zero by definition, as is the difference quotient */
+        if (op->build == strata_sign) continue; /* its gradient is 0 by definition, and so is the difference quotient */
         expect_gradient((op_case){apply, &op->build, op->domain == POSITIVE ? &positive : &any, 1});
     }
     strata_array_finish(&any);
@@ -115,7 +116,7 @@ Test(unary, can_be_differentiated_twice) {
     strata_array any = strata_test_distinct(STRATA_DTYPE_F32, STRATA_SHAPE(6), 0.2, 3);
     strata_array positive = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(6), 2, 4, 4);
     FOR_EACH_OP(op) {
-        /* The first gradient of these does not depend on x, so there is nothing to differentiate. */
+        /* The first derivative of these ops does not depend on x, so the gradient has no operand x to differentiate by. */
         if (op->build == strata_neg || op->build == strata_sign) continue;
         expect_gradient((op_case){gradient_of, &op->build, op->domain == POSITIVE ? &positive : &any, 1});
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The driver against a plugin that does what it should, and one that does not (plugin/plugin.c). Criterion runs each case in a
- * process of its own, so each has its own environment and its own count of calls. */
+ * The driver with a plugin that works, and with one that fails or returns wrong values (plugin/plugin.c). Criterion runs
+ * each case in a process of its own, so each has its own environment and its own counts of calls. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <math.h>
@@ -29,7 +29,7 @@ static const char model_json[] =
     "{\"layer\": \"dropout\", \"rate\": 0.25}, {\"layer\": \"dense\", \"units\": 3}],"
     "\"loss\": \"sparse_categorical_crossentropy\", \"optimizer\": \"adam\"}";
 
-/* Trains a little model, and asks for its outputs and weights; whatever goes wrong is returned, and nothing is left behind. */
+/* Trains a small model, and computes its outputs and reads its weights. Returns the first error and frees everything. */
 static strata_status train(const char *which, strata_history *history, strata_error *err) {
     strata_device *device = NULL;
     strata_model *model = NULL;
@@ -124,9 +124,10 @@ Test(pjrt_driver, several_devices_of_a_plugin_train_one_model) {
     strata_strategy_destroy(strategy);
 }
 
-/* ---- what fails ---- */
+/* ---- calls that fail ---- */
 
-/* Calls whose failure the driver can only take note of: there is nothing to undo, or the text is for show. */
+/* Whether the driver ignores errors of this function, because there is nothing to undo, or because its text is only
+ * displayed. */
 static bool is_ignored(const char *function) {
     static const char *const rows[] = {"Event_Destroy",          "Client_Destroy",           "Buffer_Destroy",
                                        "Executable_Destroy",     "LoadedExecutable_Destroy", "Client_PlatformName",
@@ -165,7 +166,8 @@ ParameterizedTestParameters(pjrt_driver, each_call_that_fails_is_an_error) {
     return cr_make_param_array(failing_call, calls, sizeof calls / sizeof *calls);
 }
 
-/* The calls of a process count on, so one process goes through the first calls one by one, and then in larger steps. */
+/* The counts of calls continue as long as the process lives, so one process makes the first calls fail one by one, and then
+ * some of the later ones. */
 ParameterizedTest(failing_call *call, pjrt_driver, each_call_that_fails_is_an_error) {
     use_plugin();
     int failures = 0;
@@ -187,7 +189,7 @@ ParameterizedTest(failing_call *call, pjrt_driver, each_call_that_fails_is_an_er
     if (!is_ignored(call->function)) cr_assert_gt(failures, 0, "%s never failed", call->function);
 }
 
-/* What the error says where the plugin is not as it should be; NULL: it works. */
+/* text: the error that the driver must report for this fault of the plugin. NULL: it must work. */
 static void expect_load(const char *variable, const char *value, strata_status want, const char *text) {
     strata_error err = {0};
     strata_history history = {0};
@@ -254,7 +256,7 @@ Test(pjrt_estimate, ops_that_the_compiler_has_no_time_for_are_counted_and_left_o
     cr_expect(e.n_untimed == 0 && e.seconds == -1, "%d, %g", e.n_untimed, e.seconds);
 }
 
-/* ---- what is lowered ---- */
+/* ---- ops that are lowered ---- */
 
 static bool is_among(const strata_op *op, const strata_op *const *ops, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -262,16 +264,16 @@ static bool is_among(const strata_op *op, const strata_op *const *ops, size_t n)
     return false;
 }
 
-/* A new op gets a lowering, or a composition of ops that have one, or stands here. */
+/* A new op needs a lowering, a composition of ops that have one, or an entry in one of these lists. */
 Test(strata_pjrt_lower, every_op_is_lowered_or_composed_or_listed_as_missing) {
-    /* A program never has them. Leaves are its operands, the passes put its operand in a print node's place, and the core cuts
-     * a program where replicas exchange values and exchanges them itself (core/compile/segments.h); all_reduce is lowered for
-     * programs of several replicas. */
+    /* Ops that no program contains. Leaves are operands of the program. The passes replace a print node by its operand.
+     * Where replicas exchange values, the core divides a program and makes the exchange itself (core/compile/segments.h);
+     * only all_reduce is lowered, for programs of several replicas. */
     static const strata_op *const outside[] = {&strata_op_input,      &strata_op_constant,       &strata_op_read,
                                                &strata_op_reduce_to,  &strata_op_merge,          &strata_op_broadcast,
                                                &strata_op_all_gather, &strata_op_reduce_scatter, &strata_op_send,
                                                &strata_op_recv,       &strata_op_print};
-    /* backends/pjrt/README.md names these under "What it cannot do". */
+    /* backends/pjrt/README.md lists these ops under "What it cannot do". */
     static const strata_op *const missing[] = {&strata_op_top_k, &strata_op_fma_chain};
     for (int i = 0; i < strata_n_ops; i++) {
         const strata_op *op = strata_ops[i];

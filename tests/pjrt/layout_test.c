@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Our declarations of the PJRT C API against its own header, by the compiler: sizes, offsets, places in the table. The header
- * comes with the tensorflow package; without it there is nothing to compare with. */
+ * Compares our declarations of the PJRT C API with PJRT's own header at compile time: sizes of structs, offsets of fields,
+ * and positions in the table of functions. The header is part of the tensorflow package. Without it nothing is compared. */
 #include <criterion/criterion.h>
 
 #include "backends/pjrt/api.h"
@@ -9,7 +9,7 @@
 #if __has_include("xla/pjrt/c/pjrt_c_api.h")
 #include "xla/pjrt/c/pjrt_c_api.h"
 
-/* The whole struct, and where its last field lies. */
+/* Compares the size of the struct and the offset of its last field. */
 #define SAME(ours, last, theirs, their_last)                                                  \
     _Static_assert(PJRT_SIZE(ours, last) == theirs##_STRUCT_SIZE, #ours " has another size"); \
     _Static_assert(offsetof(ours, last) == offsetof(theirs, their_last), #ours "." #last)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Training steps of four replicas, whose gradients are added up inside of the program, run by jaxlib.
+# The training step of four replicas, whose gradients are summed by all_reduce inside of the program. jaxlib runs it.
 set -u
 strata=$STRATA_BUILD_DIR/strata
 python=${STRATA_TEST_JAX_PYTHON:-}

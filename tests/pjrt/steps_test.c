@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 100 steps of each sample, on made-up data, through the bridge and on the host. The interpreter runs the small samples;
- * jaxlib, where STRATA_TEST_JAX_PYTHON names a Python that has it, runs all of them.
+ * Trains each sample for 100 steps on generated data, through the bridge and on the host. The interpreter runs the small
+ * samples. jaxlib runs all of them, where STRATA_TEST_JAX_PYTHON is the path of a Python that has it.
  *
- *   step by step   Each step begins with the host's parameters, states and optimizer slots: what it leaves is the host's.
- *   a hundred      Both train by themselves: their losses stay the same, as far as rounding allows (README.md). */
+ *     step by step   Each step starts with the host's parameters, states and optimizer slots, and must end with the host's.
+ *     a hundred      Both train on their own. Their losses must agree within the bounds that README.md explains. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <math.h>
@@ -21,15 +21,17 @@
 
 enum { STEPS = 100 };
 
-/* How far a loss may be from the host's after training freely, and after one step from the host's state; parameters and states
- * after such a step. Relative to 1, or to the host's number where that is larger. */
+/* The largest difference of a loss from the host's after training on its own (FREE_LOSS), and after one step from the
+ * host's state (STEP_LOSS); and that of parameters and states after such a step (STEP_STATE). All are relative to max(1,
+ * the host's number). */
 static const double FREE_LOSS = 1e-4, STEP_LOSS = 1e-5, STEP_STATE = 1e-4;
-/* Optimizer slots after such a step, relative to the slot's largest number: a pre-activation that rounding moves across the
- * kink of relu changes single gradients. */
+/* The largest difference of optimizer slots after such a step, relative to the largest number of the slot. It is large
+ * because rounding may move a pre-activation across the kink of relu, which changes single gradients. */
 static const double STEP_SLOT = 1e-2;
-/* Trainings that rounding alone moves farther than FREE_LOSS within a hundred steps may go so many times as far as the host
- * goes from itself when each parameter is moved by NUDGE before each step. That is what the rounding of one step moves
- * parameters by: Adam divides gradients by their size, and so makes the rounding of small ones as large as that of others. */
+/* Some trainings differ by more than FREE_LOSS within a hundred steps because of rounding alone. They may differ by CHAOS
+ * times as much as two trainings on the host, in one of which each parameter is changed by NUDGE before each step. NUDGE is
+ * about the rounding error of one step: Adam divides gradients by their size, and so makes the rounding errors of small
+ * ones as large as those of others. */
 static const double CHAOS = 3;
 static const float NUDGE = 1e-6f;
 
@@ -48,7 +50,7 @@ static void fit(const trained *t, const step_case *c, const strata_dataset *data
     cr_assert_eq(strata_test_sample_fit(t, c, data, losses, &err), STRATA_OK, "%s", err.message);
 }
 
-/* Moves each parameter and state by NUDGE, up or down at random. */
+/* Changes each parameter and state by NUDGE, up or down at random. */
 static void nudge_all(const trained *t, uint64_t *state) {
     strata_error err = {0};
     const int64_t n = strata_model_all_size(t->model);
@@ -60,8 +62,8 @@ static void nudge_all(const trained *t, uint64_t *state) {
     free(values);
 }
 
-/* How 100 steps are made: in one fit, or each in a fit of its own, before which the parameters may be nudged, as an
- * implementation that rounds otherwise would. */
+/* How the 100 steps are made: in one fit, or each in its own fit. In the latter case the parameters may be changed by NUDGE
+ * before each step, to simulate an implementation with other rounding. */
 typedef enum course { TOGETHER, ONE_BY_ONE, NUDGED } course;
 
 static void train(const step_case *c, const char *which, course course, float losses[STEPS]) {
@@ -81,7 +83,8 @@ static void train(const step_case *c, const char *which, course course, float lo
     strata_test_sample_close(&t);
 }
 
-/* Parameters and states of layers (part 0), or optimizer slot part - 1: (strata_model_all_size), which the caller frees. */
+/* Reads the parameters and states of layers (part 0), or optimizer slot part - 1. Returns an array (strata_model_all_size),
+ * which the caller frees. */
 static float *read_part(const trained *t, int part) {
     strata_error err = {0};
     float *values = calloc((size_t)strata_model_all_size(t->model), sizeof *values);
@@ -100,14 +103,14 @@ static double largest_distance(const float *a, const float *b, int64_t n, int64_
     for (int64_t i = 0; i < n; i++) {
         const double d = strata_test_distance((double)a[i], (double)b[i]);
         if (d <= largest) continue;
-        largest = d; /* a NaN stays, as no number is larger */
+        largest = d; /* a NaN stays, because no number is larger */
         *out_at = i;
         if (isnan(d)) break;
     }
     return largest;
 }
 
-/* Compares part `part` (read_part) after step k, and returns how far it is from the host's. */
+/* Compares a part (see read_part) after step k, and returns its largest difference from the host's. */
 static double compare_part(const step_case *c, int k, int part, const trained *host, const trained *other) {
     const int64_t n = strata_model_all_size(host->model);
     int64_t at;
@@ -127,7 +130,7 @@ static double compare_part(const step_case *c, int k, int part, const trained *h
     return d;
 }
 
-/* Skips where the case cannot run; sets up the plugin and its engine. */
+/* Sets up the plugin and its engine. Skips the test when the engine is not available. */
 static void choose_engine(const step_case *c) {
     char path[4096];
     const char *build = getenv("STRATA_BUILD_DIR"), *python = getenv("STRATA_TEST_JAX_PYTHON");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Losses of samples/systolic, whose products are of bf16, against the host's in f32. Before each of some training steps the
- * plugin gets the host's state, and its loss must be within the bound that follows from that step's own operands (the README.md
- * of samples/systolic, "How far losses may be from f32"). STRATA_TEST_SYSTOLIC names the plugin's file, which
- * tests/cli/systolic_test.sh builds. */
+ * Compares losses of samples/systolic, whose products use bf16, with the host's in f32. Before each of some training steps
+ * the plugin's model gets the state of the host's. Its loss must then be within a bound that follows from the operands of
+ * this step (see "How far losses may be from f32" in the README.md of samples/systolic). STRATA_TEST_SYSTOLIC names the
+ * plugin's file, which tests/cli/systolic_test.sh builds. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <math.h>
@@ -19,25 +19,27 @@
 
 enum { STEPS = 8, MOST_PRODUCTS = 32 };
 
-/* Half the distance of neighbouring bf16, relative to the smaller one. */
+/* The unit roundoff: half the distance between neighbouring bf16 numbers, relative to the smaller one. */
 static const double UNIT = 0x1p-8;
-/* Of a chance of 1e-9 that independent rounding errors leave the bound: 2 exp(-lambda^2 / 2). */
+/* Independent rounding errors exceed the bound with a probability of 1e-9: 2 exp(-lambda^2 / 2) = 1e-9. */
 static const double LAMBDA = 6.55;
 
-/* What f32 outside of products may change of a loss, relative to 1 or to the loss where that is larger. */
+/* The largest effect of f32 arithmetic outside of products on a loss, relative to max(1, loss). */
 static const double F32_LOSS = 1e-6;
-/* The farthest of all steps is at least this share of its bound, or the bound is too wide to find a wrong product. */
+/* In at least one step the difference must be this share of its bound. Otherwise the bound is too wide to detect a wrong
+ * product. */
 static const double LEAST_REACHED = 0.02;
 
-/* ---- what rounding each operand does to the loss ---- */
+/* ---- the effect of rounding each operand on the loss ---- */
 
-/* One element of an operand, and its derivative of the loss times itself. */
+/* An element of an operand, and the derivative of the loss with respect to it, multiplied by the element. */
 typedef struct effect {
     float value;
     double slope;
 } effect;
 
-/* A program of the host: the operands of each product of the forward pass, and the loss's gradients by them. */
+/* A program on the host that computes the operands of each product of the forward pass, and the gradients of the loss with
+ * respect to them. */
 typedef struct effects_program {
     strata_executable *executable;
     int n_outputs;
@@ -57,7 +59,7 @@ static strata_tensor *find(const strata_graph *graph, const char *name) {
     return NULL;
 }
 
-/* Products that the loss depends on. */
+/* Lists the products on which the loss depends. */
 static int list_products(const strata_tensor *loss, strata_tensor **products) {
     strata_graph *graph = loss->graph;
     int n = 0;
@@ -93,7 +95,7 @@ static void make_effects_program(const strata_test_sample *sample, const strata_
     strata_gradients(loss, shares, products, n, slopes);
     for (int i = 0; i < n; i++) {
         strata_tensor *gradients[2];
-        strata_gradients(products[i], slopes[i], products[i]->inputs, 2, gradients); /* through this product alone */
+        strata_gradients(products[i], slopes[i], products[i]->inputs, 2, gradients); /* only the path through this product */
         for (int k = 0; k < 2; k++) {
             outputs[p->n_outputs++] = products[i]->inputs[k];
             outputs[p->n_outputs++] = gradients[k];
@@ -116,8 +118,8 @@ static int by_size(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* The bound of the batch's mean loss, to first order in the unit roundoff. Equal numbers have the same rounding error, whatever
- * their sign, so that their slopes add up. */
+/* Returns the bound for the mean loss of the batch, to first order in the unit roundoff. Elements of equal absolute value
+ * have the same relative rounding error, so their slopes are added. */
 static double bound_of(effects_program *p, const strata_array *x, const strata_array *y) {
     strata_error err = {0};
     const char *const names[] = {"x", "y"};
@@ -148,7 +150,7 @@ static double bound_of(effects_program *p, const strata_array *x, const strata_a
 
 /* ---- the tests ---- */
 
-/* The batch's features and labels as the program takes them, which the caller finishes. */
+/* Makes the batch's features and labels in the form that the program takes. The caller finishes them. */
 static void fetch(const strata_test_trained *host, const effects_program *p, const strata_dataset *data, strata_array *x,
                   strata_array *y) {
     strata_error err = {0};
@@ -162,7 +164,7 @@ static void fetch(const strata_test_trained *host, const effects_program *p, con
     strata_order_destroy(order);
 }
 
-/* Dropout would need the step's own random words; fake_news alone has it. */
+/* Dropout would need the random state of the same step. fake_news is the only sample with dropout. */
 static strata_test_sample *samples_without_dropout(size_t *out_n) {
     static strata_test_sample list[STRATA_TEST_SAMPLES];
     *out_n = 0;
@@ -180,7 +182,7 @@ static void open_both(const strata_test_sample *sample, strata_test_trained *hos
     cr_assert_eq(strata_test_sample_open(sample, "systolic:0", systolic, &err), STRATA_OK, "%s", err.message);
 }
 
-/* The plugin's model becomes the host's: parameters, states and slots, after `steps` steps. */
+/* Copies the host's parameters, states and optimizer slots after `steps` steps to the plugin's model. */
 static void copy_state(const strata_test_trained *host, const strata_test_trained *systolic, int steps) {
     strata_error err = {0};
     int epochs;

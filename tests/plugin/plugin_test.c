@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plugins that keep to the rules of strata/plugin.h, and those that break one: each gives an error that names it, and nothing
- * crashes, hangs or leaks. Each case is a process of its own, so each may load the same file once more. */
+ * Loads plugins that follow the rules of strata/plugin.h, and plugins that break one. Each broken rule must cause an error
+ * that names it, and nothing may crash, hang or leak. Each test case is a process of its own, so each can load the same
+ * file again. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +43,7 @@ static void expect(strata_status status, strata_status wanted, const strata_erro
     cr_assert(strstr(err->message, part), "\"%s\" does not contain \"%s\"", err->message, part);
 }
 
-/* ---- work ---- */
+/* ---- a computation on the device ---- */
 
 enum { N = 8 };
 
@@ -66,7 +67,7 @@ static strata_status run_graph(strata_device *device, strata_variable *w, float 
     return status;
 }
 
-/* x w + 1, four times over, with w the unit matrix. */
+/* Computes x w + 1 four times, where w is the identity matrix. */
 static strata_status work(strata_device *device, float *out_sum, strata_error *err) {
     strata_variable *w = NULL;
     float unit[N * N] = {0}, back[N * N];
@@ -99,7 +100,7 @@ static void expect_failing(const char *fault, strata_status wanted, const char *
     expect(status, wanted, &err, part);
 }
 
-/* ---- good plugins ---- */
+/* ---- plugins without faults ---- */
 
 Test(plugin, that_keeps_to_the_rules_computes) {
     strata_device *device = open_faulty("");
@@ -117,7 +118,7 @@ Test(plugin, of_a_newer_minor_version_with_larger_structs_computes) {
     strata_device *device = open_faulty("size-large");
     expect_works(device);
     strata_device_close(device);
-    cr_assert_eq(load("size-large", &err), STRATA_OK, "%s", err.message); /* once more is nothing */
+    cr_assert_eq(load("size-large", &err), STRATA_OK, "%s", err.message); /* loading it again does nothing */
 }
 
 Test(plugin, of_minor_version_9_loads) {
@@ -133,7 +134,7 @@ Test(plugin, built_against_header_1_0_computes) {
     strata_device_close(device);
 }
 
-/* Nodes that one run of tanh(x w) launches. */
+/* Returns how many nodes one run of tanh(x w) launches. */
 static int count_launches(strata_device *device) {
     strata_error err = {0};
     strata_graph *graph = NULL;
@@ -168,7 +169,7 @@ Test(plugin, that_prefers_their_parts_gets_these) {
     expect_launches(PLUGIN("host") ",fused=no", 2);
 }
 
-/* ---- the file ---- */
+/* ---- errors of the file ---- */
 
 Test(plugin, without_entry_symbol_is_refused) {
     strata_error err = {0};
@@ -220,7 +221,7 @@ Test(plugin, in_a_folder_that_every_user_may_write_is_refused) {
     expect(status, STRATA_INVALID, &err, "its folder");
 }
 
-/* ---- the table ---- */
+/* ---- errors of the plugin's table ---- */
 
 static const struct {
     const char *fault;
@@ -241,12 +242,12 @@ static const struct {
 };
 enum { BAD_TABLES = sizeof bad_tables / sizeof *bad_tables };
 
-/* Each in a process of its own, as a file is loaded once. */
+/* Each case needs a process of its own, because a file is loaded only once. */
 #define BAD_TABLE(i)                                                                                            \
     Test(plugin, with_bad_table_##i) {                                                                          \
         strata_error err = {0}, again = {0};                                                                    \
         expect(load(bad_tables[i].fault, &err), bad_tables[i].status, &err, bad_tables[i].part);                \
-        setenv("STRATA_FAULTY", "start-crash", 1); /* it is not started once more */                            \
+        setenv("STRATA_FAULTY", "start-crash", 1); /* its function start must not be called again */            \
         expect(strata_plugin_load(PLUGIN("faulty"), &again), bad_tables[i].status, &again, bad_tables[i].part); \
     }
 BAD_TABLE(0)
@@ -269,7 +270,7 @@ Test(plugin, with_options_that_it_does_not_know_reports_them) {
     expect(strata_plugin_load(PLUGIN("faulty") ",cores=2", &err), STRATA_INVALID, &err, "acme has no options");
 }
 
-/* ---- a device ---- */
+/* ---- errors of a device ---- */
 
 static void expect_no_device(const char *fault, strata_status wanted, const char *part) {
     strata_error err = {0};
@@ -308,7 +309,7 @@ Test(plugin, devices_with_null_in_a_required_slot_cannot_be_opened) {
 
 /* ---- calls that fail ---- */
 
-/* with: "", or faults that are on as well, each followed by '+'. */
+/* with: further faults that are active, each followed by '+'; "" for none. */
 static void expect_each_kth_call_fails(const char *with) {
     static const char *const calls[] = {"buffer_create", "upload", "download", "compile", "run", "wait"};
     strata_device *device = open_faulty(with);
@@ -383,7 +384,7 @@ Test(plugin, answers_that_break_a_rule_are_errors_that_name_it) {
     expect_failing("buffer-null", STRATA_INTERNAL, "its buffer is NULL");
 }
 
-/* ---- where they come from ---- */
+/* ---- the folders and variables that name plugins ---- */
 
 static bool is_listed(const char *id, char *out_reason, size_t bytes) {
     strata_device_info *rows = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tables "steps", "topology", "collectives", "transfers" and "spaces" of a plugin's device: they reach the device table,
- * and one that breaks a rule of strata/plugin.h is refused with the rule when the device is opened. The plugin here copies, and
- * computes nothing. */
+ * The optional tables "steps", "topology", "collectives", "transfers" and "spaces" of a plugin's device. Strata must copy
+ * them to its own device table, and must refuse to open a device whose table breaks a rule of strata/plugin.h, with a
+ * message that names the rule. The plugin in this file copies bytes but computes nothing. */
 #include <criterion/criterion.h>
 #include <limits.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ static void buffer_destroy(strata_plugin_device *device, strata_plugin_buffer *b
 static strata_plugin_status upload(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
                                    const void *source, int64_t bytes, strata_plugin_error *error) {
     (void)device, (void)buffer, (void)offset, (void)source, (void)bytes, (void)error;
-    return STRATA_PLUGIN_UNSUPPORTED; /* the table "transfers" is asked in its place */
+    return STRATA_PLUGIN_UNSUPPORTED; /* the functions of the table "transfers" must be called instead */
 }
 static strata_plugin_status download(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset, void *target,
                                      int64_t bytes, strata_plugin_error *error) {
@@ -58,7 +58,7 @@ static strata_plugin_status download(strata_plugin_device *device, strata_plugin
     return STRATA_PLUGIN_UNSUPPORTED;
 }
 
-/* Copies that are done when they are waited for, oldest first. */
+/* Copies that are carried out, oldest first, when someone waits for them. */
 enum { MOST_COPIES = 64 };
 static struct {
     void *to;
@@ -221,7 +221,7 @@ Test(plugin_tables, tables_reach_the_device_table) {
     cr_assert_eq(n_open, 0);
 }
 
-/* A plugin of version 1.0 before the field was appended. */
+/* A plugin that was compiled before version 1.0 got the last field of this table. */
 Test(plugin_tables, a_smaller_table_has_none_of_what_came_later) {
     static const strata_plugin_collectives early = {
         .size = offsetof(strata_plugin_collectives, reached), .sum_dtypes = 1, .reached = reached};
@@ -297,7 +297,7 @@ Test(plugin_tables, copies_are_the_tables_where_there_is_one) {
     strata_device_close(device);
 }
 
-/* More copies than there is room for tickets. */
+/* There are more copies than places for their tickets. */
 Test(plugin_tables, copies_that_nobody_waits_for_end_by_themselves) {
     strata_device *device = NULL;
     float given[4] = {1, 2, 3, 4};
@@ -318,7 +318,7 @@ Test(plugin_tables, copies_that_nobody_waits_for_end_by_themselves) {
     strata_device_close(device);
 }
 
-/* The first device gets the value from the host, the other one from the first. */
+/* The first device receives the value from the host, and the second one from the first. */
 Test(plugin_tables, values_of_several_devices_come_over_their_link) {
     strata_device *devices[2] = {NULL};
     strata_variable *v[2];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parameters that are larger than what a device binds in one piece lie in several blocks. Here devices are made to say that
- * they bind very little, and train what a device without that limit trains. */
+ * Models with more parameters than a device can bind as one buffer range. The parameters are then divided into several
+ * blocks. The tests limit what devices report that they can bind, and compare the training with one without this limit. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -23,12 +23,12 @@ TestSuite(blocks, .init = test_folder_make, .fini = test_folder_remove);
 
 typedef struct plan {
     const char *strategy;
-    /* Ends at a NULL. */
+    /* The list ends with NULL. */
     const char *devices[4];
     strata_optimizer optimizer; /* name NULL: adam */
     strata_dtype precision;
     bool tokens, sparse, sharded, batch_norm;
-    /* What the devices say that they bind; 0: as it is. */
+    /* The largest range that the devices report, in bytes. 0: their own limit. */
     uint64_t bytes;
 } plan;
 
@@ -102,7 +102,7 @@ static outcome finish(strata_model *model) {
     return o;
 }
 
-/* Two epochs; with `resume` the second by another model, from a checkpoint of the first. */
+/* Trains two epochs. With `resume` another model trains the second one, from a checkpoint of the first. */
 static outcome train(const plan *p, bool resume) {
     strata_array x, y;
     strata_dataset *dataset = make_dataset(p->tokens, &x, &y);
@@ -134,7 +134,7 @@ static outcome train(const plan *p, bool resume) {
     return o;
 }
 
-/* The same training without the limit, and with it: equal bits where no parameter is split. */
+/* Compares the training with the limit to the one without. The bits must be equal if no parameter is split. */
 static void expect_like_whole(plan p, uint64_t bytes, double tolerance) {
     const outcome whole = train(&p, false);
     p.bytes = bytes;
@@ -155,7 +155,8 @@ static void expect_like_whole(plan p, uint64_t bytes, double tolerance) {
     free(whole.values);
 }
 
-/* The kernels have 960, 2880 and 240 elements. */
+/* The kernels have 960, 2880 and 240 elements. With WHOLE_KERNELS bytes each fits into a block, with SPLIT_KERNELS one does
+ * not. */
 enum { WHOLE_KERNELS = 14000, SPLIT_KERNELS = 8192 };
 
 Test(blocks, train_with_the_bits_of_one_block) {
@@ -211,7 +212,7 @@ Test(blocks, train_under_the_strategies_of_one_machine) {
     expect_like_whole(p, WHOLE_KERNELS, 0);
 }
 
-/* The table has 3,600 elements, and its gradient a count for each row. */
+/* The table has 3,600 elements. Its gradient also contains a count for each row. */
 Test(blocks, split_tables_of_embeddings) {
     plan p = {.strategy = "one_device", .devices = {"host"}, .tokens = true};
     expect_like_whole(p, 12000, 1e-5);

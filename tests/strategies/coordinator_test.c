@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The coordinator with workers that are processes: results, the queue's bound, errors that are raised once, workers that are
- * killed and come back, coordinators that are, other programs, and bad input. */
+ * The coordinator with workers that are processes: results, the limit of the queue, errors that are raised once, workers
+ * and coordinators that are killed and start again, workers that run another program, and invalid arguments. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -22,11 +22,12 @@
 enum { WORKERS = 3, MOST_CLOSURES = 512 };
 static const char secret[] = "between chief and workers";
 
-/* What all processes of a test share. */
+/* Memory that all processes of a test share. */
 typedef struct board {
-    /* Closures that run now, in all and on each worker, and the most at a time of one. */
+    /* The number of closures that are running, in total and on each worker, and the largest number that a worker ran at one
+     * time. */
     atomic_int running, running_on[WORKERS], most_on[WORKERS];
-    /* How often each closure's number was run to its end, and on how many workers one was. */
+    /* How often the closure of each number was completed, and how many closures each worker completed. */
     atomic_int runs[MOST_CLOSURES], ran_on[WORKERS];
     atomic_int objects_made[WORKERS], objects_live;
     atomic_bool release;
@@ -52,7 +53,7 @@ static strata_status add_up(const strata_remote_call *call, strata_array *result
     return STRATA_OK;
 }
 
-/* Sleeps for inputs[0] milliseconds, or until it is released (-1); fails where inputs[1] is 1. */
+/* Sleeps for inputs[0] milliseconds, or for -1 until `release` is set. Fails if inputs[1] is 1. */
 static strata_status work(const strata_remote_call *call, strata_array *results, int n, strata_error *err) {
     const int ms = ((int32_t *)call->inputs[0].array.data)[0], fails = ((int32_t *)call->inputs[0].array.data)[1];
     const int on = atomic_fetch_add(&shared->running_on[call->worker], 1) + 1;
@@ -87,7 +88,7 @@ static void free_counter(void *object, void *user) {
     free(object);
 }
 
-/* The counter's next number, and the worker's. */
+/* Returns the next number of the counter object, and the number of the worker. */
 static strata_status next(const strata_remote_call *call, strata_array *results, int n, strata_error *err) {
     (void)n;
     STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(2), &results[0], err));
@@ -150,7 +151,7 @@ static void kill_worker(int number) {
     kill(test_fork_server_pid(&fork_server, number), SIGKILL);
 }
 
-/* How a worker's serve ended: 1 + the status; 0: it did not within 10 s. */
+/* How the worker's call of serve ended: 1 + its status. 0: it did not end within 10 s. */
 static int end_of(int number) {
     return test_fork_server_wait(&fork_server, number, 10);
 }
@@ -183,7 +184,7 @@ static strata_coordinator *create_with_workers(const strata_coordinator_options 
     return create(more);
 }
 
-/* Schedules "work"; value may be NULL. */
+/* Schedules the function "work". value may be NULL. */
 static strata_status schedule_work(strata_coordinator *c, int ms, bool fails, strata_remote_value **value, strata_error *err) {
     int32_t numbers[2] = {ms, fails};
     const strata_array array = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(2), numbers);
@@ -218,7 +219,7 @@ Test(coordinator, results_of_closures_come_back) {
         }
         const strata_remote_arg args[] = {{.array = &a}, {.array = &b}};
         OK(strata_coordinator_schedule(c, "add up", args, 2, &values[i], &err));
-        strata_array_finish(&a); /* it was copied */
+        strata_array_finish(&a); /* the coordinator has copied it */
         strata_array_finish(&b);
     }
     OK(strata_coordinator_join(c, &err));
@@ -238,7 +239,8 @@ Test(coordinator, results_of_closures_come_back) {
     const strata_coordinator_counts counts = strata_coordinator_count(c);
     cr_assert(counts.ended == 40 && !counts.queued && !counts.running && !counts.repeated && counts.workers == WORKERS);
     strata_coordinator_destroy(c);
-    for (int i = 0; i < 40; i++) strata_remote_value_release(values[i]); /* they outlive it */
+    /* values can be released after the coordinator was destroyed */
+    for (int i = 0; i < 40; i++) strata_remote_value_release(values[i]);
     for (int i = 0; i < WORKERS; i++) cr_assert(end_of(i) == 1 + STRATA_OK);
 }
 
@@ -259,19 +261,20 @@ Test(coordinator, per_worker_values_are_made_on_each_worker) {
         OK(strata_remote_value_fetch(values[i], &result, 1, &err));
         const int32_t *numbers = result.data;
         cr_assert(numbers[1] >= 0 && numbers[1] < WORKERS);
-        cr_assert_eq(numbers[0], 100 + seen[numbers[1]]++); /* each worker's own object, one closure at a time */
+        cr_assert_eq(numbers[0], 100 + seen[numbers[1]]++); /* each worker has its own object, and runs one closure at a time */
         strata_array_finish(&result);
         strata_remote_value_release(values[i]);
     }
     for (int i = 0; i < WORKERS; i++) cr_assert_gt(seen[i], 0, "worker %d had no closure", i);
-    /* An object that cannot be made is an error, raised once. */
+    /* An object that a worker cannot create is an error, which is raised once. */
     OK(strata_per_worker_create(c, "nothing", NULL, 0, &other, &err));
     for (const double end = test_seconds() + 10; test_seconds() < end && !err.status; usleep(2000)) {
         const strata_status status = strata_coordinator_join(c, &err);
         cr_assert(!status || status == STRATA_UNAVAILABLE);
     }
     cr_assert(strstr(err.message, "has no data"), "%s", err.message);
-    for (int i = 0; i < 3; i++) { /* of no use; each of the other workers may raise its own first */
+    /* Each schedule with this value fails. Each of the other workers may raise its own error first, which is the same. */
+    for (int i = 0; i < 3; i++) {
         FAILS(strata_coordinator_schedule(c, "next", &(strata_remote_arg){.per_worker = other}, 1, NULL, &err),
               STRATA_UNAVAILABLE, "has no data");
     }
@@ -282,7 +285,7 @@ Test(coordinator, per_worker_values_are_made_on_each_worker) {
 
 /* ---- the queue ---- */
 
-/* Lets closures end in a while, in which this process does something that waits for that. */
+/* Sets `release` in 0.3 s, while this process makes a call that waits for closures to end. */
 static void release_soon(void) {
     const pid_t parent = getpid();
     if (fork()) return;
@@ -296,12 +299,12 @@ Test(coordinator, schedule_blocks_only_when_the_queue_is_full) {
     strata_error err = {0};
     for (int i = 0; i < WORKERS; i++) OK(schedule_work(c, -1, false, NULL, &err));
     cr_assert(test_wait_for(&shared->running, WORKERS, 10));
-    for (int i = 0; i < 4; i++) OK(schedule_work(c, 1, false, NULL, &err)); /* nothing ends until the release */
+    for (int i = 0; i < 4; i++) OK(schedule_work(c, 1, false, NULL, &err)); /* no closure ends until `release` is set */
     bool done = true;
     OK(strata_coordinator_done(c, &done, &err));
     cr_assert(!done);
     release_soon();
-    OK(schedule_work(c, 1, false, NULL, &err)); /* the fifth waits */
+    OK(schedule_work(c, 1, false, NULL, &err)); /* the queue is full, so the fifth call waits */
     cr_assert(atomic_load(&shared->release));
     OK(strata_coordinator_join(c, &err));
     for (int i = 0; i < WORKERS; i++)
@@ -329,7 +332,7 @@ Test(coordinator, schedule_blocks_while_another_thread_joins) {
     OK(schedule_work(j.coordinator, -1, false, NULL, &err));
     cr_assert(test_wait_for(&shared->running, 1, 10));
     cr_assert_eq(pthread_create(&j.thread, NULL, join_all, &j), 0);
-    usleep(500000); /* it waits by now */
+    usleep(500000); /* by now the thread waits in join */
     cr_assert_eq(atomic_load(&j.joined), 0);
     release_soon();
     OK(schedule_work(j.coordinator, 1, false, NULL, &err));
@@ -342,7 +345,7 @@ Test(coordinator, schedule_blocks_while_another_thread_joins) {
 
 /* ---- errors ---- */
 
-/* Of 12 closures number n fails; who raises it is told by `how`. */
+/* Schedules 12 closures, of which number n fails. `how` chooses the call that must raise the error. */
 static void fail_at(strata_coordinator *c, int n, int how) {
     strata_error err = {0}, none = {0};
     strata_remote_value *values[12] = {NULL};
@@ -365,7 +368,7 @@ static void fail_at(strata_coordinator *c, int n, int how) {
     usleep(20000);
     for (int i = 0; i < WORKERS; i++) after += atomic_load(&shared->ran_on[i]);
     cr_assert_eq(before, after, "closures ran after the error was raised");
-    OK(strata_coordinator_join(c, &err)); /* it was raised once */
+    OK(strata_coordinator_join(c, &err)); /* the error has been raised already */
     OK(strata_coordinator_done(c, &done, &err));
     cr_assert(done);
     for (int i = 0; i < 12 && values[i]; i++) {
@@ -373,7 +376,7 @@ static void fail_at(strata_coordinator *c, int n, int how) {
         n_cancelled += own == STRATA_INTERRUPTED;
         cr_assert_eq(own == STRATA_DATA, i == n);
         cr_assert(own == STRATA_OK || own == STRATA_INTERRUPTED || own == STRATA_DATA);
-        cr_assert_eq(strata_remote_value_fetch(values[i], NULL, 0, &none), own); /* again */
+        cr_assert_eq(strata_remote_value_fetch(values[i], NULL, 0, &none), own); /* fetching again gives the same status */
         strata_remote_value_release(values[i]);
     }
     if (n == 0) cr_assert_gt(n_cancelled, 0);
@@ -383,10 +386,10 @@ Test(coordinator, an_error_is_raised_once_and_nothing_runs_after_it) {
     strata_coordinator *c = create_with_workers(NULL);
     strata_error err = {0};
     for (int n = 0; n < 12; n++) fail_at(c, n, n % 3);
-    /* As new. */
+    /* The coordinator can be used again. */
     for (int i = 0; i < 6; i++) OK(schedule_work(c, 1, false, NULL, &err));
     OK(strata_coordinator_join(c, &err));
-    /* A function that did not create its result. */
+    /* A function that does not create its result. */
     OK(strata_coordinator_schedule(c, "forget", NULL, 0, NULL, &err));
     FAILS(strata_coordinator_join(c, &err), STRATA_INVALID, "result 0 was not created");
     strata_coordinator_destroy(c);
@@ -408,7 +411,7 @@ Test(coordinator, closures_of_a_killed_worker_run_again_and_it_may_come_back) {
     for (int i = 0; i < CLOSURES; i++) OK(schedule_work(c, i < WORKERS ? -1 : 30, false, &values[i], &err));
     cr_assert(test_wait_for(&shared->running, WORKERS, 10));
     const double killed = test_seconds();
-    kill_worker(1); /* in the middle of a closure */
+    kill_worker(1); /* while it runs a closure */
     atomic_store(&shared->release, true);
     OK(strata_coordinator_join(c, &err));
     cr_assert_lt(test_seconds() - killed, 20);
@@ -421,9 +424,9 @@ Test(coordinator, closures_of_a_killed_worker_run_again_and_it_may_come_back) {
     strata_coordinator_counts counts = strata_coordinator_count(c);
     cr_assert(n_again == 1 && counts.repeated == 1 && counts.lost == 1 && counts.workers == WORKERS - 1,
               "%d closures ran again, %lld workers lost", n_again, (long long)counts.lost);
-    /* It comes back, its object is made anew, and it gets closures. */
+    /* The worker starts again. Its object must be created again, and it must get closures. */
     const int made = atomic_load(&shared->objects_made[1]);
-    atomic_store(&shared->running_on[1], 0); /* what the killed one had left */
+    atomic_store(&shared->running_on[1], 0); /* the killed worker could not decrement it */
     start_worker(1, false);
     cr_assert(test_wait_for(&shared->objects_made[1], made + 1, 10));
     const int before = atomic_load(&shared->ran_on[1]);
@@ -493,7 +496,7 @@ Test(coordinator, a_closure_may_have_a_bound) {
 
 Test(coordinator, a_new_coordinator_goes_on_with_the_workers) {
     for (int i = 0; i < WORKERS; i++) start_worker(i, false);
-    const pid_t first = fork(); /* this process has no threads yet */
+    const pid_t first = fork(); /* this process has no threads yet, so it may fork */
     if (!first) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         strata_coordinator *c = create(NULL);
@@ -513,14 +516,14 @@ Test(coordinator, a_new_coordinator_goes_on_with_the_workers) {
     strata_error err = {0};
     for (int i = 0; i < 12; i++) OK(schedule_work(c, 5, false, NULL, &err));
     OK(strata_coordinator_join(c, &err));
-    cr_assert_eq(atomic_load(&shared->objects_live), 0); /* the first one's are gone */
+    cr_assert_eq(atomic_load(&shared->objects_live), 0); /* the objects of the first coordinator were destroyed */
     strata_coordinator_destroy(c);
     for (int i = 0; i < WORKERS; i++) cr_assert(end_of(i) == 1 + STRATA_OK);
 }
 
-/* ---- what is wrong ---- */
+/* ---- invalid arguments and programs ---- */
 
-/* Waits until all workers listen: one that comes later is not there for a coordinator that fails. */
+/* Waits until all workers listen. A coordinator that fails at once would not wait for a worker that starts later. */
 static void wait_for_listeners(void) {
     for (int i = 0; i < WORKERS; i++) {
         struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -542,7 +545,7 @@ static void start_all(int other_program) {
     wait_for_listeners();
 }
 
-/* Each worker's serve ended with this status. */
+/* Expects that serve ended with this status on each worker. */
 static void all_ended(strata_status status) {
     for (int i = 0; i < WORKERS; i++) cr_assert(end_of(i) == 1 + (int)status, "worker %d: %d", i, end_of(i));
 }
@@ -557,7 +560,7 @@ Test(coordinator, another_program_is_refused_on_all_tasks) {
     cr_assert(
         strstr(err.message, "worker:1") && strstr(err.message, "0000000000000007") && strstr(err.message, "0000000000000008"),
         "%s", err.message);
-    all_ended(STRATA_INVALID); /* the two others too */
+    all_ended(STRATA_INVALID); /* also on the two other workers */
     cr_assert_null(c);
 }
 
@@ -599,7 +602,7 @@ Test(coordinator, absent_workers_are_named_and_may_come_later) {
     FAILS(strata_coordinator_create(&opts, &c, &err), STRATA_TIMEOUT,
           "1 of 3 workers were reached within 3 s; missing: worker:1, worker:2");
     cluster.connect_seconds = 20;
-    cr_assert(end_of(0) == 1 + STRATA_TIMEOUT); /* it fails too */
+    cr_assert(end_of(0) == 1 + STRATA_TIMEOUT); /* this worker fails, too */
     start_worker(0, false);
     c = create(&(strata_coordinator_options){.least_workers = 1});
     start_worker(2, false);
@@ -656,7 +659,7 @@ static uint64_t hash_of(const char *name, float constant, int64_t width, bool re
     uint64_t hash = 0;
     OK(strata_graph_create(&graph, &err));
     strata_tensor *x = strata_input(graph, name, STRATA_DTYPE_F32, STRATA_SHAPE(2, width));
-    if (more) strata_exp(x); /* which no output needs */
+    if (more) strata_exp(x); /* no output needs this node */
     const strata_array value = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(), &constant);
     strata_tensor *y = strata_mul(x, strata_constant(graph, &value));
     if (relu) y = strata_relu(y);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Custom loops: scopes and contexts, functions of replicas, what they exchange, distributed variables, values and data. */
+ * Custom training loops: scopes and contexts, functions of replicas, communication between replicas, distributed variables,
+ * values and data. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <pthread.h>
@@ -29,7 +30,7 @@ static strata_strategy *hosts(int n) {
     return strategy;
 }
 
-/* Values of (length r + 1): element k of replica r is 10 r + k. */
+/* Makes a value for each of n replicas. That of replica r has r + 1 elements; element k is 10 r + k. */
 static strata_per_replica uneven(int n) {
     strata_per_replica values = {0};
     OK(strata_per_replica_create(n, &values, &err));
@@ -44,7 +45,7 @@ static float first(const strata_array *array) {
     return ((const float *)array->data)[0];
 }
 
-/* ---- 8: scopes and contexts ---- */
+/* ---- scopes and contexts ---- */
 
 Test(custom, scopes_of_one_strategy_nest_and_of_two_do_not) {
     strata_strategy *a = hosts(1), *b = hosts(2);
@@ -115,7 +116,7 @@ Test(custom, each_call_says_which_context_it_needs) {
 
 static strata_replica_context *first_replica;
 
-/* Replica 1's trace speaks of replica 0. */
+/* While replica 1 is traced, the function uses the context of replica 0. */
 static strata_status speak_for_another(strata_replica_context *replica, strata_tensor *const *inputs, void *user,
                                        strata_error *inner) {
     (void)user;
@@ -141,7 +142,7 @@ Test(custom, a_replicas_call_in_another_ones_context_fails_the_run) {
     strata_strategy_destroy(strategy);
 }
 
-/* ---- 9: run ---- */
+/* ---- run ---- */
 
 static strata_status scale_by_id(strata_replica_context *replica, strata_tensor *const *inputs, void *user,
                                  strata_error *inner) {
@@ -183,7 +184,7 @@ Test(custom, run_gives_each_replica_its_part_and_all_what_is_shared) {
     strata_strategy_destroy(strategy);
 }
 
-/* ---- 10, 11: reduce and gather ---- */
+/* ---- reduce and gather ---- */
 
 static strata_per_replica rows(const float *numbers, const int64_t *lengths, int n) {
     strata_per_replica values = {0};
@@ -213,7 +214,7 @@ Test(custom, reduce_adds_elements_or_goes_over_an_axis_too) {
     expect_reduced(strategy, &even, STRATA_REDUCE_MEAN, STRATA_NO_AXIS, 6);
     expect_reduced(strategy, &even, STRATA_REDUCE_SUM, 0, 28);
     expect_reduced(strategy, &even, STRATA_REDUCE_MEAN, -1, 7);
-    expect_reduced(strategy, &unequal, STRATA_REDUCE_MEAN, 0, 30.0 / 6); /* by the true count */
+    expect_reduced(strategy, &unequal, STRATA_REDUCE_MEAN, 0, 30.0 / 6); /* the mean over all 6 elements */
     FAILS(strata_strategy_reduce(strategy, &unequal, STRATA_REDUCE_SUM, STRATA_NO_AXIS, &out, &err), "(2)");
     FAILS(strata_strategy_reduce(strategy, &even, STRATA_REDUCE_SUM, 1, &out, &err), "axis is 1");
     FAILS(strata_strategy_reduce(strategy, &even, STRATA_REDUCE_SUM, -2, &out, &err), "axis is -2");
@@ -239,7 +240,7 @@ Test(custom, gather_puts_uneven_values_end_to_end) {
     strata_strategy_destroy(strategy);
 }
 
-/* ---- in a replica: all_reduce, all_gather, merge_call ---- */
+/* ---- communication in a replica's function: all_reduce, all_gather, merge_call ---- */
 
 static strata_status gather_and_weigh(strata_replica_context *replica, strata_tensor *const *inputs, void *user,
                                       strata_error *inner) {
@@ -261,7 +262,7 @@ Test(custom, a_variable_is_colocated_with_another) {
     OK(strata_distributed_create("weights", f32, STRATA_SHAPE(2), NULL, &weights, &err));
     OK(strata_strategy_exit(strategy, &err));
     const strata_distributed_options beside = {.synchronization = STRATA_ON_READ, .colocate_with = weights};
-    OK(strata_distributed_create("slots", f32, STRATA_SHAPE(5), &beside, &slots, &err)); /* in no scope */
+    OK(strata_distributed_create("slots", f32, STRATA_SHAPE(5), &beside, &slots, &err)); /* outside of any scope */
     for (int r = 0; r < 3; r++)
         cr_assert_eq(strata_distributed_copy(slots, r)->device, strata_distributed_copy(weights, r)->device);
     cr_assert_null(strata_distributed_copy(slots, 3));
@@ -274,7 +275,7 @@ Test(custom, a_variable_is_colocated_with_another) {
     strata_strategy_destroy(other);
 }
 
-/* ---- 25: sparse gradients ---- */
+/* ---- sparse gradients ---- */
 
 enum { SPARSE_ROWS = 11, SPARSE_COLUMNS = 3 };
 
@@ -284,7 +285,7 @@ static strata_status sum_rows(strata_replica_context *replica, strata_tensor *co
     return STRATA_OK;
 }
 
-/* Replica r gives (5 r + 4) % 8 rows, none for r = 4, with indices that come more than once. */
+/* Replica r has (5 r + 4) % 8 rows, so replica 4 has none. Some indices occur several times. */
 Test(custom, rows_of_sparse_gradients_are_added_where_they_belong) {
     for (int n = 1; n <= 6; n++) {
         strata_strategy *strategy = hosts(n);
@@ -302,8 +303,8 @@ Test(custom, rows_of_sparse_gradients_are_added_where_they_belong) {
                 const int row = (int)(seed >> 16) % SPARSE_ROWS;
                 ((int32_t *)inputs[1].arrays[r].data)[k] = row;
                 for (int c = 0; c < SPARSE_COLUMNS; c++) {
-                    const float value =
-                        (float)(((int)(seed >> 8) + 31 * c) % 97) - 48; /* whole: any order gives the same sum */
+                    /* whole numbers, whose sum does not depend on the order */
+                    const float value = (float)(((int)(seed >> 8) + 31 * c) % 97) - 48;
                     ((float *)inputs[0].arrays[r].data)[k * SPARSE_COLUMNS + c] = value;
                     dense[row][c] += value;
                 }
@@ -332,7 +333,7 @@ Test(custom, all_gather_knows_the_others_lengths_and_has_a_gradient) {
                 mean += (10.0 * r + k) / n;
                 for (int other = 0; other < n; other++)
                     cr_assert_eq(((float *)outputs[0].arrays[other].data)[at], (float)(10 * r + k));
-                /* every replica's loss is of all values: the gradients add up over the replicas */
+                /* the loss of every replica depends on all values, so each value gets gradients from all replicas */
                 cr_assert_float_eq(((float *)outputs[1].arrays[r].data)[k], (float)n * 2 * (float)(10 * r + k), 1e-3);
             }
         for (int r = 0; r < n; r++) cr_assert_float_eq(first(&outputs[2].arrays[r]), mean, 1e-4);
@@ -345,7 +346,7 @@ Test(custom, all_gather_knows_the_others_lengths_and_has_a_gradient) {
 
 static int merged;
 
-/* results[r] = the sum of all, plus r */
+/* results[r] is the sum of all values, plus r. */
 static strata_status add_up(strata_strategy *strategy, const strata_per_replica *values, strata_per_replica *results,
                             void *user, strata_error *inner) {
     float sum = 0;
@@ -385,7 +386,7 @@ Test(custom, merge_call_runs_once_and_sees_all_replicas) {
     strata_strategy_destroy(strategy);
 }
 
-/* ---- 15, 16: variables ---- */
+/* ---- variables ---- */
 
 static strata_status assign_input(strata_replica_context *replica, strata_tensor *const *inputs, void *user,
                                   strata_error *inner) {
@@ -395,7 +396,7 @@ static strata_status assign_input(strata_replica_context *replica, strata_tensor
     return STRATA_OK;
 }
 
-/* Replicas 0..3 assign 1, 2, 3, 6; what the variable then is, or NAN where the run is refused. */
+/* Replicas 0 to 3 assign 1, 2, 3 and 6. Returns the new value of the variable, or NAN if the run is refused. */
 static double assigned(strata_synchronization synchronization, strata_aggregation aggregation) {
     enum { N = 4 };
     const float numbers[N] = {1, 2, 3, 6};
@@ -457,7 +458,7 @@ Test(custom, a_sum_that_is_set_is_shared_out) {
     strata_strategy_destroy(strategy);
 }
 
-/* ---- devices of several kinds: the first makes the update ---- */
+/* ---- devices of several kinds: only the first replica makes the update ---- */
 
 static strata_status descend(strata_replica_context *replica, strata_tensor *const *inputs, void *user, strata_error *inner) {
     strata_distributed_variable *w = user;
@@ -502,7 +503,7 @@ Test(custom, a_mixed_group_keeps_the_same_bits_for_200_steps) {
     strata_strategy_destroy(strategy);
 }
 
-/* ---- 33, 35: data ---- */
+/* ---- data ---- */
 
 static strata_dataset *numbers_dataset(float *numbers, int32_t *labels, int n, strata_array *x, strata_array *y) {
     strata_dataset *dataset = NULL;
@@ -605,7 +606,7 @@ Test(custom, values_are_made_for_each_replica) {
 
 /* ---- ownership ---- */
 
-/* The mean of a batch's features, of all replicas. */
+/* Returns the mean of the batch's features over all replicas. */
 static strata_status mean_of_inputs(strata_replica_context *replica, strata_tensor *const *inputs, void *user,
                                     strata_error *inner) {
     (void)user, (void)inner;
@@ -613,7 +614,7 @@ static strata_status mean_of_inputs(strata_replica_context *replica, strata_tens
     return STRATA_OK;
 }
 
-/* The sanitizers find what is destroyed twice, or not at all. */
+/* Destroys the objects in different orders. The sanitizers report what is destroyed twice or not at all. */
 Test(custom, what_was_made_with_a_strategy_goes_with_it) {
     for (int destroyed = 0; destroyed < 32; destroyed++) {
         strata_strategy *strategy = hosts(2);
@@ -663,7 +664,7 @@ static strata_status use_late(strata_replica_context *replica, strata_tensor *co
     return STRATA_OK;
 }
 
-/* A function uses variables that were made after it, which are destroyed before it. */
+/* The function uses variables that were created after it and are destroyed before it. */
 static void destroy_in_order_of_age(const char *device) {
     strata_strategy *strategy = NULL;
     late l = {0};
@@ -696,7 +697,8 @@ Test(custom, a_function_may_be_older_than_what_it_uses) {
 
 /* ---- epochs ---- */
 
-/* The first feature of each batch of two epochs, one of which begins where the other ends, or is asked for. */
+/* Writes the first feature of each batch of two epochs. asked: the second epoch is started by set_epoch, instead of by the
+ * end of the first one. */
 static int first_features(strata_strategy *strategy, strata_dataset *dataset, bool asked, float *out) {
     const strata_distributed_batches_options opts = {.global_batch = 4, .shuffle = true, .seed = 3, .epoch = 5};
     strata_distributed_batches *batches = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A device that is lost in mid-step, at each place of each step: one error that names the replica and the device, on all
- * replicas at once; nothing hangs, and what the other replicas hold is a whole step's. */
+ * A device is lost at each possible call of each step. All replicas must fail with the same error, which names the replica
+ * and the device. Nothing may hang, and the remaining replicas must have the parameters after a whole number of steps. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static strata_array x, y;
 
 /* ---- a device that fails ---- */
 
-static strata_device_api breaking; /* the host's, but for run and wait */
+static strata_device_api breaking; /* the host's table with other functions run and wait */
 static const strata_device_api *sound;
 static strata_device *broken;
 static int calls_left;
@@ -80,7 +80,7 @@ static void make_data(void) {
     for (int i = 0; i < N; i++) ((int32_t *)y.data)[i] = ((float *)x.data)[i * FEATURES] > 0;
 }
 
-/* The parameters' hash after each number of steps of trainings that nothing happened to. */
+/* Writes the hash of the parameters after each number of steps of an undisturbed training. */
 static void train_unbroken(char sha[STEPS + 1][65]) {
     for (int steps = 0; steps <= STEPS; steps++) {
         strata_strategy *strategy = two_hosts(1 << 30);
@@ -108,7 +108,7 @@ Test(failure, a_device_lost_in_mid_step_ends_it_on_all_replicas) {
                       err.message);
             cr_assert_eq(train(model, N), STRATA_DEVICE_LOST, "the group is of no use any more");
         }
-        OK(strata_model_sha256(model, sha, &err)); /* replica 0's, whose device is there */
+        OK(strata_model_sha256(model, sha, &err)); /* the model reads from replica 0, whose device works */
         int steps = 0;
         while (steps <= STEPS && strcmp(sha, whole[steps]) != 0) steps++;
         cr_assert_leq(steps, STEPS, "call %d: the parameters are those of no whole number of steps", calls);

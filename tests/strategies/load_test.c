@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the chief of parameter_server counts of how far apart the tasks are, without a network; and the task that evaluates
- * beside them. Whole jobs: tests/cli/ps_reports_test.sh, tests/cli/evaluator_test.sh. */
+ * How the chief of parameter_server computes its reports on staleness, stragglers and queues, without a network; and the
+ * evaluator task. Whole jobs are tested by tests/cli/ps_reports_test.sh and tests/cli/evaluator_test.sh. */
 #include "strategies/parameter_server/load.h"
 
 #include <criterion/criterion.h>
@@ -50,7 +50,7 @@ Test(load, the_slowest_worker_is_found_among_those_that_are_there) {
                                                 {.present = true, .step_seconds = 3},   {.present = true, .step_seconds = 3}};
     strata_ps_load_find_stragglers(workers, 6, &totals);
     cr_assert(totals.slowest == 1 && totals.slowest_ratio == 3 && totals.stragglers == 1);
-    workers[1].step_seconds = 6; /* twice the median is not more than twice */
+    workers[1].step_seconds = 6; /* a straggler takes more than twice the median, not exactly twice */
     strata_ps_load_find_stragglers(workers, 6, &totals);
     cr_assert(totals.slowest == 1 && totals.slowest_ratio == 2 && totals.stragglers == 0);
     strata_ps_load_find_stragglers(workers, 1, &totals);
@@ -69,7 +69,7 @@ Test(load, an_evaluator_evaluates_and_does_not_train) {
     const strata_parameter_server_options servers = {.cluster = "chief=a:1;worker=b:1,c:1;ps=d:1", .task = "evaluator"};
     const strata_strategy_options opts = {.devices = host, .n_devices = 1, .parameter_server = &servers};
     OK(strata_strategy_create("parameter_server", &opts, &strategy, &err));
-    cr_assert(strata_strategy_is_chief(strategy)); /* of itself */
+    cr_assert(strata_strategy_is_chief(strategy)); /* the evaluator is the chief of its own strategy */
     cr_assert_not_null(strstr(strata_strategy_choice(strategy), "evaluator:0 beside a chief, 2 workers and 1 server"));
     OK(strata_model_create(STRATA_SHAPE(28, 28), &model, &err));
     strata_model_add_flatten(model, (strata_flatten_options){0});

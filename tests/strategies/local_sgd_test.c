@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strategies that are not in the library: local SGD (Stich 2019) averages parameters every k steps instead of adding up
- * gradients in each step; once by an all_reduce, once by an all_gather and a mean. The lines
- * before the test are all of them; with a row in strategies.def, users could choose them by name. */
+ * Two strategies that are not in the library. Local SGD (Stich 2019) averages the parameters every K steps, instead of
+ * adding up gradients in each step. One strategy computes the average by all_reduce, the other one by all_gather and a
+ * mean. The lines before the test are all that they need. With a row in strategies.def, users could choose them by name. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static strata_tensor *averaged(const strata_step_replica *replica, strata_tensor
 
 static const strata_step_rewrite rewrite = {.gradients = strata_rewrite_own_mean, .parameters = averaged};
 
-/* The replicas' parameters as rows, and the mean of the rows. */
+/* Gathers the parameters of all replicas as rows, and returns the mean of the rows. */
 static strata_tensor *gathered(const strata_step_replica *replica, strata_tensor *updated) {
     const strata_shape flat = strata_tensor_shape(updated);
     strata_tensor *row = strata_reshape(updated, STRATA_SHAPE(1, flat.dims[0]));
@@ -71,7 +71,8 @@ static void train(strata_model *model, const float (*x)[FEATURES], const float *
     strata_dataset_destroy(dataset);
 }
 
-/* What one device would do for each replica: K steps on its share of each batch, then the mean of their parameters. */
+/* Simulates the strategy: for each replica one device trains K steps on the replica's share of each batch. Then all get the
+ * mean of their parameters. */
 static void train_apart(strata_device *device, strata_model *models[REPLICAS]) {
     for (int r = 0; r < REPLICAS; r++) models[r] = make_model(NULL, device);
     for (int round = 0; round < STEPS / K; round++) {
@@ -99,7 +100,7 @@ static void train_apart(strata_device *device, strata_model *models[REPLICAS]) {
     }
 }
 
-/* Trains with a replica on each device, and compares with train_apart. */
+/* Trains with one replica on each device, and compares the result with train_apart. */
 static void try_kind(const strata_strategy_kind *kind, const char *const devices[REPLICAS]) {
     strata_strategy *strategy = NULL;
     strata_device *device = NULL;

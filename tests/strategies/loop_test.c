@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A training loop of one's own over a model: under every strategy, the parameters get fit's bits. */
+ * A custom training loop with a model. Under every strategy the parameters must have the bits of fit's. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,12 +17,12 @@ static strata_error err;
 #define OK(call) cr_assert_eq((call), STRATA_OK, "%s", err.message)
 
 typedef struct plan {
-    const char *strategy, *devices[MOST_DEVICES]; /* ends at a NULL */
+    const char *strategy, *devices[MOST_DEVICES]; /* the list ends with NULL */
     strata_optimizer optimizer;                   /* name NULL: adam */
     strata_dtype precision;
     bool dropout, penalty, batch_norm, sharded;
     int64_t batch;    /* 0: BATCH */
-    const char *json; /* the model's file, of pictures of ten kinds; NULL: a model of dense layers */
+    const char *json; /* the JSON file of a model for pictures of ten classes; NULL: a model of dense layers */
 } plan;
 
 typedef struct loop {
@@ -33,7 +33,7 @@ typedef struct loop {
 
 static test_classes classes;
 
-/* So many examples, as its model takes them. */
+/* The number of examples, which depends on the model. */
 static int n_of(const plan *p) {
     return p->json ? 10 : N;
 }
@@ -105,7 +105,7 @@ static strata_status train_step(strata_replica_context *replica, strata_tensor *
     return STRATA_OK;
 }
 
-/* The losses of the last epoch, times their batches' examples, over all examples. */
+/* Returns the mean loss of the last epoch, in which each batch is weighted by its number of examples. */
 static double run_epochs(const plan *p, strata_strategy *strategy, const strata_dataset *dataset, strata_function *function) {
     strata_distributed_batches *batches = NULL;
     strata_per_replica inputs[2] = {{0}}, losses = {0};
@@ -176,7 +176,8 @@ static void expect_like_fit(plan p, const char *what) {
     test_classes_free(&classes);
 }
 
-/* central_storage's parameter device is the host too: where it is of another kind than the replicas, fit's updates are its. */
+/* With central_storage the parameter device is the host. If the replicas' devices are of another kind, fit makes the
+ * updates there. */
 Test(loop, has_the_bits_of_fit_under_every_strategy) {
     const plan plans[] = {{.strategy = "one_device", .devices = {"host"}},
                           {.strategy = "one_device", .devices = {"opencl:0"}},
@@ -228,26 +229,26 @@ Test(loop, has_the_bits_of_fit_in_bf16) {
     expect_like_fit(p, "bf16");
 }
 
-/* Batches of 2 leave a replica of 3 without examples in each step. */
+/* With batches of 2 examples, one of 3 replicas has no examples in each step. */
 Test(loop, has_the_bits_of_fit_where_replicas_have_no_examples) {
     const plan p = {.strategy = "mirrored", .devices = {"host", "host", "host"}, .batch = 2, .batch_norm = true};
     expect_like_fit(p, "idle replicas");
 }
 
-/* The sample's model: batch norm, residual branches, weight decay, a schedule. */
+/* The sample's model has batch norm, residual branches, weight decay and a learning rate schedule. */
 Test(loop, trains_a_residual_network_as_fit_does) {
     plan p = {.strategy = "mirrored", .devices = {"host", "host"}, .json = "samples/cifar10_resnet/model.json", .batch = 4};
     expect_like_fit(p, "cifar10_resnet");
 }
 
-/* ---- parts of it ---- */
+/* ---- parts of a loop ---- */
 
 typedef struct two {
     strata_distributed_variable *a, *b;
     strata_distributed_optimizer *optimizer;
 } two;
 
-/* The gradient of a variable that is read twice is the sum of both readings'; here of sum(a a b). */
+/* A variable that is read twice gets the sum of both gradients. Here the loss is sum(a a b). */
 static strata_status step_two(strata_replica_context *replica, strata_tensor *const *inputs, void *user, strata_error *e) {
     two *t = user;
     strata_distributed_variable *items[] = {t->a, t->b};
@@ -284,7 +285,7 @@ Test(loop, variables_of_ones_own_are_updated_by_an_optimizer) {
     OK(strata_strategy_run(function, NULL, 0, outputs, 2, &err));
     const float *da = outputs[0].arrays[1].data, *db = outputs[1].arrays[0].data;
     cr_assert(da[0] == 20 && da[1] == -6 && db[0] == 4 && db[1] == 9, "%g %g %g %g", da[0], da[1], db[0], db[1]);
-    OK(strata_distributed_get(t.a, &a_value, &err)); /* of two replicas: a - 0.5 (da + da) */
+    OK(strata_distributed_get(t.a, &a_value, &err)); /* the two replicas have the same gradient: a - 0.5 (da + da) */
     cr_assert(a[0] == -18 && a[1] == 9, "%g %g", a[0], a[1]);
     strata_per_replica_finish(&outputs[0]);
     strata_per_replica_finish(&outputs[1]);
@@ -295,7 +296,7 @@ Test(loop, variables_of_ones_own_are_updated_by_an_optimizer) {
     strata_strategy_destroy(strategy);
 }
 
-/* In any graph a model gives what predict gives. */
+/* In any graph a model computes what predict returns. */
 Test(loop, a_model_can_be_applied_in_any_graph) {
     const plan p = {.batch_norm = true, .dropout = true};
     strata_device *host = NULL;
@@ -325,7 +326,7 @@ Test(loop, a_model_can_be_applied_in_any_graph) {
     test_classes_free(&classes);
 }
 
-/* ---- what goes wrong is said ---- */
+/* ---- errors ---- */
 
 typedef enum fault { TRAINING_ELSEWHERE, WRONG_LOSS, WRONG_SHAPE, UNREAD, OTHER_STRATEGY } fault;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of the strategy parameter_server without a network: how parameters are cut and placed, what a server's store makes
- * of pushes, and who may compute when. Whole jobs: tests/cli/parameter_server_test.sh. */
+ * The parts of the strategy parameter_server, tested without a network: how parameters are divided and placed on servers,
+ * how a server's store processes pushes, and which worker may compute a step when. Whole jobs are tested by
+ * tests/cli/parameter_server_test.sh. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -83,7 +84,8 @@ static void close_device(void) {
 }
 TestSuite(ps_store, .init = open_device, .fini = close_device);
 
-/* Two dense layers: kernels (5, 6) and (6, 3), biases. With `sparse` an embedding of 11 rows of 4 before them. */
+/* A model of two dense layers with kernels (5, 6) and (6, 3) and biases. With `sparse` an embedding with 11 rows of 4 is
+ * before them. */
 static strata_model *make_model(strata_optimizer optimizer, bool sparse) {
     strata_model *model = NULL;
     OK(strata_model_create(STRATA_SHAPE(FEATURES), &model, &err));
@@ -150,13 +152,13 @@ Test(ps_store, plans_that_cannot_be_are_refused) {
         cr_assert_eq(strata_ps_plan_make(model, &two, 2, &plan, &err), STRATA_INVALID, "%s", names[i]);
         cr_assert_not_null(strstr(err.message, names[i]), "%s", err.message);
         cr_assert_not_null(strstr(err.message, "the partitioner cuts "), "%s", err.message);
-        OK(strata_ps_plan_make(model, &none, 2, &plan, &err)); /* whole ones are taken */
+        OK(strata_ps_plan_make(model, &none, 2, &plan, &err)); /* parameters that are not divided are accepted */
         strata_ps_plan_finish(&plan);
         strata_model_destroy(model);
     }
 }
 
-/* y = gain x, with one number. */
+/* y = gain x, where gain is a scalar parameter. */
 static strata_tensor *build_gain(const void *options, strata_layer_context *context, strata_tensor *const *x, int n) {
     (void)options;
     strata_tensor *gain = strata_layer_parameter(context, strata_tensor_graph(x[n - 1]), "gain", STRATA_SHAPE(), "ones", 1, 1);
@@ -169,7 +171,7 @@ Test(ps_store, scalars_stay_whole_and_others_have_their_bytes) {
         "\"loss\": \"mse\"}";
     static const struct {
         const char *text;
-        int64_t least, most; /* bytes of a shard of the kernel (5, 64), whose rows have 256 */
+        int64_t least, most; /* smallest and largest shard of the kernel (5, 64) in bytes; a row has 256 bytes */
         int n;
     } rules[] = {
         {"fixed:3", 256, 512, 3}, {"min_size:512", 512, 1280, 2}, {"max_size:600", 256, 512, 3}, {"none", 1280, 1280, 1}};
@@ -202,13 +204,13 @@ Test(ps_store, scalars_stay_whole_and_others_have_their_bytes) {
     strata_model_destroy(model);
 }
 
-/* ---- stores: against the same update, made for one server that owns everything ---- */
+/* ---- stores, compared with one server that owns all parameters ---- */
 
 typedef struct servers {
     strata_model *model;
     strata_ps_plan plan;
     strata_ps_store *stores[4];
-    /* (all_size) What the parameters were at first. */
+    /* (all_size) The initial values of the parameters. */
     float *values;
 } servers;
 
@@ -241,14 +243,14 @@ static void destroy_servers(servers *s) {
     free(s->values);
 }
 
-/* Gradients of the whole model, made of a number; of tables those of three rows. */
+/* Element `element` of the gradients of a push, which `number` determines. Sparse tables get the gradients of three rows. */
 static float gradient(int64_t element, int number) {
     return sinf((float)(element * 7 + number * 31)) * 0.5f;
 }
 
 static const int32_t used_rows[] = {1, 2, 9};
 
-/* The staleness that server i answers with. */
+/* Pushes gradients to server i and returns the staleness with which it replies. */
 static int64_t push(servers *s, int i, strata_ps_unit unit, int number, int64_t version) {
     const struct strata_ps_sizes *sizes = &s->plan.sizes[i];
     const strata_ps_shard *shards = s->plan.shards + s->plan.begins[i];
@@ -276,7 +278,7 @@ static int64_t push(servers *s, int i, strata_ps_unit unit, int number, int64_t 
     return staleness;
 }
 
-/* (all_size) The parameters as the servers have them. */
+/* Returns the servers' values of all parameters (all_size). */
 static float *fetch(servers *s) {
     float *values = calloc((size_t)strata_model_all_size(s->model), sizeof *values);
     for (int i = 0; i < s->plan.n_servers; i++) {
@@ -347,7 +349,7 @@ Test(ps_store, the_order_of_pushes_changes_no_bit_of_a_synchronous_step) {
                 for (int w = 0; w < 3; w++)
                     push(&all[o], i, (strata_ps_unit){0, step, orders[o][w]}, 10 * step + orders[o][w], step);
                 OK(strata_ps_store_close(all[o].stores[i], &close, &err));
-                OK(strata_ps_store_close(all[o].stores[i], &close, &err)); /* nothing more */
+                OK(strata_ps_store_close(all[o].stores[i], &close, &err)); /* closing the step again changes nothing */
             }
         }
     }
@@ -380,8 +382,8 @@ Test(ps_store, shares_that_are_late_do_not_count) {
     destroy_servers(&without);
 }
 
-/* The parts of several servers add up to what one has that owns all, before a step is closed and after; with the sum a step's
- * update is that of gradients that were clipped before. */
+/* The sum over several servers must be the square of the norm on one server that owns everything, before and after a step
+ * is closed. A step that gets this sum must make the update with clipped gradients. */
 Test(ps_store, squares_of_all_servers_add_up_and_clip_the_step) {
     const strata_optimizer clipped = {.name = "sgd", .learning_rate = 0.1, .clip_global_norm = 0.5};
     servers one = make_servers(clipped, true, NULL, 1, 2), three = make_servers(clipped, true, "fixed:3", 3, 2);
@@ -411,7 +413,7 @@ Test(ps_store, squares_of_all_servers_add_up_and_clip_the_step) {
     cr_assert_gt(sqrt(whole), 0.5, "nothing would be clipped");
     close.square = whole;
     for (int i = 0; i < 3; i++) OK(strata_ps_store_close(three.stores[i], &close, &err));
-    OK(strata_ps_store_square(three.stores[0], &close, &own, &err)); /* a server that is slower asks again */
+    OK(strata_ps_store_square(three.stores[0], &close, &own, &err)); /* a slower server may request it again */
     cr_assert(strata_ps_store_has_closed(three.stores[0], &close));
     const strata_ps_shard *shard = &three.plan.shards[0];
     float *values = fetch(&three);
@@ -457,9 +459,9 @@ Test(ps_store, a_pull_is_of_one_version) {
     destroy_servers(&s);
 }
 
-/* ---- old gradients ---- */
+/* ---- corrections for old gradients ---- */
 
-/* As with four workers. */
+/* The staleness that occurs with four workers. */
 enum { DELAY = 3 };
 static const strata_ps_store_options corrects = {.staleness = DELAY};
 
@@ -498,7 +500,8 @@ Test(ps_store, without_other_workers_or_momentum_a_correction_changes_no_bit) {
     }
 }
 
-/* One element after n updates with gradients 0 to n - 1, by the optimizer's formula with this momentum and learning rate. */
+/* Returns the value of an element after n updates with the gradients 0 to n - 1, computed by the formula of the optimizer
+ * with this momentum and learning rate. */
 static double updated(const char *name, double value, int64_t element, int n, double momentum, double rate) {
     double m = 0, v = 0;
     for (int k = 0; k < n; k++) {
@@ -540,7 +543,7 @@ Test(ps_store, momentum_of_four_workers_lasts_four_times_as_many_updates) {
     }
 }
 
-/* What a pull returns of the dense shards is the servers' values, moved on by `by` times the last update. */
+/* Expects that a pull returns the dense shards of the server plus `by` times the last update. */
 static void assert_ahead(servers *s, const float *before, double by) {
     const strata_ps_rows none = {0};
     strata_ps_snapshot *ahead = NULL, *plain = NULL;
@@ -565,7 +568,7 @@ Test(ps_store, a_pull_is_extrapolated_twice_as_far_as_momentum_will_move_the_par
     for (int k = 1; k <= DELAY; k++) by += 2 * pow(slower, k);
     for (int o = 0; o < 2; o++) {
         servers s = make_servers_with(&corrects, optimizers[o], false, NULL, 1);
-        assert_ahead(&s, s.values, 0); /* no update was made */
+        assert_ahead(&s, s.values, 0); /* before the first update */
         for (int k = 0; k < 5; k++) {
             float *before = fetch(&s);
             push(&s, 0, (strata_ps_unit){0, k, 0}, k, 0);
@@ -613,8 +616,8 @@ static uint32_t next_random(uint32_t *state) {
     return *state >> 8;
 }
 
-/* Workers that ask, finish, are lost and come back at random; every batch must be counted once. Returns the most steps that a
- * worker which was granted one was ahead of the slowest. */
+/* Simulates workers that request steps, finish them, are lost and come back at random. Every batch must be counted once.
+ * Returns by how many steps a worker was ahead of the slowest one at most when it was granted a step. */
 static int64_t play(strata_ps_pace *pace, int n_workers, int n_steps, int n_shares, uint32_t seed, bool lose) {
     strata_ps_unit held[4][4];
     int n_held[4] = {0}, *counted = calloc((size_t)(n_steps * (n_shares ? n_shares : 1)), sizeof *counted);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The layer print: y = x, shown under the layer's name, in training, evaluation and prediction, by each replica of its own
- * part. */
+ * The layer print: y = x. It reports x under the layer's name in training, evaluation and prediction; each replica reports
+ * its own part. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static strata_strategy *make_strategy(const char *name, int n, strata_print_call
     return strategy;
 }
 
-/* Trains an epoch of `examples` in batches of 8; out: the bits of what was learned. */
+/* Trains one epoch of `examples` in batches of 8, and writes the hash of the parameters. */
 static void train(strata_strategy *strategy, strata_model *model, int64_t examples, char out_sha256[65]) {
     strata_error err = {0};
     test_classes data = test_classes_make(examples, 4);
@@ -86,7 +86,7 @@ Test(print_layer, shows_each_step_under_its_name_and_learns_the_same) {
     strata_strategy_destroy(silent);
 }
 
-/* The last batch has an example for one replica only: the others show nothing. */
+/* The last batch has one example, so only one replica reports it. */
 Test(print_layer, replicas_name_themselves_and_show_their_own_part) {
     char sha256[65];
     strata_strategy *strategy = make_strategy("mirrored", 3, note);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoints of a fit under parameter_server: each server writes its part, and training goes on from them with other servers
- * and on one device. */
+ * Checkpoints of a fit under parameter_server. Each server writes its part, and training can be resumed with other servers
+ * or on one device. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "tests/strategies/ps_job.h"
 
 static char folder[64];
-/* Where a callback fails, as if the job were killed there: at this step of this epoch, or the first that is later; step 0: at
- * its end. */
+/* A callback fails at this place, which simulates that the job is killed: in this epoch, at this step or the first later
+ * one. Step 0: at the end of the epoch. */
 static int end_epoch;
 static int64_t end_step;
 
@@ -37,7 +37,7 @@ static void remove_folder(void) {
 
 TestSuite(ps_checkpoint, .init = make_folder, .fini = remove_folder, .timeout = 300);
 
-/* How many files of the newest checkpoint have this ending; -1: there is no checkpoint. */
+/* Returns how many files of the newest checkpoint match the pattern. -1: there is no checkpoint. */
 static int count_files(const char *pattern) {
     char command[256];
     int n = -1;
@@ -51,8 +51,8 @@ static int count_files(const char *pattern) {
 
 static const strata_optimizer adam = {.name = "adam", .learning_rate = 0.01};
 
-/* All of it under one strategy, and half of it each under two, have the same numbers. step: of the second epoch, after which
- * the checkpoint is made; 0: behind that epoch. */
+/* Trains once under one strategy, and once half of the epochs each under two strategies. Both must give the same numbers.
+ * step: the checkpoint is written after this step of the second epoch. 0: after the epoch. */
 static void assert_goes_on(bool servers_first, bool servers_then, int n_servers, int64_t step) {
     const strata_checkpoint_options checkpoint = {.folder = folder, .every_steps = step ? 6 + step : 0};
     ps_job whole = {.make_model = ps_make_functional,
@@ -107,8 +107,8 @@ Test(ps_checkpoint, one_of_a_step_goes_on_on_one_device) {
     assert_goes_on(true, false, 0, 4);
 }
 
-/* Of workers at their own pace, too, a checkpoint has the first steps of the epoch and nothing else, and the training that it
- * is made of goes on. */
+/* When workers train at their own pace, a checkpoint must also contain exactly the first steps of the epoch. The training
+ * that writes it continues. */
 Test(ps_checkpoint, at_their_own_pace_a_checkpoint_is_a_cut_between_steps) {
     const strata_checkpoint_options checkpoint = {.folder = folder, .every_steps = PS_EXAMPLES / 4 + 5};
     ps_job j = {.compile.optimizer = adam, .fit = {.epochs = 3, .batch = 4, .checkpoint = &checkpoint}, .n_workers = 3};
@@ -132,7 +132,7 @@ Test(ps_checkpoint, at_their_own_pace_a_checkpoint_is_a_cut_between_steps) {
     }
 }
 
-/* The first server is lost just before the checkpoint is made: its copy writes its part. */
+/* The first server is killed just before the checkpoint is written. The server with the copy of its shards writes its part. */
 static strata_status kill_and_fail(const strata_progress *p, strata_error *err) {
     if (p->epoch == 1 && p->epoch_end) kill(ps_results[1 + 2].pid, SIGKILL);
     return fail_there(p, err);
@@ -170,7 +170,7 @@ static strata_status save_file_and_stop(const strata_progress *p, strata_error *
     return strata_model_save_checkpoint(p->model, 1, folder, err);
 }
 
-/* A file, too, may be saved within an epoch: the chief's model gets what the servers have. */
+/* A model file may also be saved within an epoch. The chief's model then gets the values of the servers. */
 Test(ps_checkpoint, a_file_of_a_step_goes_on_there) {
     ps_job j = {.compile.optimizer = adam, .fit = {.epochs = 3, .batch = 16}, .servers = ps_together};
     static ps_result unbroken;
@@ -223,7 +223,8 @@ static strata_status save_file_then_kill(const strata_progress *p, strata_error 
     return STRATA_OK;
 }
 
-/* The chief's model stands where the file was saved, so steps are repeated from there, and not from the epoch's begin. */
+/* The chief's model has the values of the step at which the file was saved. So steps are repeated from there, not from the
+ * beginning of the epoch. */
 Test(ps_checkpoint, after_a_servers_loss_steps_are_repeated_from_what_was_saved) {
     ps_job j = {.compile.optimizer = adam, .fit = {.epochs = 3, .batch = 16}, .servers = ps_together};
     static ps_result unbroken;

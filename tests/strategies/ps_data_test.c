@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The data of a fit under parameter_server: batches with numbers that are not finite are left out and told, and each example
- * counts once an epoch at every pace. */
+ * The data of a fit under parameter_server. Batches whose gradients are not finite are skipped and reported, and at every
+ * pace each example is used once in an epoch. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,11 +15,12 @@ TestSuite(ps_data, .init = ps_set_up, .timeout = 300);
 /* ---- gradients that are not finite ---- */
 
 enum { WRONG_EXAMPLE = 40, PER_BATCH = 8, N_BATCHES = PS_EXAMPLES / PER_BATCH };
-/* What make_wrong_data writes, and where. */
+/* The value that make_wrong_data writes, and its position. */
 static float wrong_value;
 static enum place { TO_INPUT, TO_INPUTS, TO_TARGET } wrong_place;
 
-/* make_data with one number in an example, or in all of its inputs, that makes its gradients not finite. */
+/* Like make_data, but one example has a value that makes its gradients not finite, in one input, in all inputs or in the
+ * target. */
 static strata_status make_wrong_data(const char *task, strata_dataset **out_dataset, strata_error *err) {
     strata_array x, y;
     (void)task;
@@ -36,7 +37,7 @@ static strata_status make_wrong_data(const char *task, strata_dataset **out_data
     return strata_dataset_take_arrays(&x, &y, 1, out_dataset, err);
 }
 
-/* The chief keeps the last notice, and counts what was left out. */
+/* Stores the last notice of the chief and the number of skipped batches. */
 static strata_status watch_notices(const strata_progress *p, strata_error *err) {
     const strata_parameter_server_totals totals = strata_strategy_parameter_server_totals(ps_hooks.strategy);
     ps_result *r = &ps_results[0];
@@ -48,7 +49,7 @@ static strata_status watch_notices(const strata_progress *p, strata_error *err) 
     return STRATA_OK;
 }
 
-/* The absolute value by a root: where x is 0 the value is finite, and its gradient is not. */
+/* The absolute value, computed as a square root. At x = 0 the value is finite, but its gradient is not. */
 static strata_tensor *apply_root(strata_tensor *x) {
     return strata_sqrt(strata_square(x));
 }
@@ -127,14 +128,14 @@ Test(ps_data, a_share_with_nan_is_left_out_of_a_synchronous_step) {
     cr_assert(r->train[1].loss < r->train[0].loss);
 }
 
-/* ---- which examples are seen, and when ---- */
+/* ---- which examples are used, and how often ---- */
 
 static strata_tensor *build_label_sum(strata_tensor *outputs, strata_tensor *labels) {
     (void)outputs;
     return strata_reshape(strata_reduce_sum(labels, NULL, 0, false), STRATA_SHAPE(1));
 }
 
-/* With a metric that says which labels were seen. */
+/* A model with a metric that shows which labels were used. */
 static strata_status make_counting(strata_model **out_model, strata_error *err) {
     static const char json[] =
         "{\"input\": [6], \"layers\": [{\"layer\": \"dense\", \"units\": 1}], \"loss\": \"mse\", "
@@ -158,7 +159,7 @@ Test(ps_data, each_example_counts_once_an_epoch_at_every_pace) {
     for (int p = 0; p < 3; p++) {
         ps_job j = {.make_model = make_counting,
                     .compile.optimizer = {.name = "sgd"},
-                    .fit = {.epochs = 2, .batch = 7}, /* a rest of 5 */
+                    .fit = {.epochs = 2, .batch = 7}, /* the last batch has 5 examples */
                     .servers = {.pace = paces[p], .staleness = paces[p] == STRATA_PACE_BOUNDED ? 2 : 0},
                     .n_workers = 3};
         const ps_result *r = ps_run(&j);
@@ -171,7 +172,7 @@ Test(ps_data, each_example_counts_once_an_epoch_at_every_pace) {
     }
 }
 
-/* A pipeline that does not say how long it is, and on worker:1 takes its time for each element. */
+/* A pipeline of unknown length. On worker:1 it needs 2 ms for each element. */
 static bool is_slow;
 
 static strata_status next_element(void *state, int64_t index, strata_element *out, bool *out_end, strata_error *err) {
@@ -220,11 +221,11 @@ static strata_status make_endless(const char *task, strata_dataset **out_dataset
     return strata_dataset_repeat(out_dataset, 0, err);
 }
 
-/* As TensorFlow's programs do it: the data are repeated for ever, and steps_per_epoch says what an epoch is. */
+/* TensorFlow's programs repeat the data without end, and steps_per_epoch defines the length of an epoch. */
 Test(ps_data, data_that_repeat_for_ever_train_so_many_steps_an_epoch) {
     ps_job j = {.make_own_data = make_endless,
                 .compile.optimizer = {.name = "adam", .learning_rate = 0.01},
-                .fit = {.epochs = 2, .batch = 20, .steps_per_epoch = 7}, /* more than the data have */
+                .fit = {.epochs = 2, .batch = 20, .steps_per_epoch = 7}, /* more than one pass over the data */
                 .servers = ps_together};
     const ps_result *r = ps_assert_as_alone(&j);
     cr_assert(r->n_steps == 14 && r->train[1].examples == 140, "%lld", (long long)r->train[1].examples);
@@ -233,7 +234,7 @@ Test(ps_data, data_that_repeat_for_ever_train_so_many_steps_an_epoch) {
     cr_assert(r->status == STRATA_OK && r->n_steps == 14 && r->train[1].examples == 140, "%s", r->message);
 }
 
-/* worker:1 takes 20 ms for a batch, the others much less. */
+/* worker:1 needs 20 ms for a batch, the others much less. */
 Test(ps_data, nobody_is_further_ahead_of_a_slow_worker_than_the_bound) {
     static const int64_t bounds[] = {1, 3, 0};
     for (int i = 0; i < 3; i++) {
@@ -247,8 +248,8 @@ Test(ps_data, nobody_is_further_ahead_of_a_slow_worker_than_the_bound) {
         ps_hooks.callback = NULL;
         cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
         cr_assert_eq(r->n_steps, 60);
-        if (bounds[i])
-            cr_assert_leq(r->spread, bounds[i] + 1, "%lld steps", (long long)r->spread); /* one that is finished now */
+        if (bounds[i]) /* + 1 for the step that is being finished */
+            cr_assert_leq(r->spread, bounds[i] + 1, "%lld steps", (long long)r->spread);
         else
             cr_assert_gt(r->spread, 4, "%lld steps", (long long)r->spread);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata_model_fit under parameter_server, with the models, options and callbacks that programs have: synchronous training has
- * the numbers of one device on the same batches (ps_job.h). */
+ * strata_model_fit under parameter_server with models, options and callbacks of real programs. Synchronous training must
+ * give the numbers of one device on the same batches (ps_job.h). */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>
@@ -13,7 +13,7 @@ TestSuite(ps_fit, .init = ps_set_up, .timeout = 300);
 
 /* ---- models ---- */
 
-/* A batch has fewer words than the table has rows: its gradient is that of the batch's own rows. */
+/* A batch has fewer words than the table has rows, so its gradient contains only the rows of these words. */
 static strata_status make_with_many_words(strata_model **out_model, strata_error *err) {
     return ps_make_with_words(300, out_model, err);
 }
@@ -120,7 +120,7 @@ Test(ps_fit, the_norm_of_all_gradients_includes_rows_and_goes_to_copies) {
     ps_assert_as_alone(&j);
 }
 
-/* A worker alone that does not pull ahead makes the updates of one device. */
+/* A single worker that does not pull ahead must make the updates of one device. */
 Test(ps_fit, at_its_own_pace_each_workers_gradients_are_clipped) {
     ps_job j = {
         .compile = {.optimizer = {.name = "sgd", .learning_rate = 0.3, .clip_global_norm = 0.05}, .gradient_norm = true},
@@ -142,7 +142,7 @@ static strata_status change_at_steps(const strata_progress *p, strata_error *err
     return p->epoch_end ? STRATA_OK : strata_model_set_learning_rate(p->model, 0.02 / (double)(1 + p->total_step % 4), err);
 }
 
-/* As Keras' ReduceLROnPlateau with patience 0: a tenth where the loss has not fallen by 0.5. */
+/* Like Keras' ReduceLROnPlateau with patience 0: divides the rate by 10 when the loss has not fallen by 0.5. */
 static strata_status reduce_on_plateau(const strata_progress *p, strata_error *err) {
     static double best = INFINITY;
     if (!p->epoch_end) return STRATA_OK;
@@ -191,12 +191,12 @@ Test(ps_fit, a_rate_set_within_an_epoch_is_that_of_later_batches) {
     ps_hooks.callback = NULL;
     cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
     cr_assert_eq(r->rates[r->callbacks - 1], 0);
-    /* Nothing is learned any more: the last epochs' losses are the same numbers. */
+    /* The rate is 0, so the losses of the last epochs are equal. */
     const double second = r->train[1].loss, third = r->train[2].loss;
     ps_assert_near(third, second, "the loss of an epoch without learning", 2);
 }
 
-/* ---- what programs register ---- */
+/* ---- functions that programs register ---- */
 
 static strata_tensor *build_wave(const void *options, strata_layer_context *context, strata_tensor *const *x, int n) {
     strata_graph *graph = strata_tensor_graph(x[n - 1]);
@@ -206,7 +206,7 @@ static strata_tensor *build_wave(const void *options, strata_layer_context *cont
     return strata_mul(strata_sin(x[0]), gain);
 }
 
-/* Labels may be (B), outputs are (B, 1). */
+/* Labels may have the shape (B), while outputs have (B, 1). */
 static strata_tensor *error_of(strata_tensor *outputs, strata_tensor *labels) {
     return strata_sub(outputs, strata_reshape(labels, strata_tensor_shape(outputs)));
 }
@@ -217,7 +217,7 @@ static strata_tensor *build_quartic(const strata_loss_options *opts, strata_tens
     return strata_reduce_sum(strata_square(strata_square(error_of(outputs, labels))), &axis, 1, false);
 }
 
-/* The rest of the validation data, after whole batches: a batch that training does not have. */
+/* The last batch of the validation data has REST examples, a size that does not occur in training. */
 enum { REST = 5 };
 
 static strata_tensor *build_bias(strata_tensor *outputs, strata_tensor *labels) {
@@ -272,7 +272,7 @@ Test(ps_fit, workers_evaluate_each_validation_example_once) {
         const ps_result *alone = ps_run_alone(&j);
         const double losses[] = {alone->validation[0].loss, alone->validation[1].loss}, own = alone->more[1];
         ps_results[PS_MOST_TASKS].epoch_ends = 0;
-        ps_hooks.ends_at_rest = i == 1; /* a worker is lost with its batch, and another evaluates that */
+        ps_hooks.ends_at_rest = i == 1; /* a worker is killed while it evaluates this batch, so another one must evaluate it */
         const ps_result *r = ps_run(&j);
         cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
         cr_assert_eq(r->n_built, 0, "the chief has evaluated itself");
@@ -328,7 +328,7 @@ Test(ps_fit, callbacks_end_the_training_of_all_tasks) {
     const ps_result *r = ps_run(&j);
     cr_assert(r->status == STRATA_OK && r->n_epochs == 2 && r->n_steps == 12, "%s: %d", r->message, r->n_epochs);
     ps_hooks.callback = fail_in_second_epoch;
-    r = ps_run(&j); /* all tasks end with its status */
+    r = ps_run(&j); /* all tasks must end with the callback's status */
     ps_hooks.callback = NULL;
     cr_assert(r->status == STRATA_INTERRUPTED && strstr(r->message, "had enough"), "%s", r->message);
 }

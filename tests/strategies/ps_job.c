@@ -46,7 +46,7 @@ strata_status ps_make_data(int64_t n, int64_t first, bool all, strata_dataset **
         {.name = "x", .array = &x}, {.name = "z", .array = &z}, {.name = "words", .array = &words}};
     const strata_data_column targets[] = {{.name = "y", .array = &y}, {.name = "kind", .array = &kind}};
     return all ? strata_dataset_from_columns(inputs, 3, targets, 2, out_dataset, err)
-               : strata_dataset_take_arrays(&x, &y, 1, out_dataset, err); /* the process's end frees the rest */
+               : strata_dataset_take_arrays(&x, &y, 1, out_dataset, err); /* the end of the process frees the other arrays */
 }
 
 static strata_status make_small(strata_model **out_model, strata_error *err) {
@@ -114,7 +114,7 @@ static strata_status keep_values(strata_model *model, ps_result *r, strata_error
     return STRATA_OK;
 }
 
-/* name: the task; NULL: one device. */
+/* name: the task; NULL: training on one device. */
 static strata_status train(const ps_job *j, const char *name, ps_result *r, strata_error *err) {
     static const strata_communicator_options security = {
         .secret = secret, .secret_bytes = sizeof secret, .connect_seconds = 20};
@@ -241,7 +241,7 @@ void ps_set_up(void) {
     cr_assert(ps_results != MAP_FAILED);
 }
 
-/* ---- what a job must have found ---- */
+/* ---- results that a job must have ---- */
 
 void ps_assert_near(double a, double b, const char *what, int i) {
     cr_assert_leq(fabs(a - b), 1e-5 * (1 + fabs(b)), "%s %d: %.8g, on one device %.8g", what, i, a, b);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of sparse parameters of the strategy parameter_server: sets of rows, and a server's updates and copies of rows of
- * several widths. */
+ * Rows of sparse parameters in the strategy parameter_server: sets of rows, and how a server updates and copies rows of
+ * different widths. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static uint32_t next_random(uint32_t *state) {
     return *state = *state * 1664525u + 1013904223u;
 }
 
-/* The set has exactly the rows for which `used` is true, in ascending order. */
+/* Expects that the set contains exactly the rows for which `used` is true, in ascending order. */
 static void assert_set_is(const strata_ps_row_set *set, const bool *used) {
     int64_t n = 0;
     for (int64_t row = 0; row < set->n_rows; row++) {
@@ -40,8 +40,8 @@ Test(ps_rows, many_rows_are_listed_once_in_ascending_order) {
         OK(strata_ps_row_set_make(&set, &spec, &err));
         for (uint32_t round = 0; round < 20; round++) {
             memset(used, 0, (size_t)n_rows * sizeof *used);
-            for (int64_t i = 0; i < n_ids;
-                 i++) { /* some are no rows; the rows of a round are in a range, which becomes smaller */
+            /* Some ids are out of range. In later rounds the ids are from a smaller range. */
+            for (int64_t i = 0; i < n_ids; i++) {
                 ids[i] = (int32_t)(next_random(&state) >> 8) % (int32_t)(n_rows / (1 + round / 4) + 2) - 1;
                 if (ids[i] >= 0 && ids[i] < n_rows) used[ids[i]] = true;
             }
@@ -70,11 +70,11 @@ Test(ps_rows, few_rows_are_listed_in_their_order) {
     strata_ps_row_set_finish(&set);
 }
 
-/* ---- a server's rows ---- */
+/* ---- rows on a server ---- */
 
 enum { WORDS = 19, WIDEST = 130 };
 
-/* A server with one embedding, whose elements are their numbers. Its other parameters are 0. */
+/* A server with one embedding, whose elements are 0, 1, 2 ... Its other parameters are 0. */
 typedef struct one_table {
     strata_model *model;
     strata_ps_plan plan;
@@ -114,7 +114,7 @@ static float gradient(int64_t i, int step) {
     return (float)((i * 37 + step * 11) % 101 - 50) / 64;
 }
 
-/* Pushes gradients of all rows. */
+/* Pushes gradients for all rows. */
 static void push_all(one_table *t, int step) {
     const struct strata_ps_sizes *sizes = &t->plan.sizes[0];
     static const int32_t order[WORDS] = {3, 4, 5, 0, 18, 17, 1, 2, 6, 16, 8, 7, 9, 10, 11, 12, 15, 13, 14};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model on parameter servers that closures train: one worker's steps are those of a device alone, each step counts once also
- * when its worker is killed, and what is wrong is said. Workers and servers are processes. */
+ * Closures that train a model on parameter servers. The steps of a single worker must be those of one device, each step
+ * must count once even if its worker is killed, and errors are reported. Workers and servers are processes. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <math.h>
@@ -19,7 +19,7 @@
 #include "tests/support/ports.h"
 
 enum { WORKERS = 2, SERVERS = 2, TASKS = 1 + WORKERS + SERVERS, FEATURES = 6, ROWS = 16, STEPS = 30 };
-/* Bits of the `variant` with which the fork server starts a task. */
+/* Bits of `variant`, the number with which the fork server starts a task. */
 enum { OTHER_MODEL = 1, REPLICAS = 2 };
 static const char secret[] = "between all tasks";
 
@@ -31,13 +31,13 @@ typedef struct board {
 static board *shared;
 static char addresses[TASKS][32], cluster_text[256];
 static test_fork_server fork_server;
-/* Of the servers' shards, in this process. */
+/* The number of copies of each server's shards, in this process. */
 static int replicas;
 static strata_remote_model *remote;
 
 /* ---- the program of all tasks ---- */
 
-/* Batch `number`: its features and labels are the same on all tasks. */
+/* Writes the features and labels of batch `number`, which are the same on all tasks. */
 static void fill_batch(int number, float *x, float *y) {
     for (int i = 0; i < ROWS; i++) {
         y[i] = 0;
@@ -48,7 +48,8 @@ static void fill_batch(int number, float *x, float *y) {
     }
 }
 
-/* inputs[0]: the batch's number, how long to sleep before it in ms, and 1 where a feature is NaN, 2 where shapes are wrong. */
+/* inputs[0] contains the number of the batch, how many ms to sleep before the step, and 1 to make a feature NaN or 2 to use
+ * wrong shapes. */
 static strata_status step(const strata_remote_call *call, strata_array *results, int n_results, strata_error *err) {
     const int32_t *order = call->inputs[0].array.data;
     float x[ROWS * FEATURES], y[ROWS];
@@ -73,7 +74,8 @@ static const char *const host[] = {"host"};
 
 static strata_status make_model(const char *task, strata_pace pace, int units, strata_strategy **out_strategy,
                                 strata_model **out_model, strata_error *err) {
-    /* With one of the two workers alone, steps are those of one device only if old gradients are not corrected. */
+    /* In asynchronous training one worker alone makes the steps of one device only if the correction for old gradients is
+     * off. */
     const strata_old_gradients old =
         pace == STRATA_PACE_SYNCHRONOUS ? STRATA_OLD_GRADIENTS_CORRECTED : STRATA_OLD_GRADIENTS_PLAIN;
     const strata_parameter_server_options servers = {.cluster = cluster_text,
@@ -116,7 +118,7 @@ static strata_status be(const char *name, int index, bool is_worker, bool other_
     return status;
 }
 
-/* Task t: 1 + worker, then servers. */
+/* Tasks 1 to WORKERS are workers, the next ones are servers. */
 static int run_task(int t, int variant) {
     char name[24];
     strata_error err = {0};
@@ -166,7 +168,7 @@ typedef struct chief {
     strata_coordinator *coordinator;
 } chief;
 
-/* With this many workers; a worker that is not there is not waited for. */
+/* Starts the chief of a job with this many workers. It does not wait for other workers. */
 static chief begin(int n_workers) {
     static const char *const workers[WORKERS] = {addresses[1], addresses[2]};
     const strata_coordinator_options opts = {.workers = workers,
@@ -200,9 +202,9 @@ static void end(chief *c) {
     strata_strategy_destroy(c->strategy);
 }
 
-/* ---- what holds ---- */
+/* ---- steps and losses of tasks ---- */
 
-/* Each worker alone is a device that trains on the batches one after the other. */
+/* Trains on one device, as each worker alone should do: on the batches one after the other. */
 static void train_alone(strata_strategy **out_strategy, strata_model **out_model, float *out_first_loss) {
     float *x = malloc(STEPS * ROWS * FEATURES * sizeof *x), *y = malloc(STEPS * ROWS * sizeof *y);
     strata_dataset *dataset = NULL;
@@ -265,7 +267,7 @@ Test(remote_model, each_step_counts_once_when_a_worker_is_killed_and_comes_back)
     cr_assert(test_wait_for(&shared->steps, 40, 20));
     start_task(2, false);
     OK(strata_coordinator_join(c.coordinator, &err));
-    /* A step that is made again with its number changes nothing. */
+    /* A step that is made again with the same number changes nothing. */
     for (int i = 0; i < 5; i++) schedule(&c, i, 0, 0, NULL);
     OK(strata_coordinator_join(c.coordinator, &err));
     OK(strata_remote_model_fetch(c.remote, &err));
@@ -275,7 +277,7 @@ Test(remote_model, each_step_counts_once_when_a_worker_is_killed_and_comes_back)
     end(&c);
 }
 
-/* 5 s are what a server's loss may cost. */
+/* Kills a server during n steps. The caller allows at most 5 s without a step. */
 static void run_over_a_loss(chief *c, int first, int n, int server, double *out_longest) {
     const int begin = atomic_load(&shared->steps);
     strata_error err = {0};
@@ -307,12 +309,12 @@ Test(remote_model, with_replicas_closures_go_on_after_each_servers_loss) {
     cr_assert_lt(longest, 5, "%g s without a step", longest);
     const strata_coordinator_counts counts = strata_coordinator_count(c.coordinator);
     cr_assert(counts.lost == 0 && counts.repeated == 0, "no worker was lost");
-    /* A worker that comes now learns from the other server where the shards are. */
+    /* A worker that starts now learns from the other server which server has the shards. */
     kill(test_fork_server_pid(&fork_server, 1), SIGKILL);
     start_task(1, false);
     for (int i = 0; i < 20; i++) schedule(&c, CLOSURES + i, 5, 0, NULL);
     OK(strata_coordinator_join(c.coordinator, &err));
-    /* The server that is there again gets its shards when the model is fetched, so the other one may be lost as well. */
+    /* The restarted server gets its shards when the model is fetched. After that, the other one may be lost as well. */
     start_task(1 + WORKERS, false);
     for (int tries = 0; tries < 200; tries++) {
         OK(strata_remote_model_fetch(c.remote, &err));
@@ -326,11 +328,12 @@ Test(remote_model, with_replicas_closures_go_on_after_each_servers_loss) {
     cr_assert_lt(longest, 5, "%g s without a step", longest);
     OK(strata_remote_model_fetch(c.remote, &err));
     cr_assert_eq(c.model->optimizer_steps, 2 * CLOSURES + 20, "%lld updates", (long long)c.model->optimizer_steps);
-    start_task(1 + WORKERS + 1, false); /* so that both end */
+    start_task(1 + WORKERS + 1, false); /* both servers must run to end the job */
     end(&c);
 }
 
-/* Without replicas the shards are gone with the server: an error that names it, once, and in no more than its bound. */
+/* Without copies the shards are lost with the server. The error must name the server, be raised once, and within the time
+ * limit. */
 Test(remote_model, without_replicas_a_lost_server_is_an_error_that_names_it) {
     chief c = begin(1);
     strata_error err = {0};
@@ -341,9 +344,9 @@ Test(remote_model, without_replicas_a_lost_server_is_an_error_that_names_it) {
     schedule(&c, 1, 0, 0, NULL);
     FAILS(strata_coordinator_join(c.coordinator, &err), STRATA_PEER_LOST, "ps:0");
     cr_assert_lt(test_seconds() - began, 15);
-    OK(strata_coordinator_join(c.coordinator, &err)); /* it was raised */
+    OK(strata_coordinator_join(c.coordinator, &err)); /* the error has been raised already */
     start_task(1 + WORKERS, false);
-    FAILS(strata_remote_model_fetch(c.remote, &err), STRATA_PEER_LOST, ""); /* the new one has no values */
+    FAILS(strata_remote_model_fetch(c.remote, &err), STRATA_PEER_LOST, ""); /* the new server has no values */
     end(&c);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strategies that are not in the library and change one half of the step each: signs of gradients by majority vote (Bernstein
- * et al. 2018), and gossip, where each replica averages its parameters with those of one neighbour, by send and recv. */
+ * Two strategies that are not in the library, each of which replaces one half of the step: majority vote on the signs of
+ * gradients (Bernstein et al. 2018), and gossip, where each replica averages its parameters with those of one neighbour by
+ * send and recv. */
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -11,7 +12,7 @@
 
 /* ---- the strategies ---- */
 
-/* Each replica votes with the sign of its own gradient; the optimizer takes the sign that most replicas have. */
+/* Each replica votes with the sign of its own gradient. The optimizer gets the sign of the majority. */
 static strata_tensor *vote(const strata_step_replica *replica, strata_tensor *own, strata_tensor *share) {
     (void)replica, (void)share;
     return strata_sign(strata_all_reduce(strata_sign(own), STRATA_REDUCE_SUM));
@@ -19,8 +20,8 @@ static strata_tensor *vote(const strata_step_replica *replica, strata_tensor *ow
 
 static const strata_step_rewrite voting = {.gradients = vote};
 
-/* Replica r sends its parameters to r + 1 in channel r, and takes the mean of its own and those of r - 1. All replicas have
- * their exchanges in the order of the channels; if each sent first, each would wait for the next one. */
+/* Replica r sends its parameters to replica r + 1 in channel r, and averages its own with those of r - 1. All replicas send
+ * and receive in the order of the channels. If each of them sent first, each would wait for the next one. */
 static strata_tensor *gossip(const strata_step_replica *replica, strata_tensor *updated) {
     const int own = replica->index, next = (own + 1) % replica->n, before = (own + replica->n - 1) % replica->n;
     strata_graph *graph = strata_tensor_graph(updated);
@@ -64,7 +65,7 @@ static trial begin(const strata_strategy_kind *kind, int replicas) {
     return t;
 }
 
-/* Losses of the epochs, each over the first `examples` examples. */
+/* Writes the losses of the epochs, each on the first `examples` examples. */
 static void train(trial t, int64_t examples, int epochs, double *out_losses) {
     strata_dataset *dataset = NULL;
     strata_history history = {0};

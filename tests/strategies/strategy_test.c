@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strategies by name: which devices they take, what they refuse, how they share a batch. */
+ * Strategies by name: which devices they use, what they refuse, and how they divide a batch. */
 #include "strata/strategy.h"
 
 #include <criterion/criterion.h>
@@ -172,7 +172,7 @@ Test(strategy, an_accelerator_that_two_apis_show_counts_once) {
     expect_chosen(automatic, none, 3, "opencl:0 ", &strata_strategy_one_device);
 }
 
-/* n accelerators 0, 1, ... over the workers of a machine: what worker `rank` is left with. */
+/* Divides n accelerators 0, 1, ... among the workers of a machine, and expects these for worker `rank`. */
 static void expect_part(int n, int rank, int workers, const char *wanted) {
     strata_device_choice choice = {0};
     strata_error err = {0};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tpu strategy on a board of cores (tests/support/cores.h): the same bits as a mirrored strategy over as many host devices,
- * whose exchanges the host makes, in the same order; the losses of one device; the same for any number of steps in one call. */
+ * The strategy tpu on simulated boards of cores (tests/support/cores.h). It must give the same bits as the strategy
+ * mirrored on as many host devices, where the host makes the same exchanges in the same order; the losses of one device;
+ * and the same bits for any number of steps in one call. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -38,7 +39,7 @@ static strata_strategy *mirrored_hosts(int n, strata_strategy_options opts) {
     return strategy;
 }
 
-/* numbers: n of them; NULL: 0 .. n - 1. */
+/* numbers: the numbers of the n cores. NULL: 0 .. n - 1. */
 static strata_status try_cores(test_cores *cores, const int *numbers, int n, const strata_strategy_options *opts,
                                strata_strategy **out) {
     strata_device *devices[MOST];
@@ -55,10 +56,10 @@ static strata_strategy *on_cores(test_cores *cores, const int *numbers, int n, c
 /* ---- training ---- */
 
 typedef struct training {
-    /* Of the model. */
+    /* For the model. */
     bool synchronized;
     strata_optimizer optimizer;
-    /* Of the fit. */
+    /* For the fit. together: the number of steps in one call. */
     int64_t n, batch, together;
 } training;
 
@@ -113,7 +114,7 @@ static void expect_same(const trained *a, const trained *b) {
     cr_assert(a->loss == b->loss);
 }
 
-/* On n cores, whose programs exchange values, as on n hosts; returns it. */
+/* Trains on n cores, whose programs exchange values, and on n hosts. Both must give the same. Returns the training on cores. */
 static trained expect_as_mirrored(const training *what, int n, strata_strategy_options opts) {
     test_cores *cores = test_cores_create(&(test_cores_options){.n = n});
     const trained t = train_on(on_cores(cores, NULL, n, &opts), what), m = train_on(mirrored_hosts(n, opts), what);
@@ -138,7 +139,7 @@ Test(tpu, the_losses_are_those_of_one_device) {
     for (int i = 0; i < t.n_losses; i++) cr_assert_float_eq(t.losses[i], single.losses[i], 2e-5, "step %d", i);
 }
 
-/* 5 examples on 4 cores, one on 4: the others give nothing, to sums as to means. */
+/* With 4 cores and 5 examples or one, some cores have no examples. They must contribute nothing to sums and means. */
 Test(tpu, uneven_and_empty_shares_are_exact) {
     expect_as_mirrored(&(training){.n = 23, .batch = 5}, 4, (strata_strategy_options){0});
     expect_as_mirrored(&(training){.n = 13, .batch = 3}, 4, (strata_strategy_options){0});
@@ -164,7 +165,7 @@ Test(tpu, accumulated_gradients_have_the_same_bits) {
 
 Test(tpu, any_number_of_steps_in_a_call_gives_the_same_bits) {
     const int64_t together[] = {1, 2, 7, 50};
-    enum { STEPS = 11 }; /* an epoch: 10 of 8 examples, and one of 5 */
+    enum { STEPS = 11 }; /* an epoch: 10 batches of 8 examples, and one of 5 */
     trained first = {0};
     for (int i = 0; i < 4; i++) {
         test_cores *cores = test_cores_create(&(test_cores_options){.n = 3});
@@ -181,7 +182,7 @@ Test(tpu, any_number_of_steps_in_a_call_gives_the_same_bits) {
     }
 }
 
-/* While a core is at one call's steps, the next call's have been submitted. */
+/* The runs of the next call are submitted while a core still executes those of the last call. */
 Test(tpu, the_host_fills_the_next_call_before_it_waits_for_the_last_one) {
     test_cores *cores = test_cores_create(&(test_cores_options){.n = 2});
     train_on(on_cores(cores, NULL, 2, NULL), &(training){.n = 160, .batch = 8, .together = 4});
@@ -196,7 +197,7 @@ Test(tpu, a_core_takes_no_more_runs_than_it_says) {
     test_cores_destroy(cores);
 }
 
-/* 1000 examples of 6 features in 200 slots are more than 2 MiB. */
+/* The inputs of 1000 examples with 6 features need more than 2 MiB in 200 slots. */
 Test(tpu, steps_that_do_not_fit_into_memory_say_so) {
     test_cores *cores = test_cores_create(&(test_cores_options){.n = 2, .memory = 2 << 20});
     strata_strategy *strategy = on_cores(cores, NULL, 2, NULL);
@@ -213,7 +214,7 @@ Test(tpu, steps_that_do_not_fit_into_memory_say_so) {
     test_cores_destroy(cores);
 }
 
-/* A driver without collectives, without several runs a call, or with neither. */
+/* Cores without collectives, without calls of several runs, and without both. */
 Test(tpu, what_cores_do_not_offer_the_host_does) {
     const training what = {.n = 85, .batch = 8, .together = 4};
     const trained m = train_on(mirrored_hosts(3, (strata_strategy_options){0}), &what);
@@ -237,9 +238,10 @@ Test(tpu, one_core_takes_several_steps_in_a_call_too) {
     test_cores_destroy(cores);
 }
 
-/* ---- with the host's help (strata_device_options.fallback_to_host) ---- */
+/* ---- cores with fallback to the host (strata_device_options.fallback_to_host) ---- */
 
-/* Puts the host behind the device, which lacks the ops (NULL: it lacks none). */
+/* Makes a device that runs nodes on the host if they are in `lacking`, ops that the inner device then lacks. NULL: it lacks
+ * no op. */
 static strata_device *with_host(strata_device *inner, const char *const *lacking) {
     strata_device *device = NULL;
     if (lacking) strata_test_restrict(inner, (strata_test_restriction){.ops = lacking, .answer = STRATA_SUPPORT_NO});
@@ -269,7 +271,7 @@ static strata_strategy *helped_hosts(int n, const char *const *lacking) {
     return strategy;
 }
 
-/* Nothing needs the host: collectives and calls of many steps are the cores' own, as without it. */
+/* No node needs the host, so the cores run collectives and calls of several steps as they do without it. */
 Test(tpu, cores_that_may_fall_back_and_need_not_train_as_before, .timeout = 300) {
     const training what = {.n = 85, .batch = 8, .together = 4};
     test_cores *cores = test_cores_create(&(test_cores_options){.n = 3});
@@ -283,7 +285,7 @@ Test(tpu, cores_that_may_fall_back_and_need_not_train_as_before, .timeout = 300)
     test_cores_destroy(cores);
 }
 
-/* The host runs nodes in the middle of a step, so it makes the exchanges too. */
+/* The host runs nodes in the middle of a step, so it also makes the exchanges. */
 Test(tpu, cores_that_lack_an_op_train_with_the_host, .timeout = 300) {
     static const char *const products[] = {"matmul", NULL};
     const training what = {.n = 85, .batch = 8, .together = 4};
@@ -302,14 +304,14 @@ Test(tpu, cores_that_lack_an_op_train_with_the_host, .timeout = 300) {
     const trained t = train_on(helped_cores(cores, 3, products), &what), m = train_on(helped_hosts(3, products), &what);
     expect_same(&t, &m);
     test_cores_destroy(cores);
-    /* One core needs no exchange, and takes several such steps in a call. */
+    /* A single core needs no exchange, so it can run several such steps in a call. */
     cores = test_cores_create(&(test_cores_options){.n = 1});
     const trained one = train_on(helped_cores(cores, 1, products), &what), host = train_on(helped_hosts(1, products), &what);
     expect_same(&one, &host);
     test_cores_destroy(cores);
 }
 
-/* ---- which cores ---- */
+/* ---- selection of cores ---- */
 
 Test(tpu, some_cores_of_a_board_train_in_the_order_of_their_numbers) {
     test_cores *cores = test_cores_create(&(test_cores_options){.n = 8});
@@ -381,7 +383,7 @@ Test(tpu, a_machine_without_a_tpu_says_so) {
 
 /* ---- failures ---- */
 
-/* helped: the host is behind each core. */
+/* helped: each core has the fallback to the host. */
 static void expect_failure(test_cores_options opts, bool helped, int64_t together, strata_status status, const char *word) {
     opts.n = 4;
     opts.broken_core = 2;
@@ -431,7 +433,7 @@ static strata_status step(strata_replica_context *replica, strata_tensor *const 
 
 enum { LOOP_STEPS = 9 };
 
-/* `together` steps a call; returns the parameters' hash and each step's loss on replica 0. */
+/* Trains with `together` steps in a call. Returns the hash of the parameters and each step's loss on replica 0. */
 static trained run_loop(strata_strategy *strategy, int together) {
     test_classes data = test_classes_make(LOOP_STEPS * 10 - 3, FEATURES);
     strata_model *model = NULL;
@@ -457,7 +459,7 @@ static trained run_loop(strata_strategy *strategy, int together) {
     }
     OK(strata_model_sha256(model, t.sha256, &err));
     for (int i = 0; i < LOOP_STEPS; i++) strata_per_replica_finish(&outputs[i]);
-    strata_strategy_destroy(strategy); /* and all that was made with it */
+    strata_strategy_destroy(strategy); /* also destroys what was created with it */
     test_classes_free(&data);
     return t;
 }
@@ -472,7 +474,7 @@ Test(tpu, custom_loops_have_the_bits_of_mirrored_hosts_for_any_number_of_steps) 
         const test_core_counters c = test_cores_counters(cores, 0);
         cr_assert_eq(c.runs, LOOP_STEPS);
         cr_assert_gt(c.collectives, 0);
-        /* The last batch is smaller than the others. */
+        /* The last batch is smaller, so its step needs a call of its own. */
         if (together[i] == LOOP_STEPS) cr_assert_eq(c.calls, 2);
         test_cores_destroy(cores);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One program, trained under every strategy: the losses of one device on the same global batches, copies with the same bits.
- * The numbers are those of the checklist of tf.distribute's semantics. */
+ * Trains one program under every strategy. The losses must be those of one device on the same global batches, and the
+ * replicas' copies of the parameters must have the same bits. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,12 +21,12 @@ static strata_error err;
 
 TestSuite(training, .init = test_folder_make, .fini = test_folder_remove);
 
-/* ---- the program: what a run trains, and what came out of it ---- */
+/* ---- the program: what a run trains, and its results ---- */
 
 typedef struct plan {
     strata_optimizer optimizer; /* name NULL: adam */
     bool dropout, penalty, batch_norm, synchronized;
-    int64_t n, batch; /* examples; of the global batch */
+    int64_t n, batch; /* number of examples; size of the global batch */
     int epochs;
     const char *metrics;
     strata_dtype precision;
@@ -42,7 +42,7 @@ typedef struct outcome {
     strata_communication_totals communication;
 } outcome;
 
-static test_classes classes; /* one at a time */
+static test_classes classes; /* the data of the current run */
 
 static strata_dataset *make_dataset(int64_t n) {
     classes = test_classes_make(n, FEATURES);
@@ -125,7 +125,7 @@ static bool there_is(const char *device) {
     return true;
 }
 
-/* ---- what must be equal ---- */
+/* ---- comparison of results ---- */
 
 static void expect_like(const outcome *got, const outcome *wanted, double tolerance, const char *what) {
     cr_assert_eq(got->n_losses, wanted->n_losses);
@@ -159,7 +159,7 @@ static void expect_every_number_of_replicas_like_one(const plan *p) {
     }
 }
 
-/* ---- 3: equivalence ---- */
+/* ---- equivalence to one device ---- */
 
 Test(training, replicas_train_as_one_device_with_sgd) {
     expect_every_number_of_replicas_like_one(
@@ -176,14 +176,14 @@ Test(training, replicas_train_as_one_device_with_adam_and_dropout) {
         &(plan){.optimizer = strata_adam_optimizer(0.003), .dropout = true, .n = 80, .batch = 16, .epochs = 10});
 }
 
-/* 37: penalties count once; clipping sees the whole gradient. */
+/* Penalties must be added once, and clipping must use the norm of the gradients of the whole batch. */
 Test(training, penalties_and_clipping_are_of_the_whole_batch) {
     strata_optimizer clipped = strata_sgd_optimizer(0.1, 0, false);
     clipped.clip_global_norm = 0.5;
     expect_every_number_of_replicas_like_one(&(plan){.optimizer = clipped, .penalty = true, .n = 80, .batch = 16, .epochs = 5});
 }
 
-/* 34: short and empty shares. 53 = 3 x 16 + 5; 33 = 2 x 16 + 1. */
+/* Some replicas have fewer examples than others, or none. 53 = 3 x 16 + 5; 33 = 2 x 16 + 1. */
 Test(training, uneven_and_empty_last_batches_are_exact) {
     expect_every_number_of_replicas_like_one(
         &(plan){.optimizer = strata_adam_optimizer(0.003), .n = 53, .batch = 16, .epochs = 5});
@@ -193,7 +193,6 @@ Test(training, uneven_and_empty_last_batches_are_exact) {
         &(plan){.optimizer = strata_sgd_optimizer(0.1, 0, false), .n = 6, .batch = 1, .epochs = 3});
 }
 
-/* 38, 39 */
 Test(training, metrics_and_predictions_do_not_depend_on_the_replicas) {
     expect_every_number_of_replicas_like_one(&(plan){.optimizer = strata_adam_optimizer(0.003),
                                                      .n = 67,
@@ -202,9 +201,9 @@ Test(training, metrics_and_predictions_do_not_depend_on_the_replicas) {
                                                      .metrics = "precision,recall,confusion_matrix"});
 }
 
-/* ---- accumulation: as one batch of all that is accumulated, under every strategy ---- */
+/* ---- accumulated gradients: the same as one batch with all examples, under every strategy ---- */
 
-/* The plan's batch in quarters. */
+/* Divides the plan's batch into quarters whose gradients are accumulated. */
 static plan in_quarters(const plan *p) {
     plan parts = *p;
     parts.batch /= 4;
@@ -230,7 +229,8 @@ Test(training, accumulated_batches_train_as_one_batch) {
         &(plan){.optimizer = strata_adam_optimizer(0.003), .dropout = true, .n = 80, .batch = 16, .epochs = 5});
 }
 
-/* 53 = 3 x 16 + 4 + 1: the last update has two batches, the last of one example; 33: one of one; 6: less than a step. */
+/* 53 = 3 x 16 + 4 + 1: the last update has two batches, the second of which has one example. 33: the last update has one
+ * example. 6: an epoch has fewer examples than an update. */
 Test(training, accumulation_weighs_examples_at_the_end_of_an_epoch) {
     static const int64_t sizes[] = {53, 33, 6};
     for (int i = 0; i < 3; i++)
@@ -264,7 +264,7 @@ Test(training, accumulation_works_with_a_parameter_device_and_a_mixed_group) {
     expect_like(&measured, &whole, 1e-5, "auto");
 }
 
-/* An update's exchanges carry what one batch's would, whatever it accumulates. */
+/* The communication of an update does not depend on the number of accumulated batches. */
 Test(training, accumulation_communicates_once_an_update) {
     const plan p = {.optimizer = strata_adam_optimizer(0.003), .batch_norm = true, .n = 64, .batch = 16, .epochs = 2};
     const plan parts = in_quarters(&p);
@@ -274,7 +274,7 @@ Test(training, accumulation_communicates_once_an_update) {
     cr_assert(accumulated.equal);
 }
 
-/* ---- 4: copies ---- */
+/* ---- copies of the parameters ---- */
 
 Test(training, copies_stay_identical_for_200_steps) {
     const plan p = {
@@ -289,7 +289,7 @@ Test(training, the_same_run_gives_the_same_bits) {
     cr_assert_str_eq(a.sha, b.sha);
 }
 
-/* Each rounds its share of the gradients to f16 by itself; the update is of f32. */
+/* Each replica rounds its share of the gradients to f16. The update is in f32. */
 Test(training, copies_stay_identical_in_mixed_precision) {
     plan p = {.optimizer = strata_adam_optimizer(0.003), .dropout = true, .n = 53, .batch = 16, .epochs = 5};
     const outcome one = run(&p, hosts(1));
@@ -307,7 +307,7 @@ Test(training, copies_stay_identical_in_mixed_precision) {
     }
 }
 
-/* ---- 5: central storage ---- */
+/* ---- central storage ---- */
 
 Test(training, central_storage_is_like_mirrored_and_moves_only_what_it_must) {
     const plan p = {.optimizer = strata_adam_optimizer(0.003), .n = 53, .batch = 16, .epochs = 5, .batch_norm = false};
@@ -316,14 +316,14 @@ Test(training, central_storage_is_like_mirrored_and_moves_only_what_it_must) {
     const outcome one = run(&p, named("one_device", devices, 1, NULL));
     const outcome central = run(&p, named("central_storage", devices, 1, NULL));
     expect_like(&central, &one, 1e-4, "central_storage on one device");
-    /* Gradients of the padded parameters once to the host, with the two sums; the new parameters once back: read and
-     * written. */
+    /* Expected communication: the gradients of the padded parameters and two sums to the host, and the new parameters back.
+     * Each is read and written once. */
     const double flat = central.communication.bytes_per_step / (2 * sizeof(float));
     cr_assert_geq(flat, 2 * (FEATURES * 12 + 12 + 12 * CLASSES + CLASSES) + 2);
     cr_assert_leq(flat, 2 * (FEATURES * 12 + 12 + 12 * CLASSES + CLASSES + 4 * 64) + 2);
 }
 
-/* ---- 20: devices of several APIs ---- */
+/* ---- devices of several backends ---- */
 
 static void expect_mixed(const char *const *devices, int n) {
     for (int i = 0; i < n; i++)
@@ -351,7 +351,7 @@ Test(training, halves_of_a_cpu_train_together) {
     expect_mixed((const char *[]){"opencl:0.0", "opencl:0.1"}, 2);
 }
 
-/* ---- 18: packing ---- */
+/* ---- packing of gradients ---- */
 
 Test(training, the_size_of_packs_changes_no_bit) {
     const plan p = {.optimizer = strata_adam_optimizer(0.003), .penalty = true, .n = 32, .batch = 16, .epochs = 3};
@@ -393,7 +393,7 @@ static void expect_shards_like_whole(const plan *p, const char *what) {
     }
 }
 
-/* 8 replicas have more shards than there are parameters' borders, and shards end inside of parameters. */
+/* With 8 replicas there are more shards than parameters, and shards begin and end within parameters. */
 Test(training, shards_have_the_bits_of_replicated_updates_with_every_optimizer) {
     static const char *const names[] = {"sgd", "adam", "adamw", "rmsprop", "adagrad", "lars", "lamb"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -444,7 +444,7 @@ Test(training, shards_work_over_halves_of_a_cpu_in_packs_of_any_size) {
     }
 }
 
-/* The slots of all shards together are as long as those of one device. */
+/* All shards of the slots together have the size of the slots on one device. */
 Test(training, shards_divide_the_slots) {
     const plan p = {.optimizer = strata_adam_optimizer(0.01), .n = 12, .batch = 12};
     strata_strategy *strategy = sharded(hosts(3));
@@ -469,13 +469,15 @@ static strata_history train_on(strata_model *model, const strata_dataset *datase
     return history;
 }
 
-/* A checkpoint has all slots, so that a training goes on with any number of shards. */
+/* A checkpoint contains all slots, so training can be resumed with any number of shards. */
 Test(training, a_checkpoint_of_shards_is_whole) {
     const plan p = {.optimizer = strata_adam_optimizer(0.01), .n = 48, .batch = 12};
     strata_dataset *dataset = make_dataset(p.n);
     const char *path = test_path("shards.checkpoint");
     char shas[4][65];
-    for (int i = 0; i < 4; i++) { /* straight on 3; 3 shards and then 3, 3 whole and then 3 shards, 3 shards and then 3 whole */
+    /* Trainings on 3 replicas: not interrupted and not sharded; sharded, then sharded; not sharded, then sharded; sharded,
+     * then not sharded. */
+    for (int i = 0; i < 4; i++) {
         strata_strategy *strategies[2] = {hosts(3), hosts(3)};
         if (i == 1 || i == 3) sharded(strategies[0]);
         if (i == 1 || i == 2) sharded(strategies[1]);
@@ -500,7 +502,7 @@ Test(training, a_checkpoint_of_shards_is_whole) {
     test_classes_free(&classes);
 }
 
-/* What is set reaches the shards, which the next update begins from. */
+/* When a parameter is set, the shards must get the new value, from which the next update starts. */
 Test(training, a_parameter_that_is_set_reaches_the_shards) {
     const plan p = {.optimizer = strata_adam_optimizer(0.01), .n = 48, .batch = 12};
     strata_dataset *dataset = make_dataset(p.n);
@@ -548,11 +550,11 @@ Test(training, what_cannot_be_sharded_is_said) {
     cr_assert_not_null(strstr(err.message, "shard_optimizer is 7"), "%s", err.message);
 }
 
-/* ---- 57: uneven devices ---- */
+/* ---- devices of different speed ---- */
 
-/* Row 21: the cross-device ops are a choice of speed; the losses stay those of one device. */
+/* Cross-device ops differ in speed only. The losses must be those of one device. */
 Test(training, every_cross_device_op_trains_as_one_device) {
-    const plan p = {.n = 130, .batch = 24, .epochs = 3}; /* its last batch leaves replicas without examples */
+    const plan p = {.n = 130, .batch = 24, .epochs = 3}; /* in the last batch some replicas have no examples */
     const char *const devices[] = {"host"};
     const outcome alone = run(&p, named("one_device", devices, 1, NULL));
     for (int i = 0; strata_cross_device_names[i]; i++) {
@@ -583,7 +585,7 @@ Test(training, an_automatic_split_is_exact) {
     expect_like(&uneven, &one, 1e-5, "auto");
 }
 
-/* ---- batch norm: moments of each replica's share, running statistics their mean ---- */
+/* ---- batch norm: each replica uses the moments of its share; moving averages use the mean of these moments ---- */
 
 Test(training, batch_norm_normalizes_by_replica_and_keeps_the_mean_of_statistics) {
     plan p = {.optimizer = strata_sgd_optimizer(1e-12, 0, false), .batch_norm = true, .n = 16, .batch = 16, .epochs = 1};
@@ -606,7 +608,8 @@ Test(training, batch_norm_normalizes_by_replica_and_keeps_the_mean_of_statistics
         strata_strategy_destroy(strategy);
     }
     cr_assert_gt(mean[0], 0);
-    cr_assert_float_eq(mean[1], mean[0], 1e-5 * mean[0]); /* equal shares: the mean of the means is the mean */
+    /* shares have equal sizes, so the mean of their means is the mean of the batch */
+    cr_assert_float_eq(mean[1], mean[0], 1e-5 * mean[0]);
     test_classes_free(&classes);
 }
 
@@ -617,7 +620,8 @@ Test(training, a_parameter_device_keeps_the_statistics) {
     expect_like(&central, &one, 1e-5, "central_storage");
 }
 
-/* Accumulated batches are to the statistics what replicas' shares are: two of 8 on one device as one of 16 on two. */
+/* Accumulated batches affect the moving averages like the shares of replicas: two batches of 8 on one device like one of 16
+ * on two. */
 Test(training, batch_norm_sees_accumulated_batches_as_it_sees_replicas) {
     plan p = {.optimizer = strata_sgd_optimizer(0.1, 0, false), .batch_norm = true, .n = 16, .batch = 16, .epochs = 4};
     const outcome replicas = run(&p, hosts(2));
@@ -627,7 +631,7 @@ Test(training, batch_norm_sees_accumulated_batches_as_it_sees_replicas) {
     expect_like(&accumulated, &replicas, 1e-5, "two halves");
 }
 
-/* As above, with shares that are empty in batches that are held. */
+/* As above, where some shares of batches whose gradients are accumulated are empty. */
 Test(training, synchronized_batch_norm_sees_each_whole_batch_that_is_accumulated) {
     plan p = {.optimizer = strata_sgd_optimizer(0.1, 0, false),
               .batch_norm = true,
@@ -643,9 +647,9 @@ Test(training, synchronized_batch_norm_sees_each_whole_batch_that_is_accumulated
     }
 }
 
-/* ---- 50: a model saved under one strategy is loaded under any other ---- */
+/* ---- a model that was saved under one strategy can be loaded under any other one ---- */
 
-/* Batches of 12 and a last one of 5: shares are uneven, and on 8 replicas some are empty. */
+/* Batches have 12 examples and the last one 5, so shares differ in size, and with 8 replicas some are empty. */
 Test(training, synchronized_batch_norm_normalizes_the_whole_batch) {
     expect_every_number_of_replicas_like_one(&(plan){.optimizer = strata_sgd_optimizer(0.1, 0.9, false),
                                                      .batch_norm = true,
@@ -670,7 +674,8 @@ Test(training, synchronized_batch_norm_works_with_a_parameter_device_and_a_mixed
     expect_like(&central, &one, 1e-4, "a parameter device");
     const outcome mixed = run(&p, named("mirrored", devices, 3, NULL));
     expect_like(&mixed, &one, 1e-4, "a mixed group");
-    p.optimizer.gradient_accumulation_steps = 2; /* normalized by batch, so as one device that accumulates */
+    /* each batch is normalized by itself, so the results are those of one device with the same option */
+    p.optimizer.gradient_accumulation_steps = 2;
     const outcome accumulated = run(&p, hosts(1)), shared = run(&p, named("central_storage", devices, 2, NULL));
     expect_like(&shared, &accumulated, 1e-4, "accumulated");
 }
@@ -707,7 +712,7 @@ Test(training, a_model_file_does_not_know_its_strategy) {
     }
 }
 
-/* ---- no allocation, compilation or wait that the first steps did not have ---- */
+/* ---- later steps allocate and compile nothing, and wait no more often than the first ones ---- */
 
 static void expect_no_later_allocation(plan p) {
     strata_strategy *strategy = hosts(3);
@@ -734,7 +739,7 @@ Test(training, later_steps_allocate_and_compile_nothing_on_any_replica) {
     expect_no_later_allocation(in_quarters(&p));
 }
 
-/* ---- what is refused ---- */
+/* ---- errors ---- */
 
 Test(training, compile_takes_a_device_or_a_strategy) {
     const plan p = {.n = 4};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine mpi, in jobs of three ranks that this program starts itself by the mpirun of Open MPI and of MPICH: every
- * collective gives the bits of the built-in transports, calls that differ are told on all ranks, and communicators split. Skips
- * an MPI that is not there, all of it (77) without any. Not under sanitizers: MPI itself would be what they see. */
+ * Tests the engine mpi in jobs of three ranks, which this program starts with the mpirun of Open MPI and with that of
+ * MPICH. Every collective must give the bits of the built-in transports, different calls must be reported on all ranks, and
+ * communicators can be split. An MPI that is not installed is skipped; without any the program exits with 77. It does not
+ * run under sanitizers, which would report errors of MPI itself. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,7 @@ static strata_communicator *join(const char *engine, const char *offset) {
         exit(1);
     }
     rank = spec.rank;
-    /* Two jobs of the same ranks, one after the other: each has a port of its own. */
+    /* The same ranks form two jobs, one after the other, each with its own port. */
     const int port = atoi(strrchr(spec.rendezvous, ':') + 1);
     snprintf(store, sizeof store, "127.0.0.1:%d", port - (*offset - '0'));
     const strata_communicator_options opts = {.rank = spec.rank, .world = spec.world_size, .store = store, .engine = engine};
@@ -46,7 +47,7 @@ static strata_communicator *join(const char *engine, const char *offset) {
     return comm;
 }
 
-/* Floats with fractions, small integers. */
+/* Fills floats with fractions and integers with small numbers. */
 static void fill(strata_dtype dtype, void *data, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const double value = (double)((i * 7919 + (size_t)rank * 104729) % 2001) / 300 - 3;
@@ -57,7 +58,7 @@ static void fill(strata_dtype dtype, void *data, size_t n) {
     }
 }
 
-/* The same collective by both: the same bits in all that it may write. */
+/* Runs a collective with both engines and compares the bits of everything that it may write. */
 static void compare(strata_communicator *const comms[2], strata_collective what, const char *name) {
     static double in[MOST], outs[2][MOST];
     for (int e = 0; e < 2; e++) {
@@ -120,7 +121,8 @@ static void pass_on_and_split(strata_communicator *comm) {
     strata_communicator_destroy(part);
 }
 
-/* Nothing works after it, so the process ends; not before the others were told, as mpirun then ends them too. */
+/* Makes calls that differ. No call works afterwards, so the process exits. It first sleeps until the other ranks have
+ * reported the error, because mpirun ends all ranks when one exits. */
 static void differ(strata_communicator *comm) {
     float data[11] = {0};
     const strata_status status =
@@ -144,8 +146,8 @@ static bool sanitized(void) {
 
 typedef struct launcher {
     const char *mpi, *package;
-    const char *command; /* Debian's name of its mpirun; elsewhere mpirun is either */
-    const char *says;    /* mpirun --version, in it */
+    const char *command; /* name of the mpirun on Debian; elsewhere it is called mpirun */
+    const char *says;    /* a regular expression that matches the output of mpirun --version */
     const char *options;
 } launcher;
 
@@ -154,7 +156,7 @@ static const launcher launchers[] = {
     {"MPICH", "mpich", "mpirun.mpich", "HYDRA\\|Intel", ""},
 };
 
-/* NULL: it is not there. */
+/* Returns the name of the mpirun, or NULL when it is not installed. */
 static const char *find_mpirun(const launcher *from) {
     const char *const names[] = {from->command, "mpirun"};
     char command[256];
@@ -165,14 +167,14 @@ static const char *find_mpirun(const launcher *from) {
     return NULL;
 }
 
-/* How often a job of this program prints TOLD; its exit code by *out_code. */
+/* Runs a job of this program. Returns how often it printed TOLD. *out_code is its exit code. */
 static int told_of_job(const char *mpirun, const char *options, const char *program, const char *how, int *out_code) {
     char command[1024], line[256];
     int n = 0;
     snprintf(command, sizeof command, "%s %s %s -n %d '%s' 2>&1", how, mpirun, options, RANKS, program);
     FILE *out = popen(command, "r");
     while (out && fgets(line, sizeof line, out)) {
-        for (const char *at = line; (at = strstr(at, TOLD)); at++) n++; /* an mpirun may mix its ranks' lines */
+        for (const char *at = line; (at = strstr(at, TOLD)); at++) n++; /* an mpirun may join lines of several ranks */
         if (!*how) fputs(line, stderr);
     }
     const int status = out ? pclose(out) : -1;
@@ -180,7 +182,8 @@ static int told_of_job(const char *mpirun, const char *options, const char *prog
     return n;
 }
 
-/* All is right in a first job; in a second one the calls differ, and every rank must say so before mpirun ends it. */
+/* In the first job all calls must succeed. In the second one the calls differ, and every rank must report it before mpirun
+ * ends it. */
 static bool run_jobs(const char *mpirun, const launcher *from, const char *program) {
     int code, ignored;
     told_of_job(mpirun, from->options, program, "", &code);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Remote calls (cluster/rpc) under faults: a proxy cuts links, damages, drops and repeats bytes, and each request is executed
- * once; servers die and come back; peers stop, are killed, or have another secret; strangers connect; handlers block. */
+ * Tests remote calls (cluster/rpc) under faults. A proxy closes connections and damages, drops and repeats bytes; each
+ * request must be executed exactly once. Servers end and start again, processes are stopped or killed or have another
+ * secret, connections are made that do not belong to the job, and handlers block. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,15 +13,16 @@
 #include "tests/threads/proxy.h"
 
 enum { PUT = 1, ECHO, SUM, FAIL, BLOCK, LARGE, LOG = 1 << 16, BIG = 1 << 20, VAST = (32 << 20) + 4711 };
-/* Of the shared memory of BIG bytes this body takes more than half, so that there is room for one at a time as one block. */
+/* The shared memory has BIG bytes. A body of this size takes more than half of it, so only one such body at a time fits as
+ * one block. */
 enum { OVER_HALF = 700001 };
-/* Clients of this incarnation share no memory with the server, so all bytes go through the socket. */
+/* A client with this incarnation shares no memory with the server, so that all bytes go through the socket. */
 enum { BY_SOCKET = 5 };
 static const char secret[] = "only for tasks";
 static const double SECONDS = 30;
 static int failures;
 
-/* Of a server that listens later, or again. */
+/* Returns a port for a server that starts later, or starts again. */
 static uint16_t find_port(void) {
     static unsigned next;
     const uint16_t port = test_port(&next);
@@ -35,7 +37,7 @@ static void check(bool ok, const char *what, const char *more) {
     failures++;
 }
 
-/* What a server has seen. */
+/* What a server has observed. */
 typedef struct world {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -54,7 +56,8 @@ static void released(void *user) {
     atomic_fetch_add(&((world *)user)->n_released, 1);
 }
 
-/* PUT logs a number; ECHO returns the body; SUM adds its bytes; FAIL fails; BLOCK waits for the gate; LARGE lends memory. */
+/* PUT appends a number to the log, ECHO returns the body, SUM adds up its bytes, FAIL fails, BLOCK waits until open_gate is
+ * set, LARGE returns memory that it lends to the library. */
 static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     world *w = user;
     uint32_t value = 0;
@@ -74,7 +77,7 @@ static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_
             memcpy(reply->head, call->head, call->head_bytes);
             reply->body[0] = (strata_rpc_piece){call->body, call->body_bytes, NULL, NULL};
             reply->n_body = call->body_bytes > 0;
-            reply->repeatable = true; /* the body is gone after the call */
+            reply->repeatable = true; /* the body is not valid any more after the call */
             return STRATA_OK;
         case SUM:
             for (size_t i = 0; i < call->body_bytes; i++) sum += ((unsigned char *)call->body)[i];
@@ -174,8 +177,9 @@ static strata_status call(strata_rpc_client *client, uint32_t method, double sec
     return strata_rpc_client_call(client, &ask, NULL, seconds, err);
 }
 
-/* How many values were logged. A reply that came through shared memory was sent after its request was executed, but
- * ThreadSanitizer does not know that, since the two sides map the memory at two addresses. */
+/* Returns how many values were logged. It takes the lock only for ThreadSanitizer: a reply through shared memory is sent
+ * after its request was executed, but ThreadSanitizer cannot see that, because both sides map the memory at different
+ * addresses. */
 static int n_logged(world *w) {
     pthread_mutex_lock(&w->lock);
     const int n = w->n_log;
@@ -183,7 +187,7 @@ static int n_logged(world *w) {
     return n;
 }
 
-/* Waits until a number of the world is at least n; false after 10 s. */
+/* Waits until *number, a field of the world, is at least n. Returns false after 10 s. */
 static bool wait_until(world *w, const int *number, int n) {
     const double limit = now() + 10;
     bool there = false;
@@ -196,7 +200,7 @@ static bool wait_until(world *w, const int *number, int n) {
     return there;
 }
 
-/* ---- what works ---- */
+/* ---- without faults ---- */
 
 static void echo_sizes(strata_rpc_client *client) {
     static const size_t sizes[] = {0, 1, 8137, 32768, 262143, 262145, OVER_HALF, BIG, VAST};
@@ -244,7 +248,7 @@ static void use_errors(strata_rpc_client *client) {
 static void lend_memory(world *w, strata_rpc_client *client) {
     const strata_rpc_ask ask = {.method = LARGE};
     strata_error err = {0};
-    check(!call(client, PUT, SECONDS, &err), "memory on loan", err.message); /* earlier replies are released */
+    check(!call(client, PUT, SECONDS, &err), "memory on loan", err.message); /* releases the memory of earlier replies */
     const int before = atomic_load(&w->n_released);
     for (int i = 0; i < 5; i++) {
         strata_rpc_answer answer = {0};
@@ -252,7 +256,8 @@ static void lend_memory(world *w, strata_rpc_client *client) {
         check(answer.body_bytes == BIG && !memcmp(answer.allocated, w->large, BIG), "memory on loan", "other bytes");
         free(answer.allocated);
     }
-    check(!call(client, PUT, SECONDS, &err), "memory on loan", err.message); /* says that the replies are there */
+    /* reports to the server that the replies have arrived */
+    check(!call(client, PUT, SECONDS, &err), "memory on loan", err.message);
     check(atomic_load(&w->n_released) == before + 5, "memory on loan", "a reply was not released once");
 }
 
@@ -278,7 +283,8 @@ static void fly(world *w, strata_rpc_client *client) {
     check(n_logged(w) == before + FLIGHT && w->log[w->n_log - 1] == FLIGHT - 1, "1,000 requests", "another order");
 }
 
-/* The first body is one block; the next ones find no room for one and go in segments while the first is still used. */
+/* The first body is sent as one block. While it is in use there is no room for another one, so the next bodies are sent in
+ * segments. */
 static void send_large_ones_at_once(strata_rpc_client *client) {
     enum { N = 4 };
     unsigned char *data = malloc(N * (size_t)OVER_HALF);
@@ -357,7 +363,7 @@ static void use_all(bool tls, uint64_t incarnation) {
     share(client);
     strata_rpc_client_destroy(client);
     check(wait_until(w, &w->n_left, 1) && !w->n_lost, "a client that leaves", w->why);
-    if (tls) { /* the other side without TLS */
+    if (tls) { /* the server uses TLS, the client does not */
         strata_error err = {0};
         security.tls_cert = security.tls_ca = NULL;
         check(connect_as("worker:1", 2, strata_rpc_server_address(w->server), 1, &client, &err) == STRATA_UNAVAILABLE &&
@@ -369,7 +375,8 @@ static void use_all(bool tls, uint64_t incarnation) {
     security = before;
 }
 
-/* A client closes its socket right after it has said that it leaves: the server must not see the first before the second. */
+/* A client closes its socket right after it has sent that it leaves. The server must process the message before it notices
+ * that the connection was closed. */
 static void leave_often(uint64_t incarnation) {
     enum { TIMES = 50 };
     world *w = start_world(NULL);
@@ -384,9 +391,9 @@ static void leave_often(uint64_t incarnation) {
     stop_world(w);
 }
 
-/* ---- faults on the way ---- */
+/* ---- faults of the connection ---- */
 
-/* What the proxy does to the bytes: one fault after `every` bytes or so. */
+/* The faults that the proxy makes: one after about `every` bytes. */
 typedef struct weather {
     unsigned seed;
     int64_t left, every;
@@ -403,10 +410,10 @@ static bool hand_on(void *user, int connection, int direction, int to, char *byt
     w->left = w->every / 2 + rand_r(&w->seed) % w->every;
     w->n_faults++;
     w->n_of[fault]++;
-    if (fault == 0) return send_all(to, bytes, n / 2) && false; /* cut within a frame */
-    if (fault == 1) bytes[(size_t)rand_r(&w->seed) % n] ^= 1;   /* damaged */
-    if (fault == 2) return true;                                /* dropped */
-    if (fault == 3 && !send_all(to, bytes, n)) return false;    /* repeated */
+    if (fault == 0) return send_all(to, bytes, n / 2) && false; /* closes the connection within a frame */
+    if (fault == 1) bytes[(size_t)rand_r(&w->seed) % n] ^= 1;   /* damages a byte */
+    if (fault == 2) return true;                                /* drops the bytes */
+    if (fault == 3 && !send_all(to, bytes, n)) return false;    /* sends the bytes twice */
     return send_all(to, bytes, n);
 }
 
@@ -461,7 +468,8 @@ static bool hand_on_until_cut(void *user, int connection, int direction, int to,
     return !atomic_exchange((atomic_bool *)user, false) && send_all(to, bytes, n);
 }
 
-/* The link is cut while a handler blocks: it is woken, and runs again when the client has connected again. */
+/* The connection is cut while a handler blocks. The handler must be woken, and must run again when the client has
+ * reconnected. */
 static void cut_a_wait(uint64_t incarnation) {
     world *w = start_world(NULL);
     atomic_bool cut = false;
@@ -476,7 +484,7 @@ static void cut_a_wait(uint64_t incarnation) {
     check(!strata_rpc_client_start(client, &block, NULL, SECONDS, &request, &err), "a wait that is cut", err.message);
     check(wait_until(w, &w->n_blocked, 1), "a wait that is cut", "it did not come");
     if (incarnation == BY_SOCKET)
-        atomic_store(&cut, true); /* the next sign of life */
+        atomic_store(&cut, true); /* the next heartbeat cuts the connection */
     else
         cut_proxy();
     check(wait_until(w, &w->n_lost, 1) && wait_until(w, &w->n_connected, 2), "a wait that is cut", "no other connection came");
@@ -520,7 +528,7 @@ static void come_back(void) {
               strstr(err.message, "started again"),
           "a request to the server that died", err.message);
     stop_world(w);
-    /* And without one: within the client's 2 s. */
+    /* When no server starts again, the call must fail after the client's 2 s. */
     const double alone = now();
     check(call(client, PUT, SECONDS, &err) == STRATA_PEER_LOST && strstr(err.message, "ps:0 at"), "without a server",
           err.message);
@@ -537,7 +545,7 @@ static void replace(void) {
     const strata_rpc_ask block = {.method = BLOCK, .what = "a wait"};
     check(!strata_rpc_client_start(old, &block, NULL, SECONDS, &request, &err), "a request to block", err.message);
     check(wait_until(w, &w->n_blocked, 1), "a request to block", "it did not come");
-    strata_rpc_client *fresh = must_connect("worker:3", 2, address); /* its handler is woken */
+    strata_rpc_client *fresh = must_connect("worker:3", 2, address); /* wakes the handler of the old incarnation */
     check(!call(fresh, PUT, SECONDS, &err), "the new incarnation", err.message);
     check(strata_rpc_request_wait(request, &err) == STRATA_INVALID && strstr(err.message, "started again"),
           "the old incarnation", err.message);
@@ -562,7 +570,7 @@ static void take_time(void) {
     check(call(client, BLOCK, 0.3, &err) == STRATA_TIMEOUT && strstr(err.message, "a try") && strstr(err.message, "0.3 s"),
           "a reply that does not come", err.message);
     check(now() - began > 0.25 && now() - began < 10, "a reply that does not come", "it took another time");
-    usleep(1500000); /* more than 5 signs of life, while the handler blocks: nobody is lost */
+    usleep(1500000); /* longer than 5 heartbeats: a handler that blocks must not make the server treat the client as lost */
     check(w->n_lost == 0 && strata_rpc_client_connected(client), "a handler that blocks", w->why);
     pthread_mutex_lock(&w->lock);
     w->open_gate = true;
@@ -574,7 +582,7 @@ static void take_time(void) {
     stop_world(w);
 }
 
-/* ---- strangers ---- */
+/* ---- connections that do not belong to the job ---- */
 
 static void meet_strangers(void) {
     enum { STRANGERS = 150 };
@@ -590,7 +598,7 @@ static void meet_strangers(void) {
         fds[i] = socket(AF_INET, SOCK_STREAM, 0);
         if (connect(fds[i], (struct sockaddr *)&to, sizeof to)) continue;
         for (size_t k = 0; k < sizeof junk; k++) junk[k] = (char)rand_r(&seed);
-        if (i % 2 && send(fds[i], junk, sizeof junk, MSG_NOSIGNAL) < 0) continue; /* the others say nothing */
+        if (i % 2 && send(fds[i], junk, sizeof junk, MSG_NOSIGNAL) < 0) continue; /* the other half sends nothing */
     }
     strata_rpc_client *client = must_connect("worker:0", 1, address), *thief = NULL;
     check(!call(client, PUT, SECONDS, &err), "among strangers", err.message);
@@ -631,12 +639,13 @@ static void refuse_options(void) {
           err.message);
 }
 
-/* ---- processes that stop or die: forked while this program has no other thread ---- */
+/* ---- processes that are stopped or killed; they are forked while this program has no other thread ---- */
 
-/* The server's thread sleeps, its handler runs, or requests follow each other so fast that it spins between them. */
+/* What the client does: nothing, so that the server's thread sleeps; it calls a handler that blocks; or it calls so often
+ * that the server's thread spins between two requests. */
 typedef enum client_does { IDLE, BLOCKS, BUSY } client_does;
 
-/* A client in another process. */
+/* Runs a client in another process. */
 static void be_client(const char *address, client_does does, uint64_t incarnation) {
     strata_rpc_client *client = must_connect("worker:0", incarnation, address);
     strata_error err = {0};
@@ -666,7 +675,7 @@ static void lose_client(int signal_number, client_does does, uint64_t incarnatio
     stop_world(w);
 }
 
-/* Forks a process that kills another one after so many ms. */
+/* Forks a process that kills another one after so many milliseconds. */
 static pid_t kill_later(pid_t victim, int ms) {
     const pid_t killer = fork();
     if (killer) return killer;
@@ -675,7 +684,7 @@ static pid_t kill_later(pid_t victim, int ms) {
     _exit(0);
 }
 
-/* Starts a server in a process of its own, and a client of it whose first call has succeeded. */
+/* Starts a server in a process of its own, and a client whose first call has succeeded. */
 static pid_t serve_in_process(uint64_t incarnation, strata_rpc_client **out_client) {
     char address[32];
     strata_error err = {0};
@@ -690,7 +699,7 @@ static pid_t serve_in_process(uint64_t incarnation, strata_rpc_client **out_clie
     return child;
 }
 
-/* A server is killed while a client sleeps until its reply comes, or calls it again and again. */
+/* Kills a server while a client sleeps until it gets a reply, or while it makes calls all the time. */
 static void kill_server(uint64_t incarnation, bool busy) {
     strata_error err = {0};
     strata_rpc_client *client = NULL;
@@ -713,7 +722,7 @@ static void stop_server(uint64_t incarnation) {
     strata_rpc_client *client = NULL;
     const pid_t child = serve_in_process(incarnation, &client);
     kill(child, SIGSTOP);
-    waitpid(child, NULL, WUNTRACED); /* until it has stopped */
+    waitpid(child, NULL, WUNTRACED); /* waits until it has stopped */
     double began = now();
     check(call(client, PUT, SECONDS, &err) == STRATA_PEER_LOST && strstr(err.message, "ps:0 at"), "a stopped server",
           err.message);
@@ -731,7 +740,7 @@ int main(void) {
     static const uint64_t ways[] = {1, BY_SOCKET};
     for (int i = 0; i < 2; i++) {
         for (client_does does = IDLE; does <= BUSY; does++) lose_client(SIGKILL, does, ways[i], 0, 1, "closed");
-        /* a busy one stops within a reply at times, which counts from its last bytes as well */
+        /* A busy client may stop in the middle of a message. The time until it is lost then counts from its last bytes. */
         for (client_does does = IDLE; does <= BUSY; does++) lose_client(SIGSTOP, does, ways[i], 0.5, 3, "no sign of life");
         kill_server(ways[i], false);
         kill_server(ways[i], true);

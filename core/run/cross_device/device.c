@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device: operands travel to the first replica's device, which adds them in replica order; the sum travels to those that take
- * it. It runs behind what the device was given before, so it hides less than a fold on the host; for a device whose memory is
- * far faster than the host's. */
+ * device: operands are copied to the first replica's device, which adds them in replica order, and the sum is copied to
+ * the replicas that receive it. The addition runs after the work that was submitted to the device before, so it
+ * overlaps less with computation than a fold on the host does. It is meant for devices whose memory is far faster than
+ * the host's. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static void destroy(void *user) {
     free(p);
 }
 
-/* Small floats are added in f32. */
+/* f16 and bf16 are added in f32. */
 static strata_tensor *sum(strata_graph *graph, strata_dtype dtype, strata_reduction reduction, int n, int64_t elements) {
     const bool small = dtype == STRATA_DTYPE_F16 || dtype == STRATA_DTYPE_BF16;
     strata_tensor *total = NULL;

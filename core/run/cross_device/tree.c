@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tree: on the host in pairs, (r0 + r1) + (r2 + r3), so that a sum of n values is rounded lg n times on its way instead of n -
- * 1. Of the floats of 32 bits; others are few, and take the host's order. Two or three replicas give the host's bits. */
+ * tree: adds on the host in pairs, (r0 + r1) + (r2 + r3), so that in a sum of n values each value is rounded lg n times
+ * instead of up to n - 1 times. Only f32 is added in pairs; other dtypes are rare and are added in the order of `host`.
+ * With two or three replicas the bits are those of `host`. */
 #include <string.h>
 
 #include "core/run/cross_device.h"
 #include "core/run/fold.h"
 
-enum { BLOCK = 1024 }; /* elements; two levels' sums stay in the first cache */
+enum { BLOCK = 1024 }; /* elements; the sums of two levels stay in the first-level cache */
 
 static void sum(const void *const *operands, int n, int64_t first, int64_t elements, float *out) {
     if (n == 1) {

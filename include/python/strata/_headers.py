@@ -16,7 +16,7 @@ import re
 
 
 def read(folder):
-    """The table of all headers in a folder (include/strata) that strata.h includes."""
+    """Returns the table of all headers in a folder (include/strata) that strata.h includes."""
     texts = {}
 
     def visit(name):
@@ -33,7 +33,7 @@ def _number(expression, constants):
     words = re.sub(r"[A-Za-z_]\w*", lambda m: str(constants[m.group()]), re.sub(r"\((?:u?int\d+_t)\)", "", expression))
     if not re.fullmatch(r"[\d\s+\-*()<|]+", words):
         raise ValueError(f"no constant expression: {expression}")
-    return eval(words)  # digits and operators alone
+    return eval(words)  # only digits and operators
 
 
 def _dims(text, constants):
@@ -41,7 +41,7 @@ def _dims(text, constants):
 
 
 def _split(text, separator=","):
-    """Parts between separators that are outside of brackets."""
+    """Splits the text at separators that are outside of brackets."""
     parts, depth, part = [], 0, ""
     for c in text:
         depth += (c in "({[") - (c in ")}]")
@@ -59,7 +59,7 @@ def _type(text):
 
 
 def _declarator(text, constants):
-    """'const char *const *names', 'char out_hex[65]' -> [type, name, dims]; a function pointer has the type "callback"."""
+    """'const char *const *names', 'char out_hex[65]' -> [type, name, dims]. The type of a function pointer is "callback"."""
     pointer = re.fullmatch(r"(.+?)\(\s*\*\s*(\w+)\s*\)\s*\((.*)\)", text, re.S)
     if pointer:
         parameters = [_type(re.sub(r"\b\w+$", "", p).strip() or p) for p in _split(pointer[3])]
@@ -78,7 +78,7 @@ def _fields(body, constants):
         first, *others = _split(declaration)
         kind, name, dims = _declarator(first, constants)
         fields.append([kind, name, dims])
-        for other in others:  # "uint64_t upload_bytes, download_bytes"
+        for other in others:  # such as "uint64_t upload_bytes, download_bytes"
             fields.append([kind, *_declarator(f"x {other}", constants)[1:]])
     return fields
 

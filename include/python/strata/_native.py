@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads libstrata and calls its functions by the declarations of its headers (_headers.py).
+"""Loads libstrata and calls its functions. The declarations in its headers (_headers.py) determine how arguments are
+converted.
 
     lib.model_read_json("m.json")                   strata_model_read_json(path, &out_model, &err)   ->  the handle
     lib.dataset_from_arrays(x, y, 0)                numpy arrays where C takes a strata_array *
     lib.model_fit(model, data, struct("fit_options", epochs=2))
 
-Parameters called out_..., and `err`, are left out: what the function writes to them is returned, as a tuple where there are
-several, and an error is raised as the exception of its status. So is n_x behind a list x, which is its length. ctypes releases
-the GIL while a function runs."""
+These parameters are left out in calls from Python: parameters out_..., whose values are returned (several as a tuple);
+`err`, since an error raises the exception of its status; and a count n_x after a list x, which is the list's length. ctypes
+releases the GIL while a function runs."""
 import ctypes
 import ctypes.util
 import itertools
@@ -27,7 +28,8 @@ _here = pathlib.Path(__file__).parent
 
 # ---- errors ----------------------------------------------------------------------------------------------------------------
 class Error(Exception):
-    """What a function of the library reports: what was wrong and what to do. `status` is its name, as "INVALID"."""
+    """An error of the library. The text says what was wrong and what to do. `status` is the name of its status, such as
+    "INVALID"."""
     status = "UNKNOWN"
 
 
@@ -71,7 +73,7 @@ def _callback(result, parameters):
 
 
 def ctype(name, dims=()):
-    """The ctypes type of a declared one. Handles are void pointers, and texts are char pointers."""
+    """Returns the ctypes type for a type of the declarations. Handles are void pointers, and texts are char pointers."""
     if dims:
         return ctype(name, dims[1:]) * dims[0]
     if isinstance(name, list):
@@ -96,15 +98,15 @@ def ctype(name, dims=()):
             return ctypes.c_void_p
         return ctypes.POINTER(ctype(target))
     if name not in _structs:
-        _structs[name] = type(name, (ctypes.Structure,), {})  # before its fields, which may point to it
+        _structs[name] = type(name, (ctypes.Structure,), {})  # created before its fields, which may point to it
         _structs[name]._fields_ = [(f, ctype(t, d)) for t, f, d in _table["structs"][name]]
     return _structs[name]
 
 
 _Error, _Array, _Shape = ctype("strata_error"), ctype("strata_array"), ctype("strata_shape")
 
-# Python exceptions on their way through the library: a callback that fails leaves its own here, under a number that is in the
-# message, and the call that reports the failure raises it.
+# Exceptions of Python callbacks. A callback that fails stores its exception here under a number and puts this number into
+# the library's message. The call that receives the message raises the exception.
 _raised, _numbers, _lock = {}, itertools.count(1), threading.Lock()
 
 
@@ -118,8 +120,9 @@ def _report(exception, err):
 
 
 def callback(name, function):
-    """A C callback of the declared type. The Python function gets what C gives without the last parameter, err; an exception in
-    it becomes the library's error, and is raised again by the call that the callback belongs to."""
+    """Returns a C callback of the declared type. The Python function gets the arguments of the C callback except the last
+    one, err. If it raises an exception, the C callback fails, and the library call that ran the callback raises the
+    exception again."""
     def run(*arguments):
         try:
             function(*arguments[:-1])
@@ -150,13 +153,13 @@ try:
     import ml_dtypes
     _DTYPES["bf16"] = ml_dtypes.bfloat16
 except ImportError:
-    _DTYPES["bf16"] = numpy.uint16  # its bits
+    _DTYPES["bf16"] = numpy.uint16  # the bits of bf16
 _BY_NUMPY = {numpy.dtype(d): constants[f"STRATA_DTYPE_{n.upper()}"] for n, d in _DTYPES.items()}
 _BY_NUMBER = {constants[f"STRATA_DTYPE_{n.upper()}"]: numpy.dtype(d) for n, d in _DTYPES.items()}
 
 
 def dtype(name):
-    """The library's number of an element type: "f32", numpy.float32, "float32"."""
+    """The number of an element type in strata_dtype. name: "f32", numpy.float32 or "float32"."""
     if name in _DTYPES:
         return constants[f"STRATA_DTYPE_{name.upper()}"]
     try:
@@ -170,7 +173,7 @@ def dtype_of(number):
 
 
 def shape(dims):
-    """A strata_shape of a tuple, a list or a number."""
+    """Makes a strata_shape of a tuple, a list or a number."""
     dims = [dims] if isinstance(dims, int) else list(dims)
     if len(dims) > constants["STRATA_MAX_RANK"]:
         raise InvalidError(f"the shape {tuple(dims)} has {len(dims)} axes; at most {constants['STRATA_MAX_RANK']} are possible")
@@ -182,13 +185,13 @@ def dims(c_shape):
 
 
 def host_array(value):
-    """What numpy and DLPack know as an array (PyTorch and JAX tensors, cuDF ...), as a row-major numpy array of a type that the
-    library has: without a copy where it is one already."""
+    """Converts an array that numpy or DLPack can read (tensors of PyTorch and JAX, cuDF ...) to a row-major numpy array of
+    a type that the library supports. It does not copy an array that is one already."""
     if not isinstance(value, numpy.ndarray) and hasattr(value, "__dlpack__"):
         try:
             value = numpy.from_dlpack(value.detach() if hasattr(value, "detach") else value)
         except (BufferError, RuntimeError, TypeError):
-            pass  # on another device: numpy.asarray copies it, or says why it cannot
+            pass  # the array is on another device; numpy.asarray copies it, or raises the reason why it cannot
     array = numpy.asarray(value)
     if array.dtype not in _BY_NUMPY:
         kinds = {"f": numpy.float32, "i": numpy.int64, "u": numpy.int64}
@@ -200,12 +203,13 @@ def host_array(value):
 
 
 def view(array):
-    """A strata_array that borrows a row-major numpy array's memory."""
+    """Makes a strata_array that borrows the memory of a row-major numpy array."""
     return _Array(_BY_NUMPY[array.dtype], shape(array.shape), array.ctypes.data, None)
 
 
 def from_array(c_array, owner=None):
-    """A numpy array over a strata_array's memory. owner None: the memory is the library's to free, when the array is gone."""
+    """Returns a numpy array with the memory of a strata_array. owner: an object that keeps the memory. None: the memory is
+    freed with the numpy array."""
     size = int(numpy.prod(dims(c_array.shape), dtype=numpy.int64)) * _BY_NUMBER[c_array.dtype].itemsize
     memory = (ctypes.c_char * size).from_address(c_array.data) if size else (ctypes.c_char * 0)()
     if owner is None:
@@ -217,7 +221,8 @@ def from_array(c_array, owner=None):
 
 # ---- structs and functions -------------------------------------------------------------------------------------------------
 def _member(kind, value, keep):
-    """A Python value as a ctypes field or argument of the declared type. What it points to is put into `keep`."""
+    """Converts a Python value to a ctypes field or argument of the declared type. Objects to which it points are added to
+    `keep`."""
     if isinstance(value, str) and kind == "const char*":
         return value.encode()
     if isinstance(value, os.PathLike) and kind == "const char*":
@@ -252,7 +257,8 @@ def _member(kind, value, keep):
 
 
 def struct(name, /, **fields):
-    """A struct of the library, strata_<name>, zeros but for the given fields. It owns what its fields point to."""
+    """Makes the struct strata_<name>, in which all fields but the given ones are zero. It owns the objects to which its
+    fields point."""
     kinds = {f: (t, d) for t, f, d in _table["structs"][f"strata_{name}"]}
     value = ctype(f"strata_{name}")()
     value._kept = []
@@ -273,7 +279,7 @@ def struct(name, /, **fields):
 
 
 class _Call:
-    """One function of the library."""
+    """A function of the library, which can be called from Python."""
 
     def __init__(self, name):
         self.result, self.parameters = _table["functions"][name]
@@ -321,7 +327,7 @@ class _Call:
     def written(kind, declared, out):
         if declared and kind == "char":
             return out.value.decode()
-        if kind == "char**":  # a text that the caller frees
+        if kind == "char**":  # a text that the caller must free
             text = ctypes.string_at(out.value).decode()
             _libc.free(out.value)
             return text
@@ -331,7 +337,7 @@ class _Call:
 
 
 class _Library:
-    """Functions by their name without strata_."""
+    """The functions of the library; their names are without strata_."""
 
     def __getattr__(self, name):
         try:
@@ -349,20 +355,21 @@ InvalidError, DataError, UnavailableError = _errors["INVALID"], _errors["DATA"],
 
 
 def names(array):
-    """The texts of a NULL-terminated array of the library, strata_<array>."""
+    """Returns the texts of strata_<array>, a NULL-terminated array of the library."""
     texts = (ctypes.c_char_p * 1000).in_dll(_c, f"strata_{array}")
     return [t.decode() for t in itertools.takewhile(lambda t: t is not None, texts)]
 
 
 def predict_all(model, data, batch, n):
-    """strata_model_predict_all, whose out parameter is a list."""
+    """Calls strata_model_predict_all, whose out parameter is an array and not a single value."""
     call, arrays, error = _Call("strata_model_predict_all"), (_Array * n)(), _Error()
     _check(call.function(model._as_parameter_, data._as_parameter_, batch, arrays, ctypes.byref(error)), error)
     return [from_array(a) for a in arrays]
 
 
 def _check_abi():
-    """The library must be the one that the table of declarations was made for: structs of other sizes would be misread."""
+    """Checks that the library has the structs of the declarations. If their sizes differed, fields would be read at wrong
+    places."""
     try:
         size = _c.strata_struct_bytes
     except AttributeError:
@@ -379,7 +386,7 @@ _check_abi()
 
 
 def store(c_array, value):
-    """Makes a strata_array that the library will free, with a numpy array's elements."""
+    """Creates a strata_array with the elements of a numpy array. The library frees it."""
     value = host_array(value)
     error, kind = _Error(), _BY_NUMPY[value.dtype]
     _check(_c.strata_array_create(kind, shape(value.shape), ctypes.byref(c_array), ctypes.byref(error)), error)
@@ -387,12 +394,12 @@ def store(c_array, value):
 
 
 class Handle:
-    """An object of the library. It is destroyed with the last Python object that refers to it."""
-    _destroy = None  # the function that destroys it, by its name in lib
+    """An object of the library, which is destroyed with the last Python object that refers to it."""
+    _destroy = None  # the name in lib of the function that destroys it
 
     def __init__(self, handle, *keep):
         self._as_parameter_ = handle
-        self._keep = keep  # what must outlive it
+        self._keep = keep  # objects that must outlive it
         self._finalizer = weakref.finalize(self, self._end, getattr(lib, self._destroy), handle, keep)
 
     @staticmethod
@@ -400,6 +407,6 @@ class Handle:
         destroy(handle)
 
     def close(self):
-        """Destroys it now; it cannot be used any more."""
+        """Destroys the object, which cannot be used any more."""
         self._finalizer()
         self._as_parameter_ = None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks of fit, evaluate and predict, with Keras' names. `logs` holds numbers by name: loss, accuracy, metrics, and with
-val_ in front those of the validation data."""
+"""Callbacks of fit, evaluate and predict, with the names of Keras. `logs` is a dict of numbers: loss, accuracy and metrics,
+and those of the validation data with the prefix val_."""
 import csv
 import json
 import math
@@ -13,9 +13,11 @@ from ._native import Handle, ctype, lib
 
 
 class Callback:
-    """Override what is wanted. `model` is set before training; model.stop_training = True ends it after the epoch. `state` is
-    for numbers and texts by name that decide what the callback does later: checkpoints have it, fit empties it before a
-    training begins, and fills it where one goes on from a checkpoint with as many callbacks."""
+    """The base class of callbacks. Override the methods that you need.
+
+    `model` is set before the training begins. model.stop_training = True ends the training after the epoch. `state` is a
+    dict of numbers and texts that the callback needs to continue a training. Checkpoints contain it. fit empties it before
+    a training begins, and restores it when the training continues from a checkpoint with the same number of callbacks."""
     model, state = None, None
 
     def on_train_begin(self, logs=None): ...
@@ -31,7 +33,7 @@ class Callback:
 
 
 def wants_batches(callback):
-    """Whether it overrides on_train_batch_begin or on_train_batch_end, which cost a call of Python in each step."""
+    """Whether the callback overrides on_train_batch_begin or on_train_batch_end, which cost a call of Python in each step."""
     return any(getattr(getattr(callback, name), "__func__", None) is not getattr(Callback, name)
                for name in ("on_train_batch_begin", "on_train_batch_end"))
 
@@ -50,7 +52,7 @@ class LambdaCallback(Callback):
 
 
 class _Monitor(Callback):
-    """Watches a number. What it remembers is in `state`, so that a training that goes on from a checkpoint knows it."""
+    """The base class of callbacks that watch a number. What it remembers is in `state`, so it is restored from checkpoints."""
 
     def _watch(self, monitor, mode, min_delta=0.0):
         more = any(word in monitor for word in ("acc", "auc", "precision", "recall")) if mode == "auto" else mode == "max"
@@ -71,17 +73,19 @@ class _Monitor(Callback):
 
 
 class EarlyStopping(_Monitor):
-    """Ends training when `monitor` has not improved for `patience` epochs. Where that is the least val_loss, checkpoints have
-    the best weights, and a training that goes on from one restores them; weights that were best by another number are
-    those of the epochs since then."""
-    fit_keeps = False  # the best weights, as the library's restore_best
+    """Ends the training when `monitor` has not improved for `patience` epochs.
+
+    With restore_best_weights the model has the best weights afterwards. If `monitor` is val_loss, checkpoints contain these
+    weights, and a training that continues from a checkpoint can restore them. For other values of `monitor` it can only
+    restore the best weights of the epochs after the checkpoint."""
+    fit_keeps = False  # the library keeps the best weights (its option restore_best)
 
     def __init__(self, monitor="val_loss", min_delta=0.0, patience=0, mode="auto", restore_best_weights=False):
         self._watch(monitor, mode, min_delta)
         self.patience, self.restore = patience, restore_best_weights
 
     def ask_fit(self, options, validates):
-        """Lets fit keep the best weights where it can, since checkpoints then have them."""
+        """Makes fit keep the best weights if it can, because checkpoints then contain them."""
         self.fit_keeps = validates and self.restore and self.monitor == "val_loss" and self.sign < 0 and \
             not {"restore_best", "patience", "min_delta"} & set(options)
         options.update(dict(restore_best=True, min_delta=self.min_delta) if self.fit_keeps else {})
@@ -104,7 +108,8 @@ class EarlyStopping(_Monitor):
 
 
 class ModelCheckpoint(_Monitor):
-    """Writes the model's file after each epoch, or when `monitor` is best. The path may have {epoch} and {val_loss:.3f}."""
+    """Saves the model after each epoch, or only when `monitor` is better than before. The path may contain {epoch} and
+    {val_loss:.3f}."""
 
     def __init__(self, filepath, monitor="val_loss", save_best_only=False, mode="auto"):
         self.filepath, self.best_only = str(filepath), save_best_only
@@ -116,7 +121,7 @@ class ModelCheckpoint(_Monitor):
 
 
 class CSVLogger(Callback):
-    """A row of numbers an epoch."""
+    """Writes a row with the numbers of each epoch."""
 
     def __init__(self, filename, separator=",", append=False):
         self.filename, self.separator, self.append = filename, separator, append
@@ -149,7 +154,7 @@ class Events(Handle):
     def text(self, tag, step, text): lib.events_text(self, tag, step, text)
 
     def hyperparameters(self, parameters: dict, metrics=()):
-        """Texts and numbers by name, and the tags of the scalars that the run is judged by."""
+        """parameters: texts and numbers by name. metrics: the tags of the scalars by which runs are compared."""
         given = (ctype("strata_hyperparameter") * max(1, len(parameters)))()
         for one, (name, value) in zip(given, parameters.items()):
             one.name = name.encode()
@@ -160,14 +165,14 @@ class Events(Handle):
         lib.events_hyperparameters(self, list(given[:len(parameters)]), list(metrics))
 
     def flush(self):
-        """Waits until all is in the file."""
+        """Waits until everything is in the file."""
         lib.events_flush(self)
 
 
 class TensorBoard(Callback):
-    """Writes what `tensorboard --logdir log_dir` shows: numbers of each epoch in log_dir/train and log_dir/validation, and the
-    model as text; with update_freq N those of every N-th batch; with histogram_freq N histograms of the weights every N-th
-    epoch."""
+    """Writes event files for `tensorboard --logdir log_dir`: the numbers of each epoch to log_dir/train and
+    log_dir/validation, and the model as text. update_freq=N also writes the numbers of every N-th batch, and
+    histogram_freq=N histograms of the weights in every N-th epoch."""
 
     def __init__(self, log_dir="logs", histogram_freq=0, update_freq="epoch"):
         self.log_dir, self.histogram_freq, self.update_freq, self.batch = str(log_dir), histogram_freq, update_freq, 0
@@ -201,7 +206,7 @@ class TensorBoard(Callback):
 
 
 class LearningRateScheduler(Callback):
-    """schedule(epoch, rate) returns the learning rate of the epoch."""
+    """Sets the learning rate of each epoch to schedule(epoch, rate), where rate is the current one."""
 
     def __init__(self, schedule):
         self.schedule = schedule
@@ -230,7 +235,8 @@ class ReduceLROnPlateau(_Monitor):
 
 
 class TerminateOnNaN(Callback):
-    """Ends training when the loss is not finite. (The library itself ends it with an error that names the first such value.)"""
+    """Ends the training when the loss is not finite. (The library itself ends it with an error that names the first such
+    value.)"""
 
     def on_epoch_end(self, epoch, logs=None):
         if not math.isfinite(logs["loss"]):
@@ -245,8 +251,8 @@ def _notebook():
 
 
 class Progress(Callback):
-    """A bar that is redrawn in its line (verbose 1), or a line an epoch (2)."""
-    seconds = 0.2  # between two drawings
+    """verbose 1: a progress bar that is redrawn on its line. verbose 2: a line for each epoch."""
+    seconds = 0.2  # between two updates of the bar
 
     def __init__(self, verbose="auto"):
         self.bar = sys.stdout.isatty() or _notebook() if verbose == "auto" else verbose == 1

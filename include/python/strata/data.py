@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datasets: arrays, files, generators and loaders of other frameworks, and stages over them. They mean what they mean in
-strata/dataset.h and strata/pipeline.h."""
+"""Datasets: arrays, files, generators and loaders of other frameworks, and stages over them. strata/dataset.h and
+strata/pipeline.h describe them in detail."""
 import ctypes
 import itertools
 
@@ -11,14 +11,15 @@ from ._native import Handle, InvalidError, callback, lib, struct
 
 
 class Dataset(Handle):
-    """Examples: features and, where they are known, labels. What a stage returns is another dataset; the one below stays."""
+    """Examples, which are features and, where they are known, labels. A stage returns a new dataset and does not change the
+    old one."""
     _destroy = "dataset_destroy"
 
     # ---- sources ----
     @classmethod
     def from_arrays(cls, x, y=None, sample_weight=None, scale: float = 0) -> "Dataset":
-        """Examples x[i], with labels y[i]. Arrays are numpy's, or whatever DLPack knows; u8, f32, i32 and i64 are not copied.
-        scale: what features are multiplied by, 1/255 for pixels that are bytes."""
+        """Examples x[i] with labels y[i]. x and y are arrays of numpy or of a library that supports DLPack. u8, f32, i32
+        and i64 are not copied. scale: features are multiplied by it, for example by 1/255 for pixels that are bytes."""
         x = _narrow(_native.host_array(x))
         y = None if y is None else _narrow(_native.host_array(y))
         dataset = cls(lib.dataset_from_arrays(x, y, scale), x, y)
@@ -28,7 +29,7 @@ class Dataset(Handle):
 
     @classmethod
     def from_columns(cls, inputs: dict, targets: "dict | None" = None) -> "Dataset":
-        """Arrays by name, for models with several inputs or outputs, which take those of their names."""
+        """Arrays by name, for models with several inputs or outputs, which use the arrays of their names."""
         kept, lists = [], []
         for columns in (inputs, targets or {}):
             given = (_native.ctype("strata_data_column") * max(1, len(columns)))()
@@ -42,7 +43,8 @@ class Dataset(Handle):
 
     @classmethod
     def csv(cls, path, label=None, features=None, separator=None) -> "Dataset":
-        """Numbers of a table with a header. Dates, words and missing values: strata train FILE, or strata/preprocessing.h."""
+        """The numbers of a table with a header. For dates, words and missing values use `strata train FILE` or
+        strata/preprocessing.h."""
         options = struct("csv_options", label=label, features=features, n_features=len(features or ()))
         if separator:
             options.separator = separator.encode()
@@ -54,12 +56,12 @@ class Dataset(Handle):
 
     @classmethod
     def image_folder(cls, path, channels: int = 0) -> "Dataset":
-        """<path>/<class>/<name>.png and others, all of one size."""
+        """Pictures in files <path>/<class>/<name>.png and so on, all of one size."""
         return cls(lib.dataset_image_folder(path, channels))
 
     @classmethod
     def mnist(cls, path=None, split: str = "train", seed: int = 0) -> "Dataset":
-        """path None: digits that the library draws itself."""
+        """path None: digits that the library generates."""
         return cls(lib.dataset_mnist(path, split, seed))
 
     @classmethod
@@ -67,18 +69,20 @@ class Dataset(Handle):
 
     @classmethod
     def from_generator(cls, make, size: "int | None" = None) -> "Dataset":
-        """Elements of Python: make() returns an iterable of examples, x or (x, y), anew for each epoch. make(epoch) is called
-        where it takes an argument. The first example is made at once, to know the shapes."""
+        """Examples that Python generates. make() returns an iterable of examples, x or (x, y), and is called for each
+        epoch. If make has a parameter, it gets the number of the epoch. The first example is generated at once, to find out
+        the shapes."""
         return _generated(cls, make, size, False)
 
     @classmethod
     def from_batches(cls, loader) -> "Dataset":
-        """Batches of a loader, such as torch.utils.data.DataLoader: an iterable of (x, y) whose first axes count examples,
-        iterated anew each epoch. Batches are as large as the loader makes them."""
+        """Batches of a loader such as torch.utils.data.DataLoader, an iterable of (x, y) whose first axes count examples.
+        It is iterated in each epoch, and the loader determines the size of the batches."""
         return _generated(cls, lambda: loader, len(loader) if hasattr(loader, "__len__") else None, True)
 
     def keep_bytes(self) -> "Dataset":
-        """Pixels travel to the device as bytes, a quarter of the memory. Before stages; the command does so for its samples."""
+        """Sends pixels to the device as bytes, which needs a quarter of the memory. Call it before stages. The command does
+        this for its samples."""
         lib.dataset_keep_bytes(self)
         return self
 
@@ -106,7 +110,7 @@ class Dataset(Handle):
     def prefetch(self, n: int = 2) -> "Dataset": return self._stage("dataset_prefetch", n)
 
     def map(self, function, threads: int = 0) -> "Dataset":
-        """function(x, y) returns what becomes of an example: x, or (x, y). Shapes and types may change."""
+        """function(x, y) returns the new example, x or (x, y). Shapes and types may change."""
         first = next(iter(self), None)
         if first is None:
             raise InvalidError("map: the dataset has no examples")
@@ -125,16 +129,16 @@ class Dataset(Handle):
         return self._stage("dataset_map", run, None, struct("map_options", threads=threads, spec=spec), keep=(run,))
 
     def split(self, fraction: float, seed: int = 0, in_order: bool = False) -> "tuple[Dataset, Dataset]":
-        """Two parts, the second of which has this fraction of the examples, of each class alike."""
+        """Splits the dataset. The second part gets this fraction of the examples of each class."""
         first, last = lib.dataset_split(self, fraction, struct("split_options", seed=seed, in_order=in_order))
         return Dataset(first, self), Dataset(last, self)
 
-    # ---- what it is ----
+    # ---- contents ----
     def __len__(self) -> int:
         return max(0, lib.dataset_size(self))
 
     def __iter__(self):
-        """Its elements in order, as tuples of arrays."""
+        """Iterates over the elements in their order, as tuples of arrays."""
         walk = _Iterator(lib.iterator_create(self, 0, 0, 0), self)
         while True:
             element, more = lib.iterator_next(walk)
@@ -156,7 +160,7 @@ class _Iterator(Handle):
 
 
 def _narrow(array):
-    """An array of a type that datasets take: f32 for other floats, bytes for booleans."""
+    """Converts an array to a type that datasets support: other floats to f32, booleans to bytes."""
     if array.dtype.kind == "f":
         return array.astype(numpy.float32, copy=False)
     return array.view(numpy.uint8) if array.dtype == numpy.bool_ else array
@@ -215,7 +219,7 @@ def _generated(cls, make, size, is_batch):
 
 
 def dataset(x, y=None, sample_weight=None) -> Dataset:
-    """x itself where it is a dataset, else one of arrays; a loader of batches becomes one too."""
+    """Returns x if it is a dataset, otherwise a dataset of the arrays x and y, or of a loader of batches."""
     if isinstance(x, dict):
         data = Dataset.from_columns(x, y)
         if sample_weight is not None:

@@ -13,8 +13,8 @@ _TEXTS = ("id", "backend", "name", "vendor", "driver", "skipped", "matrix_units"
 
 class DeviceInfo(typing.NamedTuple("DeviceInfo", [*((text, str) for text in (*_TEXTS, "device_class")), ("memory_bytes", int),
                                                   ("compute_units", int)])):
-    """A device as the list shows it; `skipped` says why it cannot be opened, and is empty where it can. `matrix_units`:
-    strata/device.h."""
+    """A row of the list of devices. `skipped` is the reason why the device cannot be opened, or "". strata/device.h
+    describes `matrix_units`."""
 
     @classmethod
     def of(cls, info):
@@ -24,7 +24,7 @@ class DeviceInfo(typing.NamedTuple("DeviceInfo", [*((text, str) for text in (*_T
 
 
 def devices() -> "list[DeviceInfo]":
-    """All devices of all backends, those that cannot be opened too."""
+    """Lists all devices of all backends, including those that cannot be opened."""
     listed, n = lib.devices_list()
     found = [DeviceInfo.of(listed[i]) for i in range(n)]
     lib.devices_free(listed)
@@ -32,18 +32,19 @@ def devices() -> "list[DeviceInfo]":
 
 
 def load_plugin(text: str) -> None:
-    """Loads a vendor's plugin, "FILE[,key=value]", whose devices are then listed as all others."""
+    """Loads a vendor's plugin, "FILE[,key=value]". Its devices are then listed like all others."""
     lib.plugin_load(text)
 
 
 def device_options(on_print=lambda printed: print(printed.text.decode()), **options):
-    """strata_device_options. on_print takes what layers `print` show, a strata_printed; None: they show nothing."""
+    """Makes a strata_device_options. on_print is called with a strata_printed for each value of the layers `print`. None:
+    they report nothing."""
     take = on_print and _native.ctype("strata_print_callback")(lambda printed, user: on_print(printed[0]))
     return struct("device_options", on_print=take, **options)
 
 
 class Device(Handle):
-    """An open device: Device("opencl:0"), Device("radeon"), Device() for the best one. Options: those of device_options."""
+    """An open device: Device("opencl:0"), Device("radeon"), or Device() for the best one. Options: those of device_options."""
     _destroy = "device_close"
 
     def __init__(self, which: "str | None" = None, **options):
@@ -57,7 +58,7 @@ class Device(Handle):
 
 @functools.lru_cache(maxsize=None)
 def opened(which=None) -> Device:
-    """The device of this name, which is opened once in a process."""
+    """Returns the device of this name. A process opens it only once."""
     return Device(which)
 
 

@@ -40,7 +40,7 @@ def current_replica():
 
 # ---- graphs: tensors and ops -----------------------------------------------------------------------------------------------
 class Tensor:
-    """A value of a graph, which has no numbers before it runs. Arithmetic works with tensors and numbers."""
+    """A value of a graph. It has no numbers before the graph runs. Arithmetic operators combine tensors and numbers."""
 
     def __init__(self, handle):
         self._as_parameter_ = handle
@@ -75,7 +75,7 @@ for _symbol, _op in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div",
 
 
 class _Ops:
-    """The functions of strata/ops.h by their names without strata_: ops.matmul(a, b, False, False), ops.concat([a, b], 0)."""
+    """The functions of strata/ops.h, without the prefix strata_: ops.matmul(a, b, False, False), ops.concat([a, b], 0)."""
 
     def __getattr__(self, name):
         call = getattr(lib, name)
@@ -88,17 +88,17 @@ ops = _Ops()
 
 
 def example_losses(name: str, outputs: Tensor, labels: Tensor, **options) -> Tensor:
-    """The loss of each example, (n)."""
+    """Returns the loss of each example, (n)."""
     return Tensor(lib.example_losses(name, struct("loss_options", **options), outputs, labels))
 
 
 def average_loss(losses: Tensor) -> Tensor:
-    """The sum of this replica's losses divided by the examples of the global batch."""
+    """Returns the sum of this replica's losses, divided by the number of examples in the global batch."""
     return Tensor(lib.replica_average_loss(current_replica(), losses))
 
 
 def all_reduce(x: Tensor, reduction: str = "sum") -> Tensor:
-    """The sum or mean over replicas, the same on all of them."""
+    """Returns the sum or mean of x over all replicas, which is the same on all of them."""
     return Tensor(lib.replica_all_reduce(current_replica(), x, _reduction(reduction)))
 
 
@@ -134,8 +134,8 @@ class PerReplica(list):
 
 
 class Strategy(Handle):
-    """Strategy("mirrored", ["opencl:0", "host"]); names: strategy_names(). Options: the fields of strata_strategy_options;
-    device_options is a dict of what devices.device_options takes."""
+    """A strategy on these devices: Strategy("mirrored", ["opencl:0", "host"]). strategy_names() lists the names. Options
+    are the fields of strata_strategy_options; device_options is a dict with the options of devices.device_options."""
     _destroy = "strategy_destroy"
 
     def __init__(self, name: str = "default", devices=None, device_options=None, **options):
@@ -157,11 +157,13 @@ class Strategy(Handle):
             lib.strategy_exit(self)
 
     def function(self, body):
-        """A decorator: body builds a replica's step, and is called as a function of arrays or of what batches() gives."""
+        """A decorator. body builds the step of a replica. The result is called with arrays, or with the values of
+        batches()."""
         return Function(self, body)
 
     def batches(self, data: Dataset, batch_size: int = 32, shuffle: bool = False, seed: int = 0, epoch: int = 0):
-        """The batches of an epoch, each divided among the replicas: tuples for a function of the strategy."""
+        """Iterates over the batches of an epoch. Each is divided among the replicas, and is a tuple for a function of the
+        strategy."""
         options = struct("distributed_batches_options", global_batch=batch_size, shuffle=shuffle, seed=seed, epoch=epoch)
         walk = _Batches(lib.distributed_batches_create(self, data, options), self, data)
         n_parts = 2 if lib.dataset_has_labels(data) else 1
@@ -172,7 +174,7 @@ class Strategy(Handle):
             yield tuple(values[:n_parts])
 
     def reduce(self, reduction: str, values: PerReplica, axis: "int | None" = None) -> numpy.ndarray:
-        """The replicas' values as one; of several workers all call it."""
+        """Combines the replicas' values to one array. With several workers all of them must call it."""
         held = [_native.host_array(v) for v in values]
         arrays = (ctype("strata_array") * len(held))(*(_native.view(h) for h in held))
         given = struct("per_replica", n=len(held))
@@ -189,7 +191,7 @@ class _Batches(Handle):
 
 
 class Function(Handle):
-    """A step of all replicas. Returns what the body returned: for each value a PerReplica."""
+    """A step of all replicas. It returns the outputs of the body, each as a PerReplica."""
     _destroy = "function_destroy"
 
     def __init__(self, strategy, body):
@@ -222,7 +224,7 @@ class Function(Handle):
                 value.arrays = ctypes.cast(shared, ctypes.POINTER(ctype("strata_array")))
             given[i] = value
         given = list(given[:len(inputs)])
-        if self.n_outputs is None:  # a run that asks for more outputs than there are ends when the body has been traced
+        if self.n_outputs is None:  # a run with too many outputs fails after the body was traced, which sets n_outputs
             try:
                 lib.strategy_run(self, given, (ctype("strata_per_replica") * 1000)())
             except InvalidError:
@@ -237,7 +239,7 @@ class Function(Handle):
 
 
 class Optimizer(Handle):
-    """An optimizer of a loop, made in the strategy's scope."""
+    """An optimizer for a training loop. It must be created in the scope of the strategy."""
     _destroy = "distributed_optimizer_destroy"
 
     def __init__(self, optimizer="adam", **settings):
@@ -251,7 +253,7 @@ class Optimizer(Handle):
 
 
 class Variable(Handle):
-    """A value with a copy on each replica's device, made in the strategy's scope."""
+    """A value with a copy on each replica's device. It must be created in the scope of the strategy."""
     _destroy = "distributed_destroy"
 
     def __init__(self, name: str, value, synchronization: str = "on_write", aggregation: str = "none"):

@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers, by the names that a model's JSON has for them and by Keras' names.
+"""Layers, under their names in a model's JSON and under Keras' names.
 
     layers.dense(128, activation="relu")        {"layer": "dense", "units": 128, "activation": "relu"}
     layers.Dense(128, activation="relu")        the same, with Keras' names of arguments
 
-Options are the fields of the structs in strata/layers.h, whose comments are their manual; `strata help layers` lists them. A
-layer is a value: it is built into every model that it is given to, each time with parameters of its own."""
+The options are the fields of the structs in strata/layers.h, whose comments describe them; `strata help layers` lists them.
+The same layer may be passed to several models. Each model then has its own parameters."""
 import inspect
 
 from . import _native
 
 
 class Value:
-    """What an input, or a call of a layer, gives in a model of calls: layers.dense(8)(x)."""
+    """A value of a functional model: an input, or the output of a call such as layers.dense(8)(x)."""
 
     def __init__(self, layer, inputs, name=None, shape=None, dtype=None):
         self.layer, self.inputs, self.name, self.shape, self.dtype = layer, inputs, name, shape, dtype
 
 
 def Input(shape, name=None, dtype=None) -> Value:
-    """An input of a model of calls; shape: of one example. dtype: "i32" for tokens."""
+    """An input of a functional model. shape: the shape of one example. dtype: "i32" for tokens."""
     return Value(None, [], name, [shape] if isinstance(shape, int) else list(shape), dtype)
 
 
 def describe(inputs, outputs):
-    """The JSON of a model of calls, and the names of its inputs and outputs."""
+    """Returns the JSON of a functional model, and the names of its inputs and outputs."""
     names, taken, rows, first = {}, set(), [], {}
 
     def name_of(value, wanted):
@@ -56,7 +56,8 @@ def describe(inputs, outputs):
 
 
 class Layer(dict):
-    """One layer as the JSON of a model has it. Called with values it is part of a model of calls; called twice it is shared."""
+    """A layer in the form of a model's JSON. Calling it with values adds it to a functional model; all its calls share its
+    parameters."""
 
     def __call__(self, *inputs) -> Value:
         return Value(self, list(inputs[0]) if len(inputs) == 1 and isinstance(inputs[0], (list, tuple)) else list(inputs))
@@ -69,7 +70,7 @@ class Layer(dict):
 
 
 def _plain(value):
-    """Tuples and numpy numbers as JSON has them."""
+    """Converts tuples and numpy numbers to types that JSON has."""
     if isinstance(value, (tuple, list)):
         return [_plain(v) for v in value]
     return value.item() if hasattr(value, "item") else value
@@ -92,19 +93,19 @@ _kinds = {}
 for _function in list(_native._table["functions"]):
     _kind = _function.removeprefix("strata_model_add_")
     _struct = _native._table["functions"][_function][1][1][0] if _kind != _function else ""
-    if _struct.endswith("_options"):  # but not strata_model_add_layer, for registered ones
+    if _struct.endswith("_options"):  # strata_model_add_layer, for registered layers, has no such options
         _fields = _native._table["structs"][_native._table["aliases"].get(_struct, _struct)]
         _kinds[_kind] = _maker(_kind, [f for _, f, _ in _fields])
 globals().update(_kinds)
 
 
 def residual(layers, shortcut=None, activation=None, name=None):
-    """activation(layers(x) + shortcut(x)); without a shortcut x itself is added."""
+    """activation(layers(x) + shortcut(x)). Without a shortcut x itself is added."""
     shortcut = list(shortcut) if shortcut else None
     return Layer("residual", layers=list(layers), shortcut=shortcut, activation=activation, name=name)
 
 
-# Keras' name: ours, and the arguments that may be given by position
+# Keras' name: the name of the layer here, and the arguments that may be positional
 _KERAS = {
     "Dense": "dense units activation", "Activation": "activation function", "Dropout": "dropout rate", "Flatten": "flatten",
     "Reshape": "reshape shape", "Embedding": "embedding vocabulary units", "BatchNormalization": "batch_norm",
@@ -119,13 +120,13 @@ _KERAS = {
     "Concatenate": "concat axis", "LSTM": "lstm units", "GRU": "gru units"}
 
 
-# Keras' names of arguments that layers here have by another name
+# Arguments that have another name in Keras: Keras' name, and the name here
 _RENAMED = {"activation": "function", "target_shape": "shape", "input_dim": "vocabulary", "output_dim": "units",
             "embeddings_initializer": "initializer", "strides": "stride", "dilation_rate": "dilation", "pool_size": "size",
             "num_heads": "heads"}
 
 
-# Keras' flags that are true by default, which have their negation's name here
+# Flags of Keras that are True by default, and the option with the opposite meaning here
 _NEGATED = {"use_bias": "no_bias", "unit_forget_bias": "no_unit_forget_bias", "reset_after": "no_reset_after",
             "center": "no_center", "scale": "no_scale"}
 

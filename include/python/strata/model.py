@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models: compile, fit, evaluate, predict, save, with the words of Keras where they mean the same."""
+"""Models: compile, fit, evaluate, predict and save. Methods that do the same as in Keras have Keras' names."""
 import ctypes
 import itertools
 import json
@@ -20,7 +20,8 @@ _STATE_BYTES = 4096
 
 
 class History:
-    """What fit did: `history` has a list of numbers, one an epoch, for each name; `epoch` their numbers from 0."""
+    """The results of fit. `history` has, for each name, a list with a number for each epoch. `epoch` has the numbers of the
+    epochs, from 0."""
 
     def __init__(self):
         self.history, self.epoch = {}, []
@@ -28,12 +29,12 @@ class History:
 
 
     def latest(self) -> dict:
-        """The newest number of each name."""
+        """Returns the last number of each name."""
         return {name: values[-1] for name, values in self.history.items()}
 
 
 class Step(typing.NamedTuple):
-    """What Model.steps reports: the newest step that is finished, or the end of an epoch."""
+    """An event of Model.steps: a finished step, or the end of an epoch."""
     loss: float
     epoch: int
     step: int
@@ -43,22 +44,22 @@ class Step(typing.NamedTuple):
 
 
 class Model(Handle):
-    """A model of layers. Without input_shape it is built by the first fit, whose data say what it is.
+    """A model of layers. Without input_shape the first fit builds it and takes the shape from its data.
 
         model = strata.Sequential([layers.dense(128, activation="relu"), layers.dense(10)])
         model.compile("adam", "sparse_categorical_crossentropy")
         model.fit(x, y, epochs=5, batch_size=64)
 
-    Layers give logits to the losses sparse_categorical_crossentropy, categorical_crossentropy and binary_crossentropy; predict
-    returns probabilities."""
+    The losses sparse_categorical_crossentropy, categorical_crossentropy and binary_crossentropy take logits, so the last
+    layer needs no softmax or sigmoid. predict returns probabilities."""
     _destroy = "model_destroy"
-    _one_accuracy = _run = None  # not known before the model is compiled; the newest fit
-    _settings = _inputs = _outputs = None  # of compile; of a model of calls
+    _one_accuracy = _run = None  # known after compile; the last fit
+    _settings = _inputs = _outputs = None  # arguments of compile; names of a functional model
     _compiled = stop_training = False
-    _first_step = 0  # where the next fit goes on within its epoch
+    _first_step = 0  # the step of an epoch at which the next fit begins
 
     def __init__(self, layers=None, input_shape=None, input_dtype=None, name: str = "", *, inputs=None, outputs=None):
-        if inputs is not None:  # a model of calls: layers.Input(...), and what layers give when they are called
+        if inputs is not None:  # a functional model: layers.Input(...), and the values that calls of layers return
             spec, self._inputs, self._outputs = _layers.describe(_list(inputs), _list(outputs))
             self._spec = {"label": name, **spec}
         else:
@@ -75,7 +76,7 @@ class Model(Handle):
 
     @classmethod
     def from_json(cls, text: "str | dict", source: str = "JSON") -> "Model":
-        """The model of a text, or a dict, in the format that core/README.md describes."""
+        """Makes a model from JSON, given as a text or a dict. core/README.md describes the format."""
         text = text if isinstance(text, str) else json.dumps(text)
         return cls._of(lib.model_from_json(text, len(text.encode()), source))
 
@@ -99,9 +100,10 @@ class Model(Handle):
     # ---- compile ----
     def compile(self, optimizer=None, loss: "str | dict | None" = None, metrics=None, *, device=None, strategy=None,
                 loss_weights=None, precision: str = "f32", seed: int = 0, gradient_norm: bool = False) -> "Model":
-        """optimizer, loss, metrics None: what the model's JSON says, else adam and sparse_categorical_crossentropy.
-        loss: a name, or {"name": "huber", "delta": 2}. device: its id, or a Device. strategy: its devices train.
-        A model of calls with several outputs takes loss and loss_weights as dicts by output."""
+        """Sets how the model is trained. If optimizer, loss or metrics are None, those of the model's JSON are used, or
+        else adam and sparse_categorical_crossentropy. loss: a name, or {"name": "huber", "delta": 2}. device: its id, or a
+        Device. strategy: the model is trained on its devices. A functional model with several outputs takes loss and
+        loss_weights as dicts with the outputs' names."""
         if self._outputs is not None and self._as_parameter_ is None:
             losses = loss if isinstance(loss, dict) and "name" not in loss else {self._outputs[0]: loss}
             self._spec["outputs"] = [{"name": o, **({"loss": losses[o]} if losses.get(o) else {}),
@@ -127,10 +129,10 @@ class Model(Handle):
             raise InvalidError("compile: this model is compiled already; load or make another one")
         where, options = self._settings
         lib.model_compile(self, where, options)
-        self._state = ctypes.create_string_buffer(_STATE_BYTES)  # of Python's callbacks, as JSON
+        self._state = ctypes.create_string_buffer(_STATE_BYTES)  # the state of Python callbacks as JSON
         lib.model_add_callback(self, struct("callback", state=ctypes.addressof(self._state), state_bytes=_STATE_BYTES))
         self._compiled, self._keep = True, (*self._keep, where, options)
-        self._finalizer.detach()  # from now on the device, or the strategy, must outlive it
+        self._finalizer.detach()  # the model must now be destroyed before the device or the strategy
         Handle.__init__(self, self._as_parameter_, where, options)
 
     def _ready(self, data=None):
@@ -147,9 +149,9 @@ class Model(Handle):
     def fit(self, x, y=None, *, batch_size: "int | None" = None, epochs: int = 1, verbose="auto", callbacks=(),
             validation_split: float = 0.0, validation_data=None, shuffle: bool = True, class_weight=None, sample_weight=None,
             initial_epoch: int = 0, seed: int = 0, **options) -> History:
-        """Trains on arrays, a Dataset or a loader of batches. validation_split takes the last examples, as Keras does.
-        verbose: 0 nothing, 1 a bar, 2 a line an epoch. options: further fields of strata_fit_options, as patience=3, or
-        checkpoint={"folder": "ck", "every_steps": 500, "keep": 2}."""
+        """Trains on arrays, a Dataset or a loader of batches. validation_split uses the last examples for validation, as
+        Keras does. verbose: 0 prints nothing, 1 a progress bar, 2 a line for each epoch. options: further fields of
+        strata_fit_options, such as patience=3, or checkpoint={"folder": "ck", "every_steps": 500, "keep": 2}."""
         run, data, given = self._prepare(x, y, batch_size=batch_size, epochs=epochs, verbose=verbose, callbacks=callbacks,
                                          validation_split=validation_split, validation_data=validation_data,
                                          shuffle=shuffle, class_weight=class_weight, sample_weight=sample_weight,
@@ -162,10 +164,11 @@ class Model(Handle):
         return run.finish(stats)
 
     def steps(self, x, y=None, *, initial_epoch: int = 0, verbose=0, **as_fit):
-        """fit, for a loop of one's own; it takes what fit takes. `for step in model.steps(x, y, epochs=2)` comes by once a
-        step, with step.loss, and once at the end of an epoch, where step.epoch_end is true and step.logs has the metrics.
-        Leaving the loop stops the training there. With wait_each_step=True the step is the one just made, and the model may
-        be evaluated in the loop; else a few more are under way."""
+        """Trains like fit, with the same arguments, but as an iterator, so that the caller runs the loop: `for step in
+        model.steps(x, y, epochs=2)`. It returns a Step after each step, with step.loss, and after each epoch, where
+        step.epoch_end is True and step.logs has the metrics. Leaving the loop ends the training. With wait_each_step=True
+        the step has just been made, and the model may be evaluated in the loop. Otherwise a few later steps are already
+        running."""
         run, data, given = self._prepare(x, y, initial_epoch=initial_epoch, verbose=verbose,
                                          **{"steps_per_execution": 0, **as_fit})
         run.begin(initial_epoch)
@@ -209,7 +212,7 @@ class Model(Handle):
         return run, data, given
 
     def evaluate(self, x, y=None, *, batch_size: int = 0, sample_weight=None, callbacks=()) -> dict:
-        """{"loss": ..., "accuracy": ..., ...} of all examples."""
+        """Returns {"loss": ..., "accuracy": ..., ...} for all examples."""
         data = self._data(x, y, sample_weight)
         self._ready(data)
         _each(callbacks, "on_test_begin")
@@ -218,7 +221,8 @@ class Model(Handle):
         return logs
 
     def predict(self, x, *, batch_size: int = 0, callbacks=()) -> numpy.ndarray:
-        """Probabilities where the loss is a crossentropy, else the outputs, f32 (n, ...); of several outputs a dict by name."""
+        """Returns probabilities if the loss is a crossentropy, otherwise the outputs, f32 (n, ...). A model with several
+        outputs returns a dict with their names."""
         data = self._data(x)
         self._ready(data)
         _each(callbacks, "on_predict_begin")
@@ -231,7 +235,7 @@ class Model(Handle):
         return predictions
 
     def _data(self, x, y=None, sample_weight=None):
-        """Lists of arrays are those of the inputs and outputs in their order."""
+        """Lists of arrays are in the order of the inputs and outputs."""
         inputs, outputs = self._ports
         if (isinstance(x, dict) or len(inputs) + len(outputs) > 2) and not isinstance(x, Dataset):
             x, y = _by_name("inputs", inputs, x), _by_name("outputs", outputs, y)
@@ -239,7 +243,7 @@ class Model(Handle):
 
     @property
     def _ports(self):
-        """The names of inputs and outputs; none of a sequential model without a shape."""
+        """The names of inputs and outputs. A sequential model without a shape has none."""
         if self._as_parameter_ is None:
             return self._inputs or [], self._outputs or []
         return tuple([port(self, i).name.decode() for i in range(n(self))] for n, port in (
@@ -247,7 +251,8 @@ class Model(Handle):
 
     @property
     def learning_rate(self) -> float:
-        """Of the next step. It may be set between fits and in on_epoch_begin and on_epoch_end of a callback."""
+        """The learning rate of the next step. It may be set between fits, and by callbacks in on_epoch_begin and
+        on_epoch_end."""
         self._ready()
         return lib.model_learning_rate(self)
 
@@ -266,7 +271,7 @@ class Model(Handle):
 
     @property
     def _classifies(self):
-        """Whether there is one accuracy: outputs of several have theirs among the metrics."""
+        """Whether the model has one accuracy. With several outputs the accuracies are among the metrics."""
         if self._one_accuracy is None:
             spec = json.loads(self.to_json())
             loss = spec.get("loss") or next(iter(spec.get("outputs") or [{}])).get("loss") or "crossentropy"
@@ -277,7 +282,7 @@ class Model(Handle):
     # ---- weights and files ----
     @property
     def weights(self) -> dict:
-        """Copies of parameters and states by name, as "dense/kernel"."""
+        """Returns copies of parameters and states by name, for example "dense/kernel"."""
         return {lib.model_parameter(self, i).name.decode(): w for i, w in enumerate(self.get_weights())}
 
     def get_weights(self) -> list:
@@ -290,7 +295,7 @@ class Model(Handle):
         return values
 
     def set_weights(self, weights) -> None:
-        """A list in the order of get_weights, or a dict by name, which may leave names out."""
+        """weights: a list in the order of get_weights, or a dict by name, from which names may be missing."""
         self._ready()
         names = [lib.model_parameter(self, i).name.decode() for i in range(lib.model_n_parameters(self))]
         given = dict(weights) if isinstance(weights, dict) else dict(zip(names, weights))
@@ -307,26 +312,28 @@ class Model(Handle):
             lib.model_set_parameter(self, index, value)
 
     def save(self, path) -> None:
-        """A safetensors file, with the model's JSON inside; .onnx and .keras files by their endings."""
+        """Saves the model as a safetensors file that contains the model's JSON. A path that ends in .onnx or .keras becomes
+        a file of that format."""
         self._ready()
         ending = os.path.splitext(path)[1]
         {".onnx": lib.model_save_onnx, ".keras": lib.model_save_keras}.get(ending, lib.model_save)(self, path)
 
     def save_checkpoint(self, path, epochs: int) -> None:
-        """A model file with the optimizer's memory, from which load_checkpoint goes on."""
+        """Saves the model with the optimizer's slots, so that a training can continue from it after load_checkpoint."""
         if self._run:
             self._run.keep_states()
         lib.model_save_checkpoint(self, epochs, path)
 
     def load_checkpoint(self, path) -> int:
-        """Of a file, or of the folder that fit(checkpoint={"folder": ...}) writes in: returns how many epochs are done; 0 where
-        there is none. fit(initial_epoch=...) goes on there, within the epoch where the checkpoint is of a step."""
+        """Loads a checkpoint from a file, or from the folder of fit(checkpoint={"folder": ...}). Returns how many epochs
+        are done; 0 if there is no checkpoint. fit(initial_epoch=...) then continues the training. If the checkpoint was
+        written within an epoch, it continues within the epoch."""
         self._ready()
         epochs, self._first_step = lib.model_load_checkpoint(self, path), lib.model_epoch_steps(self)
         return epochs
 
     def __reduce__(self):
-        """Pickled as its file, and the device that it is on."""
+        """A pickled model consists of its file and the id of its device."""
         with tempfile.TemporaryDirectory() as folder:
             self.save(os.path.join(folder, "model"))
             with open(os.path.join(folder, "model"), "rb") as file:
@@ -334,12 +341,12 @@ class Model(Handle):
 
     @property
     def sha256(self) -> str:
-        """Of all parameters: two models with the same one are the same to the bit."""
+        """The hash of all parameters. Two models with the same hash have the same bits."""
         self._ready()
         return lib.model_sha256(self)
 
     def summary(self, batch_size: int = 0) -> None:
-        """Prints layers, their output shapes and numbers of parameters."""
+        """Prints the layers, their output shapes and their numbers of parameters."""
         self._ready()
         summary = lib.model_summarize(self, batch_size)
         rows = [(s.name.decode(), s.kind.decode(), str((None, *_native.dims(s.output)[1:])), f"{s.parameters:,}")
@@ -353,7 +360,7 @@ class Model(Handle):
         lib.model_summary_finish(summary)
 
     def __call__(self, x, training: bool = False):
-        """In a replica's function: its outputs for a Tensor."""
+        """Returns the model's outputs for a Tensor. Only in the function of a replica."""
         from .distribute import Tensor, current_replica
         return Tensor(lib.model_apply(self, current_replica(), x, training))
 
@@ -362,7 +369,8 @@ class Model(Handle):
         return lib.model_variables(self)
 
     def build(self, input_shape=None, *, strategy=None, device=None, seed: int = 0) -> "Model":
-        """For loops of one's own: parameters on the devices, without optimizer and loss."""
+        """Prepares the model for a custom training loop: creates the parameters on the devices, without an optimizer and a
+        loss."""
         if self._as_parameter_ is None:
             self._create(input_shape)
         where = None if strategy is not None else _device(device)
@@ -378,8 +386,8 @@ Sequential = Model
 
 
 def load(path) -> Model:
-    """The model of a file that save, or the command, wrote, or of another program's .onnx or .keras file; it is compiled as it
-    was by the first call that needs it."""
+    """Loads a model from a file of save or of the command `strata`, or from another program's .onnx or .keras file. The
+    first call that needs it compiles it with the settings of the file."""
     ending = os.path.splitext(path)[1]
     if ending == ".onnx":
         return Model._of(lib.model_load_onnx(path, _native.struct("onnx_options")))
@@ -391,7 +399,8 @@ def _list(values):
 
 
 def _by_name(what, names, values):
-    """Arrays in the order of the model's inputs or outputs, by name; a dict, or nothing, as it is."""
+    """Returns a dict by name of arrays that are in the order of the model's inputs or outputs. A dict or None is returned
+    as it is."""
     if values is None or isinstance(values, dict):
         return values
     values = _list(values)
@@ -408,11 +417,11 @@ def _unpickled(content, device):
 
 
 def _hold_back(x, y, sample_weight, fraction):
-    """The last examples apart, as Keras does."""
+    """Divides the arrays and returns the last examples separately, as Keras does."""
     if isinstance(x, Dataset) or y is None:
         raise InvalidError("validation_split divides arrays; Dataset.split divides a dataset")
     first = x
-    while isinstance(first, (dict, list, tuple)):  # of several inputs
+    while isinstance(first, (dict, list, tuple)):  # a model with several inputs
         first = next(iter(first.values() if isinstance(first, dict) else first))
     n = int(len(first) * (1 - fraction))
     given = x, y, sample_weight
@@ -433,13 +442,14 @@ def _each(callbacks, method, *arguments):
 
 
 class _Run:
-    """One fit: what the library reports, on its way to callbacks and the line of progress."""
+    """One fit. It passes the library's reports to the callbacks and the progress bar."""
 
     def __init__(self, model, callbacks, verbose, epochs, goes_on):
         self.model, self.callbacks, self.epochs, self.history, model._run = model, callbacks, epochs, History(), self
         self.bar = _callbacks.Progress(verbose) if verbose not in (0, False) else None
         self.batches = [c for c in callbacks if _callbacks.wants_batches(c)]
-        # A call of Python costs a small step some percent: one in 16 steps is enough where nobody wants each of them.
+        # A call of Python costs a few percent of a small step. Without callbacks for batches it is called only every 16
+        # steps.
         self.steps_per_call = 0 if self.batches else 16
         self.metrics_seconds = 0.0 if not (self.batches or (self.bar and self.bar.bar)) else _callbacks.Progress.seconds
         states = json.loads(model._state.value or "[]") if goes_on else []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimizers and schedules of the learning rate: strata/optimizers.h says what each setting means."""
+"""Optimizers and learning rate schedules. strata/optimizers.h describes their settings."""
 from ._native import lib, struct
 
-_kept = {}  # texts that the library keeps pointers to
+_kept = {}  # texts to which the library keeps pointers
 
 
 def _name(text):
@@ -10,19 +10,19 @@ def _name(text):
 
 
 def optimizer(value, **settings):
-    """The library's struct of an optimizer: of a name with settings, or of a struct."""
+    """Makes the library's struct of an optimizer from its name and settings. A struct is returned as it is."""
     if not isinstance(value, str):
         return value
     rate = settings.get("learning_rate")
-    if isinstance(rate, dict):  # a schedule
+    if isinstance(rate, dict):  # the result of schedule()
         settings = {**settings, "learning_rate": rate["initial"],
                     "schedule": struct("schedule", **{k: v for k, v in rate.items() if k != "initial"})}
     return struct("optimizer", name=_name(value), **settings)
 
 
 def schedule(name: str, initial: float, **settings) -> dict:
-    """A learning rate that changes with the updates: schedule("cosine", 0.1, steps=1000, warmup_steps=100). Names: step,
-    exponential, cosine, polynomial. boundaries and values are lists."""
+    """A learning rate that changes from update to update: schedule("cosine", 0.1, steps=1000, warmup_steps=100). The names
+    are step, exponential, cosine and polynomial. boundaries and values are lists."""
     for field in ("boundaries", "values"):
         if field in settings:
             numbers = list(settings[field])

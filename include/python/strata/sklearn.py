@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An estimator for scikit-learn's pipelines, searches and scores: from strata.sklearn import StrataClassifier."""
+"""An estimator for the pipelines, searches and scores of scikit-learn: from strata.sklearn import StrataClassifier."""
 import numpy
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
@@ -10,10 +10,11 @@ from .model import Sequential
 
 
 class StrataClassifier(ClassifierMixin, BaseEstimator):
-    """Dense layers over standardised features, trained with Adam.
+    """A classifier of dense layers, which standardises the features and is trained with Adam.
 
-    hidden: the units of the layers before the last. model: a function of (n_features, n_classes) that returns other layers.
-    device: a device's id, as "opencl:0"; None: the best one. The host is quickest for a few thousand examples."""
+    hidden: the units of all layers but the last one. model: a function of (n_features, n_classes) that returns other
+    layers. device: a device's id, such as "opencl:0"; None: the best one. For a few thousand examples the host is the
+    fastest device."""
 
     def __init__(self, hidden=(100,), epochs=200, batch_size=32, learning_rate=1e-3, l2=1e-4, patience=10, model=None,
                  device="host", random_state=0):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Writes pipeline.txt: what tf.data gives for the stages whose meaning Strata shares. One line a pipeline: its name, then its
-# elements, separated by '|'; the numbers of a batch are separated by spaces, rows of a padded batch by '/'. Run with TensorFlow
-# 2: python3 pipeline.py > pipeline.txt
+# Writes pipeline.txt: the elements that tf.data returns for stages which Strata has as well. Each line contains a pipeline:
+# its name, and then its elements, separated by '|'. The numbers of a batch are separated by spaces, the rows of a padded
+# batch by '/'. Needs TensorFlow 2: python3 pipeline.py > pipeline.txt
 import numpy as np
 import tensorflow as tf
 

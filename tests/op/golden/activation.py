@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activations and their gradients by PyTorch in float64. Needs PyTorch: run make.py activation with a python that has it."""
+"""Activations and their gradients in float64, computed by PyTorch. Needs PyTorch: run make.py activation with a Python that
+has it."""
 import numpy as np
 import torch
 from torch.nn import functional as F

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""moments and batch_norm with its gradients, in both forms, by PyTorch in float64 (torch.nn.functional.batch_norm wants channels second).
-Needs PyTorch: run make.py batch_norm with a python that has it."""
+"""moments, both forms of batch_norm, and its gradients in float64, computed by PyTorch, whose batch_norm expects the
+channels as the second axis. Needs PyTorch: run make.py batch_norm with a Python that has it."""
 import numpy as np
 import torch
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element-wise ops of two operands: a (3,1,5) and b (4,1) broadcast to (3,4,5). p is positive, for pow's base; e its exponent.
-Some elements of a and b are equal, for comparisons."""
+"""Element-wise ops of two operands: a (3,1,5) and b (4,1) broadcast to (3,4,5). p is positive and the base of pow, e is its
+exponent. Some elements of a equal those of b, for comparisons."""
 import numpy as np
 
 

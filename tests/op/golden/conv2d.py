@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions, in float64, with the gradients by input and filter, and max and average pools, from PyTorch: NCHW and OIHW there, NHWC and
-HWIO in the file. Every case is x, (filter,) dy, y, dx, (dfilter)."""
+"""Convolutions with their gradients by input and filter, and max and average pools, in float64, computed by PyTorch.
+PyTorch's arrays are NCHW and OIHW; the file's are NHWC and HWIO. Each case consists of x, (filter,) dy, y, dx, (dfilter)."""
 import torch
 import torch.nn.functional as F
 
@@ -17,7 +17,8 @@ CONVOLUTIONS = {
     "pointwise": ((1, 3, 3, 7), (1, 1, 7, 5), (1, 1), (1, 1), 1, (0, 0, 0, 0)),
 }
 
-# x, size, stride, padding; PyTorch's average pads alike on both sides and does not count it
+# x, size, stride, padding. PyTorch's average pool needs equal padding on both sides; here it leaves padding out of the
+# mean.
 POOLS = {
     "halving": ((2, 4, 6, 3), (2, 2), (2, 2), (0, 0)),
     "overlapping": ((1, 7, 5, 2), (3, 2), (2, 1), (1, 1)),

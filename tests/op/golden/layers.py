@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outputs of layers by Keras 3 in float64, for tests/layer/keras_test.c. Needs Keras and JAX: run make.py layers with a python
-that has them. A case is the input x, the parameters p, end to end, and the output y; the test has the options in Strata's
-names."""
+"""Outputs of layers in float64, computed by Keras 3, for tests/layer/keras_test.c. Needs Keras and JAX: run make.py layers
+with a Python that has them. A case consists of the input x, all parameters p in one array, and the output y. The options of
+each layer are in the test, under their names in Strata."""
 import os
 
 os.environ["KERAS_BACKEND"] = "jax"
@@ -17,7 +17,7 @@ LIBRARY = "Keras"
 
 def cases(golden):
     def weights(layer):
-        """Random ones, rounded to f32 as they are in the file, end to end."""
+        """Sets random parameters, rounded to f32 because the file contains f32. Returns all of them in one array."""
         values = [golden.random(w.shape, -0.8, 0.8) for w in layer.weights]
         layer.set_weights([v.astype(np.float64) for v in values])
         return np.concatenate([v.ravel() for v in values])
@@ -38,7 +38,7 @@ def cases(golden):
         case(name + "_functions", x, cell(3, activation="relu", recurrent_activation="tanh", use_bias=False))
         case(name + "_concat", x, L.Bidirectional(cell(2, return_sequences=True)))
         case(name + "_ave", x, L.Bidirectional(cell(2), merge_mode="ave"))
-        # Padding in front, behind, between, everywhere, nowhere.
+        # Rows with padding at the beginning, at the end, in between, everywhere and nowhere.
         tokens = np.array([[0, 0, 1, 2], [3, 1, 0, 0], [2, 0, 3, 1], [0, 0, 0, 0], [1, 2, 3, 3]], np.int32)
         for kind in ("last", "all"):
             model = keras.Sequential([L.Embedding(4, 3, mask_zero=True), cell(2, return_sequences=kind == "all")])
@@ -53,7 +53,8 @@ def cases(golden):
     case("gru_reset_before_functions", x, L.GRU(3, reset_after=False, activation="relu", use_bias=False))
     case("gru_reset_before_concat", x, L.Bidirectional(L.GRU(2, reset_after=False, return_sequences=True)))
 
-    # Recurrent dropout with these factors for all gates: the op's operands z, matrix and bias, the factors, and the output.
+    # Recurrent dropout, where all gates use the same factors. The file gets the operands of the op (z, matrix, bias), the
+    # factors, and the output.
     for name, cell, options in (
         ("lstm", L.LSTM, {}),
         ("gru", L.GRU, {}),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The losses of 7 examples and the gradients of their sum, from PyTorch (2.x, CPU, double precision)."""
+"""The losses of 7 examples, and the gradients of their sum, computed by PyTorch 2 on the CPU in double precision."""
 import numpy as np
 import torch
 import torch.nn.functional as F

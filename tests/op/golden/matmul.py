@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix products: every transpose, batched, one operand for all, and the epilogues. Sizes are odd; K is long enough for several
-panels."""
+"""Matrix products with every transpose, with a batch, with one operand that the whole batch shares, and with epilogues.
+Sizes are odd, and K is long enough for several panels."""
 import numpy as np
 
 
@@ -13,7 +13,7 @@ def cases(golden):
         golden.add("bt_" + dtype, b.T, dtype=dtype)
         golden.add("ab_" + dtype, a @ b, dtype=dtype)
 
-    # Batches of 2 x 3 matrices, (5,4) times (4,3).
+    # A batch of 2 x 3 products of (5,4) and (4,3).
     a, b = golden.held(golden.random((2, 3, 5, 4)), "f32"), golden.held(golden.random((2, 3, 4, 3)), "f32")
     golden.add("batch_a", a)
     golden.add("batch_b", b)
@@ -27,7 +27,7 @@ def cases(golden):
     golden.add("one_a_batch_b", a[0, 1] @ b)
     golden.add("batch_a_one_b", a @ b[1, 0])
 
-    # Epilogues on a (5,4) times b (4,3).
+    # Epilogues of the product of a (5,4) and b (4,3).
     a, b = a[0, 1], b[1, 0]
     bias, aux = golden.held(golden.random((3,)), "f32"), golden.held(golden.random((5, 3), -0.9, 0.9), "f32")
     v = a @ b

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ops that move elements: x is (2,3,4,5) of i32, w (2,3) of condition, and what NumPy makes of them."""
+"""Ops that move elements of x (2,3,4,5) i32, computed by NumPy."""
 import numpy as np
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three steps of SGD (plain, momentum, Nesterov) and Adam over 11 parameters, every step rounded to f32 as the variables are."""
+"""Three steps of SGD (plain, with momentum, and Nesterov) and of Adam for 11 parameters. Each step is rounded to f32, the
+type of the variables."""
 import numpy as np
 
 

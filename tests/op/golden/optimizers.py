@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Four steps of the optimizers over two parameters (3x5 and 4 elements), from Keras 3; LARS, and LAMB with decay, after their papers in NumPy.
-Each step: the gradients are the same for all."""
+"""Four steps of the optimizers for two parameters, of 3x5 and of 4 elements, computed by Keras 3. LARS, and LAMB with
+decay, are computed by NumPy with the formulas of their papers. All optimizers get the same gradients."""
 import keras
 import numpy as np
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Philox-4x32-10 in Python's integers, and the uniform and normal numbers and masks that come of it."""
+"""Philox-4x32-10 with Python's integers, and the uniform numbers, normal numbers and dropout masks that follow from it."""
 import numpy as np
 
 SEED, STREAM, STEP = 0x0123456789ABCDEF, 0xC0FFEE42, 0x80000007
@@ -36,7 +36,7 @@ def signed(word):
 def cases(golden):
     x = golden.held(golden.random((23,)), "f32")
     golden.add("x", x)
-    for name, first in (("0", 0), ("3", 3), ("carry", 2**34 - 9)):  # carry: the quad's low word wraps inside
+    for name, first in (("0", 0), ("3", 3), ("carry", 2**34 - 9)):  # "carry": the low word of the counter overflows
         words = [SEED & 0xFFFFFFFF, SEED >> 32, STEP, 0, first & 0xFFFFFFFF, first >> 32, 0, 0]
         golden.add("state_" + name, np.array([signed(w) for w in words], np.int32))
         u = np.array([uniform(first + e) for e in range(23)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning rates of t = 0 .. 24 from Keras 3's schedules."""
+"""Learning rates for t = 0 .. 24 from the schedules of Keras 3."""
 import keras
 import numpy as np
 

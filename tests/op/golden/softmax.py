@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""softmax, log_softmax and the cross-entropies, with their gradients, of logits (3,4,7): row 0 is shifted by 60 and row 1 by -60, where
-a plain exponential would overflow or vanish in f16."""
+"""softmax, log_softmax and the cross-entropies, with their gradients, for logits (3,4,7). Row 0 is shifted by 60 and row 1
+by -60, where a plain exponential would overflow or vanish in f16."""
 import numpy as np
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The 3 largest of each row of x (2,5,7), with ties: a stable sort of what was turned round keeps the lower index first."""
+"""The 3 largest elements of each row of x (2,5,7), with ties. The negated row is sorted by a stable sort, so of equal
+elements the one with the lower index comes first."""
 import numpy as np
 
 

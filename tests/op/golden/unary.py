@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element-wise ops of one operand, in each float dtype: x is any sign, p is positive; special is NaN, infinities, zeros."""
+"""Element-wise ops of one operand in each float dtype. x has both signs, p is positive, and special contains NaN,
+infinities and zeros."""
 import math
 
 import numpy as np

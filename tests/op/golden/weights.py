@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of SGD (rate 0.5) of a linear classifier on 6 examples in batches of 4 and 2, whose losses are weighted as Keras' sample_weight and class_weight do it (reduction
-"sum_over_batch_size"): loss = sum_i w_i c_(y_i) l_i / n. The formulas were worked out here; nothing of a framework is used."""
+"""Steps of SGD (rate 0.5) for a linear classifier on 6 examples in batches of 4 and 2. The losses are weighted like Keras'
+sample_weight and class_weight (reduction "sum_over_batch_size"): loss = sum_i w_i c_(y_i) l_i / n. The formulas are written
+out in NumPy; no framework is used."""
 import numpy as np
 
 

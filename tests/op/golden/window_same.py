@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions and pools with "same" padding, in float64, from TensorFlow: where the odd row and column go is its rule. Every case is x,
-(filter,) y."""
+"""Convolutions and pools with "same" padding in float64, computed by TensorFlow, whose rule determines on which side an odd
+row or column of padding goes. Each case consists of x, (filter,) y."""
 import os
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An interpreter of the StableHLO that Strata emits, and of no other: each op stands on a line in generic form, in the order of
- * evaluation (backends/pjrt/hlo.c). It evaluates one op after the other over arrays, a loop each, and is slow. Floats are
- * rounded to their type after each op; sums are taken in double. */
+ * An interpreter of the StableHLO that Strata generates, and of no other: each op is on one line in generic form, in the
+ * order of evaluation (backends/pjrt/hlo.c). It evaluates one op after the other with simple loops over arrays, so it is
+ * slow. Floats are rounded to their type after each op, but sums are computed in double. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,9 +29,9 @@ typedef void evaluate(const op *o, const value *const *x, value *y);
 struct op {
     evaluate *evaluate;
     char name[32], attributes[1024];
-    /* Of a region: the op that it folds by; "return": the second operand. */
+    /* The op that the region of a reduction applies. "return": the region returns its second operand. */
     char fold[32];
-    /* Of a constant: its elements' text, which is the program's. */
+    /* The elements of a constant as text, which is a part of the program's text. */
     const char *elements;
     int operands[MOST_OPERANDS], n_operands;
     tensor_type type;
@@ -47,7 +47,7 @@ static int is_float(element_type type) {
     return type <= BF16;
 }
 
-/* What the type can hold of a number. */
+/* Converts a number to what the type can represent. */
 static cell fit(element_type type, cell c) {
     switch (type) {
         case F32:
@@ -75,7 +75,7 @@ static int is_signed(element_type type) {
 
 /* ---- attributes ---- */
 
-/* The numbers behind "name = ", up to what ends them; returns how many. */
+/* Reads the numbers after "name = " in the attributes. Returns how many there are. */
 static int numbers(const op *o, const char *name, int64_t out[MOST_NUMBERS]) {
     char key[64];
     snprintf(key, sizeof key, "%s = ", name);
@@ -231,13 +231,13 @@ static void convert(const op *o, const value *const *x, value *y) {
     }
 }
 
-/* Between i32 and ui32. */
+/* Converts between i32 and ui32. */
 static void same_elements(const op *o, const value *const *x, value *y) {
     (void)o;
     for (int64_t i = 0; i < n_elements(&y->type); i++) y->cells[i] = fit(y->type.type, x[0]->cells[i]);
 }
 
-/* ---- places ---- */
+/* ---- copying elements to other positions ---- */
 
 static cell load(element_type type, const void *data, int64_t index) {
     const char *at = (const char *)data + (size_t)index * element_bytes(type);
@@ -273,7 +273,7 @@ static cell parse_number(element_type type, const char *text) {
     return fit(type, c);
 }
 
-/* One number for all elements, or all of their bytes in a string of hexadecimal digits. */
+/* A constant is either one number for all elements, or a string of hexadecimal digits with the bytes of all elements. */
 static void constant(const op *o, const value *const *x, value *y) {
     (void)x;
     const int64_t n = n_elements(&y->type);
@@ -302,7 +302,8 @@ static void iota(const op *o, const value *const *x, value *y) {
     }
 }
 
-/* Every element of y is one of x; where it lies along x's axes follows from y's index. */
+/* Every element of y is an element of x. A place function computes the position in x, for each axis of x, from the index in
+ * y. */
 typedef int64_t place(const op *o, const int64_t *numbers, const int64_t *index, int d, const value *const *x);
 
 static void pick(const op *o, const char *attribute, place *where, const value *const *x, value *y) {
@@ -396,9 +397,9 @@ static void concatenate(const op *o, const value *const *x, value *y) {
     }
 }
 
-/* ---- folds ---- */
+/* ---- reductions ---- */
 
-/* Sums of floats are taken in double. */
+/* Sums of floats are computed in double. */
 static cell fold(const op *o, element_type type, cell a, cell b) {
     if (!strcmp(o->fold, "return")) return b;
     if (is_float(type) && !strcmp(o->fold, "add")) return (cell){.f = a.f + b.f};
@@ -456,7 +457,8 @@ static void reduce_window(const op *o, const value *const *x, value *y) {
     round_all(y);
 }
 
-/* The first region, which keeps what is at least the other or NaN, and the second, which adds, are taken as known. */
+/* It does not read the two regions. In Strata's programs the first one selects the larger operand, or a NaN, and the second
+ * one adds. */
 static void select_and_scatter(const op *o, const value *const *x, value *y) {
     int64_t size[MOST_NUMBERS], step[MOST_NUMBERS], strides[MOST_RANK];
     tensor_type window = {.rank = y->type.rank};
@@ -482,7 +484,7 @@ static void select_and_scatter(const op *o, const value *const *x, value *y) {
 
 /* ---- products ---- */
 
-/* a seen as (batch, free, k), b as (batch, k, free): strides of each. */
+/* a has the axes (batch, free, k) and b (batch, k, free), with the strides of each. */
 static void dot_general(const op *o, const value *const *x, value *y) {
     int64_t batch[MOST_NUMBERS], contract[2][MOST_NUMBERS], strides[2][MOST_RANK];
     const int n_batch = numbers(o, "lhs_batching_dimensions", batch);
@@ -507,8 +509,8 @@ static void dot_general(const op *o, const value *const *x, value *y) {
     }
 }
 
-/* "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]": where each of the three has its two axes that are not of the image, named by
- * letters, and those that are. */
+/* The axes of an operand or of the result in a text such as "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]": the two axes that
+ * letters name, and the two axes of the image. */
 typedef struct conv_axes {
     int first, second, spatial[2];
 } conv_axes;
@@ -568,9 +570,10 @@ static void convolution(const op *o, const value *const *x, value *y) {
     }
 }
 
-/* ---- by index ---- */
+/* ---- gather and scatter ---- */
 
-/* Of y's (or the updates') index: which of the indices it is of, and the place in x but for the axis. */
+/* Divides the index `at` of y (or of the updates) into the number of the index that it belongs to and the position in x
+ * without the axis of the indices. */
 static int64_t rest_of(const op *o, const char *window_axes, const tensor_type *type, const tensor_type *x, int axis,
                        int64_t at, int64_t *out_index) {
     int64_t index[MOST_RANK], window[MOST_NUMBERS], strides[MOST_RANK], place = 0;
@@ -671,7 +674,7 @@ static const struct {
              {"gather", gather},
              {"scatter", scatter}};
 
-/* "%7" is value n_parameters + 7, "%arg2" is value 2. */
+/* "%7" is the value n_parameters + 7, and "%arg2" is the value 2. */
 static int read_operands(const char **at, int n_parameters, int out[], int most) {
     int n = 0;
     for (; **at && **at != ')'; ++*at) {
@@ -683,7 +686,7 @@ static int read_operands(const char **at, int n_parameters, int out[], int most)
     return n;
 }
 
-/* Reads one op behind its `"stablehlo.`; returns 1 when it is none of ours. */
+/* Reads the op whose name follows `"stablehlo.`. Returns 1 when the interpreter does not have the op. */
 static int read_op(const char *at, int n_parameters, op *o) {
     const size_t n = strcspn(at, "\"");
     snprintf(o->name, sizeof o->name, "%.*s", (int)n, at);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine jaxlib: one child process, run_jaxlib.py, which compiles and runs programs. Over a pair of pipes go numbers of 8
- * bytes and arrays:
+ * The engine jaxlib. It starts one child process, run_jaxlib.py, which compiles and runs programs. Requests and answers are
+ * sent through two pipes as numbers of 8 bytes and arrays:
  *     'C', bytes of the text, the text, parameters, then each one's type, rank and dims   ->  0 or a message
  *     'R', number of the program, then each argument's elements, and bytes of the results  ->  0 and the results, or a message
- * STRATA_TEST_JAX_PYTHON: the Python that has jaxlib. The script is STRATA_TEST_SOURCE_DIR/tests/pjrt/run_jaxlib.py. */
+ * STRATA_TEST_JAX_PYTHON is the path of a Python that has jaxlib. The script is
+ * STRATA_TEST_SOURCE_DIR/tests/pjrt/run_jaxlib.py. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ static int start(char message[MESSAGE_BYTES]) {
     const char *python = getenv("STRATA_TEST_JAX_PYTHON");
     if (child.started) return 0;
     snprintf(message, MESSAGE_BYTES, "jaxlib's process cannot be started (STRATA_TEST_JAX_PYTHON)");
-    signal(SIGPIPE, SIG_IGN); /* a child that died is an answer, too */
+    signal(SIGPIPE, SIG_IGN); /* when the child has died, write must return an error */
     if (!python || pipe(to) || pipe(from)) return 1;
     const pid_t pid = fork();
     if (pid < 0) return 1;
@@ -64,7 +65,7 @@ static int put_number(int64_t number) {
     return put(&number, sizeof number);
 }
 
-/* 0, or the message's bytes and it. */
+/* Reads an answer: 0, or the length of a message and the message. */
 static int answer(char message[MESSAGE_BYTES]) {
     int64_t n = 0;
     snprintf(message, MESSAGE_BYTES, "jaxlib's process has ended");

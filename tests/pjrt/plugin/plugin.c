@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A PJRT plugin for tests. It is no accelerator and does not claim to be one: programs are run at once, in the caller's thread,
- * by an engine (engine.h), and buffers are host memory. What it is for is the driver: it can be made to fail, and to look like
- * an older or a newer plugin. Environment, read at each call of GetPjrtApi or Client_Create:
+ * A PJRT plugin for tests of the driver. It is not an accelerator: an engine (engine.h) runs programs at once in the
+ * caller's thread, and buffers are in host memory. It can fail, and can behave like an older or a newer plugin. These
+ * environment variables, which it reads at each call of GetPjrtApi and Client_Create, control it:
  *     STRATA_TEST_PJRT_ENGINE   jaxlib: programs are run by jaxlib in a child process; else by the interpreter
- *     STRATA_TEST_PJRT_FAIL     FUNCTION:K  the K-th call of the function fails, as Event_Await:2; FUNCTION:+K: the K-th from
- *                               when the variable was set anew
- *     STRATA_TEST_PJRT_API      old: the table ends where the version 0.57 did; new: it is longer than any header knows;
- *                               ancient, other: versions 0.40 and 1.0; short: less than a table; none: NULL; strict: structs
- *                               of arguments must be larger than any header knows; holes: optional functions are NULL
+ *     STRATA_TEST_PJRT_FAIL     FUNCTION:K  the K-th call of the function fails, as Event_Await:2; FUNCTION:+K: the K-th call
+ *                               after the variable was changed
+ *     STRATA_TEST_PJRT_API      old: the table of functions ends where that of version 0.57 ended; new: it is longer than in
+ *                               any header; ancient, other: versions 0.40 and 1.0; short: less than a table; none: NULL;
+ *                               strict: structs of arguments must be larger than in any header; holes: optional functions
+ *                               are NULL
  *     STRATA_TEST_PJRT_LIE      outputs: one result more than the program has; bytes: results have a byte too many
  *     STRATA_TEST_PJRT_DEVICES  how many devices the client has (1) */
 #include <stdio.h>
@@ -49,7 +50,7 @@ struct pjrt_api_buffer {
 struct pjrt_api_loaded {
     pjrt_api_client *client;
     program program;
-    /* By parameter: whether the program says that its memory may be taken. */
+    /* [parameter] Whether the program may reuse the parameter's memory. */
     char *donated;
 };
 
@@ -70,7 +71,7 @@ static pjrt_api_error *fail(int code, const char *message) {
     return error;
 }
 
-/* ---- what every call goes through ---- */
+/* ---- at the beginning of every call ---- */
 
 enum {
 #define PJRT_FUNCTION(place, name) NAME_##name,
@@ -86,11 +87,11 @@ static const char *const names[] = {
 };
 
 static int n_calls[N_NAMES];
-/* What STRATA_TEST_PJRT_FAIL was at the last call, and how many calls there had been when it was set. */
+/* The value of STRATA_TEST_PJRT_FAIL at the last call, and the numbers of calls when it was changed. */
 static char last_wanted[128];
 static int calls_before[N_NAMES];
 
-/* NULL: the call goes on. */
+/* Counts a call. Returns the error with which it must fail, or NULL. */
 static pjrt_api_error *enter(int name, const void *args, size_t size) {
     const pjrt_head *head = args;
     const char *wanted = getenv("STRATA_TEST_PJRT_FAIL");
@@ -106,7 +107,7 @@ static pjrt_api_error *enter(int name, const void *args, size_t size) {
     if (wanted && strcmp(wanted, last_wanted) != 0) {
         snprintf(last_wanted, sizeof last_wanted, "%s", wanted);
         memcpy(calls_before, n_calls, sizeof n_calls);
-        calls_before[name]--; /* this call is the first */
+        calls_before[name]--; /* this call is the first one after the change */
     }
     if (!wanted || strncmp(wanted, names[name], n) != 0 || wanted[n] != ':') return NULL;
     const int relative = wanted[n + 1] == '+';
@@ -122,7 +123,7 @@ static pjrt_api_error *enter(int name, const void *args, size_t size) {
         if (refused) return refused;                                               \
     } while (0)
 
-/* ---- errors, events ---- */
+/* ---- errors and events ---- */
 
 static pjrt_api_error *Error_Destroy(void *args) {
     free(((pjrt_object_args *)args)->object);
@@ -160,7 +161,7 @@ static pjrt_api_event *new_event(void) {
     return event;
 }
 
-/* ---- plugin, client, devices ---- */
+/* ---- plugin, client and devices ---- */
 
 static pjrt_api_error *Plugin_Initialize(void *args) {
     ENTER(Plugin_Initialize, pjrt_head, extensions);
@@ -251,7 +252,7 @@ static pjrt_api_error *Device_MemoryStats(void *args) {
 
 /* ---- programs ---- */
 
-/* The types in func.func's signature. */
+/* Reads the types of parameters and results from the signature of func.func. */
 static int read_signature(program *p, char **out_donated) {
     const char *at = strstr(p->text, "@main(");
     enum { MOST = 4096 };
@@ -349,7 +350,7 @@ static int same_type(const tensor_type *a, const tensor_type *b) {
     return a->type == b->type && a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
 }
 
-/* A donated argument is gone when the program has run: whoever reads it reads nothing. */
+/* Clears donated arguments after the program has run, so that the driver cannot use them by mistake. */
 static pjrt_api_error *LoadedExecutable_Execute(void *args) {
     pjrt_execute_args *a = args;
     char message[MESSAGE_BYTES] = "";
@@ -429,7 +430,7 @@ static pjrt_api_error *Buffer_ToHostBuffer(void *args) {
     return NULL;
 }
 
-/* ---- the table ---- */
+/* ---- the table of functions ---- */
 
 static struct {
     pjrt_head head;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Types of tensors in StableHLO's text. */
+ * Types of tensors in the text of StableHLO. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A built-in backend as a plugin, to prove the interface: the tables that a plugin gets are turned back into a graph and a
- * piece, which the backend compiles as it does its own. ADAPTER_NAME is the plugin's name, ADAPTER_DEVICE the backend's device.
+ * Makes a plugin of a built-in backend, to test that the plugin interface is complete. It turns the tables that a plugin
+ * receives into a graph and a piece of a program, which the backend compiles like its own. ADAPTER_NAME is the plugin's
+ * name and ADAPTER_DEVICE the backend's device.
  *
- * Options: device=ID takes another device; memory=own plans the memory of temporaries here, each with bytes of its own;
- * fused=no asks for the parts of fused nodes. */
+ * Options: device=ID chooses another device; memory=own makes the plugin plan the memory of temporaries, each of which then
+ * has its own bytes; fused=no makes it reject fused nodes, so that it gets their parts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,7 @@ struct strata_plugin_program {
     strata_device *device;
     strata_graph *graph;
     strata_program *program;
-    /* Constants, and temporaries where they are planned here. */
+    /* Memory for constants, and for temporaries when the plugin plans their memory. */
     strata_buffer *constants, *work;
     int64_t constants_bytes, work_bytes;
 };
@@ -44,7 +45,7 @@ static strata_plugin_device_info info;
 
 static strata_plugin_status failed(strata_plugin_error *error, strata_status status, const strata_error *err) {
     snprintf(error->message, sizeof error->message, "%s", err->message);
-    switch (status) { /* those that plugin.h has */
+    switch (status) { /* plugin.h has fewer status values */
         case STRATA_DATA:
         case STRATA_OUT_OF_DISK:
         case STRATA_PEER_LOST:
@@ -61,9 +62,9 @@ typedef struct reader {
     const strata_plugin_piece *piece;
     strata_device *device;
     strata_graph *graph;
-    /* One node, without those that compute its operands. */
+    /* Reads a single node, without the nodes that compute its operands. */
     bool alone;
-    /* By value; NULL: no node of the piece reads or computes it. */
+    /* Indexed by value. NULL: no node of the piece reads or computes it. */
     strata_tensor **tensors;
 } reader;
 
@@ -131,7 +132,7 @@ static void read_attribute(reader *r, const strata_op *op, const strata_attr_fie
     }
 }
 
-/* A chain's steps are its parts. */
+/* The steps of a chain are the parts of the plugin's node. */
 static void read_chain(const strata_plugin_node *node, strata_chain_attrs *attrs) {
     attrs->n_steps = 0;
     for (int s = 0; s < node->n_parts; s++) {
@@ -147,7 +148,7 @@ static void read_chain(const strata_plugin_node *node, strata_chain_attrs *attrs
     }
 }
 
-/* A node without its op's rule, which may ask what computed an operand. */
+/* Builds a node without calling its op's rule, because the rule may inspect the nodes that computed the operands. */
 static strata_tensor *bare_node(reader *r, const strata_op *op, const strata_plugin_node *node, strata_tensor **inputs,
                                 const void *attrs, const strata_plugin_value *value) {
     strata_tensor *built = strata_node(r->graph, &strata_op_input, 0, NULL, NULL);
@@ -196,7 +197,7 @@ typedef struct layout {
     strata_plugin_program *program;
     strata_arena *arenas;
     int n_arenas;
-    /* By value: where it lies in the arena of constants or temporaries; -1: not there. */
+    /* Indexed by value: its offset in the arena of constants or of temporaries. -1: it is in neither. */
     int64_t *offsets;
 } layout;
 
@@ -242,7 +243,7 @@ static strata_place place_of(layout *l, int v) {
                           value->bytes};
 }
 
-/* Buffers of constants and temporaries. */
+/* Creates the buffers of constants and temporaries. */
 static strata_status make_memory(layout *l, strata_error *err) {
     strata_plugin_program *program = l->program;
     const strata_device_api *api = program->device->api;
@@ -325,7 +326,7 @@ static strata_plugin_status compile(strata_plugin_device *device, const strata_p
     return STRATA_PLUGIN_OK;
 }
 
-/* Whether fusion made the node. */
+/* Whether fusion created the node. */
 static bool is_fused(const strata_tensor *node) {
     return node->op == &strata_op_chain || (node->op->epilogue && !strata_epilogue_is_plain(strata_epilogue_of(node)));
 }
@@ -354,7 +355,7 @@ static strata_plugin_support supports(strata_plugin_device *device, const strata
     return support;
 }
 
-/* ---- what is passed on as it is ---- */
+/* ---- calls that are passed to the backend ---- */
 
 static void close_device(strata_plugin_device *device) {
     strata_device_close(device->device);
@@ -406,7 +407,7 @@ static const void *program_output(strata_plugin_program *program, int32_t slot) 
 static strata_plugin_status run(strata_plugin_program *program, int32_t first_slot, int32_t n, uint64_t *out_ticket,
                                 strata_plugin_error *error) {
     strata_error err = {0};
-    (void)n; /* 1: there is no table "steps" */
+    (void)n; /* n is 1, because there is no table "steps" */
     strata_status status = program->device->api->run(program->program, first_slot, out_ticket, &err);
     return status ? failed(error, status, &err) : STRATA_PLUGIN_OK;
 }
@@ -414,7 +415,7 @@ static strata_plugin_status run(strata_plugin_program *program, int32_t first_sl
 static strata_plugin_status wait(strata_plugin_device *device, uint64_t ticket, int64_t timeout_ns,
                                  strata_plugin_error *error) {
     strata_error err = {0};
-    (void)timeout_ns; /* built-in backends have their own limit */
+    (void)timeout_ns; /* built-in backends have their own time limit */
     strata_status status = device->device->api->wait(device->device, ticket, &err);
     return status ? failed(error, status, &err) : STRATA_PLUGIN_OK;
 }
@@ -435,7 +436,7 @@ static const strata_plugin_device_calls calls = {.size = sizeof calls,
 
 /* ---- the plugin ---- */
 
-/* Whether the options have key=value. */
+/* If the options contain key=value, copies the value to out_value and returns it, otherwise returns NULL. */
 static const char *option(const char *options, const char *key, char *out_value, size_t bytes) {
     const size_t n = strlen(key);
     for (; options && *options; options += strcspn(options, ";"), options += *options == ';') {

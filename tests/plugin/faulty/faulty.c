@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The device of samples/plugin with a fault, or several separated by '+', which STRATA_FAULTY names:
+ * The plugin of samples/plugin with one or several faults. STRATA_FAULTY names them, separated by '+':
  *
  *     entry-null size-small size-large major-0 major-2 minor-9 no-start no-device-info no-device-open name-long name-host
  *     start-fails start-many start-crash start-exit info-null info-small no-dtypes skipped
  *     open-null calls-null calls-small null:SLOT
  *     fail:CALL:K       the K-th call fails with OUT_OF_MEMORY
  *     lost:CALL:K       the K-th call fails with DEVICE_LOST; any call but destroy and close after it ends the process
- *     status            compile returns a status that plugin.h does not have
+ *     status            compile returns a status that plugin.h does not define
  *     silent            compile fails and writes no message
- *     support           supports answers what plugin.h does not have
- *     parts             supports prefers the parts of nodes
+ *     support           supports returns a value that plugin.h does not define
+ *     parts             supports asks for the parts of every node
  *     ticket input-null input-odd output-null program-null buffer-null wrong
- *     hang              no run ends: wait times out
+ *     hang              no run ends, so that wait times out
  *     hang-run          run does not return
  *     short             run leaves out the last element of an output
- *     skips             run leaves out the last of several steps, so that each op by itself is right
+ *     skips             run leaves out the last step if there are several, so that tests of single ops find no error
  *     crash-run exit-run
- *     slow:MS           run takes so many milliseconds more, which is no fault
- *     copies            it has the table "transfers", which is no fault; a copy is made when a run or a wait comes behind it
- *     unordered         with copies: of those that wait, the newest is made first
+ *     slow:MS           run takes this many milliseconds longer, which is not a fault
+ *     copies            it has the table "transfers", which is not a fault; a copy is made at the next run or wait
+ *     unordered         with copies: pending copies are made in the wrong order, the newest first
  *
- * It has the name "faulty". */
+ * The plugin's name is "faulty". */
 #define strata_plugin_v1 healthy_plugin
 #include "samples/plugin/acme.c"
 #undef strata_plugin_v1
@@ -35,7 +35,7 @@ static const char *fault(void) {
     return text ? text : "";
 }
 
-/* Whether a fault of that name is on: several are separated by '+'. */
+/* Whether the fault of this name is active. STRATA_FAULTY may name several, separated by '+'. */
 static bool is(const char *name) {
     const size_t n = strlen(name);
     for (const char *at = fault(); *at; at += strcspn(at, "+"), at += *at == '+')
@@ -47,7 +47,7 @@ static bool is(const char *name) {
 
 static bool lost;
 
-/* Whether this call of `name` is the one that the fault "KIND:name:K" means. */
+/* Whether this is the call that the fault "KIND:name:K" selects. */
 static bool is_call(const char *kind, const char *name) {
     static char seen[64];
     static int count;
@@ -55,7 +55,7 @@ static bool is_call(const char *kind, const char *name) {
     const int n = snprintf(begin, sizeof begin, "%s:%s:", kind, name);
     const char *at = strstr(fault(), begin);
     if (!at) return false;
-    if (strcmp(seen, fault()) != 0) { /* another fault than before: counted anew */
+    if (strcmp(seen, fault()) != 0) { /* another fault than in the last call: the counting starts again */
         snprintf(seen, sizeof seen, "%s", fault());
         count = 0;
     }
@@ -63,7 +63,7 @@ static bool is_call(const char *kind, const char *name) {
 }
 
 static strata_plugin_status before(const char *name, strata_plugin_error *error) {
-    if (lost) _exit(99); /* nothing but destroy and close may follow */
+    if (lost) _exit(99); /* no call but destroy and close may follow */
     if (is_call("fail", name)) return fail(error, STRATA_PLUGIN_OUT_OF_MEMORY, "injected", 0);
     if (!is_call("lost", name)) return STRATA_PLUGIN_OK;
     lost = true;
@@ -76,7 +76,7 @@ static strata_plugin_status before(const char *name, strata_plugin_error *error)
         if (before_status) return before_status;                  \
     } while (0)
 
-/* ---- copies that are made later ---- */
+/* ---- deferred copies ---- */
 
 enum { MOST_LATER = 64 };
 static struct {
@@ -196,21 +196,21 @@ static strata_plugin_status faulty_run(strata_plugin_program *program, int32_t f
     return status;
 }
 
-/* As a device whose program never ends. */
+/* With the fault "hang" it behaves like a device whose program never ends. */
 static strata_plugin_status faulty_wait(strata_plugin_device *device, uint64_t ticket, int64_t timeout_ns,
                                         strata_plugin_error *error) {
     const strata_plugin_status status = before("wait", error);
-    if (status) n_later = 0; /* the host's memory is not the device's any more */
+    if (status) n_later = 0; /* after an error the device must not access host memory any more */
     if (status) return status;
     make_copies();
     if (!is("hang")) return wait_for(device, ticket, timeout_ns, error);
     const struct timespec time = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
     nanosleep(&time, NULL);
-    lost = true; /* Strata gives it up now */
+    lost = true; /* Strata treats the device as lost from now on */
     return STRATA_PLUGIN_TIMEOUT;
 }
 
-/* ---- tables, larger than this Strata knows them ---- */
+/* ---- tables that are larger than in this version of Strata ---- */
 
 static struct {
     strata_plugin_device_calls calls;
@@ -262,7 +262,7 @@ static void drop(const char *slot) {
         if (!strcmp(slots[i].name, slot)) *slots[i].slot = NULL;
 }
 
-/* Devices that cannot be closed, as a fault has taken the call: kept, so that they are no leak of Strata's. */
+/* Devices whose function `close` a fault has removed. The list refers to them, so that LeakSanitizer does not report them. */
 enum { MOST_KEPT = 64 };
 static strata_plugin_device *kept[MOST_KEPT];
 static int n_kept;
