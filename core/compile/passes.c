@@ -80,9 +80,14 @@ static bool updated_between(const rewriter *r, const strata_variable *variable, 
 /* ---- common subexpressions ---- */
 
 static bool attr_equal(const strata_attr_field *field, const char *a, const char *b) {
+    /* Lists are compared by their address: equal lists in two places are only not recognized. */
     static const size_t bytes[] = {[STRATA_ATTR_INT] = sizeof(int64_t),
                                    [STRATA_ATTR_FLOAT] = sizeof(double),
                                    [STRATA_ATTR_INTS] = sizeof(int64_t) * STRATA_MAX_RANK,
+                                   [STRATA_ATTR_PAIR] = sizeof(int64_t) * 2,
+                                   [STRATA_ATTR_QUAD] = sizeof(int64_t) * 4,
+                                   [STRATA_ATTR_LIST] = sizeof(void *),
+                                   [STRATA_ATTR_CODES] = sizeof(int64_t) * STRATA_MAX_RANK,
                                    [STRATA_ATTR_POINTER] = sizeof(void *)};
     a += field->offset;
     b += field->offset;

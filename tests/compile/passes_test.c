@@ -59,6 +59,33 @@ Test(passes, equal_values_are_computed_once) {
     end(&s);
 }
 
+/* Each pair has the same inputs, shape and op, and differs in one attribute. */
+Test(passes, windows_that_differ_are_not_merged) {
+    scene s = begin();
+    strata_tensor *x = strata_input(s.graph, "images", f32, STRATA_SHAPE(1, 6, 6, 2));
+    strata_tensor *filter = strata_input(s.graph, "filter", f32, STRATA_SHAPE(3, 3, 2, 2));
+    const strata_padding same = STRATA_PADDING_SAME, explicit = STRATA_PADDING_EXPLICIT;
+    strata_tensor *const pairs[][2] = {
+        {strata_avg_pool2d(x, (strata_pool2d_window){.size = {1, 3}, .stride = {1, 1}, .padding = same}),
+         strata_avg_pool2d(x, (strata_pool2d_window){.size = {3, 1}, .stride = {1, 1}, .padding = same})},
+        {strata_max_pool2d(x, (strata_pool2d_window){.size = {3, 3}, .stride = {1, 1}, .padding = same}),
+         strata_max_pool2d(x, (strata_pool2d_window){.size = {5, 5}, .stride = {1, 1}, .padding = same})},
+        {strata_conv2d(x, filter, (strata_conv2d_window){.dilation = {1, 2}, .padding = same}),
+         strata_conv2d(x, filter, (strata_conv2d_window){.dilation = {2, 1}, .padding = same})},
+        {strata_conv2d(x, filter, (strata_conv2d_window){.padding = explicit, .explicit_padding = {2, 0, 1, 1}}),
+         strata_conv2d(x, filter, (strata_conv2d_window){.padding = explicit, .explicit_padding = {0, 2, 1, 1}})},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        strata_tensor *both = strata_add(pairs[i][0], pairs[i][1]);
+        cr_assert_eq(nodes_of(&s, &both, 1, true), 3, "pair %zu", i);
+    }
+    strata_tensor *const equal[] = {strata_max_pool2d(x, (strata_pool2d_window){.size = {3, 3}}),
+                                    strata_max_pool2d(x, (strata_pool2d_window){.size = {3, 3}})};
+    strata_tensor *sum = strata_add(equal[0], equal[1]);
+    cr_assert_eq(nodes_of(&s, &sum, 1, true), 2);
+    end(&s);
+}
+
 Test(passes, bias_and_activation_go_into_the_product) {
     scene s = begin();
     strata_tensor *w = strata_input(s.graph, "w", f32, STRATA_SHAPE(4, 3));
