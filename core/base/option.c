@@ -3,9 +3,9 @@
  * Reads options from JSON and writes them, by a table of the options. */
 #include "core/base/option.h"
 
-#include "core/base/json.h"
+#include <stdlib.h>
 
-enum { MAX_KEYS = 32 };
+#include "core/base/json.h"
 
 static strata_status read_numbers(const strata_json *object, const strata_option *option, strata_numbers *out,
                                   strata_error *err) {
@@ -89,12 +89,15 @@ static strata_status read_option(const strata_json *object, const strata_option 
 
 strata_status strata_options_read(const strata_json *object, const strata_option *table, const char *const *also, size_t n_also,
                                   void *options, strata_error *err) {
-    const char *known[MAX_KEYS];
-    size_t n_known = 0;
+    size_t n_known = n_also;
     STRATA_TRY(strata_json_expect(object, STRATA_JSON_OBJECT, err));
-    for (size_t i = 0; i < n_also; i++) known[n_known++] = also[i];
-    for (const strata_option *option = table; option->name && n_known < MAX_KEYS; option++) known[n_known++] = option->name;
-    STRATA_TRY(strata_json_check_keys(object, known, n_known, err));
+    for (const strata_option *option = table; option->name; option++) n_known++;
+    const char **known = calloc(n_known + 1, sizeof *known);
+    if (!known) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %zu options", n_known);
+    for (size_t i = 0; i < n_known; i++) known[i] = i < n_also ? also[i] : table[i - n_also].name;
+    const strata_status status = strata_json_check_keys(object, known, n_known, err);
+    free(known);
+    if (status) return status;
     for (const strata_option *option = table; option->name; option++) STRATA_TRY(read_option(object, option, options, err));
     return STRATA_OK;
 }
