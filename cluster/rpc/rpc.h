@@ -134,8 +134,8 @@ typedef struct strata_rpc_server_options {
     uint64_t most_body_bytes;
 } strata_rpc_server_options;
 
-/* Fails: INVALID for wrong options, or for an address that other hosts reach, without a secret or `insecure`; UNAVAILABLE if the
- * server cannot listen on the address, or if a file for TLS cannot be used. */
+/* Fails: INVALID for wrong options, or for an address that other hosts reach, without a secret or `insecure`; UNAVAILABLE if
+ * the server cannot listen on the address, or if a file for TLS cannot be used. */
 STRATA_MUST_USE strata_status strata_rpc_server_create(const strata_rpc_server_options *opts, strata_rpc_server **out_server,
                                                        strata_error *err);
 /* "127.0.0.1:43210", with the actual port. Valid as long as the server. */
