@@ -402,6 +402,36 @@ Test(preprocessing, arrays_have_any_integers_as_labels) {
     strata_preprocessing_destroy(p);
 }
 
+/* Arrays of several axes have the same features as those of another type with the same numbers, whichever of the two types the
+ * training data have. */
+Test(preprocessing, arrays_of_another_type_have_the_same_features) {
+    uint8_t bytes[12][2][2][1];
+    float numbers[12][2][2][1], y[12], found[2][48];
+    for (int i = 0; i < 48; i++) ((float *)numbers)[i] = ((uint8_t *)bytes)[i] = (uint8_t)(5 * i);
+    for (int i = 0; i < 12; i++) y[i] = (float)i / 3;
+    const strata_array ys = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(12), y);
+    const strata_array xs[2] = {strata_array_view(STRATA_DTYPE_U8, STRATA_SHAPE(12, 2, 2, 1), bytes),
+                                strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(12, 2, 2, 1), numbers)};
+    for (int learned = 0; learned < 2; learned++) {
+        strata_preprocessing *p = NULL;
+        strata_dataset *train = NULL, *test = NULL;
+        OK(strata_preprocessing_from_arrays(&xs[learned], &ys, NULL, &p, &err));
+        OK(strata_preprocessing_split_arrays(p, &xs[learned], &ys, 0, 0, &train, &test, &err));
+        strata_dataset_destroy(train);
+        for (int applied = 0; applied < 2; applied++) {
+            OK(strata_preprocessing_apply_arrays(p, &xs[applied], NULL, &test, &err));
+            fetch(test, found[applied], NULL);
+            strata_dataset_destroy(test);
+        }
+        for (int i = 0; i < 48; i++)
+            cr_assert_float_eq((double)found[0][i], (double)found[1][i], 1e-6, "number %d is %g as u8, %g as f32", i,
+                               (double)found[0][i], (double)found[1][i]);
+        const double expected = learned ? -1.69633 : 0; /* (0 - 117.5) / 69.267 */
+        cr_assert_float_eq((double)found[0][0], expected, 1e-5, "%g", (double)found[0][0]);
+        strata_preprocessing_destroy(p);
+    }
+}
+
 /* ---- pictures ---- */
 
 static void put_picture(const char *name, int columns, int rows, int value) {

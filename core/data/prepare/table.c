@@ -180,16 +180,22 @@ static strata_status fill_table(const strata_preprocessing *p, const strata_exam
     return status;
 }
 
-/* Copies examples of several axes. Arrays of u8 stay u8; others are standardised. */
+/* The mean and the deviation of examples of several axes if the training data are u8: such numbers are divided by 255. */
+static const double BYTES_MEAN = 0, BYTES_DEVIATION = 255;
+
+/* Copies examples of several axes. If the model learned from arrays of u8, those of u8 stay u8. All others are standardised by
+ * the numbers of the training data. So an array of another type has the same features. */
 static strata_status fill_elements(const strata_preprocessing *p, const strata_examples *examples, const int64_t *rows,
                                    int64_t n, strata_array *out, strata_error *err) {
     const strata_array *x = examples->x;
     strata_shape shape = x->shape;
     const int64_t size = strata_shape_elements(p->element);
+    const bool stays_u8 =
+        x->dtype == STRATA_DTYPE_U8 && p->columns[0].mean == BYTES_MEAN && p->columns[0].deviation == BYTES_DEVIATION;
     shape.dims[0] = n;
-    STRATA_TRY(strata_array_create(x->dtype == STRATA_DTYPE_U8 ? STRATA_DTYPE_U8 : STRATA_DTYPE_F32, shape, out, err));
+    STRATA_TRY(strata_array_create(stays_u8 ? STRATA_DTYPE_U8 : STRATA_DTYPE_F32, shape, out, err));
     for (int64_t r = 0; r < n; r++) {
-        if (x->dtype == STRATA_DTYPE_U8) {
+        if (stays_u8) {
             memcpy((uint8_t *)out->data + r * size, (const uint8_t *)x->data + rows[r] * size, (size_t)size);
             continue;
         }
@@ -300,12 +306,17 @@ static strata_status measure_features(strata_preprocessing *p, const strata_exam
     return status;
 }
 
-/* Examples of several axes have one mean and one deviation for all their numbers. */
+/* Examples of several axes have one mean and one deviation for all their numbers. For u8 they are constants. */
 static void measure_elements(strata_preprocessing *p, const strata_examples *examples, const int64_t *rows, int64_t n) {
     const strata_array *x = examples->x;
     const int64_t size = strata_shape_elements(p->element);
     double sum = 0, squares = 0;
     int64_t found = 0;
+    if (x->dtype == STRATA_DTYPE_U8) {
+        p->columns[0].mean = BYTES_MEAN;
+        p->columns[0].deviation = BYTES_DEVIATION;
+        return;
+    }
     for (int64_t r = 0; r < n; r++)
         for (int64_t i = 0; i < size; i++) {
             const double value = strata_element_get(x->dtype, x->data, rows[r] * size + i);
