@@ -60,6 +60,8 @@ expect 0 "on 150 test examples" evaluate rows.strata rows.data $on
 expect 0 'learns the number "price"' train houses.csv $on --save houses.strata
 stdout "R2 0.9"
 expect 0 "R2 0.9" evaluate houses.strata houses.csv $on
+expect 0 "" evaluate houses.strata flat.csv $on --json
+json 'r["scores"]["r2"] is None and r["scores"]["mae"] > 0' # R2 needs labels that differ
 expect 0 "" predict houses.strata $on --row 0.5,0.5 --json
 json 'abs(r["value"] - 101500) < 500' # in the unit of the label
 expect 0 'learns the number "kind"' train numbers.csv $on --epochs 1 --learn regression
