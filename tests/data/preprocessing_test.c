@@ -398,6 +398,9 @@ Test(preprocessing, arrays_have_any_integers_as_labels) {
     for (int i = 0; i < 12; i++) cr_assert(labels[i] == i % 2 && features[3 * i + 2] == (float)!i && features[3 * i + 1] == 0);
     const strata_array narrow = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(24, 1), x);
     cr_assert_eq(strata_preprocessing_apply_arrays(p, &narrow, NULL, &test, &err), STRATA_DATA);
+    int64_t many[12 * 2 * 1] = {0};
+    const strata_array deep = strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(12, 2, 1), many);
+    cr_assert_eq(strata_preprocessing_apply_arrays(p, &xs, &deep, &test, &err), STRATA_DATA, "two labels an example");
     strata_dataset_destroy(train);
     strata_preprocessing_destroy(p);
 }

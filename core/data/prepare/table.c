@@ -516,7 +516,9 @@ strata_status strata_preprocessing_apply_arrays(const strata_preprocessing *p, c
         return strata_fail(err, STRATA_DATA, "the features are %s; the model takes (n, ...) of %s",
                            strata_shape_text(shape).text,
                            strata_shape_text(p->element.rank == 1 ? STRATA_SHAPE(p->n_columns) : p->element).text);
-    if (y && (n_labels != p->n_labels || y->shape.dims[0] != shape.dims[0]))
+    const bool labels_fit =
+        !y || ((y->shape.rank == 1 || y->shape.rank == 2) && n_labels == p->n_labels && y->shape.dims[0] == shape.dims[0]);
+    if (!labels_fit)
         return strata_fail(err, STRATA_DATA, "the features are %s, the labels %s; the model has %d label%s for each example",
                            strata_shape_text(shape).text, strata_shape_text(y->shape).text, p->n_labels,
                            p->n_labels == 1 ? "" : "s");
