@@ -380,6 +380,12 @@ class Data(unittest.TestCase):
             first = list(data)[5][0]
             numpy.testing.assert_array_equal(first, numpy.full(8, 42, numpy.float32))
 
+    def test_labels_of_any_integers(self):
+        labels = numpy.array([0, 1, 2, 1])
+        for kind in "uint8", "int8", "uint16", "int16", "int32", "uint32", "int64", "uint64", ">i4":
+            data = strata.Dataset.from_arrays(X[:4], labels.astype(kind))
+            self.assertEqual((data.n_classes, [int(y) for _, y in data]), (3, labels.tolist()), kind)
+
     def test_generators_loaders_and_maps_give_what_arrays_give(self):
         def losses(data, **options):
             return small(seed=4).fit(data, epochs=2, shuffle=False, verbose=0, **options).history["loss"]
@@ -677,6 +683,7 @@ class Errors(unittest.TestCase):
         self.fails(ValueError, "no input shape", lambda: small().summary())
         self.fails(ValueError, "leave y", lambda: model.fit(strata.Dataset.from_arrays(X, Y), Y))
         self.fails(ValueError, "do not fit in 32 bits", lambda: strata.Dataset.from_generator(lambda: [(2**40,)]))
+        self.fails(ValueError, "only once", lambda: model.fit((X[i:i + 50], Y[i:i + 50]) for i in range(0, 300, 50)))
         self.fails(ValueError, "while they are traced", lambda: model(X))
         self.fails(ValueError, "mirored", lambda: strata.Strategy("mirored"))
         with self.assertRaises(ValueError):
