@@ -473,6 +473,33 @@ Test(preprocessing, pictures_come_to_one_size) {
     strata_preprocessing_destroy(p);
 }
 
+/* The folders are in the order of their names, although the paths "cat 2/a.pgm" and "cat-big/a.pgm" are before "cat/a.pgm". */
+Test(preprocessing, classes_are_in_the_order_of_the_folders) {
+    static const char *const names[] = {"cat", "cat 2", "cat-big", "dog"};
+    strata_preprocessing *p = NULL;
+    strata_dataset *datasets[2] = {NULL};
+    float x[4];
+    int32_t y[4];
+    for (int i = 3; i >= 0; i--) {
+        char path[64];
+        make_folder(names[i]);
+        snprintf(path, sizeof path, "%s/a.pgm", names[i]);
+        put_picture(path, 1, 1, 51 * i);
+    }
+    OK(strata_preprocessing_from_pictures(test_folder(), NULL, &p, &err));
+    OK(strata_preprocessing_apply_pictures(p, test_folder(), NULL, &datasets[0], &err));
+    OK(strata_dataset_image_folder(test_folder(), 1, &datasets[1], &err));
+    for (int d = 0; d < 2; d++) {
+        fetch(datasets[d], x, y);
+        is_near(x, (const double[]){0, 0.2, 0.4, 0.6}, 4);
+        for (int i = 0; i < 4; i++)
+            cr_assert(y[i] == i && !strcmp(strata_dataset_class_name(datasets[d], i), names[i]), "%d is \"%s\"", y[i],
+                      strata_dataset_class_name(datasets[d], i));
+        strata_dataset_destroy(datasets[d]);
+    }
+    strata_preprocessing_destroy(p);
+}
+
 static void refuses_folder(const char *part) {
     strata_preprocessing *p = NULL;
     cr_assert(strata_preprocessing_from_pictures(test_folder(), NULL, &p, &err) && strstr(err.message, part), "%s",
