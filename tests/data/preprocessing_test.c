@@ -378,6 +378,38 @@ Test(preprocessing, json_that_lies_is_refused) {
     }
 }
 
+Test(preprocessing, weights_have_decimal_commas_like_other_numbers) {
+    static const char *const tables[] = {"x;w;y\n1;1,250;a\n2;2,500;b\n3;1,000;a\n", "x;w;y\n1;1,25;a\n2;2,5;b\n3;1;a\n",
+                                         "x,w,y\n1,1.25,a\n2,2.5,b\n3,1,a\n"};
+    const strata_preprocessing_options opts = {.weight = "w"};
+    strata_order *order = NULL;
+    strata_dataset *dataset = NULL;
+    strata_preprocessing *p = NULL;
+    float x[3], weights[3];
+    int32_t y[3];
+    OK(strata_order_create(3, false, 0, 0, &order, &err));
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        strata_csv *csv = parse(tables[i], NULL);
+        OK(strata_preprocessing_from_csv(csv, &opts, &p, &err));
+        OK(strata_preprocessing_split_csv(p, csv, 0, 0, &dataset, &(strata_dataset *){NULL}, &err));
+        strata_dataset_destroy(dataset);
+        OK(strata_preprocessing_apply_csv(p, csv, NULL, &dataset, &err));
+        fetch(dataset, x, y);
+        strata_dataset_fetch_weights(dataset, order, 0, 3, weights);
+        is_near(weights, (const double[]){1.25, 2.5, 1}, 3);
+        strata_dataset_destroy(dataset);
+        strata_csv_destroy(csv);
+        strata_preprocessing_destroy(p);
+    }
+    strata_order_destroy(order);
+    strata_csv *csv = parse("x,w,y\n1,1,a\n2,-1,b\n3,1,a\n", NULL);
+    OK(strata_preprocessing_from_csv(csv, &opts, &p, &err));
+    cr_assert_eq(strata_preprocessing_split_csv(p, csv, 0, 5, &dataset, &(strata_dataset *){NULL}, &err), STRATA_DATA);
+    cr_assert_str_eq(err.message, "t:3: the weight in column \"w\" is \"-1\"; it must be a number of at least 0");
+    strata_csv_destroy(csv);
+    strata_preprocessing_destroy(p);
+}
+
 Test(preprocessing, arrays_have_any_integers_as_labels) {
     float x[12][2], features[12 * 3];
     int64_t y[12];

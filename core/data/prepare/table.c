@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Converting the rows of tables and arrays to datasets, as a preprocessing describes. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -359,17 +360,26 @@ strata_status strata_preprocessing_measure(strata_preprocessing *p, const strata
 
 /* ---- datasets ---- */
 
+/* Sets the weights of the examples. Whether they have a decimal comma is found from their column, as for other numbers. */
 static strata_status take_weights(const strata_preprocessing *p, const strata_examples *examples, const int64_t *rows,
                                   int64_t n, strata_dataset *dataset, strata_error *err) {
-    const strata_column column = {.kind = STRATA_COLUMN_NUMBER};
+    strata_column_stats stats;
     strata_array weights = {0};
+    const strata_csv *csv = examples->csv;
     int index = 0;
     if (!p->weight) return STRATA_OK;
-    STRATA_TRY(strata_csv_find(examples->csv, p->weight, &index, err));
+    STRATA_TRY(strata_csv_find(csv, p->weight, &index, err));
+    STRATA_TRY(strata_column_examine(csv, index, &stats, err));
+    const strata_column column = {.kind = STRATA_COLUMN_NUMBER, .decimal_comma = stats.decimal_comma};
     strata_status status = strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n), &weights, err);
     for (int64_t r = 0; r < n && !status; r++) {
         double value = 0;
-        status = strata_column_value(&column, examples->csv, index, rows[r], &value, err);
+        status = strata_column_value(&column, csv, index, rows[r], &value, err);
+        if (!status && !(value >= 0 && value <= FLT_MAX))
+            status = strata_fail(err, STRATA_DATA,
+                                 "%s:%lld: the weight in column \"%s\" is \"%.64s\"; it must be a number of at least 0",
+                                 strata_csv_name(csv), (long long)strata_csv_line(csv, rows[r]), p->weight,
+                                 strata_csv_cell(csv, rows[r], index));
         if (!status) ((float *)weights.data)[r] = (float)value;
     }
     if (!status) status = strata_dataset_set_weights(dataset, &weights, err);
