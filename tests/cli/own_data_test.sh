@@ -202,7 +202,7 @@ expect 2 "predict takes one FILE" predict flowers.strata --input a --input b $on
 expect 2 "use --learning-rate" train flowers.csv --lr 0.1
 expect 2 "use --set optimizer.name=sgd" train flowers.csv --optimizer sgd
 expect 2 "lists the samples" train --list
-expect 2 "strata convert model.onnx --to MODEL.strata" train model.onnx
+expect 2 "strata convert model.onnx MODEL.strata" train model.onnx
 expect 3 "is data, and the model comes before them: MODEL.strata flowers.csv" predict flowers.csv flowers.strata
 expect 3 "m.json: is a model that is to be trained first" evaluate m.json flowers.csv
 expect 2 "is not a command, but a file: strata train flowers.csv" flowers.csv
