@@ -50,6 +50,8 @@ expect 0 "1 number, 1 column of words" train commas.csv $on --epochs 1 --columns
 expect 0 "135 train / 15 test" train flowers.csv $on --epochs 1 --test-split 0.1
 expect 0 "seed 3" train flowers.csv $on --epochs 1 --seed 3
 expect 0 "left out" train flowers.csv $on --epochs 1 --label colour
+expect 0 "48 train / 12 test" train levels.csv $on --epochs 1 # "none" stands for a missing label
+stderr "strata: 30 rows without a label are left out"
 
 # ---- other forms of the table ----
 expect 0 "1 number, 1 column of words, 1 date, 0 missing, 2 classes" train orders.csv $on --epochs 60 --save orders.strata
