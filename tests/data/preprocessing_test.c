@@ -467,6 +467,26 @@ Test(preprocessing, arrays_of_another_type_have_the_same_features) {
     }
 }
 
+/* Integers that are large and close to each other, for example times in seconds, keep their deviation. */
+Test(preprocessing, large_numbers_of_arrays_have_their_deviation) {
+    int32_t numbers[12][2][2][1];
+    float y[12], x[48];
+    double squares = 0;
+    strata_preprocessing *p = NULL;
+    strata_dataset *train = NULL, *test = NULL;
+    for (int i = 0; i < 48; i++) ((int32_t *)numbers)[i] = 2000000000 + i % 2;
+    for (int i = 0; i < 12; i++) y[i] = (float)i / 3;
+    const strata_array xs = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(12, 2, 2, 1), numbers);
+    const strata_array ys = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(12), y);
+    OK(strata_preprocessing_from_arrays(&xs, &ys, NULL, &p, &err));
+    OK(strata_preprocessing_split_arrays(p, &xs, &ys, 0, 0, &train, &test, &err));
+    fetch(train, x, NULL);
+    for (int i = 0; i < 48; i++) squares += (double)x[i] * (double)x[i];
+    cr_assert_float_eq(squares, 48, 1e-3, "%g", squares);
+    strata_dataset_destroy(train);
+    strata_preprocessing_destroy(p);
+}
+
 /* ---- pictures ---- */
 
 static void put_picture(const char *name, int columns, int rows, int value) {

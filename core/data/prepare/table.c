@@ -310,22 +310,27 @@ static strata_status measure_features(strata_preprocessing *p, const strata_exam
 /* Examples of several axes have one mean and one deviation for all their numbers. For u8 they are constants. */
 static void measure_elements(strata_preprocessing *p, const strata_examples *examples, const int64_t *rows, int64_t n) {
     const strata_array *x = examples->x;
+    strata_column *all = &p->columns[0];
     const int64_t size = strata_shape_elements(p->element);
     double sum = 0, squares = 0;
     int64_t found = 0;
     if (x->dtype == STRATA_DTYPE_U8) {
-        p->columns[0].mean = BYTES_MEAN;
-        p->columns[0].deviation = BYTES_DEVIATION;
+        all->mean = BYTES_MEAN;
+        all->deviation = BYTES_DEVIATION;
         return;
     }
-    for (int64_t r = 0; r < n; r++)
-        for (int64_t i = 0; i < size; i++) {
-            const double value = strata_element_get(x->dtype, x->data, rows[r] * size + i);
-            if (!isnan(value)) sum += value, squares += value * value, found++;
-        }
-    p->columns[0].mean = found ? sum / (double)found : 0;
-    p->columns[0].deviation = found ? sqrt(fmax(0, squares / (double)found - p->columns[0].mean * p->columns[0].mean)) : 1;
-    if (!(p->columns[0].deviation > 0)) p->columns[0].deviation = 1;
+    for (int64_t i = 0; i < n * size; i++) {
+        const double value = strata_element_get(x->dtype, x->data, rows[i / size] * size + i % size);
+        if (!isnan(value)) sum += value, found++;
+    }
+    all->mean = found ? sum / (double)found : 0;
+    /* The squares are those of the differences to the mean; the difference of two large squares would have no correct digit. */
+    for (int64_t i = 0; i < n * size; i++) {
+        const double away = strata_element_get(x->dtype, x->data, rows[i / size] * size + i % size) - all->mean;
+        if (!isnan(away)) squares += away * away;
+    }
+    all->deviation = found ? sqrt(squares / (double)found) : 0;
+    if (!(all->deviation > 1e-12 * fabs(all->mean))) all->deviation = 1; /* all are equal, except for rounding */
 }
 
 static strata_status measure_labels(strata_preprocessing *p, const strata_examples *examples, const int64_t *rows, int64_t n,
