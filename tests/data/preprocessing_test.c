@@ -435,6 +435,10 @@ Test(preprocessing, arrays_have_any_integers_as_labels) {
     cr_assert_eq(strata_preprocessing_apply_arrays(p, &xs, &deep, &test, &err), STRATA_DATA, "two labels an example");
     strata_dataset_destroy(train);
     strata_preprocessing_destroy(p);
+    for (int i = 0; i < 12; i++) features[i] = i % 2 ? INFINITY : 1;
+    const strata_array infinite = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(12), features);
+    cr_assert_eq(strata_preprocessing_from_arrays(&xs, &infinite, NULL, &p, &err), STRATA_DATA);
+    cr_assert_str_eq(err.message, "label 1 is inf; a label is a finite number, or NaN if it is missing");
 }
 
 /* Arrays of several axes have the same features as those of another type with the same numbers, whichever of the two types the
