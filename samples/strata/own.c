@@ -75,8 +75,7 @@ static strata_status split_names(const char *list, column_list *out, strata_erro
     return out->n ? STRATA_OK : strata_fail(err, STRATA_INVALID, "\"%s\" names no column", list);
 }
 
-/* Reads --separator: one character, or "tab", "\t", "space". */
-static strata_status read_separator(const char *text, char *out, strata_error *err) {
+strata_status read_separator(const char *text, char *out, strata_error *err) {
     *out = 0;
     if (!text) return STRATA_OK;
     if (!strcmp(text, "tab") || !strcmp(text, "\\t"))
