@@ -118,7 +118,10 @@ strata_status strata_batches_next(strata_batches *batches, int64_t *out_n, strat
     if (!more) return STRATA_OK;
     STRATA_TRY(check_element(b, err));
     *out_n = b->element.parts[0].shape.dims[0];
-    return STRATA_OK;
+    if (*out_n) return STRATA_OK;
+    /* Without this check the callers would take it for the end. */
+    return strata_fail(err, STRATA_DATA, "batch %lld has no examples; each batch must have one at least",
+                       (long long)b->element.key.index);
 }
 
 /* Copies rows [first, first + n) of a batch's part. */

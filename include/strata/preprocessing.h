@@ -100,7 +100,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_preprocessing_from_csv(const str
                                                                        strata_preprocessing **out_preprocessing,
                                                                        strata_error *err);
 /* The same for arrays. features (n, d) are d columns of numbers, where NaN is a missing value. features with more axes are
- * pictures: u8 is divided by 255, other types are standardised with one mean and one deviation. labels are (n) or (n, k). */
+ * pictures: u8 is divided by 255, other types are standardised with one mean and one deviation. The type of the training data
+ * decides this for all later arrays, whatever their type. labels are (n) or (n, k). */
 STRATA_API STRATA_MUST_USE strata_status strata_preprocessing_from_arrays(const strata_array *features,
                                                                           const strata_array *labels,
                                                                           const strata_preprocessing_options *opts,

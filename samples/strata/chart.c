@@ -31,9 +31,11 @@ void chart_finish(chart *c) {
     c->n = 0;
 }
 
+/* Widens a range that is empty, or so narrow that the numbers of an axis would differ only in their rounding. */
 static void widen(double *least, double *most) {
-    if (*least < *most) return;
-    const double by = *least != 0 ? fabs(*least) * 0.05 : 1;
+    const double largest = fmax(fabs(*least), fabs(*most));
+    if (*most - *least > 1e-9 * largest) return;
+    const double by = largest > 0 ? largest * 0.05 : 1;
     *least -= by;
     *most += by;
 }

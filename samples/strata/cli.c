@@ -164,6 +164,9 @@ static int unknown_option(const command *command, const char *given) {
     if (instead) return usage_error("%s has no option --%s; use %s", command->name, name, instead);
     for (const option_row *row = next_row(command, NULL); row && n < MAX_OPTIONS; row = next_row(command, row))
         if (row->kind != OPTION_HEADING) words[n++] = row->name;
+    for (int i = 0; i < n; i++) /* the option exists, so only its value can be wrong */
+        if (!strcmp(words[i], name))
+            return usage_error("%s: --%s takes no value, but is given as %s", command->name, name, given);
     const char *near = strata_nearest_name(name, words, (size_t)n);
     if (near) return usage_error("%s has no option --%s. Did you mean --%s?", command->name, name, near);
     return usage_error("%s has no option --%s; strata help %s lists them", command->name, name, command->name);

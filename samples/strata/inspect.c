@@ -302,7 +302,8 @@ static strata_status inspect(const char *path, listing *list, strata_error *err)
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (formats[i].matches(path, head, n)) return formats[i].inspect(path, list, err);
     if (ends_with(path, ".onnx"))
-        return strata_fail(err, STRATA_DATA, "%s: is ONNX, which strata does not read; it reads model.json and .strata", path);
+        return strata_fail(err, STRATA_DATA, "%s: is ONNX; make a model of it first: strata convert %s MODEL.strata", path,
+                           path);
     return strata_fail(err, STRATA_DATA,
                        "%s: begins like none of the formats that are known: safetensors, npy, npz, IDX, PNG, JPEG, WebP, PGM, "
                        "PPM; nor is it called .csv, "

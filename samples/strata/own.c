@@ -75,8 +75,7 @@ static strata_status split_names(const char *list, column_list *out, strata_erro
     return out->n ? STRATA_OK : strata_fail(err, STRATA_INVALID, "\"%s\" names no column", list);
 }
 
-/* Reads --separator: one character, or "tab", "\t", "space". */
-static strata_status read_separator(const char *text, char *out, strata_error *err) {
+strata_status read_separator(const char *text, char *out, strata_error *err) {
     *out = 0;
     if (!text) return STRATA_OK;
     if (!strcmp(text, "tab") || !strcmp(text, "\\t"))
@@ -171,6 +170,12 @@ strata_status split_dataset(const data_options *options, strata_dataset *whole, 
     return status;
 }
 
+/* Reports how many of the n rows are in neither part, since they have no label. */
+static void print_unlabelled(int64_t n, const sample_data *data) {
+    const int64_t used = strata_dataset_size(data->dataset) + (data->rest ? strata_dataset_size(data->rest) : 0);
+    print_report(&(strata_preprocessing_report){.n_unlabelled = n - used});
+}
+
 /* Makes the datasets of a table for training. Its preprocessing is made from the table, unless the model has one. parts: some
  * rows are kept for testing. */
 static strata_status open_training_table(const sample *sample, const data_options *options, const strata_csv *csv, bool parts,
@@ -193,6 +198,7 @@ static strata_status open_training_table(const sample *sample, const data_option
     STRATA_TRY_GOTO(strata_preprocessing_split_csv(data->preprocessing, csv, parts ? test_fraction(options) : 0,
                                                    (uint64_t)options->seed, &data->dataset, &data->rest, err));
     data->split = data->rest != NULL;
+    print_unlabelled(strata_csv_n_rows(csv), data);
     STRATA_TRY_GOTO(strata_dataset_set_source(data->dataset, strata_csv_name(csv), err));
 cleanup:
     free(labels.text);
@@ -369,6 +375,7 @@ static strata_status open_training_arrays(const sample *sample, const data_optio
                                                       parts ? test_fraction(options) : 0, (uint64_t)options->seed,
                                                       &data->dataset, &data->rest, err));
     data->split = data->rest != NULL;
+    print_unlabelled(pair->x.shape.dims[0], data);
 cleanup:
     free(labels.text);
     free(features.text);

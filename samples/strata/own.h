@@ -23,6 +23,8 @@ void print_own(FILE *to, const data_options *options, const sample_data *data, c
                const strata_dataset *test);
 /* The row of the table of samples that stands for the user's own data. */
 const sample *own_sample(void);
+/* Reads --separator: one character, or "tab", "\t", "space". *out is 0 if `text` is NULL: the separator is then detected. */
+strata_status read_separator(const char *text, char *out, strata_error *err);
 /* Prints on stderr how many rows had no label, and how many words the training data did not have. */
 void print_report(const strata_preprocessing_report *report);
 

@@ -56,6 +56,10 @@ static int add_json(run_rows *run, const char *where, char *line, size_t bytes) 
     strata_error err = {0};
     strata_json root, member;
     if (strata_json_parse(where, line, bytes, MOST_LINE, &root, &err)) return report(FAILING_DATA, STRATA_DATA, &err);
+    if (strata_json_expect(&root, STRATA_JSON_OBJECT, &err)) {
+        strata_json_finish(&root);
+        return report(FAILING_DATA, STRATA_DATA, &err);
+    }
     log_row *row = add_row(run);
     for (bool more = row && strata_json_first(&root, &member); more; more = strata_json_next(&member)) {
         const char *event = "";
@@ -70,28 +74,33 @@ static int add_json(run_rows *run, const char *where, char *line, size_t bytes) 
     return row ? EXIT_OK : no_memory();
 }
 
-/* Reads a row of a CSV. The first row has the names: columns[i] is then the index of the name of column i; -1: it is the
- * event. */
+/* What a column of a CSV is if it is not one of the names. UNNAMED: its name is too long, or there are too many names. */
+enum { EVENT = -1, UNNAMED = -2 };
+
+/* Reads a row of a CSV. The first row has the names: columns[i] is then the index of the name of column i, or EVENT or UNNAMED.
+ * Columns after the first MOST_NAMES are UNNAMED, too, and have no element there. */
 static int add_csv(run_rows *run, const char *where, char *line, int *columns, int *n_columns) {
     int n = 0;
     char *rest = line;
     if (!*n_columns) {
-        for (char *cell; (cell = strsep(&rest, ",")) && n < MOST_NAMES; n++)
-            columns[n] = !strcmp(cell, "event") ? -1 : find_name(run, cell, true);
+        for (char *cell; (cell = strsep(&rest, ",")); n++) {
+            const int name = strcmp(cell, "event") && n < MOST_NAMES ? find_name(run, cell, true) : -1;
+            if (n < MOST_NAMES) columns[n] = name >= 0 ? name : strcmp(cell, "event") ? UNNAMED : EVENT;
+        }
         *n_columns = n;
         return EXIT_OK;
     }
     log_row *row = add_row(run);
     for (char *cell; row && (cell = strsep(&rest, ",")); n++) {
         if (n == *n_columns) return usage_error("%s: more columns than the first row has names", where), EXIT_DATA;
+        const int column = n < MOST_NAMES ? columns[n] : UNNAMED;
         char *end;
         const double value = strtod(cell, &end);
-        if (columns[n] < 0) row->epoch = !strcmp(cell, "epoch");
-        if (columns[n] < 0 || !*cell) continue;
+        if (column == EVENT) row->epoch = !strcmp(cell, "epoch");
+        if (column < 0 || !*cell) continue;
         if (*end)
-            return usage_error("%s: column %s is \"%s\", which is not a number", where, run->names[columns[n]], cell),
-                   EXIT_DATA;
-        row->values[columns[n]] = value;
+            return usage_error("%s: column %s is \"%s\", which is not a number", where, run->names[column], cell), EXIT_DATA;
+        row->values[column] = value;
     }
     return row ? EXIT_OK : no_memory();
 }

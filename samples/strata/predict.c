@@ -55,29 +55,31 @@ static strata_status open_picture(const char *path, const strata_model *model, b
 }
 
 /* Parses --row as a table of one row. */
-static strata_status parse_row(const char *row, strata_csv **out_csv, strata_error *err) {
+static strata_status parse_row(const char *row, char separator, strata_csv **out_csv, strata_error *err) {
     char names[MOST_COLUMNS][24];
     const char *columns[MOST_COLUMNS];
     int n = 0;
     for (const char *at = row; at && n < MOST_COLUMNS; n++) {
         snprintf(names[n], sizeof names[n], "number %d", n + 1);
         columns[n] = names[n];
-        at = strchr(at, ',');
+        at = strchr(at, separator);
         if (at) at++;
     }
-    return strata_csv_parse_rows("--row", row, strlen(row), ',', columns, n, out_csv, err);
+    return strata_csv_parse_rows("--row", row, strlen(row), separator, columns, n, out_csv, err);
 }
 
 /* Opens a table of numbers for a model without preprocessing. The columns are used in their order, or in that of --columns. */
 static strata_status open_plain_rows(const predict_options *options, strata_dataset **out, strata_error *err) {
     strata_csv *csv = NULL;
+    char separator = 0;
+    STRATA_TRY(read_separator(options->separator, &separator, err));
     char *names = options->columns ? strdup(options->columns) : NULL, *rest = names;
     const char *columns[MOST_COLUMNS];
     int n = 0;
     for (char *name = strsep(&rest, ","); name && n < MOST_COLUMNS; name = strsep(&rest, ",")) columns[n++] = name;
     const strata_csv_options opts = {.features = n ? columns : NULL, .n_features = n};
-    strata_status status =
-        options->row ? parse_row(options->row, &csv, err) : strata_csv_read_table(options->input, 0, NULL, &csv, err);
+    strata_status status = options->row ? parse_row(options->row, separator ? separator : ',', &csv, err)
+                                        : strata_csv_read_table(options->input, separator, NULL, &csv, err);
     if (!status) status = strata_dataset_from_csv(csv, &opts, out, err);
     strata_csv_destroy(csv);
     free(names);
@@ -87,7 +89,7 @@ static strata_status open_plain_rows(const predict_options *options, strata_data
 static strata_status open_numbers(const predict_options *options, const strata_model *model, strata_dataset **out,
                                   strata_error *err) {
     unsigned char head[16] = {0};
-    if (options->row || is_table(options->input)) return open_plain_rows(options, out, err);
+    if (options->row || is_table(options->input) || !strcmp(options->input, "-")) return open_plain_rows(options, out, err);
     size_t n = 0;
     STRATA_TRY(strata_stream_peek_file(options->input, head, sizeof head, &n, err));
     if (strata_picture_matches(head, n)) return open_picture(options->input, model, options->invert, out, err);

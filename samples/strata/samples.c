@@ -193,7 +193,7 @@ strata_status load_trained(const char *path, strata_model **out_model, strata_er
     if (ends_with(path, ".json"))
         return strata_fail(err, STRATA_DATA, "%s: is a model that is to be trained first: strata train %s", path, path);
     if (ends_with(path, ".onnx"))
-        return strata_fail(err, STRATA_DATA, "%s: is ONNX; make a model of it first: strata convert %s --to MODEL.strata", path,
+        return strata_fail(err, STRATA_DATA, "%s: is ONNX; make a model of it first: strata convert %s MODEL.strata", path,
                            path);
     return strata_model_load(path, out_model, err);
 }
@@ -207,7 +207,7 @@ int open_model(const char *name, bool saved, strata_model **out_model) {
     else if (ends_with(name, ".json"))
         status = strata_model_read_json(name, out_model, &err);
     else if (ends_with(name, ".onnx"))
-        return usage_error("%s: is ONNX; make a model of it first: strata convert %s --to MODEL.strata", name, name);
+        return usage_error("%s: is ONNX; make a model of it first: strata convert %s MODEL.strata", name, name);
     else if (saved && (strchr(name, '.') || strchr(name, '/')))
         status = load_trained(name, out_model, &err);
     else if (ends_with(name, ".strata") || ends_with(name, ".safetensors"))

@@ -98,13 +98,15 @@ static strata_status compare_classes(const float *predictions, const int32_t *la
 static void compare_numbers(const float *predictions, const float *labels, int64_t n, int64_t width, scores *s) {
     double absolute = 0, squares = 0, r2 = 0;
     for (int64_t k = 0; k < width; k++) {
+        /* The mean is that of the differences to the first label, so that the spread of equal labels is exactly 0. */
         double mean = 0, off = 0, spread = 0;
-        for (int64_t i = 0; i < n; i++) mean += (double)labels[i * width + k] / (double)n;
+        const double first = (double)labels[k];
+        for (int64_t i = 0; i < n; i++) mean += ((double)labels[i * width + k] - first) / (double)n;
         for (int64_t i = 0; i < n; i++) {
             const double label = (double)labels[i * width + k], error = (double)predictions[i * width + k] - label;
             absolute += fabs(error);
             off += error * error;
-            spread += (label - mean) * (label - mean);
+            spread += (label - first - mean) * (label - first - mean);
         }
         squares += off;
         r2 += (spread > 0 ? 1 - off / spread : NAN) / (double)width;

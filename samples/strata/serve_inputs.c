@@ -10,6 +10,7 @@
 
 #include "core/base/file.h"
 #include "core/base/json.h"
+#include "core/data/prepare/preprocessing.h"
 #include "core/data/stage/stage.h"
 #include "own.h"
 #include "picture.h"
@@ -121,72 +122,103 @@ static strata_status read_ports(const served_model *served, const strata_json *o
 
 /* ---- rows of a table ---- */
 
+/* Whether the model reads the numbers of this column with a decimal comma. */
+static bool has_decimal_comma(const strata_preprocessing *p, const char *name) {
+    for (int i = 0; i < p->n_columns; i++)
+        if (!strcmp(p->columns[i].name, name)) return p->columns[i].decimal_comma;
+    return false;
+}
+
+/* The name of cell `index` of rows that are arrays of n cells: these are the columns of the model, or all columns of the table
+ * that it learned from. NULL: the model has no table of n columns. */
+static const char *name_of_cell(const strata_preprocessing *p, int64_t n, int64_t index) {
+    return n == p->n_columns ? p->columns[index].name : n == p->n_header ? p->header[index] : NULL;
+}
+
+static void add_quoted(strata_text *csv, const char *text) {
+    strata_text_add(csv, "\"");
+    for (; *text; text++) strata_text_add(csv, *text == '"' ? "\"\"" : "%c", *text);
+    strata_text_add(csv, "\"");
+}
+
 /* Adds a quoted cell, in which quotes are doubled. null, a missing value, becomes an empty cell. */
-static strata_status add_cell(strata_text *csv, const strata_json *cell, strata_error *err) {
+static strata_status add_cell(strata_text *csv, const strata_json *cell, bool decimal_comma, strata_error *err) {
     const char *text = "";
+    char digits[32];
     double number = 0;
     bool truth = false;
-    strata_text_add(csv, "\"");
     switch (strata_json_kind_of(cell)) {
         case STRATA_JSON_NULL:
             break;
         case STRATA_JSON_NUMBER:
             STRATA_TRY(strata_json_to_number(cell, -1e308, 1e308, &number, err));
-            strata_text_add(csv, "%.17g", number);
+            snprintf(digits, sizeof digits, "%.17g", number);
+            if (decimal_comma && strchr(digits, '.')) *strchr(digits, '.') = ',';
+            text = digits;
             break;
         case STRATA_JSON_BOOL:
             STRATA_TRY(strata_json_to_bool(cell, &truth, err));
-            strata_text_add(csv, truth ? "true" : "false");
+            text = truth ? "true" : "false";
             break;
         default:
             STRATA_TRY(strata_json_to_string(cell, &text, err));
-            for (; *text; text++) strata_text_add(csv, *text == '"' ? "\"\"" : "%c", *text);
     }
-    strata_text_add(csv, "\"");
+    add_quoted(csv, text);
     return STRATA_OK;
 }
 
-static strata_status add_row(strata_text *csv, const strata_json *row, strata_error *err) {
+/* Writes the header: the names of the first row if it is an object, otherwise those of the model's columns. */
+static void write_header(const strata_preprocessing *p, const strata_json *first, bool named, strata_text *csv) {
+    const int64_t n_cells = strata_json_length(first);
+    strata_json cell;
+    int64_t n = 0;
+    if (!named && !name_of_cell(p, n_cells, 0)) return; /* the reader of the table reports the number of cells */
+    for (bool more = strata_json_first(first, &cell); more; more = strata_json_next(&cell), n++) {
+        if (n) strata_text_add(csv, ",");
+        add_quoted(csv, named ? cell.name : name_of_cell(p, n_cells, n));
+    }
+    strata_text_add(csv, "\n");
+}
+
+/* Adds a row that is an array. */
+static strata_status add_row(const strata_preprocessing *p, const strata_json *row, strata_text *csv, strata_error *err) {
+    const int64_t n_cells = strata_json_length(row);
     strata_json cell;
     int64_t n = 0;
     for (bool more = strata_json_first(row, &cell); more; more = strata_json_next(&cell), n++) {
+        const char *name = name_of_cell(p, n_cells, n);
         if (n) strata_text_add(csv, ",");
-        STRATA_TRY(add_cell(csv, &cell, err));
+        STRATA_TRY(add_cell(csv, &cell, name && has_decimal_comma(p, name), err));
     }
-    strata_text_add(csv, "\n");
     return STRATA_OK;
 }
 
-/* Writes the rows as CSV. If they are objects, the first one's names become the header, and all objects must have them. Rows
- * that are arrays have no header. */
-static strata_status write_rows(const strata_json *list, strata_text *csv, strata_error *err) {
-    strata_json row, first, name, cell;
+/* Adds a row that is an object. Its cells are written in the order of the first row's. */
+static strata_status add_named_row(const strata_preprocessing *p, const strata_json *first, const strata_json *row,
+                                   strata_text *csv, strata_error *err) {
+    strata_json name, cell;
+    int64_t n = 0;
+    for (bool more = strata_json_first(first, &name); more; more = strata_json_next(&name), n++) {
+        if (n) strata_text_add(csv, ",");
+        STRATA_TRY(strata_json_get(row, name.name, &cell, err));
+        STRATA_TRY(add_cell(csv, &cell, has_decimal_comma(p, name.name), err));
+    }
+    return STRATA_OK;
+}
+
+/* Writes the rows as CSV. If they are objects, all of them must have the first one's names. */
+static strata_status write_rows(const strata_preprocessing *p, const strata_json *list, strata_text *csv, strata_error *err) {
+    strata_json row, first;
     if (!strata_json_first(list, &first)) return STRATA_OK;
     const bool named = strata_json_kind_of(&first) == STRATA_JSON_OBJECT;
-    if (named) {
-        int64_t n = 0;
-        for (bool more = strata_json_first(&first, &name); more; more = strata_json_next(&name), n++) {
-            strata_text_add(csv, n ? ",\"" : "\"");
-            for (const char *c = name.name; *c; c++) strata_text_add(csv, *c == '"' ? "\"\"" : "%c", *c);
-            strata_text_add(csv, "\"");
-        }
-        strata_text_add(csv, "\n");
-    }
+    STRATA_TRY(strata_json_expect(&first, named ? STRATA_JSON_OBJECT : STRATA_JSON_ARRAY, err));
+    write_header(p, &first, named, csv);
     for (bool more = strata_json_first(list, &row); more; more = strata_json_next(&row)) {
         STRATA_TRY(strata_json_expect(&row, named ? STRATA_JSON_OBJECT : STRATA_JSON_ARRAY, err));
         if (strata_json_length(&row) != strata_json_length(&first))
             return strata_json_fail(&row, err, STRATA_DATA, "has %lld cells, the first row has %lld",
                                     (long long)strata_json_length(&row), (long long)strata_json_length(&first));
-        if (!named) {
-            STRATA_TRY(add_row(csv, &row, err));
-            continue;
-        }
-        int64_t n = 0;
-        for (bool more_names = strata_json_first(&first, &name); more_names; more_names = strata_json_next(&name), n++) {
-            if (n) strata_text_add(csv, ",");
-            STRATA_TRY(strata_json_get(&row, name.name, &cell, err));
-            STRATA_TRY(add_cell(csv, &cell, err));
-        }
+        STRATA_TRY(named ? add_named_row(p, &first, &row, csv, err) : add_row(p, &row, csv, err));
         strata_text_add(csv, "\n");
     }
     return STRATA_OK;
@@ -229,7 +261,7 @@ static strata_status read_rows(const served_model *served, const strata_json *li
     strata_dataset *data = NULL;
     char *bytes = NULL;
     size_t n_bytes = 0;
-    strata_status status = write_rows(list, &text, err);
+    strata_status status = write_rows(served->preprocessing, list, &text, err);
     if (status)
         strata_text_finish(&text);
     else

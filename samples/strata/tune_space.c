@@ -244,6 +244,17 @@ static double random_number(const char *path, uint64_t seed, int trial) {
     return (double)block.words[0] / 4294967296.0;
 }
 
+/* Writes the value with three digits, or with as many as the range needs: the rounded value must be in the range, and the error
+ * at most a hundredth of it. With three digits, 0.999..0.9999 would have only the values 0.999 and 1. */
+static void print_in_range(const tune_range *range, double value, char out[SETTING_BYTES]) {
+    for (int digits = 3; digits <= 17; digits++) {
+        snprintf(out, SETTING_BYTES, "%.*g", digits, value);
+        const double rounded = strtod(out, NULL);
+        const bool within = rounded >= range->least && rounded <= range->most;
+        if (within && fabs(rounded - value) <= (range->most - range->least) / 100) return;
+    }
+}
+
 void tune_space_value(const tune_range *range, uint64_t seed, int trial, char out[SETTING_BYTES]) {
     const double at = random_number(range->path, seed, trial), least = range->least, most = range->most;
     if (range->n_choices) {
@@ -256,7 +267,7 @@ void tune_space_value(const tune_range *range, uint64_t seed, int trial, char ou
     if (range->whole)
         snprintf(out, SETTING_BYTES, "%.0f", fmin(floor(value), most));
     else
-        snprintf(out, SETTING_BYTES, "%.3g", value);
+        print_in_range(range, value, out);
 }
 
 void tune_space_text(const tune_space *space, uint64_t seed, int trial, char *out, size_t room) {

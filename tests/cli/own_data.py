@@ -51,6 +51,8 @@ table("tilde.csv", ["when", "colour", "price", "kind"], [[a, b, c.replace(",", "
 
 pairs = [(rng.uniform(-1, 1), rng.uniform(-1, 1)) for _ in range(400)]
 table("houses.csv", ["a", "b", "price"], [[f"{a:.5f}", f"{b:.5f}", f"{100000 + 2000 * a + 1000 * b:.2f}"] for a, b in pairs])
+table("levels.csv", ["a", "level"], [[i % 3 + 0.1, ["none", "low", "high"][i % 3]] for i in range(90)])
+table("flat.csv", ["a", "b", "price"], [[f"{a:.5f}", f"{b:.5f}", "100000.1"] for a, b in pairs[:30]])
 table("numbers.csv", ["a", "kind"], [[f"{rng.uniform(-1, 1):.3f}", rng.choice([3, 70])] for _ in range(60)])
 
 words = {"good": ["wonderful", "lovely", "great", "moving"], "bad": ["dull", "awful", "boring", "weak"]}

@@ -50,6 +50,8 @@ expect 0 "1 number, 1 column of words" train commas.csv $on --epochs 1 --columns
 expect 0 "135 train / 15 test" train flowers.csv $on --epochs 1 --test-split 0.1
 expect 0 "seed 3" train flowers.csv $on --epochs 1 --seed 3
 expect 0 "left out" train flowers.csv $on --epochs 1 --label colour
+expect 0 "48 train / 12 test" train levels.csv $on --epochs 1 # "none" stands for a missing label
+stderr "strata: 30 rows without a label are left out"
 
 # ---- other forms of the table ----
 expect 0 "1 number, 1 column of words, 1 date, 0 missing, 2 classes" train orders.csv $on --epochs 60 --save orders.strata
@@ -60,6 +62,8 @@ expect 0 "on 150 test examples" evaluate rows.strata rows.data $on
 expect 0 'learns the number "price"' train houses.csv $on --save houses.strata
 stdout "R2 0.9"
 expect 0 "R2 0.9" evaluate houses.strata houses.csv $on
+expect 0 "" evaluate houses.strata flat.csv $on --json
+json 'r["scores"]["r2"] is None and r["scores"]["mae"] > 0' # R2 needs labels that differ
 expect 0 "" predict houses.strata $on --row 0.5,0.5 --json
 json 'abs(r["value"] - 101500) < 500' # in the unit of the label
 expect 0 'learns the number "kind"' train numbers.csv $on --epochs 1 --learn regression
@@ -200,7 +204,7 @@ expect 2 "predict takes one FILE" predict flowers.strata --input a --input b $on
 expect 2 "use --learning-rate" train flowers.csv --lr 0.1
 expect 2 "use --set optimizer.name=sgd" train flowers.csv --optimizer sgd
 expect 2 "lists the samples" train --list
-expect 2 "strata convert model.onnx --to MODEL.strata" train model.onnx
+expect 2 "strata convert model.onnx MODEL.strata" train model.onnx
 expect 3 "is data, and the model comes before them: MODEL.strata flowers.csv" predict flowers.csv flowers.strata
 expect 3 "m.json: is a model that is to be trained first" evaluate m.json flowers.csv
 expect 2 "is not a command, but a file: strata train flowers.csv" flowers.csv

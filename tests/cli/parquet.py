@@ -90,6 +90,12 @@ frame = pa.table({"x": narrow["a"], "y": narrow["y"], "who": [f"n{i}" for i in r
 frame = frame.replace_schema_metadata({"pandas": json.dumps({"index_columns": ["who", "__index_level_1__"], "columns": []})})
 pq.write_table(frame, f"{work}/frame.parquet")
 
+# An index that is not stored is described by an object, whose keys and values are no names of columns.
+frame = pa.table({"x": narrow["a"], "range": narrow["a"], "kind": narrow["y"]})
+unstored = {"kind": "range", "name": None, "start": 0, "stop": 60, "step": 1}
+frame = frame.replace_schema_metadata({"pandas": json.dumps({"index_columns": [unstored], "columns": []})})
+pq.write_table(frame, f"{work}/range.parquet")
+
 # ---- files with errors ----
 put("lists.parquet", {"a": [[1.0], [2.0, 3.0]], "y": ["u", "v"]})
 put("parts.parquet", {"a": [{"b": 1}, {"b": 2}], "y": ["u", "v"]})

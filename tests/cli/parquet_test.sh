@@ -73,6 +73,7 @@ cp plain.parquet both/test.parquet
 expect 0 "600 train / 600 test" train both $on --epochs 1
 expect 0 'left out "who"' train frame.parquet $on --epochs 1
 stdout "1 number, 0 missing, 2 classes" # the index is not taken as the label
+expect 0 "2 numbers, 0 missing, 2 classes" train range.parquet $on --epochs 1
 
 # ---- errors, and what they advise ----
 expect 3 'column "a" is a list<element: double>; a table has one number, text or date in a cell' train lists.parquet

@@ -96,6 +96,14 @@ expect 3 "No such file" plot "$work/none.jsonl"
 expect 3 'there is no "los" in' plot "$work/one.jsonl" --show los
 printf '{"epoch": 1}\nnot json\n' >"$work/bad.jsonl"
 expect 3 "bad.jsonl: line 2" plot "$work/bad.jsonl"
+printf '{"epoch": 1}\n[1, 2]\n' >"$work/list.jsonl"
+expect 3 "list.jsonl: line 2" plot "$work/list.jsonl"
+printf '{"event":"epoch","epoch":%d,"loss":%s}\n' 1 1 2 1.0000000000000002 >"$work/near.jsonl"
+expect 0 "wrote $work/near.svg" plot "$work/near.jsonl" --svg "$work/near.svg"
+python3 -c "
+names = ['event', 'epoch', 'total_step', 'loss', 'a' * 60] + [f'metric_{i}' for i in range(80)]
+for row in [names] + [['epoch', i, 10 * i, 1 / i] + [i] * 81 for i in range(1, 5)]: print(*row, sep=',')" >"$work/wide.csv"
+expect 0 "epoch 4" plot "$work/wide.csv" # a name that is too long, and more names than are read
 printf 'event,epoch,train_loss\nepoch,1,x\n' >"$work/bad.csv"
 expect 3 "column train_loss is \"x\"" plot "$work/bad.csv"
 printf 'event,epoch\nepoch,1,2\n' >"$work/bad.csv"

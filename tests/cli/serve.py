@@ -266,6 +266,31 @@ def arrays_of_numbers():
             equal((code, words in answer["error"] or answer["error"]), (400, True))
 
 
+def numbers_of_rows_are_read_as_numbers():
+    """The model's table has decimal commas, so its reader would take the text 1.234 for 1234."""
+    weights = [0.5 + 0.0173 * i for i in range(150)]
+    lines = [f"{w:.3f};{'heavy' if w > 1.5 else 'light'}".replace(".", ",") for w in weights]
+    (FOLDER / "weights.csv").write_text("\n".join(["weight;class"] + lines) + "\n")
+    train(None, "weights.csv", "weights.strata")
+    expected = predicted("weights.strata", FOLDER / "weights.csv")
+    with Server("weights.strata") as server:
+        for rows in ([{"weight": round(w, 3)} for w in weights], [[round(w, 3)] for w in weights]):
+            code, answer = server.post({"rows": rows}, "/predict?probabilities=1")
+            equal((code, answer.get("error")), (200, None))
+            close(answer["predictions"], expected)
+
+
+def rows_of_words_have_no_header():
+    rows = [[["red", "blue", "green"][i % 3], ["big", "small"][i % 2]] for i in range(60)]
+    lines = [f"{colour},{size},{colour == 'red'}" for colour, size in rows]
+    (FOLDER / "words.csv").write_text("\n".join(["colour,size,class"] + lines) + "\n")
+    train(None, "words.csv", "words.strata")
+    with Server("words.strata") as server:
+        code, answer = server.post({"rows": rows}, "/predict?probabilities=1")
+        equal((code, answer.get("error")), (200, None))
+        close(answer["predictions"], predicted("words.strata", FOLDER / "words.csv"))
+
+
 def pictures_are_sent_as_they_are():
     for name, value in (("dark", 20), ("light", 200)):
         (FOLDER / "photos" / name).mkdir(parents=True)
@@ -304,6 +329,7 @@ def make_arrays():
 
 make_arrays()
 for check in (answers_are_those_of_predict, requests_of_many_clients_share_batches, wrong_requests_get_an_answer_that_says_what,
-              raw_bytes_are_answered_or_cut_off, arrays_of_numbers, pictures_are_sent_as_they_are):
+              raw_bytes_are_answered_or_cut_off, arrays_of_numbers, numbers_of_rows_are_read_as_numbers,
+              rows_of_words_have_no_header, pictures_are_sent_as_they_are):
     print(check.__name__)
     check()

@@ -103,6 +103,10 @@ expect 0 "val_loss" tune "$work/n.csv" --device host --trials 2 --epochs 2 --val
 expect 0 " failed" tune "$work/t.csv" --device host --trials 6 --epochs 1 --set "optimizer.learning_rate=1e-3|1e35" \
     --set layers.0.units=8
 
+# In a narrow range, values have as many digits as they need to stay in it.
+expect 0 "" tune "$work/t.csv" --device host --trials 6 --epochs 1 --search random --set optimizer.beta2=0.999..0.9999 --json
+json 'r["failed"] == 0 and 0.999 < r["best"]["settings"]["optimizer.beta2"] < 0.9999'
+
 # A sample, and a model of the user.
 expect 0 "best: trial" tune regression --device host --trials 2 --epochs 1
 expect 0 "best: trial" tune mnist --device host --trials 2 --epochs 1 --set "layers.1.units=8|16"

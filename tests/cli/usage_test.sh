@@ -40,6 +40,7 @@ expect 2 'Did you mean "devices"?' help devises
 expect 2 '"quux" is not a command' quux
 expect 2 '"--verbos" is not an option' --verbos
 expect 2 "Did you mean --epochs?" train mnist --epocs 3
+expect 2 "train: --json takes no value, but is given as --json=1" train mnist --json=1
 expect 2 "Did you mean --learning-rate?" train mnist --learning_rate=1
 expect 2 "has no option --nothing-like-it" train mnist --nothing-like-it
 expect 2 "has no option -x" train mnist -x

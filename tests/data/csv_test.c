@@ -47,6 +47,18 @@ Test(csv, quoted_cells_may_hold_anything) {
     strata_csv_destroy(csv);
 }
 
+Test(csv, the_last_line_may_end_with_half_of_a_line_end) {
+    static const char *const texts[] = {"a,b\r\n1,x\r\n2,y\r\n", "a,b\r\n1,x\r\n2,y\r", "a,b\r\n1,x\r\n2,\"y\"\r",
+                                        "a,b\n1,x\n2,y"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        strata_csv *csv = parse(texts[i]);
+        cr_assert_eq(strata_csv_n_rows(csv), 2);
+        cr_assert_str_eq(strata_csv_cell(csv, 0, 1), "x");
+        cr_assert_str_eq(strata_csv_cell(csv, 1, 1), "y");
+        strata_csv_destroy(csv);
+    }
+}
+
 Test(csv, says_where_it_is_wrong) {
     FAILS("a,b\n1\n", "t.csv:2:2: the record ends after 1 cells; the header names 2 columns");
     FAILS("a,b\n1,2\n3,4,5\n", "t.csv:3:5: cell 3 of a record; the header names 2 columns");

@@ -163,6 +163,23 @@ Test(pipeline, batches_are_those_of_tf_data) {
     is_golden("padded_drop", d);
 }
 
+/* A shard skips elements between those that it returns, also from the end of one pass into the next. */
+Test(pipeline, shard_of_repeat_continues_in_the_next_pass) {
+    for (int size = 1; size < 6; size++)
+        for (int n = 1; n < 8; n++)
+            for (int count = 0; count < 4; count++) {
+                char expected[256] = "";
+                strata_dataset *d = range(0, size);
+                OK(strata_dataset_repeat(&d, count, &err));
+                OK(strata_dataset_shard(&d, n, n / 2, &err));
+                OK(strata_dataset_take(&d, 9, &err));
+                for (int i = n / 2, k = 0; k < 9 && (!count || i < count * size); i += n, k++)
+                    sprintf(expected + strlen(expected), "%s%d", k ? "|" : "", i % size);
+                cr_assert_str_eq(sequence(d), expected, "%d elements, %d times, part %d of %d", size, count, n / 2, n);
+                strata_dataset_destroy(d);
+            }
+}
+
 Test(pipeline, repeat_take_skip_shard_filter_are_those_of_tf_data) {
     strata_dataset *d;
     OK(strata_dataset_repeat((d = range(0, 3), &d), 3, &err));

@@ -378,6 +378,38 @@ Test(preprocessing, json_that_lies_is_refused) {
     }
 }
 
+Test(preprocessing, weights_have_decimal_commas_like_other_numbers) {
+    static const char *const tables[] = {"x;w;y\n1;1,250;a\n2;2,500;b\n3;1,000;a\n", "x;w;y\n1;1,25;a\n2;2,5;b\n3;1;a\n",
+                                         "x,w,y\n1,1.25,a\n2,2.5,b\n3,1,a\n"};
+    const strata_preprocessing_options opts = {.weight = "w"};
+    strata_order *order = NULL;
+    strata_dataset *dataset = NULL;
+    strata_preprocessing *p = NULL;
+    float x[3], weights[3];
+    int32_t y[3];
+    OK(strata_order_create(3, false, 0, 0, &order, &err));
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        strata_csv *csv = parse(tables[i], NULL);
+        OK(strata_preprocessing_from_csv(csv, &opts, &p, &err));
+        OK(strata_preprocessing_split_csv(p, csv, 0, 0, &dataset, &(strata_dataset *){NULL}, &err));
+        strata_dataset_destroy(dataset);
+        OK(strata_preprocessing_apply_csv(p, csv, NULL, &dataset, &err));
+        fetch(dataset, x, y);
+        strata_dataset_fetch_weights(dataset, order, 0, 3, weights);
+        is_near(weights, (const double[]){1.25, 2.5, 1}, 3);
+        strata_dataset_destroy(dataset);
+        strata_csv_destroy(csv);
+        strata_preprocessing_destroy(p);
+    }
+    strata_order_destroy(order);
+    strata_csv *csv = parse("x,w,y\n1,1,a\n2,-1,b\n3,1,a\n", NULL);
+    OK(strata_preprocessing_from_csv(csv, &opts, &p, &err));
+    cr_assert_eq(strata_preprocessing_split_csv(p, csv, 0, 5, &dataset, &(strata_dataset *){NULL}, &err), STRATA_DATA);
+    cr_assert_str_eq(err.message, "t:3: the weight in column \"w\" is \"-1\"; it must be a number of at least 0");
+    strata_csv_destroy(csv);
+    strata_preprocessing_destroy(p);
+}
+
 Test(preprocessing, arrays_have_any_integers_as_labels) {
     float x[12][2], features[12 * 3];
     int64_t y[12];
@@ -398,6 +430,63 @@ Test(preprocessing, arrays_have_any_integers_as_labels) {
     for (int i = 0; i < 12; i++) cr_assert(labels[i] == i % 2 && features[3 * i + 2] == (float)!i && features[3 * i + 1] == 0);
     const strata_array narrow = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(24, 1), x);
     cr_assert_eq(strata_preprocessing_apply_arrays(p, &narrow, NULL, &test, &err), STRATA_DATA);
+    int64_t many[12 * 2 * 1] = {0};
+    const strata_array deep = strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(12, 2, 1), many);
+    cr_assert_eq(strata_preprocessing_apply_arrays(p, &xs, &deep, &test, &err), STRATA_DATA, "two labels an example");
+    strata_dataset_destroy(train);
+    strata_preprocessing_destroy(p);
+    for (int i = 0; i < 12; i++) features[i] = i % 2 ? INFINITY : 1;
+    const strata_array infinite = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(12), features);
+    cr_assert_eq(strata_preprocessing_from_arrays(&xs, &infinite, NULL, &p, &err), STRATA_DATA);
+    cr_assert_str_eq(err.message, "label 1 is inf; a label is a finite number, or NaN if it is missing");
+}
+
+/* Arrays of several axes have the same features as those of another type with the same numbers, whichever of the two types the
+ * training data have. */
+Test(preprocessing, arrays_of_another_type_have_the_same_features) {
+    uint8_t bytes[12][2][2][1];
+    float numbers[12][2][2][1], y[12], found[2][48];
+    for (int i = 0; i < 48; i++) ((float *)numbers)[i] = ((uint8_t *)bytes)[i] = (uint8_t)(5 * i);
+    for (int i = 0; i < 12; i++) y[i] = (float)i / 3;
+    const strata_array ys = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(12), y);
+    const strata_array xs[2] = {strata_array_view(STRATA_DTYPE_U8, STRATA_SHAPE(12, 2, 2, 1), bytes),
+                                strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(12, 2, 2, 1), numbers)};
+    for (int learned = 0; learned < 2; learned++) {
+        strata_preprocessing *p = NULL;
+        strata_dataset *train = NULL, *test = NULL;
+        OK(strata_preprocessing_from_arrays(&xs[learned], &ys, NULL, &p, &err));
+        OK(strata_preprocessing_split_arrays(p, &xs[learned], &ys, 0, 0, &train, &test, &err));
+        strata_dataset_destroy(train);
+        for (int applied = 0; applied < 2; applied++) {
+            OK(strata_preprocessing_apply_arrays(p, &xs[applied], NULL, &test, &err));
+            fetch(test, found[applied], NULL);
+            strata_dataset_destroy(test);
+        }
+        for (int i = 0; i < 48; i++)
+            cr_assert_float_eq((double)found[0][i], (double)found[1][i], 1e-6, "number %d is %g as u8, %g as f32", i,
+                               (double)found[0][i], (double)found[1][i]);
+        const double expected = learned ? -1.69633 : 0; /* (0 - 117.5) / 69.267 */
+        cr_assert_float_eq((double)found[0][0], expected, 1e-5, "%g", (double)found[0][0]);
+        strata_preprocessing_destroy(p);
+    }
+}
+
+/* Integers that are large and close to each other, for example times in seconds, keep their deviation. */
+Test(preprocessing, large_numbers_of_arrays_have_their_deviation) {
+    int32_t numbers[12][2][2][1];
+    float y[12], x[48];
+    double squares = 0;
+    strata_preprocessing *p = NULL;
+    strata_dataset *train = NULL, *test = NULL;
+    for (int i = 0; i < 48; i++) ((int32_t *)numbers)[i] = 2000000000 + i % 2;
+    for (int i = 0; i < 12; i++) y[i] = (float)i / 3;
+    const strata_array xs = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(12, 2, 2, 1), numbers);
+    const strata_array ys = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(12), y);
+    OK(strata_preprocessing_from_arrays(&xs, &ys, NULL, &p, &err));
+    OK(strata_preprocessing_split_arrays(p, &xs, &ys, 0, 0, &train, &test, &err));
+    fetch(train, x, NULL);
+    for (int i = 0; i < 48; i++) squares += (double)x[i] * (double)x[i];
+    cr_assert_float_eq(squares, 48, 1e-3, "%g", squares);
     strata_dataset_destroy(train);
     strata_preprocessing_destroy(p);
 }
@@ -437,6 +526,33 @@ Test(preprocessing, pictures_come_to_one_size) {
                                            &err));
     cr_assert_eq(strata_dataset_size(dataset), 1);
     strata_dataset_destroy(dataset);
+    strata_preprocessing_destroy(p);
+}
+
+/* The folders are in the order of their names, although the paths "cat 2/a.pgm" and "cat-big/a.pgm" are before "cat/a.pgm". */
+Test(preprocessing, classes_are_in_the_order_of_the_folders) {
+    static const char *const names[] = {"cat", "cat 2", "cat-big", "dog"};
+    strata_preprocessing *p = NULL;
+    strata_dataset *datasets[2] = {NULL};
+    float x[4];
+    int32_t y[4];
+    for (int i = 3; i >= 0; i--) {
+        char path[64];
+        make_folder(names[i]);
+        snprintf(path, sizeof path, "%s/a.pgm", names[i]);
+        put_picture(path, 1, 1, 51 * i);
+    }
+    OK(strata_preprocessing_from_pictures(test_folder(), NULL, &p, &err));
+    OK(strata_preprocessing_apply_pictures(p, test_folder(), NULL, &datasets[0], &err));
+    OK(strata_dataset_image_folder(test_folder(), 1, &datasets[1], &err));
+    for (int d = 0; d < 2; d++) {
+        fetch(datasets[d], x, y);
+        is_near(x, (const double[]){0, 0.2, 0.4, 0.6}, 4);
+        for (int i = 0; i < 4; i++)
+            cr_assert(y[i] == i && !strcmp(strata_dataset_class_name(datasets[d], i), names[i]), "%d is \"%s\"", y[i],
+                      strata_dataset_class_name(datasets[d], i));
+        strata_dataset_destroy(datasets[d]);
+    }
     strata_preprocessing_destroy(p);
 }
 

@@ -75,6 +75,35 @@ static strata_status fail(strata_element *element, void *user, strata_error *e) 
     return element->key.index == 37 ? strata_fail(e, STRATA_DATA, "unreadable") : STRATA_OK;
 }
 
+/* Batches of 4, 0 and 4 examples. */
+static strata_status next_batch(void *state, int64_t index, strata_element *out, bool *out_end, strata_error *e) {
+    (void)state;
+    *out_end = index == 3;
+    if (*out_end) return STRATA_OK;
+    const int64_t n = index == 1 ? 0 : 4;
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, 2, 3), &out->parts[0], e));
+    return strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(n), &out->parts[1], e);
+}
+
+TEST_ON_HOST(pipeline, a_batch_without_examples_is_not_the_end) {
+    strata_model *model = case_model(device, strata_adam_optimizer(0.01), 1);
+    strata_dataset *data = NULL;
+    strata_array predictions = {0};
+    const strata_generator generator = {
+        .spec = {.n_parts = 2,
+                 .is_batch = true,
+                 .parts = {{STRATA_DTYPE_F32, STRATA_SHAPE(-1, 2, 3)}, {STRATA_DTYPE_I32, STRATA_SHAPE(-1)}}},
+        .size = 3,
+        .next = next_batch};
+    OK(strata_dataset_from_generator(&generator, &data, &err));
+    FAILS(strata_model_fit(model, data, &(strata_fit_options){.epochs = 1}, NULL, &err), STRATA_DATA,
+          "batch 1 has no examples");
+    FAILS(strata_model_evaluate(model, data, 0, &(strata_metrics){0}, &err), STRATA_DATA, "batch 1 has no examples");
+    FAILS(strata_model_predict(model, data, 0, &predictions, &err), STRATA_DATA, "batch 1 has no examples");
+    strata_dataset_destroy(data);
+    strata_model_destroy(model);
+}
+
 TEST_ON_HOST(pipeline, what_is_wrong_in_a_batch_is_named) {
     int label = 1, feature = 0;
     const strata_fit_options opts = {.batch = 16};

@@ -183,6 +183,13 @@ class Callbacks(unittest.TestCase):
         small().fit(X, Y, batch_size=150, epochs=5, verbose=0, callbacks=[Recorder()])
         self.assertEqual(calls, ["train", "epoch 0", 0, 1, "epoch 1", 0, 1, "end"])
 
+    def test_nan_is_no_improvement(self):
+        for watcher in callbacks.EarlyStopping(patience=3), callbacks.ReduceLROnPlateau(patience=3):
+            watcher.state, watcher.model = {}, None
+            for value in float("nan"), 2.0, 1.0, float("nan"):
+                watcher.on_epoch_end(0, {"val_loss": value})
+            self.assertEqual((watcher.best, watcher.state["waited"]), (1.0, 1))
+
     def test_early_stopping_restores_the_best_weights(self):
         best = {}
 
@@ -380,6 +387,12 @@ class Data(unittest.TestCase):
             first = list(data)[5][0]
             numpy.testing.assert_array_equal(first, numpy.full(8, 42, numpy.float32))
 
+    def test_labels_of_any_integers(self):
+        labels = numpy.array([0, 1, 2, 1])
+        for kind in "uint8", "int8", "uint16", "int16", "int32", "uint32", "int64", "uint64", ">i4":
+            data = strata.Dataset.from_arrays(X[:4], labels.astype(kind))
+            self.assertEqual((data.n_classes, [int(y) for _, y in data]), (3, labels.tolist()), kind)
+
     def test_generators_loaders_and_maps_give_what_arrays_give(self):
         def losses(data, **options):
             return small(seed=4).fit(data, epochs=2, shuffle=False, verbose=0, **options).history["loss"]
@@ -542,6 +555,7 @@ class Models(unittest.TestCase):
             (layers.GRU(3, reset_after=False, recurrent_dropout=0.5),
              layers.gru(3, no_reset_after=True, recurrent_dropout=0.5)),
             (layers.LSTM(3, unit_forget_bias=True), layers.lstm(3)),
+            (layers.MultiHeadAttention(2, 4, dropout=0.0), layers.multi_head_attention(2, 4)),
             (layers.BatchNormalization(), layers.batch_norm())]
         for keras, own in pairs:
             self.assertEqual(keras, own)
@@ -677,6 +691,8 @@ class Errors(unittest.TestCase):
         self.fails(ValueError, "no input shape", lambda: small().summary())
         self.fails(ValueError, "leave y", lambda: model.fit(strata.Dataset.from_arrays(X, Y), Y))
         self.fails(ValueError, "do not fit in 32 bits", lambda: strata.Dataset.from_generator(lambda: [(2**40,)]))
+        self.fails(ValueError, "leave dropout out", lambda: layers.MultiHeadAttention(2, 4, dropout=0.1))
+        self.fails(ValueError, "only once", lambda: model.fit((X[i:i + 50], Y[i:i + 50]) for i in range(0, 300, 50)))
         self.fails(ValueError, "while they are traced", lambda: model(X))
         self.fails(ValueError, "mirored", lambda: strata.Strategy("mirored"))
         with self.assertRaises(ValueError):

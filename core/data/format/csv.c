@@ -111,9 +111,16 @@ static strata_status parse_quoted_cell(parser *p) {
                        (long long)line, (long long)column);
 }
 
+/* The length of the line end at p->at: LF, CR LF, or a CR that ends the file, where the LF is missing. 0: there is none. */
+static size_t line_end_length(const parser *p) {
+    if (p->at == p->end) return 0;
+    if (*p->at == '\n') return 1;
+    if (*p->at != '\r') return 0;
+    return p->at + 1 == p->end ? 1 : p->at[1] == '\n' ? 2 : 0;
+}
+
 static bool at_end_of_cell(const parser *p) {
-    return p->at == p->end || *p->at == p->separator || *p->at == '\n' ||
-           (*p->at == '\r' && p->at + 1 < p->end && p->at[1] == '\n');
+    return p->at == p->end || *p->at == p->separator || line_end_length(p);
 }
 
 static strata_status parse_unquoted_cell(parser *p) {
@@ -128,7 +135,7 @@ static strata_status parse_unquoted_cell(parser *p) {
 
 /* Returns whether there was a line end at p->at. */
 static bool skip_line_end(parser *p) {
-    size_t n = p->at == p->end ? 0 : *p->at == '\n' ? 1 : *p->at == '\r' && p->at + 1 < p->end && p->at[1] == '\n' ? 2 : 0;
+    const size_t n = line_end_length(p);
     if (!n) return false;
     p->at += n;
     p->line++;

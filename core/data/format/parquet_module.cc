@@ -258,14 +258,25 @@ void put_any(const arrow::Array &array, int64_t row, std::string &out) {
 /* ---- columns ---- */
 
 /* The names of the columns that were the index of a pandas data frame, each in quotes, as they are in the metadata of
- * pandas. */
+ * pandas. An index that is not stored is an object in this list, {"kind": "range", "name": null, ...}, whose texts are not
+ * names of columns. */
 std::string index_columns(const arrow::Schema &schema) {
     const auto metadata = schema.metadata();
     const int at = metadata ? metadata->FindKey("pandas") : -1;
     if (at < 0) return "";
     const std::string &text = metadata->value(at), key = "\"index_columns\": [";
     const size_t begin = text.find(key);
-    return begin == text.npos ? "" : text.substr(begin + key.size(), text.find(']', begin) - begin - key.size());
+    std::string names;
+    bool quoted = false;
+    int depth = 0;
+    for (size_t i = begin == text.npos ? text.size() : begin + key.size(); i < text.size(); i++) {
+        const char c = text[i];
+        if (!quoted && !depth && c == ']') break;
+        if (c == '"' && text[i - 1] != '\\') quoted = !quoted;
+        if (!quoted) depth += (c == '{') - (c == '}');
+        if (!depth) names += c;
+    }
+    return names;
 }
 
 /* The positions of the columns in the file, in the order of the table. pandas stores an index after the other columns,

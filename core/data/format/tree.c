@@ -22,6 +22,16 @@ bool strata_tree_is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+/* The position of a byte in the order of names: that of '/' is before all others except for the end. */
+static int rank_of(char byte) {
+    return byte == '/' ? 1 : byte ? (unsigned char)byte + 1 : 0;
+}
+
+int strata_tree_compare_names(const char *a, const char *b) {
+    while (*a && *a == *b) a++, b++;
+    return rank_of(*a) - rank_of(*b);
+}
+
 /* ---- folders ---- */
 
 static strata_status visit_file(const char *path, const char *name, const strata_tree_visitor *visitor, strata_error *err) {

@@ -33,4 +33,8 @@ STRATA_MUST_USE strata_status strata_tree_visit_tar(const char *path, const stra
 STRATA_MUST_USE strata_status strata_tree_visit_tar_bytes(const char *name, const void *bytes, size_t n_bytes,
                                                           const strata_tree_visitor *visitor, strata_error *err);
 
+/* Compares two visited names for sorting. The files of a folder follow each other, and folders are in the order of their names:
+ * "cat/1.png" is before "cat-big/1.png", although '-' is before '/'. */
+int strata_tree_compare_names(const char *a, const char *b);
+
 #endif

@@ -139,7 +139,7 @@ static strata_status check_unread(const char *path, const picture_list *a, strat
 }
 
 static int by_name(const void *a, const void *b) {
-    return strcmp(((const picture *)a)->name, ((const picture *)b)->name);
+    return strata_tree_compare_names(((const picture *)a)->name, ((const picture *)b)->name);
 }
 
 /* Reads all pictures of a folder, sorted by name. */

@@ -357,6 +357,13 @@ static strata_status check_arrays(const strata_array *x, const strata_array *y, 
                            "the features are %s, the labels %s; there must be one label, or one row of "
                            "labels, for each example",
                            strata_shape_text(x->shape).text, strata_shape_text(y->shape).text);
+    const int64_t n_labels = y ? strata_shape_elements(y->shape) : 0;
+    for (int64_t i = 0; i < n_labels; i++) {
+        const double label = strata_element_get(y->dtype, y->data, i);
+        if (isinf(label))
+            return strata_fail(err, STRATA_DATA, "label %lld is %g; a label is a finite number, or NaN if it is missing",
+                               (long long)i, label);
+    }
     return STRATA_OK;
 }
 

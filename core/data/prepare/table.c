@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Converting the rows of tables and arrays to datasets, as a preprocessing describes. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,16 +181,22 @@ static strata_status fill_table(const strata_preprocessing *p, const strata_exam
     return status;
 }
 
-/* Copies examples of several axes. Arrays of u8 stay u8; others are standardised. */
+/* The mean and the deviation of examples of several axes if the training data are u8: such numbers are divided by 255. */
+static const double BYTES_MEAN = 0, BYTES_DEVIATION = 255;
+
+/* Copies examples of several axes. If the model learned from arrays of u8, those of u8 stay u8. All others are standardised by
+ * the numbers of the training data. So an array of another type has the same features. */
 static strata_status fill_elements(const strata_preprocessing *p, const strata_examples *examples, const int64_t *rows,
                                    int64_t n, strata_array *out, strata_error *err) {
     const strata_array *x = examples->x;
     strata_shape shape = x->shape;
     const int64_t size = strata_shape_elements(p->element);
+    const bool stays_u8 =
+        x->dtype == STRATA_DTYPE_U8 && p->columns[0].mean == BYTES_MEAN && p->columns[0].deviation == BYTES_DEVIATION;
     shape.dims[0] = n;
-    STRATA_TRY(strata_array_create(x->dtype == STRATA_DTYPE_U8 ? STRATA_DTYPE_U8 : STRATA_DTYPE_F32, shape, out, err));
+    STRATA_TRY(strata_array_create(stays_u8 ? STRATA_DTYPE_U8 : STRATA_DTYPE_F32, shape, out, err));
     for (int64_t r = 0; r < n; r++) {
-        if (x->dtype == STRATA_DTYPE_U8) {
+        if (stays_u8) {
             memcpy((uint8_t *)out->data + r * size, (const uint8_t *)x->data + rows[r] * size, (size_t)size);
             continue;
         }
@@ -300,20 +307,30 @@ static strata_status measure_features(strata_preprocessing *p, const strata_exam
     return status;
 }
 
-/* Examples of several axes have one mean and one deviation for all their numbers. */
+/* Examples of several axes have one mean and one deviation for all their numbers. For u8 they are constants. */
 static void measure_elements(strata_preprocessing *p, const strata_examples *examples, const int64_t *rows, int64_t n) {
     const strata_array *x = examples->x;
+    strata_column *all = &p->columns[0];
     const int64_t size = strata_shape_elements(p->element);
     double sum = 0, squares = 0;
     int64_t found = 0;
-    for (int64_t r = 0; r < n; r++)
-        for (int64_t i = 0; i < size; i++) {
-            const double value = strata_element_get(x->dtype, x->data, rows[r] * size + i);
-            if (!isnan(value)) sum += value, squares += value * value, found++;
-        }
-    p->columns[0].mean = found ? sum / (double)found : 0;
-    p->columns[0].deviation = found ? sqrt(fmax(0, squares / (double)found - p->columns[0].mean * p->columns[0].mean)) : 1;
-    if (!(p->columns[0].deviation > 0)) p->columns[0].deviation = 1;
+    if (x->dtype == STRATA_DTYPE_U8) {
+        all->mean = BYTES_MEAN;
+        all->deviation = BYTES_DEVIATION;
+        return;
+    }
+    for (int64_t i = 0; i < n * size; i++) {
+        const double value = strata_element_get(x->dtype, x->data, rows[i / size] * size + i % size);
+        if (!isnan(value)) sum += value, found++;
+    }
+    all->mean = found ? sum / (double)found : 0;
+    /* The squares are those of the differences to the mean; the difference of two large squares would have no correct digit. */
+    for (int64_t i = 0; i < n * size; i++) {
+        const double away = strata_element_get(x->dtype, x->data, rows[i / size] * size + i % size) - all->mean;
+        if (!isnan(away)) squares += away * away;
+    }
+    all->deviation = found ? sqrt(squares / (double)found) : 0;
+    if (!(all->deviation > 1e-12 * fabs(all->mean))) all->deviation = 1; /* all are equal, except for rounding */
 }
 
 static strata_status measure_labels(strata_preprocessing *p, const strata_examples *examples, const int64_t *rows, int64_t n,
@@ -348,17 +365,26 @@ strata_status strata_preprocessing_measure(strata_preprocessing *p, const strata
 
 /* ---- datasets ---- */
 
+/* Sets the weights of the examples. Whether they have a decimal comma is found from their column, as for other numbers. */
 static strata_status take_weights(const strata_preprocessing *p, const strata_examples *examples, const int64_t *rows,
                                   int64_t n, strata_dataset *dataset, strata_error *err) {
-    const strata_column column = {.kind = STRATA_COLUMN_NUMBER};
+    strata_column_stats stats;
     strata_array weights = {0};
+    const strata_csv *csv = examples->csv;
     int index = 0;
     if (!p->weight) return STRATA_OK;
-    STRATA_TRY(strata_csv_find(examples->csv, p->weight, &index, err));
+    STRATA_TRY(strata_csv_find(csv, p->weight, &index, err));
+    STRATA_TRY(strata_column_examine(csv, index, &stats, err));
+    const strata_column column = {.kind = STRATA_COLUMN_NUMBER, .decimal_comma = stats.decimal_comma};
     strata_status status = strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n), &weights, err);
     for (int64_t r = 0; r < n && !status; r++) {
         double value = 0;
-        status = strata_column_value(&column, examples->csv, index, rows[r], &value, err);
+        status = strata_column_value(&column, csv, index, rows[r], &value, err);
+        if (!status && !(value >= 0 && value <= FLT_MAX))
+            status = strata_fail(err, STRATA_DATA,
+                                 "%s:%lld: the weight in column \"%s\" is \"%.64s\"; it must be a number of at least 0",
+                                 strata_csv_name(csv), (long long)strata_csv_line(csv, rows[r]), p->weight,
+                                 strata_csv_cell(csv, rows[r], index));
         if (!status) ((float *)weights.data)[r] = (float)value;
     }
     if (!status) status = strata_dataset_set_weights(dataset, &weights, err);
@@ -505,7 +531,9 @@ strata_status strata_preprocessing_apply_arrays(const strata_preprocessing *p, c
         return strata_fail(err, STRATA_DATA, "the features are %s; the model takes (n, ...) of %s",
                            strata_shape_text(shape).text,
                            strata_shape_text(p->element.rank == 1 ? STRATA_SHAPE(p->n_columns) : p->element).text);
-    if (y && (n_labels != p->n_labels || y->shape.dims[0] != shape.dims[0]))
+    const bool labels_fit =
+        !y || ((y->shape.rank == 1 || y->shape.rank == 2) && n_labels == p->n_labels && y->shape.dims[0] == shape.dims[0]);
+    if (!labels_fit)
         return strata_fail(err, STRATA_DATA, "the features are %s, the labels %s; the model has %d label%s for each example",
                            strata_shape_text(shape).text, strata_shape_text(y->shape).text, p->n_labels,
                            p->n_labels == 1 ? "" : "s");

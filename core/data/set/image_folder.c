@@ -53,7 +53,7 @@ static strata_status take_picture(const char *name, const char *place, unsigned 
 }
 
 static int by_name(const void *a, const void *b) {
-    return strcmp(((const entry *)a)->name, ((const entry *)b)->name);
+    return strata_tree_compare_names(((const entry *)a)->name, ((const entry *)b)->name);
 }
 
 /* Decodes the pictures, which must all have the size of the first one. */

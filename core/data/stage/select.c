@@ -169,7 +169,8 @@ static strata_status repeat_next(strata_iterator *it, strata_element *out, bool 
 static strata_status repeat_advance(strata_iterator *it, int64_t n, strata_error *err) {
     int64_t size = it->dataset->parents[0]->n, position = it->position, target;
     if (__builtin_add_overflow(position, n, &target)) target = INT64_MAX;
-    if (size > 0 && target / size != position / size) {
+    /* After the last element of a pass, `pass` is still the number of that pass, while position / size is the next one. */
+    if (size > 0 && target / size != ((repetition *)it->state)->pass) {
         int64_t pass = target / size, last = (int64_t)passes_of(it->dataset) - 1;
         if (pass > last) pass = last;
         STRATA_TRY(repeat_begin(it, pass, err));

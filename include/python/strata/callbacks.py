@@ -62,6 +62,8 @@ class _Monitor(Callback):
         if self.monitor not in logs:
             raise ValueError(f"{self.monitor!r} is not measured: there are {', '.join(logs)}; val_ needs validation data")
         value, best = logs[self.monitor], self.state.get("best")
+        if math.isnan(value):
+            return False
         if best is not None and not self.sign * value > self.sign * best + self.min_delta:
             return False
         self.state["best"] = value
@@ -98,7 +100,7 @@ class EarlyStopping(_Monitor):
             self.state["waited"] = 0
             self.weights = self.model.get_weights() if self.restore and not self.fit_keeps else None
         else:
-            self.state["waited"] += 1
+            self.state["waited"] = self.state.get("waited", 0) + 1
             if self.state["waited"] >= self.patience:
                 self.stopped_epoch, self.model.stop_training = epoch, True
 
@@ -228,7 +230,7 @@ class ReduceLROnPlateau(_Monitor):
         if self._improves(logs):
             state["waited"] = 0
         elif not state["resting"]:
-            state["waited"] += 1
+            state["waited"] = state.get("waited", 0) + 1
             if state["waited"] >= self.patience and self.model.learning_rate > self.min_lr:
                 self.model.learning_rate = max(self.min_lr, self.model.learning_rate * self.factor)
                 state["waited"], state["resting"] = 0, self.cooldown

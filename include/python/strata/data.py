@@ -78,6 +78,10 @@ class Dataset(Handle):
     def from_batches(cls, loader) -> "Dataset":
         """Batches of a loader such as torch.utils.data.DataLoader, an iterable of (x, y) whose first axes count examples.
         It is iterated in each epoch, and the loader determines the size of the batches."""
+        # A class of another module may begin again in its __iter__ and return itself.
+        if type(loader).__module__ in ("builtins", "itertools") and iter(loader) is loader:
+            raise InvalidError("from_batches: an iterator returns its batches only once, but they are read in each epoch; "
+                               "give a list or a loader of them")
         return _generated(cls, lambda: loader, len(loader) if hasattr(loader, "__len__") else None, True)
 
     def keep_bytes(self) -> "Dataset":
@@ -160,9 +164,11 @@ class _Iterator(Handle):
 
 
 def _narrow(array):
-    """Converts an array to a type that datasets support: other floats to f32, booleans to bytes."""
+    """Converts an array to a type that datasets support: other floats to f32, booleans to bytes, u16 to i64."""
     if array.dtype.kind == "f":
         return array.astype(numpy.float32, copy=False)
+    if array.dtype == numpy.uint16:  # without ml_dtypes, _native takes it for the bits of bf16
+        return array.astype(numpy.int64)
     return array.view(numpy.uint8) if array.dtype == numpy.bool_ else array
 
 

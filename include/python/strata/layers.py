@@ -139,8 +139,9 @@ def _keras(name, kind, *names):
         for given, negated in _NEGATED.items():
             if not options.pop(given, True):
                 options[negated] = True
-        if kind == "multi_head_attention":
-            options.pop("dropout", None)
+        if kind == "multi_head_attention" and options.pop("dropout", 0):
+            raise _native.InvalidError(f"{name}: there is no dropout of attention weights; leave dropout out, and add a "
+                                       "Dropout layer where you need one")
         if options.get("activation") == "linear":
             del options["activation"]
         return _kinds[kind](**options)
