@@ -76,13 +76,10 @@ Test(preprocessing, cells_are_numbers_dates_or_missing) {
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         cr_assert(strata_cell_number(units[i], false, &value) && value == 1234.5 && strata_cell_has_groups(units[i]), "%s",
                   units[i]);
-    static const char *const below_0[] = {"-$3", "$-3",
-                                          "\xe2\x88\x92"
-                                          "3",
-                                          "-3 %", "\xe2\x88\x92€3"};
+    static const char *const below_0[] = {"-$3", "$-3", "−3", "-3 %", "−€3"};
     for (size_t i = 0; i < sizeof below_0 / sizeof *below_0; i++)
         cr_assert(strata_cell_number(below_0[i], false, &value) && value == -3, "%s", below_0[i]);
-    static const char *const no_numbers[] = {"$", "%", "%3", "3$$", "$3 kg", "3 %%", "-$-3", "$$3", "3 USD", "\xe2\x88\x92"};
+    static const char *const no_numbers[] = {"$", "%", "%3", "3$$", "$3 kg", "3 %%", "-$-3", "$$3", "3 USD", "−"};
     for (size_t i = 0; i < sizeof no_numbers / sizeof *no_numbers; i++)
         cr_assert(!strata_cell_number(no_numbers[i], false, &value), "%s is %g", no_numbers[i], value);
     cr_assert(strata_cell_number("1.234.567,5", true, &value) && value == 1234567.5);
