@@ -175,6 +175,13 @@ static strata_status visit(strata_ps_worker *w, strata_ps_job *j, strata_error *
     return STRATA_OK;
 }
 
+/* The change of the states is the mean over the batches of which this worker has examples. */
+static void average_states(const strata_ps_worker *w, const strata_ps_job *j) {
+    int n = 0;
+    for (int i = 0; i < j->n_batches; i++) n += j->batches[i].own > 0;
+    for (int64_t i = 0; i < w->model->parameters.state_size && n > 1; i++) w->states[i] /= (float)n;
+}
+
 static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_job *ahead, int32_t *out_grant,
                              strata_error *err) {
     const double began = strata_ps_seconds();
@@ -186,7 +193,7 @@ static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
     const char *wrong = strata_ps_first_not_finite(w);
     const bool overflow = wrong && w->model->scale.value > 1 && isfinite(w->unit_sums[0]);
     strata_ps_follow_scale(w, !wrong);
-    for (int64_t i = 0; i < w->model->parameters.state_size && j->n_batches > 1; i++) w->states[i] /= (float)j->n_batches;
+    average_states(w, j);
     if (!wrong) strata_ps_clip_all(w);
     if (!wrong && j->examples) STRATA_TRY(of_server(w, strata_ps_start_push(w, j, err)));
     w->report.unit = j->unit;

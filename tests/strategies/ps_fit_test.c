@@ -52,6 +52,40 @@ Test(ps_fit, several_inputs_and_outputs_train_at_their_own_pace) {
     cr_assert(ps_last_loss(r) < 0.7 * ps_first_loss(r), "%g after %g", ps_last_loss(r), ps_first_loss(r));
 }
 
+/* ---- states ---- */
+
+static strata_status make_normalized(strata_model **out_model, strata_error *err) {
+    STRATA_TRY(strata_model_create(STRATA_SHAPE(6), out_model, err));
+    strata_model_add_dense(*out_model, (strata_dense_options){.units = 4});
+    strata_model_add_batch_norm(*out_model, (strata_batch_norm_options){.momentum = 0.5});
+    strata_model_add_dense(*out_model, (strata_dense_options){.units = 1});
+    return STRATA_OK;
+}
+
+enum { EQUAL_EXAMPLES = 17 };
+
+/* All examples are equal, so mean and variance of a batch do not depend on how it is divided among workers. */
+static strata_status make_equal_data(const char *task, strata_dataset **out_dataset, strata_error *err) {
+    strata_array x, y;
+    (void)task;
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(EQUAL_EXAMPLES, 6), &x, err));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(EQUAL_EXAMPLES, 1), &y, err));
+    for (int i = 0; i < EQUAL_EXAMPLES * 6; i++) ((float *)x.data)[i] = (float)(i % 6 + 1);
+    for (int i = 0; i < EQUAL_EXAMPLES; i++) ((float *)y.data)[i] = 1;
+    return strata_dataset_take_arrays(&x, &y, 1, out_dataset, err);
+}
+
+/* The second of two accumulated batches has one example, so only one of the workers has a share of it. */
+Test(ps_fit, running_statistics_leave_out_batches_of_which_a_worker_has_no_examples) {
+    ps_job j = {
+        .make_model = make_normalized,
+        .make_own_data = make_equal_data,
+        .compile = {.optimizer = {.name = "sgd", .learning_rate = 0.01, .gradient_accumulation_steps = 2}, .loss = "mse"},
+        .fit = {.epochs = 2, .batch = EQUAL_EXAMPLES - 1},
+        .servers = ps_together};
+    ps_assert_as_alone(&j);
+}
+
 /* ---- buckets ---- */
 
 static void assert_buckets(void) {
