@@ -122,6 +122,8 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
         int slot = 0;
         strata_status status = STRATA_OK;
         if (!j->batches[i].own) continue;
+        /* Buckets are copied to the sums while the program runs. The push in progress may be sent from there once more. */
+        if (w->layout && w->layout->n_buckets) STRATA_TRY(finish_push(w, err));
         STRATA_TRY(strata_ps_submit(w, j, i, &program, &slot, err));
         w->n_slots = strata_group_n_slots(program->group);
         if (!asked) status = next_unit(w, false, ahead, out_grant, err);
@@ -139,7 +141,8 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
 }
 
 /* Whether the next unit may be computed while the replies to a push are pending. The gradients of the push stay in their slot,
- * and those of the next unit are written to another slot. Otherwise each unit is finished before the next one begins. */
+ * and those of the next unit are written to another slot; `compute` finishes the push before it overwrites other gradients.
+ * Otherwise each unit is finished before the next one begins. */
 static bool may_overlap(const strata_ps_worker *w, int32_t grant) {
     const bool own_pace = w->task->pace.pace == STRATA_PACE_ASYNCHRONOUS;
     return own_pace && grant == STRATA_PS_GRANTED && !w->given.evaluates && !w->n_parts && w->n_slots > 1;
