@@ -119,13 +119,15 @@ static strata_status fill_memory(const strata_distributed_optimizer *o, strata_o
 static strata_optimizer_memory *memory_of(strata_distributed_optimizer *o, const strata_distributed_variable *variable,
                                           strata_graph *graph) {
     for (strata_optimizer_memory *m = o->memories; m; m = m->next)
-        if (m->variable == variable) return m;
+        if (m->number == variable->number) return m;
     strata_error err = {0};
     const size_t n = (size_t)o->strategy->n_replicas;
     strata_optimizer_memory *memory = calloc(1, sizeof *memory);
     if (memory) {
-        *memory = (strata_optimizer_memory){
-            .variable = variable, .begins = calloc(n, sizeof *memory->begins), .ends = calloc(n, sizeof *memory->ends)};
+        *memory = (strata_optimizer_memory){.variable = variable,
+                                            .number = variable->number,
+                                            .begins = calloc(n, sizeof *memory->begins),
+                                            .ends = calloc(n, sizeof *memory->ends)};
     }
     strata_status status = memory && memory->begins && memory->ends
                                ? fill_memory(o, memory, &err)

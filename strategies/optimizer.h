@@ -9,7 +9,9 @@
 
 /* The optimizer's state for one variable. */
 typedef struct strata_optimizer_memory {
+    /* The variable may be destroyed before the optimizer; its number remains. */
     const strata_distributed_variable *variable;
+    int64_t number;
     /* [n_replicas] Each replica of this worker updates the elements [begin, end) of the variable. */
     int64_t *begins, *ends;
     /* The slots. Each has a copy of end - begin elements on each replica. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/op/element.h"
 #include "core/run/fold.h"
 #include "strategies/context.h"
 
@@ -172,25 +173,12 @@ static strata_status reduce_elements(const strata_per_replica *values, strata_re
     return status;
 }
 
-static double element(const strata_array *array, int64_t i) {
-    return array->dtype == STRATA_DTYPE_F32   ? (double)((const float *)array->data)[i]
-           : array->dtype == STRATA_DTYPE_I32 ? (double)((const int32_t *)array->data)[i]
-                                              : (double)((const int64_t *)array->data)[i];
-}
-
-static void store(strata_array *array, int64_t i, double value) {
-    if (array->dtype == STRATA_DTYPE_F32)
-        ((float *)array->data)[i] = (float)value;
-    else if (array->dtype == STRATA_DTYPE_I32)
-        ((int32_t *)array->data)[i] = (int32_t)value;
-    else
-        ((int64_t *)array->data)[i] = (int64_t)value;
-}
-
-/* Reduces over the axis and the replicas, in double. */
+/* Reduces over the axis and the replicas: f32 in double, integers as strata_fold does. */
 static strata_status reduce_axis(const strata_per_replica *values, strata_reduction reduction, int axis, strata_array *out,
                                  strata_error *err) {
     const strata_shape shape = values->arrays[0].shape;
+    const strata_dtype dtype = values->arrays[0].dtype;
+    const bool f32 = dtype == STRATA_DTYPE_F32;
     strata_shape rest = {.rank = shape.rank - 1};
     int64_t outer = 1, inner = 1, count = 0;
     for (int i = 0, k = 0; i < shape.rank; i++) {
@@ -199,15 +187,25 @@ static strata_status reduce_axis(const strata_per_replica *values, strata_reduct
         *(i < axis ? &outer : &inner) *= shape.dims[i];
     }
     for (int r = 0; r < values->n; r++) count += values->arrays[r].shape.dims[axis];
-    STRATA_TRY(strata_array_create(values->arrays[0].dtype, rest, out, err));
+    STRATA_TRY(strata_array_create(dtype, rest, out, err));
     for (int64_t o = 0; o < outer; o++)
         for (int64_t i = 0; i < inner; i++) {
             double sum = 0;
+            uint64_t whole = 0; /* wraps */
             for (int r = 0; r < values->n; r++) {
+                const void *data = values->arrays[r].data;
                 const int64_t n = values->arrays[r].shape.dims[axis];
-                for (int64_t k = 0; k < n; k++) sum += element(&values->arrays[r], (o * n + k) * inner + i);
+                for (int64_t k = 0, at = o * n * inner + i; k < n; k++, at += inner)
+                    if (f32)
+                        sum += (double)((const float *)data)[at];
+                    else
+                        whole += (uint64_t)strata_integer_get(dtype, data, at);
             }
-            store(out, o * inner + i, reduction == STRATA_REDUCE_MEAN ? (count ? sum / (double)count : 0) : sum);
+            if (reduction == STRATA_REDUCE_MEAN) sum = count ? sum / (double)count : 0;
+            if (f32)
+                ((float *)out->data)[o * inner + i] = (float)sum;
+            else
+                strata_integer_set(dtype, out->data, o * inner + i, (int64_t)whole);
         }
     return STRATA_OK;
 }

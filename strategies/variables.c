@@ -44,6 +44,7 @@ strata_status strata_distributed_create(const char *name, strata_dtype dtype, st
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "variable %s: no host memory", name ? name : "");
     }
     variable->strategy = strategy;
+    variable->number = strategy->n_variables++;
     if (opts) variable->synchronization = opts->synchronization, variable->aggregation = opts->aggregation;
     strata_status status = make_copies(variable, name, dtype, shape, err);
     if (status)

@@ -119,20 +119,16 @@ static strata_arrival *find_arrival(const strata_seat *seat, int peer, int64_t t
     return NULL;
 }
 
-void strata_seat_receive(strata_seat *seat, strata_transfer *transfer) {
-    strata_arrival *arrival = find_arrival(seat, transfer->peer, transfer->tag);
-    if (arrival && !fits_or_fail(transfer, &arrival->message)) return;
-    if (arrival)
-        claim(seat, arrival, transfer);
-    else if (!fail_if_unreachable(transfer))
-        append_waiting(seat, transfer);
+/* Gives the receive a stored message that matches, or fails it. Returns false if it has to wait for a message. */
+static bool receive_now(strata_transfer *transfer) {
+    strata_arrival *arrival = find_arrival(transfer->seat, transfer->peer, transfer->tag);
+    if (!arrival) return fail_if_unreachable(transfer);
+    if (fits_or_fail(transfer, &arrival->message)) claim(transfer->seat, arrival, transfer);
+    return true;
 }
 
-bool strata_seat_withdraw_receive(strata_transfer *transfer) {
-    if (remove_waiting(transfer->seat, transfer)) return true;
-    for (strata_arrival *a = transfer->seat->arrivals; a; a = a->next)
-        if (a->receive == transfer) return store_unclaimed(a);
-    return true;
+void strata_seat_receive(strata_seat *seat, strata_transfer *transfer) {
+    if (!receive_now(transfer)) append_waiting(seat, transfer);
 }
 
 const strata_arrival *strata_seat_find_arrival(const strata_seat *seat, int peer, int64_t tag) {
@@ -151,6 +147,20 @@ static strata_transfer *find_receive(strata_seat *seat, const strata_message *me
         if (fits_or_fail(t, message)) return t;
     }
     return NULL;
+}
+
+bool strata_seat_withdraw_receive(strata_transfer *transfer) {
+    strata_seat *seat = transfer->seat;
+    if (remove_waiting(seat, transfer)) return true;
+    strata_arrival *arrival = seat->arrivals;
+    while (arrival && arrival->receive != transfer) arrival = arrival->next;
+    if (!arrival) return true;
+    if (!store_unclaimed(arrival)) return false;
+    /* the next receive in the queue gets the message, as if the cancelled one had never started */
+    strata_transfer *other = find_receive(seat, &arrival->message);
+    if (other) claim(seat, arrival, other);
+    pthread_cond_broadcast(&seat->changed); /* a probe may be waiting for it */
+    return true;
 }
 
 strata_arrival *strata_seat_begin_arrival(strata_seat *seat, int peer, int64_t tag, size_t bytes) {
@@ -185,7 +195,7 @@ void strata_arrival_drop(strata_arrival *arrival) {
     strata_seat *seat = arrival->seat;
     strata_transfer *receive = arrival->receive;
     if (seat) remove_arrival(seat, arrival);
-    if (receive && !fail_if_unreachable(receive)) { /* first in the queue, since it started before the others */
+    if (receive && !receive_now(receive)) { /* first in the queue, since it started before the others */
         receive->next = seat->waiting;
         seat->waiting = receive;
     }

@@ -49,8 +49,9 @@ typedef struct strata_arrival {
 
 /* Starts a receive: it gets a stored message, fails, or is added to the queue. */
 void strata_seat_receive(strata_seat *seat, strata_transfer *transfer);
-/* Cancels a receive that is not done. A message that was being read into its buffer is moved to allocated memory, for another
- * receive. Returns false if there is no memory for this; the receive then continues. */
+/* Cancels a receive that is not done. A message that was being read into its buffer goes to the next queued receive that
+ * matches; if none does, it stays in allocated memory. Returns false if there is no memory for this; the receive then
+ * continues. */
 bool strata_seat_withdraw_receive(strata_transfer *transfer);
 /* The first message that has begun to arrive and matches such a receive; NULL: none. */
 const strata_arrival *strata_seat_find_arrival(const strata_seat *seat, int peer, int64_t tag);
@@ -62,7 +63,8 @@ const char *strata_seat_unreachable(const strata_seat *seat, int peer);
  * NULL: no memory. */
 strata_arrival *strata_seat_begin_arrival(strata_seat *seat, int peer, int64_t tag, size_t bytes);
 void strata_arrival_finish(strata_arrival *arrival);
-/* The rest of the message will not arrive. A receive that was matched with it is queued again. */
+/* The rest of the message will not arrive. A receive that was matched with it gets another stored message, or is queued
+ * again. */
 void strata_arrival_drop(strata_arrival *arrival);
 
 /* Ends a transfer and wakes the threads that wait for it. */

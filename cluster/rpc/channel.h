@@ -142,7 +142,8 @@ STRATA_MUST_USE strata_status strata_rpc_channel_send(strata_rpc_channel *c, con
 enum { STRATA_RPC_HELLO_BYTES = 8 + 4 + 64 + STRATA_RPC_AREA_NAME };
 /* Writes a hello and returns its bytes. It has the incarnation, the milliseconds between heartbeats, the task's name, and after
  * a space the name of an area (NULL: none). The client sends the name of the area that it created; the server repeats it if it
- * has mapped the area. */
+ * has mapped the area. The client's message has the sequence number of its next request. 0: it has sent no request yet, so the
+ * server forgets those of an earlier client of the task. */
 size_t strata_rpc_hello_encode(const char *task, uint64_t incarnation, double heartbeat, const char *area, unsigned char *out);
 /* out_area: room for STRATA_RPC_AREA_NAME bytes; "": none. */
 STRATA_MUST_USE strata_status strata_rpc_hello_decode(const unsigned char *in, size_t n_bytes, char *out_task,

@@ -68,8 +68,12 @@ strata_status strata_rpc_client_connect_once(strata_rpc_client *c, double deadli
     const bool shares = c->shared_bytes && !stream.tls && strata_rpc_area_is_near(stream.fd);
     strata_rpc_area *area = shares ? strata_rpc_area_make(c->shared_bytes) : NULL;
     const strata_rpc_receiver receiver = {begin_greeting, end_greeting, out_greeting};
+    pthread_mutex_lock(&c->lock);
+    const uint64_t next_sequence = c->next_sequence;
+    pthread_mutex_unlock(&c->lock);
     const strata_rpc_message m = {
         .type = STRATA_FRAME_HELLO,
+        .sequence = next_sequence,
         .head_bytes = strata_rpc_hello_encode(c->task, c->incarnation, c->heartbeat, area ? area->name : NULL, own)};
     const struct iovec part = {own, m.head_bytes};
     strata_status status = strata_rpc_channel_send(out_channel, &m, &part, 1, wait_greeting, out_greeting, err);

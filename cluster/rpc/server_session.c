@@ -14,9 +14,11 @@ static strata_rpc_session *find_session(strata_rpc_server *s, const char *task) 
     return at;
 }
 
-/* Makes the connection the owner of the task's session; waits until an earlier connection of the task has ended. Fails if the
- * task is refused. */
-static strata_status take_session(strata_rpc_connection *c, const char *task, uint64_t incarnation, strata_error *err) {
+/* Makes the connection the owner of the task's session; waits until an earlier connection of the task has ended. begins: the
+ * client has sent no request yet, so the session's requests and replies are those of an earlier client. Fails if the task is
+ * refused. */
+static strata_status take_session(strata_rpc_connection *c, const char *task, uint64_t incarnation, bool begins,
+                                  strata_error *err) {
     strata_rpc_server *s = c->server;
     strata_status status = STRATA_OK;
     pthread_mutex_lock(&s->lock);
@@ -49,7 +51,7 @@ static strata_status take_session(strata_rpc_connection *c, const char *task, ui
             break;
         }
     }
-    const bool again = !status && own->replaced;
+    const bool again = !status && (own->replaced || begins);
     if (!status) {
         own->owner = c;
         own->replaced = false;
@@ -83,7 +85,7 @@ strata_status strata_rpc_connection_greet(strata_rpc_connection *c, const strata
     atomic_store(&c->heartbeat, heartbeat > s->heartbeat ? heartbeat : s->heartbeat);
     atomic_store(&c->activity, STRATA_RPC_HANDLING);
     strata_error why = {0};
-    const strata_status refused = take_session(c, task, incarnation, &why);
+    const strata_status refused = take_session(c, task, incarnation, !m->sequence, &why);
     strata_rpc_area *area = refused || !*name || c->channel.stream.tls ? NULL : strata_rpc_area_open(name);
     const size_t n = refused ? strnlen(why.message, sizeof why.message)
                              : strata_rpc_hello_encode(s->task, s->incarnation, s->heartbeat, area ? name : NULL, own);

@@ -220,6 +220,7 @@ static strata_status make_distributed(strata_model *model, strata_error *err) {
     for (int k = 0; model->custom.variables && model->custom.list && k < n_blocks; k++) {
         strata_distributed_variable *v = model->custom.list[k] = &model->custom.variables[k];
         *v = (strata_distributed_variable){.strategy = model->strategy,
+                                           .number = model->strategy->n_variables++,
                                            .aggregation = STRATA_AGGREGATION_MEAN,
                                            .copies = calloc((size_t)n, sizeof(*v->copies)),
                                            .model = model,

@@ -158,6 +158,8 @@ struct strata_strategy {
     strata_shard_optimizer shard_optimizer;
     /* Gradients are exchanged in buckets of about this many bytes, each as soon as it is computed. */
     int64_t bucket_bytes;
+    /* How many variables were made so far. */
+    int64_t n_variables;
 };
 
 enum { STRATA_DEFAULT_BUCKET_BYTES = 256 << 10 };
@@ -165,6 +167,8 @@ enum { STRATA_DEFAULT_BUCKET_BYTES = 256 << 10 };
 /* A variable with a copy on each replica's device. */
 struct strata_distributed_variable {
     strata_strategy *strategy;
+    /* No other variable of the strategy has it, not even a destroyed one, whose address a new one may have. */
+    int64_t number;
     strata_synchronization synchronization;
     strata_aggregation aggregation;
     /* [strategy->n_replicas] */

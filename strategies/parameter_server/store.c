@@ -232,10 +232,10 @@ void strata_ps_store_start_epoch(strata_ps_store *store, int64_t epoch) {
 
 /* Room for the mark of a unit. */
 static strata_status grow_marks(strata_ps_store *store, int64_t index, strata_error *err) {
-    const int64_t need = index / 8 + 1;
-    if (need <= store->applied_room) return STRATA_OK;
     if (index < 0 || index > INT64_C(1) << 40)
         return strata_fail(err, STRATA_INVALID, "parameter_server: batch %lld of an epoch", (long long)index);
+    const int64_t need = index / 8 + 1;
+    if (need <= store->applied_room) return STRATA_OK;
     const int64_t room = 2 * need + 64;
     uint8_t *grown = realloc(store->applied, (size_t)room);
     if (!grown) return strata_ps_store_no_memory(store, err);

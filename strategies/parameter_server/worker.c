@@ -122,6 +122,8 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
         int slot = 0;
         strata_status status = STRATA_OK;
         if (!j->batches[i].own) continue;
+        /* Buckets are copied to the sums while the program runs. The push in progress may be sent from there once more. */
+        if (w->layout && w->layout->n_buckets) STRATA_TRY(finish_push(w, err));
         STRATA_TRY(strata_ps_submit(w, j, i, &program, &slot, err));
         w->n_slots = strata_group_n_slots(program->group);
         if (!asked) status = next_unit(w, false, ahead, out_grant, err);
@@ -139,7 +141,8 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
 }
 
 /* Whether the next unit may be computed while the replies to a push are pending. The gradients of the push stay in their slot,
- * and those of the next unit are written to another slot. Otherwise each unit is finished before the next one begins. */
+ * and those of the next unit are written to another slot; `compute` finishes the push before it overwrites other gradients.
+ * Otherwise each unit is finished before the next one begins. */
 static bool may_overlap(const strata_ps_worker *w, int32_t grant) {
     const bool own_pace = w->task->pace.pace == STRATA_PACE_ASYNCHRONOUS;
     return own_pace && grant == STRATA_PS_GRANTED && !w->given.evaluates && !w->n_parts && w->n_slots > 1;
@@ -175,6 +178,13 @@ static strata_status visit(strata_ps_worker *w, strata_ps_job *j, strata_error *
     return STRATA_OK;
 }
 
+/* The change of the states is the mean over the batches of which this worker has examples. */
+static void average_states(const strata_ps_worker *w, const strata_ps_job *j) {
+    int n = 0;
+    for (int i = 0; i < j->n_batches; i++) n += j->batches[i].own > 0;
+    for (int64_t i = 0; i < w->model->parameters.state_size && n > 1; i++) w->states[i] /= (float)n;
+}
+
 static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_job *ahead, int32_t *out_grant,
                              strata_error *err) {
     const double began = strata_ps_seconds();
@@ -186,7 +196,7 @@ static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
     const char *wrong = strata_ps_first_not_finite(w);
     const bool overflow = wrong && w->model->scale.value > 1 && isfinite(w->unit_sums[0]);
     strata_ps_follow_scale(w, !wrong);
-    for (int64_t i = 0; i < w->model->parameters.state_size && j->n_batches > 1; i++) w->states[i] /= (float)j->n_batches;
+    average_states(w, j);
     if (!wrong) strata_ps_clip_all(w);
     if (!wrong && j->examples) STRATA_TRY(of_server(w, strata_ps_start_push(w, j, err)));
     w->report.unit = j->unit;

@@ -91,3 +91,43 @@ Test(matching, a_seat_that_ends_leaves_the_message_under_way_to_its_reader) {
     cr_expect_eq(f.roster.kept[1], 0);
     strata_roster_finish(&f.roster);
 }
+
+/* A later receive that also matches. */
+static strata_transfer later(const fixture *f, int peer, char room[BYTES]) {
+    return (strata_transfer){.seat = f->seat, .peer = peer, .tag = TAG, .data = room, .bytes = BYTES};
+}
+
+Test(matching, a_message_of_a_cancelled_receive_goes_to_the_next_one_in_the_queue) {
+    fixture f;
+    char room[BYTES] = "";
+    begin(&f);
+    strata_transfer second = later(&f, 1, room);
+    strata_seat_receive(f.seat, &f.receive);
+    strata_seat_receive(f.seat, &second);
+    strata_arrival *arrival = strata_seat_begin_arrival(f.seat, 1, TAG, BYTES);
+    memcpy(arrival->data, right, 3);
+    arrival->n_came = 3;
+    cr_assert(strata_seat_withdraw_receive(&f.receive));
+    memcpy(arrival->data + 3, right + 3, BYTES - 3);
+    arrival->n_came = BYTES;
+    strata_arrival_finish(arrival);
+    cr_expect(second.done && !second.error.status && !memcmp(room, right, BYTES),
+              "the second receive waits, though a message came");
+    end(&f);
+}
+
+Test(matching, a_receive_whose_message_broke_off_gets_one_that_is_stored) {
+    fixture f;
+    begin(&f);
+    f.receive.peer = STRATA_ANY;
+    strata_seat_receive(f.seat, &f.receive);
+    strata_arrival *broken = come(&f, damaged);
+    strata_arrival *stored = strata_seat_begin_arrival(f.seat, 0, TAG, BYTES); /* of this rank to itself */
+    memcpy(stored->data, right, BYTES);
+    stored->n_came = BYTES;
+    strata_arrival_finish(stored);
+    strata_arrival_drop(broken);
+    expect_right(&f);
+    cr_expect_eq(f.receive.message.peer, 0);
+    end(&f);
+}

@@ -223,6 +223,32 @@ Test(custom, reduce_adds_elements_or_goes_over_an_axis_too) {
     strata_strategy_destroy(strategy);
 }
 
+Test(custom, integers_are_reduced_exactly) {
+    const int64_t large[2][2] = {{INT64_C(1) << 60, 1}, {2, -(INT64_C(1) << 40)}},
+                  wanted = (INT64_C(1) << 60) + 3 - (INT64_C(1) << 40);
+    const int32_t small[2][2] = {{INT32_MAX, 5}, {7, 0}};
+    strata_strategy *strategy = hosts(1);
+    strata_per_replica i64s = {0}, i32s = {0};
+    strata_array out = {0};
+    OK(strata_per_replica_create(2, &i64s, &err));
+    OK(strata_per_replica_create(2, &i32s, &err));
+    for (int r = 0; r < 2; r++) {
+        OK(strata_array_create(STRATA_DTYPE_I64, STRATA_SHAPE(2), &i64s.arrays[r], &err));
+        OK(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(2), &i32s.arrays[r], &err));
+        memcpy(i64s.arrays[r].data, large[r], sizeof large[r]);
+        memcpy(i32s.arrays[r].data, small[r], sizeof small[r]);
+    }
+    OK(strata_strategy_reduce(strategy, &i64s, STRATA_REDUCE_SUM, 0, &out, &err));
+    cr_assert_eq(*(int64_t *)out.data, wanted, "%lld", (long long)*(int64_t *)out.data);
+    strata_array_finish(&out);
+    OK(strata_strategy_reduce(strategy, &i32s, STRATA_REDUCE_SUM, -1, &out, &err));
+    cr_assert_eq(*(int32_t *)out.data, INT32_MIN + 11, "%d; it wraps like a sum of elements", *(int32_t *)out.data);
+    strata_array_finish(&out);
+    strata_per_replica_finish(&i64s);
+    strata_per_replica_finish(&i32s);
+    strata_strategy_destroy(strategy);
+}
+
 Test(custom, gather_puts_uneven_values_end_to_end) {
     strata_strategy *strategy = hosts(1);
     strata_per_replica values = {0};

@@ -318,6 +318,25 @@ Test(ps_store, shards_on_any_number_of_servers_have_the_bits_of_one) {
     }
 }
 
+Test(ps_store, batches_with_a_number_that_cannot_be_are_refused) {
+    static const int64_t wrong[] = {-1, -9, INT64_MIN, INT64_MAX};
+    servers s = make_servers(strata_adam_optimizer(0), false, NULL, 1, 0);
+    push(&s, 0, (strata_ps_unit){0, 0, 0}, 0, 0); /* the store has marks for applied units from now on */
+    float *before = fetch(&s), *dense = calloc((size_t)s.plan.sizes[0].dense + 1, sizeof *dense);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const strata_ps_gradients g = {.unit = {0, wrong[i], 0}, .version = 1, .rate = STRATA_SCHEDULED_RATE, .dense = dense};
+        int64_t staleness = 0;
+        cr_assert_eq(strata_ps_store_push(s.stores[0], &g, &staleness, &err), STRATA_INVALID, "batch %lld",
+                     (long long)wrong[i]);
+    }
+    float *after = fetch(&s);
+    cr_assert_arr_eq(before, after, (size_t)strata_model_all_size(s.model) * sizeof *after);
+    free(before);
+    free(after);
+    free(dense);
+    destroy_servers(&s);
+}
+
 Test(ps_store, a_unit_is_applied_once) {
     servers once = make_servers(strata_adam_optimizer(0), true, NULL, 1, 0);
     servers twice = make_servers(strata_adam_optimizer(0), true, NULL, 1, 0);

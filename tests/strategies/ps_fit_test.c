@@ -4,8 +4,12 @@
  * give the numbers of one device on the same batches (ps_job.h). */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <time.h>
 
 #include "tests/strategies/ps_job.h"
 
@@ -52,6 +56,40 @@ Test(ps_fit, several_inputs_and_outputs_train_at_their_own_pace) {
     cr_assert(ps_last_loss(r) < 0.7 * ps_first_loss(r), "%g after %g", ps_last_loss(r), ps_first_loss(r));
 }
 
+/* ---- states ---- */
+
+static strata_status make_normalized(strata_model **out_model, strata_error *err) {
+    STRATA_TRY(strata_model_create(STRATA_SHAPE(6), out_model, err));
+    strata_model_add_dense(*out_model, (strata_dense_options){.units = 4});
+    strata_model_add_batch_norm(*out_model, (strata_batch_norm_options){.momentum = 0.5});
+    strata_model_add_dense(*out_model, (strata_dense_options){.units = 1});
+    return STRATA_OK;
+}
+
+enum { EQUAL_EXAMPLES = 17 };
+
+/* All examples are equal, so mean and variance of a batch do not depend on how it is divided among workers. */
+static strata_status make_equal_data(const char *task, strata_dataset **out_dataset, strata_error *err) {
+    strata_array x, y;
+    (void)task;
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(EQUAL_EXAMPLES, 6), &x, err));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(EQUAL_EXAMPLES, 1), &y, err));
+    for (int i = 0; i < EQUAL_EXAMPLES * 6; i++) ((float *)x.data)[i] = (float)(i % 6 + 1);
+    for (int i = 0; i < EQUAL_EXAMPLES; i++) ((float *)y.data)[i] = 1;
+    return strata_dataset_take_arrays(&x, &y, 1, out_dataset, err);
+}
+
+/* The second of two accumulated batches has one example, so only one of the workers has a share of it. */
+Test(ps_fit, running_statistics_leave_out_batches_of_which_a_worker_has_no_examples) {
+    ps_job j = {
+        .make_model = make_normalized,
+        .make_own_data = make_equal_data,
+        .compile = {.optimizer = {.name = "sgd", .learning_rate = 0.01, .gradient_accumulation_steps = 2}, .loss = "mse"},
+        .fit = {.epochs = 2, .batch = EQUAL_EXAMPLES - 1},
+        .servers = ps_together};
+    ps_assert_as_alone(&j);
+}
+
 /* ---- buckets ---- */
 
 static void assert_buckets(void) {
@@ -91,6 +129,69 @@ Test(ps_fit, buckets_travel_as_bf16_at_each_workers_pace) {
     cr_assert_eq(r->n_steps, 6 * PS_EXAMPLES / 8);
     cr_assert(ps_last_loss(r) < 0.9 * ps_first_loss(r), "%g after %g", ps_last_loss(r), ps_first_loss(r));
     assert_buckets();
+}
+
+enum { ROWS = 256, UNITS = 8 };
+
+/* Closes all connections of this process a few times. */
+static void *cut_connections(void *unused) {
+    for (int n = 0; n < 150; n++) {
+        nanosleep(&(struct timespec){.tv_nsec = (2 + n % 3) * 1000 * 1000}, NULL);
+        for (int fd = 3; fd < 100; fd++) {
+            struct sockaddr_in peer;
+            socklen_t bytes = sizeof peer;
+            if (!getpeername(fd, (struct sockaddr *)&peer, &bytes) && peer.sin_family == AF_INET) shutdown(fd, SHUT_RDWR);
+        }
+    }
+    return unused;
+}
+
+/* Two outputs, so that there are two buckets. */
+static strata_status make_two_tables(strata_model **out_model, strata_error *err) {
+    static const char *const names[] = {"a", "b"};
+    STRATA_TRY(strata_model_create_functional(out_model, err));
+    const strata_value *x = strata_model_input(*out_model, "x", STRATA_SHAPE(ROWS), STRATA_DTYPE_F32);
+    for (int i = 0; i < 2; i++) {
+        strata_model_add_dense(
+            *out_model,
+            (strata_dense_options){.units = UNITS, .no_bias = true, .kernel_initializer = "zeros", .name = names[i]});
+        strata_model_output(*out_model, strata_layer_call(*out_model, NULL, &x, 1), (strata_output_options){.loss = "mse"});
+    }
+    return STRATA_OK;
+}
+
+/* Example i selects row i of the tables, and its targets are i + 1. So each row is updated by one batch alone. */
+static strata_status make_rows(const char *task, strata_dataset **out_dataset, strata_error *err) {
+    strata_array x, a, b;
+    pthread_t cutter;
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(ROWS, ROWS), &x, err));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(ROWS, UNITS), &a, err));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(ROWS, UNITS), &b, err));
+    for (int i = 0; i < ROWS * ROWS; i++) ((float *)x.data)[i] = i / ROWS == i % ROWS;
+    for (int i = 0; i < ROWS * UNITS; i++) ((float *)a.data)[i] = ((float *)b.data)[i] = (float)(1 + i / UNITS);
+    if (task && !strcmp(task, "worker:0")) pthread_create(&cutter, NULL, cut_connections, NULL);
+    const strata_data_column inputs[] = {{.name = "x", .array = &x}},
+                             targets[] = {{.name = "a", .array = &a}, {.name = "b", .array = &b}};
+    return strata_dataset_from_columns(inputs, 1, targets, 2, out_dataset, err);
+}
+
+/* A push is sent again on the next connection. Meanwhile the gradients of the next batch must not replace those in it. */
+Test(ps_fit, a_lost_connection_does_not_mix_gradients_of_two_batches) {
+    ps_job j = {.make_model = make_two_tables,
+                .make_own_data = make_rows,
+                .compile.optimizer = {.name = "sgd", .learning_rate = UNITS / 2., .clip_global_norm = 1e30},
+                .fit = {.epochs = 1, .batch = 1},
+                .servers.old_gradients = STRATA_OLD_GRADIENTS_PLAIN,
+                .n_workers = 1,
+                .n_servers = 1,
+                .bytes_per_pack = 4};
+    for (int run = 0; run < 4; run++) {
+        const ps_result *r = ps_run(&j);
+        cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+        cr_assert_eq(r->n_values, 2 * ROWS * UNITS);
+        assert_buckets();
+        for (int i = 0; i < r->n_values; i++) ps_assert_near(r->values[i], 1 + i / UNITS % ROWS, "value", i);
+    }
 }
 
 /* ---- clipping ---- */

@@ -500,6 +500,43 @@ static void cut_a_wait(uint64_t incarnation) {
     stop_world(w);
 }
 
+static bool hand_on_until_broken(void *user, int connection, int direction, int to, char *bytes, size_t n, int64_t before) {
+    (void)connection, (void)direction, (void)before;
+    return !atomic_load((atomic_bool *)user) && send_all(to, bytes, n);
+}
+
+static void put(strata_rpc_client *client, uint32_t value, const char *what) {
+    uint32_t got = 0;
+    strata_error err = {0};
+    const strata_rpc_ask ask = {.method = PUT, .head = &value, .head_bytes = sizeof value};
+    strata_rpc_answer answer = {.head = &got, .head_bytes = sizeof got};
+    check(!strata_rpc_client_call(client, &ask, &answer, SECONDS, &err), what, err.message);
+    check(got == value, what, "its reply is that of another request");
+}
+
+/* A client that is destroyed while it has no connection cannot send that it leaves. A later client of the same incarnation must
+ * not get the replies that the server stored for the first one. */
+static void follow_a_client_that_was_cut_off(void) {
+    world *w = start_world(NULL);
+    atomic_bool broken = false;
+    char address[32];
+    middle = (proxy){.hand_on = hand_on_until_broken, .user = &broken, .target = port_of(strata_rpc_server_address(w->server))};
+    start_proxy();
+    snprintf(address, sizeof address, "127.0.0.1:%u", middle.port);
+    strata_rpc_client *client = must_connect("worker:6", BY_SOCKET, address);
+    put(client, 1, "a request of the first client");
+    atomic_store(&broken, true); /* the next heartbeat cuts the connection */
+    check(wait_until(w, &w->n_lost, 1), "a client that was cut off", "it was not lost");
+    while (strata_rpc_client_connected(client)) usleep(1000);
+    strata_rpc_client_destroy(client);
+    stop_proxy();
+    client = must_connect("worker:6", BY_SOCKET, strata_rpc_server_address(w->server));
+    put(client, 2, "a request of the next client");
+    check(n_logged(w) == 2, "a request of the next client", "it was not executed");
+    strata_rpc_client_destroy(client);
+    stop_world(w);
+}
+
 /* ---- servers and tasks that start again ---- */
 
 static void come_back(void) {
@@ -752,6 +789,7 @@ int main(void) {
     for (int i = 0; i < 2; i++) leave_often(ways[i]);
     for (unsigned seed = 1; seed <= 4; seed++) weather_faults(seed);
     for (int i = 0; i < 2; i++) cut_a_wait(ways[i]);
+    follow_a_client_that_was_cut_off();
     come_back();
     replace();
     take_time();
