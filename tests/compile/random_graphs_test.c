@@ -4,6 +4,8 @@
  * the nodes compute one after the other without any pass. Many nodes are twins of an earlier node: they differ from it in one
  * attribute. Variables are read, updated and read again, and values are used before and after that.
  *
+ * Some graphs have exchanges between replicas, which divide a program into segments.
+ *
  * Small whole numbers are exact in f32, so ops with jumps (maxima, comparisons, relu) only take such values. Other values are
  * compared with a tolerance. */
 #include <criterion/criterion.h>
@@ -11,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/graph/graph.h"
+#include "core/run/group.h"
 #include "strata/executable.h"
 #include "strata/ops.h"
 #include "tests/support/check.h"
@@ -19,6 +21,7 @@
 
 enum { INPUTS = 3, VARIABLES = 2, LEAVES = INPUTS + VARIABLES, MOST_NODES = 64, MOST_OUTPUTS = 24, PARAMETERS = 10 };
 static const strata_dtype f32 = STRATA_DTYPE_F32;
+#define OK(call) cr_assert_eq(call, STRATA_OK, "%s", err.message)
 
 /* A value of the graph. `most` bounds the magnitude of its elements; 0: they are not whole numbers. */
 typedef struct value {
@@ -45,6 +48,8 @@ typedef struct scene {
     int n_updates;
     /* The results of updates have no gradient, so graphs with gradients read the variable again instead. */
     bool differentiable;
+    /* The graph has exchanges between replicas, which divide the program into segments. There is one replica. */
+    bool divided;
 } scene;
 
 static int64_t between(uint64_t parameter, int64_t low, int64_t high) {
@@ -466,11 +471,22 @@ static value make_view_of_variable(scene *s, const value *const *x, const uint64
     return exact(p[2] & 1 ? strata_reshape(rows, STRATA_SHAPE(half * columns)) : rows, 200);
 }
 
+static value make_exchange(scene *s, const value *const *x, const uint64_t *p) {
+    if (!s->divided) return nothing;
+    return (value){.tensor = strata_all_reduce(x[0]->tensor, (strata_reduction)(p[0] % 2)), .most = x[0]->most};
+}
+
 typedef value maker(scene *s, const value *const *x, const uint64_t *p);
-static maker *const makers[] = {
-    make_unary, make_elu,   make_clip, make_binary, make_binary, make_where,  make_reduce, make_matmul, make_square_matmul,
-    make_conv,  make_pool,  make_pool, make_rows,   make_rows,   make_gather, make_first,  make_concat, make_slice,
-    make_pad,   make_shape, make_cast, make_layer,  make_layer,  make_update, make_read,   make_pack,   make_view_of_variable};
+static maker *const makers[] = {make_unary,    make_elu,      make_clip,
+                                make_binary,   make_binary,   make_where,
+                                make_reduce,   make_matmul,   make_square_matmul,
+                                make_conv,     make_pool,     make_pool,
+                                make_rows,     make_rows,     make_gather,
+                                make_first,    make_concat,   make_slice,
+                                make_pad,      make_shape,    make_cast,
+                                make_layer,    make_layer,    make_update,
+                                make_read,     make_pack,     make_view_of_variable,
+                                make_exchange, make_exchange, make_exchange};
 
 /* ---- graphs ---- */
 
@@ -514,7 +530,7 @@ static void begin(scene *s, uint64_t seed, strata_array *arrays, strata_test_fee
     const strata_shape shapes[] = {STRATA_SHAPE(2, 5, 4), STRATA_SHAPE(6, 6), STRATA_SHAPE(24), STRATA_SHAPE(4, 6),
                                    STRATA_SHAPE(4, 6)};
     strata_error err = {0};
-    cr_assert_eq(strata_graph_create(&s->graph, &err), STRATA_OK);
+    OK(strata_graph_create(&s->graph, &err));
     s->state = seed;
     for (int i = 0; i < LEAVES; i++) {
         arrays[i] = strata_test_random(f32, shapes[i], -4, 5, seed * 16 + (uint64_t)i);
@@ -524,7 +540,7 @@ static void begin(scene *s, uint64_t seed, strata_array *arrays, strata_test_fee
             s->values[i] = exact(strata_input(s->graph, names[i], f32, shapes[i]), 5);
         } else {
             strata_variable **variable = &s->variables[i - INPUTS];
-            cr_assert_eq(strata_variable_create(device, names[i], f32, shapes[i], variable, &err), STRATA_OK);
+            OK(strata_variable_create(device, names[i], f32, shapes[i], variable, &err));
             s->values[i] = exact(strata_variable_read(s->graph, *variable), 5);
         }
         s->n++;
@@ -569,40 +585,78 @@ static strata_test_result compare(const strata_array *got, const strata_array *w
     return strata_test_compare(got, want, (strata_test_tolerance){0, exactly ? 0 : 1e-5 + 1e-4 * most});
 }
 
-/* Runs the program and compares its outputs and the variables with those of the references. */
-static void check_run(scene *s, strata_tensor *const *outputs, int n, const bool *exactly, const strata_array *arrays,
-                      const strata_array *want, const strata_array *after, bool no_fusion, int seed) {
-    strata_executable *exe = NULL;
+/* One run. `group` NULL: of the executable alone. */
+static void run(strata_executable *exe, strata_group *group, const strata_array *inputs, strata_array *got, int n) {
+    static const char *const names[] = {"a", "b", "c"};
     strata_error err = {0};
-    strata_array got[MOST_OUTPUTS + LEAVES];
-    strata_test_result same;
-    for (int i = 0; i < VARIABLES; i++)
-        cr_assert_eq(strata_variable_set(s->variables[i], &arrays[INPUTS + i], &err), STRATA_OK, "%s", err.message);
-    cr_assert_eq(strata_executable_create(device, outputs, n, s->updates, s->n_updates,
-                                          &(strata_executable_options){.no_fusion = no_fusion}, &exe, &err),
-                 STRATA_OK, "seed %d: %s", seed, err.message);
-    for (int i = 0; i < n; i++) cr_assert_eq(strata_array_create(want[i].dtype, want[i].shape, &got[i], &err), STRATA_OK);
-    cr_assert_eq(strata_executable_run(exe, (const char *const[]){"a", "b", "c"}, arrays, INPUTS, got, n, &err), STRATA_OK,
-                 "seed %d: %s", seed, err.message);
+    int slot = 0;
+    if (!group) {
+        OK(strata_executable_run(exe, names, inputs, INPUTS, got, n, &err));
+        return;
+    }
+    OK(strata_group_acquire(group, &slot, &err));
+    for (int i = 0; i < INPUTS; i++)
+        strata_executable_feed(exe, slot, names[i], inputs[i].data, strata_array_bytes(&inputs[i]));
+    OK(strata_group_start(group, slot, 0, &err));
+    OK(strata_group_finish(group, slot, NULL, &err));
+    OK(strata_group_wait(group, slot, &err));
+    for (int i = 0; i < n; i++) memcpy(got[i].data, strata_executable_output(exe, slot, i), strata_array_bytes(&got[i]));
+}
+
+/* What the references computed. */
+typedef struct expected {
+    const strata_array *outputs;
+    /* Whether the bits must be the same. */
+    const bool *exactly;
+    /* [VARIABLES] */
+    const strata_array *variables;
+} expected;
+
+static void check_values(const scene *s, const expected *want, const strata_array *got, int n, int seed, const char *how) {
+    strata_error err = {0};
     for (int i = 0; i < n; i++) {
-        same = compare(&got[i], &want[i], exactly[i]);
-        cr_assert(same.ok, "seed %d, %s fusion, output %d (%s, node %d): %s", seed, no_fusion ? "without" : "with", i,
-                  strata_tensor_name(outputs[i]), outputs[i]->id, same.text);
-        strata_array_finish(&got[i]);
+        const strata_test_result same = compare(&got[i], &want->outputs[i], want->exactly[i]);
+        cr_assert(same.ok, "seed %d, %s, output %d: %s", seed, how, i, same.text);
     }
     for (int i = 0; i < VARIABLES; i++) {
         strata_array now;
-        cr_assert_eq(strata_array_create(f32, after[i].shape, &now, &err), STRATA_OK);
-        cr_assert_eq(strata_variable_get(s->variables[i], &now, &err), STRATA_OK, "%s", err.message);
-        same = strata_test_same(&now, &after[i]);
-        cr_assert(same.ok, "seed %d, variable %d: %s", seed, i, same.text);
+        OK(strata_array_create(f32, want->variables[i].shape, &now, &err));
+        OK(strata_variable_get(s->variables[i], &now, &err));
+        const strata_test_result same = strata_test_same(&now, &want->variables[i]);
+        cr_assert(same.ok, "seed %d, %s, variable %d: %s", seed, how, i, same.text);
         strata_array_finish(&now);
     }
-    strata_executable_destroy(exe);
 }
 
-static void check_graph(uint64_t seed, bool differentiable) {
-    scene s = {.differentiable = differentiable};
+/* Runs the program twice from the same values of the variables. */
+static void check_runs(scene *s, strata_tensor *const *outputs, int n, const strata_array *arrays, const expected *want,
+                       bool no_fusion, int seed) {
+    const strata_executable_options opts = {.no_fusion = no_fusion, .n_slots = 1};
+    strata_executable *exe = NULL;
+    strata_group *group = NULL;
+    strata_error err = {0};
+    strata_array got[MOST_OUTPUTS + LEAVES];
+    if (s->divided) {
+        OK(strata_executable_create_replica(device, outputs, n, s->updates, s->n_updates, &opts, NULL, &exe, &err));
+        OK(strata_group_create(&exe, 1, NULL, NULL, &group, &err));
+    } else {
+        OK(strata_executable_create(device, outputs, n, s->updates, s->n_updates, &opts, &exe, &err));
+    }
+    for (int i = 0; i < n; i++) OK(strata_array_create(want->outputs[i].dtype, want->outputs[i].shape, &got[i], &err));
+    for (int times = 0; times < 2; times++) {
+        for (int i = 0; i < VARIABLES; i++) OK(strata_variable_set(s->variables[i], &arrays[INPUTS + i], &err));
+        run(exe, group, arrays, got, n);
+        check_values(s, want, got, n, seed, no_fusion ? "without fusion" : "with fusion");
+    }
+    for (int i = 0; i < n; i++) strata_array_finish(&got[i]);
+    if (group)
+        strata_group_destroy(group);
+    else
+        strata_executable_destroy(exe);
+}
+
+static void check_graph(uint64_t seed, bool differentiable, bool divided) {
+    scene s = {.differentiable = differentiable, .divided = divided};
     strata_array arrays[LEAVES], copies[LEAVES], want[MOST_OUTPUTS + LEAVES + MOST_NODES];
     strata_tensor *outputs[MOST_OUTPUTS + LEAVES + MOST_NODES];
     strata_test_feed feeds[LEAVES];
@@ -620,15 +674,15 @@ static void check_graph(uint64_t seed, bool differentiable) {
     }
     cr_assert_eq(strata_graph_check(s.graph, &err), STRATA_OK, "seed %d: %s", (int)seed, err.message);
     for (int i = 0; i < LEAVES; i++) {
-        cr_assert_eq(strata_array_create(f32, arrays[i].shape, &copies[i], &err), STRATA_OK);
+        OK(strata_array_create(f32, arrays[i].shape, &copies[i], &err));
         memcpy(copies[i].data, arrays[i].data, strata_array_bytes(&arrays[i]));
         feeds[i].value = &copies[i];
     }
     for (int i = 0; i < s.n_updates; i++) outputs[n + i] = s.updates[i];
     cr_assert_eq(strata_test_eval(outputs, n + s.n_updates, feeds, LEAVES, want, &err), STRATA_OK, "seed %d: %s", (int)seed,
                  err.message);
-    for (int no_fusion = 0; no_fusion < 2; no_fusion++)
-        check_run(&s, outputs, n, exactly, arrays, want, copies + INPUTS, no_fusion, (int)seed);
+    const expected all = {want, exactly, copies + INPUTS};
+    for (int no_fusion = 0; no_fusion < 2; no_fusion++) check_runs(&s, outputs, n, arrays, &all, no_fusion, (int)seed);
     for (int i = 0; i < n + s.n_updates; i++) strata_array_finish(&want[i]);
     for (int i = 0; i < LEAVES; i++) {
         strata_array_finish(&arrays[i]);
@@ -638,17 +692,22 @@ static void check_graph(uint64_t seed, bool differentiable) {
     for (int i = 0; i < VARIABLES; i++) strata_variable_destroy(s.variables[i]);
 }
 
-static void check_graphs(uint64_t first, uint64_t last, bool differentiable) {
+static void check_graphs(uint64_t last, bool differentiable, bool divided) {
     strata_error err = {0};
-    cr_assert_eq(strata_device_open("host", NULL, &device, &err), STRATA_OK, "%s", err.message);
-    for (uint64_t seed = first; seed <= last; seed++) check_graph(seed, differentiable);
+    OK(strata_device_open("host", NULL, &device, &err));
+    for (uint64_t seed = 1; seed <= last; seed++) check_graph(seed, differentiable, divided);
     strata_device_close(device);
 }
 
 Test(random_graphs, compiled_values_are_those_of_the_references) {
-    check_graphs(1, 2500, false);
+    check_graphs(2500, false, false);
 }
 
 Test(random_graphs, compiled_gradients_are_those_of_the_references) {
-    check_graphs(1, 600, true);
+    check_graphs(600, true, false);
+}
+
+Test(random_graphs, programs_of_several_segments_compute_the_values_of_the_references) {
+    check_graphs(600, false, true);
+    check_graphs(200, true, true);
 }
