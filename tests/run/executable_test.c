@@ -82,6 +82,24 @@ Test(executable, run_checks_what_it_is_fed_and_asked_for) {
     strata_executable_destroy(exe);
 }
 
+Test(executable, a_refused_run_changes_no_variable) {
+    strata_executable *exe = NULL;
+    strata_variable *v = NULL;
+    strata_error err = {0};
+    float in[3] = {1, 2, 3}, out[4] = {0};
+    strata_array input = strata_array_view(f32, STRATA_SHAPE(3), in), output = strata_array_view(f32, STRATA_SHAPE(3), out),
+                 wide = strata_array_view(f32, STRATA_SHAPE(4), out);
+    cr_assert_eq(strata_variable_create(device, "v", f32, STRATA_SHAPE(3), &v, NULL), STRATA_OK);
+    strata_tensor *sum = strata_assign_add(strata_variable_read(graph, v), x);
+    cr_assert_eq(strata_executable_create(device, &y, 1, &sum, 1, NULL, &exe, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_executable_run(exe, (const char *[]){"x"}, &input, 1, &wide, 1, &err), STRATA_INVALID);
+    cr_assert_not_null(strstr(err.message, "output 0 is f32 (3), the array is f32 (4)"), "%s", err.message);
+    cr_assert_eq(strata_variable_get(v, &output, &err), STRATA_OK, "%s", err.message);
+    cr_assert_arr_eq(out, ((float[]){0, 0, 0}), 3 * sizeof(float));
+    strata_executable_destroy(exe);
+    strata_variable_destroy(v);
+}
+
 Test(executable, slots_are_a_ring_and_keep_their_outputs) {
     strata_executable *exe = NULL;
     int first, slot;
