@@ -495,8 +495,9 @@ void strata_plan_finish(strata_plan *plan) {
 int64_t strata_plan_bytes(const strata_plan *plan, strata_arena_kind kind) {
     int64_t bytes = 0;
     for (int i = 0; i < plan->n_arenas; i++)
-        if (plan->arenas[i].kind == kind || (kind == STRATA_ARENA_WORK && plan->arenas[i].kind == STRATA_ARENA_CARRIED))
-            bytes += plan->arenas[i].bytes;
+        if ((plan->arenas[i].kind == kind || (kind == STRATA_ARENA_WORK && plan->arenas[i].kind == STRATA_ARENA_CARRIED)) &&
+            __builtin_add_overflow(bytes, plan->arenas[i].bytes, &bytes))
+            return INT64_MAX;
     return bytes;
 }
 

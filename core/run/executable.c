@@ -56,9 +56,18 @@ static strata_status check_variables(const strata_executable *exe, strata_error 
     return STRATA_OK;
 }
 
+/* At most INT64_MAX, also where the sum is larger. */
 static int64_t plan_device_bytes(const strata_plan *plan, int n_slots) {
-    return strata_plan_bytes(plan, STRATA_ARENA_WORK) + strata_plan_bytes(plan, STRATA_ARENA_CONSTANT) +
-           n_slots * (strata_plan_bytes(plan, STRATA_ARENA_INPUT) + strata_plan_bytes(plan, STRATA_ARENA_OUTPUT));
+    const strata_arena_kind kinds[] = {STRATA_ARENA_WORK, STRATA_ARENA_CONSTANT, STRATA_ARENA_INPUT, STRATA_ARENA_OUTPUT};
+    int64_t sum = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const bool of_slots = kinds[i] == STRATA_ARENA_INPUT || kinds[i] == STRATA_ARENA_OUTPUT;
+        int64_t bytes;
+        if (__builtin_mul_overflow(strata_plan_bytes(plan, kinds[i]), of_slots ? n_slots : 1, &bytes) ||
+            __builtin_add_overflow(sum, bytes, &sum))
+            return INT64_MAX;
+    }
+    return sum;
 }
 
 static strata_status check_memory(const strata_executable *exe, strata_error *err) {

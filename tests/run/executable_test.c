@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Executables on the host: what create and run refuse, slots, inputs by name. */
-#include "strata/executable.h"
+#include "core/run/executable.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -48,6 +48,19 @@ Test(executable, create_refuses_what_makes_no_sense) {
     strata_add(x, strata_input(graph, "w", f32, STRATA_SHAPE(4)));
     expect_refused(&y, 1, NULL, "add");
     strata_graph_destroy(other);
+}
+
+Test(executable, the_bytes_of_a_program_that_is_too_large_do_not_wrap_around) {
+    strata_executable *exe = NULL;
+    strata_error err = {0};
+    strata_program_cost cost = {0};
+    strata_tensor *huge = strata_neg(strata_input(graph, "huge", f32, STRATA_SHAPE(INT64_C(1) << 56)));
+    cr_assert_eq(strata_executable_measure(device, &huge, 1, NULL, 0, &cost, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(cost.device_bytes, INT64_C(6) << 58, "3 slots of an input and an output");
+    huge = strata_exp(huge);
+    cr_assert_eq(strata_executable_create(device, &huge, 1, NULL, 0, &(strata_executable_options){.n_slots = 128}, &exe, &err),
+                 STRATA_OUT_OF_MEMORY);
+    cr_assert_not_null(strstr(err.message, "needs 8796093022208.0 MiB"), "%s", err.message);
 }
 
 Test(executable, a_variable_of_another_device_is_refused) {
