@@ -12,8 +12,6 @@
 #include "core/compile/walk.h"
 #include "core/op/chain.h"
 #include "core/op/ops.h"
-#include "core/op/slice.h"
-#include "core/op/update.h"
 
 /* The most groups that one node may join. */
 enum { MOST_SHARES = 4 };
@@ -37,7 +35,6 @@ typedef struct fuser {
     int n_nodes; /* chains are appended beyond them */
     bool *live;
     share *shares; /* by id */
-    int *updates;  /* by id: live updates before it */
     group *groups;
     int n_groups;
 } fuser;
@@ -122,24 +119,10 @@ static bool joined(const group *g, strata_tensor *node, group *out) {
            STRATA_CHAIN_AXES;
 }
 
-/* Whether the tensor's memory is that of a variable. */
-static bool lies_in_variable(const strata_tensor *tensor) {
-    while ((tensor->op->flags & STRATA_OP_VIEW) || tensor->op == &strata_op_slice) tensor = tensor->inputs[0];
-    return strata_variable_behind(tensor) != NULL;
-}
-
-/* Whether the node would read the same values at the place of the root: no update of its operands comes in between. */
-static bool may_move(const fuser *f, const strata_tensor *node, const strata_tensor *root) {
-    if (f->updates[node->id] == f->updates[root->id]) return true;
-    for (int i = 0; i < node->n_inputs; i++)
-        if (lies_in_variable(node->inputs[i])) return false;
-    return true;
-}
-
-static bool may_join(const fuser *f, const group *g, strata_tensor *node, group *out) {
+static bool may_join(const group *g, strata_tensor *node, group *out) {
     const strata_tensor *comparison = comparison_of(node);
-    return node->dtype == g->root->dtype && strata_shape_equal(node->shape, g->root->shape) && may_move(f, node, g->root) &&
-           (!comparison || may_move(f, comparison, g->root)) && joined(g, node, out);
+    return node->dtype == g->root->dtype && strata_shape_equal(node->shape, g->root->shape) && strata_may_move(node, g->root) &&
+           (!comparison || strata_may_move(comparison, g->root)) && joined(g, node, out);
 }
 
 /* Adds the node to the groups of all nodes that use it, or to none. */
@@ -148,7 +131,7 @@ static bool join(fuser *f, strata_tensor *node) {
     group changed[MOST_SHARES];
     if (share->stored || share->n == 0 || (share->n > 1 && !is_cheap(node))) return false;
     for (int i = 0; i < share->n; i++)
-        if (!may_join(f, &f->groups[share->groups[i]], node, &changed[i])) return false;
+        if (!may_join(&f->groups[share->groups[i]], node, &changed[i])) return false;
     for (int i = 0; i < share->n; i++) f->groups[share->groups[i]] = changed[i];
     return true;
 }
@@ -156,6 +139,8 @@ static bool join(fuser *f, strata_tensor *node) {
 /* Makes the node the root of a new group, if it can be a step of a chain. */
 static bool start_group(fuser *f, strata_tensor *node) {
     const group empty = {.root = node};
+    const strata_tensor *comparison = comparison_of(node);
+    if (comparison && !strata_may_move(comparison, node)) return false;
     if (!joined(&empty, node, &f->groups[f->n_groups])) return false;
     f->shares[node->id] = (share){.groups = {f->n_groups++}, .n = 1, .stored = true};
     return true;
@@ -223,11 +208,6 @@ static void make_chain(fuser *f, group *g, const strata_device_query *query) {
 }
 
 static void fuse(fuser *f, const strata_device_query *query) {
-    int updates = 0;
-    for (int id = 0; id < f->n_nodes; id++) {
-        f->updates[id] = updates;
-        if (f->live[id] && f->graph->nodes[id]->op->flags & STRATA_OP_UPDATE) updates++;
-    }
     for (int id = f->n_nodes - 1; id >= 0; id--)
         if (f->live[id] && f->graph->nodes[id]->n_inputs) visit(f, f->graph->nodes[id]);
     for (int i = 0; i < f->n_groups && !f->graph->status; i++)
@@ -240,9 +220,8 @@ void strata_fuse_chains(strata_graph *graph, strata_tensor *const *outputs, int 
     fuser f = {.graph = graph, .n_nodes = graph->n_nodes};
     f.live = calloc(n + 1, sizeof *f.live);
     f.shares = calloc(n + 1, sizeof *f.shares);
-    f.updates = calloc(n + 1, sizeof *f.updates);
     f.groups = calloc(n + 1, sizeof *f.groups);
-    if (f.live && f.shares && f.updates && f.groups) {
+    if (f.live && f.shares && f.groups) {
         for (int i = 0; i < n_outputs; i++) f.shares[outputs[i]->id].stored = true;
         for (int i = 0; i < n_updates; i++) f.shares[updates[i]->id].stored = true;
         strata_mark_live(graph, outputs, n_outputs, updates, n_updates, f.live, NULL);
@@ -252,6 +231,5 @@ void strata_fuse_chains(strata_graph *graph, strata_tensor *const *outputs, int 
     }
     free(f.live);
     free(f.shares);
-    free(f.updates);
     free(f.groups);
 }

@@ -15,6 +15,7 @@
 #include "core/compile/collectives.h"
 #include "core/compile/passes.h"
 #include "core/compile/segments.h"
+#include "core/compile/walk.h"
 #include "core/op/ops.h"
 #include "core/op/slice.h"
 #include "core/op/update.h"
@@ -168,8 +169,7 @@ static bool find_work(splitter *s, strata_tensor *const *outputs, int n_outputs,
         if (!s->live[id]) continue;
         for (int i = 0; i < node->n_inputs; i++) {
             s->live[node->inputs[i]->id] = true;
-            if ((node->op->flags & STRATA_OP_UPDATE) && (i == 0 || node->op->also_writes >> i & 1))
-                s->changed[node->inputs[i]->id] = !(node->inputs[i]->op->flags & STRATA_OP_UPDATE);
+            if (strata_is_written(node, i)) s->changed[node->inputs[i]->id] = !(node->inputs[i]->op->flags & STRATA_OP_UPDATE);
         }
         if (!found && !needs_no_device(node)) found = s->query->supports(s->query->user, node) != STRATA_SUPPORT_YES;
     }

@@ -29,9 +29,10 @@ static const struct {
     {&strata_op_sigmoid_grad, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_SIGMOID_GRAD},
 };
 
-/* The operand of `node` that is a product and that only `node` uses; NULL: there is none. */
-static bool is_own_product(const strata_tensor *tensor, const int *uses) {
-    return tensor->op->epilogue && uses[tensor->id] == 1;
+/* Whether the tensor is a product that `node` can compute: only `node` uses it, and its operands are the same at the place of
+ * `node`. */
+static bool is_own_product(const strata_tensor *tensor, const strata_tensor *node, const int *uses) {
+    return tensor->op->epilogue && uses[tensor->id] == 1 && strata_may_move(tensor, node);
 }
 
 void strata_fusion_become(strata_tensor *node, const strata_tensor *fused, const strata_device_query *query) {
@@ -46,7 +47,7 @@ void strata_fusion_become(strata_tensor *node, const strata_tensor *fused, const
 static void fold_add(strata_tensor *node, const int *uses, const strata_device_query *query) {
     for (int i = 0; i < 2; i++) {
         strata_tensor *product = node->inputs[i], *other = node->inputs[1 - i];
-        if (!is_own_product(product, uses) || !strata_shape_equal(product->shape, node->shape)) continue;
+        if (!is_own_product(product, node, uses) || !strata_shape_equal(product->shape, node->shape)) continue;
         if (strata_epilogue_can_fuse(product, other, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_NO_AUX, NULL)) {
             strata_fusion_become(
                 node, strata_epilogue_fused(product, other, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_NO_AUX, NULL), query);
@@ -62,7 +63,7 @@ static void fold_add(strata_tensor *node, const int *uses, const strata_device_q
 
 static void fold_function(strata_tensor *node, const int *uses, const strata_device_query *query) {
     strata_tensor *product = node->inputs[0], *aux = node->n_inputs > 1 ? node->inputs[1] : NULL;
-    if (!is_own_product(product, uses) || !strata_shape_equal(product->shape, node->shape)) return;
+    if (!is_own_product(product, node, uses) || !strata_shape_equal(product->shape, node->shape)) return;
     for (size_t i = 0; i < sizeof foldable / sizeof *foldable; i++)
         if (foldable[i].op == node->op && strata_epilogue_can_fuse(product, NULL, foldable[i].activation, foldable[i].aux, aux))
             strata_fusion_become(node, strata_epilogue_fused(product, NULL, foldable[i].activation, foldable[i].aux, aux),
@@ -71,14 +72,14 @@ static void fold_function(strata_tensor *node, const int *uses, const strata_dev
 
 /* relu_grad(max_pool2d_grad(y, dy), y), which a network's relu before a max_pool2d leads to. */
 static void fold_relu_of_pool(strata_tensor *node, const int *uses, const strata_device_query *query) {
-    if (node->op != &strata_op_relu_grad || uses[node->inputs[0]->id] != 1) return;
+    if (node->op != &strata_op_relu_grad || uses[node->inputs[0]->id] != 1 || !strata_may_move(node->inputs[0], node)) return;
     const strata_tensor *fused = strata_max_pool2d_grad_rectified(node->inputs[0], node->inputs[1]);
     if (fused) strata_fusion_become(node, fused, query);
 }
 
 /* reduce_mean(gather(x, indices)), the average of an embedding's rows. */
 static void fold_gather_of_mean(strata_tensor *node, const int *uses, const strata_device_query *query) {
-    if (node->op != &strata_op_reduce_mean || uses[node->inputs[0]->id] != 1) return;
+    if (node->op != &strata_op_reduce_mean || uses[node->inputs[0]->id] != 1 || !strata_may_move(node->inputs[0], node)) return;
     const strata_tensor *fused = strata_gather_mean_of(node);
     if (fused) strata_fusion_become(node, fused, query);
 }
@@ -100,7 +101,8 @@ void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, i
                 fold_function(graph->nodes[id], uses, query);
             fold_relu_of_pool(graph->nodes[id], uses, query);
             const strata_tensor *unrepeated = strata_gather_grad_unrepeated(graph->nodes[id]);
-            if (unrepeated) strata_fusion_become(graph->nodes[id], unrepeated, query);
+            if (unrepeated && strata_may_move(graph->nodes[id]->inputs[0], graph->nodes[id]))
+                strata_fusion_become(graph->nodes[id], unrepeated, query);
             fold_gather_of_mean(graph->nodes[id], uses, query);
             strata_fuse_product_update(graph->nodes[id], uses, query);
         }

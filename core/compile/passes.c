@@ -43,11 +43,6 @@ static bool lies_in_input(const rewriter *r, const strata_tensor *node) {
     return strata_is_view(node, NULL) || is_dropped(r, node);
 }
 
-/* Whether the node changes the memory of its input i. */
-static bool is_written(const strata_tensor *node, int i) {
-    return (node->op->flags & STRATA_OP_UPDATE) && (i == 0 || node->op->also_writes & (1u << i));
-}
-
 /* Computes the last use of each value, and whether its memory is changed. Uses and changes of a view or an update count for its
  * input too, since they share memory. */
 static void find_last_uses(rewriter *r) {
@@ -59,14 +54,14 @@ static void find_last_uses(rewriter *r) {
             bool shares = i == 0 && lies_in_input(r, node);
             int use = shares && r->last_use[id] > id ? r->last_use[id] : id;
             if (r->last_use[input] < use) r->last_use[input] = use;
-            if (is_written(node, i)) r->changed[input] = true;
+            if (strata_is_written(node, i)) r->changed[input] = true;
         }
     }
 }
 
 static bool writes(const strata_tensor *update, const strata_variable *variable) {
     for (int i = 0; i < update->n_inputs; i++)
-        if (is_written(update, i) && strata_variable_behind(update->inputs[i]) == variable) return true;
+        if (strata_is_written(update, i) && strata_variable_behind(update->inputs[i]) == variable) return true;
     return false;
 }
 
@@ -135,7 +130,7 @@ static strata_tensor *deduplicate(rewriter *r, strata_tensor *node) {
 static strata_tensor *clone(rewriter *r, const strata_tensor *node, strata_tensor **inputs) {
     for (int i = 0; i < node->n_inputs; i++) {
         int id = node->inputs[i]->id;
-        inputs[i] = is_written(node, i) && r->raw[id] ? r->raw[id] : r->mapped[id];
+        inputs[i] = strata_is_written(node, i) && r->raw[id] ? r->raw[id] : r->mapped[id];
     }
     return strata_copy_node(r->to, node, inputs);
 }

@@ -75,8 +75,18 @@ static bool computed(const planner *p, int id) {
     return !(node->op->flags & STRATA_OP_LEAF) && !strata_is_communication(node) && !p->output[id];
 }
 
+/* Whether a node outside of the segment computes or reads a value that shares the memory of this owner. */
+static bool used_outside(const planner *p, int owner_id, int segment) {
+    for (int s = 0; s < p->plan->n_schedule; s++) {
+        const strata_tensor *node = p->plan->schedule[s];
+        for (int i = -1; i < node->n_inputs && p->plan->segment_of[node->id] != segment; i++)
+            if (p->owners[i < 0 ? node->id : node->inputs[i]->id].id == owner_id) return true;
+    }
+    return false;
+}
+
 /* The operands of a pack are computed directly at their places in it, unless they already share another storage. If the host
- * reads the pack, it is in the memory of its own segment, where operands of other segments cannot be computed. */
+ * reads the pack, it is in the memory of its own segment, which other segments neither write nor read. */
 static void place_pack_slices(planner *p, const strata_tensor *pack) {
     const strata_pack_attrs *attrs = pack->attrs;
     for (int i = 0; i < pack->n_inputs; i++) {
@@ -84,7 +94,7 @@ static void place_pack_slices(planner *p, const strata_tensor *pack) {
         const strata_tensor *node = p->graph->nodes[source.id];
         if (source.offset || !computed(p, source.id) || (node->op->flags & STRATA_OP_SLICES)) continue;
         if (tensor_bytes(node) != tensor_bytes(pack->inputs[i])) continue;
-        if (p->output[pack->id] && p->plan->segment_of[source.id] != p->plan->segment_of[pack->id]) continue;
+        if (p->output[pack->id] && used_outside(p, source.id, p->plan->segment_of[pack->id])) continue;
         owner target = {pack->id, attrs->offsets[i] * (int64_t)sizeof(float)};
         for (int id = 0; id < p->graph->n_nodes; id++)
             if (p->owners[id].id == source.id) p->owners[id] = (owner){target.id, target.offset + p->owners[id].offset};
@@ -485,8 +495,9 @@ void strata_plan_finish(strata_plan *plan) {
 int64_t strata_plan_bytes(const strata_plan *plan, strata_arena_kind kind) {
     int64_t bytes = 0;
     for (int i = 0; i < plan->n_arenas; i++)
-        if (plan->arenas[i].kind == kind || (kind == STRATA_ARENA_WORK && plan->arenas[i].kind == STRATA_ARENA_CARRIED))
-            bytes += plan->arenas[i].bytes;
+        if ((plan->arenas[i].kind == kind || (kind == STRATA_ARENA_WORK && plan->arenas[i].kind == STRATA_ARENA_CARRIED)) &&
+            __builtin_add_overflow(bytes, plan->arenas[i].bytes, &bytes))
+            return INT64_MAX;
     return bytes;
 }
 

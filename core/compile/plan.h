@@ -75,7 +75,7 @@ STRATA_MUST_USE strata_status strata_plan_create(const strata_graph *graph, stra
                                                  strata_plan *out_plan, strata_error *err);
 void strata_plan_finish(strata_plan *plan);
 
-/* The total bytes of all arenas of a kind; WORK includes the CARRIED ones. */
+/* The total bytes of all arenas of a kind, at most INT64_MAX; WORK includes the CARRIED ones. */
 int64_t strata_plan_bytes(const strata_plan *plan, strata_arena_kind kind);
 
 /* Checks the plan. Fails: INTERNAL, with both storages, when two storages whose lives overlap share bytes, or when a storage

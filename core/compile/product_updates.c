@@ -26,10 +26,12 @@ static bool is_fusible(const strata_tensor *node) {
     return strata_epilogue_is_plain(&attrs->epilogue) && attrs->transpose_a && !attrs->transpose_b;
 }
 
-/* The node of which an operand of the pack is a view, if it is fusible and only the update's pack uses it; else NULL. */
-static const strata_tensor *own_gradient(const strata_tensor *part, const int *uses) {
+/* The node of which an operand of the pack is a view, if it is fusible, only the update's pack uses it, and neither the update
+ * nor one before it changes its operands; else NULL. */
+static const strata_tensor *own_gradient(const strata_tensor *part, const strata_tensor *adam, const int *uses) {
     while (uses[part->id] == 1 && strata_is_view(part, NULL)) part = part->inputs[0];
-    return uses[part->id] == 1 && is_fusible(part) && strata_shape_elements(part->shape) >= LEAST_ELEMENTS ? part : NULL;
+    if (uses[part->id] != 1 || !is_fusible(part) || strata_shape_elements(part->shape) < LEAST_ELEMENTS) return NULL;
+    return strata_may_move(part, adam) ? part : NULL;
 }
 
 /* The pack without its part i. */
@@ -60,7 +62,7 @@ void strata_fuse_product_update(strata_tensor *adam, const int *uses, const stra
         int64_t most = 0;
         int part = 0;
         for (int i = 0; i < pack->n_inputs; i++) {
-            const strata_tensor *gradient = own_gradient(pack->inputs[i], uses);
+            const strata_tensor *gradient = own_gradient(pack->inputs[i], adam, uses);
             const int64_t n = gradient ? strata_shape_elements(gradient->shape) : 0;
             if (n <= most || n >= below) continue;
             largest = gradient;

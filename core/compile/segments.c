@@ -37,8 +37,13 @@ int strata_segment_of_next(strata_segment_counter *counter, bool computes) {
     return counter->segment;
 }
 
-static const strata_tensor *root_of(const strata_tensor *node) {
-    while (strata_is_view(node, NULL)) node = node->inputs[0];
+/* Whether the node has the memory of its input. A slice that the host reads is computed, since it must lie in an output. */
+static bool is_view(const cutter *c, const strata_tensor *node) {
+    return strata_is_view(node, NULL) && !c->output[node->id];
+}
+
+static const strata_tensor *root_of(const cutter *c, const strata_tensor *node) {
+    while (is_view(c, node)) node = node->inputs[0];
     return node;
 }
 
@@ -53,7 +58,7 @@ static bool needs_copy(const cutter *c, const strata_tensor *operand) {
 }
 
 static void use(cutter *c, const strata_tensor *value, int segment) {
-    int root = root_of(value)->id;
+    int root = root_of(c, value)->id;
     if (c->first_use[root] < 0 || segment < c->first_use[root]) c->first_use[root] = segment;
     if (segment > c->last_use[root]) c->last_use[root] = segment;
 }
@@ -63,7 +68,7 @@ static void find_segments(cutter *c) {
     for (int id = 0; id < c->from->n_nodes; id++) {
         const strata_tensor *node = c->from->nodes[id];
         c->first_use[id] = c->last_use[id] = -1;
-        if (!c->live[id] || (node->op->flags & STRATA_OP_LEAF) || strata_is_view(node, NULL)) continue;
+        if (!c->live[id] || (node->op->flags & STRATA_OP_LEAF) || is_view(c, node)) continue;
         if (strata_is_communication(node)) {
             const strata_tensor *operand = node->n_inputs ? node->inputs[0] : NULL;
             c->segment[id] = operand ? c->segment[operand->id] : counter.segment;
@@ -81,7 +86,7 @@ static void find_segments(cutter *c) {
 
 /* The tensor that replaces the value in this segment. */
 static strata_tensor *value_in(cutter *c, const strata_tensor *value, int segment) {
-    const strata_tensor *root = root_of(value);
+    const strata_tensor *root = root_of(c, value);
     if (!is_port(root) || c->last_use[root->id] == c->first_use[root->id]) return c->mapped[value->id];
     if (!c->carried[root->id]) c->carried[root->id] = strata_copy_value(c->mapped[root->id]);
     if (segment == c->first_use[root->id]) return c->mapped[value->id];
@@ -93,10 +98,10 @@ static strata_tensor *value_in(cutter *c, const strata_tensor *value, int segmen
 static void rewrite_node(cutter *c, const strata_tensor *node, strata_tensor **inputs) {
     const bool communicates = strata_is_communication(node);
     for (int i = 0; i < node->n_inputs; i++)
-        inputs[i] =
-            strata_is_view(node, NULL) ? c->mapped[node->inputs[i]->id] : value_in(c, node->inputs[i], c->segment[node->id]);
+        inputs[i] = is_view(c, node) ? c->mapped[node->inputs[i]->id] : value_in(c, node->inputs[i], c->segment[node->id]);
     if (communicates && node->n_inputs && needs_copy(c, node->inputs[0])) inputs[0] = strata_copy_value(inputs[0]);
     c->mapped[node->id] = strata_copy_node(c->to, node, inputs);
+    if (c->output[node->id] && strata_is_view(node, NULL)) c->mapped[node->id] = strata_copy_value(c->mapped[node->id]);
 }
 
 static strata_status rewrite(cutter *c, strata_tensor **outputs, int n_outputs, strata_tensor **updates, int n_updates,

@@ -4,6 +4,7 @@
 #include "core/op/broadcast.h"
 #include "core/op/ops.h"
 #include "core/op/slice.h"
+#include "core/op/update.h"
 
 bool strata_is_view(const strata_tensor *node, int64_t *out_first_byte) {
     int64_t first = 0;
@@ -24,6 +25,32 @@ void strata_mark_live(const strata_graph *graph, strata_tensor *const *outputs, 
             if (uses) uses[node->inputs[i]->id]++;
         }
     }
+}
+
+bool strata_is_written(const strata_tensor *node, int i) {
+    return (node->op->flags & STRATA_OP_UPDATE) && (i == 0 || node->op->also_writes >> i & 1);
+}
+
+/* The tensor whose memory this tensor shares. */
+static const strata_tensor *root_of(const strata_tensor *tensor) {
+    while (strata_is_view(tensor, NULL) || (tensor->op->flags & STRATA_OP_UPDATE)) tensor = tensor->inputs[0];
+    return tensor;
+}
+
+static bool share_memory(const strata_tensor *a, const strata_tensor *b) {
+    a = root_of(a);
+    b = root_of(b);
+    return a == b || (strata_variable_behind(a) && strata_variable_behind(a) == strata_variable_behind(b));
+}
+
+bool strata_may_move(const strata_tensor *node, const strata_tensor *later) {
+    for (int id = node->id + 1; id <= later->id; id++) {
+        const strata_tensor *update = node->graph->nodes[id];
+        for (int i = 0; i < update->n_inputs && (update->op->flags & STRATA_OP_UPDATE); i++)
+            for (int k = 0; k < node->n_inputs && strata_is_written(update, i); k++)
+                if (share_memory(update->inputs[i], node->inputs[k])) return false;
+    }
+    return true;
 }
 
 strata_tensor *strata_copy_node(strata_graph *to, const strata_tensor *node, strata_tensor *const *inputs) {

@@ -15,6 +15,13 @@ bool strata_is_view(const strata_tensor *node, int64_t *out_first_byte);
 void strata_mark_live(const strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
                       int n_updates, bool *live, int *uses);
 
+/* Whether the update changes the memory of its input i. False for other ops. */
+bool strata_is_written(const strata_tensor *node, int i);
+
+/* Whether the node would have the same value if `later`, a later node of its graph, computed it: neither `later` nor an update
+ * in between changes what the node reads. */
+bool strata_may_move(const strata_tensor *node, const strata_tensor *later);
+
 /* Adds to `to` a node with the op, attributes, dtype, shape and name of `node`, and these inputs. */
 strata_tensor *strata_copy_node(strata_graph *to, const strata_tensor *node, strata_tensor *const *inputs);
 /* Adds a node that copies the value to memory of its own. */

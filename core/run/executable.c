@@ -56,9 +56,18 @@ static strata_status check_variables(const strata_executable *exe, strata_error 
     return STRATA_OK;
 }
 
+/* At most INT64_MAX, also where the sum is larger. */
 static int64_t plan_device_bytes(const strata_plan *plan, int n_slots) {
-    return strata_plan_bytes(plan, STRATA_ARENA_WORK) + strata_plan_bytes(plan, STRATA_ARENA_CONSTANT) +
-           n_slots * (strata_plan_bytes(plan, STRATA_ARENA_INPUT) + strata_plan_bytes(plan, STRATA_ARENA_OUTPUT));
+    const strata_arena_kind kinds[] = {STRATA_ARENA_WORK, STRATA_ARENA_CONSTANT, STRATA_ARENA_INPUT, STRATA_ARENA_OUTPUT};
+    int64_t sum = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const bool of_slots = kinds[i] == STRATA_ARENA_INPUT || kinds[i] == STRATA_ARENA_OUTPUT;
+        int64_t bytes;
+        if (__builtin_mul_overflow(strata_plan_bytes(plan, kinds[i]), of_slots ? n_slots : 1, &bytes) ||
+            __builtin_add_overflow(sum, bytes, &sum))
+            return INT64_MAX;
+    }
+    return sum;
 }
 
 static strata_status check_memory(const strata_executable *exe, strata_error *err) {
@@ -577,23 +586,30 @@ static strata_status check_fed(const strata_executable *exe, const char *const *
     return STRATA_OK;
 }
 
-strata_status strata_executable_run(strata_executable *exe, const char *const *names, const strata_array *inputs, int n_inputs,
-                                    strata_array *outputs, int n_outputs, strata_error *err) {
-    int slot_index = 0;
-    if (n_outputs > exe->n_outputs)
-        return strata_fail(err, STRATA_INVALID, "executable: %d outputs asked for, it has %d", n_outputs, exe->n_outputs);
-    STRATA_TRY(check_fed(exe, names, n_inputs, err));
-    STRATA_TRY(strata_executable_acquire(exe, &slot_index, err));
-    for (int i = 0; i < n_inputs; i++) STRATA_TRY(feed(exe, slot_index, names[i], &inputs[i], err));
-    STRATA_TRY(strata_executable_submit(exe, slot_index, err));
-    STRATA_TRY(strata_executable_wait(exe, slot_index, err));
-    for (int i = 0; i < n_outputs; i++) {
+static strata_status check_outputs(const strata_executable *exe, const strata_array *outputs, int n, strata_error *err) {
+    if (n > exe->n_outputs)
+        return strata_fail(err, STRATA_INVALID, "executable: %d outputs asked for, it has %d", n, exe->n_outputs);
+    for (int i = 0; i < n; i++) {
         const strata_tensor *output = exe->outputs[i];
         if (outputs[i].dtype != output->dtype ||
             strata_shape_elements(outputs[i].shape) != strata_shape_elements(output->shape))
             return strata_fail(err, STRATA_INVALID, "executable: output %d is %s %s, the array is %s %s", i,
                                strata_dtype_name(output->dtype), strata_shape_text(output->shape).text,
                                strata_dtype_name(outputs[i].dtype), strata_shape_text(outputs[i].shape).text);
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_executable_run(strata_executable *exe, const char *const *names, const strata_array *inputs, int n_inputs,
+                                    strata_array *outputs, int n_outputs, strata_error *err) {
+    int slot_index = 0;
+    STRATA_TRY(check_outputs(exe, outputs, n_outputs, err)); /* before the run, which may change variables */
+    STRATA_TRY(check_fed(exe, names, n_inputs, err));
+    STRATA_TRY(strata_executable_acquire(exe, &slot_index, err));
+    for (int i = 0; i < n_inputs; i++) STRATA_TRY(feed(exe, slot_index, names[i], &inputs[i], err));
+    STRATA_TRY(strata_executable_submit(exe, slot_index, err));
+    STRATA_TRY(strata_executable_wait(exe, slot_index, err));
+    for (int i = 0; i < n_outputs; i++) {
         size_t bytes = strata_array_bytes(&outputs[i]);
         if (bytes) memcpy(outputs[i].data, strata_executable_output(exe, slot_index, i), bytes);
     }

@@ -270,3 +270,57 @@ Test(passes, a_chain_reads_a_variable_as_it_was_before_an_update) {
     strata_variable_destroy(v);
     end(&s);
 }
+
+/* What could be fused with a node that is created after an update. */
+typedef enum unfinished { PRODUCT, COMPARISON, GATHERED, REPEATED, ROWS, UNFINISHED } unfinished;
+
+/* v: (4,4). Creates a part of an expression, an update of what this part reads, and the rest of the expression. */
+static strata_tensor *split_by_update(const scene *s, unfinished what, strata_tensor *v, strata_tensor **out_update) {
+    strata_tensor *indices = strata_cast(strata_slice(s->x, (int64_t[]){0, 0}, (int64_t[]){2, 3}), STRATA_DTYPE_I32);
+    strata_tensor *flat_indices = strata_reshape(indices, STRATA_SHAPE(6)), *one = strata_scalar(s->graph, f32, 1);
+    strata_tensor *row = strata_slice(v, (int64_t[]){0, 0}, (int64_t[]){1, 4}), *start = NULL;
+    strata_tensor *rows = strata_gather(v, flat_indices, 0), *step = strata_broadcast_to(one, STRATA_SHAPE(STRATA_STEP_WORDS));
+    if (what == PRODUCT) start = strata_matmul(s->x, v, false, false);
+    if (what == COMPARISON) start = strata_less(v, s->x);
+    if (what == GATHERED) start = strata_gather(v, indices, 0);
+    if (what == REPEATED) start = strata_broadcast_to(row, STRATA_SHAPE(6, 4));
+    if (what == ROWS) start = strata_neg(rows);
+    *out_update = what == ROWS ? strata_sgd(rows, NULL, strata_broadcast_to(one, STRATA_SHAPE(6, 4)), step, NULL, 0, false)
+                               : strata_assign(v, strata_neg(s->x));
+    if (what == PRODUCT) return strata_relu(start);
+    if (what == COMPARISON) return strata_where(start, s->x, strata_exp(s->x));
+    if (what == GATHERED) return strata_reduce_mean(start, (int[]){1}, 1, false);
+    if (what == REPEATED) return strata_unsorted_segment_sum(start, flat_indices, 3);
+    return strata_square(strata_add(start, one));
+}
+
+static void run_split(unfinished what, bool no_fusion, float *out) {
+    scene s = begin();
+    strata_variable *v = NULL;
+    strata_executable *exe = NULL;
+    strata_tensor *update = NULL;
+    strata_error err = {0};
+    float in[16], values[16];
+    for (int i = 0; i < 16; i++) in[i] = (float)(i % 3), values[i] = (float)(i % 5) - 1.5F;
+    strata_array input = strata_array_view(f32, STRATA_SHAPE(4, 4), in),
+                 value = strata_array_view(f32, STRATA_SHAPE(4, 4), values);
+    cr_assert_eq(strata_variable_create(s.device, "v", f32, STRATA_SHAPE(4, 4), &v, &err), STRATA_OK);
+    cr_assert_eq(strata_variable_set(v, &value, &err), STRATA_OK);
+    strata_tensor *y = split_by_update(&s, what, strata_variable_read(s.graph, v), &update);
+    strata_array result = strata_array_view(f32, strata_tensor_shape(y), out);
+    const strata_executable_options opts = {.no_fusion = no_fusion};
+    cr_assert_eq(strata_executable_create(s.device, &y, 1, &update, 1, &opts, &exe, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_executable_run(exe, (const char *[]){"x"}, &input, 1, &result, 1, &err), STRATA_OK, "%s", err.message);
+    strata_executable_destroy(exe);
+    strata_variable_destroy(v);
+    end(&s);
+}
+
+Test(passes, fusion_moves_no_node_behind_an_update_of_what_it_reads) {
+    for (int what = 0; what < UNFINISHED; what++) {
+        float fused[24] = {0}, apart[24] = {0};
+        run_split((unfinished)what, false, fused);
+        run_split((unfinished)what, true, apart);
+        for (int i = 0; i < 24; i++) cr_expect_float_eq(fused[i], apart[i], 1e-5, "case %d, element %d", what, i);
+    }
+}

@@ -16,7 +16,17 @@ static strata_error err;
 #define OK(call) cr_assert_eq(call, STRATA_OK, "%s", err.message)
 
 /* What keeps the product from being a part of the update. */
-typedef enum obstacle { NONE, GRADIENT_IS_READ, PACK_IS_READ, NO_GATE, CLIPPED, SMALL, NOT_ALONE, OBSTACLES } obstacle;
+typedef enum obstacle {
+    NONE,
+    GRADIENT_IS_READ,
+    PACK_IS_READ,
+    NO_GATE,
+    CLIPPED,
+    SMALL,
+    NOT_ALONE,
+    OF_PARAMETERS, /* an operand of the product is a part of the parameters that the update changes */
+    OBSTACLES
+} obstacle;
 
 typedef struct scene {
     strata_graph *graph;
@@ -41,6 +51,8 @@ static void build(scene *s, strata_device *device, obstacle what) {
                   *b = strata_input(s->graph, "b", f32, STRATA_SHAPE(K, n));
     strata_tensor *step = strata_input(s->graph, "step", f32, STRATA_SHAPE(STRATA_STEP_WORDS)),
                   *gate = strata_slice(step, (int64_t[]){5}, (int64_t[]){1});
+    if (what == OF_PARAMETERS)
+        a = strata_reshape(strata_slice(reads[0], (int64_t[]){0}, (int64_t[]){K * M}), STRATA_SHAPE(K, M));
     strata_tensor *product = strata_matmul(a, b, true, false), *sums = strata_reduce_sum(b, (int[]){0}, 1, true);
     strata_tensor *parts[] = {strata_slice(strata_reshape(sums, STRATA_SHAPE(n)), (int64_t[]){0}, (int64_t[]){6}), product};
     strata_tensor *gradients =

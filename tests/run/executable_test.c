@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Executables on the host: what create and run refuse, slots, inputs by name. */
-#include "strata/executable.h"
+#include "core/run/executable.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -50,6 +50,19 @@ Test(executable, create_refuses_what_makes_no_sense) {
     strata_graph_destroy(other);
 }
 
+Test(executable, the_bytes_of_a_program_that_is_too_large_do_not_wrap_around) {
+    strata_executable *exe = NULL;
+    strata_error err = {0};
+    strata_program_cost cost = {0};
+    strata_tensor *huge = strata_neg(strata_input(graph, "huge", f32, STRATA_SHAPE(INT64_C(1) << 56)));
+    cr_assert_eq(strata_executable_measure(device, &huge, 1, NULL, 0, &cost, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(cost.device_bytes, INT64_C(6) << 58, "3 slots of an input and an output");
+    huge = strata_exp(huge);
+    cr_assert_eq(strata_executable_create(device, &huge, 1, NULL, 0, &(strata_executable_options){.n_slots = 128}, &exe, &err),
+                 STRATA_OUT_OF_MEMORY);
+    cr_assert_not_null(strstr(err.message, "needs 8796093022208.0 MiB"), "%s", err.message);
+}
+
 Test(executable, a_variable_of_another_device_is_refused) {
     strata_device *second = NULL;
     strata_variable *v = NULL;
@@ -80,6 +93,24 @@ Test(executable, run_checks_what_it_is_fed_and_asked_for) {
     cr_assert_eq(strata_executable_run(exe, names, &input, 1, &output, 1, &err), STRATA_OK, "%s", err.message);
     cr_assert_arr_eq(out, ((float[]){-1, -2, -3}), 3 * sizeof(float));
     strata_executable_destroy(exe);
+}
+
+Test(executable, a_refused_run_changes_no_variable) {
+    strata_executable *exe = NULL;
+    strata_variable *v = NULL;
+    strata_error err = {0};
+    float in[3] = {1, 2, 3}, out[4] = {0};
+    strata_array input = strata_array_view(f32, STRATA_SHAPE(3), in), output = strata_array_view(f32, STRATA_SHAPE(3), out),
+                 wide = strata_array_view(f32, STRATA_SHAPE(4), out);
+    cr_assert_eq(strata_variable_create(device, "v", f32, STRATA_SHAPE(3), &v, NULL), STRATA_OK);
+    strata_tensor *sum = strata_assign_add(strata_variable_read(graph, v), x);
+    cr_assert_eq(strata_executable_create(device, &y, 1, &sum, 1, NULL, &exe, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_executable_run(exe, (const char *[]){"x"}, &input, 1, &wide, 1, &err), STRATA_INVALID);
+    cr_assert_not_null(strstr(err.message, "output 0 is f32 (3), the array is f32 (4)"), "%s", err.message);
+    cr_assert_eq(strata_variable_get(v, &output, &err), STRATA_OK, "%s", err.message);
+    cr_assert_arr_eq(out, ((float[]){0, 0, 0}), 3 * sizeof(float));
+    strata_executable_destroy(exe);
+    strata_variable_destroy(v);
 }
 
 Test(executable, slots_are_a_ring_and_keep_their_outputs) {

@@ -74,7 +74,7 @@ static strata_status step(walk *w, const strata_tensor *node, strata_error *err)
         if (bytes) memcpy(value->data, source, bytes);
         return STRATA_OK;
     }
-    if (node->op->flags & STRATA_OP_VIEW) {
+    if (node->op->flags & (STRATA_OP_VIEW | STRATA_OP_COMMUNICATION)) {
         if (bytes) memcpy(value->data, w->values[node->inputs[0]->id].data, bytes);
         return STRATA_OK;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Computes tensors of a graph with the ops' reference functions, in host memory. It uses no device, no passes of the compiler
- * and no memory plan. */
+ * and no memory plan. There is one replica, so the value of a communication node is its operand. */
 #ifndef STRATA_TESTS_SUPPORT_EVAL_H
 #define STRATA_TESTS_SUPPORT_EVAL_H
 
