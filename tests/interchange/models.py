@@ -563,6 +563,31 @@ def check_wrong_keras_files_are_refused():
         target,
         fails="wrong.keras",
     )
+    norm = {"class_name": "LayerNormalization", "config": {"name": "norm", "axis": -1, "epsilon": 0.0}}
+    convert(write(sequential(norm, dense)), target, fails="epsilon: is not what a layer here has")
+    forward = {"class_name": "LSTM", "config": {"name": "f", "units": 3, "activation": "tanh", "go_backwards": False}}
+    backward = {"class_name": "LSTM", "config": {"name": "b", "units": 3, "activation": "relu", "go_backwards": True}}
+    both = {"name": "both", "merge_mode": "concat", "layer": forward, "backward_layer": backward}
+    convert(
+        write(sequential({"class_name": "Bidirectional", "config": both})),
+        target,
+        fails="backward_layer.config.activation: is not that of the forward layer",
+    )
+
+    def call(name):
+        tensor = {"class_name": "__keras_tensor__", "config": {"keras_history": [name, 0, 0]}}
+        return [{"args": [tensor], "kwargs": {}}]
+
+    steps = {"class_name": "InputLayer", "config": {"batch_shape": [None, 5, 4], "name": "in"}, "name": "in"}
+    steps["inbound_nodes"] = []
+    lstm = {"class_name": "LSTM", "config": {**forward["config"], "name": "lstm", "return_state": True}, "name": "lstm"}
+    lstm["inbound_nodes"] = call("in")
+    functional = {"layers": [steps, lstm], "input_layers": [["in", 0, 0]], "output_layers": [["lstm", 0, 2]]}
+    convert(
+        write({"class_name": "Functional", "config": functional}),
+        target,
+        fails="takes result 2 of lstm; a layer here has only the first one",
+    )
     (FOLDER / "no.keras").write_bytes(b"PK no zip")
     convert(FOLDER / "no.keras", target, fails="no.keras")
     whole = (DATA / "images.keras").read_bytes()
