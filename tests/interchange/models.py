@@ -312,6 +312,21 @@ def check_constants_with_infinities_stay_as_they_are():
         assert sum(numpy.isneginf(state).sum() for state in states.values()) == 1, states
 
 
+def check_a_transpose_that_is_undone_leaves_its_input_as_it_is():
+    """The second convolution moves back the axes that the Transpose has moved. The result of the first one, which another
+    node takes, must keep the order of its axes."""
+    g = Graph()
+    first = g.add("Conv", "x", g.weight("first.weight", 3, 3, 1, 1))
+    moved = g.add("Transpose", first, perm=[0, 3, 1, 2])
+    second = g.add("Conv", moved, g.weight("second.weight", 4, 4, 1, 1))
+    means = g.add("ReduceMean", second, axes=[2, 3], keepdims=0)
+    y = g.add("Add", means, g.add("ReduceMax", first, axes=[1, 2], keepdims=0))
+    path = g.save(
+        FOLDER / "undone.onnx", value("x", TensorProto.FLOAT, "batch", 3, 4, 4), value(y, TensorProto.FLOAT, "batch", 4)
+    )
+    there_and_back(path, "undone")
+
+
 def check_files_of_other_exporters():
     folder = pathlib.Path(os.environ.get("STRATA_TEST_DATA", "")) / "interop"
     if not (folder / "mnist_pytorch.onnx").exists():
