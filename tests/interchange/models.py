@@ -327,6 +327,18 @@ def check_a_transpose_that_is_undone_leaves_its_input_as_it_is():
     there_and_back(path, "undone")
 
 
+def check_reductions_without_axes_perform_their_other_ops():
+    for op in ("ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"):
+        g = Graph()
+        x = g.add("MatMul", "x", g.weight("a.weight", 4, 4))
+        x = g.add("Softplus", x) if op == "ReduceLogSum" else x
+        y = g.add(op, x, noop_with_empty_axes=1)
+        x, y = value("x", TensorProto.FLOAT, "batch", 4), value(y, TensorProto.FLOAT, "batch", 4)
+        path = g.save(FOLDER / f"{op}.onnx", x, y, opset=18)
+        x = example_input(path, 3)
+        same(load(convert(path, FOLDER / f"{op}.strata")).predict(x), by_onnx(path, x), op)
+
+
 def check_files_of_other_exporters():
     folder = pathlib.Path(os.environ.get("STRATA_TEST_DATA", "")) / "interop"
     if not (folder / "mnist_pytorch.onnx").exists():
