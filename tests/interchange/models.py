@@ -412,6 +412,8 @@ def check_wrong_files_are_refused():
     )
     negative = TensorProto(name="w", data_type=f, dims=[-4, 4], raw_data=b"")
     convert(write("negative", [node("MatMul", ["x", "w"], ["y"])], [negative]), target, fails='tensor "w"')
+    mixed = TensorProto(name="w", data_type=i, dims=[50000, 4], float_data=[1] * 200000, int64_data=[1])
+    convert(write("mixed", [node("MatMul", ["x", "w"], ["y"])], [mixed]), target, fails="has elements of several types")
     text = TensorProto(name="w", data_type=TensorProto.STRING, dims=[1], string_data=[b"a"])
     convert(write("text", [node("MatMul", ["x", "w"], ["y"])], [text]), target, fails="element type 8")
     convert(
