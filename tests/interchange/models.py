@@ -414,6 +414,13 @@ def check_wrong_files_are_refused():
     convert(write("negative", [node("MatMul", ["x", "w"], ["y"])], [negative]), target, fails='tensor "w"')
     mixed = TensorProto(name="w", data_type=i, dims=[50000, 4], float_data=[1] * 200000, int64_data=[1])
     convert(write("mixed", [node("MatMul", ["x", "w"], ["y"])], [mixed]), target, fails="has elements of several types")
+    silent = [node("Transpose", ["x"], [], perm=[0, 1]), node("Transpose", ["p"], [""], perm=[0, 2, 1])]
+    pictures = [value("x", f, "n", 4), value("p", f, "n", 4, 4)]
+    convert(
+        write("silent", [*silent, node("MatMul", ["x", "w"], ["y"])], [w], inputs=pictures),
+        target,
+        fails='nothing depends on the input "p"',
+    )
     text = TensorProto(name="w", data_type=TensorProto.STRING, dims=[1], string_data=[b"a"])
     convert(write("text", [node("MatMul", ["x", "w"], ["y"])], [text]), target, fails="element type 8")
     convert(
