@@ -186,6 +186,22 @@ Test(model_json, a_model_of_many_layers_is_read_back) {
     strata_model_destroy(back);
 }
 
+/* Constants alone: there are parameters, but none that training changes. */
+Test(model_json, a_model_without_anything_to_train_is_not_compiled) {
+    static const char text[] =
+        "{\"inputs\": [{\"name\": \"x\", \"shape\": [3]}], \"layers\": ["
+        "{\"layer\": \"weights\", \"shape\": [3], \"constant\": true, \"name\": \"w\", \"inputs\": [\"x\"]}, "
+        "{\"layer\": \"op\", \"op\": \"add\", \"name\": \"y\", \"inputs\": [\"x\", \"w\"]}], "
+        "\"outputs\": [{\"name\": \"y\", \"loss\": \"mse\"}]}";
+    strata_device *host = NULL;
+    strata_model *model = NULL;
+    OK(strata_device_open("host", NULL, &host, &err));
+    OK(strata_model_from_json(text, sizeof text - 1, "test", &model, &err));
+    FAILS(strata_model_compile(model, host, NULL, &err), STRATA_INVALID, "no layer has parameters to train");
+    strata_model_destroy(model);
+    strata_device_close(host);
+}
+
 Test(model_json, writing_a_wrong_model_says_why) {
     strata_model *model = NULL;
     char *text = NULL;
