@@ -126,9 +126,12 @@ def example(shape, tokens, n=3):
     return random.integers(0, tokens, size=(n, *shape)).astype("i4") if tokens else random.normal(size=(n, *shape)).astype("f4")
 
 
-def made(description, name, seed=3):
+def made(description, name, seed=3, scale=0):
+    """scale: the parameters get random numbers of this size, so that each layer contributes to what predict gives."""
     model = strata.Model.from_json(description) if isinstance(description, dict) else strata.Model.read_json(description)
     model.compile(device="host", seed=seed)
+    if scale:
+        model.set_weights([random.normal(size=v.shape).astype("f4") * scale for v in model.get_weights()])
     model.save(FOLDER / f"{name}.strata")
     return FOLDER / f"{name}.strata"
 
@@ -170,6 +173,7 @@ def check_every_layer():
         {"layer": "lstm", "units": 4, "return_sequences": True, "bidirectional": "concat"},
         {"layer": "max_pool1d", "size": 2},
         {"layer": "gru", "units": 3, "activation": "relu", "return_sequences": True},
+        {"layer": "gru", "units": 4, "no_reset_after": True, "return_sequences": True, "bidirectional": "sum"},
         {"layer": "gru", "units": 3, "go_backwards": True},
         {"layer": "reshape", "shape": [3, 1]},
         {"layer": "flatten"},
@@ -189,11 +193,12 @@ def check_padding_of_texts_is_left_out():
         {"layer": "embedding", "vocabulary": 12, "units": 4, "mask_zero": True},
         {"layer": "lstm", "units": 3, "return_sequences": True},
         {"layer": "gru", "units": 3, "return_sequences": True},
+        {"layer": "gru", "units": 4, "return_sequences": True, "no_reset_after": True},
         {"layer": "multi_head_attention", "heads": 1},
         {"layer": "global_average_pool"},
         {"layer": "dense", "units": 1},
     ]
-    file = made({"input": [7], "input_dtype": "i32", "layers": layers, "loss": "binary_crossentropy"}, "masked")
+    file = made({"input": [7], "input_dtype": "i32", "layers": layers, "loss": "binary_crossentropy"}, "masked", scale=1)
     tokens = example([7], 12)
     tokens[:, 4:] = 0
     tokens[0] = 0
