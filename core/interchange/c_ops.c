@@ -248,11 +248,29 @@ static bool clip(strata_c_export *c, const strata_tensor *node) {
     return true;
 }
 
+/* An integer that is out of range becomes the nearest one in range, and NaN 0. */
 static bool cast(strata_c_export *c, const strata_tensor *node) {
+    static const struct {
+        const char *least, *most, *below, *above;
+    } limits[STRATA_DTYPE_COUNT] = {
+        [STRATA_DTYPE_I32] = {"INT32_MIN", "INT32_MAX", "-2147483648.0f", "2147483648.0f"},
+        [STRATA_DTYPE_I64] = {"INT64_MIN", "INT64_MAX", "-9223372036854775808.0f", "9223372036854775808.0f"},
+        [STRATA_DTYPE_U8] = {"0", "255", "0.0f", "255.0f"}};
+    const strata_dtype from = node->inputs[0]->dtype, to = node->dtype;
+    const char *type = strata_c_type(to), *least = limits[to].least, *most = limits[to].most;
     strata_strided space = space_of(node);
     open_loops(c, &space);
-    line(c, "    out[%s] = (%s)(in0[%s]%s);", index_of(&space, 0, 0).text, strata_c_type(node->dtype),
-         index_of(&space, 1, 0).text, node->dtype == STRATA_DTYPE_BOOL ? " != 0" : "");
+    line(c, "    const %s x = in0[%s];", strata_c_type(from), index_of(&space, 1, 0).text);
+    if (to == STRATA_DTYPE_BOOL)
+        line(c, "    out[%s] = x != 0;", index_of(&space, 0, 0).text);
+    else if (least && strata_dtype_is_float(from))
+        line(c, "    out[%s] = x != x ? 0 : x <= %s ? %s : x >= %s ? %s : (%s)x;", index_of(&space, 0, 0).text,
+             limits[to].below, least, limits[to].above, most, type);
+    else if (least && strata_dtype_bytes(to) < strata_dtype_bytes(from))
+        line(c, "    out[%s] = x < %s ? %s : x > %s ? %s : (%s)x;", index_of(&space, 0, 0).text, least, least, most, most,
+             type);
+    else
+        line(c, "    out[%s] = (%s)x;", index_of(&space, 0, 0).text, type);
     line(c, "}");
     return true;
 }

@@ -205,6 +205,26 @@ def check_padding_of_texts_is_left_out():
     compare(file, "masked", [tokens], [1])
 
 
+def check_casts_to_integers_are_limited():
+    description = {
+        "inputs": [{"name": "x", "shape": [5]}],
+        "layers": [
+            {"layer": "dense", "units": 1, "name": "d", "inputs": ["x"]},
+            {"layer": "op", "op": "cast", "dtype": "i64", "name": "i64", "inputs": ["x"]},
+            {"layer": "op", "op": "cast", "dtype": "i32", "name": "i32", "inputs": ["i64"]},
+            {"layer": "op", "op": "cast", "dtype": "u8", "name": "u8", "inputs": ["x"]},
+            {"layer": "op", "op": "cast", "dtype": "i32", "name": "own", "inputs": ["x"]},
+            {"layer": "op", "op": "cast", "dtype": "f32", "name": "a", "inputs": ["i32"]},
+            {"layer": "op", "op": "cast", "dtype": "f32", "name": "b", "inputs": ["u8"]},
+            {"layer": "op", "op": "cast", "dtype": "f32", "name": "c", "inputs": ["own"]},
+            {"layer": "concat", "name": "y", "inputs": ["a", "b", "c", "d"]},
+        ],
+        "outputs": [{"name": "y", "loss": "mse"}],
+    }
+    file = made(description, "casts")
+    compare(file, "casts", [numpy.array([[1e10, -1e10, 3.7, -2.5, 300], [1e30, -1e30, 0, 255, 256]], "f4")], [16])
+
+
 def check_several_inputs_and_outputs():
     description = {
         "inputs": [{"name": "for", "shape": [5], "dtype": "i32"}, {"name": "right.one", "shape": [4]}],
