@@ -109,6 +109,8 @@ const char *strata_onnx_export_op(strata_onnx_export *ex, const strata_layer *la
     if (!strcmp(o->op, "cast")) {
         t = strata_onnx_emit(ex, base, "Cast", x->name, NULL, NULL);
         const bool whole = o->dtype && *o->dtype == 'i', yes_no = o->dtype && !strcmp(o->dtype, "bool");
+        if (!whole && !yes_no && o->dtype && strcmp(o->dtype, "f32"))
+            strata_onnx_refuse(ex, layer, ": a cast to another type than f32, i32, i64 and bool");
         strata_onnx_set_int(ex, strata_onnx_last_node(ex), "to",
                             yes_no  ? STRATA_ONNX_TYPE_BOOL
                             : whole ? STRATA_ONNX_TYPE_INT32

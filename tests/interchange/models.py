@@ -475,6 +475,21 @@ def check_wrong_files_are_refused():
     convert(FOLDER / "cut.onnx", FOLDER / "refused.txt", fails="it must end in .strata, .onnx, .keras or .safetensors")
 
 
+def check_a_cast_that_onnx_has_not_is_refused():
+    for dtype, fails in (("u8", "a cast to another type"), ("i32", None)):
+        x = {"layer": "dense", "units": 2, "name": "d", "inputs": ["x"]}
+        whole = {"layer": "op", "op": "cast", "dtype": dtype, "name": "whole", "inputs": ["d"]}
+        y = {"layer": "op", "op": "cast", "dtype": "f32", "name": "y", "inputs": ["whole"]}
+        text = {"inputs": [{"name": "x", "shape": [3]}], "layers": [x, whole, y], "outputs": [{"name": "y", "loss": "mse"}]}
+        model = strata.Model.from_json(text)
+        model.compile(device="host", seed=3)
+        model.save(FOLDER / "cast.strata")
+        path = convert(FOLDER / "cast.strata", FOLDER / f"cast_{dtype}.onnx", fails=fails)
+        x = random.normal(size=(4, 3)).astype("f4") * 9
+        if not fails:
+            same(by_onnx(path, x), model.predict(x), dtype)
+
+
 def check_absurd_sizes_are_refused():
     """Sizes that nodes ask for, in a file of some hundred bytes."""
     node, target = helper.make_node, FOLDER / "refused.strata"
