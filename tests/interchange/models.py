@@ -490,6 +490,30 @@ def check_a_cast_that_onnx_has_not_is_refused():
             same(by_onnx(path, x), model.predict(x), dtype)
 
 
+def check_numbers_of_ops_have_the_type_that_onnx_wants():
+    rows = [
+        ("clip", {"op": "clip", "numbers": [-1, 2]}, None),
+        ("pad", {"op": "pad", "numbers": [0, 1, 1, 0, 0, 2], "value": 3}, None),
+        ("back", {"op": "transpose", "numbers": [0, -1, 1]}, None),
+        ("large", {"op": "clip", "numbers": [-1, 1e9]}, "numbers that are not f32"),
+    ]
+    for name, op, fails in rows:
+        layers = [
+            {"layer": "dense", "units": 3, "name": "d", "inputs": ["x"]},
+            {"layer": "op", "op": "cast", "dtype": "i32", "name": "whole", "inputs": ["d"]},
+            {"layer": "op", "name": "op", "inputs": ["whole"], **op},
+            {"layer": "op", "op": "cast", "dtype": "f32", "name": "y", "inputs": ["op"]},
+        ]
+        inputs, outputs = [{"name": "x", "shape": [4, 3]}], [{"name": "y", "loss": "mse"}]
+        model = strata.Model.from_json({"inputs": inputs, "layers": layers, "outputs": outputs})
+        model.compile(device="host", seed=3)
+        model.save(FOLDER / "typed.strata")
+        path = convert(FOLDER / "typed.strata", FOLDER / f"typed_{name}.onnx", fails=fails)
+        x = random.normal(size=(4, 4, 3)).astype("f4") * 4
+        if not fails:
+            same(by_onnx(path, x), model.predict(x), name)
+
+
 def check_absurd_sizes_are_refused():
     """Sizes that nodes ask for, in a file of some hundred bytes."""
     node, target = helper.make_node, FOLDER / "refused.strata"
