@@ -248,11 +248,29 @@ static bool clip(strata_c_export *c, const strata_tensor *node) {
     return true;
 }
 
+/* An integer that is out of range becomes the nearest one in range, and NaN 0. */
 static bool cast(strata_c_export *c, const strata_tensor *node) {
+    static const struct {
+        const char *least, *most, *below, *above;
+    } limits[STRATA_DTYPE_COUNT] = {
+        [STRATA_DTYPE_I32] = {"INT32_MIN", "INT32_MAX", "-2147483648.0f", "2147483648.0f"},
+        [STRATA_DTYPE_I64] = {"INT64_MIN", "INT64_MAX", "-9223372036854775808.0f", "9223372036854775808.0f"},
+        [STRATA_DTYPE_U8] = {"0", "255", "0.0f", "255.0f"}};
+    const strata_dtype from = node->inputs[0]->dtype, to = node->dtype;
+    const char *type = strata_c_type(to), *least = limits[to].least, *most = limits[to].most;
     strata_strided space = space_of(node);
     open_loops(c, &space);
-    line(c, "    out[%s] = (%s)(in0[%s]%s);", index_of(&space, 0, 0).text, strata_c_type(node->dtype),
-         index_of(&space, 1, 0).text, node->dtype == STRATA_DTYPE_BOOL ? " != 0" : "");
+    line(c, "    const %s x = in0[%s];", strata_c_type(from), index_of(&space, 1, 0).text);
+    if (to == STRATA_DTYPE_BOOL)
+        line(c, "    out[%s] = x != 0;", index_of(&space, 0, 0).text);
+    else if (least && strata_dtype_is_float(from))
+        line(c, "    out[%s] = x != x ? 0 : x <= %s ? %s : x >= %s ? %s : (%s)x;", index_of(&space, 0, 0).text,
+             limits[to].below, least, limits[to].above, most, type);
+    else if (least && strata_dtype_bytes(to) < strata_dtype_bytes(from))
+        line(c, "    out[%s] = x < %s ? %s : x > %s ? %s : (%s)x;", index_of(&space, 0, 0).text, least, least, most, most,
+             type);
+    else
+        line(c, "    out[%s] = (%s)x;", index_of(&space, 0, 0).text, type);
     line(c, "}");
     return true;
 }
@@ -540,7 +558,7 @@ static bool recurrent(strata_c_export *c, const strata_tensor *node) {
     const strata_recurrent_attrs *attrs = node->attrs;
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
     const wide u = (wide)s.units, width = (wide)(s.gates * s.units), row = (wide)(s.planes * s.units);
-    const bool lstm = attrs->cell == STRATA_CELL_LSTM;
+    const bool lstm = attrs->cell == STRATA_CELL_LSTM, reset_first = attrs->cell == STRATA_CELL_GRU_RESET_FIRST;
     const char *a = function_of(attrs->activation), *r = function_of(attrs->recurrent_activation);
     const wide first = lstm ? 2 * u : u;
     if (s.n != 1) return false;
@@ -553,8 +571,17 @@ static bool recurrent(strata_c_export *c, const strata_tensor *node) {
     line(c, "    float *now = out + t * %lld;", row);
     line(c, "    for (int j = 0; j < %lld; j++) now[%lld + j] = in2[j];", width, first);
     line(c, "    for (int k = 0; step && k < %lld; k++)", u);
-    line(c, "        for (int j = 0; j < %lld; j++) now[%lld + j] += out[past * %lld + k] * in1[k * %lld + j];", width, first,
-         row, width);
+    line(c, "        for (int j = 0; j < %lld; j++) now[%lld + j] += out[past * %lld + k] * in1[k * %lld + j];",
+         reset_first ? 2 * u : width, first, row, width);
+    if (reset_first) { /* q is stored in its plane before the last gate's product of it */
+        line(c, "    for (int u = 0; step && u < %lld; u++) {", u);
+        line(c, "        const float a1 = z[%lld + u] + now[%lld + u], g1 = %s(a1);", u, 2 * u, r);
+        line(c, "        now[%lld + u] = g1 * out[past * %lld + u];", 4 * u, row);
+        line(c, "    }");
+        line(c, "    for (int k = 0; step && k < %lld; k++)", u);
+        line(c, "        for (int j = 0; j < %lld; j++) now[%lld + j] += now[%lld + k] * in1[k * %lld + %lld + j];", u, 3 * u,
+             4 * u, width, 2 * u);
+    }
     line(c, "    for (int u = 0; u < %lld; u++) {", u);
     if (!lstm || s.mask) line(c, "        const float h = step ? out[past * %lld + u] : 0;", row);
     if (lstm) {
@@ -565,9 +592,10 @@ static bool recurrent(strata_c_export *c, const strata_tensor *node) {
         line(c, "        const float cell = g1 * kept + g0 * g2;");
         line(c, "        float state = cell, y = g3 * %s(cell);", a);
     } else {
-        for (int g = 0; g < 2; g++)
+        for (int g = 0; g < (reset_first ? 1 : 2); g++)
             line(c, "        const float a%d = z[%lld + u] + now[%lld + u], g%d = %s(a%d);", g, g * u, (1 + g) * u, g, r, g);
-        line(c, "        const float a2 = z[%lld + u] + g1 * now[%lld + u], g2 = %s(a2);", 2 * u, 3 * u, a);
+        line(c, "        const float a2 = z[%lld + u] + %snow[%lld + u], g2 = %s(a2);", 2 * u, reset_first ? "" : "g1 * ",
+             3 * u, a);
         line(c, "        float y = g0 * h + (1 - g0) * g2;");
     }
     if (s.mask) line(c, lstm ? "        if (in3[t] == 0) y = h, state = kept;" : "        if (in3[t] == 0) y = h;");

@@ -176,6 +176,11 @@ static strata_status write_field(reader *r, const strata_json *layer, const kera
             return STRATA_OK;
     }
     if (f->way == STRATA_KERAS_NOT_ZERO && is_zero(&value)) return wrong(&value, f, r->err);
+    if (!strcmp(f->to, "momentum") && is_zero(&value)) { /* an option of 0 is the default here */
+        strata_json_key(&r->w, "no_average");
+        strata_json_write_bool(&r->w, true);
+        return STRATA_OK;
+    }
     strata_json_key(&r->w, f->to);
     if (f->way == STRATA_KERAS_NEGATED) {
         STRATA_TRY(strata_json_to_bool(&value, &flag, r->err));
@@ -189,6 +194,20 @@ static strata_status write_field(reader *r, const strata_json *layer, const kera
     return strata_keras_copy_value(&value, &r->w, r->err);
 }
 
+/* Checks that the backward layer of a Bidirectional, if the file describes it, has the same option as the forward layer. The
+ * directions are opposite. */
+static strata_status check_backward(const strata_json *config, const strata_json *options, const strata_keras_field *f,
+                                    strata_error *err) {
+    strata_json layer, own, a, b;
+    char text[128];
+    if (!strata_json_find(config, "backward_layer", &layer) || strata_json_kind_of(&layer) != STRATA_JSON_OBJECT)
+        return STRATA_OK;
+    STRATA_TRY(strata_json_get(&layer, "config", &own, err));
+    if (!strata_json_find(options, f->key, &a) || !strata_json_find(&own, f->key, &b)) return STRATA_OK;
+    if (strcmp(f->key, "go_backwards") == 0 || !strata_json_difference(&a, &b, text, sizeof text)) return STRATA_OK;
+    return strata_json_fail(&b, err, STRATA_UNSUPPORTED, "is not that of the forward layer; here both directions have one");
+}
+
 /* Writes the layer's kind, name and options. The caller writes its inputs. */
 static strata_status write_layer(reader *r, const strata_json *layer, const keras_layer *own, bool drop_activation) {
     strata_json config, inner, inner_config;
@@ -200,8 +219,10 @@ static strata_status write_layer(reader *r, const strata_json *layer, const kera
     strata_json_write_string(&r->w, own->row.kind);
     strata_json_key(&r->w, "name");
     strata_json_write_string(&r->w, own->name);
-    for (const char *at = own->row.fields; strata_keras_next_field(&at, &field);)
+    for (const char *at = own->row.fields; strata_keras_next_field(&at, &field);) {
+        if (own->both) STRATA_TRY(check_backward(&config, options, &field, r->err));
         STRATA_TRY(write_field(r, layer, own, options, &field, drop_activation));
+    }
     STRATA_TRY(strata_keras_write_numbers(r, own, &config));
     if (!own->both) return STRATA_OK;
     STRATA_TRY(strata_json_get_string(&config, "merge_mode", STRATA_JSON_REQUIRED, &merge, r->err));
@@ -318,12 +339,17 @@ typedef struct taken {
 static strata_status take_history(const reader *r, const strata_json *history, taken *out) {
     strata_json item;
     const char *name = NULL;
-    int64_t node = 0;
+    int64_t node = 0, tensor = 0;
     STRATA_TRY(strata_json_expect(history, STRATA_JSON_ARRAY, r->err));
     if (strata_json_length(history) != 3 || !strata_json_first(history, &item))
         return strata_json_fail(history, r->err, STRATA_DATA, "must be [layer, node, tensor]");
     STRATA_TRY(strata_json_to_string(&item, &name, r->err));
     if (strata_json_next(&item)) STRATA_TRY(strata_json_to_int(&item, 0, 1 << 20, &node, r->err));
+    if (strata_json_next(&item)) STRATA_TRY(strata_json_to_int(&item, 0, 1 << 20, &tensor, r->err));
+    if (tensor)
+        return strata_json_fail(history, r->err, STRATA_UNSUPPORTED,
+                                "takes result %lld of %.60s; a layer here has only the first one, without states or scores",
+                                (long long)tensor, name);
     const keras_layer *layer = find_layer(r, name);
     if (!layer) return strata_json_fail(history, r->err, STRATA_DATA, "there is no layer \"%.60s\"", name);
     if (out->n == MOST_TAKEN) return strata_json_fail(history, r->err, STRATA_UNSUPPORTED, "more than %d inputs", MOST_TAKEN);

@@ -68,6 +68,17 @@ static const char *op_window(strata_onnx_export *ex, const strata_layer *layer, 
     return strata_onnx_moved(ex, base, t, 4, false);
 }
 
+/* A number of the type of x. Integers are limited to those that f32 has. */
+static const char *number_like(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, double number) {
+    const strata_dtype dtype = strata_tensor_dtype(x->tensor);
+    if (strata_dtype_is_float(dtype)) return strata_onnx_put_number(ex, layer->name, number);
+    if (dtype != STRATA_DTYPE_I32 || fabs(number) > 1 << 24)
+        strata_onnx_refuse(ex, layer, ": numbers that are not f32, or i32 up to 2^24");
+    const char *whole = strata_onnx_emit(ex, layer->name, "Cast", strata_onnx_put_number(ex, layer->name, number), NULL, NULL);
+    strata_onnx_set_int(ex, strata_onnx_last_node(ex), "to", STRATA_ONNX_TYPE_INT32);
+    return whole;
+}
+
 const char *strata_onnx_export_op(strata_onnx_export *ex, const strata_layer *layer, const strata_onnx_val *x, int n,
                                   const strata_onnx_val *y) {
     const strata_op_options *o = layer->options;
@@ -89,6 +100,7 @@ const char *strata_onnx_export_op(strata_onnx_export *ex, const strata_layer *la
             t = strata_onnx_new_name(ex, base);
             StrataOnnx__Node *node = strata_onnx_add_node(ex, attribute_ops[i].onnx, names, n, t);
             const char form = attribute_ops[i].form, *attribute = attribute_ops[i].attribute;
+            for (int d = 0; d < count && form == 'l'; d++) numbers[d] += numbers[d] < 0 ? rank : 0; /* ONNX counts from 0 */
             if (form == 'f') strata_onnx_set_float(ex, node, attribute, o->numbers.values[0]);
             if (form == 'i') strata_onnx_set_int(ex, node, attribute, numbers[0]);
             if (form == 'l' || (form == 'r' && count)) strata_onnx_set_ints(ex, node, attribute, numbers, count);
@@ -103,12 +115,14 @@ const char *strata_onnx_export_op(strata_onnx_export *ex, const strata_layer *la
     if (!strncmp(o->op, "gelu", 4) || !strcmp(o->op, "silu")) return strata_onnx_activate(ex, layer, o->op, x->name);
     if (!strcmp(o->op, "clip")) {
         const double low = o->numbers.values[0], high = o->numbers.values[1];
-        return strata_onnx_emit(ex, base, "Clip", x->name, strata_onnx_put_number(ex, base, low > -FLT_MAX ? low : -FLT_MAX),
-                                strata_onnx_put_number(ex, base, high < FLT_MAX ? high : FLT_MAX));
+        return strata_onnx_emit(ex, base, "Clip", x->name, number_like(ex, layer, x, low > -FLT_MAX ? low : -FLT_MAX),
+                                number_like(ex, layer, x, high < FLT_MAX ? high : FLT_MAX));
     }
     if (!strcmp(o->op, "cast")) {
         t = strata_onnx_emit(ex, base, "Cast", x->name, NULL, NULL);
         const bool whole = o->dtype && *o->dtype == 'i', yes_no = o->dtype && !strcmp(o->dtype, "bool");
+        if (!whole && !yes_no && o->dtype && strcmp(o->dtype, "f32"))
+            strata_onnx_refuse(ex, layer, ": a cast to another type than f32, i32, i64 and bool");
         strata_onnx_set_int(ex, strata_onnx_last_node(ex), "to",
                             yes_no  ? STRATA_ONNX_TYPE_BOOL
                             : whole ? STRATA_ONNX_TYPE_INT32
@@ -136,7 +150,7 @@ const char *strata_onnx_export_op(strata_onnx_export *ex, const strata_layer *la
     }
     if (!strcmp(o->op, "pad"))
         return strata_onnx_emit(ex, base, "Pad", x->name, strata_onnx_put_ints(ex, base, numbers, count),
-                                strata_onnx_put_number(ex, base, o->value));
+                                number_like(ex, layer, x, o->value));
     if (!strcmp(o->op, "tile"))
         return strata_onnx_emit(ex, base, "Tile", x->name, strata_onnx_put_ints(ex, base, numbers, count), NULL);
     if (!strcmp(o->op, "reduce_sum")) {

@@ -120,10 +120,15 @@ static strata_status reduce(strata_onnx_import *im) {
     STRATA_TRY(strata_onnx_need(im, 0, &x));
     const strata_shape shape = strata_onnx_shape(im, x);
     STRATA_TRY(strata_onnx_axes(im, 1, shape.rank, axes, &n));
-    if (!n && strata_onnx_int(im, "noop_with_empty_axes", 0)) return strata_onnx_give(im, x);
+    while (strcmp(forms[f].detail, detail)) f++;
+    if (!n && strata_onnx_int(im, "noop_with_empty_axes", 0)) { /* only the other ops are performed; log e^x is x */
+        const bool all = strcmp(detail, "exp");
+        if (forms[f].before && all) STRATA_TRY(strata_onnx_unary(im, forms[f].before, 0, 0, 0, x, &x));
+        if (forms[f].behind && all) STRATA_TRY(strata_onnx_unary(im, forms[f].behind, 0, 0, 0, x, &x));
+        return strata_onnx_give(im, x);
+    }
     if (!n)
         for (; n < shape.rank; n++) axes[n] = n;
-    while (strcmp(forms[f].detail, detail)) f++;
     if (!shape.rank) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "of one number");
     STRATA_TRY(strata_onnx_in_front(im, x, &y));
     if (!strcmp(detail, "exp")) { /* log sum e^x = m + log sum e^(x - m), where m is the largest x */

@@ -120,6 +120,16 @@ static strata_status squeeze(strata_onnx_import *im) {
     return strata_onnx_give(im, y);
 }
 
+/* Makes x, as it is stored, the node's output, which has the given order of axes. */
+static strata_status give_in_order(strata_onnx_import *im, int x, bool behind) {
+    STRATA_TRY(strata_onnx_give(im, x));
+    const int named = im->node->n_output ? strata_onnx_find(im, im->node->output[0]) : -1;
+    if (named < 0) return STRATA_OK; /* the output has no name, so nothing uses it */
+    im->values[named].behind = behind;
+    im->values[named].other = 0;
+    return STRATA_OK;
+}
+
 static strata_status transpose(strata_onnx_import *im) {
     int64_t perm[STRATA_MAX_RANK];
     int axes[STRATA_MAX_RANK], x, n, y;
@@ -142,20 +152,9 @@ static strata_status transpose(strata_onnx_import *im) {
         to_behind = to_behind && axes[d] == d + 1;
         to_front = to_front && axes[d + 1] == d;
     }
-    if (to_behind && !strata_onnx_is_constant(im, x) && im->values[x].behind) {
-        STRATA_TRY(strata_onnx_output(im, 0, x));
-        const int named = strata_onnx_find(im, im->node->output[0]);
-        im->values[named].behind = false;
-        im->values[named].other = 0;
-        return STRATA_OK;
-    }
-    if (to_front && !strata_onnx_is_constant(im, x) && !im->values[x].behind) {
-        STRATA_TRY(strata_onnx_output(im, 0, x));
-        const int named = strata_onnx_find(im, im->node->output[0]);
-        im->values[named].behind = true;
-        im->values[named].other = 0;
-        return STRATA_OK;
-    }
+    const bool constant = strata_onnx_is_constant(im, x);
+    if (to_behind && !constant && im->values[x].behind) return give_in_order(im, x, false);
+    if (to_front && !constant && !im->values[x].behind) return give_in_order(im, x, true);
     STRATA_TRY(strata_onnx_in_front(im, x, &x));
     STRATA_TRY(strata_onnx_permute(im, x, axes, &y));
     return strata_onnx_give(im, y);

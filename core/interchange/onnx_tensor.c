@@ -164,6 +164,8 @@ static strata_status copy_fields(const StrataOnnx__Tensor *t, const element_type
     if (found != wanted)
         return strata_fail(err, STRATA_DATA, "tensor \"%.60s\" has %zu elements; its shape %s needs %zu", name, found,
                            strata_shape_text(out->shape).text, wanted);
+    if (t->n_float_data + t->n_double_data + t->n_int64_data + t->n_int32_data + t->n_uint64_data != found)
+        return strata_fail(err, STRATA_DATA, "tensor \"%.60s\" has elements of several types", name);
     for (int64_t i = 0; i < n; i++) {
         const bool half = type->kind == KIND_F16 || type->kind == KIND_BF16;
         int64_t whole = t->n_int64_data ? t->int64_data[i] : t->n_int32_data ? t->int32_data[i] : 0;

@@ -257,7 +257,9 @@ strata_status strata_onnx_ints(strata_onnx_import *im, const char *attribute, in
                                 attribute ? attribute : "");
     const strata_array *array = a ? NULL : &im->values[value].array;
     const int64_t n = a ? (int64_t)a->n_ints : strata_shape_elements(array->shape);
-    if (n > most) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "%s has %" PRId64 " numbers; at most %d", attribute, n, most);
+    if (n > most)
+        return strata_onnx_fail(im, STRATA_UNSUPPORTED, "%s has %" PRId64 " numbers; at most %d",
+                                attribute ? attribute : "an input", n, most);
     if (array && array->dtype != STRATA_DTYPE_I64)
         return strata_onnx_fail(im, STRATA_DATA, "its input %d has %s; it must have integers", input,
                                 strata_dtype_name(array->dtype));
@@ -480,7 +482,13 @@ static strata_status reorder(strata_onnx_import *im, int value, bool behind, int
         return STRATA_OK;
     }
     for (int d = 1; d < rank; d++) axes[d] = behind ? (d + 1 < rank ? d + 1 : 1) : (d == 1 ? rank - 1 : d - 1);
+    const int n_before = im->n_values;
     STRATA_TRY(strata_onnx_permute(im, value, axes, out));
+    if (*out < n_before) { /* permute has found a value that has an order of its own, which must not change */
+        strata_onnx_value copy = im->values[*out];
+        copy.name = NULL;
+        STRATA_TRY(strata_onnx_add_value(im, copy, out));
+    }
     im->values[*out].behind = behind;
     im->values[*out].other = value;
     im->values[value].other = *out;

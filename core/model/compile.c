@@ -200,6 +200,8 @@ static strata_status check_parts(const strata_model *model, strata_error *err) {
 static strata_status make_blocks(strata_model *model, strata_error *err) {
     int64_t most = 0;
     STRATA_TRY(strata_parameters_cut(&model->parameters, INT64_MAX, err));
+    if (!model->parameters.n_blocks)
+        return strata_fail(err, STRATA_INVALID, "model: no layer has parameters to train: all of them are frozen or constant");
     STRATA_TRY(most_of_block(model, &most, err));
     STRATA_TRY(strata_parameters_cut(&model->parameters, most, err));
     STRATA_TRY(check_parts(model, err));

@@ -158,7 +158,7 @@ strata_status strata_model_evaluate(strata_model *model, const strata_dataset *d
     STRATA_TRY(strata_callbacks_call(model, STRATA_EVENT_TEST_BEGIN, NULL, err));
     memset(model->metrics.sums, 0, (size_t)model->metrics.n_sums * sizeof *model->metrics.sums);
     STRATA_TRY(run(&w, batch, err));
-    *out_metrics = strata_model_metrics(model, w.n);
+    *out_metrics = strata_model_metrics(model, model->metrics.sums, w.n);
     bool ignored = false;
     const strata_progress progress = {.model = model, .validation = *out_metrics, .stop = &ignored, .stop_now = &ignored};
     return strata_callbacks_call(model, STRATA_EVENT_TEST_END, &progress, err);

@@ -107,7 +107,6 @@ static strata_status skip_steps(fit *f, strata_error *err) {
                            "fit: %lld examples of epoch %d were trained on, which is not between two batches; go on with the "
                            "batches that the training was begun with",
                            (long long)done->examples, f->progress.epoch + 1);
-    STRATA_TRY(strata_model_write_sums(f->model, err));
     f->progress.step = f->accumulated.step = f->next_step = done->steps;
     f->n_examples = f->n_measured = done->examples;
     f->model->position = (strata_model_position){0};
@@ -148,18 +147,17 @@ static strata_status begin_epoch(fit *f, strata_error *err) {
     if (most && (!f->progress.steps || most < f->progress.steps)) f->progress.steps = most;
     f->n_examples = f->n_measured = 0;
     f->accumulated = (strata_fit_run){0};
-    if (f->model->position.steps) STRATA_TRY(strata_model_read_sums(f->model, err));
+    if (done->steps) STRATA_TRY(strata_model_read_sums(f->model, err));
+    for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->sums[i] = done->steps ? f->model->metrics.sums[i] : 0;
     STRATA_TRY(strata_model_reset_sums(f->model, err));
+    /* Written before callbacks are called, since they may evaluate, which changes model->metrics.sums. */
+    if (done->steps) STRATA_TRY(strata_model_write_sums(f->model, err));
     f->progress.step = f->next_step = 0;
     f->progress.epoch_end = false;
     f->progress.metrics = f->progress.validation = (strata_metrics){0};
     strata_fit_call(f, STRATA_EVENT_EPOCH_BEGIN);
     STRATA_TRY(strata_model_share_rate(f->model, err));
-    if (f->model->position.steps)
-        STRATA_TRY(skip_steps(f, err));
-    else
-        memset(f->model->metrics.sums, 0, (size_t)f->model->metrics.n_sums * sizeof *f->model->metrics.sums);
-    return STRATA_OK;
+    return done->steps ? skip_steps(f, err) : STRATA_OK;
 }
 
 /* Stores in the model how many steps of the epoch are done, for a checkpoint or a later fit. */
@@ -237,7 +235,7 @@ static strata_status finish_steps(fit *f, strata_error *err) {
         return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
     STRATA_TRY(complete(f, err));
     STRATA_TRY(strata_model_read_sums(f->model, err));
-    if (f->n_examples) f->progress.metrics = strata_model_metrics(f->model, f->n_examples);
+    if (f->n_examples) f->progress.metrics = strata_model_metrics(f->model, f->model->metrics.sums, f->n_examples);
     return STRATA_OK;
 }
 
@@ -426,6 +424,8 @@ static strata_status begin(fit *f, strata_error *err) {
     if (size >= 0 && f->opts.batch > size && share) STRATA_TRY(strata_model_check_batch(model, f->kind, share, err));
     f->progress = (strata_progress){
         .model = model, .epoch = f->opts.first_epoch, .epochs = f->opts.epochs, .stop = &f->stop, .stop_now = &f->stop_now};
+    f->sums = calloc((size_t)model->metrics.n_sums, sizeof *f->sums);
+    if (!f->sums) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for its metrics");
     f->steps_until_poll = f->poll_interval = 1;
     if (!f->opts.first_step) model->position = (strata_model_position){0};
     STRATA_TRY(allocate_runs(f, err));
@@ -449,7 +449,9 @@ static strata_status finish(fit *f, strata_error *err) {
     }
     f->model->rate.locked = false;
     free(f->runs);
+    free(f->sums);
     f->runs = NULL;
+    f->sums = NULL;
     if (!status && !f->history.stopped) strata_validation_forget(f->model);
     f->history.loss_scale = f->model->scale.value;
     const strata_status saved = strata_checkpoint_folder_close(f->checkpoints, status ? NULL : err);

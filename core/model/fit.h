@@ -46,7 +46,8 @@ struct strata_fit {
     int64_t next_step;
     /* How many examples were submitted together with their updates. */
     int64_t n_examples;
-    /* How many examples are in the sums of progress.metrics. */
+    /* [metrics.n_sums] The sums of progress.metrics, and how many examples they have. */
+    double *sums;
     int64_t n_measured;
     /* How many examples at the beginning of the epoch the batches leave out, since an earlier fit trained on them. */
     int64_t examples_skipped;

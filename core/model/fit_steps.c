@@ -164,10 +164,10 @@ static strata_status report_not_finite(fit *f, const run *done, strata_error *er
 static void update_metrics(fit *f, const float *sums, int64_t examples) {
     const double now = strata_fit_seconds();
     if (!(f->opts.metrics_seconds > 0)) return;
-    for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->model->metrics.sums[i] += (double)sums[i];
+    for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->sums[i] += (double)sums[i];
     f->n_measured += examples;
     if (now - f->metrics_read < f->opts.metrics_seconds) return;
-    f->progress.metrics = strata_model_metrics(f->model, f->n_measured);
+    f->progress.metrics = strata_model_metrics(f->model, f->sums, f->n_measured);
     f->metrics_read = now;
 }
 

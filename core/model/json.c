@@ -19,7 +19,7 @@
 #include "core/base/file.h"
 #include "core/model/model.h"
 
-enum { MAX_JSON_BYTES = 1 << 20, MAX_LAYERS = 10000 };
+enum { MAX_JSON_BYTES = 4 << 20, MAX_LAYERS = 10000 };
 
 /* ---- reading ---- */
 
@@ -576,5 +576,14 @@ strata_status strata_model_to_json(const strata_model *model, char **out_text, s
         write_sequential(&w, model);
     if (model->optimizer.name) write_optimizer(&w, model);
     strata_json_end_object(&w);
-    return strata_json_take(&w, out_text, NULL, err);
+    char *text = NULL;
+    size_t bytes = 0;
+    STRATA_TRY(strata_json_take(&w, &text, &bytes, err));
+    if (bytes > MAX_JSON_BYTES) { /* it could not be read again */
+        free(text);
+        return strata_fail(err, STRATA_UNSUPPORTED, "model: its JSON would have %zu bytes; at most %d are possible", bytes,
+                           MAX_JSON_BYTES);
+    }
+    *out_text = text;
+    return STRATA_OK;
 }

@@ -104,15 +104,13 @@ strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor
     return n > 1 ? strata_concat(parts, n, 0) : sums;
 }
 
-strata_metrics strata_model_metrics(const strata_model *model, int64_t examples) {
-    strata_metrics metrics = {.loss = model->metrics.sums[0] / (double)examples,
-                              .accuracy = model->metrics.sums[1] / (double)examples,
-                              .examples = examples};
+strata_metrics strata_model_metrics(const strata_model *model, const double *sums, int64_t examples) {
+    strata_metrics metrics = {.loss = sums[0] / (double)examples, .accuracy = sums[1] / (double)examples, .examples = examples};
     for (int i = 0; i < model->metrics.n_extra; i++) {
         const strata_model_metric *m = &model->metrics.extra[i];
         if (!m->kind->value) continue;
         metrics.more[metrics.n].name = m->name;
-        metrics.more[metrics.n++].value = m->kind->value(&m->c, model->metrics.sums + m->first, examples);
+        metrics.more[metrics.n++].value = m->kind->value(&m->c, sums + m->first, examples);
     }
     return metrics;
 }

@@ -539,8 +539,8 @@ STRATA_MUST_USE strata_status strata_model_choose_metrics(strata_model *model, c
 /* Appends a batch's sums of the metrics to those of loss and accuracy (2). outputs, labels: [n_outputs] */
 strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor *sums, strata_tensor *const *outputs,
                                         strata_tensor *const *labels);
-/* Computes the metrics from model->metrics.sums. */
-strata_metrics strata_model_metrics(const strata_model *model, int64_t examples);
+/* Computes the metrics from sums such as model->metrics.sums. */
+strata_metrics strata_model_metrics(const strata_model *model, const double *sums, int64_t examples);
 /* strata_model_reset_sums sets the sums on the devices, and those that replicas have accumulated, to 0. strata_model_read_sums
  * reads the sums to model->metrics.sums. */
 STRATA_MUST_USE strata_status strata_model_reset_sums(strata_model *model, strata_error *err);

@@ -126,9 +126,12 @@ def example(shape, tokens, n=3):
     return random.integers(0, tokens, size=(n, *shape)).astype("i4") if tokens else random.normal(size=(n, *shape)).astype("f4")
 
 
-def made(description, name, seed=3):
+def made(description, name, seed=3, scale=0):
+    """scale: the parameters get random numbers of this size, so that each layer contributes to what predict gives."""
     model = strata.Model.from_json(description) if isinstance(description, dict) else strata.Model.read_json(description)
     model.compile(device="host", seed=seed)
+    if scale:
+        model.set_weights([random.normal(size=v.shape).astype("f4") * scale for v in model.get_weights()])
     model.save(FOLDER / f"{name}.strata")
     return FOLDER / f"{name}.strata"
 
@@ -170,6 +173,7 @@ def check_every_layer():
         {"layer": "lstm", "units": 4, "return_sequences": True, "bidirectional": "concat"},
         {"layer": "max_pool1d", "size": 2},
         {"layer": "gru", "units": 3, "activation": "relu", "return_sequences": True},
+        {"layer": "gru", "units": 4, "no_reset_after": True, "return_sequences": True, "bidirectional": "sum"},
         {"layer": "gru", "units": 3, "go_backwards": True},
         {"layer": "reshape", "shape": [3, 1]},
         {"layer": "flatten"},
@@ -189,15 +193,36 @@ def check_padding_of_texts_is_left_out():
         {"layer": "embedding", "vocabulary": 12, "units": 4, "mask_zero": True},
         {"layer": "lstm", "units": 3, "return_sequences": True},
         {"layer": "gru", "units": 3, "return_sequences": True},
+        {"layer": "gru", "units": 4, "return_sequences": True, "no_reset_after": True},
         {"layer": "multi_head_attention", "heads": 1},
         {"layer": "global_average_pool"},
         {"layer": "dense", "units": 1},
     ]
-    file = made({"input": [7], "input_dtype": "i32", "layers": layers, "loss": "binary_crossentropy"}, "masked")
+    file = made({"input": [7], "input_dtype": "i32", "layers": layers, "loss": "binary_crossentropy"}, "masked", scale=1)
     tokens = example([7], 12)
     tokens[:, 4:] = 0
     tokens[0] = 0
     compare(file, "masked", [tokens], [1])
+
+
+def check_casts_to_integers_are_limited():
+    description = {
+        "inputs": [{"name": "x", "shape": [5]}],
+        "layers": [
+            {"layer": "dense", "units": 1, "name": "d", "inputs": ["x"]},
+            {"layer": "op", "op": "cast", "dtype": "i64", "name": "i64", "inputs": ["x"]},
+            {"layer": "op", "op": "cast", "dtype": "i32", "name": "i32", "inputs": ["i64"]},
+            {"layer": "op", "op": "cast", "dtype": "u8", "name": "u8", "inputs": ["x"]},
+            {"layer": "op", "op": "cast", "dtype": "i32", "name": "own", "inputs": ["x"]},
+            {"layer": "op", "op": "cast", "dtype": "f32", "name": "a", "inputs": ["i32"]},
+            {"layer": "op", "op": "cast", "dtype": "f32", "name": "b", "inputs": ["u8"]},
+            {"layer": "op", "op": "cast", "dtype": "f32", "name": "c", "inputs": ["own"]},
+            {"layer": "concat", "name": "y", "inputs": ["a", "b", "c", "d"]},
+        ],
+        "outputs": [{"name": "y", "loss": "mse"}],
+    }
+    file = made(description, "casts")
+    compare(file, "casts", [numpy.array([[1e10, -1e10, 3.7, -2.5, 300], [1e30, -1e30, 0, 255, 256]], "f4")], [16])
 
 
 def check_several_inputs_and_outputs():

@@ -241,6 +241,11 @@ def check_layers():
         there_and_back(name, chain(shape, *layers, loss=loss[0] if loss else "mse"))
 
 
+def check_an_average_that_is_switched_off_stays_so():
+    back = there_and_back("no average", chain([4], layer("batch_norm", no_average=True), layer("dense", units=2)))
+    assert '"no_average":true' in back.to_json(), back.to_json()
+
+
 def check_padding():
     embedding = layer("embedding", vocabulary=12, units=4, mask_zero=True)
     for name, rest in {

@@ -312,6 +312,33 @@ def check_constants_with_infinities_stay_as_they_are():
         assert sum(numpy.isneginf(state).sum() for state in states.values()) == 1, states
 
 
+def check_a_transpose_that_is_undone_leaves_its_input_as_it_is():
+    """The second convolution moves back the axes that the Transpose has moved. The result of the first one, which another
+    node takes, must keep the order of its axes."""
+    g = Graph()
+    first = g.add("Conv", "x", g.weight("first.weight", 3, 3, 1, 1))
+    moved = g.add("Transpose", first, perm=[0, 3, 1, 2])
+    second = g.add("Conv", moved, g.weight("second.weight", 4, 4, 1, 1))
+    means = g.add("ReduceMean", second, axes=[2, 3], keepdims=0)
+    y = g.add("Add", means, g.add("ReduceMax", first, axes=[1, 2], keepdims=0))
+    path = g.save(
+        FOLDER / "undone.onnx", value("x", TensorProto.FLOAT, "batch", 3, 4, 4), value(y, TensorProto.FLOAT, "batch", 4)
+    )
+    there_and_back(path, "undone")
+
+
+def check_reductions_without_axes_perform_their_other_ops():
+    for op in ("ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"):
+        g = Graph()
+        x = g.add("MatMul", "x", g.weight("a.weight", 4, 4))
+        x = g.add("Softplus", x) if op == "ReduceLogSum" else x
+        y = g.add(op, x, noop_with_empty_axes=1)
+        x, y = value("x", TensorProto.FLOAT, "batch", 4), value(y, TensorProto.FLOAT, "batch", 4)
+        path = g.save(FOLDER / f"{op}.onnx", x, y, opset=18)
+        x = example_input(path, 3)
+        same(load(convert(path, FOLDER / f"{op}.strata")).predict(x), by_onnx(path, x), op)
+
+
 def check_files_of_other_exporters():
     folder = pathlib.Path(os.environ.get("STRATA_TEST_DATA", "")) / "interop"
     if not (folder / "mnist_pytorch.onnx").exists():
@@ -385,6 +412,15 @@ def check_wrong_files_are_refused():
     )
     negative = TensorProto(name="w", data_type=f, dims=[-4, 4], raw_data=b"")
     convert(write("negative", [node("MatMul", ["x", "w"], ["y"])], [negative]), target, fails='tensor "w"')
+    mixed = TensorProto(name="w", data_type=i, dims=[50000, 4], float_data=[1] * 200000, int64_data=[1])
+    convert(write("mixed", [node("MatMul", ["x", "w"], ["y"])], [mixed]), target, fails="has elements of several types")
+    silent = [node("Transpose", ["x"], [], perm=[0, 1]), node("Transpose", ["p"], [""], perm=[0, 2, 1])]
+    pictures = [value("x", f, "n", 4), value("p", f, "n", 4, 4)]
+    convert(
+        write("silent", [*silent, node("MatMul", ["x", "w"], ["y"])], [w], inputs=pictures),
+        target,
+        fails='nothing depends on the input "p"',
+    )
     text = TensorProto(name="w", data_type=TensorProto.STRING, dims=[1], string_data=[b"a"])
     convert(write("text", [node("MatMul", ["x", "w"], ["y"])], [text]), target, fails="element type 8")
     convert(
@@ -437,6 +473,45 @@ def check_wrong_files_are_refused():
         convert(FOLDER / "cut.onnx", target, fails="cut.onnx")
     convert(FOLDER / "nothing.onnx", target, fails="nothing.onnx")
     convert(FOLDER / "cut.onnx", FOLDER / "refused.txt", fails="it must end in .strata, .onnx, .keras or .safetensors")
+
+
+def check_a_cast_that_onnx_has_not_is_refused():
+    for dtype, fails in (("u8", "a cast to another type"), ("i32", None)):
+        x = {"layer": "dense", "units": 2, "name": "d", "inputs": ["x"]}
+        whole = {"layer": "op", "op": "cast", "dtype": dtype, "name": "whole", "inputs": ["d"]}
+        y = {"layer": "op", "op": "cast", "dtype": "f32", "name": "y", "inputs": ["whole"]}
+        text = {"inputs": [{"name": "x", "shape": [3]}], "layers": [x, whole, y], "outputs": [{"name": "y", "loss": "mse"}]}
+        model = strata.Model.from_json(text)
+        model.compile(device="host", seed=3)
+        model.save(FOLDER / "cast.strata")
+        path = convert(FOLDER / "cast.strata", FOLDER / f"cast_{dtype}.onnx", fails=fails)
+        x = random.normal(size=(4, 3)).astype("f4") * 9
+        if not fails:
+            same(by_onnx(path, x), model.predict(x), dtype)
+
+
+def check_numbers_of_ops_have_the_type_that_onnx_wants():
+    rows = [
+        ("clip", {"op": "clip", "numbers": [-1, 2]}, None),
+        ("pad", {"op": "pad", "numbers": [0, 1, 1, 0, 0, 2], "value": 3}, None),
+        ("back", {"op": "transpose", "numbers": [0, -1, 1]}, None),
+        ("large", {"op": "clip", "numbers": [-1, 1e9]}, "numbers that are not f32"),
+    ]
+    for name, op, fails in rows:
+        layers = [
+            {"layer": "dense", "units": 3, "name": "d", "inputs": ["x"]},
+            {"layer": "op", "op": "cast", "dtype": "i32", "name": "whole", "inputs": ["d"]},
+            {"layer": "op", "name": "op", "inputs": ["whole"], **op},
+            {"layer": "op", "op": "cast", "dtype": "f32", "name": "y", "inputs": ["op"]},
+        ]
+        inputs, outputs = [{"name": "x", "shape": [4, 3]}], [{"name": "y", "loss": "mse"}]
+        model = strata.Model.from_json({"inputs": inputs, "layers": layers, "outputs": outputs})
+        model.compile(device="host", seed=3)
+        model.save(FOLDER / "typed.strata")
+        path = convert(FOLDER / "typed.strata", FOLDER / f"typed_{name}.onnx", fails=fails)
+        x = random.normal(size=(4, 4, 3)).astype("f4") * 4
+        if not fails:
+            same(by_onnx(path, x), model.predict(x), name)
 
 
 def check_absurd_sizes_are_refused():
@@ -562,6 +637,31 @@ def check_wrong_keras_files_are_refused():
         write(sequential({"class_name": "Dense", "config": {"name": "d", "units": 3, "activation": {"class_name": "f"}}})),
         target,
         fails="wrong.keras",
+    )
+    norm = {"class_name": "LayerNormalization", "config": {"name": "norm", "axis": -1, "epsilon": 0.0}}
+    convert(write(sequential(norm, dense)), target, fails="epsilon: is not what a layer here has")
+    forward = {"class_name": "LSTM", "config": {"name": "f", "units": 3, "activation": "tanh", "go_backwards": False}}
+    backward = {"class_name": "LSTM", "config": {"name": "b", "units": 3, "activation": "relu", "go_backwards": True}}
+    both = {"name": "both", "merge_mode": "concat", "layer": forward, "backward_layer": backward}
+    convert(
+        write(sequential({"class_name": "Bidirectional", "config": both})),
+        target,
+        fails="backward_layer.config.activation: is not that of the forward layer",
+    )
+
+    def call(name):
+        tensor = {"class_name": "__keras_tensor__", "config": {"keras_history": [name, 0, 0]}}
+        return [{"args": [tensor], "kwargs": {}}]
+
+    steps = {"class_name": "InputLayer", "config": {"batch_shape": [None, 5, 4], "name": "in"}, "name": "in"}
+    steps["inbound_nodes"] = []
+    lstm = {"class_name": "LSTM", "config": {**forward["config"], "name": "lstm", "return_state": True}, "name": "lstm"}
+    lstm["inbound_nodes"] = call("in")
+    functional = {"layers": [steps, lstm], "input_layers": [["in", 0, 0]], "output_layers": [["lstm", 0, 2]]}
+    convert(
+        write({"class_name": "Functional", "config": functional}),
+        target,
+        fails="takes result 2 of lstm; a layer here has only the first one",
     )
     (FOLDER / "no.keras").write_bytes(b"PK no zip")
     convert(FOLDER / "no.keras", target, fails="no.keras")

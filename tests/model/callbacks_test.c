@@ -269,3 +269,50 @@ TEST_ON_HOST(callbacks, say_what_is_wrong_with_them) {
           "at most 16 callbacks");
     end(model);
 }
+
+/* Evaluates at one kind of event, and stops the fit after `stop` steps (0: it goes on). */
+typedef struct evaluator {
+    strata_event at;
+    int64_t stop;
+    double loss; /* progress->metrics.loss after the last step */
+} evaluator;
+
+static strata_status evaluate_at(strata_event event, const strata_progress *p, void *user, strata_error *err) {
+    evaluator *e = user;
+    strata_metrics ignored;
+    if (event == STRATA_EVENT_BATCH_END) e->loss = p->metrics.loss;
+    if (event == STRATA_EVENT_BATCH_END && p->total_step == e->stop) *p->stop_now = true;
+    return event == e->at ? strata_model_evaluate(p->model, data, 0, &ignored, err) : STRATA_OK;
+}
+
+/* Trains an epoch in one fit, or in two of which the second goes on within the epoch. Returns the loss of the epoch. */
+static double loss_of_epoch(strata_device *device, evaluator e) {
+    strata_error err = {0};
+    strata_model *model = begin(device);
+    strata_history history;
+    opts.epochs = 1;
+    opts.metrics_seconds = 1e-9;
+    OK(strata_model_add_callback(model, (strata_callback){.name = "evaluate", .on_event = evaluate_at, .user = &e}, &err));
+    for (int fits = e.stop ? 2 : 1; fits; fits--) {
+        OK(strata_model_fit(model, data, &opts, &history, &err));
+        opts.first_step = strata_model_epoch_steps(model);
+        e.stop = 0;
+        cr_assert_eq(opts.first_step != 0, fits == 2);
+        if (fits == 1) cr_assert_float_eq(e.loss, history.epochs[0].loss, 1e-5, "%g, %g", e.loss, history.epochs[0].loss);
+        const double loss = fits == 1 ? history.epochs[0].loss : 0;
+        strata_history_finish(&history);
+        if (fits == 1) {
+            end(model);
+            return loss;
+        }
+    }
+    return 0;
+}
+
+TEST_ON_HOST(callbacks, may_evaluate_and_the_metrics_of_the_epoch_stay_its_own) {
+    const double expected = loss_of_epoch(device, (evaluator){.at = STRATA_EVENT_COUNT});
+    for (int stop = 0; stop < 2; stop++) {
+        cr_assert_float_eq(loss_of_epoch(device, (evaluator){STRATA_EVENT_EPOCH_BEGIN, stop, 0}), expected, 1e-5, "%d", stop);
+        cr_assert_float_eq(loss_of_epoch(device, (evaluator){STRATA_EVENT_BATCH_END, stop, 0}), expected, 1e-5, "%d", stop);
+    }
+}

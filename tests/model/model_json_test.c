@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Models as JSON: reading what was written, and the error messages for malformed texts. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,13 +156,50 @@ Test(model_json, reads_a_file_and_names_it) {
     model = NULL;
     FAILS(strata_model_read_json(test_file("cut.json", text, sizeof text - 3), &model, &err), STRATA_DATA, "cut.json");
     FAILS(strata_model_read_json(test_path("missing.json"), &model, &err), STRATA_UNAVAILABLE, "missing.json");
-    size_t n = (1 << 20) + 1;
+    size_t n = (4 << 20) + 1;
     char *large = malloc(n);
     cr_assert_not_null(large);
     memset(large, ' ', n);
     FAILS(strata_model_read_json(test_file("large.json", large, n), &model, &err), STRATA_DATA, "large.json");
     free(large);
     cr_assert_null(model);
+}
+
+/* What is written can be read, also of as many layers as a model may have. */
+Test(model_json, a_model_of_many_layers_is_read_back) {
+    strata_model *model = NULL, *back = NULL;
+    char *text = NULL, *again = NULL, name[100];
+    OK(strata_model_create(STRATA_SHAPE(3), &model, &err));
+    strata_model_add_dense(model, (strata_dense_options){.units = 3});
+    for (int i = 1; i < 10000; i++) {
+        snprintf(name, sizeof name, "an activation whose name is as long as the %050d", i);
+        strata_model_add_activation(model, (strata_activation_options){.name = name, .function = "relu"});
+    }
+    OK(strata_model_to_json(model, &text, &err));
+    cr_assert_gt(strlen(text), 1 << 20);
+    OK(strata_model_from_json(text, strlen(text), "many", &back, &err));
+    OK(strata_model_to_json(back, &again, &err));
+    cr_assert(!strcmp(text, again));
+    free(text);
+    free(again);
+    strata_model_destroy(model);
+    strata_model_destroy(back);
+}
+
+/* Constants alone: there are parameters, but none that training changes. */
+Test(model_json, a_model_without_anything_to_train_is_not_compiled) {
+    static const char text[] =
+        "{\"inputs\": [{\"name\": \"x\", \"shape\": [3]}], \"layers\": ["
+        "{\"layer\": \"weights\", \"shape\": [3], \"constant\": true, \"name\": \"w\", \"inputs\": [\"x\"]}, "
+        "{\"layer\": \"op\", \"op\": \"add\", \"name\": \"y\", \"inputs\": [\"x\", \"w\"]}], "
+        "\"outputs\": [{\"name\": \"y\", \"loss\": \"mse\"}]}";
+    strata_device *host = NULL;
+    strata_model *model = NULL;
+    OK(strata_device_open("host", NULL, &host, &err));
+    OK(strata_model_from_json(text, sizeof text - 1, "test", &model, &err));
+    FAILS(strata_model_compile(model, host, NULL, &err), STRATA_INVALID, "no layer has parameters to train");
+    strata_model_destroy(model);
+    strata_device_close(host);
 }
 
 Test(model_json, writing_a_wrong_model_says_why) {
