@@ -327,6 +327,43 @@ Test(list, supports_asks_for_the_dtypes_storage) {
     hand_finish(h);
 }
 
+/* Such a GPU ends the loops of a work-item after 65,535 iterations, and the result would be wrong. */
+Test(list, loops_that_an_emulated_gpu_would_end_early_are_refused) {
+    static const strata_device_class classes[] = {STRATA_DEVICE_SOFTWARE_GPU, STRATA_DEVICE_DISCRETE_GPU, STRATA_DEVICE_CPU};
+    const strata_dtype f32 = STRATA_DTYPE_F32, f16 = STRATA_DTYPE_F16, i32 = STRATA_DTYPE_I32;
+    for (size_t c = 0; c < sizeof classes / sizeof *classes; c++) {
+        hand *h = hand_make(classes[c]);
+        strata_tensor *columns = input(h, "columns", f32, STRATA_SHAPE(100000, 3), 0);
+        strata_tensor *row = input(h, "row", f32, STRATA_SHAPE(1, 6000000), 0);
+        strata_tensor *losses = input(h, "losses", f32, STRATA_SHAPE(600), 0);
+        strata_tensor *logits = input(h, "logits", f32, STRATA_SHAPE(600, 10000), 0);
+        strata_tensor *labels = input(h, "labels", i32, STRATA_SHAPE(600), 0);
+        strata_tensor *halves = input(h, "halves", f16, STRATA_SHAPE(200000, 2), 0);
+        strata_tensor *indices = input(h, "indices", i32, STRATA_SHAPE(200000), 0);
+        const strata_tensor *long_ones[] = {strata_argmax(columns, 0),
+                                            strata_argmax(row, 1),
+                                            strata_log_softmax(row),
+                                            strata_classification_sums(losses, logits, labels),
+                                            strata_binary_sums(losses, logits, logits, 0.5),
+                                            strata_unsorted_segment_sum(halves, indices, 3)};
+        const strata_tensor *short_ones[] = {strata_argmax(columns, 1), strata_argmax(logits, 1), strata_log_softmax(logits),
+                                             strata_reduce_sum(row, NULL, 0, false)};
+        cr_assert_eq(strata_graph_check(h->graph, &h->err), STRATA_OK, "%s", h->err.message);
+        for (size_t i = 0; i < sizeof long_ones / sizeof *long_ones; i++) {
+            const char *reason = NULL;
+            const bool supported = strata_kernel_supports(&h->limits, long_ones[i], &reason);
+            cr_expect_eq(supported, c > 0, "class %zu: %s", c, long_ones[i]->op->name);
+            cr_expect(supported || strstr(reason, "65,535"), "%s: %s", long_ones[i]->op->name, reason);
+        }
+        for (size_t i = 0; i < sizeof short_ones / sizeof *short_ones; i++) {
+            const char *reason = NULL;
+            cr_expect(strata_kernel_supports(&h->limits, short_ones[i], &reason), "class %zu: %s: %s", c,
+                      short_ones[i]->op->name, reason);
+        }
+        hand_finish(h);
+    }
+}
+
 /* On Intel's GPUs the 8 x 8 sums of a tile do not fit into the registers of a work-item, and 8 x 4 sums hardly do,
  * according to Intel's compiler (tests/vendors.sh). */
 Test(list, few_registers_leave_tiles_of_four_by_four_sums) {

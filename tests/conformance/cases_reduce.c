@@ -159,6 +159,7 @@ static const case_instance metrics[] = {
     {.shapes = {{1, {65}}, {2, {65, 10}}, {1, {65}}}, .terms = 65},
     {.shapes = {{1, {257}}, {2, {257, 3}}, {1, {257}}}, .terms = 257},
     {.shapes = {{1, {0}}, {2, {0, 10}}, {1, {0}}}},
+    {.shapes = {{1, {600}}, {2, {600, 10000}}, {1, {600}}}, .terms = 600, .big = true},
 };
 #define METRICS(dtype)                                                                                                         \
     {                                                                                                                          \
