@@ -140,6 +140,21 @@ Test(list, groups_stay_within_the_limits) {
 
 /* Matrix units compute products of the dtypes that they support. Products of f32 use them only where the option `fast`
  * allows other last bits. */
+/* More columns than a launch has work-items: each work-item then processes several, and fewer indices in a launch. */
+Test(list, sums_of_wide_rows_stay_within_the_limits_of_an_emulated_gpu) {
+    hand *h = hand_make(STRATA_DEVICE_SOFTWARE_GPU);
+    strata_tensor *rows = input(h, "rows", STRATA_DTYPE_F32, STRATA_SHAPE(70000, 3), 0);
+    strata_tensor *wide = input(h, "wide", STRATA_DTYPE_F32, STRATA_SHAPE(10, 1000000), 1 << 20);
+    strata_tensor *many = input(h, "many", STRATA_DTYPE_I32, STRATA_SHAPE(70000), 0);
+    strata_tensor *few = input(h, "few", STRATA_DTYPE_I32, STRATA_SHAPE(10), 0);
+    node(h, strata_unsorted_segment_sum(wide, few, 5), 1 << 28);
+    node(h, strata_unsorted_segment_sum(rows, many, 5), 1 << 29);
+    cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
+    cr_assert_eq(h->list.n_launches, 2 + 3, "each node is a fill, and 70000 indices take two launches");
+    for (int l = 0; l < h->list.n_launches; l++) cr_expect_leq(h->list.launches[l].groups[0], 65535);
+    hand_finish(h);
+}
+
 Test(list, products_go_to_matrix_units_where_the_precision_allows) {
     static const struct {
         strata_dtype dtype;
