@@ -353,14 +353,20 @@ Test(list, loops_that_an_emulated_gpu_would_end_early_are_refused) {
         strata_tensor *losses = input(h, "losses", f32, STRATA_SHAPE(600), 0);
         strata_tensor *logits = input(h, "logits", f32, STRATA_SHAPE(600, 10000), 0);
         strata_tensor *labels = input(h, "labels", i32, STRATA_SHAPE(600), 0);
+        strata_tensor *wide = input(h, "wide", f32, STRATA_SHAPE(2, 70000), 0);
+        strata_tensor *tall = input(h, "tall", f32, STRATA_SHAPE(70000, 3), 0);
         strata_tensor *halves = input(h, "halves", f16, STRATA_SHAPE(200000, 2), 0);
         strata_tensor *indices = input(h, "indices", i32, STRATA_SHAPE(200000), 0);
-        const strata_tensor *long_ones[] = {strata_argmax(columns, 0),
-                                            strata_argmax(row, 1),
-                                            strata_log_softmax(row),
-                                            strata_classification_sums(losses, logits, labels),
-                                            strata_binary_sums(losses, logits, logits, 0.5),
-                                            strata_unsorted_segment_sum(halves, indices, 3)};
+        const strata_tensor *long_ones[] = {
+            strata_argmax(columns, 0),
+            strata_argmax(row, 1),
+            strata_log_softmax(row),
+            strata_classification_sums(losses, logits, labels),
+            strata_binary_sums(losses, logits, logits, 0.5),
+            strata_unsorted_segment_sum(halves, indices, 3),
+            strata_matmul(wide, tall, false, false),
+            strata_conv2d(strata_reshape(wide, STRATA_SHAPE(2, 1, 1, 70000)),
+                          strata_reshape(tall, STRATA_SHAPE(1, 1, 70000, 3)), (strata_conv2d_window){.groups = 1})};
         const strata_tensor *short_ones[] = {strata_argmax(columns, 1), strata_argmax(logits, 1), strata_log_softmax(logits),
                                              strata_reduce_sum(row, NULL, 0, false)};
         cr_assert_eq(strata_graph_check(h->graph, &h->err), STRATA_OK, "%s", h->err.message);
