@@ -25,11 +25,11 @@ static float largest(const float *x, int64_t c) {
     return most;
 }
 
-/* log(sum of exp(x)) over c numbers. */
+/* log(sum of exp(x)) over c numbers; NaN if the largest is not finite, as on other devices. */
 static float log_sum_exp(const float *x, int64_t c) {
     const float most = largest(x, c);
     double sum = 0;
-    if (!isfinite(most)) return most; /* infinite or NaN */
+    if (!isfinite(most)) return NAN;
     for (int64_t i = 0; i < c; i++) sum += (double)expf(x[i] - most);
     return most + logf((float)sum);
 }

@@ -12,8 +12,7 @@
 enum {
     /* The work-items of a group if the launch does not set their number. */
     GPU_LOCAL = 256,
-    /* The same on a GPU that is emulated on a CPU. */
-    SOFTWARE_LOCAL = 64,
+    SOFTWARE_LOCAL = STRATA_LAUNCH_SOFTWARE_LOCAL,
     /* The groups of a grid-stride kernel for each core: enough to balance the load, few enough to cost little. */
     CPU_GROUPS = 4,
     /* The least bytes for a group of a grid-stride kernel on a CPU, because waking a core takes about 10 us. */
@@ -26,6 +25,8 @@ enum {
     SOFTWARE_GROUPS = 16,
     /* The most loop iterations of a work-item on such a GPU (shaders/README.md). */
     MOST_TURNS = 60000,
+    /* Such a GPU ends the loops of a work-item after 65,535 iterations. */
+    LAST_TURN = 65500,
     /* The bytes of an element of the scratch buffer. */
     SCRATCH_BYTES = 4
 };
@@ -72,6 +73,13 @@ static int64_t enough_groups(const strata_kernel_limits *limits, const strata_la
     if (launch->few_groups) return units;
     int64_t worth = bytes / (limits->cheap_groups ? CPU_CHEAP_GROUP_BYTES : CPU_GROUP_BYTES) + 1;
     return worth < units * CPU_GROUPS ? worth : units * CPU_GROUPS;
+}
+
+bool strata_launch_ends_early(const strata_kernel_limits *limits, const strata_launch *launch) {
+    if (limits->device_class != STRATA_DEVICE_SOFTWARE_GPU || !launch->grid_stride || launch->turns <= 0) return false;
+    const int64_t local = launch->local[0] > 0 ? launch->local[0] : SOFTWARE_LOCAL;
+    const int64_t rounds = strata_ceil_div(strata_most(launch->global[0], 1), local * MOST_GROUPS);
+    return launch->turns > LAST_TURN / rounds;
 }
 
 static strata_status choose_groups(const strata_kernel_limits *limits, const strata_launch *launch, const uint32_t local[2],

@@ -76,11 +76,23 @@ strata_status strata_way_choose(const strata_kernel_limits *limits, strata_tuner
     return portable ? strata_fail(err, STRATA_UNSUPPORTED, "%s", portable) : STRATA_OK;
 }
 
+/* The first launch whose loops the device would end too early. NULL: there is none. */
+static const strata_launch *launch_that_ends_early(const strata_kernel_limits *limits, const strata_lowering *lowering) {
+    for (int i = 0; i < lowering->n; i++)
+        if (strata_launch_ends_early(limits, &lowering->launches[i])) return &lowering->launches[i];
+    return NULL;
+}
+
 strata_status strata_lowering_run(strata_lowering *lowering, const strata_kernel_limits *limits, strata_tuner *tuner,
                                   const strata_tensor *node, strata_error *err) {
     strata_way way;
     STRATA_TRY(strata_way_choose(limits, tuner, node, &way, err));
-    return strata_way_lower(limits, &way, node, lowering, err);
+    STRATA_TRY(strata_way_lower(limits, &way, node, lowering, err));
+    const strata_launch *early = launch_that_ends_early(limits, lowering);
+    if (!early) return STRATA_OK;
+    return strata_fail(err, STRATA_UNSUPPORTED,
+                       "a work-item of kernel %s makes about %d loop iterations; this device ends loops after 65535",
+                       early->kernel, early->turns);
 }
 
 static bool has_dtype(const strata_kernel_limits *limits, const strata_tensor *tensor) {
@@ -105,7 +117,10 @@ strata_support strata_kernel_supports(const strata_kernel_limits *limits, const 
     bool supported = !status || status == STRATA_OUT_OF_MEMORY; /* compile reports a lack of memory */
     for (int i = 0; !status && supported && i < lowering.n; i++)
         supported = strata_shader_find(lowering.launches[i].kernel, lowering.launches[i].variant) != NULL;
+    const bool ends_early = launch_that_ends_early(limits, &lowering) != NULL;
     strata_lowering_finish(&lowering);
-    *reason = supported ? NULL : "there is no kernel for it";
+    *reason = supported    ? NULL
+              : ends_early ? "its kernel's loops have more than the 65,535 iterations after which this device ends them"
+                           : "there is no kernel for it";
     return supported ? STRATA_SUPPORT_YES : STRATA_SUPPORT_NO;
 }

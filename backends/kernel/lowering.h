@@ -26,6 +26,10 @@ static inline int64_t strata_most(int64_t a, int64_t b) {
 strata_status strata_lowering_run(strata_lowering *lowering, const strata_kernel_limits *limits, strata_tuner *tuner,
                                   const strata_tensor *node, strata_error *err);
 
+/* Whether the device would end the loops of the launch before they are done: a GPU that is emulated on a CPU ends them
+ * silently after 65,535 iterations of a work-item, which gives a wrong result. */
+bool strata_launch_ends_early(const strata_kernel_limits *limits, const strata_launch *launch);
+
 /* ---- families ---- */
 /* An alternative implementation of an op. The family defines the meaning of the values; the name in the tuning file describes
  * them ("rows=14,groups=2"). */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "backends/kernel/lowering.h"
+#include "core/op/axes.h"
 #include "core/op/conv2d.h"
 #include "core/op/ops.h"
 
@@ -15,7 +16,7 @@ enum {
      * 22.3: FETCH_COST for each value that it loads, MULTIPLY_COST for each multiply-add. */
     FETCH_COST = 10,
     MULTIPLY_COST = 1,
-    MOST_STEPS = 65000 /* lavapipe silently ends the loops of a work-item after 65,535 iterations in total */
+    MOST_STEPS = 65000 /* with more, a work-item makes too many iterations (strata_launch_ends_early) */
 };
 
 enum { WORK_M, WORK_N }; /* candidate->values */
@@ -73,12 +74,12 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     (void)limits;
     const int64_t steps = extent_of(node).steps;
     const int *v = candidate->values;
-    if (steps > MOST_STEPS)
-        return strata_fail(err, STRATA_UNSUPPORTED, "it sums over %lld steps an element; this device ends loops after %d",
-                           (long long)steps, MOST_STEPS);
     if (node->op == &strata_op_conv2d_filter_grad)
         return strata_conv2d_filter_grad_lower_blocks(node, v[WORK_M], v[WORK_N], lowering, err);
-    return strata_conv2d_lower_blocks(node, v[WORK_M], v[WORK_N], lowering, err);
+    STRATA_TRY(strata_conv2d_lower_blocks(node, v[WORK_M], v[WORK_N], lowering, err));
+    /* The launch is refused. The number is that of the steps and of the loops over the block. */
+    if (steps > MOST_STEPS) strata_launch_turns(&lowering->launches[lowering->n - 1], (double)steps + 512);
+    return STRATA_OK;
 }
 
 #define FAMILY(which)                                      \

@@ -12,8 +12,9 @@
 #include "core/op/gather.h"
 
 enum {
-    LANES = 8,         /* the work-items of a SIMD vector; a work-group is one vector */
-    MOST_TURNS = 60000 /* the most loop iterations of a work-item (shaders/README.md) */
+    LANES = 8,          /* the work-items of a SIMD vector; a work-group is one vector */
+    MOST_TURNS = 60000, /* the most loop iterations of a work-item (shaders/README.md) */
+    MOST_GROUPS = 65535 /* the most work-groups of a launch (shaders/README.md) */
 };
 
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
@@ -38,9 +39,11 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     (void)limits;
     const strata_gather_grad_sizes s = strata_gather_grad_sizes_of(node);
     const int64_t range = (s.axis - 1) / candidate->values[0] + 1, n_ranges = (s.axis - 1) / range + 1;
+    /* With more columns than the work-items of a launch, a work-item loops over the indices once for each of its columns. */
+    const int64_t rounds = strata_ceil_div(n_ranges * s.inner, (int64_t)LANES * MOST_GROUPS), most = MOST_TURNS / rounds;
     STRATA_TRY(strata_fill_lower(node, 0, lowering, err));
-    for (int64_t first = 0; first < s.n_indices; first += MOST_TURNS) {
-        const int64_t n = s.n_indices - first < MOST_TURNS ? s.n_indices - first : MOST_TURNS;
+    for (int64_t first = 0; first < s.n_indices; first += most) {
+        const int64_t n = strata_least(s.n_indices - first, most);
         strata_launch launch = {.kernel = "scatter_columns",
                                 .variant = node->inputs[1]->dtype == STRATA_DTYPE_I64 ? "f32_i64" : "f32_i32",
                                 .n_buffers = 3,
@@ -49,7 +52,9 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
                                 .extents = {((first + n - 1) / s.repeats - first / s.repeats + 1) * s.inner, n},
                                 .writes = 1 << 2,
                                 .global = {n_ranges * s.inner},
-                                .local = {LANES}};
+                                .local = {LANES},
+                                .grid_stride = true,
+                                .turns = (int)n + 1};
         strata_launch_word(&launch)->u32 = (uint32_t)s.axis;
         strata_launch_word(&launch)->u32 = (uint32_t)s.inner;
         strata_launch_word(&launch)->u32 = (uint32_t)n;

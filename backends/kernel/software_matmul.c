@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "backends/kernel/lowering.h"
+#include "core/op/axes.h"
 #include "core/op/matmul.h"
 
 enum {
@@ -13,8 +14,7 @@ enum {
     /* The time of a SIMD vector of work-items for each step of k, in nanoseconds times 0.6, measured on lavapipe 22.3:
      * FETCH_COST for each value that it loads, MULTIPLY_COST for each multiply-add. */
     FETCH_COST = 10,
-    MULTIPLY_COST = 1,
-    MOST_STEPS = 65000 /* lavapipe silently ends the loops of a work-item after 65,535 iterations in total */
+    MULTIPLY_COST = 1
 };
 
 enum { WORK_M, WORK_N }; /* candidate->values */
@@ -56,10 +56,6 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
 static strata_status lower(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
                            strata_lowering *lowering, strata_error *err) {
     (void)limits;
-    int64_t k = strata_matmul_sizes_of(node).k;
-    if (k > MOST_STEPS)
-        return strata_fail(err, STRATA_UNSUPPORTED, "it sums %lld products an element; this device ends loops after %d",
-                           (long long)k, MOST_STEPS);
     strata_launch launch = strata_matmul_launch(node);
     launch.kernel = "matmul_registers";
     launch.constants[launch.n_constants++] = (strata_launch_constant){"WORK_M", candidate->values[WORK_M]};
@@ -68,7 +64,7 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     launch.local[0] = LANES;
     const int rows = candidate->values[WORK_M], columns = candidate->values[WORK_N];
     /* lavapipe also counts the check that ends a loop, so a loop of n iterations counts n + 1. */
-    launch.turns = (int)k + 1 + rows + 1 + rows * (columns + 1) + 2;
+    strata_launch_turns(&launch, (double)strata_matmul_sizes_of(node).k + 1 + rows + 1 + rows * (columns + 1) + 2);
     return strata_lowering_add(lowering, &launch, err);
 }
 

@@ -93,6 +93,19 @@ static bool is_same(const strata_trial *t, const strata_tensor *a, const strata_
                       a->dtype == b->dtype && strata_shape_equal(a->shape, b->shape));
 }
 
+/* Whether an operand of indices has one for each row of the first operand, which has only one row now. The op may accept this
+ * (gather_grad takes the row for all indices), but it is then another sum, with other rounding errors. */
+static bool loses_rows(const strata_trial *t) {
+    const strata_shape first = t->real->inputs[0]->shape;
+    for (int i = 1; i < t->real->n_inputs; i++) {
+        const strata_shape shape = t->real->inputs[i]->shape;
+        if (!strata_dtype_is_float(t->real->inputs[i]->dtype) && shape.rank && first.rank && shape.dims[0] == first.dims[0] &&
+            t->pointers[i]->shape.dims[0] != t->pointers[0]->shape.dims[0])
+            return true;
+    }
+    return false;
+}
+
 /* Sets the shapes of the trial's operands. Returns false if the op does not support such shapes. */
 static bool resize(strata_trial *t, level how) {
     const strata_tensor *real = t->real;
@@ -110,7 +123,7 @@ static bool resize(strata_trial *t, level how) {
             t->inputs[i].shape.dims[axis] = shrink(how, real, real->inputs[i], axis);
     }
     if (how == LEVEL_FULL) return true;
-    if (is_rigid(real->op) || !real->n_inputs) return false;
+    if (is_rigid(real->op) || !real->n_inputs || loses_rows(t)) return false;
     shrink_attributes(how, t);
     return !real->op->shape(&t->node, NULL) && strata_shape_elements(t->node.shape) > 0;
 }

@@ -11,7 +11,9 @@
 enum {
     STRATA_LAUNCH_BUFFERS = 8,
     STRATA_LAUNCH_WORDS = 32, /* 128 bytes of push constants, the buffers' offsets included */
-    STRATA_LAUNCH_CONSTANTS = 24
+    STRATA_LAUNCH_CONSTANTS = 24,
+    /* The work-items of a group on a GPU that is emulated on a CPU, if the launch does not set their number. */
+    STRATA_LAUNCH_SOFTWARE_LOCAL = 64
 };
 
 /* One scalar argument of a kernel, 32 bits. */
@@ -60,8 +62,9 @@ typedef struct strata_launch {
     /* The kernel loops over its index space in steps of the number of launched work-items, so any number of work-items is
      * correct. */
     bool grid_stride;
-    /* With grid_stride: the most iterations of inner loops that a work-item makes for one element of the index space; 0: not
-     * known. */
+    /* With grid_stride: the most iterations of inner loops that a work-item makes for one element of the index space, in
+     * groups of STRATA_LAUNCH_SOFTWARE_LOCAL work-items if the group computes the element together; 0: not known. Some
+     * devices cannot run long loops (strata_launch_ends_early). */
     int turns;
     /* With grid_stride: each work-group reads a whole input, so few groups are better; on a CPU, one for each core. */
     bool few_groups;

@@ -70,7 +70,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
                             .n_buffers = 2,
                             .buffers = {node->inputs[0], node},
                             .writes = 1u << 1};
-    STRATA_TRY(strata_launch_rows(&launch, axes.outer * axes.inner, axes.n, axes.inner, err));
+    STRATA_TRY(strata_launch_rows(&launch, axes.outer * axes.inner, axes.n, axes.inner, 1, err));
     strata_launch_word(&launch)->u32 = (uint32_t)axes.inner;
     return strata_lowering_add(lowering, &launch, err);
 }

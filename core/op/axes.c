@@ -4,6 +4,7 @@
 #include "core/op/axes.h"
 
 #include <inttypes.h>
+#include <limits.h>
 
 #include "core/op/copy.h"
 
@@ -21,7 +22,16 @@ int64_t strata_run_groups(int64_t columns) {
     return columns / COLUMNS + (columns % COLUMNS != 0);
 }
 
-strata_status strata_launch_rows(strata_launch *launch, int64_t rows, int64_t n, int64_t inner, strata_error *err) {
+void strata_launch_turns(strata_launch *launch, double turns) {
+    launch->turns = turns < INT_MAX ? (int)turns : INT_MAX;
+}
+
+double strata_lane_turns(int64_t n) {
+    enum { FOLD_TURNS = 64 };
+    return (double)n / STRATA_LAUNCH_SOFTWARE_LOCAL + FOLD_TURNS;
+}
+
+strata_status strata_launch_rows(strata_launch *launch, int64_t rows, int64_t n, int64_t inner, int passes, strata_error *err) {
     enum { SHORT_ROW = 32, MOST_ITEMS = 256 };
     const int64_t most_elements = INT64_C(1) << 31; /* kernels count in 32 bits */
     bool tree = inner == 1 && n > SHORT_ROW;
@@ -34,5 +44,6 @@ strata_status strata_launch_rows(strata_launch *launch, int64_t rows, int64_t n,
     strata_launch_constant_add(launch, "TREE", tree);
     launch->global[0] = tree ? rows * MOST_ITEMS : rows;
     launch->grid_stride = true;
+    strata_launch_turns(launch, passes * (tree ? strata_lane_turns(n) : (double)n + 2));
     return STRATA_OK;
 }

@@ -17,9 +17,14 @@ strata_axes strata_axes_of(strata_shape shape, int64_t first, int64_t count);
 
 /* Sets the words `rows` and `n`, the constant TREE and the grid of a launch that accumulates n elements for each of `rows`
  * results. Long contiguous rows (inner is 1) get a work-group each. This depends only on the shape, because it determines the
- * order of accumulation and so the bits. */
-STRATA_MUST_USE strata_status strata_launch_rows(strata_launch *launch, int64_t rows, int64_t n, int64_t inner,
+ * order of accumulation and so the bits. passes: how often the kernel loops over a row. */
+STRATA_MUST_USE strata_status strata_launch_rows(strata_launch *launch, int64_t rows, int64_t n, int64_t inner, int passes,
                                                  strata_error *err);
+/* Sets launch->turns to the number, or to INT_MAX if it is larger. */
+void strata_launch_turns(strata_launch *launch, double turns);
+/* The iterations of one loop of a group's work-item over n elements in 256 lanes (shaders/rows.h), and of the fold of the
+ * lanes. */
+double strata_lane_turns(int64_t n);
 
 /* Kernels that accumulate columns (inner > 1) divide each column into STRATA_RUNS runs (shaders/rows.h). A work-group has
  * STRATA_RUN_ITEMS work-items and computes STRATA_RUN_ITEMS / STRATA_RUNS neighbouring columns. strata_run_groups returns

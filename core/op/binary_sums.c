@@ -6,7 +6,7 @@
  *   (labels_bk > 1/2)] */
 #include <stddef.h>
 
-#include "core/graph/launch.h"
+#include "core/op/axes.h"
 #include "core/op/rules.h"
 #include "strata/ops.h"
 
@@ -62,6 +62,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
         .global = {LOCAL, 0},
         .grid_stride = true,
     };
+    strata_launch_turns(&launch, strata_lane_turns(outputs->shape.dims[0]) * (double)(outputs->shape.dims[1] + 1));
     return strata_lowering_add(lowering, &launch, err);
 }
 

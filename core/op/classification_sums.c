@@ -6,7 +6,7 @@
  *   label_b) */
 #include <math.h>
 
-#include "core/graph/launch.h"
+#include "core/op/axes.h"
 #include "strata/ops.h"
 
 enum { LOSSES, LOGITS, LABELS };
@@ -63,6 +63,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
         .global = {LOCAL, 0},
         .grid_stride = true,
     };
+    strata_launch_turns(&launch, strata_lane_turns(logits->shape.dims[0]) * (double)(logits->shape.dims[1] + 1));
     return strata_lowering_add(lowering, &launch, err);
 }
 

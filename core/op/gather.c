@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/op/axes.h"
 #include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/element.h"
@@ -80,7 +81,7 @@ static strata_status lower_rows(const strata_tensor *node, const char *kernel, c
     strata_launch_word(&launch)->u32 = (uint32_t)sizes.n_indices;
     if (node->op == &strata_op_gather_grad) {
         strata_launch_word(&launch)->u32 = (uint32_t)repeats;
-        launch.turns = 0;
+        strata_launch_turns(&launch, (double)sizes.n_indices + 2);
     }
     return strata_lowering_add(lowering, &launch, err);
 }

@@ -57,7 +57,7 @@ static strata_status lower(const strata_tensor *node, bool gradient, strata_lowe
                             .writes = 1 << 4};
     if (c.rows == 0 || c.channels == 0) return STRATA_OK;
     strata_launch_constant_add(&launch, "GRADIENT", gradient);
-    STRATA_TRY(strata_launch_rows(&launch, c.rows, c.channels, 1, err));
+    STRATA_TRY(strata_launch_rows(&launch, c.rows, c.channels, 1, gradient ? 5 : 3, err));
     strata_launch_word(&launch)->f32 = (float)((const layer_norm_attrs *)node->attrs)->epsilon;
     return strata_lowering_add(lowering, &launch, err);
 }

@@ -218,9 +218,12 @@ static strata_status add_fold(const fold_launch *fold, strata_lowering *lowering
     };
     const int64_t rows = fold->axes.outer * fold->parts * fold->axes.inner;
     const bool in_runs = is_in_runs(fold->axes, fold->parts, fold->part);
-    STRATA_TRY(strata_launch_rows(&launch, rows, fold->part, fold->axes.inner, err));
+    STRATA_TRY(strata_launch_rows(&launch, rows, fold->part, fold->axes.inner, 1, err));
     strata_launch_constant_add(&launch, "IN_RUNS", in_runs);
-    if (in_runs) launch.global[0] = fold->axes.outer * fold->parts * strata_run_groups(fold->axes.inner) * STRATA_RUN_ITEMS;
+    if (in_runs) {
+        launch.global[0] = fold->axes.outer * fold->parts * strata_run_groups(fold->axes.inner) * STRATA_RUN_ITEMS;
+        strata_launch_turns(&launch, STRATA_RUN_ITEMS / STRATA_RUNS * strata_lane_turns(fold->part));
+    }
     launch.words[1].u32 = (uint32_t)fold->axes.n;
     strata_launch_word(&launch)->u32 = (uint32_t)fold->axes.inner;
     strata_launch_word(&launch)->u32 = (uint32_t)fold->parts;

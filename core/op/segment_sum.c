@@ -2,7 +2,7 @@
  *
  * segment_sum: sums of neighbouring elements, one for each segment: y_s = x_e(s-1) + ... + x_(e(s) - 1), where e(s) is
  * the end of segment s. The optimizers use it to compute the norm of each parameter in a flat range. */
-#include "core/graph/launch.h"
+#include "core/op/axes.h"
 #include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/rules.h"
@@ -39,7 +39,8 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    enum { LOCAL = 64 };
+    /* A work-item adds one of the kernel's 256 lanes, four elements in each iteration. */
+    enum { LOCAL = 256, EACH = 4 };
     const strata_tensor *x = node->inputs[X];
     if (strata_shape_elements(x->shape) > INT32_MAX)
         return strata_fail(err, STRATA_UNSUPPORTED, "x is %s; kernels take at most 2^31 elements at a time",
@@ -56,6 +57,8 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
         .local = {LOCAL, 0},
         .grid_stride = true,
     };
+    strata_launch_turns(&launch,
+                        strata_lane_turns(strata_shape_elements(x->shape) * STRATA_LAUNCH_SOFTWARE_LOCAL / (LOCAL * EACH)));
     return strata_shape_elements(node->shape) ? strata_lowering_add(lowering, &launch, err) : STRATA_OK;
 }
 

@@ -115,7 +115,7 @@ static strata_status lower_as(const strata_tensor *node, const char *kernel, str
                             .writes = 1u << node->n_inputs,
                             .n_constants = 1,
                             .constants = {{"LOG_SOFTMAX", is_log(node)}}};
-    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, err));
+    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, 3, err));
     return strata_lowering_add(lowering, &launch, err);
 }
 

@@ -64,7 +64,7 @@ static strata_status launch_of(const strata_tensor *node, int of, strata_lowerin
         .n_constants = 1,
         .constants = {{"GRADIENT", of}},
     };
-    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, err));
+    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, 4, err));
     return strata_lowering_add(lowering, &launch, err);
 }
 

@@ -73,7 +73,7 @@ static strata_status launch_of(const strata_tensor *node, bool is_gradient, stra
         .n_constants = 1,
         .constants = {{"GRADIENT", is_gradient}},
     };
-    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, err));
+    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, 3, err));
     return strata_lowering_add(lowering, &launch, err);
 }
 

@@ -74,7 +74,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
                                 .n_buffers = 2,
                                 .buffers = {node->inputs[0], node},
                                 .writes = 1u << 1};
-        STRATA_TRY(strata_launch_rows(&launch, axes.outer, axes.n, 1, err));
+        STRATA_TRY(strata_launch_rows(&launch, axes.outer, axes.n, 1, (int)(k - first < share ? k - first : share), err));
         strata_launch_word(&launch)->u32 = (uint32_t)k;
         strata_launch_word(&launch)->u32 = (uint32_t)first;
         strata_launch_word(&launch)->u32 = (uint32_t)(k - first < share ? k : first + share);

@@ -140,6 +140,21 @@ Test(list, groups_stay_within_the_limits) {
 
 /* Matrix units compute products of the dtypes that they support. Products of f32 use them only where the option `fast`
  * allows other last bits. */
+/* More columns than a launch has work-items: each work-item then processes several, and fewer indices in a launch. */
+Test(list, sums_of_wide_rows_stay_within_the_limits_of_an_emulated_gpu) {
+    hand *h = hand_make(STRATA_DEVICE_SOFTWARE_GPU);
+    strata_tensor *rows = input(h, "rows", STRATA_DTYPE_F32, STRATA_SHAPE(70000, 3), 0);
+    strata_tensor *wide = input(h, "wide", STRATA_DTYPE_F32, STRATA_SHAPE(10, 1000000), 1 << 20);
+    strata_tensor *many = input(h, "many", STRATA_DTYPE_I32, STRATA_SHAPE(70000), 0);
+    strata_tensor *few = input(h, "few", STRATA_DTYPE_I32, STRATA_SHAPE(10), 0);
+    node(h, strata_unsorted_segment_sum(wide, few, 5), 1 << 28);
+    node(h, strata_unsorted_segment_sum(rows, many, 5), 1 << 29);
+    cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
+    cr_assert_eq(h->list.n_launches, 2 + 3, "each node is a fill, and 70000 indices take two launches");
+    for (int l = 0; l < h->list.n_launches; l++) cr_expect_leq(h->list.launches[l].groups[0], 65535);
+    hand_finish(h);
+}
+
 Test(list, products_go_to_matrix_units_where_the_precision_allows) {
     static const struct {
         strata_dtype dtype;
@@ -325,6 +340,49 @@ Test(list, supports_asks_for_the_dtypes_storage) {
     cr_assert_not(strata_kernel_supports(&h->limits, y, &reason));
     cr_assert(strstr(reason, "dtype"));
     hand_finish(h);
+}
+
+/* Such a GPU ends the loops of a work-item after 65,535 iterations, and the result would be wrong. */
+Test(list, loops_that_an_emulated_gpu_would_end_early_are_refused) {
+    static const strata_device_class classes[] = {STRATA_DEVICE_SOFTWARE_GPU, STRATA_DEVICE_DISCRETE_GPU, STRATA_DEVICE_CPU};
+    const strata_dtype f32 = STRATA_DTYPE_F32, f16 = STRATA_DTYPE_F16, i32 = STRATA_DTYPE_I32;
+    for (size_t c = 0; c < sizeof classes / sizeof *classes; c++) {
+        hand *h = hand_make(classes[c]);
+        strata_tensor *columns = input(h, "columns", f32, STRATA_SHAPE(100000, 3), 0);
+        strata_tensor *row = input(h, "row", f32, STRATA_SHAPE(1, 6000000), 0);
+        strata_tensor *losses = input(h, "losses", f32, STRATA_SHAPE(600), 0);
+        strata_tensor *logits = input(h, "logits", f32, STRATA_SHAPE(600, 10000), 0);
+        strata_tensor *labels = input(h, "labels", i32, STRATA_SHAPE(600), 0);
+        strata_tensor *wide = input(h, "wide", f32, STRATA_SHAPE(2, 70000), 0);
+        strata_tensor *tall = input(h, "tall", f32, STRATA_SHAPE(70000, 3), 0);
+        strata_tensor *halves = input(h, "halves", f16, STRATA_SHAPE(200000, 2), 0);
+        strata_tensor *indices = input(h, "indices", i32, STRATA_SHAPE(200000), 0);
+        const strata_tensor *long_ones[] = {
+            strata_argmax(columns, 0),
+            strata_argmax(row, 1),
+            strata_log_softmax(row),
+            strata_classification_sums(losses, logits, labels),
+            strata_binary_sums(losses, logits, logits, 0.5),
+            strata_unsorted_segment_sum(halves, indices, 3),
+            strata_matmul(wide, tall, false, false),
+            strata_conv2d(strata_reshape(wide, STRATA_SHAPE(2, 1, 1, 70000)),
+                          strata_reshape(tall, STRATA_SHAPE(1, 1, 70000, 3)), (strata_conv2d_window){.groups = 1})};
+        const strata_tensor *short_ones[] = {strata_argmax(columns, 1), strata_argmax(logits, 1), strata_log_softmax(logits),
+                                             strata_reduce_sum(row, NULL, 0, false)};
+        cr_assert_eq(strata_graph_check(h->graph, &h->err), STRATA_OK, "%s", h->err.message);
+        for (size_t i = 0; i < sizeof long_ones / sizeof *long_ones; i++) {
+            const char *reason = NULL;
+            const bool supported = strata_kernel_supports(&h->limits, long_ones[i], &reason);
+            cr_expect_eq(supported, c > 0, "class %zu: %s", c, long_ones[i]->op->name);
+            cr_expect(supported || strstr(reason, "65,535"), "%s: %s", long_ones[i]->op->name, reason);
+        }
+        for (size_t i = 0; i < sizeof short_ones / sizeof *short_ones; i++) {
+            const char *reason = NULL;
+            cr_expect(strata_kernel_supports(&h->limits, short_ones[i], &reason), "class %zu: %s: %s", c,
+                      short_ones[i]->op->name, reason);
+        }
+        hand_finish(h);
+    }
 }
 
 /* On Intel's GPUs the 8 x 8 sums of a tile do not fit into the registers of a work-item, and 8 x 4 sums hardly do,

@@ -136,6 +136,17 @@ static const case_instance losses[] = {
     {.shapes = {{2, {0, 10}}, {1, {0}}, {1, {0}}}},
     {.shapes = {{3, {2, 5, 3}}, {2, {2, 5}}, {2, {2, 5}}}, .terms = 64},
 };
+/* The second row has an infinity of each sign. Several instances, so that each of them is the label in one. */
+static const case_instance special_losses[] = {
+    {.shapes = {{2, {5, 2}}, {1, {5}}, {1, {5}}}, .terms = 16},
+    {.shapes = {{2, {6, 2}}, {1, {6}}, {1, {6}}}, .terms = 16},
+    {.shapes = {{2, {7, 2}}, {1, {7}}, {1, {7}}}, .terms = 16},
+    {.shapes = {{2, {8, 2}}, {1, {8}}, {1, {8}}}, .terms = 16},
+};
+#define SPECIAL \
+    { CASE_SPECIAL, -3, 3, 0, false }
+#define SHORT_LABEL \
+    { CASE_WHOLE, 0, 2, CASE_DTYPE(STRATA_DTYPE_I32), false }
 static const case_instance soft_losses[] = {
     {.shapes = {{2, {65, 10}}, {2, {65, 10}}, {1, {65}}}, .p = {0}, .terms = 128},
     {.shapes = {{2, {65, 10}}, {2, {65, 10}}, {1, {65}}}, .p = {1}, .terms = 128},
@@ -159,6 +170,7 @@ static const case_instance metrics[] = {
     {.shapes = {{1, {65}}, {2, {65, 10}}, {1, {65}}}, .terms = 65},
     {.shapes = {{1, {257}}, {2, {257, 3}}, {1, {257}}}, .terms = 257},
     {.shapes = {{1, {0}}, {2, {0, 10}}, {1, {0}}}},
+    {.shapes = {{1, {600}}, {2, {600, 10000}}, {1, {600}}}, .terms = 600, .big = true},
 };
 #define METRICS(dtype)                                                                                                         \
     {                                                                                                                          \
@@ -195,6 +207,8 @@ static const op_row softmax[] = {
     GENERIC(sparse_softmax_cross_entropy, losses, FLOAT, LABEL(I64)),
     GENERIC(sparse_softmax_cross_entropy_grad, losses, FLOAT, LABEL(I32), FLOAT),
     GENERIC(sparse_softmax_cross_entropy_grad, losses, FLOAT, LABEL(I64), FLOAT),
+    GENERIC(sparse_softmax_cross_entropy, special_losses, SPECIAL, SHORT_LABEL),
+    GENERIC(sparse_softmax_cross_entropy_grad, special_losses, SPECIAL, SHORT_LABEL, FLOAT),
     GENERIC(softmax_cross_entropy, soft_losses, FLOAT, PROBABILITY),
     METRICS(I32),
     METRICS(I64),

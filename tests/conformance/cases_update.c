@@ -212,6 +212,8 @@ static const case_instance segments[] = {
     {.shapes = {{1, {0}}, {1, {3}}}},
     {.shapes = {{1, {5}}, {1, {0}}}},
 };
+/* More elements than iterations of a loop on some devices. */
+static const case_instance long_segments[] = {{.shapes = {{1, {6000000}}, {1, {2}}}, .terms = 6000000, .big = true}};
 
 static const case_instance first_indices[] = {
     {.shapes = {{1, {1}}}, .p = {3}},    {.shapes = {{2, {13, 257}}}, .p = {1031}},
@@ -408,5 +410,12 @@ static const op_row update[] = {
      .n_operands = 2,
      .operands = {FLOAT, {CASE_WHOLE, -5, 1100, CASE_DTYPE(STRATA_DTYPE_I32), false}},
      .instances = CASE_INSTANCES(segments)},
+    {.op = "segment_sum",
+     .variant = "long",
+     .build = build_segment_sum,
+     .dtypes = F32,
+     .n_operands = 2,
+     .operands = {FLOAT, {CASE_WHOLE, 5900000, 6000000, CASE_DTYPE(STRATA_DTYPE_I32), false}},
+     .instances = CASE_INSTANCES(long_segments)},
 };
 const op_table case_update = {"random and updates", update, (int)(sizeof update / sizeof *update)};
