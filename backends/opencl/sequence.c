@@ -49,6 +49,8 @@ bool strata_opencl_sequence_fits(const opencl_device *device, const strata_kerne
         const strata_kernel_launch *launch = &list->launches[l];
         if (launch->local[0] * launch->local[1] != 1 || launch->groups[1] != 1) return false;
         if (!list->kernels[launch->kernel].shader->opencl.bytes) return false;
+        /* a worker computes the range of its home in 32 bits */
+        if ((uint64_t)launch->groups[0] * device->limits.compute_units > UINT32_MAX) return false;
     }
     return true;
 }

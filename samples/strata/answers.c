@@ -194,15 +194,16 @@ static void add_class_json(answers *a, const float *row, int64_t index, int64_t 
     strata_text_add(&a->text, "}\n");
 }
 
-/* Adds one example's probabilities; a single probability is that of class 1. If a probability is NaN, for example for an input
- * that is too large, there is no answer. */
+/* Adds one example's probabilities; a single probability is that of class 1. If several classes are equally probable, the
+ * answer is the first of them, as in the accuracy. If a probability is NaN, for example for an input that is too large, there
+ * is no answer. */
 static void add_class(answers *a, const float *row, int64_t index) {
     char number[24];
     int64_t best = 0;
     bool known = true;
     for (int64_t c = 0; c < n_classes_of(a); c++) {
         known &= !isnan(probability_of(a, row, c));
-        if (probability_of(a, row, c) > probability_of(a, row, best) || (a->width == 1 && c && row[0] == 0.5F)) best = c;
+        if (probability_of(a, row, c) > probability_of(a, row, best)) best = c;
     }
     if (a->json) {
         add_class_json(a, row, index, best, known);
