@@ -16,7 +16,7 @@
 #include "tests/support/folder.h"
 #include "tests/support/shims.h"
 
-TestSuite(liar, .init = test_folder_make, .fini = test_folder_remove, .timeout = 240);
+TestSuite(liar, .init = test_folder_make, .fini = test_folder_remove, .timeout = 900);
 
 enum { EXAMPLES = 20, BATCH = 12, STEPS = 4, CLASSES = 5, WORDS = 9, VOCABULARY = 23, SIDE = 8, MOST_KERNELS = 128 };
 
@@ -354,7 +354,7 @@ static strata_device *open_vulkan(int nth) {
 }
 
 /* Each shader module of a training in turn computes wrong results. The check must replace the kernel or refuse the device. */
-Test(liar, every_vulkan_kernel_that_lies_is_replaced_or_refused, .timeout = 600) {
+Test(liar, every_vulkan_kernel_that_lies_is_replaced_or_refused, .timeout = 900) {
     double wanted[STEPS], losses[STEPS];
     int n_replaced = 0, n_refused = 0;
     const char *missing = test_use_vulkan_shim();
