@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Teaches: your own layer in a model, with an option and a parameter. It is built from ops, which have gradients and
- * kernels. */
+ * Teaches: your own layer with an option and a parameter. It is built from ops, which have gradients and kernels. */
 #include <stdio.h>
 #include <strata/strata.h>
 
