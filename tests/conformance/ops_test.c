@@ -11,6 +11,7 @@
 #include "core/run/executable.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/devices.h"
+#include "tests/conformance/families.h"
 #include "tests/conformance/run_case.h"
 #include "tests/support/restricted.h"
 
@@ -95,8 +96,8 @@ static strata_test_result run_row(strata_device *device, const op_row *row, unsi
         const strata_shape *shapes = ran[wrong].instance->shapes;
         char text[sizeof result.text];
         memcpy(text, result.text, sizeof text);
-        result = strata_test_bad("%s: %s %s %s, operands %s and %s: %.500s", device->info.id, row->op,
-                                 row->variant ? row->variant : "", strata_dtype_name(ran[wrong].dtype),
+        result = strata_test_bad("%s%s: %s %s %s, operands %s and %s: %.500s", device->info.id, conformance_families_text(),
+                                 row->op, row->variant ? row->variant : "", strata_dtype_name(ran[wrong].dtype),
                                  strata_shape_text(shapes[0]).text, strata_shape_text(shapes[1]).text, text);
     }
     run_case_end(&run);
@@ -121,9 +122,12 @@ static void run_table(strata_device *device) {
         if (row->not_oclgrind && strstr(device->info.driver, "Oclgrind")) continue;
         for (unsigned dtypes, rest = row->dtypes; rest && failures < MOST_FAILURES; rest &= ~dtypes) {
             dtypes = next_dtypes(device, row, rest);
-            strata_test_result result = run_row(device, row, dtypes);
-            failures += !result.ok;
-            cr_expect(result.ok, "%s", result.text);
+            conformance_families_begin();
+            do {
+                strata_test_result result = run_row(device, row, dtypes);
+                failures += !result.ok;
+                cr_expect(result.ok, "%s", result.text);
+            } while (conformance_families_next(row->op));
         }
     }
 }
