@@ -147,4 +147,13 @@ for optimizer in "optimizer.name=lars" "optimizer.name=lamb"; do
     stderr "the partitioner cuts "
 done
 }
+
+# Synchronized batch norm needs exchanges between workers.
+cat >"$work/norm.json" <<'END'
+{"label": "mnist", "input": [28, 28], "layers": [{"layer": "flatten"}, {"layer": "batch_norm", "synchronized": true},
+ {"layer": "dense", "units": 10}], "loss": "sparse_categorical_crossentropy"}
+END
+# shellcheck disable=SC2086 # words
+expect 4 'layer "batch_norm" is a synchronized batch_norm' launch --workers 2 --ps 1 -- "$strata" train "$work/norm.json" \
+    --data "$work/data" --epochs 1 --device host --sync
 finish

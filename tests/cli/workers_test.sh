@@ -36,6 +36,16 @@ END
 expect 0 "" launch -n 2 -- "$strata" $train --precision f16 --strategy multi_worker_mirrored
 json 'r["precision"] == "f16" and r["replica_weights_equal"] is True and r["loss"] < 2'
 
+# --stop-after ends all workers behind the same epoch, and the same command continues there.
+short="train mnist --data $work/data --epochs 3 --steps-per-epoch 2 --seed 1 --global-batch 60 --devices host --json --strategy multi_worker_mirrored"
+expect 0 "" launch -n 2 -- "$strata" $short
+cp "$work/out" "$work/whole"
+expect 0 '{"event":"paused","epochs":2}' launch -n 2 -- "$strata" $short --checkpoint "$work/two" --stop-after 2
+check "the checkpoint stays" test -s "$work/two"
+expect 0 '"event":"result"' launch -n 2 -- "$strata" $short --checkpoint "$work/two"
+check "a paused training ends as one without a pause" test \
+    "$(grep -o 'weights_sha256":"[0-9a-f]*' "$work/out")" = "$(grep -o 'weights_sha256":"[0-9a-f]*' "$work/whole")"
+
 mkdir "$work/a.b"
 expect 0 "and 1 other worker, " launch -n 2 -- "$strata" train mnist --data "$work/data" --epochs 1 --devices host --strategy multi_worker_mirrored --trace "$work/a.b/trace.json"
 stdout "[0] epoch 1/1"
