@@ -45,7 +45,10 @@ static strata_status make_session(strata_rpc_server *s, const char *task, uint64
                                   strata_rpc_session **out, strata_error *err) {
     if (s->forgot && !begins)
         return strata_fail(err, STRATA_UNAVAILABLE, "%s no longer knows which requests of %s it has executed", s->task, task);
-    if (s->n_sessions == s->most_peers) forget_oldest(s);
+    if (s->n_sessions == s->most_peers) {
+        forget_oldest(s);
+        if ((*out = find_session(s, task))) return STRATA_OK; /* another connection of the task made it meanwhile */
+    }
     if (s->n_sessions == s->most_peers)
         return strata_fail(err, STRATA_UNAVAILABLE, "%s has %d tasks, as many as it takes", s->task, s->n_sessions);
     strata_rpc_session *own = *out = calloc(1, sizeof *own);
