@@ -92,6 +92,8 @@ int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, c
     opts.rank = spec->rank;
     opts.world = spec->world_size;
     opts.store = spec->rendezvous;
+    const strata_cluster_job *own = &spec->jobs[spec->task_type];
+    opts.address = own->addresses && spec->task_index < own->n_tasks ? own->addresses[spec->task_index] : NULL;
     choose_communication(flags, &opts);
     const strata_status status = strata_communicator_create(&opts, out_comm, &err);
     return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
