@@ -159,8 +159,8 @@ failing && !/^ *(---|\.\.\.|assertions:|failures:)/ { if (++lines[failed] <= 20)
 END { if (seen < plan) { failed++; show = show sprintf("    FAILED: %d of %d cases never reported\n", plan - seen, plan) }
       flush(); printf "%d %d %d\n%s", passed, failed, skipped, show }'
 
-# cpu_seconds: prints the CPU time of all programs that this shell has run so far, in seconds. `times` prints minutes and seconds
-# in user and system mode, first for the shell and then for its programs.
+# cpu_seconds: prints the CPU time of all programs that this shell has run so far, in seconds. `times` prints minutes and
+# seconds in user and system mode, first for the shell and then for its programs.
 cpu_seconds() {
     times >"$log.times"
     awk -F '[ms ]+' 'NR == 2 { printf "%d\n", $1 * 60 + $2 + $3 * 60 + $4 }' "$log.times"
