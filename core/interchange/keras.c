@@ -208,6 +208,16 @@ static strata_status check_backward(const strata_json *config, const strata_json
     return strata_json_fail(&b, err, STRATA_UNSUPPORTED, "is not that of the forward layer; here both directions have one");
 }
 
+strata_status strata_keras_fail_in_layer(const reader *r, const keras_layer *own, strata_status status) {
+    if (!status || !r->err) return status;
+    const size_t n = strlen(r->path);
+    const strata_error reason = *r->err;
+    const char *why = reason.message;
+    if (!strncmp(why, r->path, n)) why += n + strspn(why + n, ": ");
+    return strata_fail(r->err, status, "%s: layer \"%.80s\" (%s): %s", r->path, own->name,
+                       own->both ? "Bidirectional" : own->row.name, why);
+}
+
 /* Writes the layer's kind, name and options. The caller writes its inputs. */
 static strata_status write_layer(reader *r, const strata_json *layer, const keras_layer *own, bool drop_activation) {
     strata_json config, inner, inner_config;
@@ -253,8 +263,10 @@ static strata_status follow_mask(const reader *r, const strata_json *layer, kera
     return STRATA_OK;
 }
 
-/* Writes the shape of an input, without the batch, and its type. */
-static strata_status write_input(reader *r, const strata_json *layer, const char *shape_key, const char *dtype_key) {
+/* Writes the shape of an input, without the batch, and its type. tokens: an Embedding takes it. Keras accepts tokens as floats,
+ * and a Sequential model that begins with an Embedding has an input of float32. */
+static strata_status write_input(reader *r, const strata_json *layer, bool tokens, const char *shape_key,
+                                 const char *dtype_key) {
     strata_json config, shape, item;
     const char *dtype = "float32";
     STRATA_TRY(strata_json_get(layer, "config", &config, r->err));
@@ -269,13 +281,14 @@ static strata_status write_input(reader *r, const strata_json *layer, const char
         int64_t size;
         if (batch) continue;
         if (strata_json_kind_of(&item) == STRATA_JSON_NULL)
-            return strata_json_fail(&item, r->err, STRATA_UNSUPPORTED, "is open; give the model's input all its sizes");
+            return strata_json_fail(&item, r->err, STRATA_UNSUPPORTED,
+                                    "is open; only the batch may be: save the model with an Input that has all its sizes");
         STRATA_TRY(strata_json_to_int(&item, 1, INT32_MAX, &size, r->err));
         strata_json_write_int(&r->w, size);
     }
     strata_json_end_array(&r->w);
     strata_json_key(&r->w, dtype_key);
-    strata_json_write_string(&r->w, !strncmp(dtype, "int", 3) ? "i32" : "f32");
+    strata_json_write_string(&r->w, tokens || !strncmp(dtype, "int", 3) || !strncmp(dtype, "uint", 4) ? "i32" : "f32");
     return STRATA_OK;
 }
 
@@ -406,11 +419,11 @@ static void begin_list(reader *r, const char *key) {
     strata_json_begin_array(&r->w);
 }
 
-static strata_status write_named_input(reader *r, const strata_json *layer, const char *name) {
+static strata_status write_named_input(reader *r, const strata_json *layer, bool tokens, const char *name) {
     strata_json_begin_object(&r->w);
     strata_json_key(&r->w, "name");
     strata_json_write_string(&r->w, name);
-    STRATA_TRY(write_input(r, layer, "shape", "dtype"));
+    STRATA_TRY(write_input(r, layer, tokens, "shape", "dtype"));
     strata_json_end_object(&r->w);
     return STRATA_OK;
 }
@@ -440,12 +453,15 @@ static strata_status write_sequential(reader *r, const strata_json *config, cons
     if (!found)
         return strata_fail(r->err, STRATA_UNSUPPORTED, "%s: the model was not built, so its input has no shape", r->path);
     for (int k = 0; k < r->n_layers; k++) scaled |= strata_keras_scales(&r->layers[k]);
+    int first = 0;
+    while (first < r->n_layers && (r->layers[first].input || r->layers[first].dropped)) first++;
+    const bool tokens = first < r->n_layers && is_kind(&r->layers[first], "embedding");
     if (scaled) {
         begin_list(r, "inputs");
-        STRATA_TRY(write_named_input(r, &input, before));
+        STRATA_TRY(write_named_input(r, &input, tokens, before));
         strata_json_end_array(&r->w);
     } else {
-        STRATA_TRY(write_input(r, &input, "input", "input_dtype"));
+        STRATA_TRY(write_input(r, &input, tokens, "input", "input_dtype"));
     }
     begin_list(r, "layers");
     taken *inputs = calloc(1, sizeof *inputs);
@@ -453,12 +469,13 @@ static strata_status write_sequential(reader *r, const strata_json *config, cons
     i = 0;
     for (bool more = strata_json_first(layers, &item); more && !status; more = strata_json_next(&item), i++) {
         keras_layer *own = &r->layers[i];
-        status = follow_mask(r, &item, own, i ? r->layers[i - 1].mask : 0);
+        status = strata_keras_fail_in_layer(r, own, follow_mask(r, &item, own, i ? r->layers[i - 1].mask : 0));
         if (status || own->input || own->dropped) continue;
         inputs->n = 1;
         snprintf(inputs->names[0], NAME_BYTES, "%s", before);
         status = begin_with_scale(r, &item, own, inputs);
         if (!status) status = write_layer(r, &item, own, linear && i == last);
+        status = strata_keras_fail_in_layer(r, own, status);
         if (scaled) write_names(r, inputs);
         strata_json_end_object(&r->w);
         before = own->name;
@@ -586,6 +603,25 @@ static strata_status find_end(reader *r, const strata_json *layers, const strata
     return STRATA_OK;
 }
 
+/* Whether an Embedding takes the value of the input. */
+static strata_status feeds_embedding(const reader *r, const strata_json *layers, const char *input, bool *out) {
+    strata_json item, nodes;
+    strata_status status = STRATA_OK;
+    taken *inputs = malloc(sizeof *inputs);
+    int i = 0;
+    *out = false;
+    if (!inputs) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
+    for (bool more = strata_json_first(layers, &item); more && !status; more = strata_json_next(&item), i++) {
+        if (!is_kind(&r->layers[i], "embedding")) continue;
+        *inputs = (taken){.ready = true};
+        status = strata_json_get(&item, "inbound_nodes", &nodes, r->err);
+        if (!status) status = take_tensors(r, &nodes, inputs);
+        for (int k = 0; k < inputs->n && !status; k++) *out |= !strcmp(inputs->names[k], input);
+    }
+    free(inputs);
+    return status;
+}
+
 static strata_status write_functional(reader *r, const strata_json *config, const strata_json *layers) {
     strata_json item, outputs;
     int i = 0;
@@ -598,7 +634,11 @@ static strata_status write_functional(reader *r, const strata_json *config, cons
     if (status) goto cleanup;
     begin_list(r, "inputs");
     for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++)
-        if (r->layers[i].input) STRATA_TRY_GOTO(write_named_input(r, &item, r->layers[i].name));
+        if (r->layers[i].input) {
+            bool tokens;
+            STRATA_TRY_GOTO(feeds_embedding(r, layers, r->layers[i].name, &tokens));
+            STRATA_TRY_GOTO(write_named_input(r, &item, tokens, r->layers[i].name));
+        }
     strata_json_end_array(&r->w);
     begin_list(r, "layers");
     while (progress) { /* a shared layer may be listed before the layers whose results it uses */
@@ -606,7 +646,8 @@ static strata_status write_functional(reader *r, const strata_json *config, cons
         i = 0;
         for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
             keras_layer *own = &r->layers[i];
-            if (!own->input && !own->makes_mask) STRATA_TRY_GOTO(write_calls(r, &item, own, own == linear, &progress));
+            if (!own->input && !own->makes_mask)
+                STRATA_TRY_GOTO(strata_keras_fail_in_layer(r, own, write_calls(r, &item, own, own == linear, &progress)));
         }
     }
     strata_json_end_array(&r->w);
@@ -617,6 +658,24 @@ static strata_status write_functional(reader *r, const strata_json *config, cons
     strata_json_end_array(&r->w);
 cleanup:
     free(ends);
+    return status;
+}
+
+/* Adds the name of the layer to a message about "layers[3]" of the JSON that was made of the file. */
+static strata_status name_layer(reader *r, const char *text, size_t bytes, strata_status status) {
+    strata_json root, layers, item;
+    const char *at = r->err ? strstr(r->err->message, "layers[") : NULL, *name = "";
+    if (!at || strata_json_parse(r->path, text, bytes, bytes, &root, NULL)) return status;
+    int64_t index = strtoll(at + 7, NULL, 10);
+    bool more = strata_json_find(&root, "layers", &layers) && strata_json_first(&layers, &item);
+    for (; more && index; index--) more = strata_json_next(&item);
+    if (more && !strata_json_get_string(&item, "name", STRATA_JSON_REQUIRED, &name, NULL))
+        for (int i = 0; i < r->n_layers; i++)
+            if (!strcmp(r->layers[i].name, name)) {
+                status = strata_keras_fail_in_layer(r, &r->layers[i], status);
+                break;
+            }
+    strata_json_finish(&root);
     return status;
 }
 
@@ -643,7 +702,8 @@ strata_status strata_keras_make_model(reader *r, strata_model **out) {
     STRATA_TRY((r->sequential ? write_sequential : write_functional)(r, &config, &layers));
     strata_json_end_object(&r->w);
     STRATA_TRY(strata_json_take(&r->w, &text, &bytes, r->err));
-    const strata_status status = strata_model_from_json(text, bytes, r->path, out, r->err);
+    strata_status status = strata_model_from_json(text, bytes, r->path, out, r->err);
+    if (status) status = name_layer(r, text, bytes, status);
     free(text);
     return status;
 }

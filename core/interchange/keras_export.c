@@ -284,6 +284,14 @@ static strata_status write_metadata(const strata_keras_export *ex, char **out_te
     return strata_json_take(&w, out_text, out_bytes, ex->err);
 }
 
+static strata_status read_back(const char *path, void *context, strata_error *err) {
+    strata_model *model = NULL;
+    (void)context;
+    const strata_status status = strata_model_load_keras(path, &model, err);
+    strata_model_destroy(model);
+    return status;
+}
+
 static strata_status write_file(strata_keras_export *ex) {
     char *metadata = NULL, *config = NULL;
     void *weights = NULL;
@@ -299,7 +307,7 @@ static strata_status write_file(strata_keras_export *ex) {
         const strata_zip_content members[] = {{"metadata.json", metadata, n_metadata},
                                               {"config.json", config, n_config},
                                               {"model.weights.h5", weights, n_weights}};
-        status = strata_zip_write(ex->path, members, 3, ex->err);
+        status = strata_zip_write(ex->path, members, 3, &(strata_file_check){read_back, NULL}, ex->err);
     }
     free(metadata);
     free(config);

@@ -52,8 +52,9 @@ static strata_status read_weights(const reader *r, strata_model *model, const so
     for (bool more = strata_json_first(&layers, &item); more; more = strata_json_next(&item), i++) {
         const keras_layer *own = &r->layers[i];
         if (!*own->row.kind || own->dropped) continue;
-        STRATA_TRY(read_layer_weights(r, model, own, from));
-        if (strata_keras_scales(own)) STRATA_TRY(strata_keras_fill_scale(r, model, &item, own, from));
+        STRATA_TRY(strata_keras_fail_in_layer(r, own, read_layer_weights(r, model, own, from)));
+        if (strata_keras_scales(own))
+            STRATA_TRY(strata_keras_fail_in_layer(r, own, strata_keras_fill_scale(r, model, &item, own, from)));
     }
     return STRATA_OK;
 }
@@ -100,6 +101,28 @@ static strata_status take_weights(const reader *r, const strata_zip *zip, strata
     return status;
 }
 
+/* Python writes infinities and NaN into JSON as the words Infinity, -Infinity and NaN. They become the strings that
+ * strata_json_to_number reads. */
+static strata_status replace_words(const reader *r, const unsigned char *bytes, size_t n, char **out_text, size_t *out_n) {
+    static const char *const words[][2] = {{"Infinity", "\"inf\""}, {"-Infinity", "\"-inf\""}, {"NaN", "\"nan\""}};
+    strata_text text = {0};
+    bool string = false;
+    for (size_t i = 0, from = 0; i <= n;) {
+        size_t w = string || i == n ? 3 : 0;
+        while (w < 3 && (n - i < strlen(words[w][0]) || memcmp(bytes + i, words[w][0], strlen(words[w][0])))) w++;
+        if (w < 3 || i == n) strata_text_add_bytes(&text, bytes + from, i - from);
+        if (i == n) break;
+        if (w < 3) {
+            strata_text_add(&text, "%s", words[w][1]);
+            from = i += strlen(words[w][0]);
+            continue;
+        }
+        if (bytes[i] == '"') string = !string;
+        i += string && bytes[i] == '\\' && i + 1 < n ? 2 : 1;
+    }
+    return strata_text_take(&text, out_text, out_n, r->err);
+}
+
 /* Reads a JSON member of the archive. *out does not change if there is no member with this name. */
 static strata_status read_json(const reader *r, const strata_zip *zip, const char *name, strata_json *out) {
     const strata_zip_member *member = strata_zip_find(zip, name);
@@ -107,7 +130,11 @@ static strata_status read_json(const reader *r, const strata_zip *zip, const cha
     unsigned char *expanded = NULL;
     if (!member) return STRATA_OK;
     strata_status status = strata_zip_unpack(zip, member, &bytes, &expanded);
-    if (!status) status = strata_json_parse(r->path, bytes, member->size, MOST_CONFIG_BYTES, out, r->err);
+    char *text = NULL;
+    size_t n = 0;
+    if (!status) status = replace_words(r, bytes, member->size, &text, &n);
+    if (!status) status = strata_json_parse(r->path, text, n, MOST_CONFIG_BYTES, out, r->err);
+    free(text);
     free(expanded);
     return status;
 }

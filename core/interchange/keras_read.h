@@ -49,6 +49,9 @@ typedef struct strata_keras_source {
     strata_safetensors *tensors;
 } strata_keras_source;
 
+/* Fails with the message of r->err, which then begins with the file and the layer's name and class. */
+STRATA_MUST_USE strata_status strata_keras_fail_in_layer(const strata_keras_reader *r, const strata_keras_read_layer *own,
+                                                         strata_status status);
 /* keras.c: makes the model of config.json without its weights, and fills r->layers. */
 STRATA_MUST_USE strata_status strata_keras_make_model(strata_keras_reader *r, strata_model **out);
 /* Finds the layer's config, or, for a Bidirectional, that of the layer inside. The values point to their parents, so

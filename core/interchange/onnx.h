@@ -35,6 +35,8 @@ typedef struct strata_onnx_value {
     strata_tensor *tensor, *folded;
     /* The value of the model; NULL while folding. */
     const strata_value *value;
+    /* It is not constant, since its size depends on the batch, but all its elements are known to be 0. */
+    bool zeros;
     /* It is stored with channels last. */
     bool behind;
     /* The index of the same value in the other order of axes; 0: there is none yet. */
@@ -87,6 +89,8 @@ typedef struct strata_onnx_import {
 STRATA_MUST_USE strata_status strata_onnx_read_tensor(const StrataOnnx__Tensor *tensor, const char *path, strata_array *out,
                                                       strata_error *err);
 
+/* ONNX's name of an element type, such as "FLOAT8E4M3FN". */
+const char *strata_onnx_type_name(int64_t number);
 /* The dtype to which elements of an ONNX type are converted. Fails with UNSUPPORTED, and `name` in the message, if there
  * is none. */
 STRATA_MUST_USE strata_status strata_onnx_dtype_of(int number, strata_dtype *out, const char *name, strata_error *err);
@@ -101,6 +105,8 @@ typedef struct strata_onnx_row {
 /* Fails with a message that begins with the node's op and name. */
 strata_status strata_onnx_fail(strata_onnx_import *im, strata_status status, const char *format, ...) STRATA_PRINTF(3, 4);
 strata_status strata_onnx_no_memory(strata_onnx_import *im);
+/* Replaces the size that stands for the batch by "N" in a message, and its multiples by "3 N". */
+void strata_onnx_name_batch(char *message);
 /* The row of the table for the node that is being imported. */
 const strata_onnx_row *strata_onnx_row_of(const strata_onnx_import *im);
 /* The index of the value of the node's input `i`; -1: the node has no such input. */
@@ -137,6 +143,8 @@ STRATA_MUST_USE strata_status strata_onnx_number(strata_onnx_import *im, int val
 strata_shape strata_onnx_shape(const strata_onnx_import *im, int value);
 strata_dtype strata_onnx_dtype(const strata_onnx_import *im, int value);
 bool strata_onnx_is_constant(const strata_onnx_import *im, int value);
+/* Whether all elements are known to be 0. */
+bool strata_onnx_is_zeros(const strata_onnx_import *im, int value);
 /* Whether an array of f32 has neither infinities nor NaN. */
 bool strata_onnx_is_finite(const strata_array *array);
 /* Appends a constant, which owns the array. */

@@ -136,6 +136,14 @@ static size_t write_metadata(strata_onnx_export *ex, StrataOnnx__Entry ***out) {
     return n;
 }
 
+static strata_status read_back(const char *path, void *context, strata_error *err) {
+    strata_model *model = NULL;
+    (void)context;
+    const strata_status status = strata_model_load_onnx(path, (strata_onnx_options){0}, &model, err);
+    strata_model_destroy(model);
+    return status;
+}
+
 static strata_status write_model(strata_onnx_export *ex, const char *path, strata_error *err) {
     StrataOnnx__Model file = STRATA_ONNX__MODEL__INIT;
     StrataOnnx__OperatorSet set = STRATA_ONNX__OPERATOR_SET__INIT, *sets[] = {&set};
@@ -154,7 +162,7 @@ static strata_status write_model(strata_onnx_export *ex, const char *path, strat
     unsigned char *packed = malloc(bytes + 1);
     if (!packed) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu bytes", path, bytes);
     strata_onnx__model__pack(&file, packed);
-    const strata_status status = strata_file_write(path, packed, bytes, err);
+    const strata_status status = strata_file_write_checked(path, packed, bytes, &(strata_file_check){read_back, NULL}, err);
     free(packed);
     return status;
 }

@@ -226,6 +226,33 @@ static bool is_output_of_a_node(const strata_onnx_import *im, const char *name) 
     return false;
 }
 
+/* Whether the node makes a tensor of one number whose size depends on the batch. It is then no constant, since only the number
+ * is known. */
+static bool spreads_over_batch(const strata_onnx_import *im, const StrataOnnx__Node *node) {
+    const size_t sizes = !strcmp(node->op_type, "Expand") ? 1 : !strcmp(node->op_type, "ConstantOfShape") ? 0 : node->n_input;
+    const int value = im->batched && sizes < node->n_input ? strata_onnx_find(im, node->input[sizes]) : -1;
+    if (value < 0 || !im->values[value].constant || im->values[value].array.dtype != STRATA_DTYPE_I64) return false;
+    const strata_array *array = &im->values[value].array;
+    for (int64_t i = 0; i < strata_shape_elements(array->shape); i++) {
+        const int64_t size = ((const int64_t *)array->data)[i];
+        if (size > 0 && size % STRATA_ONNX_BATCH == 0) return true;
+    }
+    return false;
+}
+
+/* Marks the node's outputs as zeros if its op only moves the elements of its first input, and these are zeros. */
+static void mark_zeros(strata_onnx_import *im, const StrataOnnx__Node *node) {
+    static const char *const moves[] = {"Expand",  "Slice",     "Gather",   "Squeeze", "Unsqueeze", "Reshape",
+                                        "Flatten", "Transpose", "Identity", "Cast",    "Split",     "Tile"};
+    const int from = node->n_input ? strata_onnx_find(im, node->input[0]) : -1;
+    if (from < 0 || !strata_onnx_is_zeros(im, from)) return;
+    for (size_t m = 0; m < sizeof moves / sizeof *moves; m++)
+        for (size_t i = 0; i < node->n_output && !strcmp(moves[m], node->op_type); i++) {
+            const int to = strata_onnx_find(im, node->output[i]);
+            if (to >= 0) im->values[to].zeros = true;
+        }
+}
+
 static strata_status import_node(strata_onnx_import *im, const StrataOnnx__Node *node) {
     bool constant = true;
     im->node = node;
@@ -245,7 +272,9 @@ static strata_status import_node(strata_onnx_import *im, const StrataOnnx__Node 
         constant = constant && (value < 0 || im->values[value].constant);
     }
     const strata_onnx_row *row = strata_onnx_find_row(node->op_type);
-    return constant ? fold(im, row) : row->import(im);
+    STRATA_TRY(constant && !spreads_over_batch(im, node) ? fold(im, row) : row->import(im));
+    mark_zeros(im, node);
+    return STRATA_OK;
 }
 
 static strata_status import_nodes(strata_onnx_import *im) {
@@ -360,11 +389,8 @@ static strata_status add_output(strata_onnx_import *im, size_t i) {
         STRATA_TRY(strata_onnx_op(im, &opts, &value, 1, false, &made));
         value = made;
     } else if (shape.rank < 1 || shape.dims[0] != STRATA_ONNX_BATCH) {
-        return strata_onnx_fail(
-            im, STRATA_UNSUPPORTED,
-            "it is %s; its axis 0 must be the batch, as that of the inputs is. With `whole` all of the inputs "
-            "are one example",
-            strata_shape_text(shape).text);
+        return strata_onnx_fail(im, STRATA_UNSUPPORTED, "it is %s; its axis 0 must be the batch, as that of the inputs is",
+                                strata_shape_text(shape).text);
     }
     im->node = NULL;
     snprintf(own, sizeof own, "%.60s", name);
@@ -435,13 +461,12 @@ static strata_status finish(strata_onnx_import *im) {
     return read_metadata(im);
 }
 
-strata_status strata_model_parse_onnx(const char *path, const void *bytes, size_t n_bytes, strata_onnx_options opts,
-                                      strata_model **out_model, strata_error *err) {
+static strata_status parse(const char *path, const void *bytes, size_t n_bytes, bool whole, strata_model **out_model,
+                           strata_error *err) {
     strata_onnx_import *im = NULL;
-    strata_error reason = {0};
-    strata_status status = strata_onnx_open(path, bytes, n_bytes, opts.whole, &im, &reason);
+    strata_status status = strata_onnx_open(path, bytes, n_bytes, whole, &im, err);
     if (!status) {
-        im->err = &reason;
+        im->err = err;
         status = finish(im);
     }
     if (!status) {
@@ -449,8 +474,22 @@ strata_status strata_model_parse_onnx(const char *path, const void *bytes, size_
         im->model = NULL;
     }
     strata_onnx_close(im);
-    if (status == STRATA_INVALID) status = STRATA_DATA; /* the file contains the invalid options, not the caller's arguments */
-    return status ? strata_fail(err, status, "%s: %s", path ? path : "ONNX", reason.message) : STRATA_OK;
+    return status == STRATA_INVALID ? STRATA_DATA
+                                    : status; /* the file contains the invalid options, not the caller's arguments */
+}
+
+strata_status strata_model_parse_onnx(const char *path, const void *bytes, size_t n_bytes, strata_onnx_options opts,
+                                      strata_model **out_model, strata_error *err) {
+    strata_error reason = {0}, ignored;
+    strata_model *whole = NULL;
+    const strata_status status = parse(path, bytes, n_bytes, opts.whole, out_model, &reason);
+    if (!status) return STRATA_OK;
+    if (!opts.whole) strata_onnx_name_batch(reason.message);
+    /* Many graphs that cannot be read have no batch. Reading such a graph as a whole shows whether this is so. */
+    const bool helps = !opts.whole && status != STRATA_OUT_OF_MEMORY && !parse(path, bytes, n_bytes, true, &whole, &ignored);
+    strata_model_destroy(whole);
+    return strata_fail(err, status, "%s: %s%s", path ? path : "ONNX", reason.message,
+                       helps ? "; --whole (in Python whole=True) reads it: all of its inputs are then one example" : "");
 }
 
 strata_status strata_model_load_onnx(const char *path, strata_onnx_options opts, strata_model **out_model, strata_error *err) {

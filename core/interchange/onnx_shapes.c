@@ -439,11 +439,9 @@ static strata_status constant_of_shape(strata_onnx_import *im) {
     }
     if (!open && strata_onnx_product(to, n) > 1 << 28)
         return strata_onnx_fail(im, STRATA_UNSUPPORTED, "more than 2^28 elements");
-    if (!open) {
-        STRATA_TRY(expand_to(im, one, to, n, &y));
-        return strata_onnx_give(im, y);
-    }
-    return strata_onnx_fail(im, STRATA_UNSUPPORTED, "its shape has the batch");
+    STRATA_TRY(expand_to(im, one, to, n, &y));
+    if (open) im->values[y].zeros = strata_onnx_is_zeros(im, one);
+    return strata_onnx_give(im, y);
 }
 
 static strata_status range(strata_onnx_import *im) {

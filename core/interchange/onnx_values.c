@@ -14,13 +14,23 @@
 
 /* ---- messages ---- */
 
-/* Replaces "999983", the size that stands for the batch, by "N" in a message. */
-static void name_batch(char *message) {
-    char number[16];
-    const size_t n = (size_t)snprintf(number, sizeof number, "%d", STRATA_ONNX_BATCH);
-    for (char *at = message; (at = strstr(at, number));) {
-        *at++ = 'N';
-        memmove(at, at + n - 1, strlen(at + n - 1) + 1);
+void strata_onnx_name_batch(char *message) {
+    for (char *at = message; *at;) {
+        if (*at < '1' || *at > '9') {
+            at++;
+            continue;
+        }
+        char *end;
+        const unsigned long long number = strtoull(at, &end, 10);
+        char name[32] = "N";
+        if (number > STRATA_ONNX_BATCH) snprintf(name, sizeof name, "%llu N", number / STRATA_ONNX_BATCH);
+        const size_t n = strlen(name);
+        if (number % STRATA_ONNX_BATCH == 0 && n <= (size_t)(end - at)) {
+            memcpy(at, name, n);
+            memmove(at + n, end, strlen(end) + 1);
+            end = at + n;
+        }
+        at = end;
     }
 }
 
@@ -30,7 +40,6 @@ strata_status strata_onnx_fail(strata_onnx_import *im, strata_status status, con
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    name_batch(text);
     const StrataOnnx__Node *node = im->node;
     const char *name = node && node->name && *node->name              ? node->name
                        : node && node->n_output && node->output[0][0] ? node->output[0]
@@ -215,6 +224,15 @@ strata_status strata_onnx_permute_array(const strata_array *array, const int *ax
         for (int d = rank - 1; d >= 0 && ++place[d] == shape.dims[d]; d--) place[d] = 0;
     }
     return STRATA_OK;
+}
+
+bool strata_onnx_is_zeros(const strata_onnx_import *im, int value) {
+    const strata_onnx_value *v = &im->values[value];
+    bool zeros = true;
+    if (!v->constant) return v->zeros;
+    for (int64_t i = 0; i < strata_shape_elements(v->array.shape) && zeros; i++)
+        zeros = strata_element_get(v->array.dtype, v->array.data, i) == 0;
+    return zeros;
 }
 
 strata_status strata_onnx_number(strata_onnx_import *im, int value, double *out) {

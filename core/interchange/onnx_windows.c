@@ -522,10 +522,7 @@ strata_status strata_onnx_recurrent(strata_onnx_import *im) {
     for (int i = 4; i < 8; i++) {
         const int state = strata_onnx_input(im, i);
         if (state < 0) continue;
-        bool zeros = i != 4 && strata_onnx_is_constant(im, state);
-        for (int64_t k = 0; zeros && k < strata_shape_elements(im->values[state].array.shape); k++)
-            zeros = strata_element_get(im->values[state].array.dtype, im->values[state].array.data, k) == 0;
-        if (!zeros)
+        if (i == 4 || !strata_onnx_is_zeros(im, state))
             return strata_onnx_fail(im, STRATA_UNSUPPORTED, "its input %d (lengths, a first state or peepholes) is not there",
                                     i);
     }
