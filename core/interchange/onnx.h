@@ -21,6 +21,12 @@
 
 enum { STRATA_ONNX_BATCH = 999983, STRATA_ONNX_MAX_NODES = 10000, STRATA_ONNX_FIRST_OPSET = 7, STRATA_ONNX_LAST_OPSET = 25 };
 
+/* Keys of the metadata of a file that Strata wrote for a model with a preprocessing of numbers: the value that is the first
+ * input of the model itself, its sizes without the batch ("3,4"), and the value that is its first output. */
+#define STRATA_ONNX_FEATURES       "strata.features"
+#define STRATA_ONNX_FEATURES_SHAPE "strata.features.shape"
+#define STRATA_ONNX_RAW_OUTPUT     "strata.raw_output"
+
 typedef struct strata_onnx_value {
     /* The name in the file, borrowed; NULL: it is an intermediate result. */
     const char *name;
@@ -77,6 +83,10 @@ typedef struct strata_onnx_import {
     int n_weights, weights_capacity;
     /* The loss that the end of the graph implies; NULL: none. */
     const strata_loss *loss;
+    /* In a file that Strata wrote for a model with a preprocessing of numbers: the name of the features, and the index of the
+     * first node behind those that compute them. NULL and 0: there are none. */
+    const char *features;
+    size_t first_node;
     /* The node that is being imported, for messages and names. */
     const StrataOnnx__Node *node;
     strata_error *err;

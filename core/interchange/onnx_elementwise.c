@@ -123,6 +123,27 @@ static strata_status variadic(strata_onnx_import *im) {
     return strata_onnx_give(im, y);
 }
 
+static strata_status is_nan(strata_onnx_import *im) {
+    int x, y;
+    STRATA_TRY(strata_onnx_need(im, 0, &x));
+    STRATA_TRY(strata_onnx_pair(im, "not_equal", x, x, &y));
+    return strata_onnx_give(im, y);
+}
+
+static strata_status is_infinite(strata_onnx_import *im) {
+    const bool above = strata_onnx_int(im, "detect_positive", 1), below = strata_onnx_int(im, "detect_negative", 1);
+    int x, y, infinity;
+    STRATA_TRY(strata_onnx_need(im, 0, &x));
+    if (above && below) STRATA_TRY(strata_onnx_unary(im, "abs", 0, 0, 0, x, &x));
+    STRATA_TRY(strata_onnx_scalar(im, STRATA_DTYPE_F32, above || !below ? HUGE_VAL : -HUGE_VAL, &infinity));
+    if (above || below) {
+        STRATA_TRY(strata_onnx_pair(im, "equal", x, infinity, &y));
+    } else { /* no number is above infinity */
+        STRATA_TRY(strata_onnx_pair(im, "greater", x, infinity, &y));
+    }
+    return strata_onnx_give(im, y);
+}
+
 /* Converts bools to the numbers 0 and 1: `and` is their minimum, `or` their maximum, and `xor` is whether they differ. */
 static strata_status logical(strata_onnx_import *im) {
     const char *op = strata_onnx_row_of(im)->detail;
@@ -381,6 +402,8 @@ static const strata_onnx_row rows[] = {UNARY("Neg", "neg"),
                                        BINARY("LessOrEqual", "less_equal"),
                                        BINARY("Greater", "greater"),
                                        BINARY("GreaterOrEqual", "greater_equal"),
+                                       {"IsNaN", is_nan, NULL},
+                                       {"IsInf", is_infinite, NULL},
                                        {"Pow", power, NULL},
                                        {"Min", variadic, "min"},
                                        {"Max", variadic, "max"},

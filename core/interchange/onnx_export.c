@@ -74,10 +74,14 @@ static strata_status write_inputs(strata_onnx_export *ex, strata_onnx_val *value
         const strata_input_spec *input = &model->inputs[i];
         const char *name = strata_model_input_port(model, i).name;
         const bool whole = input->dtype == STRATA_DTYPE_I32;
-        ex->out.input[ex->out.n_input++] =
-            value_info(ex, name, whole ? STRATA_ONNX_TYPE_INT32 : STRATA_ONNX_TYPE_FLOAT, input->shape);
-        values[input->value] = (strata_onnx_val){strata_onnx_copy_text(ex, name),
-                                                 strata_model_make_input(model, ex->graph, i, input->dtype, STRATA_ONNX_BATCH)};
+        const bool numbers = i == 0 && !whole && strata_onnx_takes_numbers(ex->preprocessing);
+        const bool table = numbers && ex->preprocessing->kind == STRATA_PREPROCESSING_TABLE;
+        const char *x = strata_onnx_copy_text(ex, name);
+        ex->out.input[ex->out.n_input++] = value_info(ex, name, whole ? STRATA_ONNX_TYPE_INT32 : STRATA_ONNX_TYPE_FLOAT,
+                                                      table ? STRATA_SHAPE(ex->preprocessing->n_columns) : input->shape);
+        if (numbers) x = ex->features = strata_onnx_features(ex, ex->preprocessing, x);
+        values[input->value] =
+            (strata_onnx_val){x, strata_model_make_input(model, ex->graph, i, input->dtype, STRATA_ONNX_BATCH)};
         ex->context.inputs[ex->context.n_inputs++] = values[input->value].tensor;
     }
     return STRATA_OK;
@@ -99,6 +103,10 @@ static void write_outputs(strata_onnx_export *ex, const strata_onnx_val *values)
     for (int i = 0; i < model->n_outputs && !ex->failed; i++) {
         const strata_output_spec *output = &model->outputs[i];
         const char *y = predicted(ex, output, values[output->value].name);
+        if (i == 0 && strata_onnx_restores(ex->preprocessing)) {
+            ex->output = y;
+            y = strata_onnx_restored(ex, ex->preprocessing, y);
+        }
         char name[STRATA_ONNX_NAME_BYTES];
         snprintf(name, sizeof name, "%.100s", strata_output_name(model, i));
         for (int k = 0; k < model->n_inputs; k++) /* inputs and outputs must have different names in ONNX */
@@ -114,7 +122,7 @@ static void write_outputs(strata_onnx_export *ex, const strata_onnx_val *values)
 static size_t write_metadata(strata_onnx_export *ex, StrataOnnx__Entry ***out) {
     const strata_model *model = ex->model;
     const strata_output_spec *output = &model->outputs[0];
-    const size_t most = (size_t)model->notes.n + 2;
+    const size_t most = (size_t)model->notes.n + 5;
     StrataOnnx__Entry **list = strata_onnx_take(ex, most * sizeof(*list)),
                       *entries = strata_onnx_take(ex, most * sizeof *entries);
     size_t n = 0;
@@ -124,8 +132,20 @@ static size_t write_metadata(strata_onnx_export *ex, StrataOnnx__Entry ***out) {
         list[i] = &entries[i];
     }
     if (*model->label) entries[n].key = (char *)"strata.label", entries[n++].value = model->label;
-    if (model->n_outputs == 1 && output->loss && !strata_options_given(output->loss->options, &output->loss_options))
+    /* A loss of the program's own cannot be named, since a reader does not know it. */
+    const strata_loss *known = NULL;
+    if (model->n_outputs == 1 && output->loss && !strata_registry_find_loss(NULL, output->loss->name, &known, NULL) &&
+        known == output->loss && !strata_options_given(output->loss->options, &output->loss_options))
         entries[n].key = (char *)"strata.loss", entries[n++].value = (char *)output->loss->name;
+    if (ex->features) {
+        char text[STRATA_ONNX_NAME_BYTES] = "";
+        const strata_shape shape = model->inputs[0].shape;
+        for (int d = 0; d < shape.rank; d++)
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", d ? "," : "", (long long)shape.dims[d]);
+        entries[n].key = (char *)STRATA_ONNX_FEATURES, entries[n++].value = (char *)ex->features;
+        entries[n].key = (char *)STRATA_ONNX_FEATURES_SHAPE, entries[n++].value = strata_onnx_copy_text(ex, text);
+    }
+    if (ex->output) entries[n].key = (char *)STRATA_ONNX_RAW_OUTPUT, entries[n++].value = (char *)ex->output;
     for (int i = 0; i < model->notes.n; i++) {
         char key[STRATA_ONNX_NAME_BYTES];
         const char *own = model->notes.items[i].key;
@@ -178,8 +198,12 @@ static strata_status walk(strata_onnx_export *ex, const char *path, strata_onnx_
         values[v] = export_layer(ex, &model->list.layers[value->layer], value->number, taken, value->n_inputs);
     }
     STRATA_TRY(strata_graph_check(ex->graph, err));
+    strata_onnx_check_columns(ex, ex->preprocessing);
     if (ex->unsupported.n_bytes)
-        return strata_fail(err, STRATA_UNSUPPORTED, "%s: ONNX has no counterpart of: %.800s", path, ex->unsupported.bytes);
+        return strata_fail(err, STRATA_UNSUPPORTED, "%s: ONNX has no counterpart of: %.800s%s", path, ex->unsupported.bytes,
+                           ex->columns ? ". The file takes rows of numbers: strata export --c writes a program that takes such "
+                                         "columns too"
+                                       : "");
     write_outputs(ex, values);
     return write_model(ex, path, err);
 }
@@ -194,9 +218,12 @@ strata_status strata_model_save_onnx(strata_model *model, const char *path, stra
     strata_onnx_val *values = calloc((size_t)model->n_values, sizeof *values);
     strata_status status = ex.values && values ? strata_model_read_all(model, ex.values, err)
                                                : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path);
+    if (!status && strata_model_note(model, "preprocessing"))
+        status = strata_model_preprocessing(model, &ex.preprocessing, err);
     if (!status) status = strata_graph_create(&ex.graph, err);
     if (!status) ex.graph->activations = model->registry ? model->registry->activations : NULL;
     if (!status) status = walk(&ex, path, values, err);
+    strata_preprocessing_destroy(ex.preprocessing);
     strata_graph_destroy(ex.graph);
     strata_parameters_finish(&ex.parameters);
     strata_text_finish(&ex.unsupported);

@@ -70,6 +70,14 @@ static strata_status fold(strata_onnx_import *im, const strata_onnx_row *row) {
 
 /* ---- the file ---- */
 
+static const char *entry(const strata_onnx_import *im, const char *key) {
+    for (size_t i = 0; i < im->file->n_metadata_props; i++) {
+        const StrataOnnx__Entry *e = im->file->metadata_props[i];
+        if (e->key && e->value && !strcmp(e->key, key)) return e->value;
+    }
+    return NULL;
+}
+
 static strata_status check_opset(strata_onnx_import *im) {
     im->opset = 0;
     for (size_t i = 0; i < im->file->n_opset_import; i++) {
@@ -86,7 +94,7 @@ static strata_status check_opset(strata_onnx_import *im) {
 static strata_status check_ops(strata_onnx_import *im) {
     strata_text list = {0};
     int n = 0;
-    for (size_t i = 0; i < im->graph->n_node; i++) {
+    for (size_t i = im->first_node; i < im->graph->n_node; i++) {
         const StrataOnnx__Node *node = im->graph->node[i];
         const char *op = node->op_type ? node->op_type : "", *domain = node->domain ? node->domain : "";
         const bool own = !*domain || !strcmp(domain, "ai.onnx");
@@ -133,6 +141,31 @@ static strata_status read_initializers(strata_onnx_import *im) {
     return STRATA_OK;
 }
 
+/* Finds the nodes that compute the features, in a file that Strata wrote. Strata's own preprocessing does their work, so they
+ * are left out: the first input of the model is their result. */
+static void find_features(strata_onnx_import *im) {
+    const char *name = entry(im, STRATA_ONNX_FEATURES), *shape = entry(im, STRATA_ONNX_FEATURES_SHAPE);
+    for (size_t i = 0; name && shape && i < im->graph->n_node; i++) {
+        const StrataOnnx__Node *node = im->graph->node[i];
+        if (node->n_output != 1 || strcmp(node->output[0], name)) continue;
+        im->features = name;
+        im->first_node = i + 1;
+    }
+}
+
+/* Replaces the sizes of the file's first input by those of the features, "3,4" in the metadata. */
+static strata_status features_shape(strata_onnx_import *im, strata_shape *out) {
+    const char *at = entry(im, STRATA_ONNX_FEATURES_SHAPE);
+    out->rank = 1;
+    for (char *end; *at; at = *end == ',' ? end + 1 : end) {
+        const long long size = strtoll(at, &end, 10);
+        if (end == at || size < 1 || size > INT32_MAX || out->rank == STRATA_MAX_RANK || (*end && *end != ','))
+            return strata_onnx_fail(im, STRATA_DATA, "its metadata \"%s\" is no list of sizes", STRATA_ONNX_FEATURES_SHAPE);
+        out->dims[out->rank++] = size;
+    }
+    return STRATA_OK;
+}
+
 static strata_status input_shape(strata_onnx_import *im, const StrataOnnx__ValueInfo *info, strata_shape *out,
                                  strata_dtype *out_dtype) {
     const StrataOnnx__TensorType *type = info->type ? info->type->tensor_type : NULL;
@@ -170,6 +203,8 @@ static strata_status add_input(strata_onnx_import *im, const StrataOnnx__ValueIn
     strata_dtype dtype;
     int index, made;
     STRATA_TRY(input_shape(im, info, &shape, &dtype));
+    const bool features = im->features && !im->model->n_inputs && im->batched;
+    if (features) STRATA_TRY(features_shape(im, &shape));
     strata_onnx_layer_name(im, info->name, name, sizeof name);
     for (int d = im->batched ? 1 : 0; d < shape.rank; d++) example.dims[example.rank++] = shape.dims[d];
     const strata_dtype own = dtype == STRATA_DTYPE_F32 ? STRATA_DTYPE_F32 : STRATA_DTYPE_I32;
@@ -199,8 +234,8 @@ static strata_status add_input(strata_onnx_import *im, const StrataOnnx__ValueIn
     }
     im->node = NULL;
     STRATA_TRY(status);
-    im->values[index].name = info->name;
-    im->values[index].hash = strata_onnx_hash(info->name);
+    im->values[index].name = features ? im->features : info->name;
+    im->values[index].hash = strata_onnx_hash(im->values[index].name);
     return STRATA_OK;
 }
 
@@ -284,7 +319,7 @@ static strata_status import_nodes(strata_onnx_import *im) {
     STRATA_TRY(check_ops(im));
     STRATA_TRY(read_initializers(im));
     STRATA_TRY(read_inputs(im));
-    for (size_t i = 0; i < im->graph->n_node; i++) STRATA_TRY(import_node(im, im->graph->node[i]));
+    for (size_t i = im->first_node; i < im->graph->n_node; i++) STRATA_TRY(import_node(im, im->graph->node[i]));
     im->node = NULL;
     return STRATA_OK;
 }
@@ -297,6 +332,7 @@ static strata_status start(strata_onnx_import *im, const void *bytes, size_t n_b
                                 im->file ? "it has no graph" : "it is no ONNX model: its bytes are no such message");
     im->graph = im->file->graph;
     STRATA_TRY(check_opset(im));
+    find_features(im);
     STRATA_TRY(strata_model_create_functional(&im->model, im->err));
     STRATA_TRY(strata_graph_create(&im->built, im->err));
     im->context = (strata_layer_context){.declaring = true, .parameters = &im->parameters};
@@ -338,14 +374,6 @@ void strata_onnx_close(strata_onnx_import *im) {
 
 /* ---- the model ---- */
 
-static const char *entry(const strata_onnx_import *im, const char *key) {
-    for (size_t i = 0; i < im->file->n_metadata_props; i++) {
-        const StrataOnnx__Entry *e = im->file->metadata_props[i];
-        if (e->key && e->value && !strcmp(e->key, key)) return e->value;
-    }
-    return NULL;
-}
-
 /* If the last layer is a softmax or sigmoid, predict computes it for a loss of logits, so it becomes the loss. Returns
  * the value before that layer, or else `value`. */
 static const strata_value *logits_of(strata_onnx_import *im, const strata_value *value) {
@@ -368,7 +396,9 @@ static const strata_value *logits_of(strata_onnx_import *im, const strata_value 
 /* Adds output `i`. It is converted to f32, and its first axis must be the batch. */
 static strata_status add_output(strata_onnx_import *im, size_t i) {
     const char *name = im->graph->output[i]->name ? im->graph->output[i]->name : "";
-    int value = strata_onnx_find(im, name), made;
+    const char *raw = i ? NULL : entry(im, STRATA_ONNX_RAW_OUTPUT);
+    int value = raw ? strata_onnx_find(im, raw) : -1, made;
+    if (value < 0) value = strata_onnx_find(im, name);
     char own[64];
     StrataOnnx__Node pretended = STRATA_ONNX__NODE__INIT;
     pretended.op_type = (char *)"output";
@@ -447,6 +477,8 @@ static strata_status read_metadata(strata_onnx_import *im) {
     for (size_t i = 0; i < im->file->n_metadata_props; i++) {
         const StrataOnnx__Entry *e = im->file->metadata_props[i];
         if (!e->key || !e->value || strncmp(e->key, "strata.note.", 12)) continue;
+        /* Another program has changed the nodes that compute the features, so they are a part of the model now. */
+        if (!strcmp(e->key + 12, "preprocessing") && entry(im, STRATA_ONNX_FEATURES) && !im->features) continue;
         STRATA_TRY(strata_model_set_note(im->model, e->key + 12, e->value, im->err));
     }
     return STRATA_OK;
