@@ -57,6 +57,19 @@ typedef struct strata_onnx_weight {
     strata_array array;
 } strata_onnx_weight;
 
+/* An array for an input of the graph, as f32, i64 or bool. */
+typedef struct strata_onnx_given {
+    const char *name;
+    /* data NULL: there is none. */
+    strata_array array;
+} strata_onnx_given;
+typedef struct strata_onnx_given_list {
+    strata_onnx_given *items;
+    size_t n;
+    /* The number of elements that a value may have. */
+    uint64_t most_elements;
+} strata_onnx_given_list;
+
 typedef struct strata_onnx_import {
     /* The path of the file, for messages and for the folder of external data; NULL: there is none. */
     const char *path;
@@ -70,12 +83,18 @@ typedef struct strata_onnx_import {
     /* The size of the batch in the file; 0: it is not fixed. */
     int64_t fixed_batch;
 
+    /* The arrays of the inputs, if the graph is evaluated with them; NULL: a model is made of it. */
+    const strata_onnx_given_list *given;
+
     strata_model *model;
     strata_layer_context context;
     strata_parameter_set parameters;
     /* The graphs in which layers and ops are built. built: for their shapes. folding: to be evaluated, while a node is
      * folded. */
     strata_graph *built, *folding;
+    /* The parameters of the layers in `folding`, and how many layers there are. */
+    strata_parameter_set folded_parameters;
+    int n_folded_layers;
 
     strata_onnx_value *values;
     int n_values, values_capacity;
@@ -224,6 +243,10 @@ STRATA_ONNX_NODE(recurrent)
 /* For tests: imports all nodes, and returns the importer, whose graph and weights the test reads. */
 STRATA_MUST_USE strata_status strata_onnx_open(const char *path, const void *bytes, size_t n_bytes, bool whole,
                                                strata_onnx_import **out, strata_error *err);
+/* Imports all nodes with these arrays as the inputs, so that each value is a constant. */
+STRATA_MUST_USE strata_status strata_onnx_open_given(const char *path, const void *bytes, size_t n_bytes,
+                                                     const strata_onnx_given_list *given, strata_onnx_import **out,
+                                                     strata_error *err);
 void strata_onnx_close(strata_onnx_import *im);
 /* The index of the value with this name in the file; -1: there is none. */
 int strata_onnx_find(const strata_onnx_import *im, const char *name);

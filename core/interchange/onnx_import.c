@@ -11,9 +11,21 @@
 #include "core/graph/graph.h"
 #include "core/interchange/onnx.h"
 #include "core/layer/op.h"
+#include "core/op/ops.h"
 #include "strata/interchange.h"
 
 /* ---- folding ---- */
+
+/* Sets a parameter of a layer that is folded. */
+static strata_status take_weight(strata_onnx_import *im, const char *name, strata_array *out) {
+    for (int i = 0; i < im->n_weights; i++) {
+        const strata_onnx_weight *weight = &im->weights[i];
+        if (strcmp(weight->name, name) || !strata_shape_equal(weight->array.shape, out->shape)) continue;
+        memcpy(out->data, weight->array.data, strata_array_bytes(out));
+        return STRATA_OK;
+    }
+    return strata_onnx_fail(im, STRATA_DATA, "its weights do not fit %s %s", name, strata_shape_text(out->shape).text);
+}
 
 /* Evaluates the nodes of a graph of constants with the references of the ops. */
 static strata_status evaluate(strata_onnx_import *im, strata_graph *graph, strata_array *values) {
@@ -28,6 +40,10 @@ static strata_status evaluate(strata_onnx_import *im, strata_graph *graph, strat
         STRATA_TRY(strata_array_create(node->dtype, node->shape, y, im->err));
         for (int i = 0; i < node->n_inputs && i < STRATA_MAX_LAYER_INPUTS; i++) inputs[i] = values[node->inputs[i]->id].data;
         if (strata_shape_elements(node->shape) == 0) continue;
+        if (node->op == &strata_op_input) {
+            STRATA_TRY(take_weight(im, ((const strata_input_attrs *)node->attrs)->name, y));
+            continue;
+        }
         if (node->op->flags & STRATA_OP_LEAF) {
             memcpy(y->data, ((const strata_constant_attrs *)node->attrs)->data, strata_array_bytes(y));
             continue;
@@ -39,7 +55,7 @@ static strata_status evaluate(strata_onnx_import *im, strata_graph *graph, strat
 
 /* Imports a node whose inputs are all constant. It is built in a separate graph, whose values become the node's outputs. */
 static strata_status fold(strata_onnx_import *im, const strata_onnx_row *row) {
-    const int first = im->n_values;
+    const int first = im->n_values, n_weights = im->n_weights;
     strata_array *values = NULL;
     STRATA_TRY(strata_graph_create(&im->folding, im->err));
     strata_status status = row->import(im);
@@ -65,6 +81,13 @@ static strata_status fold(strata_onnx_import *im, const strata_onnx_row *row) {
     free(values);
     strata_graph_destroy(im->folding);
     im->folding = NULL;
+    strata_parameters_finish(&im->folded_parameters);
+    im->n_folded_layers = 0;
+    while (im->n_weights > n_weights) {
+        strata_onnx_weight *weight = &im->weights[--im->n_weights];
+        strata_array_finish(&weight->array);
+        free(weight->name);
+    }
     return status;
 }
 
@@ -239,6 +262,48 @@ static strata_status add_input(strata_onnx_import *im, const StrataOnnx__ValueIn
     return STRATA_OK;
 }
 
+/* Makes a constant of the array that is given for an input, if its type and sizes are those of the file. */
+static strata_status add_given(strata_onnx_import *im, const StrataOnnx__ValueInfo *info) {
+    const StrataOnnx__TensorType *type = info->type ? info->type->tensor_type : NULL;
+    const strata_onnx_given *given = NULL;
+    strata_array copy;
+    strata_dtype dtype;
+    int index;
+    if (!type)
+        return strata_onnx_fail(im, STRATA_UNSUPPORTED, "input \"%.80s\" is no tensor; sequences and optional values are not there",
+                                info->name);
+    STRATA_TRY(strata_onnx_dtype_of(type->elem_type, &dtype, info->name, im->err));
+    for (size_t i = 0; i < im->given->n; i++)
+        if (!strcmp(im->given->items[i].name, info->name)) given = &im->given->items[i];
+    if (!given || !given->array.data)
+        return strata_onnx_fail(im, STRATA_DATA, "there is no array for its input \"%.80s\"", info->name);
+    const strata_array *array = &given->array;
+    if (array->dtype == STRATA_DTYPE_F32 && dtype != STRATA_DTYPE_F32)
+        return strata_onnx_fail(im, STRATA_DATA, "input \"%.80s\" is %s; its array has floats", info->name,
+                                strata_onnx_type_name(type->elem_type));
+    bool fits = !type->shape || type->shape->n_dim == (size_t)array->shape.rank;
+    for (int d = 0; fits && type->shape && d < array->shape.rank; d++) {
+        const StrataOnnx__Dimension *dim = type->shape->dim[d];
+        fits = !dim->has_dim_value || dim->dim_value == array->shape.dims[d];
+    }
+    if (!fits) {
+        strata_shape wanted = {0};
+        for (size_t d = 0; d < type->shape->n_dim && d < STRATA_MAX_RANK; d++)
+            wanted.dims[wanted.rank++] = type->shape->dim[d]->has_dim_value ? type->shape->dim[d]->dim_value : -1;
+        return strata_onnx_fail(im, STRATA_DATA, "input \"%.80s\" is %s; its array is %s", info->name,
+                                strata_shape_text(wanted).text, strata_shape_text(array->shape).text);
+    }
+    STRATA_TRY(strata_array_create(dtype, array->shape, &copy, im->err));
+    const int64_t n = strata_shape_elements(array->shape);
+    if (n && dtype == array->dtype) memcpy(copy.data, array->data, strata_array_bytes(array));
+    for (int64_t i = 0; i < n && dtype != array->dtype; i++)
+        strata_element_set(dtype, copy.data, i, strata_element_get(array->dtype, array->data, i));
+    STRATA_TRY(strata_onnx_constant(im, &copy, false, &index));
+    im->values[index].name = info->name;
+    im->values[index].hash = strata_onnx_hash(info->name);
+    return STRATA_OK;
+}
+
 static strata_status read_inputs(strata_onnx_import *im) {
     for (size_t i = 0; i < im->graph->n_input; i++) {
         const StrataOnnx__ValueInfo *info = im->graph->input[i];
@@ -246,7 +311,7 @@ static strata_status read_inputs(strata_onnx_import *im) {
         if (is_initializer(im, info->name)) continue; /* up to IR version 3 the inputs also list the weights */
         if (strata_onnx_find(im, info->name) >= 0)
             return strata_onnx_fail(im, STRATA_DATA, "there are two inputs \"%.80s\"", info->name);
-        STRATA_TRY(add_input(im, info));
+        STRATA_TRY(im->given ? add_given(im, info) : add_input(im, info));
     }
     return STRATA_OK;
 }
@@ -325,26 +390,26 @@ static strata_status import_nodes(strata_onnx_import *im) {
 }
 
 static strata_status start(strata_onnx_import *im, const void *bytes, size_t n_bytes) {
-    im->most_elements = (uint64_t)n_bytes + (1 << 24);
+    im->most_elements = im->given ? im->given->most_elements : (uint64_t)n_bytes + (1 << 24);
     im->file = strata_onnx__model__unpack(NULL, n_bytes, bytes);
     if (!im->file || !im->file->graph)
         return strata_onnx_fail(im, STRATA_DATA,
                                 im->file ? "it has no graph" : "it is no ONNX model: its bytes are no such message");
     im->graph = im->file->graph;
     STRATA_TRY(check_opset(im));
-    find_features(im);
+    if (!im->given) find_features(im);
     STRATA_TRY(strata_model_create_functional(&im->model, im->err));
     STRATA_TRY(strata_graph_create(&im->built, im->err));
     im->context = (strata_layer_context){.declaring = true, .parameters = &im->parameters};
     return import_nodes(im);
 }
 
-strata_status strata_onnx_open(const char *path, const void *bytes, size_t n_bytes, bool whole, strata_onnx_import **out,
-                               strata_error *err) {
+static strata_status open_file(const char *path, const void *bytes, size_t n_bytes, bool whole,
+                               const strata_onnx_given_list *given, strata_onnx_import **out, strata_error *err) {
     strata_onnx_import *im = calloc(1, sizeof *im);
     strata_error reason = {0};
     if (!im) return strata_fail(err, STRATA_OUT_OF_MEMORY, "import: no host memory");
-    *im = (strata_onnx_import){.path = path, .err = &reason, .batched = !whole};
+    *im = (strata_onnx_import){.path = path, .err = &reason, .batched = !whole, .given = given};
     const strata_status status = start(im, bytes, n_bytes);
     if (status) {
         strata_onnx_close(im);
@@ -355,12 +420,23 @@ strata_status strata_onnx_open(const char *path, const void *bytes, size_t n_byt
     return STRATA_OK;
 }
 
+strata_status strata_onnx_open(const char *path, const void *bytes, size_t n_bytes, bool whole, strata_onnx_import **out,
+                               strata_error *err) {
+    return open_file(path, bytes, n_bytes, whole, NULL, out, err);
+}
+
+strata_status strata_onnx_open_given(const char *path, const void *bytes, size_t n_bytes, const strata_onnx_given_list *given,
+                                     strata_onnx_import **out, strata_error *err) {
+    return open_file(path, bytes, n_bytes, true, given, out, err);
+}
+
 void strata_onnx_close(strata_onnx_import *im) {
     if (!im) return;
     strata_model_destroy(im->model);
     strata_graph_destroy(im->folding);
     strata_graph_destroy(im->built);
     strata_parameters_finish(&im->parameters);
+    strata_parameters_finish(&im->folded_parameters);
     for (int i = 0; i < im->n_values; i++) strata_array_finish(&im->values[i].array);
     for (int i = 0; i < im->n_weights; i++) {
         strata_array_finish(&im->weights[i].array);

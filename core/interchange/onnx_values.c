@@ -365,11 +365,14 @@ static strata_status keep_weight(strata_onnx_import *im, const char *layer, cons
 }
 
 strata_status strata_onnx_weight_of(strata_onnx_import *im, const char *name, const strata_array *array) {
-    const char *layer = im->model->list.layers[im->model->list.n - 1].name;
+    char folded[16];
+    snprintf(folded, sizeof folded, "%d", im->n_folded_layers);
+    const char *layer = im->folding ? folded : im->model->list.layers[im->model->list.n - 1].name;
     const size_t n_layer = strlen(layer);
     strata_array copy;
-    for (int i = im->parameters.n - 1; i >= 0; i--) {
-        const strata_parameter_spec *p = &im->parameters.items[i];
+    const strata_parameter_set *set = im->folding ? &im->folded_parameters : &im->parameters;
+    for (int i = set->n - 1; i >= 0; i--) {
+        const strata_parameter_spec *p = &set->items[i];
         if (strncmp(p->name, layer, n_layer) || p->name[n_layer] != '/' || strcmp(p->name + n_layer + 1, name)) continue;
         if (!strata_shape_equal(p->shape, array->shape))
             return strata_onnx_fail(im, STRATA_DATA, "its weights are %s as Strata has them; its input needs %s",
@@ -445,8 +448,17 @@ strata_status strata_onnx_layer(strata_onnx_import *im, const strata_layer_kind 
                                 bool behind, int *out) {
     strata_onnx_value made = {.behind = behind};
     char name[128];
-    if (im->folding) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "of a constant");
     STRATA_TRY(make_tensor(im, input));
+    if (im->folding) { /* the layer is built without a model; its parameters are inputs of the graph */
+        snprintf(name, sizeof name, "%d", ++im->n_folded_layers);
+        const strata_layer layer = {.kind = kind, .options = (void *)options, .name = name};
+        strata_layer_context context = {.declaring = true, .parameters = &im->folded_parameters};
+        strata_tensor *x = im->values[input].folded;
+        made.folded = strata_layer_build(&context, &layer, 1, name, &x, 1);
+        strata_graph_set_scope(im->folding, NULL);
+        STRATA_TRY(strata_onnx_check_built(im));
+        return strata_onnx_add_value(im, made, out);
+    }
     STRATA_TRY(add_call(im, kind, name_of_node(im, name, sizeof name), options, &input, 1, &made));
     return strata_onnx_add_value(im, made, out);
 }

@@ -45,6 +45,41 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_parse_onnx(const char *pat
  * UNAVAILABLE. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_save_onnx(strata_model *model, const char *path, strata_error *err);
 
+/* An ONNX graph that is evaluated as it is: one evaluation has one array for each input, without an axis of examples. Nothing
+ * is made a parameter, and the shapes of values may depend on the inputs. The references of the ops compute it on the host, which
+ * is exact but slow; a model (strata_model_load_onnx) computes on devices.
+ *
+ *     strata_onnx_graph_open("node.onnx", &graph, &err);
+ *     strata_onnx_graph_set(graph, "x", &array, &err);
+ *     strata_onnx_graph_run(graph, &err);
+ *     strata_onnx_graph_output(graph, 0).array
+ *
+ * Threads: one call at a time for each graph. */
+typedef struct strata_onnx_graph strata_onnx_graph;
+/* Fails: UNAVAILABLE, DATA, and UNSUPPORTED in a build without protobuf-c. */
+STRATA_API STRATA_MUST_USE strata_status strata_onnx_graph_open(const char *path, strata_onnx_graph **out_graph,
+                                                                strata_error *err);
+STRATA_API void strata_onnx_graph_destroy(strata_onnx_graph *graph); /* NULL is fine */
+/* The name of an input, borrowed; NULL: there are at most `index`. */
+STRATA_API const char *strata_onnx_graph_input(const strata_onnx_graph *graph, int index);
+/* Sets an input to a copy of the array. Fails: INVALID for an unknown name, with the names that there are. */
+STRATA_API STRATA_MUST_USE strata_status strata_onnx_graph_set(strata_onnx_graph *graph, const char *name,
+                                                               const strata_array *array, strata_error *err);
+/* Computes the outputs. Fails: DATA for an input that is not set, or whose type or sizes are not those of the file; as
+ * strata_model_load_onnx. */
+STRATA_API STRATA_MUST_USE strata_status strata_onnx_graph_run(strata_onnx_graph *graph, strata_error *err);
+
+typedef struct strata_onnx_result {
+    /* NULL: there is no such output. */
+    const char *name;
+    /* ONNX's name of its type in the file, such as "DOUBLE". The array has f32 for floats, i64 for integers, or bool. */
+    const char *type;
+    /* A view of the result of the last run. */
+    strata_array array;
+} strata_onnx_result;
+/* Borrowed until the next run. */
+STRATA_API strata_onnx_result strata_onnx_graph_output(const strata_onnx_graph *graph, int index);
+
 /* Zeros are the defaults. */
 typedef struct strata_c_options {
     /* The prefix of the file's functions and types, an identifier of C; NULL: it is made from the file's name. */

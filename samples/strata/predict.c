@@ -8,17 +8,22 @@
 #include "answers.h"
 #include "core/base/file.h"
 #include "core/base/json.h"
+#include "core/data/format/npz.h"
 #include "core/data/format/picture.h"
+#include "core/data/format/safetensors.h"
 #include "core/data/format/stream.h"
+#include "core/data/format/zip.h"
 #include "own.h"
 #include "picture.h"
+#include "strata/interchange.h"
 
 typedef struct predict_options {
     text_list inputs;
     const char *input, *text, *row, *columns, *precision, *separator, *to;
     device_flags device;
     int64_t batch;
-    bool invert, json, probabilities;
+    bool invert, json, probabilities, whole;
+    const char *arrays;
 } predict_options;
 
 static const option_row rows[] = {
@@ -32,6 +37,10 @@ static const option_row rows[] = {
      offsetof(predict_options, separator), 0, 0},
     {"to", "FILE", "write the answers to this file: lines of JSON if it ends in .json or .jsonl, else CSV", OPTION_TEXT,
      offsetof(predict_options, to), 0, 0},
+    {"whole", NULL, "with a .onnx file: evaluate the graph once, with the arrays of --inputs, whose axis 0 is no batch",
+     OPTION_FLAG, offsetof(predict_options, whole), 0, 0},
+    {"inputs", "FILE.npz", "with --whole: an array for each input, by its name; --to FILE.npz gets one for each output",
+     OPTION_TEXT, offsetof(predict_options, arrays), 0, 0},
     {"probabilities", NULL, "also the probabilities of all classes, and not only of the answer", OPTION_FLAG,
      offsetof(predict_options, probabilities), 0, 0},
     {"invert", NULL,
@@ -194,12 +203,51 @@ static int predict(const predict_options *options, strata_model *model, const st
     return write_answers(&a, to, n);
 }
 
+/* ---- an ONNX graph ---- */
+
+static strata_status set_inputs(const char *path, strata_onnx_graph *graph, strata_error *err) {
+    unsigned char *bytes;
+    size_t n_bytes;
+    strata_status status = STRATA_OK;
+    STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(36), &bytes, &n_bytes, err));
+    for (int i = 0; !status && strata_onnx_graph_input(graph, i); i++) {
+        const char *name = strata_onnx_graph_input(graph, i);
+        strata_array array = {0};
+        status = strata_npz_parse(path, bytes, n_bytes, name, &array, err);
+        if (!status) status = strata_onnx_graph_set(graph, name, &array, err);
+        strata_array_finish(&array);
+    }
+    free(bytes);
+    return status;
+}
+
+static int evaluate_graph(const char *file, const predict_options *options, const char *arrays) {
+    strata_onnx_graph *graph = NULL;
+    strata_named_array outputs[STRATA_ZIP_MOST_CONTENTS];
+    strata_error err = {0};
+    int n = 0;
+    if (!ends_with(file, ".onnx")) return usage_error("--whole: %s is no .onnx file", file);
+    if (!arrays || !is_npz(arrays)) return usage_error("--whole: give --inputs FILE.npz, with an array for each input");
+    if (!options->to || !is_npz(options->to)) return usage_error("--whole: give --to FILE.npz, for the arrays of the outputs");
+    strata_status status = strata_onnx_graph_open(file, &graph, &err);
+    if (!status) status = set_inputs(arrays, graph, &err);
+    if (!status) status = strata_onnx_graph_run(graph, &err);
+    for (; !status && n < STRATA_ZIP_MOST_CONTENTS && strata_onnx_graph_output(graph, n).name; n++) {
+        const strata_onnx_result y = strata_onnx_graph_output(graph, n);
+        outputs[n] = (strata_named_array){y.name, y.array};
+    }
+    if (!status) status = strata_npz_write(options->to, outputs, n, &err);
+    if (!status) printf("%d output%s in %s\n", n, n == 1 ? "" : "s", options->to);
+    strata_onnx_graph_destroy(graph);
+    return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
+}
+
 /* Checks that the examples are given exactly once. */
 static int check_options(predict_options *options, const char *file) {
     if (options->inputs.n + !!file > 1)
         return usage_error("predict takes one FILE; join them, or call it for each: \"%s\" and \"%s\" are two",
                            file ? file : options->inputs.items[0], options->inputs.items[file ? 0 : 1]);
-    if (options->to && ends_with(options->to, ".parquet"))
+    if (options->to && (ends_with(options->to, ".parquet") || ends_with(options->to, ".npy") || is_npz(options->to)))
         return usage_error("--to %s: answers are written as .csv or .json", options->to);
     options->input = file ? file : options->inputs.n ? options->inputs.items[0] : NULL;
     const int n = !!options->input + !!options->text + !!options->row;
@@ -217,6 +265,8 @@ static int run(const command *command, int argc, char **argv) {
     int n_arguments = 0;
     int code = read_options(command, argc, argv, &options, arguments, &n_arguments);
     if (code) return code < 0 ? EXIT_OK : code;
+    if (options.whole) return evaluate_graph(arguments[0], &options, options.arrays ? options.arrays : arguments[1]);
+    if (options.arrays) return usage_error("--inputs: it is for a .onnx file with --whole; give the data as FILE");
     code = check_options(&options, arguments[1]);
     if (code) return code;
     strata_error err = {0};
@@ -245,7 +295,9 @@ const command command_predict = {
     .details =
         "FILE is a table (CSV, with or without a header), a picture or a folder of pictures, an array (.npy, .npz, IDX), or a "
         "file\n"
-        "with a text in each line; it may be compressed (.gz, .xz). - is a table on standard input.\n",
+        "with a text in each line; it may be compressed (.gz, .xz). - is a table on standard input.\n"
+        "An ONNX graph whose inputs have no axis of examples is evaluated as it is:\n"
+        "strata predict x.onnx --inputs x.npz --whole --to y.npz\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 2,

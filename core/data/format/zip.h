@@ -46,7 +46,7 @@ STRATA_MUST_USE strata_status strata_zip_unpack(const strata_zip *zip, const str
 
 /* ---- writing (zip_write.c) ---- */
 
-enum { STRATA_ZIP_MOST_CONTENTS = 8 };
+enum { STRATA_ZIP_MOST_CONTENTS = 64 };
 
 /* A member to write; name and bytes are borrowed. */
 typedef struct strata_zip_content {

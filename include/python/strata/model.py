@@ -385,10 +385,41 @@ class Model(Handle):
 Sequential = Model
 
 
-def load(path) -> Model:
+class OnnxGraph(Handle):
+    """An ONNX graph that is evaluated as it is, without an axis of examples. The host computes it with the references of the
+    ops, so it is slow; nothing of it is trained."""
+    _destroy = "onnx_graph_destroy"
+
+    def predict(self, x) -> dict:
+        """Evaluates the graph. x: an array for each input, as a dict with the inputs' names, as a list in their order, or one
+        array. Returns a dict with the outputs' names, whose arrays have the types of the file."""
+        names = list(itertools.takewhile(lambda n: n is not None,
+                                         (lib.onnx_graph_input(self, i) for i in itertools.count())))
+        for name, array in _by_name("inputs", names, x).items():
+            lib.onnx_graph_set(self, name, _native.host_array(array))
+        lib.onnx_graph_run(self)
+        outputs = {}
+        for i in itertools.count():
+            result = lib.onnx_graph_output(self, i)
+            if result.name is None:
+                return outputs
+            array = _native.from_array(result.array, self).copy()
+            kind = _ONNX_TYPES.get(result.type.decode(), array.dtype)
+            outputs[result.name.decode()] = array.astype(kind, copy=False)
+
+
+_ONNX_TYPES = {"FLOAT": "f4", "DOUBLE": "f8", "FLOAT16": "f2", "BOOL": "?", "INT8": "i1", "INT16": "i2", "INT32": "i4",
+               "INT64": "i8", "UINT8": "u1", "UINT16": "u2", "UINT32": "u4", "UINT64": "u8"}
+
+
+def load(path, *, whole: bool = False) -> "Model | OnnxGraph":
     """Loads a model from a file of save or of the command `strata`, or from another program's .onnx or .keras file. The
-    first call that needs it compiles it with the settings of the file."""
+    first call that needs it compiles it with the settings of the file. whole: an ONNX file whose inputs have no axis of
+    examples; the result is an OnnxGraph, and predict({input: array}) returns a dict with the outputs. `strata convert --whole`
+    makes a model of such a file, which can be trained."""
     ending = os.path.splitext(path)[1]
+    if whole:
+        return OnnxGraph(lib.onnx_graph_open(path))
     if ending == ".onnx":
         return Model._of(lib.model_load_onnx(path, _native.struct("onnx_options")))
     return Model._of((lib.model_load_keras if ending == ".keras" else lib.model_load)(path))
