@@ -49,8 +49,8 @@ static strata_status open_file(strata_onnx_graph *graph, strata_error *err) {
 strata_status strata_onnx_graph_open(const char *path, strata_onnx_graph **out_graph, strata_error *err) {
     strata_onnx_graph *graph = calloc(1, sizeof *graph);
     if (graph) graph->path = strdup(path);
-    strata_status status = graph && graph->path ? open_file(graph, err)
-                                                : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path);
+    strata_status status =
+        graph && graph->path ? open_file(graph, err) : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path);
     if (status)
         strata_onnx_graph_destroy(graph);
     else
@@ -96,9 +96,9 @@ static strata_status unknown_input(const strata_onnx_graph *graph, const char *n
 
 strata_status strata_onnx_graph_set(strata_onnx_graph *graph, const char *name, const strata_array *array, strata_error *err) {
     const StrataOnnx__Graph *g = graph->file->graph;
-    const strata_dtype dtype = strata_dtype_is_float(array->dtype)      ? STRATA_DTYPE_F32
+    const strata_dtype dtype = strata_dtype_is_float(array->dtype) ? STRATA_DTYPE_F32
                                : array->dtype == STRATA_DTYPE_BOOL ? STRATA_DTYPE_BOOL
-                                                                        : STRATA_DTYPE_I64;
+                                                                   : STRATA_DTYPE_I64;
     const int64_t n = strata_shape_elements(array->shape);
     strata_array copy;
     size_t place = 0;

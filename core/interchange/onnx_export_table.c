@@ -42,8 +42,9 @@ static const char *one_hot(strata_onnx_export *ex, const strata_column *column, 
     for (int k = 0; flags && k < column->n_words; k++) {
         double number = 0;
         const bool missing = !strata_cell_number(column->words[k], column->decimal_comma, &number);
-        flags[k] = as_number(ex, missing ? strata_onnx_emit(ex, base, "IsNaN", x, NULL, NULL)
-                                         : strata_onnx_emit(ex, base, "Equal", x, strata_onnx_put_number(ex, base, number), NULL));
+        flags[k] =
+            as_number(ex, missing ? strata_onnx_emit(ex, base, "IsNaN", x, NULL, NULL)
+                                  : strata_onnx_emit(ex, base, "Equal", x, strata_onnx_put_number(ex, base, number), NULL));
     }
     const char *y = strata_onnx_new_name(ex, base);
     if (flags) strata_onnx_set_int(ex, strata_onnx_add_node(ex, "Concat", flags, column->n_words, y), "axis", 1);

@@ -270,8 +270,8 @@ static strata_status add_given(strata_onnx_import *im, const StrataOnnx__ValueIn
     strata_dtype dtype;
     int index;
     if (!type)
-        return strata_onnx_fail(im, STRATA_UNSUPPORTED, "input \"%.80s\" is no tensor; sequences and optional values are not there",
-                                info->name);
+        return strata_onnx_fail(im, STRATA_UNSUPPORTED,
+                                "input \"%.80s\" is no tensor; sequences and optional values are not there", info->name);
     STRATA_TRY(strata_onnx_dtype_of(type->elem_type, &dtype, info->name, im->err));
     for (size_t i = 0; i < im->given->n; i++)
         if (!strcmp(im->given->items[i].name, info->name)) given = &im->given->items[i];

@@ -228,7 +228,8 @@ static int evaluate_graph(const char *file, const predict_options *options, cons
     int n = 0;
     if (!ends_with(file, ".onnx")) return usage_error("--whole: %s is no .onnx file", file);
     if (!arrays || !is_npz(arrays)) return usage_error("--whole: give --inputs FILE.npz, with an array for each input");
-    if (!options->to || !is_npz(options->to)) return usage_error("--whole: give --to FILE.npz, for the arrays of the outputs");
+    if (!options->to || !ends_with(options->to, ".npz"))
+        return usage_error("--whole: give --to FILE.npz, for the arrays of the outputs");
     strata_status status = strata_onnx_graph_open(file, &graph, &err);
     if (!status) status = set_inputs(arrays, graph, &err);
     if (!status) status = strata_onnx_graph_run(graph, &err);
@@ -247,7 +248,7 @@ static int check_options(predict_options *options, const char *file) {
     if (options->inputs.n + !!file > 1)
         return usage_error("predict takes one FILE; join them, or call it for each: \"%s\" and \"%s\" are two",
                            file ? file : options->inputs.items[0], options->inputs.items[file ? 0 : 1]);
-    if (options->to && (ends_with(options->to, ".parquet") || ends_with(options->to, ".npy") || is_npz(options->to)))
+    if (options->to && (ends_with(options->to, ".parquet") || ends_with(options->to, ".npy") || ends_with(options->to, ".npz")))
         return usage_error("--to %s: answers are written as .csv or .json", options->to);
     options->input = file ? file : options->inputs.n ? options->inputs.items[0] : NULL;
     const int n = !!options->input + !!options->text + !!options->row;

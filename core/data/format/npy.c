@@ -315,8 +315,9 @@ strata_status strata_npy_header(const char *path, const strata_array *array, cha
         n_shape += snprintf(shape + n_shape, sizeof shape - (size_t)n_shape, "%s%" PRId64, i ? ", " : "", array->shape.dims[i]);
     }
     snprintf(shape + n_shape, sizeof shape - (size_t)n_shape, "%s", array->shape.rank == 1 ? "," : "");
-    int length = snprintf(header + prefix, STRATA_NPY_MOST_HEADER - prefix, "{'descr': '%c%s', 'fortran_order': False, 'shape': (%s), }",
-                          strata_dtype_bytes(array->dtype) == 1 ? '|' : '<', descr, shape);
+    int length =
+        snprintf(header + prefix, STRATA_NPY_MOST_HEADER - prefix, "{'descr': '%c%s', 'fortran_order': False, 'shape': (%s), }",
+                 strata_dtype_bytes(array->dtype) == 1 ? '|' : '<', descr, shape);
     size_t used = prefix + (size_t)length + 1, total = (used + alignment - 1) / alignment * alignment;
     memset(header + used - 1, ' ', total - used);
     header[total - 1] = '\n';

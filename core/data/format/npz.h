@@ -35,8 +35,7 @@ STRATA_MUST_USE strata_status strata_npz_list(const char *name, const void *byte
 
 /* Writes an archive of n arrays, at most STRATA_ZIP_MOST_CONTENTS, without compression. Fails: UNSUPPORTED for bf16; as
  * strata_zip_write. */
-STRATA_MUST_USE strata_status strata_npz_write(const char *path, const strata_named_array *arrays, int n,
-                                               strata_error *err);
+STRATA_MUST_USE strata_status strata_npz_write(const char *path, const strata_named_array *arrays, int n, strata_error *err);
 
 STRATA_EXPORT_END
 
