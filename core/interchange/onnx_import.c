@@ -212,7 +212,7 @@ static strata_status input_shape(strata_onnx_import *im, const StrataOnnx__Value
             return strata_onnx_fail(
                 im, STRATA_UNSUPPORTED,
                 "input \"%.80s\": its axis %zu has no size (%s); only the batch, axis 0, may be open. Export "
-                "it with this size fixed",
+                "it with this size fixed, or evaluate it as it is with strata predict --whole (in Python whole=True)",
                 name, d, dim->dim_param ? dim->dim_param : "none given");
         out->dims[out->rank++] = size;
     }
@@ -588,16 +588,17 @@ static strata_status parse(const char *path, const void *bytes, size_t n_bytes, 
 
 strata_status strata_model_parse_onnx(const char *path, const void *bytes, size_t n_bytes, strata_onnx_options opts,
                                       strata_model **out_model, strata_error *err) {
-    strata_error reason = {0}, ignored;
-    strata_model *whole = NULL;
+    strata_error reason = {0};
+    strata_onnx_import *whole = NULL;
     const strata_status status = parse(path, bytes, n_bytes, opts.whole, out_model, &reason);
     if (!status) return STRATA_OK;
     if (!opts.whole) strata_onnx_name_batch(reason.message);
-    /* Many graphs that cannot be read have no batch. Reading such a graph as a whole shows whether this is so. */
-    const bool helps = !opts.whole && status != STRATA_OUT_OF_MEMORY && !parse(path, bytes, n_bytes, true, &whole, &ignored);
-    strata_model_destroy(whole);
+    /* Many graphs that cannot be read have no batch. Reading the nodes without one shows whether this is so. */
+    const bool helps =
+        !opts.whole && status != STRATA_OUT_OF_MEMORY && !strata_onnx_open(path, bytes, n_bytes, true, &whole, NULL);
+    strata_onnx_close(whole);
     return strata_fail(err, status, "%s: %s%s", path ? path : "ONNX", reason.message,
-                       helps ? "; --whole (in Python whole=True) reads it: all of its inputs are then one example" : "");
+                       helps ? "; without a batch it can be read: give --whole (in Python whole=True)" : "");
 }
 
 strata_status strata_model_load_onnx(const char *path, strata_onnx_options opts, strata_model **out_model, strata_error *err) {
