@@ -422,7 +422,7 @@ def check_wrong_files_are_refused():
         fails='nothing depends on the input "p"',
     )
     text = TensorProto(name="w", data_type=TensorProto.STRING, dims=[1], string_data=[b"a"])
-    convert(write("text", [node("MatMul", ["x", "w"], ["y"])], [text]), target, fails="element type 8")
+    convert(write("text", [node("MatMul", ["x", "w"], ["y"])], [text]), target, fails="element type STRING")
     convert(
         write("open", [node("MatMul", ["x", "w"], ["y"])], [w], inputs=[value("x", f, "n", "width")]),
         target,
