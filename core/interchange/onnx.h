@@ -73,8 +73,6 @@ typedef struct strata_onnx_import {
     int n_values, values_capacity;
     strata_onnx_weight *weights;
     int n_weights, weights_capacity;
-    /* The loss that the end of the graph implies; NULL: none. */
-    const strata_loss *loss;
     /* The node that is being imported, for messages and names. */
     const StrataOnnx__Node *node;
     strata_error *err;

@@ -110,10 +110,19 @@ static void write_outputs(strata_onnx_export *ex, const strata_onnx_val *values)
     }
 }
 
+/* The losses as text; NULL: there are none. */
+static char *copy_losses(strata_onnx_export *ex) {
+    char *text = NULL, *copy = NULL;
+    if (strata_model_losses_text(ex->model, &text, NULL)) ex->failed = true;
+    if (text) copy = strata_onnx_copy_text(ex, text);
+    free(text);
+    return copy;
+}
+
 /* Writes the label, the loss and the notes, which strata_model_load_onnx reads. */
 static size_t write_metadata(strata_onnx_export *ex, StrataOnnx__Entry ***out) {
     const strata_model *model = ex->model;
-    const strata_output_spec *output = &model->outputs[0];
+    char *losses = copy_losses(ex);
     const size_t most = (size_t)model->notes.n + 2;
     StrataOnnx__Entry **list = strata_onnx_take(ex, most * sizeof(*list)),
                       *entries = strata_onnx_take(ex, most * sizeof *entries);
@@ -124,8 +133,7 @@ static size_t write_metadata(strata_onnx_export *ex, StrataOnnx__Entry ***out) {
         list[i] = &entries[i];
     }
     if (*model->label) entries[n].key = (char *)"strata.label", entries[n++].value = model->label;
-    if (model->n_outputs == 1 && output->loss && !strata_options_given(output->loss->options, &output->loss_options))
-        entries[n].key = (char *)"strata.loss", entries[n++].value = (char *)output->loss->name;
+    if (losses) entries[n].key = (char *)"strata.loss", entries[n++].value = losses;
     for (int i = 0; i < model->notes.n; i++) {
         char key[STRATA_ONNX_NAME_BYTES];
         const char *own = model->notes.items[i].key;
