@@ -152,7 +152,7 @@ static strata_status write_penalty(reader *r, const strata_json *value, const st
 }
 
 static strata_status write_field(reader *r, const strata_json *layer, const keras_layer *own, const strata_json *config,
-                                 const strata_keras_field *f, bool drop_activation) {
+                                 const strata_keras_field *f) {
     strata_json value, first;
     const char *name = NULL;
     bool flag = false;
@@ -172,8 +172,7 @@ static strata_status write_field(reader *r, const strata_json *layer, const kera
     if (f->way == STRATA_KERAS_PENALTY) return write_penalty(r, &value, f);
     if (f->way == STRATA_KERAS_ACTIVATION) {
         STRATA_TRY(strata_json_to_string(&value, &name, r->err));
-        if (drop_activation || (!strcmp(name, "linear") && strcmp(f->to, "function") && !strata_keras_is_recurrent(&own->row)))
-            return STRATA_OK;
+        if (!strcmp(name, "linear") && strcmp(f->to, "function") && !strata_keras_is_recurrent(&own->row)) return STRATA_OK;
     }
     if (f->way == STRATA_KERAS_NOT_ZERO && is_zero(&value)) return wrong(&value, f, r->err);
     if (!strcmp(f->to, "momentum") && is_zero(&value)) { /* an option of 0 is the default here */
@@ -219,7 +218,7 @@ strata_status strata_keras_fail_in_layer(const reader *r, const keras_layer *own
 }
 
 /* Writes the layer's kind, name and options. The caller writes its inputs. */
-static strata_status write_layer(reader *r, const strata_json *layer, const keras_layer *own, bool drop_activation) {
+static strata_status write_layer(reader *r, const strata_json *layer, const keras_layer *own) {
     strata_json config, inner, inner_config;
     const strata_json *options;
     strata_keras_field field;
@@ -231,7 +230,7 @@ static strata_status write_layer(reader *r, const strata_json *layer, const kera
     strata_json_write_string(&r->w, own->name);
     for (const char *at = own->row.fields; strata_keras_next_field(&at, &field);) {
         if (own->both) STRATA_TRY(check_backward(&config, options, &field, r->err));
-        STRATA_TRY(write_field(r, layer, own, options, &field, drop_activation));
+        STRATA_TRY(write_field(r, layer, own, options, &field));
     }
     STRATA_TRY(strata_keras_write_numbers(r, own, &config));
     if (!own->both) return STRATA_OK;
@@ -296,31 +295,6 @@ static strata_status write_input(reader *r, const strata_json *layer, bool token
 
 static bool is_kind(const keras_layer *own, const char *kind) {
     return !own->input && !own->dropped && !strcmp(own->row.kind, kind);
-}
-
-/* If the last layer is a softmax or sigmoid, predict computes it for a loss of logits. So this sets r->loss, and drops
- * the layer. If the layer is a dense layer with this activation, *out_linear becomes true, and only the activation is
- * dropped. */
-static void find_loss(reader *r, const strata_json *layer, keras_layer *own, bool *out_linear) {
-    strata_json config;
-    const bool dense = is_kind(own, "dense");
-    const char *activation = is_kind(own, "activation") && !strcmp(own->row.name, "Softmax") ? "softmax" : "";
-    r->loss = r->named_loss;
-    if ((!dense && !is_kind(own, "activation")) || strata_json_get(layer, "config", &config, NULL) ||
-        strata_json_get_string(&config, "activation", STRATA_JSON_OPTIONAL, &activation, NULL))
-        return;
-    const bool softmax = !strcmp(activation, "softmax"), sigmoid = !strcmp(activation, "sigmoid");
-    const char *shown = softmax ? "sparse_categorical_crossentropy" : "binary_crossentropy";
-    if (!softmax && !sigmoid) return;
-    if (!r->loss) r->loss = shown;
-    if (strcmp(r->loss, shown) && (!softmax || strcmp(r->loss, "categorical_crossentropy"))) return;
-    *out_linear = dense;
-    own->dropped = !dense;
-}
-
-static void write_loss(reader *r) {
-    strata_json_key(&r->w, "loss");
-    strata_json_write_string(&r->w, r->loss ? r->loss : "mse");
 }
 
 static keras_layer *find_layer(const reader *r, const char *name) {
@@ -432,23 +406,20 @@ static void write_output(reader *r, const char *name) {
     strata_json_begin_object(&r->w);
     strata_json_key(&r->w, "name");
     strata_json_write_string(&r->w, name);
-    write_loss(r);
     strata_json_end_object(&r->w);
 }
 
 static strata_status write_sequential(reader *r, const strata_json *config, const strata_json *layers) {
     strata_json item, input;
-    bool found = false, linear = false, scaled = false;
+    bool found = false, scaled = false;
     const char *before = SEQUENTIAL_INPUT;
     (void)config;
-    int last = r->n_layers - 1, i = 0;
-    while (last > 0 && r->layers[last].dropped) last--;
+    int i = 0;
     for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
         if (r->layers[i].input && !found) {
             input = item;
             found = true;
         }
-        if (i == last) find_loss(r, &item, &r->layers[i], &linear);
     }
     if (!found)
         return strata_fail(r->err, STRATA_UNSUPPORTED, "%s: the model was not built, so its input has no shape", r->path);
@@ -474,7 +445,7 @@ static strata_status write_sequential(reader *r, const strata_json *config, cons
         inputs->n = 1;
         snprintf(inputs->names[0], NAME_BYTES, "%s", before);
         status = begin_with_scale(r, &item, own, inputs);
-        if (!status) status = write_layer(r, &item, own, linear && i == last);
+        if (!status) status = write_layer(r, &item, own);
         status = strata_keras_fail_in_layer(r, own, status);
         if (scaled) write_names(r, inputs);
         strata_json_end_object(&r->w);
@@ -483,10 +454,7 @@ static strata_status write_sequential(reader *r, const strata_json *config, cons
     free(inputs);
     STRATA_TRY(status);
     strata_json_end_array(&r->w);
-    if (!scaled) {
-        write_loss(r);
-        return STRATA_OK;
-    }
+    if (!scaled) return STRATA_OK;
     begin_list(r, "outputs");
     write_output(r, before);
     strata_json_end_array(&r->w);
@@ -501,22 +469,8 @@ static bool is_causal(const strata_json *node) {
            !strata_json_get_bool(&arguments, "use_causal_mask", STRATA_JSON_OPTIONAL, &causal, NULL) && causal;
 }
 
-/* Whether another layer uses the result of `own`. */
-static strata_status find_use(const reader *r, const strata_json *layers, const keras_layer *own, taken *room, bool *out_used) {
-    strata_json item, nodes;
-    int i = 0;
-    room->n = 0;
-    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++, room->n = 0) {
-        if (r->layers[i].makes_mask) continue;
-        STRATA_TRY(strata_json_get(&item, "inbound_nodes", &nodes, r->err));
-        STRATA_TRY(take_tensors(r, &nodes, room));
-        for (int k = 0; k < room->n; k++) *out_used |= !strcmp(room->names[k], own->name);
-    }
-    return STRATA_OK;
-}
-
 /* Writes the calls of a layer, in their order, up to the first call that has an input which is not yet written. */
-static strata_status write_calls(reader *r, const strata_json *layer, keras_layer *own, bool drop_activation, bool *progress) {
+static strata_status write_calls(reader *r, const strata_json *layer, keras_layer *own, bool *progress) {
     strata_json nodes, node;
     int k = 0;
     STRATA_TRY(strata_json_get(layer, "inbound_nodes", &nodes, r->err));
@@ -549,7 +503,7 @@ static strata_status write_calls(reader *r, const strata_json *layer, keras_laye
                 status = strata_json_fail(&node, r->err, STRATA_UNSUPPORTED, "is shared; a layer that scales is called once");
             if (!status) status = begin_with_scale(r, layer, own, inputs);
             if (!status && !k) {
-                status = write_layer(r, layer, own, drop_activation);
+                status = write_layer(r, layer, own);
                 if (attention && is_causal(&node)) {
                     strata_json_key(&r->w, "causal");
                     strata_json_write_bool(&r->w, true);
@@ -583,26 +537,6 @@ static strata_status take_outputs(const reader *r, const strata_json *outputs, t
     return STRATA_OK;
 }
 
-/* Finds the loss that the model's only output implies, unless another layer uses the result of the output's layer. */
-static strata_status find_end(reader *r, const strata_json *layers, const strata_json *outputs, taken *ends,
-                              const keras_layer **out_linear) {
-    strata_json item;
-    bool used = false, linear = false;
-    int i = 0;
-    STRATA_TRY(take_outputs(r, outputs, ends));
-    if (ends->n != 1) return STRATA_OK;
-    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
-        keras_layer *own = &r->layers[i];
-        if (strcmp(own->name, ends->names[0])) continue;
-        STRATA_TRY(find_use(r, layers, own, ends, &used));
-        r->loss = r->named_loss;
-        if (!used) find_loss(r, &item, own, &linear);
-        if (linear) *out_linear = own;
-        return STRATA_OK;
-    }
-    return STRATA_OK;
-}
-
 /* Whether an Embedding takes the value of the input. */
 static strata_status feeds_embedding(const reader *r, const strata_json *layers, const char *input, bool *out) {
     strata_json item, nodes;
@@ -626,11 +560,9 @@ static strata_status write_functional(reader *r, const strata_json *config, cons
     strata_json item, outputs;
     int i = 0;
     bool progress = true;
-    const keras_layer *linear = NULL;
     taken *ends = calloc(1, sizeof *ends);
     if (!ends) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
     strata_status status = strata_json_get(config, "output_layers", &outputs, r->err);
-    if (!status) status = find_end(r, layers, &outputs, ends, &linear);
     if (status) goto cleanup;
     begin_list(r, "inputs");
     for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++)
@@ -647,12 +579,11 @@ static strata_status write_functional(reader *r, const strata_json *config, cons
         for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
             keras_layer *own = &r->layers[i];
             if (!own->input && !own->makes_mask)
-                STRATA_TRY_GOTO(strata_keras_fail_in_layer(r, own, write_calls(r, &item, own, own == linear, &progress)));
+                STRATA_TRY_GOTO(strata_keras_fail_in_layer(r, own, write_calls(r, &item, own, &progress)));
         }
     }
     strata_json_end_array(&r->w);
-    ends->n = 0;
-    STRATA_TRY_GOTO(take_outputs(r, &outputs, ends)); /* a second time, since a dropped layer now has the name of its input */
+    STRATA_TRY_GOTO(take_outputs(r, &outputs, ends));
     begin_list(r, "outputs");
     for (int k = 0; k < ends->n; k++) write_output(r, ends->names[k]);
     strata_json_end_array(&r->w);

@@ -258,7 +258,8 @@ static strata_status walk(strata_keras_export *ex, int *values, const ends *e) {
 /* Writes metadata.json. Keras does not need its contents; label, loss and notes are for reading the file back. */
 static strata_status write_metadata(const strata_keras_export *ex, char **out_text, size_t *out_bytes) {
     const strata_model *model = ex->model;
-    const strata_output_spec *output = &model->outputs[0];
+    char *losses = NULL;
+    STRATA_TRY(strata_model_losses_text(model, &losses, ex->err));
     strata_json_writer w = {0};
     strata_json_begin_object(&w);
     strata_json_key(&w, "keras_version");
@@ -267,10 +268,11 @@ static strata_status write_metadata(const strata_keras_export *ex, char **out_te
     strata_json_begin_object(&w);
     strata_json_key(&w, "label");
     strata_json_write_string(&w, model->label);
-    if (model->n_outputs == 1 && output->loss && !strata_options_given(output->loss->options, &output->loss_options)) {
+    if (losses) {
         strata_json_key(&w, "loss");
-        strata_json_write_string(&w, output->loss->name);
+        strata_json_write_string(&w, losses);
     }
+    free(losses);
     strata_json_key(&w, "notes");
     strata_json_begin_object(&w);
     for (int i = 0; i < model->notes.n; i++) {

@@ -144,16 +144,17 @@ static strata_status read_json(const reader *r, const strata_zip *zip, const cha
 static strata_status open_metadata(reader *r, const strata_json *own) {
     strata_json notes, ignored;
     STRATA_TRY(strata_json_expect(own, STRATA_JSON_OBJECT, r->err));
-    STRATA_TRY(strata_json_get_string(own, "loss", STRATA_JSON_OPTIONAL, &r->named_loss, r->err));
     r->standardizes = strata_json_find(own, "notes", &notes) && strata_json_find(&notes, "preprocessing", &ignored);
     return STRATA_OK;
 }
 
 static strata_status take_metadata(const reader *r, const strata_json *own, strata_model *model) {
     strata_json notes, item;
-    const char *text = "";
+    const char *text = "", *losses = NULL;
     STRATA_TRY(strata_json_get_string(own, "label", STRATA_JSON_OPTIONAL, &text, r->err));
     STRATA_TRY(strata_model_set_label(model, text, r->err));
+    STRATA_TRY(strata_json_get_string(own, "loss", STRATA_JSON_OPTIONAL, &losses, r->err));
+    if (losses) STRATA_TRY(strata_model_recall_losses(model, losses, r->err));
     if (!strata_json_find(own, "notes", &notes)) return STRATA_OK;
     for (bool more = strata_json_first(&notes, &item); more; more = strata_json_next(&item)) {
         STRATA_TRY(strata_json_to_string(&item, &text, r->err));

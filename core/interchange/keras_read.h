@@ -17,7 +17,7 @@ typedef struct strata_keras_read_layer {
     bool input;
     /* The layer is inside of a Bidirectional. */
     bool both;
-    /* Something else does the layer's work here (predict, or the preprocessing), so it is dropped. Its value is then its
+    /* Something else does the layer's work here (the preprocessing), so it is dropped. Its value is then its
      * input, whose name is `alias`. */
     bool dropped;
     /* It computes the mask of an embedding with mask_zero. Here the embedding does this itself. */
@@ -33,8 +33,6 @@ typedef struct strata_keras_reader {
     const char *path;
     strata_json root, metadata;
     bool sequential;
-    /* The loss that metadata.json names, and the loss that the last layer implies; NULL: none. */
-    const char *named_loss, *loss;
     /* metadata.json contains a preprocessing, which standardises the input. */
     bool standardizes;
     strata_keras_read_layer *layers;

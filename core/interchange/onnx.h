@@ -100,8 +100,6 @@ typedef struct strata_onnx_import {
     int n_values, values_capacity;
     strata_onnx_weight *weights;
     int n_weights, weights_capacity;
-    /* The loss that the end of the graph implies; NULL: none. */
-    const strata_loss *loss;
     /* In a file that Strata wrote for a model with a preprocessing of numbers: the name of the features, and the index of the
      * first node behind those that compute them. NULL and 0: there are none. */
     const char *features;

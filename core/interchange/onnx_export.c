@@ -118,10 +118,19 @@ static void write_outputs(strata_onnx_export *ex, const strata_onnx_val *values)
     }
 }
 
+/* The losses as text; NULL: there are none. */
+static char *copy_losses(strata_onnx_export *ex) {
+    char *text = NULL, *copy = NULL;
+    if (strata_model_losses_text(ex->model, &text, NULL)) ex->failed = true;
+    if (text) copy = strata_onnx_copy_text(ex, text);
+    free(text);
+    return copy;
+}
+
 /* Writes the label, the loss and the notes, which strata_model_load_onnx reads. */
 static size_t write_metadata(strata_onnx_export *ex, StrataOnnx__Entry ***out) {
     const strata_model *model = ex->model;
-    const strata_output_spec *output = &model->outputs[0];
+    char *losses = copy_losses(ex);
     const size_t most = (size_t)model->notes.n + 5;
     StrataOnnx__Entry **list = strata_onnx_take(ex, most * sizeof(*list)),
                       *entries = strata_onnx_take(ex, most * sizeof *entries);
@@ -132,11 +141,7 @@ static size_t write_metadata(strata_onnx_export *ex, StrataOnnx__Entry ***out) {
         list[i] = &entries[i];
     }
     if (*model->label) entries[n].key = (char *)"strata.label", entries[n++].value = model->label;
-    /* A loss of the program's own cannot be named, since a reader does not know it. */
-    const strata_loss *known = NULL;
-    if (model->n_outputs == 1 && output->loss && !strata_registry_find_loss(NULL, output->loss->name, &known, NULL) &&
-        known == output->loss && !strata_options_given(output->loss->options, &output->loss_options))
-        entries[n].key = (char *)"strata.loss", entries[n++].value = (char *)output->loss->name;
+    if (losses) entries[n].key = (char *)"strata.loss", entries[n++].value = losses;
     if (ex->features) {
         char text[STRATA_ONNX_NAME_BYTES] = "";
         const strata_shape shape = model->inputs[0].shape;

@@ -450,25 +450,6 @@ void strata_onnx_close(strata_onnx_import *im) {
 
 /* ---- the model ---- */
 
-/* If the last layer is a softmax or sigmoid, predict computes it for a loss of logits, so it becomes the loss. Returns
- * the value before that layer, or else `value`. */
-static const strata_value *logits_of(strata_onnx_import *im, const strata_value *value) {
-    static const struct {
-        const char *op, *loss;
-    } ends[] = {{"softmax", "sparse_categorical_crossentropy"}, {"sigmoid", "binary_crossentropy"}};
-    const char *named = entry(im, "strata.loss");
-    const strata_layer *layer = value->layer < 0 ? NULL : &im->model->list.layers[value->layer];
-    const strata_loss *loss = NULL;
-    if (im->graph->n_output != 1 || !layer || layer->kind != &strata_layer_op) return value;
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        if (strcmp(((const strata_op_options *)layer->options)->op, ends[i].op)) continue;
-        if (strata_registry_find_loss(NULL, named ? named : ends[i].loss, &loss, NULL) || !loss->predict) return value;
-        im->loss = loss;
-        return im->model->values[value->inputs[0]];
-    }
-    return value;
-}
-
 /* Adds output `i`. It is converted to f32, and its first axis must be the batch. */
 static strata_status add_output(strata_onnx_import *im, size_t i) {
     const char *name = im->graph->output[i]->name ? im->graph->output[i]->name : "";
@@ -502,8 +483,7 @@ static strata_status add_output(strata_onnx_import *im, size_t i) {
     snprintf(own, sizeof own, "%.60s", name);
     for (char *at = own; *at; at++)
         if (*at == '/') *at = '.';
-    strata_model_output(im->model, logits_of(im, im->values[value].value),
-                        (strata_output_options){.name = *own ? own : NULL, .loss = im->graph->n_output > 1 ? "mse" : NULL});
+    strata_model_output(im->model, im->values[value].value, (strata_output_options){.name = *own ? own : NULL});
     if (!im->model->building.status) return STRATA_OK;
     return strata_onnx_fail(im, im->model->building.status, "%s", im->model->building.error.message);
 }
@@ -545,11 +525,8 @@ static strata_status load_weights(strata_onnx_import *im) {
 /* Reads the metadata of a model that Strata exported: "strata.label", "strata.loss" and its notes. */
 static strata_status read_metadata(strata_onnx_import *im) {
     const char *label = entry(im, "strata.label"), *loss = entry(im, "strata.loss");
-    strata_output_spec *output = &im->model->outputs[0];
-    if (im->model->n_outputs == 1) output->loss = im->loss;
     STRATA_TRY(strata_model_set_label(im->model, label, im->err));
-    if (loss && im->model->n_outputs == 1) STRATA_TRY(strata_registry_find_loss(NULL, loss, &output->loss, im->err));
-    if (output->loss && output->loss->check) STRATA_TRY(output->loss->check(&output->loss_options, im->err));
+    if (loss) STRATA_TRY(strata_model_recall_losses(im->model, loss, im->err));
     for (size_t i = 0; i < im->file->n_metadata_props; i++) {
         const StrataOnnx__Entry *e = im->file->metadata_props[i];
         if (!e->key || !e->value || strncmp(e->key, "strata.note.", 12)) continue;

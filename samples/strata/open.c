@@ -56,7 +56,9 @@ int recall_data(const strata_model *model, const sample *sample, sample_data *da
     strata_error err = {0};
     describe_inputs(model, data);
     strata_status status = recall_preprocessing(model, &data->preprocessing, &err);
-    if (!status && !data->preprocessing && sample->texts) status = strata_model_tokenizer(model, &data->tokenizer, &err);
+    data->as_they_are = !status && !data->preprocessing && !sample->texts && sample == own_sample();
+    const bool tokens = sample->texts || (data->as_they_are && strata_model_note(model, "tokenizer"));
+    if (!status && !data->preprocessing && tokens) status = strata_model_tokenizer(model, &data->tokenizer, &err);
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
 }
 

@@ -155,10 +155,18 @@ static int name_classes(confusion *c, const sample *sample, const strata_preproc
 static int evaluate(strata_model *model, strata_device *device, const sample_data *data, strata_metrics *out_metrics,
                     strata_array *out_counts) {
     strata_error err = {0};
-    strata_status status = strata_model_compile(model, device, &(strata_compile_options){.metrics = "confusion_matrix"}, &err);
+    const strata_compile_options compile = {.metrics = "confusion_matrix", .loss = choose_loss(model, NULL, data->dataset)};
+    strata_status status = strata_model_compile(model, device, &compile, &err);
     if (!status) status = strata_model_evaluate(model, data->dataset, 0, out_metrics, &err);
     if (!status) status = strata_model_confusion_matrix(model, out_counts, &err);
     return status ? report(FAILING_RUN, status, &err) : EXIT_OK;
+}
+
+/* Whether the outputs may be classes. A model without a loss may learn them if it has several numbers as its only output. */
+static bool may_classify(const strata_model *model) {
+    const strata_shape shape = strata_model_output_port(model, 0).shape;
+    return classifies(model) || ((strata_model_n_outputs(model) == 1 && loss_for_description(model) != NULL) &&
+                                 shape.rank == 1 && shape.dims[0] > 1);
 }
 
 int plot_confusion(const plot_options *options, const char *path, const plot_target *target) {
@@ -170,7 +178,7 @@ int plot_confusion(const plot_options *options, const char *path, const plot_tar
     confusion c = {0};
     const sample *sample = NULL;
     int code = load(path, &model);
-    if (!code && !classifies(model))
+    if (!code && !may_classify(model))
         code = usage_error(
             "plot: %s learns numbers or has several outputs, but a confusion matrix needs classes; strata evaluate %s DATA "
             "measures it",

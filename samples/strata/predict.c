@@ -63,49 +63,22 @@ static strata_status open_picture(const char *path, const strata_model *model, b
     return strata_dataset_take_arrays(&features, NULL, 0, out, err);
 }
 
-/* Parses --row as a table of one row. */
-static strata_status parse_row(const char *row, char separator, strata_csv **out_csv, strata_error *err) {
-    char names[MOST_COLUMNS][24];
-    const char *columns[MOST_COLUMNS];
-    int n = 0;
-    for (const char *at = row; at && n < MOST_COLUMNS; n++) {
-        snprintf(names[n], sizeof names[n], "number %d", n + 1);
-        columns[n] = names[n];
-        at = strchr(at, separator);
-        if (at) at++;
-    }
-    return strata_csv_parse_rows("--row", row, strlen(row), separator, columns, n, out_csv, err);
-}
-
-/* Opens a table of numbers for a model without preprocessing. The columns are used in their order, or in that of --columns. */
-static strata_status open_plain_rows(const predict_options *options, strata_dataset **out, strata_error *err) {
-    strata_csv *csv = NULL;
-    char separator = 0;
-    STRATA_TRY(read_separator(options->separator, &separator, err));
-    char *names = options->columns ? strdup(options->columns) : NULL, *rest = names;
-    const char *columns[MOST_COLUMNS];
-    int n = 0;
-    for (char *name = strsep(&rest, ","); name && n < MOST_COLUMNS; name = strsep(&rest, ",")) columns[n++] = name;
-    const strata_csv_options opts = {.features = n ? columns : NULL, .n_features = n};
-    strata_status status = options->row ? parse_row(options->row, separator ? separator : ',', &csv, err)
-                                        : strata_csv_read_table(options->input, separator, NULL, &csv, err);
-    if (!status) status = strata_dataset_from_csv(csv, &opts, out, err);
-    strata_csv_destroy(csv);
-    free(names);
-    return status;
-}
-
 static strata_status open_numbers(const predict_options *options, const strata_model *model, strata_dataset **out,
                                   strata_error *err) {
     unsigned char head[16] = {0};
-    if (options->row || is_table(options->input) || !strcmp(options->input, "-")) return open_plain_rows(options, out, err);
+    const data_options data = {
+        .path = options->input, .row = options->row, .columns = options->columns, .separator = options->separator};
+    if (options->row || is_table(options->input) || !strcmp(options->input, "-"))
+        return open_as_they_are(model, &data, out, err);
     size_t n = 0;
     STRATA_TRY(strata_stream_peek_file(options->input, head, sizeof head, &n, err));
     if (strata_picture_matches(head, n)) return open_picture(options->input, model, options->invert, out, err);
-    if (n > 1 && memcmp(head, "\x93N", 2) && memcmp(head, "\0\0", 2))
-        return strata_fail(err, STRATA_DATA,
-                           "%s: is neither a picture (PNG, JPEG, WebP, PGM, PPM) nor an array (.npy, IDX) nor called .csv",
-                           options->input);
+    if (n > 1 && (!memcmp(head, "\x93N", 2) || !memcmp(head, "PK", 2))) return open_as_they_are(model, &data, out, err);
+    if (n > 1 && memcmp(head, "\0\0", 2))
+        return strata_fail(
+            err, STRATA_DATA,
+            "%s: is neither a picture (PNG, JPEG, WebP, PGM, PPM) nor an array (.npy, .npz, IDX) nor called .csv",
+            options->input);
     return strata_dataset_from_file(options->input, strata_model_input_shape(model), out, err);
 }
 
@@ -178,7 +151,7 @@ static int predict(const predict_options *options, strata_model *model, const st
                    strata_device *device, strata_dataset *data) {
     strata_error err = {0};
     strata_array predictions = {0};
-    strata_status status = strata_model_compile(model, device, NULL, &err);
+    strata_status status = strata_model_build(model, device, NULL, &err);
     fallback_report fallback = {0};
     if (!status && options->device.allow_fallback)
         status = say_what_the_host_runs(model, STRATA_PART_PREDICTION, options->batch, 0, device, &fallback, &err);
@@ -193,7 +166,7 @@ static int predict(const predict_options *options, strata_model *model, const st
                  .preprocessing = preprocessing,
                  .json = options->json || (to && (ends_with(to, ".json") || ends_with(to, ".jsonl"))),
                  .csv = to != NULL,
-                 .classes = classifies(model),
+                 .classes = predicts_classes(model),
                  .probabilities = options->probabilities,
                  .width = strata_shape_elements(predictions.shape) / n};
     if (preprocessing) strata_preprocessing_restore(preprocessing, &predictions);
