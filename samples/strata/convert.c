@@ -14,7 +14,8 @@ typedef struct convert_options {
 
 static const option_row rows[] = {
     {"map", "FILE",
-     "with .safetensors: a file that assigns its names to parameters, with lines \"THEIR.NAME OUR/NAME [linear|conv2d|..]\"",
+     "with .safetensors: a file that assigns its names to parameters, with lines \"THEIR.NAME OUR/NAME [linear|conv2d|..]\", or "
+     "\"THEIR.NAME -\" for a tensor that is not used",
      OPTION_TEXT, offsetof(convert_options, map), 0, 0},
     {"model", "MODEL", "with .safetensors: the model that the weights belong to, a .json, .strata, .onnx or .keras file",
      OPTION_TEXT, offsetof(convert_options, model), 0, 0},
