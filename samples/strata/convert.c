@@ -6,6 +6,8 @@
 
 #include "cli.h"
 #include "strata/interchange.h"
+#include "strata/preprocessing.h"
+#include "strata/tokenizer.h"
 
 typedef struct convert_options {
     const char *map, *model;
@@ -105,6 +107,21 @@ static strata_status load_state_dict(const char *path, const convert_options *op
     return status;
 }
 
+/* Says what the caller of the file must do, where the file does not do what `strata predict` does with the data. */
+static void say_what_it_takes(const strata_model *model, const char *path) {
+    strata_preprocessing *p = NULL;
+    strata_tokenizer *tokenizer = NULL;
+    if (!ends_with(path, ".onnx") && !ends_with(path, ".keras")) return;
+    const bool known = strata_model_note(model, "preprocessing") && !strata_model_preprocessing(model, &p, NULL);
+    if (known && strata_preprocessing_get_kind(p) == STRATA_PREPROCESSING_PICTURES)
+        printf("note: it takes pictures as numbers from 0 to 1, %s: divide their bytes by 255, and resize them first\n",
+               strata_shape_text(strata_model_input_shape(model)).text);
+    if (!strata_model_tokenizer(model, &tokenizer, NULL))
+        printf("note: it takes tokens, not texts; the vocabulary that makes them stays in the .strata file\n");
+    strata_tokenizer_destroy(tokenizer);
+    strata_preprocessing_destroy(p);
+}
+
 static int run_convert(const command *command, int argc, char **argv) {
     convert_options options = {0};
     const char *files[2];
@@ -120,6 +137,7 @@ static int run_convert(const command *command, int argc, char **argv) {
     strata_status status = formats[from].load(files[0], &options, &model, &err);
     if (!status) status = formats[to].save(model, files[1], &options, &err);
     if (!status) printf("%s: %d parameters, from %s\n", files[1], strata_model_n_parameters(model), files[0]);
+    if (!status) say_what_it_takes(model, files[1]);
     strata_model_destroy(model);
     return status ? report(status == STRATA_INVALID ? FAILING_USAGE : FAILING_DATA, status, &err) : EXIT_OK;
 }
