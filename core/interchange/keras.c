@@ -41,6 +41,10 @@ strata_status strata_keras_config_of(const strata_json *layer, const keras_layer
 static void name_group(reader *r, keras_layer *layer) {
     char base[WORD_BYTES];
     int n = 0;
+    if (r->legacy) { /* weights are in the group of the layer's own name */
+        snprintf(layer->group, sizeof layer->group, "%.90s", layer->name);
+        return;
+    }
     strata_keras_group(layer->both ? "Bidirectional" : layer->row.name, base, sizeof base);
     for (int i = 0; i < r->n_layers; i++)
         n += !r->layers[i].input && r->layers[i].both == layer->both &&
@@ -132,7 +136,9 @@ bool strata_keras_is_last_axis(const strata_json *layer, const strata_json *valu
     int64_t axis = 0;
     if (strata_json_kind_of(value) == STRATA_JSON_ARRAY && (strata_json_length(value) != 1 || !strata_json_first(value, &item)))
         return false;
-    if (!strata_json_find(layer, "build_config", &build) || !strata_json_find(&build, "input_shape", &all)) return false;
+    /* Files of Keras 2 do not say how many axes there are. The sizes of the weights are compared in any case. */
+    if (!strata_json_find(layer, "build_config", &build) || !strata_json_find(&build, "input_shape", &all))
+        return !strata_json_to_int(&item, 1, 64, &axis, NULL);
     shape = strata_json_first(&all, &first) && strata_json_kind_of(&first) == STRATA_JSON_ARRAY ? first : all;
     return !strata_json_to_int(&item, 1, 64, &axis, NULL) && axis == strata_json_length(&shape) - 1;
 }
@@ -328,7 +334,8 @@ static strata_status take_history(const reader *r, const strata_json *history, t
     const char *name = NULL;
     int64_t node = 0, tensor = 0;
     STRATA_TRY(strata_json_expect(history, STRATA_JSON_ARRAY, r->err));
-    if (strata_json_length(history) != 3 || !strata_json_first(history, &item))
+    const int64_t length = strata_json_length(history);
+    if ((length != 3 && length != 4) || !strata_json_first(history, &item))
         return strata_json_fail(history, r->err, STRATA_DATA, "must be [layer, node, tensor]");
     STRATA_TRY(strata_json_to_string(&item, &name, r->err));
     if (strata_json_next(&item)) STRATA_TRY(strata_json_to_int(&item, 0, 1 << 20, &node, r->err));
@@ -349,6 +356,14 @@ static strata_status take_history(const reader *r, const strata_json *history, t
     return STRATA_OK;
 }
 
+static bool is_history(const strata_json *value) {
+    strata_json item;
+    if (strata_json_kind_of(value) != STRATA_JSON_ARRAY || !strata_json_first(value, &item) ||
+        strata_json_kind_of(&item) != STRATA_JSON_STRING)
+        return false;
+    return strata_json_next(&item) && strata_json_kind_of(&item) == STRATA_JSON_NUMBER;
+}
+
 /* Collects the tensors in the arguments of a call, in their order, at any depth. Masks of embeddings are not collected. */
 static strata_status take_tensors(const reader *r, const strata_json *arguments, taken *out) {
     strata_json item, config, history;
@@ -362,6 +377,13 @@ static strata_status take_tensors(const reader *r, const strata_json *arguments,
     }
     const strata_json_kind kind = strata_json_kind_of(arguments);
     if (kind != STRATA_JSON_ARRAY && kind != STRATA_JSON_OBJECT) return STRATA_OK;
+    if (is_history(arguments)) { /* Keras 2: ["layer", node, tensor, {other arguments}] */
+        STRATA_TRY(take_history(r, arguments, out));
+        (void)!strata_json_first(arguments, &item);
+        for (int i = 0; i < 3; i++)
+            if (!strata_json_next(&item)) return STRATA_OK;
+        return take_tensors(r, &item, out);
+    }
     for (bool more = strata_json_first(arguments, &item); more; more = strata_json_next(&item)) {
         const size_t n = kind == STRATA_JSON_OBJECT ? strlen(item.name) : 0;
         const bool mask = n >= 4 && !strcmp(item.name + n - 4, "mask") && strcmp(item.name, "attention_mask");

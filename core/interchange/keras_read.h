@@ -33,6 +33,8 @@ typedef struct strata_keras_reader {
     const char *path;
     strata_json root, metadata;
     bool sequential;
+    /* The file is a .h5 file of Keras 2, or one that Keras 3 wrote in that format. */
+    bool legacy;
     /* metadata.json contains a preprocessing, which standardises the input. */
     bool standardizes;
     strata_keras_read_layer *layers;
@@ -45,6 +47,8 @@ typedef struct strata_keras_reader {
 typedef struct strata_keras_source {
     strata_hdf5 *hdf5;
     strata_safetensors *tensors;
+    /* The file is a .h5 file, in which the attribute "weight_names" of a layer's group lists its weights in their order. */
+    bool legacy;
 } strata_keras_source;
 
 /* Fails with the message of r->err, which then begins with the file and the layer's name and class. */

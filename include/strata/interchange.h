@@ -99,10 +99,12 @@ typedef struct strata_c_options {
 STRATA_API STRATA_MUST_USE strata_status strata_model_save_c(strata_model *model, const char *path, strata_c_options opts,
                                                              strata_error *err);
 
-/* Makes a model of a .keras file (Keras 3, a zip of config.json and model.weights.h5), sequential or functional. Reading the
+/* Makes a model of a .keras file (Keras 3, a zip of config.json and model.weights.h5), sequential or functional, or of a .h5 file of
+ * Keras 2 that contains the whole model. Reading the
  * weights needs libhdf5 at run time; if there is a file of the same name that ends in .safetensors, the weights are read from
  * that file instead.
- * Fails: DATA; UNSUPPORTED for layers without a counterpart (the message lists all of them), or where libhdf5 is missing. */
+ * Fails: DATA, with the name and class of the layer; UNSUPPORTED for layers without a counterpart (the message lists all of them),
+ * or where libhdf5 is missing. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_load_keras(const char *path, strata_model **out_model, strata_error *err);
 /* Writes the computation of predict as a .keras file for Keras 3.6 and later. Like strata_model_save, it writes a temporary
  * file, reads it back and then renames it. A chain of layers becomes a Sequential model, any other model a Functional one; a softmax or

@@ -16,7 +16,8 @@ typedef struct convert_options {
 
 static const option_row rows[] = {
     {"map", "FILE",
-     "with .safetensors: a file that assigns its names to parameters, with lines \"THEIR.NAME OUR/NAME [linear|conv2d|..]\", or "
+     "with .safetensors: a file that assigns its names to parameters, with lines \"THEIR.NAME OUR/NAME [linear|conv2d|..]\", "
+     "or "
      "\"THEIR.NAME -\" for a tensor that is not used",
      OPTION_TEXT, offsetof(convert_options, map), 0, 0},
     {"model", "MODEL", "with .safetensors: the model that the weights belong to, a .json, .strata, .onnx or .keras file",
@@ -76,6 +77,8 @@ static const struct {
 } formats[] = {{".strata", load_strata, save_strata},
                {".onnx", load_onnx, save_onnx},
                {".keras", load_keras, save_keras},
+               {".h5", load_keras, NULL},
+               {".hdf5", load_keras, NULL},
                {".safetensors", load_state_dict, save_state_dict},
                {".json", load_json, NULL}};
 enum { N_FORMATS = sizeof formats / sizeof *formats, JSON_FORMAT = N_FORMATS - 1 };
@@ -132,7 +135,7 @@ static int run_convert(const command *command, int argc, char **argv) {
     if (code) return code < 0 ? EXIT_OK : code;
     const int from = format_of(files[0]), to = format_of(files[1]);
     if (from < 0 || from == JSON_FORMAT)
-        return usage_error("%s: it must end in .strata, .onnx, .keras or .safetensors", files[0]);
+        return usage_error("%s: it must end in .strata, .onnx, .keras, .h5 or .safetensors", files[0]);
     if (to < 0 || !formats[to].save) return usage_error("%s: it must end in .strata, .onnx, .keras or .safetensors", files[1]);
     strata_status status = formats[from].load(files[0], &options, &model, &err);
     if (!status) status = formats[to].save(model, files[1], &options, &err);
@@ -149,7 +152,8 @@ const command command_convert = {
     .details =
         "The endings of the names give the formats: .strata, .onnx, .keras and .safetensors (only weights, with --map) are "
         "read\n"
-        "and written. The training of a model that was read can be continued like that of any other model.\n",
+        "and written, .h5 files of Keras only read. The training of a model that was read can be continued like that of any "
+        "other model.\n",
     .options = rows,
     .least_arguments = 2,
     .most_arguments = 2,

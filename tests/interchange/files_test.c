@@ -74,9 +74,9 @@ static void same(const strata_array *got, const strata_array *want, double toler
 static strata_model *load(const char *file) {
     strata_model *model = NULL;
     const bool onnx = strstr(file, ".onnx");
-    const strata_status status = onnx                     ? strata_model_load_onnx(file, (strata_onnx_options){0}, &model, &err)
-                                 : strstr(file, ".keras") ? strata_model_load_keras(file, &model, &err)
-                                                          : strata_model_load(file, &model, &err);
+    const strata_status status = onnx ? strata_model_load_onnx(file, (strata_onnx_options){0}, &model, &err)
+                                 : strstr(file, ".keras") || strstr(file, ".h5") ? strata_model_load_keras(file, &model, &err)
+                                                                                 : strata_model_load(file, &model, &err);
     if (status == STRATA_UNSUPPORTED && (strstr(err.message, "this build") || strstr(err.message, "libhdf5")))
         cr_skip_test("%s", err.message);
     cr_assert_eq(status, STRATA_OK, "%s", err.message);
@@ -119,6 +119,10 @@ Test(files, tokens_of_keras_may_be_floats_in_the_file) {
 
 Test(files, infinity_in_the_json_of_keras_is_a_number) {
     round_trips("infinite", ".keras");
+}
+
+Test(files, h5_files_of_keras_are_read) {
+    round_trips("legacy", ".h5");
 }
 
 Test(files, options_of_a_model_may_be_infinite) {

@@ -138,6 +138,14 @@ def make_keras():
     model = keras.Sequential([keras.layers.Input((1, 4, 4)),
                               keras.layers.Conv2D(2, 3, data_format="channels_first", name="turned")])
     model.save(FOLDER / "channels.keras")
+    x = numbers(3, 4, 3)
+    start = keras.layers.Input((4, 3))
+    both = keras.layers.Bidirectional(keras.layers.LSTM(2, return_sequences=True))(start)
+    normal = keras.layers.BatchNormalization()(keras.layers.Dense(4, use_bias=False)(both))
+    model = keras.Model(start, keras.layers.GlobalAveragePooling1D()(keras.layers.Add()([both, normal])))
+    model.set_weights([abs(numbers(*w.shape)) / 2 for w in model.get_weights()])
+    model.save(FOLDER / "legacy.h5")
+    numpy.savez(FOLDER / "legacy.npz", x=x, y=model.predict(x, verbose=0))
 
 
 FOLDER.mkdir(exist_ok=True)

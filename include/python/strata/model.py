@@ -330,6 +330,8 @@ class Model(Handle):
         a file of that format."""
         self._ready()
         ending = os.path.splitext(path)[1]
+        if ending in (".h5", ".hdf5"):
+            raise InvalidError(f"save: {path} would be Keras' old format, which is only read; give a name that ends in .keras")
         {".onnx": lib.model_save_onnx, ".keras": lib.model_save_keras}.get(ending, lib.model_save)(self, path)
 
     def save_checkpoint(self, path, epochs: int) -> None:
@@ -429,7 +431,7 @@ _ONNX_TYPES = {"FLOAT": "f4", "DOUBLE": "f8", "FLOAT16": "f2", "BOOL": "?", "INT
 
 
 def load(path, *, whole: bool = False) -> "Model | OnnxGraph":
-    """Loads a model from a file of save or of the command `strata`, or from another program's .onnx or .keras file. Its
+    """Loads a model from a file of save or of the command `strata`, or from another program's .onnx, .keras or .h5 file. Its
     outputs are those of the file. Training it compiles it with the settings of the file; compile sets others, such as the loss
     of a model of another program. whole: an ONNX file whose inputs have no axis of examples; the result is an OnnxGraph, and
     predict({input: array}) returns a dict with the outputs. `strata convert --whole` makes a model of such a file, which can be
@@ -439,7 +441,7 @@ def load(path, *, whole: bool = False) -> "Model | OnnxGraph":
         return OnnxGraph(lib.onnx_graph_open(path))
     if ending == ".onnx":
         return Model._of(lib.model_load_onnx(path, _native.struct("onnx_options")))
-    return Model._of((lib.model_load_keras if ending == ".keras" else lib.model_load)(path))
+    return Model._of((lib.model_load_keras if ending in (".keras", ".h5", ".hdf5") else lib.model_load)(path))
 
 
 def _list(values):
