@@ -106,7 +106,7 @@ def predict(model, data, constants, folder):
     path = os.path.join(folder, "node.onnx")
     onnx.save(graph_of(model, data, constants), path)
     own = strata.Model._of(lib.model_load_onnx(path, struct("onnx_options", whole=True)))
-    own.compile(device="host", loss="mse" if len(model.graph.output) == 1 else None)
+    own.build(device="host")
     own._inputs = [v.name for v in own_inputs(model) if v.name not in constants]
     own._outputs = [v.name + "_out" for v in model.graph.output]
     arrays = []
