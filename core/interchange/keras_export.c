@@ -301,8 +301,11 @@ static strata_status write_file(strata_keras_export *ex) {
     strata_status status = strata_keras_write_config(ex, &config, &n_config);
     if (!status && ex->unsupported.failed) status = strata_fail(ex->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", ex->path);
     if (!status && ex->unsupported.n_bytes)
-        status = strata_fail(ex->err, STRATA_UNSUPPORTED, "%s: Keras has no counterpart of: %.800s", ex->path,
-                             ex->unsupported.bytes);
+        status = strata_fail(
+            ex->err, STRATA_UNSUPPORTED, "%s: Keras has no counterpart of: %.800s%s", ex->path, ex->unsupported.bytes,
+            strstr(ex->unsupported.bytes, "the column") ? ". strata export --c writes a program that takes such "
+                                                          "columns"
+                                                        : "");
     if (!status) status = write_metadata(ex, &metadata, &n_metadata);
     if (!status) status = strata_keras_write_weights(ex, &weights, &n_weights);
     if (!status) {
