@@ -25,9 +25,9 @@ typedef struct strata_onnx_options {
 
 /* Makes a functional model of an ONNX file (opset 7 or later). Inputs keep their names and order of axes; float types become
  * f32, integers i32. Initializers of f32 with at least one axis become parameters, which training changes; other constants are
- * never changed. If the model has one output and ends with a softmax or sigmoid, this function becomes part of the loss, and
- * predict computes it; with several outputs the loss of each is mse. External data are read only from files in the model's
- * folder.
+ * never changed. The model has no loss, and predict computes the file's outputs. strata_model_compile sets a loss; a softmax or
+ * sigmoid at the end is then moved into a cross-entropy. A file that Strata wrote names its losses, which the model gets.
+ * External data are read only from files in the model's folder.
  * Fails: UNAVAILABLE for a file that cannot be read; DATA for a file that is damaged or invalid, with the node's op and name;
  * UNSUPPORTED for ops without a counterpart (the message lists all of them, with the nodes' names), for attributes that the
  * counterpart does not support, and in a build without protobuf-c. */
@@ -69,7 +69,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_save_c(strata_model *model
 STRATA_API STRATA_MUST_USE strata_status strata_model_load_keras(const char *path, strata_model **out_model, strata_error *err);
 /* Writes the computation of predict as a .keras file for Keras 3.6 and later. Like strata_model_save, it writes a temporary
  * file first and then renames it. A chain of layers becomes a Sequential model, any other model a Functional one; a softmax or
- * sigmoid that predict computes becomes the last activation. If the model's preprocessing standardises numbers (tables of
+ * sigmoid that predict applies for the loss becomes the last activation. If the model's preprocessing standardises numbers (tables of
  * numbers, arrays), the Keras model does so itself and takes numbers that are not standardised; its inputs for texts are
  * tokens, and for pictures pixels from 0 to 1. The optimizer is left out. The label, loss and notes are written to
  * metadata.json, so that strata_model_load_keras restores them. Needs libhdf5 at run time. The model must be compiled, built or
