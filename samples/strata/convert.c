@@ -130,7 +130,8 @@ const command command_convert = {
     .details =
         "The endings of the names give the formats: .strata, .onnx, .keras and .safetensors (only weights, with --map) are "
         "read\n"
-        "and written. A model that was read has no loss and no preprocessing: its outputs are those of the file, and it gets data\n"
+        "and written. A model that was read has no loss and no preprocessing: its outputs are those of the file, and it gets "
+        "data\n"
         "as they are. strata train --from MODEL.strata DATA --loss NAME continues its training.\n",
     .options = rows,
     .least_arguments = 2,
