@@ -25,9 +25,9 @@ typedef struct strata_onnx_options {
 
 /* Makes a functional model of an ONNX file (opset 7 or later). Inputs keep their names and order of axes; float types become
  * f32, integers i32. Initializers of f32 with at least one axis become parameters, which training changes; other constants are
- * never changed. If the model has one output and ends with a softmax or sigmoid, this function becomes part of the loss, and
- * predict computes it; with several outputs the loss of each is mse. External data are read only from files in the model's
- * folder.
+ * never changed. The model has no loss, and predict computes the file's outputs. strata_model_compile sets a loss; a softmax or
+ * sigmoid at the end is then moved into a cross-entropy. A file that Strata wrote names its losses, which the model gets.
+ * External data are read only from files in the model's folder.
  * Fails: UNAVAILABLE for a file that cannot be read; DATA for a file that is damaged or invalid, with the node's op and name;
  * UNSUPPORTED for ops without a counterpart (the message lists all of them, with the nodes' names), for attributes that the
  * counterpart does not support, and in a build without protobuf-c. */
@@ -99,20 +99,19 @@ typedef struct strata_c_options {
 STRATA_API STRATA_MUST_USE strata_status strata_model_save_c(strata_model *model, const char *path, strata_c_options opts,
                                                              strata_error *err);
 
-/* Makes a model of a .keras file (Keras 3, a zip of config.json and model.weights.h5), sequential or functional, or of a .h5 file of
- * Keras 2 that contains the whole model. Reading the
- * weights needs libhdf5 at run time; if there is a file of the same name that ends in .safetensors, the weights are read from
- * that file instead.
- * Fails: DATA, with the name and class of the layer; UNSUPPORTED for layers without a counterpart (the message lists all of them),
- * or where libhdf5 is missing. */
+/* Makes a model of a .keras file (Keras 3, a zip of config.json and model.weights.h5), sequential or functional, or of a .h5
+ * file of Keras 2 that contains the whole model. Reading the weights needs libhdf5 at run time; if there is a file of the same name
+ * that ends in .safetensors, the weights are read from that file instead.
+ * Fails: DATA, with the name and class of the layer; UNSUPPORTED for layers without a counterpart (the message lists all of
+ * them), or where libhdf5 is missing. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_load_keras(const char *path, strata_model **out_model, strata_error *err);
 /* Writes the computation of predict as a .keras file for Keras 3.6 and later. Like strata_model_save, it writes a temporary
- * file, reads it back and then renames it. A chain of layers becomes a Sequential model, any other model a Functional one; a softmax or
- * sigmoid that predict computes becomes the last activation. If the model's preprocessing standardises numbers (tables of
- * numbers, arrays), the Keras model does so itself and takes numbers that are not standardised; its inputs for texts are
- * tokens, and for pictures pixels from 0 to 1. The optimizer is left out. The label, loss and notes are written to
- * metadata.json, so that strata_model_load_keras restores them. Needs libhdf5 at run time. The model must be compiled, built or
- * loaded.
+ * file, reads it back and then renames it. A chain of layers becomes a Sequential model, any other model a Functional one; a
+ * softmax or sigmoid that predict applies for the loss becomes the last activation. If the model's preprocessing standardises
+ * numbers (tables of numbers, arrays), the Keras model does so itself and takes numbers that are not standardised; its inputs
+ * for texts are tokens, and for pictures pixels from 0 to 1. The optimizer is left out. The label, loss and notes are written
+ * to metadata.json, so that strata_model_load_keras restores them. Needs libhdf5 at run time. The model must be compiled,
+ * built or loaded.
  * Fails: UNSUPPORTED for layers, options and columns that have no counterpart in Keras (the message lists all of them), and
  * where libhdf5 is missing; OUT_OF_DISK; UNAVAILABLE. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_save_keras(strata_model *model, const char *path, strata_error *err);

@@ -162,13 +162,6 @@ static int evaluate(strata_model *model, strata_device *device, const sample_dat
     return status ? report(FAILING_RUN, status, &err) : EXIT_OK;
 }
 
-/* Whether the outputs may be classes. A model without a loss may learn them if it has several numbers as its only output. */
-static bool may_classify(const strata_model *model) {
-    const strata_shape shape = strata_model_output_port(model, 0).shape;
-    return classifies(model) || ((strata_model_n_outputs(model) == 1 && loss_for_description(model) != NULL) &&
-                                 shape.rank == 1 && shape.dims[0] > 1);
-}
-
 int plot_confusion(const plot_options *options, const char *path, const plot_target *target) {
     strata_model *model = NULL;
     strata_device *device = NULL;
@@ -178,7 +171,7 @@ int plot_confusion(const plot_options *options, const char *path, const plot_tar
     confusion c = {0};
     const sample *sample = NULL;
     int code = load(path, &model);
-    if (!code && !may_classify(model))
+    if (!code && !classifies(model))
         code = usage_error(
             "plot: %s learns numbers or has several outputs, but a confusion matrix needs classes; strata evaluate %s DATA "
             "measures it",

@@ -140,7 +140,7 @@ bool classifies(const strata_model *model) {
     const strata_output_spec *output = &model->outputs[0];
     if (model->n_outputs > 1) return false;
     if (output->loss) return output->loss->answers != STRATA_ANSWERS_NONE;
-    return output->ending != NULL;
+    return output->ending || (output->shape.rank == 1 && output->shape.dims[0] > 1);
 }
 
 bool predicts_classes(const strata_model *model) {
@@ -148,6 +148,7 @@ bool predicts_classes(const strata_model *model) {
     const bool one = strata_shape_elements(output->shape) == 1;
     if (!classifies(model)) return false;
     if (output->loss) return one || output->loss->answers != STRATA_ANSWERS_BINARY;
+    if (!output->ending) return false;
     return strcmp(output->ending, "sigmoid") ? output->shape.rank == 1 && !one : one;
 }
 
@@ -155,8 +156,10 @@ const char *choose_loss(const strata_model *model, const char *given, const stra
     const strata_output_spec *output = &model->outputs[0];
     const int64_t size = strata_shape_elements(output->shape);
     if (given || model->n_outputs > 1 || output->loss) return given;
-    if (strata_dataset_label_dtype(dataset) == STRATA_DTYPE_I32) /* with a softmax or sigmoid: the loss that fits it */
-        return output->ending || (output->shape.rank == 1 && size > 1) ? NULL : "mse";
+    if (strata_dataset_label_dtype(dataset) == STRATA_DTYPE_I32) {
+        if (output->ending || (output->shape.rank == 1 && size > 1)) return NULL; /* compile chooses the loss of classes */
+        return size == 1 && strata_dataset_class_name(dataset, 0) ? "binary_crossentropy" : "mse";
+    }
     if (!output->ending) return "mse";
     return strcmp(output->ending, "softmax") ? NULL : "categorical_crossentropy";
 }

@@ -107,8 +107,8 @@ int set_precision(strata_model *model, const char *name);
 const char *precision_of(const strata_model *model);
 /* The name of a class; NULL: it has none. Valid until the next call. */
 const char *class_name(const sample *sample, const strata_preprocessing *preprocessing, int64_t class);
-/* Whether there is an accuracy. This follows from the loss of a model with one output or, if it has no loss, from the softmax or
- * sigmoid that it ends in. */
+/* Whether there is an accuracy. This follows from the loss of a model with one output or, if it has no loss, from the loss that
+ * compile gives it. */
 bool classifies(const strata_model *model);
 /* Whether each example has one class: the only output has a probability for each class, or the probability of class 1. */
 bool predicts_classes(const strata_model *model);

@@ -40,7 +40,8 @@ static int open_from(training *t) {
                            t->options.model ? "model" : "set");
     strata_status status = load_trained(t->options.from, &t->model, &err);
     if (status) return report(FAILING_DATA, status, &err);
-    t->sample = sample_of_model(t->model, &t->options.data);
+    const bool arrays = has_several_ports(t->model) && !strata_model_note(t->model, "preprocessing");
+    t->sample = arrays ? sample_of_model(t->model, &t->options.data) : own_sample();
     const int code = recall_data(t->model, t->sample, &t->train);
     return code ? code : freeze_layers(t);
 }
@@ -51,8 +52,8 @@ static int open_own_data(training *t) {
     t->options.data.path = t->name;
     if (t->options.freeze && !t->options.from)
         return usage_error("--freeze is for layers of a trained model; name the model with --from");
+    t->sample = own_sample();
     int code = t->options.from ? open_from(t) : EXIT_OK;
-    if (!code && (!t->model || !has_several_ports(t->model) || t->train.preprocessing)) t->sample = own_sample();
     if (!code) code = open_data(t->sample, &t->options.data, "train", &t->train);
     if (!code && !t->model)
         code = make_own_model(t->options.model, t->train.preprocessing, strata_dataset_size(t->train.dataset), &t->model);

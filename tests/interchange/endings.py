@@ -8,11 +8,13 @@ usage: endings.py FOLDER [WORD]    a folder for the files that are written; only
 CC is the compiler of C (cc). C files are not read back: they are compiled, all into one library, and called."""
 
 import ctypes
+import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import urllib.request
 
 import numpy
 
@@ -256,6 +258,100 @@ def check_c():
         same(numpy.array(rows), expected, f"{name} in C")
 
 
+# ---- the commands, for models without a loss and without a preprocessing ------------------------------------------------------
+def command(*words, code=0):
+    done = subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == code, f"{words}: {done.returncode}: {done.stderr}"
+    return done.stdout if not code else done.stderr
+
+
+def save(name, spec, *weights):
+    """A file as strata convert makes it: without a loss, an optimizer and a preprocessing."""
+    model = strata.Model.from_json(spec).build(device="host")
+    if weights:
+        model.set_weights([numpy.array(w, "f4") for w in weights])
+    model.save(FOLDER / name)
+    assert "loss" not in model.to_json() and "optimizer" not in model.to_json()
+    return model, FOLDER / name
+
+
+def answers(*words):
+    return [json.loads(line) for line in command("predict", *words, "--json", "--device", "host").splitlines()]
+
+
+def check_evaluate_plot_predict_and_train_prepare_data_alike():
+    """The classes of rows far from 0 are computed by weights for the numbers as they are: all are right, unless a command
+    standardises the rows."""
+    x = (random.normal(size=(60, 3)) * [1, 5, 20] + [10, -30, 100]).astype("f4")
+    y = ((x[:, 0] - 10) + (x[:, 2] - 100) / 20 > 0).astype("i4")
+    numpy.savez(FOLDER / "d.npz", x=x, y=y), numpy.save(FOLDER / "x.npy", x)
+    rows = [",".join([*(repr(float(v)) for v in row), str(label)]) for row, label in zip(x, y)]
+    (FOLDER / "d.csv").write_text("a,b,c,y\n" + "\n".join(rows) + "\n")
+    kernel, bias = 5 * numpy.array([[0, 1], [0, 0], [0, 0.05]]), [0, -75]
+    yes = kernel[:, 1:] - kernel[:, :1], [bias[1] - bias[0]]
+    for name, function, units, weights in (("softmax", "softmax", 2, (kernel, bias)), ("none", None, 2, (kernel, bias)),
+                                           ("sigmoid", "sigmoid", 1, yes)):  # fmt: skip
+        last = layer("dense", units=units, **({"activation": function} if function else {}))
+        model, file = save(f"{name}.strata", sequential([3], [last]), *weights)
+        expected = model.predict(x)
+        for data in ("d.csv", "d.npz"):
+            said = json.loads(command("evaluate", file, FOLDER / data, "--json", "--device", "host"))
+            assert said["accuracy"] == 1 and said["examples"] == 60, said
+            assert "60 examples, accuracy 100.00 %" in command("plot", file, "--confusion", FOLDER / data, "--device", "host")
+        for given in (["x.npy"], ["d.npz"], ["d.csv", "--columns", "a,b,c"]):
+            said = answers(file, FOLDER / given[0], *given[1:], *(["--probabilities"] if function else []))
+            got = [one["probabilities"] if function else one["values"] for one in said]
+            wanted = expected if units == 2 else numpy.concatenate([1 - expected, expected], 1)
+            same(numpy.array(got), wanted.astype("f8").round(6) if function else wanted, f"{name} {given}")
+            assert not function or [one["class"] for one in said] == y.tolist()
+        # The first step of a training has the loss of the rows as they are, by the formula of the cross-entropy.
+        p = expected[numpy.arange(60), y] if units == 2 else numpy.where(y, expected[:, 0], 1 - expected[:, 0])
+        if not function:
+            p = 1 / (1 + numpy.exp(expected[numpy.arange(60), 1 - y] - expected[numpy.arange(60), y]))
+        for data in ("d.csv", "d.npz"):
+            said = json.loads(command("evaluate", file, FOLDER / data, "--json", "--device", "host"))
+            assert abs(said["loss"] + numpy.log(p.astype("f8")).mean()) < 1e-5, said
+            trained = FOLDER / f"{name}.trained.strata"
+            command("train", "--from", file, FOLDER / data, "--epochs", 1, "--save", trained, "--device", "host")
+            assert json.loads(command("evaluate", trained, FOLDER / data, "--json", "--device", "host"))["accuracy"] > 0.95
+    said = command("train", "--from", FOLDER / "softmax.strata", FOLDER / "d.csv", "--loss", "binary_crossentropy", code=2)
+    assert "the model ends in softmax" in said, said
+
+
+def check_commands_take_any_outputs():
+    """One output, pictures, sequences and several outputs, without a loss: predict prints the numbers of the file."""
+    several = [layer("dense", units=2, name="a", inputs=["x"]), layer("dense", units=1, name="b", inputs=["x"])]
+    for name, spec, x in (
+        ("one", sequential([4], [layer("dense", units=1)]), random.normal(size=(3, 4))),
+        ("picture", sequential([4, 4, 2], [layer("conv2d", filters=2, kernel_size=3)]), random.normal(size=(3, 4, 4, 2))),
+        ("sequence", sequential([3, 2], [layer("dense", units=2, activation="softmax")]), random.normal(size=(3, 3, 2))),
+        ("several", functional([4], several, a=None, b=None), random.normal(size=(3, 4))),
+    ):
+        x, (model, file) = x.astype("f4"), save(f"{name}.strata", spec)
+        numpy.save(FOLDER / "x.npy", x), numpy.savez(FOLDER / "x.npz", x=x)
+        expected = side_by_side(model.predict(x), 3)
+        said = answers(file, FOLDER / ("x.npz" if name == "several" else "x.npy"))
+        got = [[*one["a"], one["b"]] if name == "several" else one["value"] if "value" in one else one["values"] for one in said]
+        same(numpy.array(got, "f4").reshape(3, -1), expected, name)
+        assert spec["layers"][-1]["layer"] in command("graph", file)
+        assert "parameters" in command("summary", file, "--device", "host")
+        same(numpy.array(served(file, x, name == "several"), "f4").reshape(3, -1), expected, f"serve {name}")
+
+
+def served(file, x, several):
+    """The numbers that serve sends for x."""
+    server = subprocess.Popen([COMMAND, "serve", file, "--port", "0", "--device", "host"], stdout=subprocess.PIPE, text=True)
+    try:
+        address = re.search(r"http://[\d.:]+", server.stdout.readline()).group()
+        body = json.dumps({"inputs": x.tolist()}).encode()
+        request = urllib.request.Request(f"{address}/predict", body, {"Content-Type": "application/json"})
+        found = json.load(urllib.request.urlopen(request, timeout=60))["predictions"]
+    finally:
+        server.terminate()
+        server.wait()
+    return [[*one["a"], one["b"]] if several else one["value"] if "value" in one else one["values"] for one in found]
+
+
 def check_all_layers_activations_and_losses_are_here():
     text = repr(list(models()))
     for kind in words_of("core/layer/layers.def", r"STRATA_LAYER\((\w+)\)"):
@@ -269,4 +365,5 @@ if not has_hdf5():
 checks = {name: (lambda number=number, name=name, spec=spec: check(number, name, spec)) for number, name, spec in chosen}
 assert len(checks) == len(chosen), "two models have one name"
 run({"all layers, activations and losses are here": check_all_layers_activations_and_losses_are_here, **checks,
-     "all of them in C": check_c})
+     "all of them in C": check_c, **{f.__name__: f for f in (
+         check_evaluate_plot_predict_and_train_prepare_data_alike, check_commands_take_any_outputs)}})
