@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads Keras 3's .keras files: zip archives with config.json, which describes the layers, and model.weights.h5. And .h5 files of
- * Keras 2, which have the same description as an attribute, and the weights in groups with the layers' names.
+ * Reads Keras 3's .keras files: zip archives with config.json, which describes the layers, and model.weights.h5. And .h5 files
+ * of Keras 2, which have the same description as an attribute, and the weights in groups with the layers' names.
  * keras_export.c writes label, loss and notes to metadata.json under the key "strata". */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Evaluates an ONNX graph as it is, without a batch and without making a model of it. All inputs are constants of the import, so
- * that each node is folded: the references of the ops compute it on the host. Shapes may therefore depend on the inputs, and the
- * graph needs no weights. */
+ * Evaluates an ONNX graph as it is, without a batch and without making a model of it. All inputs are constants of the import,
+ * so that each node is folded: the references of the ops compute it on the host. Shapes may therefore depend on the inputs,
+ * and the graph needs no weights. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

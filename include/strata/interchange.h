@@ -40,16 +40,16 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_parse_onnx(const char *pat
                                                                  strata_error *err);
 /* Writes the computation of predict as an ONNX file of opset 17 with a batch of any size. Like strata_model_save, it writes a
  * temporary file, reads it back and then renames it. If the model's preprocessing standardises numbers (tables of numbers,
- * arrays), the file does so itself: it takes the numbers of the table, NaN for a missing one, and gives labels in the table's own
- * numbers. For texts it takes tokens, for pictures pixels from 0 to 1. The model must be compiled, built or loaded. Parts that are used only for training
- * (dropout, penalties) are left out.
+ * arrays), the file does so itself: it takes the numbers of the table, NaN for a missing one, and gives labels in the table's
+ * own numbers. For texts it takes tokens, for pictures pixels from 0 to 1. The model must be compiled, built or loaded. Parts
+ * that are used only for training (dropout, penalties) are left out.
  * Fails: UNSUPPORTED for a layer that has no counterpart in ONNX or that the program registered itself, and for columns of
  * words, dates and texts (the message names them); OUT_OF_DISK; UNAVAILABLE. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_save_onnx(strata_model *model, const char *path, strata_error *err);
 
 /* An ONNX graph that is evaluated as it is: one evaluation has one array for each input, without an axis of examples. Nothing
- * is made a parameter, and the shapes of values may depend on the inputs. The references of the ops compute it on the host, which
- * is exact but slow; a model (strata_model_load_onnx) computes on devices.
+ * is made a parameter, and the shapes of values may depend on the inputs. The references of the ops compute it on the host,
+ * which is exact but slow; a model (strata_model_load_onnx) computes on devices.
  *
  *     strata_onnx_graph_open("node.onnx", &graph, &err);
  *     strata_onnx_graph_set(graph, "x", &array, &err);
@@ -100,8 +100,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_save_c(strata_model *model
                                                              strata_error *err);
 
 /* Makes a model of a .keras file (Keras 3, a zip of config.json and model.weights.h5), sequential or functional, or of a .h5
- * file of Keras 2 that contains the whole model. Reading the weights needs libhdf5 at run time; if there is a file of the same name
- * that ends in .safetensors, the weights are read from that file instead.
+ * file of Keras 2 that contains the whole model. Reading the weights needs libhdf5 at run time; if there is a file of the same
+ * name that ends in .safetensors, the weights are read from that file instead.
  * Fails: DATA, with the name and class of the layer; UNSUPPORTED for layers without a counterpart (the message lists all of
  * them), or where libhdf5 is missing. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_load_keras(const char *path, strata_model **out_model, strata_error *err);
@@ -120,11 +120,12 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_save_keras(strata_model *m
  * of it is "PYTORCH.NAME STRATA/NAME", and may have a third word that names the order of the axes in PyTorch: "linear" (out,
  * in), "conv1d" (out, in, width), "conv2d" (out, in, height, width), "conv2d_transpose", "depthwise", "same". Without the third
  * word the shapes decide; if both orders fit, PyTorch's order is used. Lines may be empty or begin with '#'. Each parameter
- * must be in the map, and each tensor of the file: a line "NAME -" leaves one out, "BEGINNING* -" several, and counters of steps
- * need no line. Two lines may give the biases of PyTorch's LSTM or GRU, bias_ih and bias_hh, to one "bias": they are added, or,
- * for a GRU, become its two rows. The gates of a GRU get Strata's order, unless the third word is "same". If the model is not compiled yet, its parameters are set when it is compiled.
- * Fails: DATA, with the line, for names that do not exist or shapes that do not fit, and with a list of the tensors that no line
- * uses. */
+ * must be in the map, and each tensor of the file: a line "NAME -" leaves one out, "BEGINNING* -" several, and counters of
+ * steps need no line. Two lines may give the biases of PyTorch's LSTM or GRU, bias_ih and bias_hh, to one "bias": they are
+ * added, or, for a GRU, become its two rows. The gates of a GRU get Strata's order, unless the third word is "same". If the
+ * model is not compiled yet, its parameters are set when it is compiled.
+ * Fails: DATA, with the line, for names that do not exist or shapes that do not fit, and with a list of the tensors that no
+ * line uses. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_take_state_dict(strata_model *model, const char *path,
                                                                       const char *map_path, strata_error *err);
 /* The reverse of strata_model_take_state_dict: writes the parameters to a safetensors file under the PyTorch names of the map,

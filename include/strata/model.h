@@ -484,8 +484,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_replicas_equal(strata_mode
 STRATA_API STRATA_MUST_USE strata_status strata_model_sha256(strata_model *model, char out_hex[65], strata_error *err);
 
 /* Saves the model to a safetensors file: the parameters by name, and the model's JSON in the metadata under "strata.model". The
- * library writes a temporary file, reads it back, syncs it and renames it, so that an existing file is replaced only by a complete
- * one that can be read.
+ * library writes a temporary file, reads it back, syncs it and renames it, so that an existing file is replaced only by a
+ * complete one that can be read.
  * INVALID for a model that is neither compiled, built nor loaded. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_save(strata_model *model, const char *path, strata_error *err);
 /* Loads a model from a file. Its parameters are in host memory until the model is compiled. */

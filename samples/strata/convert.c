@@ -152,9 +152,9 @@ const command command_convert = {
     .details =
         "The endings of the names give the formats: .strata, .onnx, .keras and .safetensors (only weights, with --map) are "
         "read\n"
-        "and written, .h5 files of Keras only read. A model that was read has no loss and no preprocessing: its outputs are those of the file, and it gets "
-        "data\n"
-        "as they are. strata train --from MODEL.strata DATA --loss NAME continues its training.\n",
+        "and written, .h5 files of Keras only read. A model that was read has no loss and no preprocessing: its outputs are "
+        "those\n"
+        "of the file, and it gets data as they are. strata train --from MODEL.strata DATA --loss NAME continues its training.\n",
     .options = rows,
     .least_arguments = 2,
     .most_arguments = 2,

@@ -55,7 +55,8 @@ typedef struct strata_zip_content {
     size_t n_bytes;
 } strata_zip_content;
 /* Writes n members, at most STRATA_ZIP_MOST_CONTENTS, without compression, through a temporary file (core/base/file.h),
- * which `check` (NULL: none) reads back before it is renamed. The same members give the same bytes. Fails: UNSUPPORTED for more than 4 GiB; as core/base/file.h. */
+ * which `check` (NULL: none) reads back before it is renamed. The same members give the same bytes. Fails: UNSUPPORTED for
+ * more than 4 GiB; as core/base/file.h. */
 STRATA_MUST_USE strata_status strata_zip_write(const char *path, const strata_zip_content *members, int n,
                                                const strata_file_check *check, strata_error *err);
 
