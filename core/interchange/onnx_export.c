@@ -228,6 +228,7 @@ strata_status strata_model_save_onnx(strata_model *model, const char *path, stra
     if (!status) status = strata_graph_create(&ex.graph, err);
     if (!status) ex.graph->activations = model->registry ? model->registry->activations : NULL;
     if (!status) status = walk(&ex, path, values, err);
+    if (status && err) strata_onnx_name_batch(err->message);
     strata_preprocessing_destroy(ex.preprocessing);
     strata_graph_destroy(ex.graph);
     strata_parameters_finish(&ex.parameters);

@@ -41,14 +41,17 @@ def make_onnx():
     batch = dict(inputs=[value("x", 1, ["N", 4])], outputs=[value("y", 1, ["N", 3])])
     inf, nan = numpy.float32("inf"), numpy.float32("nan")
     product = node("MatMul", ["x", "w"], ["c"])
-    save("clip_below", [product, node("Clip", ["c", "", "high"], ["y"])], {"w": w, "high": numpy.float32(0.5)}, {"x": x}, **batch)
+    half = numpy.float32(0.5)
+    save("clip_below", [product, node("Clip", ["c", "", "high"], ["y"])], {"w": w, "high": half}, {"x": x}, **batch)
     save("clip_above", [product, node("Clip", ["c", "low"], ["y"])], {"w": w, "low": numpy.float32(-0.5)}, {"x": x}, **batch)
     save("clip_open", [product, node("Clip", ["c"], ["y"])], {"w": w}, {"x": x}, **batch)
-    save("clip_infinite", [product, node("Clip", ["c", "low", "high"], ["y"])], {"w": w, "low": -inf, "high": inf}, {"x": x}, **batch)
-    masked = [product, node("Less", ["c", "zero"], ["m"]), node("Where", ["m", "low", "c"], ["d"]), node("Softmax", ["d"], ["e"]),
-              node("Add", ["e", "zero"], ["y"])]
+    bounds = {"w": w, "low": -inf, "high": inf}
+    save("clip_infinite", [product, node("Clip", ["c", "low", "high"], ["y"])], bounds, {"x": x}, **batch)
+    masked = [product, node("Less", ["c", "zero"], ["m"]), node("Where", ["m", "low", "c"], ["d"]),
+              node("Softmax", ["d"], ["e"]), node("Add", ["e", "zero"], ["y"])]
     save("mask", masked, {"w": abs(w), "zero": numpy.float32(0), "low": -inf}, {"x": abs(x)}, **batch)
-    save("nan", [product, node("Min", ["c", "n"], ["y"])], {"w": w, "n": numpy.array([nan, inf, -inf], "f4")}, {"x": x}, **batch)
+    odd = numpy.array([nan, inf, -inf], "f4")
+    save("nan", [product, node("Min", ["c", "n"], ["y"])], {"w": w, "n": odd}, {"x": x}, **batch)
     save("elu_infinite", [product, node("Elu", ["c"], ["y"], alpha=float("inf"))], {"w": w}, {"x": x}, **batch)
     padded = dict(inputs=[value("x", 1, ["N", 4])], outputs=[value("y", 1, ["N", 5])])
     pads = {"w": w, "pads": numpy.array([0, 1, 0, 1], "i8"), "v": -inf}
@@ -86,7 +89,8 @@ def make_onnx():
          {"shape": numpy.array([288], "i8"), "w": numbers(288, 1)}, {}, run=False, inputs=large["inputs"],
          outputs=[value("y", 1, [1])])
     # Nothing in it is a weight, its outputs are integers, and its shape depends on an input.
-    save("weightless", [node("Reshape", ["a", "shape"], ["r"]), node("Shape", ["r"], ["s"]), node("Not", ["flag"], ["not"])], {},
+    nodes = [node("Reshape", ["a", "shape"], ["r"]), node("Shape", ["r"], ["s"]), node("Not", ["flag"], ["not"])]
+    save("weightless", nodes, {},
          {"a": numbers(2, 6), "shape": numpy.array([3, -1], "i8"), "flag": numpy.array([True, False])},
          [value("a", 1, [2, 6]), value("shape", 7, [2]), value("flag", 9, [2])],
          [value("r", 1, [3, 4]), value("s", 7, [2]), value("not", 9, [2])])

@@ -10,8 +10,8 @@ NAME...    only tests whose names contain one of these words; each is then shown
            strata.load(FILE, whole=True).predict({input: array})
 
 A test is a graph of one or a few nodes with inputs and outputs. Its file is written as the package has it. Refused tests are
-counted by op, where the op is not there, or by what the message says. The exit code is 1 where a result is wrong, or an error is
-none of the known gaps (GAPS)."""
+counted by op, where the op is not there, or by what the message says. The exit code is 1 where a result is wrong, or an error
+is none of the known gaps (GAPS)."""
 
 import collections
 import os
