@@ -458,7 +458,7 @@ class Models(unittest.TestCase):
     def test_a_model_that_ends_in_sigmoid_or_softmax_trains_as_in_keras(self):
         x = numpy.random.default_rng(0).normal(size=(2000, 8)).astype("f4")
         binary, three = (x[:, 0] > 0).astype("i4"), (x[:, 0] > 0).astype("i4") + (x[:, 1] > 0)
-        # Keras 3.15 has an accuracy of 0.976 and 0.946 after these epochs. With the function applied twice it is 0.507.
+        # Keras 3.15 has an accuracy of 0.997 and 0.973 after these epochs of the same models and data.
         for units, function, loss, y in ((1, "sigmoid", "binary_crossentropy", binary),
                                          (3, "softmax", "sparse_categorical_crossentropy", three)):
             for last in ([layers.dense(units, activation=function)], [layers.dense(units), layers.activation(function)]):
