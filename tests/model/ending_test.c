@@ -152,6 +152,14 @@ TEST_ON_HOST(ending, a_model_without_a_loss_predicts_its_outputs_and_is_compiled
         char before[65], *json = NULL;
         OK(strata_model_build(model, device, &(strata_compile_options){.seed = 5}, &err));
         OK(strata_model_predict(model, data, 0, &outputs, &err));
+        strata_model_places places;
+        strata_model_memory memory;
+        OK(strata_model_list_places(model, STRATA_PART_PREDICTION, 8, 0, NULL, 0, &places, &err));
+        OK(strata_model_list_memory(model, STRATA_PART_PREDICTION, 8, &memory, &err));
+        strata_model_places_finish(&places);
+        strata_model_memory_finish(&memory);
+        FAILS(strata_model_list_places(model, STRATA_PART_TRAINING, 8, 0, NULL, 0, &places, &err), STRATA_INVALID,
+              "without an optimizer and a loss");
         OK(strata_model_to_json(model, &json, &err));
         cr_assert_null(strstr(json, "\"loss\""));
         free(json);
