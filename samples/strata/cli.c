@@ -100,14 +100,14 @@ static const option_row *taken_row(const command *command, const option_row *row
     return NULL;
 }
 
-static bool is_own(const command *command, const option_row *row) {
+bool is_own_row(const command *command, const option_row *row) {
     for (const option_row *own = command->options; own->name; own++)
         if (own == row) return true;
     return false;
 }
 
 const option_row *next_row(const command *command, const option_row *row) {
-    if (row && command->also && !is_own(command, row)) return taken_row(command, row + 1);
+    if (row && command->also && !is_own_row(command, row)) return taken_row(command, row + 1);
     row = row ? row + 1 : command->options;
     if (row->name) return row;
     return command->also ? taken_row(command, command->also->rows) : NULL;
@@ -207,10 +207,10 @@ static int set_option(const option_row *row, const char *text, void *options) {
         if (status) return report(FAILING_DEVICE, status, &err);
     } else if (row->kind == OPTION_VERBOSE) {
         strata_plugin_set_log(print_message);
-    } else if (row->kind == OPTION_TEXT) {
+    } else if (row->kind == OPTION_TEXT || row->kind == OPTION_INPUT || row->kind == OPTION_OUTPUT) {
         if (!*text) return usage_error("%s%s needs a %s", dashes(row), row->name, row->value);
         *(const char **)target = text;
-    } else if (row->kind == OPTION_LIST) {
+    } else if (row->kind == OPTION_LIST || row->kind == OPTION_INPUTS) {
         text_list *list = target;
         if (list->n == MOST_TEXTS) return usage_error("%s%s is given more than %d times", dashes(row), row->name, MOST_TEXTS);
         list->items[list->n++] = text;
@@ -232,7 +232,7 @@ static int set_option(const option_row *row, const char *text, void *options) {
 
 /* Stores the value of an option. An option that is accepted for another command is also stored in the list for that command. */
 static int set_row(const command *command, const option_row *row, const char *text, void *options) {
-    if (is_own(command, row)) return set_option(row, text, options);
+    if (is_own_row(command, row)) return set_option(row, text, options);
     handed_options *handed = (handed_options *)((char *)options + command->also->handed);
     if (handed->n == (int)(sizeof handed->items / sizeof *handed->items))
         return usage_error("%s: more than %d options are given", command->name, handed->n);
@@ -280,7 +280,7 @@ int read_options(const command *command, int argc, char **argv, void *options, c
     }
     if (*n_arguments < command->least_arguments)
         return usage_error("%s needs %s; strata help %s", command->name, command->arguments, command->name);
-    return EXIT_OK;
+    return check_outputs(command, options, arguments, *n_arguments);
 }
 
 /* ---- functions of several commands ---- */

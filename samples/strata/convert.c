@@ -15,9 +15,9 @@ typedef struct convert_options {
 static const option_row rows[] = {
     {"map", "FILE",
      "with .safetensors: a file that assigns its names to parameters, with lines \"THEIR.NAME OUR/NAME [linear|conv2d|..]\"",
-     OPTION_TEXT, offsetof(convert_options, map), 0, 0},
+     OPTION_INPUT, offsetof(convert_options, map), 0, 0},
     {"model", "MODEL", "with .safetensors: the model that the weights belong to, a .json, .strata, .onnx or .keras file",
-     OPTION_TEXT, offsetof(convert_options, model), 0, 0},
+     OPTION_INPUT, offsetof(convert_options, model), 0, 0},
     {"whole", NULL, "with .onnx: axis 0 of its inputs is not a batch; the model takes one example at a time", OPTION_FLAG,
      offsetof(convert_options, whole), 0, 0},
     {0}};
@@ -134,5 +134,6 @@ const command command_convert = {
     .options = rows,
     .least_arguments = 2,
     .most_arguments = 2,
+    .files = "rw",
     .run = run_convert,
 };

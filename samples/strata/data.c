@@ -22,7 +22,7 @@ typedef struct fetch_options {
     bool json;
 } fetch_options;
 
-static const option_row rows[] = {{"to", "DIR", "the folder for the files; it is created if it does not exist", OPTION_TEXT,
+static const option_row rows[] = {{"to", "DIR", "the folder for the files; it is created if it does not exist", OPTION_OUTPUT,
                                    offsetof(fetch_options, to), 0, 0},
                                   {"json", NULL, "print one line of JSON", OPTION_FLAG, offsetof(fetch_options, json), 0, 0},
                                   {0}};
@@ -245,5 +245,6 @@ const command command_data = {
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1 + MOST_NAMES,
+    .files = "-r",
     .run = run,
 };

@@ -103,4 +103,5 @@ const command command_evaluate = {.name = "evaluate",
                                   .options = rows,
                                   .least_arguments = 1,
                                   .most_arguments = 2,
+                                  .files = "rr",
                                   .run = run};

@@ -25,33 +25,33 @@ typedef struct data_options {
     int64_t size;                /* rows and columns of pictures; 0: chosen for the pictures */
     int64_t seed;                /* for dividing the data */
 } data_options;
-#define DATA_OPTION_ROWS(type, member)                                                                                       \
-    {"data", "DIR", "the folder or file of the data (the program generates data)", OPTION_TEXT, offsetof(type, member.path), \
-     0,      0},                                                                                                             \
-        {"label",                                                                                                            \
-         "COLUMN",                                                                                                           \
-         "CSV: the column to learn (the last); A,B learns several columns of numbers together",                              \
-         OPTION_TEXT,                                                                                                        \
-         offsetof(type, member.label),                                                                                       \
-         0,                                                                                                                  \
-         0},                                                                                                                 \
-        {"separator",                                                                                                        \
-         "C",                                                                                                                \
-         "CSV: the character between cells: ; | tab ... (detected from the first lines)",                                    \
-         OPTION_TEXT,                                                                                                        \
-         offsetof(type, member.separator),                                                                                   \
-         0,                                                                                                                  \
-         0},                                                                                                                 \
-        {"labels", "Y.npy", "for data.npy: the file with its labels", OPTION_TEXT, offsetof(type, member.labels), 0, 0},     \
-        {"weight-column",                                                                                                    \
-         "COLUMN",                                                                                                           \
-         "CSV of numbers: the column of weights, by which the loss of each row is multiplied",                               \
-         OPTION_TEXT,                                                                                                        \
-         offsetof(type, member.weight),                                                                                      \
-         0,                                                                                                                  \
-         0},                                                                                                                 \
-    {                                                                                                                        \
-        "columns", "A,B,...", "CSV: the columns to learn from", OPTION_TEXT, offsetof(type, member.columns), 0, 0            \
+#define DATA_OPTION_ROWS(type, member)                                                                                        \
+    {"data", "DIR", "the folder or file of the data (the program generates data)", OPTION_INPUT, offsetof(type, member.path), \
+     0,      0},                                                                                                              \
+        {"label",                                                                                                             \
+         "COLUMN",                                                                                                            \
+         "CSV: the column to learn (the last); A,B learns several columns of numbers together",                               \
+         OPTION_TEXT,                                                                                                         \
+         offsetof(type, member.label),                                                                                        \
+         0,                                                                                                                   \
+         0},                                                                                                                  \
+        {"separator",                                                                                                         \
+         "C",                                                                                                                 \
+         "CSV: the character between cells: ; | tab ... (detected from the first lines)",                                     \
+         OPTION_TEXT,                                                                                                         \
+         offsetof(type, member.separator),                                                                                    \
+         0,                                                                                                                   \
+         0},                                                                                                                  \
+        {"labels", "Y.npy", "for data.npy: the file with its labels", OPTION_INPUT, offsetof(type, member.labels), 0, 0},     \
+        {"weight-column",                                                                                                     \
+         "COLUMN",                                                                                                            \
+         "CSV of numbers: the column of weights, by which the loss of each row is multiplied",                                \
+         OPTION_TEXT,                                                                                                         \
+         offsetof(type, member.weight),                                                                                       \
+         0,                                                                                                                   \
+         0},                                                                                                                  \
+    {                                                                                                                         \
+        "columns", "A,B,...", "CSV: the columns to learn from", OPTION_TEXT, offsetof(type, member.columns), 0, 0             \
     }
 
 typedef struct sample sample;

@@ -477,4 +477,5 @@ const command command_serve = {
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,
+    .files = "r",
     .run = run};
