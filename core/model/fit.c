@@ -335,9 +335,9 @@ static strata_status check_options(const strata_model *model, const strata_datas
     STRATA_TRY(strata_model_check_compiled(model, "fit", err));
     STRATA_TRY(strata_model_check_dataset(model, dataset, true, "fit", out_feed, err));
     if (opts->epochs < 1) return strata_fail(err, STRATA_INVALID, "fit: epochs is %d; it must be at least 1", opts->epochs);
-    if (opts->first_epoch < 0 || opts->first_epoch >= opts->epochs)
+    if (opts->first_epoch < 0 || opts->first_epoch > opts->epochs)
         return strata_fail(err, STRATA_INVALID, "fit: first_epoch is %d; with %d epochs it is 0 to %d", opts->first_epoch,
-                           opts->epochs, opts->epochs - 1);
+                           opts->epochs, opts->epochs);
     if (opts->batch < 1)
         return strata_fail(err, STRATA_INVALID, "fit: batch is %lld; it must be at least 1", (long long)opts->batch);
     if (opts->trace_last && (opts->trace_first < 1 || opts->trace_first > opts->trace_last))
@@ -431,7 +431,7 @@ static strata_status begin(fit *f, strata_error *err) {
     STRATA_TRY(allocate_runs(f, err));
     STRATA_TRY(strata_validation_begin(model, &f->opts, err));
     if (f->opts.checkpoint) STRATA_TRY(strata_checkpoint_folder_open(model, f->opts.checkpoint, &f->checkpoints, err));
-    if (strata_validation_is_over(model, &f->opts)) STRATA_TRY(finish_epochs(f, err));
+    if (f->opts.first_epoch == f->opts.epochs || strata_validation_is_over(model, &f->opts)) STRATA_TRY(finish_epochs(f, err));
     return f->opts.trace ? strata_fit_begin_trace(f, err) : STRATA_OK;
 }
 

@@ -277,8 +277,8 @@ typedef struct strata_checkpoint_options {
 typedef struct strata_fit_options {
     /* The number of epochs; 0: 1. */
     int epochs;
-    /* How many of these epochs an earlier fit has done. This fit runs the others, and its history has only these. If `patience`
-     * had ended the earlier fit, no epoch is run, and restore_best is applied. */
+    /* How many of these epochs an earlier fit has done. This fit runs the others, and its history has only these. If it
+     * had done all of them, or `patience` had ended it, no epoch is run, and restore_best is applied. */
     int first_epoch;
     /* How many steps of the epoch first_epoch an earlier fit has done: strata_model_epoch_steps, or 0. Any other number is
      * INVALID. The epoch's metrics then include the earlier steps. */

@@ -106,7 +106,7 @@ static bool is_data(const char *path) {
     if (strata_picture_matches(head, n)) return true;
     if (n >= 4 && (!memcmp(head, "\x93NUM", 4) || !memcmp(head, "PK\3\4", 4))) return true;
     if (n >= 4 && !head[0] && !head[1] && head[2] >= 8) return true; /* IDX */
-    return is_table(path) && strncmp((const char *)head, "kind,", 5) != 0;
+    return is_table(path) && strncmp((const char *)head, "event,", 6) != 0;
 }
 
 /* ---- the command's files ---- */

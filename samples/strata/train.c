@@ -240,17 +240,20 @@ static int load_checkpoint(training *t, int *out_epochs) {
     if (t->in_folder && !t->options.resume) return EXIT_OK;            /* fit reports an error if the folder has checkpoints */
     if (!path || (has_servers(t) && !t->opened.chief)) return EXIT_OK; /* workers and servers get the weights from the chief */
     strata_status status = strata_model_load_checkpoint(t->model, path, out_epochs, &err);
-    if (!status && *out_epochs >= t->options.epochs)
+    const int64_t steps = status ? 0 : strata_model_epoch_steps(t->model);
+    if (!status && *out_epochs + !!steps > t->options.epochs)
         status = strata_fail(&err, STRATA_DATA,
-                             "%s was written after %d epochs, and --epochs is %lld; give more --epochs to train further", path,
-                             *out_epochs, (long long)t->options.epochs);
+                             "%s was written after %d epochs, and --epochs is %lld; give --epochs %d to evaluate and save this "
+                             "model, and more to train further",
+                             path, *out_epochs, (long long)t->options.epochs, *out_epochs + !!steps);
     if (status) return report(FAILING_DATA, status, &err);
-    const int64_t steps = strata_model_epoch_steps(t->model);
     const bool says = t->opened.chief && !t->options.json;
     if (steps && says)
         printf("continues in epoch %d after step %lld, from %s\n", *out_epochs + 1, (long long)steps, path);
     else if (*out_epochs && says)
-        printf("continues after epoch %d, from %s\n", *out_epochs, path);
+        printf(*out_epochs < t->options.epochs ? "continues after epoch %d, from %s\n"
+                                               : "all %d epochs were done before; the model of %s is evaluated\n",
+               *out_epochs, path);
     fflush(stdout);
     return EXIT_OK;
 }
@@ -311,8 +314,10 @@ static int stop_early(training *t, int epochs) {
     progress_hide(t->reporter.line);
     if (checkpoint && !t->in_folder && (epochs || steps)) /* fit has written a checkpoint in a folder already */
         status = strata_model_save_checkpoint(t->model, epochs, t->opened.chief ? checkpoint : NULL, &err);
-    if (!status && save && t->opened.chief) status = strata_model_save(t->model, save, &err);
-    if (status) return report(FAILING_DATA, status, &err);
+    int code = status ? report(FAILING_DATA, status, &err) : EXIT_OK; /* the model is saved even if the checkpoint is not */
+    status = save && t->opened.chief ? strata_model_save(t->model, save, &err) : STRATA_OK;
+    if (status) code = report(FAILING_DATA, status, &err);
+    if (code) return code;
     /* This process may have been ended by the Ctrl-C of another worker. --stop-after ends only between epochs. */
     if (!was_interrupted() && t->options.stop_after && !steps) return say_paused(t, epochs);
     if (!t->opened.chief) return interrupt_code();
