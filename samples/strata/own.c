@@ -134,16 +134,23 @@ double test_fraction(const data_options *options) {
 
 /* ---- reports ---- */
 
+unknown_words describe_unknown(const strata_preprocessing_report *r) {
+    unknown_words words;
+    snprintf(
+        words.text, sizeof words.text,
+        "%lld cell%s a word that the training data did not have (\"%s\" in column \"%s\"%s); it counts as none of the known "
+        "ones",
+        (long long)r->n_unknown, r->n_unknown == 1 ? " has" : "s have", r->word, r->column, r->n_unknown == 1 ? "" : ", ...");
+    for (char *c = words.text; *c; c++)
+        if (*c == '\n' || *c == '\r') *c = ' ';
+    return words;
+}
+
 void print_report(const strata_preprocessing_report *r) {
     if (r->n_unlabelled)
         fprintf(stderr, "strata: %lld row%s without a label %s left out\n", (long long)r->n_unlabelled,
                 r->n_unlabelled == 1 ? "" : "s", r->n_unlabelled == 1 ? "is" : "are");
-    if (r->n_unknown)
-        fprintf(stderr,
-                "strata: %lld cell%s a word that the training data did not have (\"%s\" in column \"%s\"%s); it counts as "
-                "none of the known ones\n",
-                (long long)r->n_unknown, r->n_unknown == 1 ? " has" : "s have", r->word, r->column,
-                r->n_unknown == 1 ? "" : ", ...");
+    if (r->n_unknown) fprintf(stderr, "strata: %s\n", describe_unknown(r).text);
 }
 
 void print_own(FILE *to, const data_options *options, const sample_data *data, const strata_dataset *train,

@@ -138,8 +138,8 @@ void say_notices(reporter *r) {
     }
 }
 
-/* Writes the file of --checkpoint after an epoch, also after the last one: the model of --save may not be written if the disk is
- * full. A checkpoint that cannot be written does not end the training, and the one before it stays. */
+/* Writes the file of --checkpoint after an epoch, also after the last one, since the model of --save may not be written if the
+ * disk is full. A checkpoint that cannot be written does not end the training, and the one before it stays. */
 static strata_status save_checkpoint(reporter *r, const strata_progress *p, strata_error *err) {
     const char *path = r->chief ? r->checkpoint : NULL; /* NULL: the other processes only send their part */
     const bool last = p->epoch + 1 == p->epochs || *p->stop;
