@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/data/stage/stage.h"
+#include "core/model/training.h"
 #include "core/run/device.h"
 
 static const double SECONDS_BETWEEN_POLLS = 0.25;
@@ -409,10 +410,37 @@ static strata_status allocate_runs(fit *f, strata_error *err) {
     return f->runs ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d steps", f->most_per_call);
 }
 
+/* Checks that a checkpoint is continued with its own data and options. Only rank 0 has read the checkpoint. */
+static strata_status begin_training(fit *f, strata_error *err) {
+    strata_model *model = f->model;
+    const strata_workers *workers = &model->strategy->workers;
+    const bool many = strata_strategy_has_workers(model->strategy) && !model->strategy->trainer;
+    const bool goes_on = (f->opts.first_epoch || f->opts.first_step) && model->continued;
+    char *training = NULL;
+    strata_status status = strata_training_describe(model, f->dataset, &f->opts, &training, err);
+    if (!status && goes_on) status = strata_training_compare(model->continued, training, f->opts.first_step > 0, err);
+    int32_t rank_0_status = (int32_t)status;
+    strata_error lost = {0};
+    const strata_status sent = many ? workers->broadcast(workers, STRATA_DTYPE_I32, &rank_0_status, 1, &lost) : STRATA_OK;
+    if (!status && sent) status = strata_fail(err, sent, "%s", lost.message);
+    if (!status && rank_0_status)
+        status = strata_fail(err, (strata_status)rank_0_status, "fit: rank 0 cannot continue its checkpoint with these data");
+    if (status) {
+        free(training);
+        return status;
+    }
+    free(model->training);
+    free(model->continued);
+    model->training = training;
+    model->continued = NULL;
+    return STRATA_OK;
+}
+
 static strata_status begin(fit *f, strata_error *err) {
     strata_model *model = f->model;
     STRATA_TRY(check_options(model, f->dataset, &f->opts, &f->feed, err));
     STRATA_TRY(strata_model_agree(model, f->dataset, &f->opts, err));
+    STRATA_TRY(begin_training(f, err));
     STRATA_TRY(make_history(f, err));
     if (model->strategy->trainer) return STRATA_OK;
     f->accumulate = strata_model_accumulates(model);

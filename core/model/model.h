@@ -324,6 +324,9 @@ struct strata_model {
         } * items;
         int n;
     } notes;
+    /* The description of the training (training.h) of the last fit, and of the checkpoint that was loaded, until a fit has
+     * begun. NULL: there is none. */
+    char *training, *continued;
 
     /* The optimizer; its name is NULL until JSON or compile names it. */
     strata_optimizer optimizer;

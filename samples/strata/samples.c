@@ -2,6 +2,7 @@
  *
  * The table of samples. The build embeds each model, samples/<name>/model.json, as text. */
 #include <cjson/cJSON.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,6 +188,17 @@ static int unknown_sample(const char *name) {
         list);
 }
 
+/* The model's file in the newest checkpoint of a folder; false: the path is no folder with checkpoints. */
+static bool find_newest(const char *path, char out[4096]) {
+    DIR *folder = opendir(path);
+    char newest[256] = "";
+    for (const struct dirent *item; folder && (item = readdir(folder));)
+        if (!strncmp(item->d_name, "step-", 5) && strcmp(item->d_name, newest) > 0)
+            snprintf(newest, sizeof newest, "%s", item->d_name);
+    if (folder) closedir(folder);
+    return *newest && snprintf(out, 4096, "%s/%s/part-0.safetensors", path, newest) < 4096;
+}
+
 strata_status load_trained(const char *path, strata_model **out_model, strata_error *err) {
     if (is_table(path) || ends_with(path, ".npz") || ends_with(path, ".npy"))
         return strata_fail(err, STRATA_DATA, "%s: is data, and the model comes before them: MODEL.strata %s", path, path);
@@ -195,7 +207,8 @@ strata_status load_trained(const char *path, strata_model **out_model, strata_er
     if (ends_with(path, ".onnx"))
         return strata_fail(err, STRATA_DATA, "%s: is ONNX; make a model of it first: strata convert %s MODEL.strata", path,
                            path);
-    return strata_model_load(path, out_model, err);
+    char newest[4096];
+    return strata_model_load(find_newest(path, newest) ? newest : path, out_model, err);
 }
 
 int open_model(const char *name, bool saved, strata_model **out_model) {
