@@ -417,8 +417,8 @@ static strata_status begin_training(fit *f, strata_error *err) {
     const bool many = strata_strategy_has_workers(model->strategy) && !model->strategy->trainer;
     const bool goes_on = (f->opts.first_epoch || f->opts.first_step) && model->continued;
     char *training = NULL;
-    strata_status status = strata_training_describe(model, f->dataset, &f->opts, &training, err);
-    if (!status && goes_on) status = strata_training_compare(model->continued, training, f->opts.first_step > 0, err);
+    strata_status status = strata_training_describe(f->dataset, &f->opts, &training, err);
+    if (!status && goes_on) status = strata_training_compare(model->continued, training, err);
     int32_t rank_0_status = (int32_t)status;
     strata_error lost = {0};
     const strata_status sent = many ? workers->broadcast(workers, STRATA_DTYPE_I32, &rank_0_status, 1, &lost) : STRATA_OK;

@@ -64,8 +64,8 @@ static void write_text(strata_json_writer *w, const char *key, const char *value
     strata_json_write_string(w, value);
 }
 
-strata_status strata_training_describe(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
-                                       char **out_text, strata_error *err) {
+strata_status strata_training_describe(const strata_dataset *dataset, const strata_fit_options *opts, char **out_text,
+                                       strata_error *err) {
     const strata_dataset *source = source_of(dataset);
     char data[STRATA_SHA256_TEXT_BYTES] = "", weights[STRATA_SHA256_TEXT_BYTES] = "";
     if (source) STRATA_TRY(hash_data(source, data, err));
@@ -83,24 +83,18 @@ strata_status strata_training_describe(const strata_model *model, const strata_d
     write_int(&w, "seed_of_shuffles", opts->no_shuffle ? 0 : (int64_t)opts->seed);
     write_int(&w, "steps_per_epoch", opts->steps_per_epoch);
     write_int(&w, "batch", opts->batch);
-    write_int(&w, "replicas", strata_strategy_num_replicas_in_sync(model->strategy));
     strata_json_end_object(&w);
     return strata_json_take(&w, out_text, NULL, err);
 }
 
-static bool find_int(const strata_json *object, const char *key, int64_t *out) {
-    strata_json value;
-    return strata_json_find(object, key, &value) && !strata_json_to_int(&value, INT64_MIN, INT64_MAX, out, NULL);
-}
-
-/* Whether both the batch of all replicas and that of one replica differ. A job may continue with another number of replicas, and
- * then keeps one of the two; but not within an epoch, whose steps are counted. */
-static bool has_other_batch(const strata_json *before, const strata_json *now, bool within_epoch) {
-    int64_t batch = 0, replicas = 1, old_batch = 0, old_replicas = 1;
-    if (!find_int(before, "batch", &old_batch) || !find_int(before, "replicas", &old_replicas)) return false;
-    if (!find_int(now, "batch", &batch) || !find_int(now, "replicas", &replicas)) return false;
-    const bool same_share = batch / (replicas > 0 ? replicas : 1) == old_batch / (old_replicas > 0 ? old_replicas : 1);
-    return batch != old_batch && (within_epoch || !same_share);
+int64_t strata_training_batch_before(const strata_model *model) {
+    strata_json root = {0};
+    int64_t batch = 0;
+    const char *text = model->continued;
+    if (text && !strata_json_parse("training", text, strlen(text), MOST_DESCRIPTION, &root, NULL))
+        (void)!strata_json_get_int(&root, "batch", STRATA_JSON_OPTIONAL, 0, INT64_MAX, &batch, NULL);
+    strata_json_finish(&root);
+    return batch;
 }
 
 static const char *value_of(const strata_json *value, char out[32]) {
@@ -125,7 +119,7 @@ static void describe_change(const char *text, const char *was, const char *is, c
         snprintf(out, room, "%s", text);
 }
 
-strata_status strata_training_compare(const char *before, const char *now, bool within_epoch, strata_error *err) {
+strata_status strata_training_compare(const char *before, const char *now, strata_error *err) {
     static const struct {
         const char *key, *text;
     } terms[] = {{"examples", "it had %s examples, and now there are %s"},
@@ -133,8 +127,7 @@ strata_status strata_training_compare(const char *before, const char *now, bool 
                  {"hash_of_class_weights", "its class weights were others"},
                  {"shuffling", "its shuffling was %s, and now it is %s"},
                  {"seed_of_shuffles", "the seed of its shuffles was %s, and now it is %s"},
-                 {"steps_per_epoch", "an epoch could have %s steps, and now %s"},
-                 {"batch", "its batch of all replicas was %s, and now it is %s"}};
+                 {"steps_per_epoch", "an epoch could have %s steps, and now %s"}};
     static const char advice[] =
         "to begin again, give another checkpoint or remove this one; to train its model further on purpose, load it as a model "
         "(strata train --from)";
@@ -146,7 +139,6 @@ strata_status strata_training_compare(const char *before, const char *now, bool 
         const char *key = terms[i].key;
         if (!strata_json_find(&a, key, &x) || !strata_json_find(&b, key, &y)) continue;
         if (!strata_json_difference(&x, &y, difference, sizeof difference)) continue;
-        if (!strcmp(key, "batch") && !has_other_batch(&a, &b, within_epoch)) continue;
         describe_change(terms[i].text, value_of(&x, was), value_of(&y, is), difference, sizeof difference);
         status = strata_fail(err, STRATA_DATA, "fit: the checkpoint is of a training with other data or options: %s; %s",
                              difference, advice);

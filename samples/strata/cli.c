@@ -37,7 +37,7 @@ int report(failing about, strata_status status, const strata_error *err) {
     static const int by_subject[] = {[FAILING_USAGE] = EXIT_USAGE,
                                      [FAILING_DATA] = EXIT_DATA,
                                      [FAILING_DEVICE] = EXIT_DEVICE,
-                                     [FAILING_RUN] = EXIT_INTERNAL};
+                                     [FAILING_RUN] = EXIT_DATA}; /* such as a folder that cannot be written */
     fprintf(stderr, "strata: %s\n", err->message);
     switch (status) {
         case STRATA_OK:
@@ -157,19 +157,32 @@ static int unknown_option(const command *command, const char *given) {
     const char *words[MAX_OPTIONS + 1] = {"help"};
     int n = 1;
     char name[64];
-    if (given[0] != '-' || given[1] != '-')
-        return usage_error("%s has no option %s; strata help %s lists them", command->name, given, command->name);
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(given + 2, "="), given + 2);
+    const bool dashed = given[0] == '-' && given[1] == '-';
+    if (!dashed && !access(given, F_OK))
+        return usage_error("%s has no option %s. A file whose name begins with a dash is given as ./%s", command->name, given,
+                           given);
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(given + 1 + dashed, "="), given + 1 + dashed);
     const char *instead = other_name(command, name);
     if (instead) return usage_error("%s has no option --%s; use %s", command->name, name, instead);
     for (const option_row *row = next_row(command, NULL); row && n < MAX_OPTIONS; row = next_row(command, row))
         if (row->kind != OPTION_HEADING) words[n++] = row->name;
-    for (int i = 0; i < n; i++) /* the option exists, so only its value can be wrong */
+    for (int i = 0; i < n && !dashed; i++)
+        if (!strcmp(words[i], name))
+            return usage_error("%s has no option %s. Did you mean --%s, with two dashes?", command->name, given, name);
+    for (int i = 0; i < n && dashed; i++) /* the option exists, so only its value can be wrong */
         if (!strcmp(words[i], name))
             return usage_error("%s: --%s takes no value, but is given as %s", command->name, name, given);
-    const char *near = strata_nearest_name(name, words, (size_t)n);
-    if (near) return usage_error("%s has no option --%s. Did you mean --%s?", command->name, name, near);
-    return usage_error("%s has no option --%s; strata help %s lists them", command->name, name, command->name);
+    const char *near = dashed || name[1] ? strata_nearest_name(name, words, (size_t)n) : NULL;
+    const char *before = dashed ? "--" : "-";
+    if (near) return usage_error("%s has no option %s%s. Did you mean --%s?", command->name, before, name, near);
+    return usage_error("%s has no option %s%s; strata help %s lists them", command->name, before, name, command->name);
+}
+
+/* The argument with the option that getopt_long does not know. It has not gone on to the next argument if the option is the first
+ * letter of several, as the "x" of "-x.strata". */
+static const char *unknown_argument(int argc, char **argv) {
+    const bool is_letter = optopt && optind < argc && argv[optind][0] == '-' && argv[optind][1] == (char)optopt;
+    return is_letter && argv[optind][2] ? argv[optind] : argv[optind - 1];
 }
 
 /* Loads "pjrt:FILE", and adds the bridge to STRATA_PLUGINS, which the library reads and whose parts are separated by colons. */
@@ -260,7 +273,7 @@ int read_options(const command *command, int argc, char **argv, void *options, c
             return -1;
         }
         if (found == ':') return usage_error("%s needs a value", argv[optind - 1]);
-        if (found == '?') return unknown_option(command, argv[optind - 1]);
+        if (found == '?') return unknown_option(command, unknown_argument(argc, argv));
         for (int i = 1; i < n && found != 'o' && found != 1; i++)
             if (!table[i].name[1] && *table[i].name == found) index = i, found = 'o';
         if (found == 'o') {

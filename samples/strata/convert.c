@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli.h"
+#include "samples.h"
 #include "strata/interchange.h"
 
 typedef struct convert_options {
@@ -113,9 +113,15 @@ static int run_convert(const command *command, int argc, char **argv) {
     const int code = read_options(command, argc, argv, &options, files, &n_files);
     if (code) return code < 0 ? EXIT_OK : code;
     const int from = format_of(files[0]), to = format_of(files[1]);
-    if (from < 0 || from == JSON_FORMAT)
-        return usage_error("%s: it must end in .strata, .onnx, .keras or .safetensors", files[0]);
-    if (to < 0 || !formats[to].save) return usage_error("%s: it must end in .strata, .onnx, .keras or .safetensors", files[1]);
+    if (from == JSON_FORMAT)
+        return usage_error("%s: describes a model without weights; strata train %s --save MODEL.strata trains it", files[0],
+                           files[0]);
+    if (from < 0 && foreign_model(files[0])) return usage_error("%s: %s", files[0], foreign_model(files[0]));
+    for (int i = 0; i < 2; i++)
+        if ((i ? to : from) < 0 || (i && !formats[to].save))
+            return usage_error(
+                "%s: the ending of a model's name gives its format; it must end in .strata, .onnx, .keras or .safetensors",
+                files[i]);
     strata_status status = formats[from].load(files[0], &options, &model, &err);
     if (!status) status = formats[to].save(model, files[1], &options, &err);
     if (!status) printf("%s: %d parameters, from %s\n", files[1], strata_model_n_parameters(model), files[0]);

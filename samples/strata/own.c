@@ -4,10 +4,12 @@
 #include "own.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/base/file.h"
 #include "core/data/dataset.h"
@@ -41,7 +43,7 @@ bool is_own_data(const char *name) {
     if (!strcmp(name, "-") || is_table(name) || ends_with(name, ".npz") || ends_with(name, ".npy")) return true;
     if (find_sample(name)) return false;
     return exists(name) && !ends_with(name, ".json") && !ends_with(name, ".strata") && !ends_with(name, ".onnx") &&
-           !ends_with(name, ".safetensors");
+           !ends_with(name, ".safetensors") && !ends_with(name, ".keras") && !foreign_model(name);
 }
 
 static int opened(strata_status status, const strata_error *err) {
@@ -538,6 +540,7 @@ int open_unlabelled(const strata_preprocessing *p, const data_options *options, 
     strata_error err = {0};
     const char *path = options->path;
     const bool file = path && strcmp(path, "-");
+    if (file && exists(path) && access(path, R_OK)) return opened(strata_file_fail(&err, errno, path, "open"), &err);
     if (file && (is_npz(path) || is_npy(path))) return opened(read_unlabelled_arrays(p, options, out, &err), &err);
     if (file && (is_folder(path) || is_picture(path)))
         return opened(strata_preprocessing_apply_pictures(p, path, &(strata_apply_options){.unlabelled = true}, out, &err),

@@ -110,6 +110,8 @@ bool classifies(const strata_model *model);
 /* Prints for example "accuracy 97.00 % on 10000 test examples, loss 0.1", without an end of line; only the loss if the model
  * does not predict classes. */
 void print_metrics(FILE *to, const strata_model *model, const strata_metrics *metrics);
+/* What a model file of another program is, and how to convert it; NULL: the path does not end like one. */
+const char *foreign_model(const char *path);
 /* strata_model_load, with a better message if the file contains data or a model that was not trained. The path may also be a
  * folder of checkpoints, of which the newest is loaded. */
 strata_status load_trained(const char *path, strata_model **out_model, strata_error *err);

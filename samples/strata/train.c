@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/model/training.h"
+
 const option_row train_rows[] = {
     OPTION_GROUP("data"),
     DATA_OPTION_ROWS(train_options, data),
@@ -255,6 +257,10 @@ static int load_checkpoint(training *t, int *out_epochs) {
                                                : "all %d epochs were done before; the model of %s is evaluated\n",
                *out_epochs, path);
     fflush(stdout);
+    const int64_t batch = strata_training_batch_before(t->model);
+    if (batch && batch != t->batch && t->opened.chief)
+        fprintf(stderr, "strata: the checkpoint was made with a batch of %lld, and goes on with %lld\n", (long long)batch,
+                (long long)t->batch);
     return EXIT_OK;
 }
 
