@@ -134,8 +134,14 @@ static const char *option_of(const named_file *f, char text[64]) {
     return text;
 }
 
+/* Whether the option writes files in a folder. Another option that names a folder fails later, with a better message. */
+static bool takes_folder(const named_file *f) {
+    return f->row && f->row->value && strstr(f->row->value, "DIR");
+}
+
 static int compare(const named_file *out, const named_file *other) {
     char a[64], b[64];
+    if (out->is_folder && !takes_folder(out)) return EXIT_OK;
     if (other->written && is_same(out, other))
         return usage_error("%s%s and %s%s are the same file, and both would be written; give two files", option_of(out, a),
                            out->path, option_of(other, b), other->path);
