@@ -48,12 +48,15 @@ check "its checkpoint is gone" test ! -e f.ck
 (ulimit -f 8 && trap '' XFSZ && exec "$strata" $train --checkpoint e.ck --stop-after 2) >out 2>err </dev/null
 check "a pause without room for a checkpoint is an error" test $? = 161
 
-# Other data and options.
+# Other data and options. Each of several workers reports an error, and none waits for another.
+expect 0 "paused" launch -n 2 -- "$strata" $train --strategy multi_worker_mirrored --checkpoint w.ck --stop-after 1
+sed '7s/^[^,]*/9.5/' t.csv >cell.csv
+expect 3 "its examples or the names of its classes were others" launch -n 2 -- "$strata" train cell.csv --device host --epochs 3 \
+    --strategy multi_worker_mirrored --checkpoint w.ck
 expect 0 "paused" $train --checkpoint o.ck --stop-after 1
 expect 0 "paused" $train --checkpoint o/ --stop-after 1
 head -n 160 t.csv >less.csv
 sed 's/,no$/,nein/' t.csv >words.csv
-sed '7s/^[^,]*/9.5/' t.csv >cell.csv
 sed '1s/b/c/' t.csv >names.csv
 for at in o.ck "o --resume"; do
     for other in less words cell; do
