@@ -110,6 +110,8 @@ void print_command_help(const command *command);
 /* named_files.c: checks that no output of the command is one of its inputs or of its other outputs. Returns an exit code, after
  * a message. read_options calls it. */
 int check_outputs(const command *command, const void *options, const char *const *arguments, int n_arguments);
+/* The same for one file that the command finds out later. option: what writes it, for the message. */
+int check_output(const char *option, const char *path, const char *input);
 /* The row after `row`, including headings; NULL: the first row. Returns NULL after the last row. */
 const option_row *next_row(const command *command, const option_row *row);
 /* Whether the row is one of the command's own options, and not one that it accepts of another command. */

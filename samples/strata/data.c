@@ -193,7 +193,13 @@ static int fetch_list(const char *path, const fetch_options *options) {
     int n = 0, code;
     strata_status status = strata_json_read(path, MOST_LIST_BYTES, &root, &err);
     if (!status) status = read_list(&root, files, &n, &err);
-    code = status ? report(FAILING_DATA, status, &err) : make_folder(options->to);
+    code = status ? report(FAILING_DATA, status, &err) : EXIT_OK;
+    for (int i = 0; i < n && !code; i++) {
+        char file[4096];
+        snprintf(file, sizeof file, "%s/%s", options->to, files[i].name);
+        code = check_output("--to", file, path);
+    }
+    if (!code) code = make_folder(options->to);
     if (!code) code = fetch_files(files, n, options);
     strata_json_finish(&root);
     return code;

@@ -94,7 +94,9 @@ static void read_first_line(span line, http_request *r) {
     const span target = {rest.at, second ? (size_t)(second - rest.at) : 0};
     bool is_method = method.n > 0 && copy(method, r->method, sizeof r->method);
     for (size_t i = 0; i < method.n; i++) is_method = is_method && is_token(method.at[i]);
-    if (!is_method || !target.n || memchr(line.at, '\t', line.n)) {
+    bool is_ascii = true;
+    for (size_t i = 0; i < line.n; i++) is_ascii = is_ascii && line.at[i] >= ' ' && (unsigned char)line.at[i] < 0x80;
+    if (!is_method || !target.n || !is_ascii) {
         fail(r, 400, "the request's first line must be METHOD TARGET HTTP/1.1, with one blank between them");
         return;
     }

@@ -142,6 +142,7 @@ static bool takes_folder(const named_file *f) {
 static int compare(const named_file *out, const named_file *other) {
     char a[64], b[64];
     if (out->is_folder && !takes_folder(out)) return EXIT_OK;
+    if (other->written && takes_folder(out) && takes_folder(other)) return EXIT_OK; /* their files have different names */
     if (other->written && is_same(out, other))
         return usage_error("%s%s and %s%s are the same file, and both would be written; give two files", option_of(out, a),
                            out->path, option_of(other, b), other->path);
@@ -154,6 +155,14 @@ static int compare(const named_file *out, const named_file *other) {
             "name of another file",
             option_of(out, a), out->path, option_of(other, b), other->path);
     return EXIT_OK;
+}
+
+int check_output(const char *option, const char *path, const char *input) {
+    named_file out = {.path = path, .written = true}, in = {.path = input};
+    identify(&out);
+    identify(&in);
+    if (!is_same(&out, &in)) return EXIT_OK;
+    return usage_error("%s would overwrite %s as %s, which the command reads; choose another name", option, input, path);
 }
 
 int check_outputs(const command *command, const void *options, const char *const *arguments, int n_arguments) {

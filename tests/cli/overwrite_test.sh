@@ -48,6 +48,9 @@ kept m.strata compile m.strata --emit stablehlo m.strata
 kept t.csv tune t.csv --log t.csv --trials 1
 kept t.csv tune t.csv --validation other.csv --log other.csv --trials 1
 
+echo '{"files": [{"name": "list.json", "url": "http://127.0.0.1:1/x", "sha256": "'"$(printf '%064d' 0)"'"}]}' >list.json
+kept list.json data fetch list.json --to .
+
 # Files in a folder of data. A log there, which may be continued, is not a part of the data.
 mkdir data
 cp t.csv data/train.csv
@@ -63,6 +66,7 @@ expect 2 "are the same file" train t.csv $on --save new.jsonl --log sub/../new.j
 ln -s new.strata dangling.strata
 expect 2 "are the same file" train t.csv $on --save new.strata --checkpoint dangling.strata
 check "nothing was written" test ! -e new.strata
+expect 0 "accuracy" train t.csv $on --checkpoint run/ --tensorboard run
 expect 0 "saved" train t.csv $on --save again.strata --log again.jsonl
 expect 0 "saved" train t.csv $on --save again.strata --log again.jsonl
 finish

@@ -238,6 +238,7 @@ def requests_that_can_be_read_in_two_ways_are_refused():
         "no name": line + host + b": a\r\n" + length + b"\r\n" + good,
         "a blank in a name": line + host + b"X Y: a\r\n" + length + b"\r\n" + good,
         "two blanks": plain.replace(b"POST ", b"POST  "), "a tab": plain.replace(b"POST ", b"POST\t"),
+        "bytes beyond ASCII": plain.replace(b"/predict", b"/\xff"),
         "a longer version": plain.replace(b"HTTP/1.1", b"HTTP/1.10"), "four words": plain.replace(b" HTTP", b" x HTTP")}
     with Server("table.strata") as server:
         def codes(sent):
