@@ -262,7 +262,7 @@ static strata_status end_epoch(fit *f, strata_error *err) {
         STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, sums, sums, 3, err));
         f->stop = sums[0] > 0;
         f->save_now = sums[1] > 0;
-        if (sums[2] > 0) f->steps_until_poll = 1; /* the next epoch begins with an exchange, and ends there */
+        if (sums[2]) f->steps_until_poll = 1; /* all stop before the first step of the next epoch */
     } else {
         f->save_now = f->checkpoints && strata_checkpoint_folder_due(f->checkpoints, true);
     }
