@@ -506,9 +506,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_save_checkpoint(strata_mod
 STRATA_API int64_t strata_model_epoch_steps(const strata_model *model);
 /* Loads a checkpoint into a compiled model. path: a checkpoint file, or a folder of strata_checkpoint_options, of which the
  * newest complete checkpoint is loaded. If the folder has none, *out_epochs is 0 and the model is not changed. With several
- * workers all call it, and all get the checkpoint that rank 0 reads. A fit that then continues it (first_epoch, first_step) fails
- * with DATA if its data or options are not those of the checkpoint: another number of examples, other examples or names of
- * classes (some examples are compared, and not the output of generators), class weights, order of examples, or steps of an
+ * workers all call it, and all get the checkpoint that rank 0 reads. A fit that then continues it (first_epoch, first_step)
+ * fails with DATA if its data or options are not those of the checkpoint: another number of examples, other examples or names
+ * of classes (some examples are compared, and not the output of generators), class weights, order of examples, or steps of an
  * epoch. The batch may be another one. To train the parameters further on other data, load the file with strata_model_load.
  * Fails: DATA for a checkpoint of another model, optimizer or loss (with the first difference) or of another seed, and where
  * all checkpoints of the folder are damaged; UNSUPPORTED for a checkpoint of a newer Strata; UNAVAILABLE for a file that cannot

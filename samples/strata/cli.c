@@ -178,8 +178,8 @@ static int unknown_option(const command *command, const char *given) {
     return usage_error("%s has no option %s%s; strata help %s lists them", command->name, before, name, command->name);
 }
 
-/* The argument with the option that getopt_long does not know. It has not gone on to the next argument if the option is the first
- * letter of several, as the "x" of "-x.strata". */
+/* The argument with the option that getopt_long does not know. getopt_long has not gone on to the next argument if the option
+ * is the first letter of several, as the "x" of "-x.strata". */
 static const char *unknown_argument(int argc, char **argv) {
     const bool is_letter = optopt && optind < argc && argv[optind][0] == '-' && argv[optind][1] == (char)optopt;
     return is_letter && argv[optind][2] ? argv[optind] : argv[optind - 1];

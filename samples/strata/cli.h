@@ -26,9 +26,9 @@ enum {
 
 /* ---- options ---- */
 /* TEXT is any text; INPUT names a file or folder that the command reads, and OUTPUT one that it writes. LIST is a text_list of
- * the option's values, and INPUTS one of files that are read; these options may be repeated. PLUGIN loads a plugin when it is read, and may be
- * repeated; VERBOSE shows plugins' messages; neither of the two is stored. HEADING is not an option: it begins a group of the
- * help and has its title. */
+ * the option's values, and INPUTS one of files that are read; these options may be repeated. PLUGIN loads a plugin when it is
+ * read, and may be repeated; VERBOSE shows plugins' messages; neither of the two is stored. HEADING is not an option: it
+ * begins a group of the help and has its title. */
 typedef enum option_kind {
     OPTION_FLAG,
     OPTION_INT,

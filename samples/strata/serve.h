@@ -46,8 +46,8 @@ typedef struct batch_counts {
 
 /* Starts a thread that runs the model on the examples of all callers of predict_in_batch together. A batch waits for further
  * callers only while some are announced, or fewer are in the queue than were there together lately: until `batch` examples are
- * in the queue, or `seconds` have passed since the first was added. A client that is alone never waits. batches_create runs the model once, so that the first request does not wait
- * for the compilation of kernels. */
+ * in the queue, or `seconds` have passed since the first was added. A client that is alone never waits. batches_create runs the
+ * model once, so that the first request does not wait for the compilation of kernels. */
 strata_status batches_create(const served_model *served, int64_t batch, double seconds, int64_t most_waiting, batches **out,
                              strata_error *err);
 /* Announces a call of predict_in_batch; batches_withdraw says that it will not be made. */

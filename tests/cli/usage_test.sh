@@ -113,7 +113,8 @@ if [ "$(id -u)" != 0 ] || setpriv --reuid=65534 --regid=65534 --clear-groups "$s
     denied "readonly/lock: cannot open: Permission denied" train t.csv $on --checkpoint readonly --resume
     denied "locked: cannot list: Permission denied" train t.csv $on --checkpoint locked --resume
     for option in save save-best log checkpoint; do
-        denied "--$option readonly/m.jsonl: cannot write in readonly/: Permission denied" train t.csv $on --$option readonly/m.jsonl
+        denied "--$option readonly/m.jsonl: cannot write in readonly/: Permission denied" \
+            train t.csv $on --$option readonly/m.jsonl
     done
     denied "readonly/m.json: cannot write in its folder: Permission denied" train t.csv $on --write-model readonly/m.json
     denied "there is no folder nowhere; make it first" train t.csv $on --write-model nowhere/m.json

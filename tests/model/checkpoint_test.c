@@ -35,7 +35,8 @@ static void fit(strata_model *model, int first, int epochs, strata_history *hist
     strata_dataset_destroy(data);
 }
 
-/* Trains for an epoch with n examples, whose first value is changed by `add`, and continues with m examples without the change. */
+/* Trains for an epoch with n examples, whose first value is changed by `add`, and continues with m examples without the
+ * change. */
 static strata_status change_data(strata_device *device, int64_t n, int64_t m, float add, strata_fit_options opts,
                                  strata_error *out_err) {
     strata_error err = {0};
