@@ -159,7 +159,13 @@ static strata_status add_note(strata_checkpoint *c, const char *key, const char 
 
 static strata_status take_notes(strata_checkpoint *c, const strata_model *model, strata_error *err) {
     const char *training = model->training ? model->training : model->continued;
+    strata_model *again = NULL;
     STRATA_TRY(strata_model_to_json(model, &c->json, err));
+    /* A checkpoint that could not be read would be noticed only when it is needed. */
+    const strata_status readable =
+        strata_model_from_json_with(model->registry, c->json, strlen(c->json), "the checkpoint's model", &again, err);
+    strata_model_destroy(again);
+    if (readable) return readable;
     c->notes = calloc((size_t)model->notes.n + 2, sizeof *c->notes);
     if (!c->notes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
     for (int i = 0; i < model->notes.n; i++)

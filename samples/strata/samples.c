@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The table of samples. The build embeds each model, samples/<name>/model.json, as text. */
-#include <cjson/cJSON.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/base/text.h"
+#include "core/model/model.h"
 #include "own.h"
 #include "sample_models.h"
 #include "terminal.h"
@@ -138,22 +138,37 @@ const char *class_name(const sample *sample, const strata_preprocessing *preproc
 }
 
 bool classifies(const strata_model *model) {
-    static const char *const of_numbers[] = {"mse", "mae", "huber"};
-    char *text = NULL;
-    bool numbers = false;
-    strata_error err = {0};
-    if (strata_model_n_outputs(model) > 1) return false;
-    if (strata_model_to_json(model, &text, &err)) return true;
-    cJSON *json = cJSON_Parse(text), *loss = cJSON_GetObjectItemCaseSensitive(json, "loss");
-    if (!loss) /* in a functional model each output has a loss; that of the first is used */
-        loss =
-            cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(json, "outputs"), 0), "loss");
-    if (cJSON_IsObject(loss)) loss = cJSON_GetObjectItemCaseSensitive(loss, "name");
-    for (size_t i = 0; i < sizeof of_numbers / sizeof *of_numbers && cJSON_IsString(loss); i++)
-        numbers = numbers || !strcmp(loss->valuestring, of_numbers[i]);
-    cJSON_Delete(json);
-    free(text);
-    return !numbers;
+    const strata_output_spec *output = &model->outputs[0];
+    if (model->n_outputs > 1) return false;
+    if (output->loss) return output->loss->answers != STRATA_ANSWERS_NONE;
+    return output->ending || (output->shape.rank == 1 && output->shape.dims[0] > 1);
+}
+
+bool predicts_classes(const strata_model *model) {
+    const strata_output_spec *output = &model->outputs[0];
+    const bool one = strata_shape_elements(output->shape) == 1;
+    if (!classifies(model)) return false;
+    if (output->loss) return one || output->loss->answers != STRATA_ANSWERS_BINARY;
+    if (!output->ending) return false;
+    return strcmp(output->ending, "sigmoid") ? output->shape.rank == 1 && !one : one;
+}
+
+const char *choose_loss(const strata_model *model, const char *given, const strata_dataset *dataset) {
+    const strata_output_spec *output = &model->outputs[0];
+    const int64_t size = strata_shape_elements(output->shape);
+    if (given || model->n_outputs > 1 || output->loss) return given;
+    if (strata_dataset_label_dtype(dataset) == STRATA_DTYPE_I32) {
+        if (output->ending || (output->shape.rank == 1 && size > 1)) return NULL; /* compile chooses the loss of classes */
+        return size == 1 && strata_dataset_class_name(dataset, 0) ? "binary_crossentropy" : "mse";
+    }
+    if (!output->ending) return "mse";
+    return strcmp(output->ending, "softmax") ? NULL : "categorical_crossentropy";
+}
+
+const char *loss_for_description(const strata_model *model) {
+    for (int i = 0; i < model->n_outputs; i++)
+        if (!model->outputs[i].loss) return "mse";
+    return NULL;
 }
 
 void print_metrics(FILE *to, const strata_model *model, const strata_metrics *metrics) {
@@ -196,19 +211,14 @@ const char *foreign_model(const char *path) {
         "model.state_dict(), 'm.safetensors')) or the model (torch.onnx.export(model, (x,), 'm.onnx')); then strata convert "
         "reads "
         "it";
-    static const char keras[] =
-        "is a file of an older Keras. In Python, write it anew: keras.models.load_model(FILE).save('m.keras'); then strata "
-        "convert "
-        "reads m.keras";
     static const char pickle[] = "is a pickle, which contains code of Python, and no file of a model that strata can read";
     static const char tensorflow[] =
         "is a model of TensorFlow. In Python, convert it to ONNX (tf2onnx) or save it by Keras as m.keras; then strata convert "
         "reads it";
     static const struct {
         const char *ending, *advice;
-    } kinds[] = {{".pt", torch},      {".pth", torch},     {".ckpt", torch},       {".bin", torch},
-                 {".h5", keras},      {".hdf5", keras},    {".pkl", pickle},       {".pickle", pickle},
-                 {".joblib", pickle}, {".pb", tensorflow}, {".tflite", tensorflow}};
+    } kinds[] = {{".pt", torch},      {".pth", torch},     {".ckpt", torch},    {".bin", torch},        {".pkl", pickle},
+                 {".pickle", pickle}, {".joblib", pickle}, {".pb", tensorflow}, {".tflite", tensorflow}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (ends_with(path, kinds[i].ending)) return kinds[i].advice;
     return NULL;
@@ -233,7 +243,7 @@ strata_status load_trained(const char *path, strata_model **out_model, strata_er
     if (ends_with(path, ".onnx"))
         return strata_fail(err, STRATA_DATA, "%s: is ONNX; make a model of it first: strata convert %s MODEL.strata", path,
                            path);
-    if (ends_with(path, ".keras"))
+    if (ends_with(path, ".keras") || ends_with(path, ".h5"))
         return strata_fail(err, STRATA_DATA, "%s: is a file of Keras; make a model of it first: strata convert %s MODEL.strata",
                            path, path);
     char newest[4096];
@@ -256,7 +266,7 @@ int open_model(const char *name, bool saved, strata_model **out_model) {
         status = load_trained(name, out_model, &err);
     else if (foreign_model(name))
         return usage_error("%s: %s", name, foreign_model(name));
-    else if (ends_with(name, ".keras"))
+    else if (ends_with(name, ".keras") || ends_with(name, ".h5"))
         return usage_error("%s: is a file of Keras; make a model of it first: strata convert %s MODEL.strata", name, name);
     else if (ends_with(name, ".strata") || ends_with(name, ".safetensors"))
         return usage_error("%s: is a trained model; to train it further: strata train --from %s DATA", name, name);

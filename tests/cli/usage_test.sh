@@ -80,7 +80,7 @@ for name in m.pt m.pth m.ckpt; do
     : >$name
     expect 3 "$name: is a file of PyTorch" predict $name t.csv
 done
-expect 2 "m.h5: is a file of an older Keras" convert m.h5 m.strata
+expect 2 "m.h5: is a file of Keras; make a model of it first: strata convert m.h5" train m.h5
 expect 2 "x.pt: the ending of a model's name gives its format; it must end in .strata, .onnx" convert m.strata x.pt
 expect 2 "m.keras: is a file of Keras; make a model of it first: strata convert m.keras" train m.keras
 
