@@ -69,9 +69,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_save_c(strata_model *model
 STRATA_API STRATA_MUST_USE strata_status strata_model_load_keras(const char *path, strata_model **out_model, strata_error *err);
 /* Writes the computation of predict as a .keras file for Keras 3.6 and later. Like strata_model_save, it writes a temporary
  * file first and then renames it. A chain of layers becomes a Sequential model, any other model a Functional one; a softmax or
- * sigmoid that predict applies for the loss becomes the last activation. If the model's preprocessing standardises numbers (tables of
- * numbers, arrays), the Keras model does so itself and takes numbers that are not standardised; its inputs for texts are
- * tokens, and for pictures pixels from 0 to 1. The optimizer is left out. The label, loss and notes are written to
+ * sigmoid that predict applies for the loss becomes the last activation. If the model's preprocessing standardises numbers
+ * (tables of numbers, arrays), the Keras model does so itself and takes numbers that are not standardised; its inputs for texts
+ * are tokens, and for pictures pixels from 0 to 1. The optimizer is left out. The label, loss and notes are written to
  * metadata.json, so that strata_model_load_keras restores them. Needs libhdf5 at run time. The model must be compiled, built or
  * loaded.
  * Fails: UNSUPPORTED for layers, options and columns that have no counterpart in Keras (the message lists all of them), and
