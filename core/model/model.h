@@ -80,7 +80,8 @@ typedef struct strata_output_spec {
     int value;
     /* The shape of one example; known once the layers are declared. */
     strata_shape shape;
-    /* In predictions all elements are probabilities, since the layers end in softmax or sigmoid; known once they are declared. */
+    /* In predictions all elements are probabilities, since the layers end in softmax or sigmoid; known once they are
+     * declared. */
     bool probabilities;
     /* "softmax" or "sigmoid" if the layers end in it; NULL: they do not. Known once they are declared. */
     const char *ending;
@@ -401,8 +402,8 @@ struct strata_model {
     strata_group_totals communicated;
 };
 
-/* layers.c: builds the graph of a training step up to the losses, without devices. Fails: INVALID if the loss of an output takes
- * logits and the output is none, with a message that says what to change. outputs: [n_outputs] */
+/* layers.c: builds the graph of a training step up to the losses, without devices. Fails: INVALID if the loss of an output
+ * takes logits and the output is none, with a message that says what to change. outputs: [n_outputs] */
 STRATA_MUST_USE strata_status strata_model_check_endings(strata_model *model, const strata_output_spec *outputs,
                                                          strata_error *err);
 /* Builds all calls of layers: inputs [n_inputs] (B, ...) -> outputs [n_outputs] (B, ...). Declares parameters when

@@ -140,8 +140,8 @@ STRATA_API const char *strata_model_note(const strata_model *model, const char *
 typedef struct strata_compile_options {
     /* The optimizer. If its name is NULL: the optimizer of the model's JSON; adam where that has none. */
     strata_optimizer optimizer;
-    /* The name of the loss, for all outputs, or a loss for each output by its name: "left=mse,right=mae". NULL: the losses of the
-     * model's JSON; an only output that has none gets "binary_crossentropy" if it ends in sigmoid, else
+    /* The name of the loss, for all outputs, or a loss for each output by its name: "left=mse,right=mae". NULL: the losses of
+     * the model's JSON; an only output that has none gets "binary_crossentropy" if it ends in sigmoid, else
      * "sparse_categorical_crossentropy" (integer labels). If an output ends in softmax or sigmoid and the loss is the
      * cross-entropy of this function, the function is moved into the loss (strata/losses.h). */
     const char *loss;
@@ -179,15 +179,15 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_freeze(strata_model *model
 /* Binds the model to a device (borrowed: it must outlive the model) or to a strategy. Creates the parameters and the
  * optimizer's slots there, and initializes those that were not loaded from a file. With a strategy of several replicas, the
  * batch of fit, evaluate and predict is the global batch: each replica computes a share of its examples, and the results are
- * those of one device with the same batches. A model is compiled once. One that was built may be compiled, on the same devices or
- * others: it keeps its parameters, and functions that use it must have been destroyed. Fails: INVALID if a loss takes logits and
- * an output is other probabilities, with a message that says what to change. */
+ * those of one device with the same batches. A model is compiled once. One that was built may be compiled, on the same devices
+ * or others: it keeps its parameters, and functions that use it must have been destroyed. Fails: INVALID if a loss takes logits
+ * and an output is other probabilities, with a message that says what to change. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_compile(strata_model *model, strata_device *device,
                                                               const strata_compile_options *opts, strata_error *err);
 /* Like compile, but without optimizer, loss and metrics, for predictions and your own training loops (strata/distribute.h).
- * Creates the parameters and states on the devices, and ignores the options of optimizer, loss and metrics. The model can then be
- * applied and saved, its parameters can be read and set, and it predicts. fit, evaluate and checkpoints need compile and fail
- * with INVALID. */
+ * Creates the parameters and states on the devices, and ignores the options of optimizer, loss and metrics. The model can then
+ * be applied and saved, its parameters can be read and set, and it predicts. fit, evaluate and checkpoints need compile and
+ * fail with INVALID. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_build(strata_model *model, strata_device *device,
                                                             const strata_compile_options *opts, strata_error *err);
 

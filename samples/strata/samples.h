@@ -112,8 +112,8 @@ const char *class_name(const sample *sample, const strata_preprocessing *preproc
 bool classifies(const strata_model *model);
 /* Whether each example has one class: the only output has a probability for each class, or the probability of class 1. */
 bool predicts_classes(const strata_model *model);
-/* The loss to compile a model with. given: --loss; NULL: the model's own loss, for which the result is NULL, or else the loss for
- * the labels of the dataset. */
+/* The loss to compile a model with. given: --loss; NULL: the model's own loss, for which the result is NULL, or else the loss
+ * for the labels of the dataset. */
 const char *choose_loss(const strata_model *model, const char *given, const strata_dataset *dataset);
 /* The loss for commands that only describe a training step: "mse" if an output has no loss, else NULL. */
 const char *loss_for_description(const strata_model *model);
