@@ -197,30 +197,23 @@ def _generated(cls, make, size, is_batch):
         raise InvalidError("the generator gives no example")
     walks, numbers = {}, itertools.count(1)
 
-    def open_walk(user, seed, epoch, out_state, err):
-        try:
-            number = next(numbers)
-            walks[number] = iter(start(epoch))
-            out_state[0] = number
-            return 0
-        except BaseException as exception:
-            return _native._report(exception, err)
+    def open_walk(user, seed, epoch, out_state):
+        number = next(numbers)
+        walks[number] = iter(start(epoch))
+        out_state[0] = number
 
-    def next_element(state, index, element, out_end, err):
-        try:
-            example = next(walks[state], None)
-            out_end[0] = example is None
-            for i, part in enumerate([] if example is None else _parts(example)):
-                _native.store(element[0].parts[i], part)
-                element[0].n_parts = i + 1
-            return 0
-        except BaseException as exception:
-            return _native._report(exception, err)
+    def next_element(state, index, element, out_end):
+        example = next(walks[state], None)
+        out_end[0] = example is None
+        for i, part in enumerate([] if example is None else _parts(example)):
+            _native.store(element[0].parts[i], part)
+            element[0].n_parts = i + 1
 
     generator = struct("generator", spec=_spec(_parts(first), is_batch), size=-1 if size is None else size)
     kinds = dict(generator._fields_)
-    generator.open, generator.next = kinds["open"](open_walk), kinds["next"](next_element)
-    generator.close = kinds["close"](lambda state: walks.pop(state, None) and None)
+    for name, function in (("open", open_walk), ("next", next_element)):
+        setattr(generator, name, kinds[name](lambda *given, f=function: _native.guarded(f, given[-1], *given[:-1])))
+    generator.close = kinds["close"](lambda state: _native.guarded(walks.pop, None, state, None) and None)
     return cls(lib.dataset_from_generator(generator), generator)
 
 
