@@ -330,7 +330,14 @@ def dims(c_shape):
     return tuple(c_shape.dims[:c_shape.rank])
 
 
-def host_array(value):
+def _described(array):
+    """"words ('cat', ...)", "of objects (None, ...)": the type of an array without numbers, and its first element."""
+    kinds = {"U": "words", "S": "bytes", "M": "dates", "m": "durations", "c": "complex numbers", "V": "records"}
+    first = f" ({array.flat[0]!r}, ...)" if array.size else ""
+    return f"{kinds.get(array.dtype.kind, f'of type {array.dtype}')}{first}"
+
+
+def host_array(value, what="an array"):
     """Converts an array that numpy or DLPack can read (tensors of PyTorch and JAX, cuDF ...) to a row-major numpy array of
     a type that the library supports. It does not copy an array that is one already."""
     if not isinstance(value, numpy.ndarray) and hasattr(value, "__dlpack__"):
@@ -342,8 +349,9 @@ def host_array(value):
     if array.dtype not in _BY_NUMPY:
         kinds = {"f": numpy.float32, "i": numpy.int64, "u": numpy.int64}
         if array.dtype.kind not in kinds:
-            raise InvalidError(f"an array of {array.dtype} cannot be used: numbers are needed; words become numbers by "
-                               "Preprocessing, or by a table that strata.Dataset.csv reads")
+            raise InvalidError(f"{what} is {_described(array)}: numbers are needed. Give each word a number "
+                               "(numpy.unique(words, return_inverse=True), or pandas.get_dummies for columns of words); the "
+                               "command `strata train FILE` does this for a table by itself")
         array = array.astype(kinds[array.dtype.kind])
     return numpy.require(array, requirements=["C", "ALIGNED"])
 

@@ -20,8 +20,8 @@ class Dataset(Handle):
     def from_arrays(cls, x, y=None, sample_weight=None, scale: float = 0) -> "Dataset":
         """Examples x[i] with labels y[i]. x and y are arrays of numpy or of a library that supports DLPack. u8, f32, i32
         and i64 are not copied. scale: features are multiplied by it, for example by 1/255 for pixels that are bytes."""
-        x = _narrow(_native.host_array(x))
-        y = None if y is None else _narrow(_native.host_array(y))
+        x = _narrow(_native.host_array(x, "x"))
+        y = None if y is None else _narrow(_native.host_array(y, "y"))
         dataset = cls(lib.dataset_from_arrays(x, y, scale), x, y)
         if sample_weight is not None:
             lib.dataset_set_weights(dataset, numpy.asarray(sample_weight, numpy.float32))
@@ -34,7 +34,7 @@ class Dataset(Handle):
         for columns in (inputs, targets or {}):
             given = (_native.ctype("strata_data_column") * max(1, len(columns)))()
             for one, (name, array) in zip(given, columns.items()):
-                array = _narrow(_native.host_array(array))
+                array = _narrow(_native.host_array(array, repr(name)))
                 view = _native.view(array)
                 one.name, one.array = name.encode(), ctypes.pointer(view)
                 kept += [array, view]
@@ -217,6 +217,11 @@ def _generated(cls, make, size, is_batch):
     return cls(lib.dataset_from_generator(generator), generator)
 
 
+def is_array(x) -> bool:
+    """Whether x is an array, or a list that becomes one, and not a dataset or a loader."""
+    return hasattr(x, "shape") or isinstance(x, (list, tuple)) or not (isinstance(x, Dataset) or hasattr(x, "__iter__"))
+
+
 def dataset(x, y=None, sample_weight=None) -> Dataset:
     """Returns x if it is a dataset, otherwise a dataset of the arrays x and y, or of a loader of batches."""
     if isinstance(x, dict):
@@ -228,6 +233,6 @@ def dataset(x, y=None, sample_weight=None) -> Dataset:
         if y is not None or sample_weight is not None:
             raise InvalidError("a dataset has its labels and weights inside: leave y and sample_weight out")
         return x
-    if y is None and not hasattr(x, "shape") and hasattr(x, "__iter__") and not isinstance(x, (list, tuple)):
+    if y is None and not is_array(x):
         return Dataset.from_batches(x)
     return Dataset.from_arrays(x, y, sample_weight)

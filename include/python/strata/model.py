@@ -12,7 +12,7 @@ import numpy
 
 from . import _native, callbacks as _callbacks, layers as _layers, optimizers
 from ._native import Handle, InvalidError, Lock, callback, lib, locked, struct
-from .data import Dataset, dataset
+from .data import Dataset, dataset, is_array
 from .devices import device as _device
 
 
@@ -95,10 +95,28 @@ class Model(Handle):
         if self._inputs is None:
             shape = [input_shape] if isinstance(input_shape, int) else list(input_shape)
             spec["input"] = [int(d) for d in shape]
-        if input_dtype is not None and _native.dtype_of(_native.dtype(input_dtype)).kind == "i":
-            spec["input_dtype"] = "i32"
+            if self._input_dtype(input_dtype) == "i32":
+                spec["input_dtype"] = "i32"
         text = json.dumps(spec)
         Handle.__init__(self, lib.model_from_json(text, len(text.encode()), self._spec["label"] or "model"))
+
+    def _input_dtype(self, given=None):
+        """The type of a sequential model's input: as given, else i32 (tokens) if the first layer that computes is an
+        embedding."""
+        given = given or self._spec.get("input_dtype")
+        if given is not None:
+            return "i32" if _native.dtype_of(_native.dtype(given)).kind == "i" else "f32"
+        return "i32" if _layers.takes_tokens(self._spec["layers"]) else "f32"
+
+    @property
+    def _input_dtypes(self):
+        """"f32" or "i32" (tokens) for each input."""
+        if self._as_parameter_ is not None:
+            dtypes = [lib.model_input_port(self, i).dtype for i in range(lib.model_n_inputs(self))]
+            return ["i32" if _native.dtype_of(d).kind == "i" else "f32" for d in dtypes]
+        if self._inputs is None:
+            return [self._input_dtype()]
+        return ["f32" if i.get("dtype", "f32") == "f32" else "i32" for i in self._spec["inputs"]]
 
     # ---- compile ----
     @locked
@@ -153,7 +171,7 @@ class Model(Handle):
         if self._as_parameter_ is None:
             if data is None:
                 raise InvalidError("the model has no input shape yet: give Sequential input_shape=, or fit it first")
-            self._create(data.element_shape, data.element_dtype)
+            self._create(data.element_shape)
         if not self._compiled:
             self._build()
 
@@ -263,6 +281,12 @@ class Model(Handle):
         inputs, outputs = self._ports
         if (isinstance(x, dict) or len(inputs) + len(outputs) > 2) and not isinstance(x, Dataset):
             x, y = _by_name("inputs", inputs, x), _by_name("outputs", outputs, y)
+        dtypes = self._input_dtypes
+        if isinstance(x, dict):
+            by_name = dict(zip(inputs, dtypes)) if len(inputs) > 1 else {}
+            x = {name: _as_input(array, by_name.get(name, dtypes[0]), f"input {name!r}") for name, array in x.items()}
+        elif is_array(x):
+            x = _as_input(x, dtypes[0], "x")
         return dataset(x, y, sample_weight)
 
     @property
@@ -428,6 +452,20 @@ def load(path) -> Model:
     if ending == ".onnx":
         return Model._of(lib.model_load_onnx(path, _native.struct("onnx_options")))
     return Model._of((lib.model_load_keras if ending == ".keras" else lib.model_load)(path))
+
+
+def _as_input(array, dtype, what):
+    """Converts integers to floats where a model takes floats, as Keras does, and whole floats to tokens."""
+    array = _native.host_array(array, what)
+    if dtype == "f32":
+        return array.astype(numpy.float32) if array.dtype.kind in "iu" and array.dtype != numpy.uint8 else array
+    if array.dtype.kind == "f":
+        tokens = array.astype(numpy.int64)
+        if not numpy.array_equal(tokens, array):
+            first = array[tokens != array].flat[0]
+            raise InvalidError(f"{what}: the model takes tokens, which are whole numbers; there is {first}")
+        return tokens
+    return array.astype(numpy.int32) if array.dtype.itemsize == 1 else array
 
 
 def _list(values):
