@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/data/format/kind.h"
 #include "core/data/format/zip.h"
 #include "core/interchange/keras_read.h"
 #include "strata/interchange.h"
@@ -170,7 +171,8 @@ strata_status strata_model_load_keras(const char *path, strata_model **out_model
     unsigned char *bytes;
     size_t n_bytes;
     STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(32), &bytes, &n_bytes, err));
-    const strata_status status = strata_keras_parse(path, bytes, n_bytes, true, out_model, err);
+    strata_status status = strata_keras_parse(path, bytes, n_bytes, true, out_model, err);
+    status = strata_file_explain(path, bytes, n_bytes, STRATA_FILE_KERAS, status, err);
     free(bytes);
     return status;
 }

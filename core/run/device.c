@@ -143,13 +143,14 @@ strata_device_features strata_device_get_features(strata_device *device) {
 }
 
 strata_device_counters strata_device_get_counters(const strata_device *device) {
-    strata_device_counters counters = {0};
-    if (strata_device_enter((strata_device *)device, NULL)) return counters;
-    counters = device->counters;
-    if (device->runs_in_threads) { /* `run` changes these without the lock */
-        counters.launches = __atomic_load_n(&device->counters.launches, __ATOMIC_RELAXED);
-        counters.submissions = __atomic_load_n(&device->counters.submissions, __ATOMIC_RELAXED);
-    }
+    enum { N = sizeof(strata_device_counters) / sizeof(uint64_t) };
+    union {
+        strata_device_counters counters;
+        uint64_t each[N];
+    } now = {0};
+    if (strata_device_enter((strata_device *)device, NULL)) return now.counters;
+    /* `run` of some devices adds to counters without the lock. */
+    for (int i = 0; i < N; i++) now.each[i] = __atomic_load_n((const uint64_t *)&device->counters + i, __ATOMIC_RELAXED);
     strata_device_leave((strata_device *)device);
-    return counters;
+    return now.counters;
 }

@@ -568,11 +568,11 @@ strata_executable_node strata_executable_get_node(const strata_executable *exe, 
 static strata_status time_node(const strata_executable *exe, int index, double *out_us, strata_error *err) {
     strata_bench bench;
     strata_program *program = NULL;
-    const uint64_t launches = exe->device->counters.launches;
+    const uint64_t launches = strata_device_get_counters(exe->device).launches;
     strata_status status = strata_bench_init(&bench, exe->device, exe->plan.schedule[index], exe->plan.places, err);
     if (!status) status = exe->device->api->compile(exe->device, &bench.piece, &program, err);
     if (!status) status = strata_bench_time(&bench, program, STRATA_BENCH_ROUNDS, out_us, err);
-    if (exe->device->counters.launches == launches)
+    if (strata_device_get_counters(exe->device).launches == launches)
         *out_us = 0; /* nothing was launched, since the operands are already in place */
     if (program) exe->device->api->program_destroy(program);
     strata_bench_finish(&bench);

@@ -13,7 +13,8 @@
  *     strata_model_evaluate(model, test, 0, &metrics, &err);
  *     strata_model_save(model, "mnist.strata", &err);
  *
- * Threads: one at a time per model. */
+ * Threads: one at a time per model. Models of one device may each be used by a thread of its own, and several threads may use
+ * one dataset. After a fork see include/strata/README.md. */
 #ifndef STRATA_MODEL_H
 #define STRATA_MODEL_H
 

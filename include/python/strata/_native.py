@@ -288,8 +288,24 @@ def _check(status, error):
             exception = _raised.pop(int(number[1]), None)
         if exception is not None:
             raise exception
-    name = _c_status_name(status).decode()
-    raise _errors.get(name, Error)(message)
+    raise _error_class(_c_status_name(status).decode(), message)(message)
+
+
+# Messages of the system, and Python's own classes of such errors
+_SYSTEM = {"No such file or directory": FileNotFoundError, "Permission denied": PermissionError,
+           "it is a folder, not a file": IsADirectoryError}
+
+
+@functools.lru_cache(maxsize=None)
+def _system_class(own, system):
+    return type(own.__name__, (own, system), {"__doc__": own.__doc__, "__module__": "strata", "__str__": lambda self:
+                                              str(self.args[0])})
+
+
+def _error_class(name, message):
+    own = _errors.get(name, Error)
+    system = next((error for text, error in _SYSTEM.items() if message.endswith(text)), None)
+    return own if system is None else _system_class(own, system)
 
 
 # ---- arrays ----------------------------------------------------------------------------------------------------------------
@@ -332,8 +348,9 @@ def dims(c_shape):
 
 def _described(array):
     """"words ('cat', ...)", "of objects (None, ...)": the type of an array without numbers, and its first element."""
+    first = array.flat[0] if array.size else None
     kinds = {"U": "words", "S": "bytes", "M": "dates", "m": "durations", "c": "complex numbers", "V": "records"}
-    first = f" ({array.flat[0]!r}, ...)" if array.size else ""
+    first = f" ({getattr(first, 'item', lambda: first)()!r}, ...)" if array.size else ""
     return f"{kinds.get(array.dtype.kind, f'of type {array.dtype}')}{first}"
 
 
