@@ -521,6 +521,7 @@ strata_status strata_fit_step(strata_fit *fit, const strata_progress **out_progr
     *out_progress = NULL;
     if (fit->failure && !fit->failed.status)
         return strata_fail(err, STRATA_INVALID, "fit_step: the fit has failed before; strata_fit_end is left to be called");
+    fit->model->rate.locked = true;
     while (!fit->n_events && !fit->finished && !fit->failure) fit->failure = advance(fit, &fit->failed);
     /* Steps that ended before a failure are reported before it. */
     if (fit->failure && (!fit->n_events || fit->failure == STRATA_INTERRUPTED)) {
@@ -532,6 +533,9 @@ strata_status strata_fit_step(strata_fit *fit, const strata_progress **out_progr
     fit->reported = fit->events[0];
     memmove(fit->events, fit->events + 1, (size_t)--fit->n_events * sizeof *fit->events);
     *out_progress = &fit->reported;
+    /* The caller may set the rate of the next step, if that was not submitted. Workers share the rate between epochs. */
+    const bool many = strata_strategy_has_workers(fit->model->strategy);
+    fit->model->rate.locked = fit->n_runs > 0 || (many && !fit->reported.epoch_end);
     return STRATA_OK;
 }
 

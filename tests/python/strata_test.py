@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 import unittest
+import zipfile
 import zlib
 
 import numpy
@@ -297,6 +298,21 @@ class Steps(unittest.TestCase):
                 break
         fitted.fit(X[:80], Y[:80], batch_size=20, shuffle=False, verbose=0)
         self.assertEqual(looped.sha256, fitted.sha256)
+
+    def test_the_rate_of_the_next_step_may_be_set_in_the_loop(self):
+        for device, wait in (("host", False), *((d, True) for d in DEVICES)):
+            model, rates = small(device=device), []
+            for step in model.steps(X, Y, epochs=2, batch_size=100, wait_each_step=wait):
+                if not step.epoch_end:
+                    rates.append(step.learning_rate)
+                model.learning_rate = 0.5 / len(rates)
+            numpy.testing.assert_allclose(rates, [0.01, 0.5, 0.25, 0.5 / 3, 0.125, 0.1], rtol=1e-6)
+        for device in DEVICES:
+            model = small(device=device)
+            for step in model.steps(X, Y, epochs=2, batch_size=100):
+                if step.epoch_end:
+                    model.learning_rate = 0.5
+            self.assertEqual(step.learning_rate, 0.5)
 
     def test_a_failure_comes_after_the_steps_before_it(self):
         x = X[:100].copy()
@@ -991,6 +1007,78 @@ class Errors(unittest.TestCase):
         with self.assertRaises(ValueError):
             model.fit(X, Y, validation_split=0.1, callbacks=[callbacks.EarlyStopping("val_acuracy")], verbose=0)
         self.assertEqual(strata.InvalidError.status, "INVALID")
+
+
+class Messages(unittest.TestCase):
+    def test_integers_are_converted_where_a_model_takes_floats(self):
+        whole = rng.integers(0, 2, (60, 8))
+        y = Y[:60]
+        for given in (8, None):
+            expected = None
+            for dtype in ("f4", "f8", "i8", "i4", "i2", "i1", "u2", "u4", "u8", "?"):
+                model = strata.Sequential([layers.dense(4), layers.dense(2)], given).compile(device="host", seed=1)
+                x = whole.astype(dtype)
+                model.fit(x, y, verbose=0)
+                expected = expected or model.sha256
+                self.assertEqual(model.sha256, expected, dtype)
+                numpy.testing.assert_array_equal(model.predict(x), model.predict(whole.astype("f4")))
+                self.assertEqual(model.evaluate(x, y), model.evaluate(whole.astype("f4"), y))
+        value = layers.Input(8)
+        model = strata.Model(inputs=value, outputs=layers.dense(2)(value)).compile(device="host")
+        model.fit({"input": whole}, y, verbose=0)
+        model.fit(whole.tolist(), y.tolist(), verbose=0)
+
+    def test_whole_floats_and_bytes_are_tokens(self):
+        tokens, y = rng.integers(0, 5, (60, 8)), Y[:60]
+        expected = None
+        for given in (8, None):
+            for dtype in ("i4", "i8", "f4", "f8", "u1", "i2"):
+                model = strata.Sequential([layers.embedding(5, 4), layers.flatten(), layers.dense(2)], given)
+                model.compile(device="host", seed=1).fit(tokens.astype(dtype), y, verbose=0)
+                expected = expected or model.sha256
+                self.assertEqual(model.sha256, expected, dtype)
+        with self.assertRaisesRegex(strata.InvalidError, "x: the model takes tokens, which are whole numbers; there is 0.5"):
+            model.predict(numpy.full((2, 8), 0.5))
+
+    def test_words_are_refused_with_names_that_exist(self):
+        for x, y, text in ((numpy.full((4, 8), "cat"), Y[:4], "x is words .'cat', ...."), (X[:4], ["a", "b", "a", "b"], "y is words"),
+                           (numpy.full((4, 8), None), Y[:4], "x is of type object .None")):
+            with self.assertRaisesRegex(strata.InvalidError, text) as raised:
+                small().fit(x, y, verbose=0)
+            self.assertNotIn("Preprocessing", str(raised.exception))
+
+    def test_messages_name_what_python_has(self):
+        with self.assertRaisesRegex(strata.InvalidError, "Dataset.take sets the size"):
+            small().fit(strata.Dataset.from_arrays(X, Y).repeat(), verbose=0)
+        for text, expected in (("call strata_model_compile first", "call Model.compile first"),
+                               ("strata_model_predict_all gives", "Model.predict gives"), ("use strata_cast", "use strata.ops.cast"),
+                               ("strata_fit_options.trace", "trace="), ("strata_no_such_thing", "strata_no_such_thing")):
+            self.assertEqual(_native._python_names(text), expected)
+
+    def test_files_that_are_no_model_are_named(self):
+        zipped = io.BytesIO()
+        with zipfile.ZipFile(zipped, "w") as archive:
+            archive.writestr("archive/data.pkl", "x" * 100)
+        arrays = io.BytesIO()
+        numpy.savez(arrays, x=X)
+        contents = {"m.h5": (b"\x89HDF\r\n\x1a\n" + bytes(3000), r'HDF5.*save\("m.keras"\)'),
+                    "h.keras": (b"\x89HDF\r\n\x1a\n" + bytes(3000), "HDF5"), "m.pt": (zipped.getvalue(), "torch.onnx.export"),
+                    "old.pth": (pickle.dumps({"a": 1}, 2), "pickle"), "a.npz": (arrays.getvalue(), "npz archive of arrays"),
+                    "e.strata": (b"", "empty"), "e.keras": (b"", "empty"), "e.onnx": (b"", "empty"),
+                    "m.json": (b'{"layers": []}', "Model.read_json"), "t.csv": (b"a,b\n1,2\n", "is a text"),
+                    "cut.strata": ((1000).to_bytes(8, "little") + b'{"a"', "cut off")}
+        with tempfile.TemporaryDirectory() as folder:
+            for name, (content, text) in contents.items():
+                pathlib.Path(folder, name).write_bytes(content)
+                with self.assertRaisesRegex(strata.DataError, f"{name}.*{text}"):
+                    strata.load(f"{folder}/{name}")
+            with self.assertRaisesRegex(strata.DataError, "is a folder") as raised:
+                strata.load(folder)
+            self.assertIsInstance(raised.exception, IsADirectoryError)
+            for name in ("none.strata", "none.keras", "none.onnx"):
+                with self.assertRaisesRegex(strata.UnavailableError, "No such file") as raised:
+                    strata.load(pathlib.Path(folder, name))
+                self.assertIsInstance(raised.exception, FileNotFoundError)
 
 
 class Estimator(unittest.TestCase):

@@ -27,7 +27,7 @@ static const char *const texts[STRATA_FILE_KINDS] = {
     [STRATA_FILE_ONNX] = "it seems to be an ONNX file; give it the ending .onnx",
     [STRATA_FILE_JSON] =
         "it is a JSON text, not a model file: a description of a model without weights is trained by "
-        "`strata train FILE.json`, and read by strata_model_read_json (Python: strata.Model.read_json)",
+        "`strata train FILE.json`, and read by strata_model_read_json",
     [STRATA_FILE_TEXT] = "it is a text, not a model file",
 };
 

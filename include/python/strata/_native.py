@@ -20,6 +20,7 @@ import json
 import os
 import pathlib
 import re
+import sys
 import threading
 import weakref
 
@@ -288,7 +289,31 @@ def _check(status, error):
             exception = _raised.pop(int(number[1]), None)
         if exception is not None:
             raise exception
-    raise _error_class(_c_status_name(status).decode(), message)(message)
+    raise _error_class(_c_status_name(status).decode(), message)(_python_names(message))
+
+
+# Functions that messages name and whose work has another name in Python
+_RENAMED = {"model_predict_all": "Model.predict", "dataset_set_weights": "sample_weight", "fit_end": "the end of the loop over steps",
+            "model_create_functional": "strata.Model(inputs=..., outputs=...)", "model_input": "strata.Input",
+            "model_output": "strata.Model(outputs=...)", "fit_options": "fit", "compile_options": "compile",
+            "model_epoch_steps": "Model.load_checkpoint", "tensor": "strata.Tensor"}
+
+
+def _python_names(message):
+    """Replaces the names of C functions and options in a message by those that a Python program uses."""
+    def replace(match):
+        function, option = match[1], match[2]
+        kind, _, name = function.partition("_")
+        owner = getattr(sys.modules[__package__], kind.title(), None) if kind in ("model", "dataset", "strategy") else None
+        if option and function.endswith("_options"):
+            return f"{option[1:]}="
+        if function in _RENAMED:
+            return _RENAMED[function]
+        if owner is not None and hasattr(owner, name):
+            return f"{kind.title()}.{name}"
+        call = _table["functions"].get(f"strata_{function}")
+        return f"strata.ops.{function}" if call and call[0] == "strata_tensor*" else match[0]
+    return re.sub(r"\bstrata_([a-z0-9_]+)(\.[a-z0-9_]+)?", replace, message)
 
 
 # Messages of the system, and Python's own classes of such errors
