@@ -233,6 +233,7 @@ static strata_status add_lock(strata_device **device, strata_error *err) {
         return STRATA_OK;
     }
     strata_device_close(*device);
+    *device = NULL;
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "device: no host memory");
 }
 

@@ -80,6 +80,6 @@ strata_file_kind strata_file_find_kind(const unsigned char *bytes, size_t n_byte
 strata_status strata_file_explain(const char *path, const unsigned char *bytes, size_t n_bytes, strata_file_kind expected,
                                   strata_status status, strata_error *err) {
     const strata_file_kind kind = strata_file_find_kind(bytes, n_bytes);
-    if (!status || kind == STRATA_FILE_UNKNOWN || kind == expected) return status;
+    if (status != STRATA_DATA || kind == STRATA_FILE_UNKNOWN || kind == expected) return status;
     return strata_fail(err, STRATA_DATA, "%s: %s", path, texts[kind]);
 }
