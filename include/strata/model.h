@@ -423,8 +423,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_fit(strata_model *model, c
 typedef struct strata_fit strata_fit;
 /* Checks the arguments and prepares the fit. dataset, and what opts points to, are borrowed until strata_fit_end. Until then
  * another fit of the model is INVALID. Evaluations and predictions between two steps use the parameters after the steps that
- * were submitted. Fails as strata_model_fit, and sets *out_fit to NULL; UNSUPPORTED under parameter_server, where no single task
- * runs the loop over steps. */
+ * were submitted. Fails as strata_model_fit, and sets *out_fit to NULL; UNSUPPORTED under parameter_server, where no single
+ * task runs the loop over steps. */
 STRATA_API STRATA_MUST_USE strata_status strata_fit_begin(strata_model *model, const strata_dataset *dataset,
                                                           const strata_fit_options *opts, strata_fit **out_fit,
                                                           strata_error *err);
