@@ -7,9 +7,7 @@
 /* A text ends with what can be done. */
 static const char *const texts[STRATA_FILE_KINDS] = {
     [STRATA_FILE_EMPTY] = "it is empty (0 bytes); the program that wrote it was interrupted, or the disk was full",
-    [STRATA_FILE_HDF5] =
-        "it is an HDF5 file, such as Keras saves under the ending .h5; convert it in Keras: "
-        "keras.models.load_model(\"m.h5\").save(\"m.keras\"), which Strata reads",
+    [STRATA_FILE_HDF5] = "it is an HDF5 file; a model that Keras saved in this format is read under the ending .h5",
     [STRATA_FILE_KERAS] = "it is a .keras file; give it the ending .keras",
     [STRATA_FILE_TORCH] =
         "it is a file of torch.save, which only Python can read; export the model to ONNX in PyTorch: "
