@@ -393,6 +393,14 @@ struct strata_model {
     strata_model_best best;
     /* NULL if there are no callbacks. */
     struct strata_model_callbacks *callbacks;
+    /* strata_model_set_poll, and when it was called last, in seconds. */
+    struct {
+        strata_poll_callback call;
+        void *user;
+        double last;
+    } poll;
+    /* A fit has begun and is not over. */
+    bool fitting;
     /* If it is not 0, the devices contain the sums of the steps of the epoch that were done. */
     strata_model_position position;
     /* The output of a step has an additional number: the sum of the squares of its gradients. */
@@ -628,6 +636,9 @@ void strata_validation_forget(strata_model *model);
 STRATA_MUST_USE strata_status strata_model_evaluate_batch(strata_model *model, const strata_dataset *dataset,
                                                           const strata_model_feed *feed, strata_batches *batches, int64_t n,
                                                           float *out_sums, strata_error *err);
+/* poll.c: calls the function of strata_model_set_poll about 20 times a second. */
+STRATA_MUST_USE strata_status strata_model_poll(strata_model *model, strata_error *err);
+
 /* callbacks.c: calls the callbacks. event is a strata_event. progress NULL: outside of a fit. Fails with the status of the
  * first callback that fails, and its name. */
 STRATA_MUST_USE strata_status strata_callbacks_call(strata_model *model, int event, const strata_progress *progress,

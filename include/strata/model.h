@@ -13,7 +13,8 @@
  *     strata_model_evaluate(model, test, 0, &metrics, &err);
  *     strata_model_save(model, "mnist.strata", &err);
  *
- * Threads: one at a time per model. */
+ * Threads: one at a time per model. Models of one device may each be used by a thread of its own, and several threads may use
+ * one dataset. After a fork see include/strata/README.md. */
 #ifndef STRATA_MODEL_H
 #define STRATA_MODEL_H
 
@@ -276,6 +277,12 @@ typedef struct strata_checkpoint_options {
     void *user;
 } strata_checkpoint_options;
 
+/* Interrupts long calls: while the model is fitted, evaluated or used for predictions, `poll` is called between steps and
+ * batches, about 20 times a second, in the thread of the call. If it returns anything but STRATA_OK, the call ends with that
+ * status; the parameters are those after the last step, and the model can be used further. NULL, the initial value: none. */
+typedef strata_status (*strata_poll_callback)(void *user, strata_error *err);
+STRATA_API void strata_model_set_poll(strata_model *model, strata_poll_callback poll, void *user);
+
 /* Zeros are the defaults. */
 typedef struct strata_fit_options {
     /* The number of epochs; 0: 1. */
@@ -418,16 +425,17 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_fit(strata_model *model, c
  * strata_model_fit is this loop. All options, on_progress and callbacks work the same way. */
 typedef struct strata_fit strata_fit;
 /* Checks the arguments and prepares the fit. dataset, and what opts points to, are borrowed until strata_fit_end. Until then
- * the model must not be fitted, evaluated or used for predictions otherwise, except between epochs, and, with wait_each_step,
- * between steps. Fails as strata_model_fit, and sets *out_fit to NULL; UNSUPPORTED under parameter_server, where no single task
- * runs the loop over steps. */
+ * another fit of the model is INVALID. Evaluations and predictions between two steps use the parameters after the steps that
+ * were submitted. Fails as strata_model_fit, and sets *out_fit to NULL; UNSUPPORTED under parameter_server, where no single
+ * task runs the loop over steps. */
 STRATA_API STRATA_MUST_USE strata_status strata_fit_begin(strata_model *model, const strata_dataset *dataset,
                                                           const strata_fit_options *opts, strata_fit **out_fit,
                                                           strata_error *err);
-/* Submits the next step. After the last step of an epoch it ends the epoch instead: validation, callbacks, a checkpoint.
- * *out_progress is valid until the next call; it is NULL when the training is over. Up to three steps are submitted at a time
- * (eight to a CPU if they are short), so progress reports the newest finished step, which with wait_each_step is the step of
- * this call. With several workers all of them must call it equally often. After a failure only strata_fit_end may be called. */
+/* Reports the next step, with its loss, and after the last step of an epoch the end of the epoch: validation, callbacks, a
+ * checkpoint. Each step and each end of an epoch is reported once, in their order. *out_progress is valid until the next call;
+ * it is NULL when the training is over. Up to three steps are submitted at a time (eight to a CPU if they are short), so when a
+ * step is reported, as many later ones may have been submitted. With wait_each_step, and on the host, no later step was. With
+ * several workers all of them must call it equally often. After a failure only strata_fit_end may be called. */
 STRATA_API STRATA_MUST_USE strata_status strata_fit_step(strata_fit *fit, const strata_progress **out_progress,
                                                          strata_error *err);
 /* Waits for the submitted steps and frees the fit; NULL is fine. If the training is not over, it is stopped as by
