@@ -39,7 +39,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_texts_imdb(const char *path, con
  * of the classes. */
 STRATA_API STRATA_MUST_USE strata_status strata_texts_csv(const char *path, const strata_csv_options *opts,
                                                           strata_texts **out_texts, strata_error *err);
-/* The same for a table that was already read; opts->separator is ignored. */
+/* The same for a table that was already read; opts->dialect is ignored. */
 STRATA_API STRATA_MUST_USE strata_status strata_texts_from_csv(const strata_csv *csv, const strata_csv_options *opts,
                                                                strata_texts **out_texts, strata_error *err);
 /* Reads one document from each line of a file (plain, .gz or .xz), without labels. */

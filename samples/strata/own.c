@@ -61,7 +61,7 @@ static char *end_name(char *name) {
     return next;
 }
 
-static strata_status split_names(const char *list, column_list *out, strata_error *err) {
+strata_status split_names(const char *list, column_list *out, strata_error *err) {
     out->n = 0;
     out->text = list ? strdup(list) : NULL;
     if (!list) return STRATA_OK;
@@ -75,19 +75,57 @@ static strata_status split_names(const char *list, column_list *out, strata_erro
     return out->n ? STRATA_OK : strata_fail(err, STRATA_INVALID, "\"%s\" names no column", list);
 }
 
-strata_status read_separator(const char *text, char *out, strata_error *err) {
-    *out = 0;
+/* Reads an option of one character, or one of these words, which stand for the characters of `meanings`. *out stays 0 if text
+ * is NULL. */
+static strata_status read_character(const char *option, const char *text, const char *const *words, const char *meanings,
+                                    const char *example, char *out, strata_error *err) {
     if (!text) return STRATA_OK;
-    if (!strcmp(text, "tab") || !strcmp(text, "\\t"))
-        *out = '\t';
-    else if (!strcmp(text, "space"))
-        *out = ' ';
-    else if (strlen(text) == 1 && *text != '"' && *text != '\n')
-        *out = *text;
-    else
-        return strata_fail(err, STRATA_INVALID,
-                           "--separator \"%s\": it must be one character, such as ; or |, or the word tab or space", text);
+    for (int i = 0; words[i]; i++)
+        if (!strcmp(text, words[i])) return *out = meanings[i], STRATA_OK;
+    if (strlen(text) == 1 && *text != '\n') return *out = *text, STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "--%s \"%s\": it must be %s", option, text, example);
+}
+
+static strata_status read_choice(const char *option, const char *text, const char *const *words, int *out, strata_error *err) {
+    if (!text) return STRATA_OK;
+    for (int i = 0; words[i]; i++)
+        if (!strcmp(text, words[i])) return *out = i + 1, STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "--%s \"%s\": it must be %s or %s%s%s", option, text, words[0], words[1],
+                       words[2] ? " or " : "", words[2] ? words[2] : "");
+}
+
+strata_status read_dialect(const table_flags *flags, column_list *na, strata_csv_dialect *out, strata_error *err) {
+    static const char *const separators[] = {"tab", "\\t", "space", "comma", "semicolon", NULL},
+                             *const quotes[] = {"none", NULL}, *const no_words[] = {NULL},
+                             *const thousands[] = {"none", "space", NULL}, *const answers[] = {"yes", "no", NULL},
+                             *const orders[] = {"dmy", "mdy", "ymd", NULL};
+    static const char none[] = {STRATA_CSV_NONE, ' '};
+    int header = 0, order = 0;
+    *out = (strata_csv_dialect){0};
+    STRATA_TRY(read_character("separator", flags->separator, separators, "\t\t ,;",
+                              "one character, such as ; or |, or the word tab or space", &out->separator, err));
+    STRATA_TRY(read_character("quote", flags->quote, quotes, none, "one character, such as ', or none", &out->quote, err));
+    STRATA_TRY(read_character("decimal", flags->decimal, no_words, "", ". or ,", &out->decimal, err));
+    STRATA_TRY(read_character("thousands", flags->thousands, thousands, none, "one of , . ' space none", &out->thousands, err));
+    STRATA_TRY(read_choice("header", flags->header, answers, &header, err));
+    STRATA_TRY(read_choice("dates", flags->dates, orders, &order, err));
+    out->header = (strata_csv_header)header;
+    out->dates = (strata_date_order)order;
+    if (!flags->na) return STRATA_OK;
+    if (*flags->na) STRATA_TRY(split_names(flags->na, na, err));
+    out->na = na->names;
+    out->n_na = na->n;
     return STRATA_OK;
+}
+
+strata_status read_table(const char *path, const table_flags *flags, const strata_preprocessing *known, strata_csv **out_csv,
+                         strata_error *err) {
+    column_list na = {0};
+    strata_csv_dialect dialect;
+    strata_status status = read_dialect(flags, &na, &dialect, err);
+    if (!status) status = strata_csv_read_table(path, &dialect, known, out_csv, err);
+    free(na.text);
+    return status;
 }
 
 static strata_status read_task(const char *text, strata_task *out, strata_error *err) {
@@ -144,6 +182,9 @@ void print_report(const strata_preprocessing_report *r) {
                 "none of the known ones\n",
                 (long long)r->n_unknown, r->n_unknown == 1 ? " has" : "s have", r->word, r->column,
                 r->n_unknown == 1 ? "" : ", ...");
+    if (r->decimal)
+        fprintf(stderr, "strata: the numbers are read with a decimal %s, although the training data had a decimal %s\n",
+                r->decimal == ',' ? "comma" : "point", r->decimal == ',' ? "point" : "comma");
 }
 
 void print_own(FILE *to, const data_options *options, const sample_data *data, const strata_dataset *train,
@@ -229,6 +270,23 @@ static bool find_table(const sample *sample, const char *path, const char *split
     return false;
 }
 
+static bool find_folder(const char *path, const char *const *names, char out[LONGEST_PATH]) {
+    for (; *names; names++)
+        if (snprintf(out, LONGEST_PATH, "%s/%s", path, *names) < LONGEST_PATH && is_folder(out)) return true;
+    return false;
+}
+
+char *find_validation(const char *path) {
+    static const sample beside = {.tables = {{NULL}, {"val", "validation", "valid"}}};
+    static const char *const train[] = {"train", "training", NULL}, *const test[] = {"test", NULL},
+                             *const validation[] = {"val", "valid", "validation", NULL};
+    char found[LONGEST_PATH], other[LONGEST_PATH];
+    if (find_table(own_sample(), path, "train", other)) return find_table(&beside, path, "test", found) ? strdup(found) : NULL;
+    const bool three =
+        find_folder(path, train, other) && find_folder(path, test, other) && find_folder(path, validation, found);
+    return three ? strdup(found) : NULL;
+}
+
 bool has_table(const sample *sample, const char *path) {
     char found[LONGEST_PATH];
     return is_table(path) || find_table(sample, path, "train", found) || find_table(sample, path, "test", found);
@@ -238,9 +296,7 @@ bool has_table(const sample *sample, const char *path) {
 static strata_status open_csv(const sample *sample, const data_options *options, const char *path, bool train, bool parts,
                               sample_data *data, strata_error *err) {
     strata_csv *csv = NULL;
-    char separator = 0;
-    STRATA_TRY(read_separator(options->separator, &separator, err));
-    STRATA_TRY(strata_csv_read_table(path, separator, data->preprocessing, &csv, err));
+    STRATA_TRY(read_table(path, &options->table, data->preprocessing, &csv, err));
     strata_status status = train || !data->preprocessing ? open_training_table(sample, options, csv, parts, data, err)
                                                          : apply_table(csv, data, err);
     strata_csv_destroy(csv);
@@ -304,10 +360,15 @@ static strata_status unknown_arrays(const char *path, const entries *list, strat
                        path, list->n ? names : "none");
 }
 
+/* The first member of the archive must be called .npy, since a zip archive may also contain a table. Its local header has the
+ * length of the name at offset 26, and the name at 30. */
 bool is_npz(const char *path) {
-    unsigned char head[4] = {0};
+    enum { LENGTH_AT = 26, NAME_AT = 30, LONGEST_NAME = 256 };
+    unsigned char head[NAME_AT + LONGEST_NAME] = {0};
     size_t n = 0;
-    return !strata_stream_peek_file(path, head, sizeof head, &n, NULL) && n == 4 && !memcmp(head, "PK\3\4", 4);
+    if (strata_stream_peek_file(path, head, sizeof head, &n, NULL) || n < 4 || memcmp(head, "PK\3\4", 4)) return false;
+    const size_t length = head[LENGTH_AT] + 256u * head[LENGTH_AT + 1];
+    return length > LONGEST_NAME || NAME_AT + length > n || length < 4 || !memcmp(head + NAME_AT + length - 4, ".npy", 4);
 }
 
 /* *out_parts: the archive has separate arrays for training and testing. */
@@ -400,12 +461,6 @@ static strata_status open_arrays(const sample *sample, const data_options *optio
 
 /* ---- pictures ---- */
 
-static bool find_folder(const char *path, const char *const *names, char out[LONGEST_PATH]) {
-    for (; *names; names++)
-        if (snprintf(out, LONGEST_PATH, "%s/%s", path, *names) < LONGEST_PATH && is_folder(out)) return true;
-    return false;
-}
-
 /* Finds the folder of this part, if the folder has both train/ and test/. */
 static bool find_part(const char *path, const char *split, char out[LONGEST_PATH]) {
     static const char *const train[] = {"train", "training", NULL}, *const test[] = {"test", "val", "valid", "validation",
@@ -489,17 +544,26 @@ int open_own(const sample *sample, const data_options *options, const char *spli
     return opened(open_pictures(sample, options, split, data, &err), &err);
 }
 
+strata_status parse_row(const char *row, const table_flags *flags, const strata_preprocessing *known, strata_csv **out_csv,
+                        strata_error *err) {
+    column_list na = {0};
+    strata_csv_dialect dialect;
+    strata_status status = read_dialect(flags, &na, &dialect, err);
+    dialect.header = STRATA_CSV_HEADER_NO;
+    if (!status) status = strata_csv_parse_table("--row", row, strlen(row), &dialect, known, out_csv, err);
+    free(na.text);
+    return status;
+}
+
 static strata_status read_unlabelled_csv(const strata_preprocessing *p, const data_options *options, strata_dataset **out,
                                          strata_error *err) {
     strata_csv *csv = NULL;
-    char separator = 0;
     column_list columns = {0};
     strata_preprocessing_report report;
-    strata_status status = read_separator(options->separator, &separator, err);
-    if (!status) status = split_names(options->columns, &columns, err);
+    strata_status status = split_names(options->columns, &columns, err);
     if (!status)
-        status = options->row ? strata_csv_parse_table("--row", options->row, strlen(options->row), separator, p, &csv, err)
-                              : strata_csv_read_table(options->path, separator, options->columns ? NULL : p, &csv, err);
+        status = options->row ? parse_row(options->row, &options->table, p, &csv, err)
+                              : read_table(options->path, &options->table, options->columns ? NULL : p, &csv, err);
     const strata_apply_options opts = {.columns = columns.names, .n_columns = columns.n, .unlabelled = true, .report = &report};
     if (!status) status = strata_preprocessing_apply_csv(p, csv, &opts, out, err);
     if (!status) print_report(&report);

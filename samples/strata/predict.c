@@ -15,7 +15,8 @@
 
 typedef struct predict_options {
     text_list inputs;
-    const char *input, *text, *row, *columns, *precision, *separator, *to;
+    const char *input, *text, *row, *columns, *precision, *to;
+    table_flags table;
     device_flags device;
     int64_t batch;
     bool invert, json, probabilities;
@@ -28,8 +29,7 @@ static const option_row rows[] = {
     {"text", "LINE", "one text", OPTION_TEXT, offsetof(predict_options, text), 0, 0},
     {"columns", "A,B,...", "CSV: the columns of the features (those that the model was trained on)", OPTION_TEXT,
      offsetof(predict_options, columns), 0, 0},
-    {"separator", "C", "CSV: the character between cells: ; | tab ... (detected from the first lines)", OPTION_TEXT,
-     offsetof(predict_options, separator), 0, 0},
+    TABLE_OPTION_ROWS(predict_options, table),
     {"to", "FILE", "write the answers to this file: lines of JSON if it ends in .json or .jsonl, else CSV", OPTION_TEXT,
      offsetof(predict_options, to), 0, 0},
     {"probabilities", NULL, "also the probabilities of all classes, and not only of the answer", OPTION_FLAG,
@@ -54,35 +54,18 @@ static strata_status open_picture(const char *path, const strata_model *model, b
     return strata_dataset_take_arrays(&features, NULL, 0, out, err);
 }
 
-/* Parses --row as a table of one row. */
-static strata_status parse_row(const char *row, char separator, strata_csv **out_csv, strata_error *err) {
-    char names[MOST_COLUMNS][24];
-    const char *columns[MOST_COLUMNS];
-    int n = 0;
-    for (const char *at = row; at && n < MOST_COLUMNS; n++) {
-        snprintf(names[n], sizeof names[n], "number %d", n + 1);
-        columns[n] = names[n];
-        at = strchr(at, separator);
-        if (at) at++;
-    }
-    return strata_csv_parse_rows("--row", row, strlen(row), separator, columns, n, out_csv, err);
-}
-
 /* Opens a table of numbers for a model without preprocessing. The columns are used in their order, or in that of --columns. */
 static strata_status open_plain_rows(const predict_options *options, strata_dataset **out, strata_error *err) {
     strata_csv *csv = NULL;
-    char separator = 0;
-    STRATA_TRY(read_separator(options->separator, &separator, err));
-    char *names = options->columns ? strdup(options->columns) : NULL, *rest = names;
-    const char *columns[MOST_COLUMNS];
-    int n = 0;
-    for (char *name = strsep(&rest, ","); name && n < MOST_COLUMNS; name = strsep(&rest, ",")) columns[n++] = name;
-    const strata_csv_options opts = {.features = n ? columns : NULL, .n_features = n};
-    strata_status status = options->row ? parse_row(options->row, separator ? separator : ',', &csv, err)
-                                        : strata_csv_read_table(options->input, separator, NULL, &csv, err);
+    column_list columns = {0};
+    strata_status status = split_names(options->columns, &columns, err);
+    const strata_csv_options opts = {.features = columns.n ? columns.names : NULL, .n_features = columns.n};
+    if (!status)
+        status = options->row ? parse_row(options->row, &options->table, NULL, &csv, err)
+                              : read_table(options->input, &options->table, NULL, &csv, err);
     if (!status) status = strata_dataset_from_csv(csv, &opts, out, err);
     strata_csv_destroy(csv);
-    free(names);
+    free(columns.text);
     return status;
 }
 
@@ -124,7 +107,7 @@ static int open_input(const predict_options *options, const strata_model *model,
     strata_error err = {0};
     strata_tokenizer *tokenizer = NULL;
     const data_options data = {
-        .path = options->input, .row = options->row, .columns = options->columns, .separator = options->separator};
+        .path = options->input, .row = options->row, .columns = options->columns, .table = options->table};
     opened->model = model;
     if (has_several_ports(model) && !preprocessing) return open_named_arrays(&data, "test", false, opened);
     strata_status status = strata_model_tokenizer(model, &tokenizer, &err);
