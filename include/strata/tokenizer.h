@@ -67,7 +67,8 @@ typedef enum strata_tokenizer_kind {
 /* Both kinds first cut text into words:
  *   letters are lower-cased (ASCII, Latin-1, Latin Extended-A, Greek, Cyrillic);
  *   a word is a run of letters, digits and other characters that are neither space nor punctuation; an apostrophe (' or U+2019)
- *   between two such characters belongs to the word;
+ *   between two such characters belongs to the word; each character of a script that has no spaces between words (Chinese,
+ *   Japanese, Thai, Lao, Khmer, Burmese) is a word;
  *   each ! and ? is a word; a tag such as <br />, all other ASCII punctuation, U+00A0..00BF, U+2000..206F and U+3000..303F
  *   separate words.
  * The vocabulary contains the most frequent words or pairs. Among equal counts, the word that occurs first in the texts, or the

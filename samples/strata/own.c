@@ -15,6 +15,7 @@
 #include "core/data/format/npz.h"
 #include "core/data/format/picture.h"
 #include "core/data/format/stream.h"
+#include "core/data/prepare/preprocessing.h"
 
 enum { LONGEST_PATH = 4096 };
 static const double USUAL_TEST_SPLIT = 0.2;
@@ -307,11 +308,23 @@ static strata_status open_csv(const sample *sample, const data_options *options,
 
 typedef struct array_pair {
     strata_array x, y;
+    /* The numbers in double, of which those of x and y are rounded; NULL: they are not. */
+    double *exact_x, *exact_y;
 } array_pair;
+
+static strata_examples examples_of(const array_pair *pair) {
+    return (strata_examples){.x = &pair->x,
+                             .y = pair->y.data ? &pair->y : NULL,
+                             .exact_x = pair->exact_x,
+                             .exact_y = pair->exact_y,
+                             .name = "arrays"};
+}
 
 static void finish_pair(array_pair *pair) {
     strata_array_finish(&pair->x);
     strata_array_finish(&pair->y);
+    free(pair->exact_x);
+    free(pair->exact_y);
 }
 
 /* The names of the features and of the labels in archives, one pair in each row. */
@@ -389,8 +402,8 @@ static strata_status read_npz(const char *path, const char *split, bool labelled
             status = unknown_arrays(path, &list, err);
     }
     *out_parts = strstr(names[0], "_train") || strstr(names[0], "_test");
-    if (!status) status = strata_npz_parse(path, bytes, n, names[0], &out->x, err);
-    if (!status && labelled) status = strata_npz_parse(path, bytes, n, names[1], &out->y, err);
+    if (!status) status = strata_npz_parse_exact(path, bytes, n, names[0], &out->x, &out->exact_x, err);
+    if (!status && labelled) status = strata_npz_parse_exact(path, bytes, n, names[1], &out->y, &out->exact_y, err);
     free(bytes);
     return status;
 }
@@ -411,8 +424,8 @@ static strata_status read_arrays(const data_options *options, const char *path, 
     } else {
         if (labelled && !options->labels)
             return strata_fail(err, STRATA_INVALID, "%s: has only features; give their labels with --labels y.npy", path);
-        status = strata_npy_read(path, &out->x, err);
-        if (!status && labelled) status = strata_npy_read(options->labels, &out->y, err);
+        status = strata_npy_read_exact(path, &out->x, &out->exact_x, err);
+        if (!status && labelled) status = strata_npy_read_exact(options->labels, &out->y, &out->exact_y, err);
     }
     if (!status) normalize_shapes(out);
     return status;
@@ -422,25 +435,31 @@ static strata_status open_training_arrays(const sample *sample, const data_optio
                                           sample_data *data, strata_error *err) {
     column_list labels = {0}, features = {0};
     strata_preprocessing_options opts;
+    const strata_examples examples = examples_of(pair);
     strata_dataset *whole = NULL;
     strata_status status = STRATA_OK;
     if (data->preprocessing) {
-        STRATA_TRY(strata_preprocessing_apply_arrays(data->preprocessing, &pair->x, &pair->y, &whole, err));
+        STRATA_TRY(strata_preprocessing_apply_examples(data->preprocessing, &examples, &whole, err));
         if (parts && test_fraction(options) > 0) return split_dataset(options, whole, data, err);
         data->dataset = whole;
         return STRATA_OK;
     }
     STRATA_TRY_GOTO(read_options_of(sample, options, data, &labels, &features, &opts, err));
     STRATA_TRY_GOTO(strata_preprocessing_from_arrays(&pair->x, &pair->y, &opts, &data->preprocessing, err));
-    STRATA_TRY_GOTO(strata_preprocessing_split_arrays(data->preprocessing, &pair->x, &pair->y,
-                                                      parts ? test_fraction(options) : 0, (uint64_t)options->seed,
-                                                      &data->dataset, &data->rest, err));
+    STRATA_TRY_GOTO(strata_preprocessing_split_examples(data->preprocessing, &examples, parts ? test_fraction(options) : 0,
+                                                        (uint64_t)options->seed, &data->dataset, &data->rest, err));
     data->split = data->rest != NULL;
     print_unlabelled(pair->x.shape.dims[0], data);
 cleanup:
     free(labels.text);
     free(features.text);
     return status;
+}
+
+static strata_status apply_arrays(const strata_preprocessing *p, const array_pair *pair, strata_dataset **out,
+                                  strata_error *err) {
+    const strata_examples examples = examples_of(pair);
+    return strata_preprocessing_apply_examples(p, &examples, out, err);
 }
 
 static strata_status open_arrays(const sample *sample, const data_options *options, const char *split, sample_data *data,
@@ -450,9 +469,8 @@ static strata_status open_arrays(const sample *sample, const data_options *optio
     const bool train = !strcmp(split, "train");
     strata_status status = read_arrays(options, options->path, split, true, &pair, &apart, err);
     if (!status) {
-        status = train || !data->preprocessing
-                     ? open_training_arrays(sample, options, &pair, train && !apart, data, err)
-                     : strata_preprocessing_apply_arrays(data->preprocessing, &pair.x, &pair.y, &data->dataset, err);
+        status = train || !data->preprocessing ? open_training_arrays(sample, options, &pair, train && !apart, data, err)
+                                               : apply_arrays(data->preprocessing, &pair, &data->dataset, err);
         if (status) strata_fail_in(err, status, "%s", options->path);
     }
     finish_pair(&pair);
@@ -578,7 +596,7 @@ static strata_status read_unlabelled_arrays(const strata_preprocessing *p, const
     bool apart;
     strata_status status = read_arrays(options, options->path, "test", false, &pair, &apart, err);
     if (!status) {
-        status = strata_preprocessing_apply_arrays(p, &pair.x, NULL, out, err);
+        status = apply_arrays(p, &pair, out, err);
         if (status) strata_fail_in(err, status, "%s", options->path);
     }
     finish_pair(&pair);

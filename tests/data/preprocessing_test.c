@@ -60,38 +60,47 @@ static void is_near(const float *found, const double *expected, int n) {
 }
 
 Test(preprocessing, cells_are_numbers_dates_or_missing) {
-    const char *const missing[] = {"", "  ", "NA", "n/a", "NaN", "null", "None", "?", "-", " -- "};
+    static const strata_number_format point = {'.', ','}, comma = {',', '.'}, no_groups_of_commas = {'.', 0};
+    const char *const missing[] = {"NA", "n/a", "NaN", "null", "None", "?", "-", " -- "}, *const listed[] = {"x y", "-999"};
     for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
-        cr_assert(strata_cell_is_missing(missing[i]), "%s", missing[i]);
-    cr_assert(!strata_cell_is_missing("0") && !strata_cell_is_missing("nay") && !strata_cell_is_missing("-1"));
+        cr_assert(strata_cell_is_usual_marker(missing[i]) && !strata_cell_is_blank(missing[i]), "%s", missing[i]);
+    cr_assert(strata_cell_is_blank("") && strata_cell_is_blank(" \t ") && !strata_cell_is_usual_marker(""));
+    cr_assert(!strata_cell_is_usual_marker("0") && !strata_cell_is_usual_marker("nay") && !strata_cell_is_usual_marker("-1"));
+    cr_assert(strata_cell_is_listed(" x y", listed, 2) && strata_cell_is_listed("-999.0", listed, 2) &&
+              !strata_cell_is_listed("X y", listed, 2) && !strata_cell_is_listed("999", listed, 2));
     double value = 0;
     bool has_time = false;
-    cr_assert(strata_cell_number(" 1.5e2 ", false, &value) && value == 150);
-    cr_assert(strata_cell_number("-3,25", true, &value) && value == -3.25);
-    cr_assert(!strata_cell_number("3,25", false, &value) && !strata_cell_number("1e", false, &value) &&
-              !strata_cell_number("inf", false, &value));
-    cr_assert(strata_cell_number("-1,234,567.5", false, &value) && value == -1234567.5);
+    cr_assert(strata_cell_number(" 1.5e2 ", point, &value) && value == 150);
+    cr_assert(strata_cell_number("-3,25", comma, &value) && value == -3.25);
+    cr_assert(!strata_cell_number("3,25", point, &value) && !strata_cell_number("1e", point, &value) &&
+              !strata_cell_number("inf", point, &value));
+    cr_assert(strata_cell_number("-1,234,567.5", point, &value) && value == -1234567.5);
     static const char *const units[] = {"$1,234.5",   "1,234.5 €", " £ 1,234.5", "1,234.5%",
                                         "1,234.5 % ", "+₹1,234.5", "¥ +1,234.5"};
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        cr_assert(strata_cell_number(units[i], false, &value) && value == 1234.5 && strata_cell_has_groups(units[i]), "%s",
+        cr_assert(strata_cell_number(units[i], point, &value) && value == 1234.5 && strata_cell_has_groups(units[i], ','), "%s",
                   units[i]);
     static const char *const below_0[] = {"-$3", "$-3", "−3", "-3 %", "−€3"};
     for (size_t i = 0; i < sizeof below_0 / sizeof *below_0; i++)
-        cr_assert(strata_cell_number(below_0[i], false, &value) && value == -3, "%s", below_0[i]);
+        cr_assert(strata_cell_number(below_0[i], point, &value) && value == -3, "%s", below_0[i]);
     static const char *const no_numbers[] = {"$", "%", "%3", "3$$", "$3 kg", "3 %%", "-$-3", "$$3", "3 USD", "−"};
     for (size_t i = 0; i < sizeof no_numbers / sizeof *no_numbers; i++)
-        cr_assert(!strata_cell_number(no_numbers[i], false, &value), "%s is %g", no_numbers[i], value);
-    cr_assert(strata_cell_number("1.234.567,5", true, &value) && value == 1234567.5);
-    cr_assert(strata_cell_number("12 345", false, &value) && value == 12345 && strata_cell_number("1'234.5", false, &value) &&
+        cr_assert(!strata_cell_number(no_numbers[i], point, &value), "%s is %g", no_numbers[i], value);
+    cr_assert(strata_cell_number("1.234.567,5", comma, &value) && value == 1234567.5);
+    cr_assert(!strata_cell_number("1,234", no_groups_of_commas, &value));
+    cr_assert(strata_cell_number("1\xc2\xa0"
+                                 "234,5",
+                                 comma, &value) &&
+              value == 1234.5);
+    cr_assert(strata_cell_number("12 345", point, &value) && value == 12345 && strata_cell_number("1'234.5", point, &value) &&
               value == 1234.5);
     const char *const no_groups[] = {"1,23",   "0,123", "1234,567", "1,234 567", "1,234,56",
                                      "1,2345", ",123",  "1,234,",   "1,,234"};
     for (size_t i = 0; i < sizeof no_groups / sizeof *no_groups; i++)
-        cr_assert(!strata_cell_number(no_groups[i], false, &value), "%s is %g", no_groups[i], value);
+        cr_assert(!strata_cell_number(no_groups[i], point, &value), "%s is %g", no_groups[i], value);
     /* GNU date prints 1709164800 for `date -u -d 2024-02-29 +%s`, which is 19782 days. */
     cr_assert(strata_cell_date("2024-02-29", 0, &value, &has_time) && value == 19782 && !has_time);
-    cr_assert(strata_cell_date("29.2.2024", 2, &value, &has_time) && value == 19782);
+    cr_assert(strata_cell_date("29.2.2024", 3, &value, &has_time) && value == 19782);
     cr_assert(strata_cell_date("1969-12-31T12:00:00Z", 0, &value, &has_time) && value == -0.5 && has_time);
     cr_assert(strata_cell_date("2024-02-29 06:00:00+06:00", 0, &value, &has_time) && value == 19782);
     const char *const wrong[] = {"2023-02-29",  "2024-13-01", "2024-00-01",      "2024-1-0",
@@ -106,7 +115,10 @@ Test(preprocessing, columns_become_features) {
     int32_t y[3];
     strata_preprocessing *p =
         learn("n,w,when,kind\n1,red,2024-01-01,a\n3,blue,2024-01-03,b\n,red,2024-01-02,a\n", NULL, &dataset);
-    cr_assert_str_eq(strata_preprocessing_found(p), "1 number, 1 column of words, 1 date, 1 missing, 2 classes");
+    cr_assert_str_eq(strata_preprocessing_found(p),
+                     "1 number, 1 column of words, 1 date, 1 missing (1 empty), 2 classes\n"
+                     "columns: \"n\" number, \"w\" words (2), \"when\" date YYYY-MM-DD\n"
+                     "read with --header yes --separator , --quote '\"' --dates ymd --na 'NA,N/A,NaN,null,None,?,-,--'");
     cr_assert_eq(strata_preprocessing_element(p).dims[0], 2 + 2 + 5);
     strata_dataset_destroy(dataset);
     /* Without the dates: n is 1, 3 and missing, with mean 2 and deviation 1. The class blue comes before red. */
@@ -139,7 +151,8 @@ Test(preprocessing, commas_are_read_as_the_other_cells_and_the_separator_say) {
         strata_error err = {0};
         strata_csv *csv = NULL;
         const char *text = cases[i].table;
-        cr_assert_eq(strata_csv_parse("test", text, strlen(text), text[1], &csv, &err), STRATA_OK, "%s", err.message);
+        cr_assert_eq(strata_csv_parse("test", text, strlen(text), &(strata_csv_dialect){.separator = text[1]}, &csv, &err),
+                     STRATA_OK, "%s", err.message);
         strata_preprocessing *p = NULL;
         const strata_preprocessing_options opts = {.task = STRATA_TASK_REGRESSION};
         strata_dataset *all = NULL, *none = NULL;

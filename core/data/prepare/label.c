@@ -137,6 +137,7 @@ static strata_status set_classes(strata_column *label, const double *values, int
     STRATA_TRY_GOTO(strata_names_copy(words, (int)n, &label->words, err));
     label->n_words = (int)n;
     label->numeric = true;
+    label->format = strata_decimal_point;
     label->kind = STRATA_COLUMN_WORDS;
 cleanup:
     free(texts);
