@@ -97,6 +97,12 @@ static bool are_dates(const strata_column_stats *stats, int f) {
     return stats->n_dates[f] * 2 > n || (stats->n_dates[f] && stats->n_like[f] == n);
 }
 
+static bool are_dates_in_any(const strata_column_stats *stats) {
+    for (int f = 0; f < STRATA_DATE_FORMATS; f++)
+        if (are_dates(stats, f)) return true;
+    return false;
+}
+
 /* The format in which most cells are dates; -1: the column has no dates. asked: the order that the user gave; preferred: that of
  * other columns, if several formats fit as well. *out_other: the other order that fits as well. */
 static int date_format_of(const strata_column_stats *stats, strata_date_order asked, strata_date_order preferred,
@@ -122,18 +128,13 @@ static int date_format_of(const strata_column_stats *stats, strata_date_order as
 }
 
 static bool is_text(const strata_column_stats *stats, double least_words) {
+    if (are_dates_in_any(stats)) return false; /* "2024-01-31 12:00" has two words */
     return stats->words_each >= least_words && stats->n_different * 2 > stats->n_rows - stats->n_missing;
 }
 
 /* Whether more than nine of ten cells are numbers, so that another cell is probably a mistake. */
 static bool are_mostly_numbers(const strata_column_stats *stats) {
     return stats->n_numbers * 10 > (stats->n_rows - stats->n_missing) * 9;
-}
-
-static bool are_dates_in_any(const strata_column_stats *stats) {
-    for (int f = 0; f < STRATA_DATE_FORMATS; f++)
-        if (are_dates(stats, f)) return true;
-    return false;
 }
 
 /* The reason for which a column is left out if the user did not name it; NULL: it is a feature. */

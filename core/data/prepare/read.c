@@ -249,11 +249,11 @@ static column_below examine_below(const strata_csv *csv, int index) {
         const char *cell = strata_csv_cell(csv, row, index);
         const cell_type type = type_of(cell);
         int i = 0;
+        c.contains_first |= !strcmp(cell, name);
         if (type == CELL_MISSING) continue;
         n++;
         c.type = c.type == CELL_MISSING || c.type == type ? type : CELL_WORD;
         c.all_marks &= strata_cell_has_mark(cell);
-        c.contains_first |= !strcmp(cell, name);
         while (i < n_different && strcmp(cell, different[i])) i++;
         if (i == n_different && i < MOST) different[n_different++] = cell;
     }
@@ -280,6 +280,8 @@ static bool counts_columns(const strata_csv *csv, int64_t row) {
 typedef struct header_signs {
     /* Columns whose first cell has another type than all cells below; numbers above numbers; dates above dates. */
     int n_other, n_numbers, n_dates;
+    /* The first line has a word of missing values, which is hardly a name. */
+    bool has_marker;
     /* Columns of words that repeat: the first cell is one of them; it is none of them. */
     int n_known_words, n_new_words;
     /* Columns of numbers: whole above numbers with a decimal point; not among the cells below; the last column is one whose
@@ -293,6 +295,7 @@ static header_signs find_signs(const strata_csv *csv) {
     const int n = strata_csv_n_columns(csv);
     for (int i = 0; i < n; i++) {
         const column_below c = examine_below(csv, i);
+        s.has_marker |= c.first == CELL_MISSING && !strata_cell_is_blank(strata_csv_column(csv, i));
         if (c.first == CELL_MISSING || c.type == CELL_MISSING) continue;
         if (c.type != CELL_WORD && c.first != c.type) s.n_other++;
         if (c.type == CELL_DATE && c.first == CELL_DATE) s.n_dates++;
@@ -310,11 +313,12 @@ static header_signs find_signs(const strata_csv *csv) {
 static bool has_names(const strata_csv *csv) {
     if (strata_csv_n_rows(csv) < 1) return true;
     const header_signs s = find_signs(csv);
-    if (s.n_other || s.n_dates) return s.n_other > 0;
+    if (s.n_other || s.n_dates || s.has_marker) return s.n_other > 0;
     if (s.n_known_words) return !s.n_numbers && s.n_known_words < strata_csv_n_columns(csv);
-    if (s.n_new_words || !s.n_numbers) return true;
+    if (!s.n_numbers) return true;
+    if (s.n_new_words && s.n_whole_above == s.n_numbers) return true;
     if (!counts_columns(csv, -1) || counts_columns(csv, 0)) return false;
-    return s.n_whole_above > 0 || s.new_label || (s.n_numbers > 2 && s.n_new_numbers * 2 > s.n_numbers);
+    return s.n_new_words || s.n_whole_above || s.new_label || (s.n_numbers > 2 && s.n_new_numbers * 2 > s.n_numbers);
 }
 
 static bool has_name(const strata_csv *csv, const char *name) {

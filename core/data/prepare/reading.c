@@ -89,9 +89,10 @@ static char guess_decimal(const strata_csv *csv, const int *indices, int n, cons
     for (int i = 0; i < n; i++) {
         const votes v = count_votes(csv, indices[i]);
         if (v.n_any * 10 <= v.n_cells * 9 || (!v.n_groups_point && !v.n_groups_comma)) continue;
-        const bool only_large = v.n_plain && !v.has_long;
+        /* Where ',' separates cells, numbers seldom have a decimal comma, so that a few such cells do not suffice. */
+        const bool only_large = v.n_plain && !v.has_long, many = v.n_plain >= 3 && v.n_groups_point >= 3;
         n_thousands_comma += only_large && !v.n_groups_point;
-        n_thousands_point += only_large && !v.n_groups_comma && separator != ',';
+        n_thousands_point += only_large && !v.n_groups_comma && (many || separator != ',');
         n_points += v.n_groups_point, n_commas += v.n_groups_comma;
         if (!*out_doubt) *out_doubt = strata_csv_cell(csv, v.doubtful_row, indices[i]);
     }
