@@ -122,6 +122,11 @@ static strata_status read_ports(const served_model *served, const strata_json *o
 
 /* ---- rows of a table ---- */
 
+/* Whether the table that the model learned from has a decimal comma. */
+static bool has_decimal_comma(const strata_preprocessing *p) {
+    return p->dialect.decimal == ',' || (!p->dialect.decimal && p->dialect.thousands == '.');
+}
+
 /* The name of cell `index` of rows that are arrays of n cells: these are the columns of the model, or all columns of the table
  * that it learned from. NULL: the model has no table of n columns. */
 static const char *name_of_cell(const strata_preprocessing *p, int64_t n, int64_t index) {
@@ -181,7 +186,7 @@ static strata_status add_row(const strata_preprocessing *p, const strata_json *r
     for (bool more = strata_json_first(row, &cell); more; more = strata_json_next(&cell), n++) {
         const char *name = name_of_cell(p, n_cells, n);
         if (n) strata_text_add(csv, ",");
-        STRATA_TRY(add_cell(csv, &cell, name && p->dialect.decimal == ',', err));
+        STRATA_TRY(add_cell(csv, &cell, name && has_decimal_comma(p), err));
     }
     return STRATA_OK;
 }
@@ -194,7 +199,7 @@ static strata_status add_named_row(const strata_preprocessing *p, const strata_j
     for (bool more = strata_json_first(first, &name); more; more = strata_json_next(&name), n++) {
         if (n) strata_text_add(csv, ",");
         STRATA_TRY(strata_json_get(row, name.name, &cell, err));
-        STRATA_TRY(add_cell(csv, &cell, p->dialect.decimal == ',', err));
+        STRATA_TRY(add_cell(csv, &cell, has_decimal_comma(p), err));
     }
     return STRATA_OK;
 }
@@ -260,9 +265,10 @@ static strata_status read_rows(const served_model *served, const strata_json *li
     else
         status = strata_text_take(&text, &bytes, &n_bytes, err);
     /* Strings are numbers only as the training table was written; JSON's numbers are written in this way above. */
-    const char decimal = served->preprocessing->dialect.decimal, groups = served->preprocessing->dialect.thousands;
-    const strata_csv_dialect dialect = {
-        .separator = ',', .decimal = decimal ? decimal : '.', .thousands = groups ? groups : STRATA_CSV_NONE};
+    const char groups = served->preprocessing->dialect.thousands;
+    const strata_csv_dialect dialect = {.separator = ',',
+                                        .decimal = has_decimal_comma(served->preprocessing) ? ',' : '.',
+                                        .thousands = groups ? groups : STRATA_CSV_NONE};
     if (!status) status = strata_csv_parse_table("rows", bytes, n_bytes, &dialect, served->preprocessing, &csv, err);
     const strata_apply_options unlabelled = {.unlabelled = true};
     if (!status) status = strata_preprocessing_apply_csv(served->preprocessing, csv, &unlabelled, &data, err);

@@ -527,7 +527,7 @@ static strata_status set_dialect(strata_preprocessing *p, const strata_examples 
     p->dialect.n_na = 0;
     if (asked->na) STRATA_TRY(strata_names_copy(asked->na, asked->n_na, &p->na, err));
     if (p->na) p->dialect.na = (const char *const *)p->na, p->dialect.n_na = asked->n_na;
-    p->dialect.decimal = facts->decided ? examples->reading.numbers.decimal : 0;
+    if (!asked->decimal) p->dialect.decimal = facts->has_fractions ? examples->reading.numbers.decimal : 0;
     if (facts->decided && !asked->thousands)
         p->dialect.thousands = facts->has_groups ? examples->reading.numbers.thousands : STRATA_CSV_NONE;
     if (!asked->dates && !found->several_orders) p->dialect.dates = found->used_order;

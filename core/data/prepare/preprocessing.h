@@ -56,7 +56,7 @@ struct strata_preprocessing {
     int64_t length, vocabulary;
     bool subwords;
     strata_tokenizer *tokenizer;
-    /* TABLE and TEXTS: how the training table was written. decimal 0: none of its numbers has a fraction or groups.
+    /* TABLE and TEXTS: how the training table was written. decimal 0: none of its numbers has a fraction.
      * dialect.na is the list `na`. */
     strata_csv_dialect dialect;
     char **na;
@@ -96,8 +96,8 @@ bool strata_preprocessing_has_texts(const strata_preprocessing *p);
 
 /* What strata_reading_find found. */
 typedef struct strata_reading_facts {
-    /* Numbers of the table depend on the decimal character; some of them have groups of digits. */
-    bool decided, has_groups;
+    /* Numbers of the table depend on the decimal character; some have a fraction, some have groups of digits. */
+    bool decided, has_fractions, has_groups;
     /* A cell that is another number with the other decimal character, if only the separator decided; NULL otherwise. */
     const char *doubt;
 } strata_reading_facts;

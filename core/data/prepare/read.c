@@ -179,16 +179,67 @@ static bool is_better(const division *a, const division *b) {
     return equal ? equal > 0 : doubtful ? doubtful < 0 : a->n_separators > b->n_separators;
 }
 
-/* Finds the separator that divides the first lines best. If `known` is given, a separator that makes as many cells as it has
- * columns comes first. If none occurs in the first line, it is that of `known`, or ','. */
+/* Whether each of the first lines is one number as the model's table was written, so that "3,5" is not two cells. */
+static bool are_single_numbers(const char *text, size_t n_bytes, const strata_preprocessing *known) {
+    const char *at = text, *end = text + n_bytes;
+    const strata_number_format format = {known->dialect.decimal == ',' ? ',' : '.', known->dialect.thousands};
+    char cell[64];
+    double value;
+    int n = 0;
+    for (int line = 0, unused = 0; line < LINES && at < end; line++) {
+        const char *stop = scan_line(at, end, 0, 0, &unused);
+        const size_t length = (size_t)(stop - at) - (stop > at && stop[-1] == '\r');
+        if (length >= sizeof cell) return false;
+        memcpy(cell, at, length);
+        cell[length] = 0;
+        if (length && !strata_cell_number(cell, format, &value)) return false;
+        n += length > 0;
+        at = stop + 1;
+    }
+    return n > 0;
+}
+
+/* Whether the cell of the label in this line, which has no names, is blank or a class of the model. A number can be any. */
+static bool has_label_of(const char *line, const char *end, char separator, const strata_preprocessing *known) {
+    char cell[64];
+    int column = 0;
+    while (column < known->n_header && strcmp(known->header[column], known->labels[0].name)) column++;
+    for (; column && line < end; column--) {
+        const char *next = memchr(line, separator, (size_t)(end - line));
+        line = next ? next + 1 : end;
+    }
+    const size_t length = strcspn(line, (const char[]){separator, '\r', '\n', 0});
+    if (length >= sizeof cell || strata_preprocessing_n_classes(known) == 0) return true;
+    memcpy(cell, line, length);
+    cell[length] = 0;
+    return strata_cell_is_blank(cell) || *cell == '"' || strata_column_word(&known->labels[0], cell, NULL) >= 0;
+}
+
+/* Whether a separator that divides the first line into n cells makes a table for the model: n is the number of the model's
+ * columns, or that of its whole table, if the first line has names, or if it has a label and the separator is that of the
+ * table. */
+static bool makes_known_table(const char *text, size_t n_bytes, char separator, int n, const strata_preprocessing *known) {
+    const char *stop = memchr(text, '\n', n_bytes), *end = stop ? stop : text + n_bytes;
+    if (n == known->n_columns) return true;
+    if (n != known->n_header || !known->n_columns) return false;
+    const char *name = strstr(text, known->columns[0].name);
+    if (name && name < end) return true;
+    return (!known->dialect.separator || separator == known->dialect.separator) && has_label_of(text, end, separator, known);
+}
+
+/* Finds the separator that divides the first lines best. If `known` is given, a separator that makes a table for it comes first.
+ * If none occurs in the first line, it is that of `known`, or ','; for a single column it is one that numbers do not contain. */
 static char find_separator(const char *text, size_t n_bytes, char quote, const strata_preprocessing *known) {
     char best = known && known->dialect.separator ? known->dialect.separator : ',';
     division most = {.n_separators = 0, .n_lines = 1, .n_equal = 0, .n_cells = 1};
     bool fits = known && known->n_columns == 1;
+    const char single = best == ',' ? ';' : best;
+    if (fits && are_single_numbers(text, n_bytes, known)) return single;
+    if (fits) best = single;
     for (size_t c = 0; c < N_CANDIDATES; c++) {
         const division d = divide(text, n_bytes, candidates[c], quote);
         if (d.n_separators < 1) continue;
-        const bool own = known && (d.n_separators + 1 == known->n_columns || d.n_separators + 1 == known->n_header);
+        const bool own = known && makes_known_table(text, n_bytes, candidates[c], d.n_separators + 1, known);
         if (fits && !own) continue;
         if ((own && !fits) || is_better(&d, &most)) most = d, best = candidates[c];
         fits |= own;

@@ -104,17 +104,21 @@ static char guess_decimal(const strata_csv *csv, const int *indices, int n, cons
     return separator == ';' && n_commas ? ',' : '.';
 }
 
-/* Whether a number of these columns has groups of digits with this character. */
-static bool have_groups(const strata_csv *csv, const int *indices, int n, strata_number_format format) {
+/* Finds whether numbers of these columns have a fraction, and whether they have groups of digits. */
+static void find_marks(const strata_csv *csv, const int *indices, int n, strata_number_format format,
+                       strata_reading_facts *facts) {
     double value;
     for (int i = 0; i < n; i++)
-        for (int64_t row = 0; row < strata_csv_n_rows(csv); row++) {
+        for (int64_t row = 0; row < strata_csv_n_rows(csv) && !(facts->has_fractions && facts->has_groups); row++) {
             const char *cell = strata_csv_cell(csv, row, indices[i]);
-            if (strchr(cell, format.thousands) && strata_cell_has_groups(cell, format.thousands) &&
-                strata_cell_number(cell, format, &value))
-                return true;
+            const bool fraction = strchr(cell, format.decimal) != NULL,
+                       groups = format.thousands && strchr(cell, format.thousands) != NULL;
+            if ((fraction && !facts->has_fractions) || (groups && !facts->has_groups)) {
+                if (!strata_cell_number(cell, format, &value)) continue;
+                facts->has_fractions |= fraction;
+                facts->has_groups |= groups;
+            }
         }
-    return false;
 }
 
 strata_status strata_reading_find(const strata_csv *csv, const int *indices, int n, strata_table_reading *out,
@@ -132,9 +136,8 @@ strata_status strata_reading_find(const strata_csv *csv, const int *indices, int
     if (!decimal && point.index >= 0 && comma.index >= 0) return contradiction(csv, point, comma, err);
     if (!decimal) decimal = point.index >= 0 ? '.' : comma.index >= 0 ? ',' : guess_decimal(csv, indices, n, &cell);
     *out = (strata_table_reading){format_of(decimal, asked), asked->dates};
-    if (facts)
-        *facts = (strata_reading_facts){decimal != 0,
-                                        decimal && out->numbers.thousands && have_groups(csv, indices, n, out->numbers), cell};
+    if (facts) *facts = (strata_reading_facts){.decided = decimal != 0, .doubt = cell};
+    if (facts && decimal) find_marks(csv, indices, n, out->numbers, facts);
     return STRATA_OK;
 }
 
@@ -146,7 +149,7 @@ static bool are_separated_otherwise(const strata_preprocessing *p, const strata_
 
 static strata_status doubt(const strata_preprocessing *p, const strata_csv *csv, int index, int64_t row, strata_error *err) {
     const char *cell = strata_csv_cell(csv, row, index);
-    char before[96] = "a table without such numbers";
+    char before[96] = "a table without numbers of this form";
     double point = 0, comma = 0;
     strata_cell_number(cell, strata_decimal_point, &point);
     strata_cell_number(cell, strata_decimal_comma, &comma);
@@ -163,16 +166,15 @@ static strata_status doubt(const strata_preprocessing *p, const strata_csv *csv,
 strata_status strata_reading_of_later(const strata_preprocessing *p, const strata_csv *csv, const int *indices, int n,
                                       strata_table_reading *out, strata_error *err) {
     const strata_csv_dialect *asked = strata_csv_get_dialect(csv);
-    const char before = p->dialect.decimal;
+    const char fraction = p->dialect.decimal, groups = p->dialect.thousands, before = asked_decimal(&p->dialect);
     char decimal = asked_decimal(asked);
     int64_t n_point = 0, n_comma = 0;
     int doubtful = -1;
     votes first = {0};
     for (int i = 0; i < n && !decimal; i++) {
         const votes v = count_votes(csv, indices[i]);
-        const int64_t n_other = before == ',' ? v.n_groups_point : v.n_groups_comma;
-        const bool fits =
-            before && !are_separated_otherwise(p, csv) && (!n_other || p->dialect.thousands == (before == ',' ? '.' : ','));
+        const bool fits = !are_separated_otherwise(p, csv) && (!v.n_groups_point || fraction == '.' || groups == '.') &&
+                          (!v.n_groups_comma || fraction == ',' || groups == ',');
         n_point += v.n_only_point, n_comma += v.n_only_comma;
         if ((v.n_groups_point || v.n_groups_comma) && !fits && doubtful < 0) doubtful = indices[i], first = v;
     }
