@@ -32,7 +32,8 @@ static bool exists(const char *path) {
 }
 
 bool is_table(const char *path) {
-    static const char *const ends[] = {".csv", ".csv.gz", ".csv.xz", ".tsv", ".tsv.gz", ".tsv.xz", ".data", ".txt", ".parquet"};
+    static const char *const ends[] = {".csv",    ".csv.gz", ".csv.xz", ".tsv",     ".tsv.gz",
+                                       ".tsv.xz", ".data",   ".txt",    ".parquet", ".zip"};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (ends_with(path, ends[i])) return true;
     return false;

@@ -20,9 +20,10 @@ enum { MOST_EXAMPLES = 1 << 20 };
 
 /* ---- numbers ---- */
 
-/* Writes the numbers of a value, whose arrays must be nested as the shape's dimensions from `axis` on. */
-static strata_status read_numbers(const strata_json *value, strata_shape shape, int axis, strata_array *out, int64_t *at,
-                                  strata_error *err) {
+/* Writes the numbers of a value, whose arrays must be nested as the shape's dimensions from `axis` on. exact: gets them in
+ * double; NULL: that is not needed. */
+static strata_status read_numbers(const strata_json *value, strata_shape shape, int axis, strata_array *out, double *exact,
+                                  int64_t *at, strata_error *err) {
     if (axis == shape.rank) {
         double number = NAN;
         if (strata_json_kind_of(value) == STRATA_JSON_NULL && out->dtype == STRATA_DTYPE_F32) {
@@ -34,6 +35,7 @@ static strata_status read_numbers(const strata_json *value, strata_shape shape, 
         } else {
             STRATA_TRY(strata_json_to_number(value, -3.4e38, 3.4e38, &number, err));
         }
+        if (exact) exact[*at] = number;
         strata_element_set(out->dtype, out->data, (*at)++, number);
         return STRATA_OK;
     }
@@ -43,7 +45,7 @@ static strata_status read_numbers(const strata_json *value, strata_shape shape, 
                                 (long long)strata_json_length(value), strata_shape_text(shape).text);
     strata_json item;
     for (bool more = strata_json_first(value, &item); more; more = strata_json_next(&item))
-        STRATA_TRY(read_numbers(&item, shape, axis + 1, out, at, err));
+        STRATA_TRY(read_numbers(&item, shape, axis + 1, out, exact, at, err));
     return STRATA_OK;
 }
 
@@ -61,16 +63,23 @@ static strata_status read_array(const served_model *served, const strata_json *l
     STRATA_TRY(strata_array_create(served->dtype, shape, out, err));
     int64_t at = 0;
     strata_json item;
-    for (bool more = strata_json_first(list, &item); more; more = strata_json_next(&item))
-        STRATA_TRY(read_numbers(&item, element, 0, out, &at, err));
-    if (!served->preprocessing) return STRATA_OK;
-    strata_array raw = *out;
-    strata_dataset *data = NULL;
-    *out = (strata_array){0};
-    strata_status status = strata_preprocessing_apply_arrays(served->preprocessing, &raw, NULL, &data, err);
-    if (!status) status = fetch_all(served, data, out, err);
-    strata_dataset_destroy(data);
-    strata_array_finish(&raw);
+    double *exact = NULL;
+    if (served->preprocessing && !(exact = malloc((size_t)strata_shape_elements(shape) * sizeof *exact + 1)))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for the numbers of the request");
+    strata_status status = STRATA_OK;
+    for (bool more = strata_json_first(list, &item); more && !status; more = strata_json_next(&item))
+        status = read_numbers(&item, element, 0, out, exact, &at, err);
+    if (served->preprocessing && !status) {
+        strata_array raw = *out;
+        strata_dataset *data = NULL;
+        *out = (strata_array){0};
+        status = strata_preprocessing_apply_examples(
+            served->preprocessing, &(strata_examples){.x = &raw, .exact_x = exact, .name = "arrays"}, &data, err);
+        if (!status) status = fetch_all(served, data, out, err);
+        strata_dataset_destroy(data);
+        strata_array_finish(&raw);
+    }
+    free(exact);
     return status;
 }
 
@@ -88,7 +97,7 @@ static strata_status read_port(const strata_model_port *port, const strata_json 
     STRATA_TRY(strata_array_create(port->dtype, STRATA_SHAPE(n, own), &array, err));
     strata_status status = STRATA_OK;
     for (bool more = strata_json_first(list, &item); more && !status; more = strata_json_next(&item))
-        status = read_numbers(&item, port->shape, 0, &array, &read, err);
+        status = read_numbers(&item, port->shape, 0, &array, NULL, &read, err);
     for (int64_t i = 0; i < n && !status; i++)
         memcpy((float *)out->data + i * width + at, (const char *)array.data + 4 * i * own, (size_t)(4 * own));
     strata_array_finish(&array);
