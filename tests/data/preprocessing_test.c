@@ -13,6 +13,7 @@
 
 #include "core/data/format/picture.h"
 #include "core/data/prepare/cell.h"
+#include "core/data/prepare/preprocessing.h"
 #include "core/data/stage/stage.h"
 #include "strata/tokenizer.h"
 #include "tests/support/folder.h"
@@ -265,7 +266,13 @@ Test(preprocessing, tables_are_read_as_they_are_written) {
                   "a,b\r\n1,2\r\n",
                   "a", 2, 1},
                  {"1,2,price\n0.5,0.25,1\n", "1", 3, 1},
-                 {"word\nx\n", "word", 1, 1}};
+                 {"word\nx\n", "word", 1, 1},
+                 {"0,1,label\n1.5,2.5,a\n2.5,3.5,b\n3.5,4.5,a\n4.5,5.5,b\n", "0", 3, 4},
+                 {"0,1,2\n3,4,5\n6,7,8\n", "column 1", 3, 3},
+                 {"0,1,1\n1,1,0\n1,0,1\n0,0,0\n", "column 1", 3, 4},
+                 {"x,p\nb,e\nx,p\nb,e\nx,p\n", "column 1", 2, 5},
+                 {"2,7;1,8;no\n4,2;2,5;no\n", "column 1", 3, 2},
+                 {"a b;c\n1,5;\"x;y\"\n", "a b", 2, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         strata_csv *csv = parse(cases[i].text, NULL);
         cr_assert_str_eq(strata_csv_column(csv, 0), cases[i].first);
@@ -275,6 +282,68 @@ Test(preprocessing, tables_are_read_as_they_are_written) {
     }
 }
 
+/* scikit-learn's StandardScaler gives the same features for the same doubles. In f32, all of these numbers are equal. */
+Test(preprocessing, arrays_are_centred_before_they_are_rounded) {
+    enum { N = 4 };
+    const double exact[N] = {1700000001, 1700000003, 1700000005, 1700000007};
+    const double expected[N] = {-1.3416408, -0.4472136, 0.4472136, 1.3416408};
+    float x[N], y[N] = {0, 1, 0, 1}, features[N];
+    for (int i = 0; i < N; i++) x[i] = (float)exact[i];
+    strata_array xs = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(N, 1), x);
+    strata_array ys = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(N), y);
+    const strata_examples examples = {.x = &xs, .y = &ys, .exact_x = exact, .name = "doubles"};
+    strata_preprocessing *p = NULL;
+    strata_dataset *data = NULL;
+    OK(strata_preprocessing_from_arrays(&xs, &ys, NULL, &p, &err));
+    OK(strata_preprocessing_split_examples(p, &examples, 0, 0, &data, &(strata_dataset *){NULL}, &err));
+    strata_dataset_destroy(data);
+    OK(strata_preprocessing_apply_examples(p, &examples, &data, &err));
+    fetch(data, features, y);
+    is_near(features, expected, N);
+    strata_dataset_destroy(data);
+    strata_preprocessing_destroy(p);
+}
+
+/* The decisions on the training table come back from JSON and hold for later tables. */
+Test(preprocessing, the_dialect_is_saved_and_checked) {
+    strata_dataset *dataset = NULL;
+    strata_preprocessing *loaded = NULL,
+                         *p = learn("a;d;y\n1.234,5;13/01/2024;u\n7;01/02/2024;v\n1000;02/02/2024;u\n", NULL, &dataset);
+    char *json = NULL;
+    float x[2][16];
+    OK(strata_preprocessing_to_json(p, &json, &err));
+    cr_assert(strstr(json,
+                     "\"dialect\":{\"separator\":\";\",\"quote\":\"\\\"\",\"header\":true,\"decimal\":\",\","
+                     "\"thousands\":\".\",\"dates\":\"dmy\"}"),
+              "%s", json);
+    OK(strata_preprocessing_from_json(json, strlen(json), "json", &loaded, &err));
+    strata_dataset_destroy(dataset);
+    const char *const same[] = {"a;d\n1.234,5;01/02/2024\n", "a,d\n1234.5,2024-02-01\n", "d|a\n01/02/2024|1.234,50\n"};
+    for (int i = 0; i < 3; i++) {
+        strata_preprocessing_report report;
+        dataset = apply(loaded, same[i], &report);
+        cr_assert_eq(report.decimal, i == 1 ? '.' : 0);
+        fetch(dataset, x[!!i], NULL);
+        cr_assert(!memcmp(x[0], x[!!i], (size_t)strata_preprocessing_element(p).dims[0] * sizeof(float)), "%s", same[i]);
+        strata_dataset_destroy(dataset);
+    }
+    static const struct {
+        const char *text, *part;
+    } wrong[] = {{"a,d\n1.234,01/02/2024\n", "which is 1.234 with a decimal point and 1234 with a decimal comma"},
+                 {"a;d\n1,5;01/30/2024\n", "which is not a date DD/MM/YYYY"},
+                 {"a;d\n1,5;01/02/2024\n2.5;01/02/2024\n", "(--decimal . reads this cell)"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        strata_csv *csv = parse(wrong[i].text, loaded);
+        const strata_apply_options opts = {.unlabelled = true};
+        cr_assert_eq(strata_preprocessing_apply_csv(loaded, csv, &opts, &dataset, &err), STRATA_DATA, "%s", wrong[i].text);
+        cr_assert(strstr(err.message, wrong[i].part), "%s", err.message);
+        strata_csv_destroy(csv);
+    }
+    strata_preprocessing_destroy(p);
+    strata_preprocessing_destroy(loaded);
+    free(json);
+}
+
 Test(preprocessing, labels_are_classes_or_numbers) {
     const struct {
         const char *labels; /* separated by spaces; the table repeats them */
@@ -282,6 +351,8 @@ Test(preprocessing, labels_are_classes_or_numbers) {
         const char *first;
         strata_task task;
     } cases[] = {{"yes no yes", 2, "no", 0},
+                 {"None - NA", 3, "-", 0},
+                 {"0 1 NA", 2, "0", 0},
                  {"-1 1 1", 2, "-1", 0},
                  {"7 3 3.0", 2, "3", 0},
                  {"10 9 8", 3, "8", 0},
