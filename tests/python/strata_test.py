@@ -401,7 +401,7 @@ class Data(unittest.TestCase):
             self.assertEqual(rows("3,4\n5,6\n", header=False), [[3, 4], [5, 6]])
             self.assertEqual(rows("a;b\n1,234;2\n", decimal="."), [[1234, 2]])
             self.assertEqual(rows("a;b\n'1,5';2\n", quote="'", separator=";", decimal=","), [[1.5, 2]])
-            self.assertEqual(rows("a;b\n1,234;2\n", thousands="", decimal=",", na=["x"]), [[1.234, 2]])
+            self.assertEqual(rows("a;b\n1,250;2\n", thousands="", decimal=",", na=["x"]), [[1.25, 2]])
             for options in ({"decimal": ";"}, {"decimal": ""}, {"quote": "ab"}, {"decimal": ".", "thousands": "."}):
                 self.fails(ValueError, "csv", lambda: rows("a,b\n1,2\n", **options))
 
