@@ -374,13 +374,14 @@ static strata_status unknown_arrays(const char *path, const entries *list, strat
                        path, list->n ? names : "none");
 }
 
-/* The first member of the archive must be called .npy, since a zip archive may also contain a table. Its local header has the
+/* If the file is not called .npz, its first member must be called .npy, since a zip archive may also contain a table. Its local header has the
  * length of the name at offset 26, and the name at 30. */
 bool is_npz(const char *path) {
     enum { LENGTH_AT = 26, NAME_AT = 30, LONGEST_NAME = 256 };
     unsigned char head[NAME_AT + LONGEST_NAME] = {0};
     size_t n = 0;
     if (strata_stream_peek_file(path, head, sizeof head, &n, NULL) || n < 4 || memcmp(head, "PK\3\4", 4)) return false;
+    if (ends_with(path, ".npz")) return true;
     const size_t length = head[LENGTH_AT] + 256u * head[LENGTH_AT + 1];
     return length > LONGEST_NAME || NAME_AT + length > n || length < 4 || !memcmp(head + NAME_AT + length - 4, ".npy", 4);
 }
