@@ -374,8 +374,8 @@ static strata_status unknown_arrays(const char *path, const entries *list, strat
                        path, list->n ? names : "none");
 }
 
-/* If the file is not called .npz, its first member must be called .npy, since a zip archive may also contain a table. Its local header has the
- * length of the name at offset 26, and the name at 30. */
+/* If the file is not called .npz, its first member must be called .npy, since a zip archive may also contain a table. Its
+ * local header has the length of the name at offset 26, and the name at 30. */
 bool is_npz(const char *path) {
     enum { LENGTH_AT = 26, NAME_AT = 30, LONGEST_NAME = 256 };
     unsigned char head[NAME_AT + LONGEST_NAME] = {0};

@@ -34,8 +34,8 @@ strata_status parse_row(const char *row, const table_flags *flags, const strata_
 /* Divides a list of names "a,b,c"; a comma after a backslash belongs to a name. list NULL: no names. The caller frees
  * out->text. */
 strata_status split_names(const char *list, column_list *out, strata_error *err);
-/* The file or folder of validation data beside the training part of a folder, such as val.csv beside train.csv. The caller frees
- * the path. NULL: there is none. */
+/* The file or folder of validation data beside the training part of a folder, such as val.csv beside train.csv. The caller
+ * frees the path. NULL: there is none. */
 char *find_validation(const char *path);
 /* Prints on stderr how many rows had no label, and how many words the training data did not have. */
 void print_report(const strata_preprocessing_report *report);

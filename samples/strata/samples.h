@@ -10,8 +10,8 @@
 
 #include "cli.h"
 
-/* How a CSV is written; NULL: what the file shows. All commands that read tables have these options. read_dialect in own.h reads
- * them. */
+/* How a CSV is written; NULL: what the file shows. All commands that read tables have these options. read_dialect in own.h
+ * reads them. */
 typedef struct table_flags {
     const char *header, *separator, *quote, *decimal, *thousands, *dates, *na;
 } table_flags;

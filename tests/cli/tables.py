@@ -47,7 +47,8 @@ numbers = [[f"{rng.gauss(0, 1):.2f}", f"{rng.gauss(0, 1):.2f}"] for _ in range(3
 rows("words.csv", ["0", "1", "label"], [n + ["yes" if i % 3 else "no"] for i, n in enumerate(numbers)])
 rows("digits.csv", ["0", "1", "2"], [n + [str(i % 2)] for i, n in enumerate(numbers)])
 rows("number.csv", ["0", "1", "2"], [n + [f"{i * 1.5 + 0.25:.2f}"] for i, n in enumerate(numbers)])
-rows("pixels.csv", [str(i) for i in range(6)], [[str(rng.randrange(50, 256)) for _ in range(5)] + [str(i % 2)] for i in range(30)])
+rows("pixels.csv", [str(i) for i in range(6)],
+     [[str(rng.randrange(50, 256)) for _ in range(5)] + [str(i % 2)] for i in range(30)])
 rows("sums.csv", None, [["0", "1", "1"], ["1", "1", "0"], ["1", "0", "1"], ["0", "0", "0"]] * 8)
 
 days = [f"{2020 + i // 300}-{1 + i // 28 % 12:02d}-{1 + i % 28:02d}" for i in range(60)]
@@ -55,7 +56,8 @@ early = ["early" if i < 30 else "late" for i in range(60)]
 rows("days.csv", ["d", "y"], [[d, y] for d, y in zip(days, early)])
 rows("bad_day.csv", ["d", "y"], [["2020-02-30" if i == 17 else d, y] for i, (d, y) in enumerate(zip(days, early))])
 rows("no_day.csv", ["d", "y"], [["unknown" if i == 17 else d, y] for i, (d, y) in enumerate(zip(days, early))])
-rows("few_days.csv", ["d", "y"], [["2020-13-01" if i == 2 else d, y] for i, (d, y) in enumerate(zip(days[27:33], early[27:33]))])
+rows("few_days.csv", ["d", "y"],
+     [["2020-13-01" if i == 2 else d, y] for i, (d, y) in enumerate(zip(days[27:33], early[27:33]))])
 rows("open_days.csv", ["d", "y"], [[f"{1 + i % 12}/{1 + i // 12}/2020", y] for i, y in enumerate(early)])
 rows("slashes.csv", ["d", "e", "y"],
      [[f"{1 + i % 12}/{1 + i // 12}/2020", f"{13 + i % 12}/{1 + i // 12}/2020", y] for i, y in enumerate(early)])

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# How tables are written: separators, headers, decimal commas, thousands, dates and missing values are found, reported, settled by
-# options, saved in the model and checked against later tables.
+# How tables are written: separators, headers, decimal commas, thousands, dates and missing values are found, reported,
+# settled by options, saved in the model and checked against later tables.
 . "$(dirname "$0")/support.sh"
 python3 "$here/tables.py" "$work"
 cd "$work" || exit 1
@@ -14,7 +14,8 @@ once="$on --epochs 1"
 expect 0 "" train plain.csv $on --epochs 2 --json
 plain=$(grep -o '"weights_sha256":"[0-9a-f]*"' out)
 expect 0 "$plain" train grouped.csv $on --epochs 2 --json
-expect 0 "read with --header yes --separator ';' --quote '\"' --decimal , --thousands ." train grouped.csv $once --save grouped.strata
+expect 0 "read with --header yes --separator ';' --quote '\"' --decimal , --thousands ." \
+    train grouped.csv $once --save grouped.strata
 printf 'share\n"12,34"\n' >share.csv
 expect 0 "" predict grouped.strata share.csv $on
 cp out comma

@@ -739,7 +739,8 @@ class Estimator(unittest.TestCase):
             model = StrataClassifier(epochs=60).fit(times[:, None], late > 49)
             self.assertGreater(model.score(times[:, None], late > 49), 0.98)
         tiny = rng.randn(300, 5)
-        self.assertGreater(StrataClassifier(epochs=60).fit(tiny * 1e-14, tiny[:, 0] > 0).score(tiny * 1e-14, tiny[:, 0] > 0), 0.95)
+        model = StrataClassifier(epochs=60).fit(tiny * 1e-14, tiny[:, 0] > 0)
+        self.assertGreater(model.score(tiny * 1e-14, tiny[:, 0] > 0), 0.95)
 
 
 if __name__ == "__main__":

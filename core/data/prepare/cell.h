@@ -21,8 +21,8 @@ bool strata_cell_is_listed(const char *cell, const char *const *words, int n);
 typedef struct strata_number_format {
     /* The character before the fraction: '.' or ','. */
     char decimal;
-    /* The character between groups of three digits: ',' or '.'. 0: neither of them is. Spaces and apostrophes between groups are
-     * read in any format, since they have no other meaning. */
+    /* The character between groups of three digits: ',' or '.'. 0: neither of them is. Spaces and apostrophes between groups
+     * are read in any format, since they have no other meaning. */
     char thousands;
 } strata_number_format;
 /* Both formats that use points and commas: "1,234.5" and "1.234,5". */

@@ -103,8 +103,8 @@ static bool are_dates_in_any(const strata_column_stats *stats) {
     return false;
 }
 
-/* The format in which most cells are dates; -1: the column has no dates. asked: the order that the user gave; preferred: that of
- * other columns, if several formats fit as well. *out_other: the other order that fits as well. */
+/* The format in which most cells are dates; -1: the column has no dates. asked: the order that the user gave; preferred: that
+ * of other columns, if several formats fit as well. *out_other: the other order that fits as well. */
 static int date_format_of(const strata_column_stats *stats, strata_date_order asked, strata_date_order preferred,
                           strata_date_order *out_other) {
     int best = -1;

@@ -34,7 +34,8 @@ typedef struct strata_column {
     int n_words, n_rare;
     bool numeric;
     strata_number_format format;
-    /* A label of words: "NA", "-" and the like are classes, unless the table's dialect lists them; only blank cells are missing. */
+    /* A label of words: "NA", "-" and the like are classes, unless the table's dialect lists them; only blank cells are
+     * missing. */
     bool only_blank;
     /* A label of kind NUMBER whose values are whole numbers, which could also be learned as classes. */
     bool whole;
@@ -102,8 +103,8 @@ typedef struct strata_reading_facts {
     const char *doubt;
 } strata_reading_facts;
 /* Finds how the numbers of a table's columns `indices` are written, from the cells that have one meaning only, from columns in
- * which only larger numbers have groups, and from the separator. facts: NULL: not needed. Fails: DATA if columns contradict each
- * other. */
+ * which only larger numbers have groups, and from the separator. facts: NULL: not needed. Fails: DATA if columns contradict
+ * each other. */
 STRATA_EXPORT_BEGIN
 STRATA_MUST_USE strata_status strata_reading_find(const strata_csv *csv, const int *indices, int n, strata_table_reading *out,
                                                   strata_reading_facts *facts, strata_error *err);
@@ -131,8 +132,8 @@ typedef struct strata_column_stats {
 } strata_column_stats;
 STRATA_MUST_USE strata_status strata_column_examine(const strata_csv *csv, int index, strata_number_format format,
                                                     strata_column_stats *out, strata_error *err);
-/* Sets the column's words to the `most` most frequent ones, sorted by bytes or, if the column is numeric, by value, and its rare
- * words to the others. *out_rare: how many cells have rare words. */
+/* Sets the column's words to the `most` most frequent ones, sorted by bytes or, if the column is numeric, by value, and its
+ * rare words to the others. *out_rare: how many cells have rare words. */
 STRATA_MUST_USE strata_status strata_column_find_words(strata_column *column, const strata_csv *csv, int index,
                                                        bool keep_missing, int most, int64_t *out_rare, strata_error *err);
 /* Whether the cell has no value for this column. */

@@ -227,8 +227,9 @@ static bool makes_known_table(const char *text, size_t n_bytes, char separator, 
     return (!known->dialect.separator || separator == known->dialect.separator) && has_label_of(text, end, separator, known);
 }
 
-/* Finds the separator that divides the first lines best. If `known` is given, a separator that makes a table for it comes first.
- * If none occurs in the first line, it is that of `known`, or ','; for a single column it is one that numbers do not contain. */
+/* Finds the separator that divides the first lines best. If `known` is given, a separator that makes a table for it comes
+ * first. If none occurs in the first line, it is that of `known`, or ','; for a single column it is one that numbers do not
+ * contain. */
 static char find_separator(const char *text, size_t n_bytes, char quote, const strata_preprocessing *known) {
     char best = known && known->dialect.separator ? known->dialect.separator : ',';
     division most = {.n_separators = 0, .n_lines = 1, .n_equal = 0, .n_cells = 1};
@@ -279,7 +280,8 @@ static cell_type type_of(const char *cell) {
 /* A column of the first lines, from which it is found whether its first cell is a name. */
 typedef struct column_below {
     cell_type first;
-    /* The type of all cells below that are not missing; CELL_WORD if they have several types, CELL_MISSING if there are none. */
+    /* The type of all cells below that are not missing; CELL_WORD if they have several types, CELL_MISSING if there are
+     * none. */
     cell_type type;
     /* All numbers below have a decimal point or comma. */
     bool all_marks;
