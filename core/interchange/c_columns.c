@@ -89,8 +89,8 @@ static void add_condition(const strata_column *column, const char *name, const c
     if (column->numeric && strata_cell_number(word, column->format, &number)) {
         strata_text_add(out, "row->%s == ", name);
         strata_c_add_double(out, number);
-    } else if (column->numeric) {
-        strata_text_add(out, "0");
+    } else if (column->numeric) { /* "", a missing number */
+        strata_text_add(out, "isnan(row->%s)", name);
     } else {
         strata_text_add(out, "!strcmp(row->%s ? row->%s : \"\", ", name, name);
         add_string(out, word);
