@@ -40,6 +40,11 @@ strata_status split_names(const char *list, column_list *out, strata_error *err)
 /* The file or folder of validation data beside the training part of a folder, such as val.csv beside train.csv. The caller
  * frees the path. NULL: there is none. */
 char *find_validation(const char *path);
+/* Describes, in one line, the cells whose words the training data did not have. */
+typedef struct unknown_words {
+    char text[320];
+} unknown_words;
+unknown_words describe_unknown(const strata_preprocessing_report *report);
 /* Prints on stderr how many rows had no label, and how many words the training data did not have. */
 void print_report(const strata_preprocessing_report *report);
 
