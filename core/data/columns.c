@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/prepare/cell.h"
+#include "core/data/prepare/preprocessing.h"
 
 /* ---- which columns ---- */
 
@@ -128,12 +129,13 @@ strata_status strata_columns_class(const strata_columns *columns, const strata_c
 /* ---- numbers ---- */
 
 /* Converts the cells of these columns to numbers, row by row. */
-static strata_status fill_numbers(const strata_csv *csv, const int *columns, int n, float *out, strata_error *err) {
+static strata_status fill_numbers(const strata_csv *csv, strata_number_format format, const int *columns, int n, float *out,
+                                  strata_error *err) {
     for (int64_t row = 0; row < strata_csv_n_rows(csv); row++)
         for (int i = 0; i < n; i++) {
             const char *cell = strata_csv_cell(csv, row, columns[i]);
             double value = 0;
-            if (!strata_cell_number(cell, false, &value) || !isfinite((float)value))
+            if (!strata_cell_number(cell, format, &value) || !isfinite((float)value))
                 return strata_fail(
                     err, STRATA_DATA, "%s:%lld: column \"%s\" has the cell \"%.64s\", which is not a finite f32 number",
                     strata_csv_name(csv), (long long)strata_csv_line(csv, row), strata_csv_column(csv, columns[i]), cell);
@@ -146,11 +148,11 @@ typedef enum label_kind { LABEL_CLASSES, LABEL_NUMBERS, LABEL_WORDS } label_kind
 
 /* Words, if the caller named classes or if a cell is not a number. Classes, if all cells are integers that are at least
  * 0. */
-static label_kind find_kind(const strata_columns *columns, const strata_csv *csv) {
+static label_kind find_kind(const strata_columns *columns, const strata_csv *csv, strata_number_format format) {
     label_kind kind = columns->n_classes ? LABEL_WORDS : LABEL_CLASSES;
     for (int64_t row = 0; kind != LABEL_WORDS && row < strata_csv_n_rows(csv); row++) {
         double value;
-        if (!strata_cell_number(strata_csv_cell(csv, row, columns->label), false, &value))
+        if (!strata_cell_number(strata_csv_cell(csv, row, columns->label), format, &value))
             kind = LABEL_WORDS;
         else if (value < 0 || value > INT32_MAX || value != floor(value))
             kind = LABEL_NUMBERS;
@@ -158,13 +160,14 @@ static label_kind find_kind(const strata_columns *columns, const strata_csv *csv
     return kind;
 }
 
-static strata_status fill_labels(strata_columns *columns, const strata_csv *csv, strata_array *out_labels, strata_error *err) {
+static strata_status fill_labels(strata_columns *columns, const strata_csv *csv, strata_number_format format,
+                                 strata_array *out_labels, strata_error *err) {
     if (columns->n_labels) {
         const strata_shape shape = STRATA_SHAPE(strata_csv_n_rows(csv), columns->n_labels);
         STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, shape, out_labels, err));
-        return fill_numbers(csv, columns->labels, columns->n_labels, out_labels->data, err);
+        return fill_numbers(csv, format, columns->labels, columns->n_labels, out_labels->data, err);
     }
-    label_kind kind = find_kind(columns, csv);
+    label_kind kind = find_kind(columns, csv, format);
     int64_t n = strata_csv_n_rows(csv);
     if (kind == LABEL_WORDS) STRATA_TRY(strata_columns_find_classes(columns, csv, err));
     STRATA_TRY(
@@ -176,11 +179,25 @@ static strata_status fill_labels(strata_columns *columns, const strata_csv *csv,
             STRATA_TRY(strata_columns_class(columns, csv, row, &label, err));
             value = label;
         } else {
-            strata_cell_number(strata_csv_cell(csv, row, columns->label), false, &value);
+            strata_cell_number(strata_csv_cell(csv, row, columns->label), format, &value);
         }
         strata_element_set(out_labels->dtype, out_labels->data, row, value);
     }
     return STRATA_OK;
+}
+
+/* Finds how the numbers of all these columns are written. */
+static strata_status find_reading(const strata_columns *columns, const strata_csv *csv, strata_table_reading *out,
+                                  strata_error *err) {
+    int n = 0, *all = calloc((size_t)(columns->n_features + columns->n_labels + 2), sizeof *all);
+    if (!all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", strata_csv_name(csv));
+    for (int i = 0; i < columns->n_features; i++) all[n++] = columns->features[i];
+    for (int i = 0; i < columns->n_labels; i++) all[n++] = columns->labels[i];
+    if (columns->label >= 0) all[n++] = columns->label;
+    if (columns->weight >= 0) all[n++] = columns->weight;
+    strata_status status = strata_reading_find(csv, all, n, out, NULL, err);
+    free(all);
+    return status;
 }
 
 static strata_status to_dataset(strata_columns *columns, const strata_csv *csv, strata_dataset **out_dataset,
@@ -190,14 +207,16 @@ static strata_status to_dataset(strata_columns *columns, const strata_csv *csv, 
     strata_status status = STRATA_OK;
     int64_t n = strata_csv_n_rows(csv);
     const bool labelled = columns->label >= 0 || columns->n_labels;
+    strata_table_reading reading;
     if (n == 0) return strata_fail(err, STRATA_DATA, "%s: has a header and no rows", strata_csv_name(csv));
+    STRATA_TRY(find_reading(columns, csv, &reading, err));
     STRATA_TRY_GOTO(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, columns->n_features), &features, err));
-    STRATA_TRY_GOTO(fill_numbers(csv, columns->features, columns->n_features, features.data, err));
-    if (labelled) STRATA_TRY_GOTO(fill_labels(columns, csv, &labels, err));
+    STRATA_TRY_GOTO(fill_numbers(csv, reading.numbers, columns->features, columns->n_features, features.data, err));
+    if (labelled) STRATA_TRY_GOTO(fill_labels(columns, csv, reading.numbers, &labels, err));
     STRATA_TRY_GOTO(strata_dataset_take_arrays(&features, labelled ? &labels : NULL, 0, &dataset, err));
     if (columns->weight >= 0) {
         STRATA_TRY_GOTO(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n), &weights, err));
-        STRATA_TRY_GOTO(fill_numbers(csv, &columns->weight, 1, weights.data, err));
+        STRATA_TRY_GOTO(fill_numbers(csv, reading.numbers, &columns->weight, 1, weights.data, err));
         STRATA_TRY_GOTO(strata_dataset_set_weights(dataset, &weights, err));
     }
     STRATA_TRY_GOTO(strata_dataset_set_source(dataset, strata_csv_name(csv), err));
@@ -224,7 +243,7 @@ strata_status strata_dataset_from_csv(const strata_csv *csv, const strata_csv_op
 strata_status strata_dataset_csv(const char *path, const strata_csv_options *opts, strata_dataset **out_dataset,
                                  strata_error *err) {
     strata_csv *csv = NULL;
-    STRATA_TRY(strata_csv_read(path, opts ? opts->separator : 0, &csv, err));
+    STRATA_TRY(strata_csv_read_table(path, opts ? &opts->dialect : NULL, NULL, &csv, err));
     strata_status status = strata_dataset_from_csv(csv, opts, out_dataset, err);
     strata_csv_destroy(csv);
     return status;

@@ -83,23 +83,33 @@ static void add_number(const strata_column *column, const char *name, strata_tex
     if (column->has_time) add_cycle(value, 1, out);
 }
 
+/* Writes the condition that the row has this word. */
+static void add_condition(const strata_column *column, const char *name, const char *word, strata_text *out) {
+    double number = 0;
+    if (column->numeric && strata_cell_number(word, column->format, &number)) {
+        strata_text_add(out, "row->%s == ", name);
+        strata_c_add_double(out, number);
+    } else if (column->numeric) { /* "", a missing number */
+        strata_text_add(out, "isnan(row->%s)", name);
+    } else {
+        strata_text_add(out, "!strcmp(row->%s ? row->%s : \"\", ", name, name);
+        add_string(out, word);
+        strata_text_add(out, ")");
+    }
+}
+
+/* Writes one feature for each word, and one for all rare words. */
 static void add_words(const strata_column *column, const char *name, strata_text *out) {
     for (int k = 0; k < column->n_words; k++) {
-        double number = 0;
-        if (column->numeric && strata_cell_number(column->words[k], column->decimal_comma, &number)) {
-            strata_text_add(out, "    *x++ = row->%s == ", name);
-            strata_c_add_double(out, number);
-            strata_text_add(out, " ? 1 : 0;\n");
-            continue;
-        }
-        if (column->numeric) { /* "", a missing number */
-            strata_text_add(out, "    *x++ = isnan(row->%s) ? 1 : 0;\n", name);
-            continue;
-        }
-        strata_text_add(out, "    *x++ = strcmp(row->%s ? row->%s : \"\", ", name, name);
-        add_string(out, column->words[k]);
-        strata_text_add(out, ") ? 0 : 1;\n");
+        strata_text_add(out, "    *x++ = ");
+        add_condition(column, name, column->words[k], out);
+        strata_text_add(out, " ? 1 : 0;\n");
     }
+    for (int k = 0; k < column->n_rare; k++) {
+        strata_text_add(out, k ? " ||\n           " : "    *x++ = ");
+        add_condition(column, name, column->rare[k], out);
+    }
+    if (column->n_rare) strata_text_add(out, " ? 1 : 0;\n");
 }
 
 /* Writes the function that computes the features, in the order of the columns. */

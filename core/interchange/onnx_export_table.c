@@ -41,7 +41,7 @@ static const char *one_hot(strata_onnx_export *ex, const strata_column *column, 
     const char **flags = strata_onnx_take(ex, (size_t)(column->n_words + 1) * sizeof(*flags));
     for (int k = 0; flags && k < column->n_words; k++) {
         double number = 0;
-        const bool missing = !strata_cell_number(column->words[k], column->decimal_comma, &number);
+        const bool missing = !strata_cell_number(column->words[k], column->format, &number);
         flags[k] =
             as_number(ex, missing ? strata_onnx_emit(ex, base, "IsNaN", x, NULL, NULL)
                                   : strata_onnx_emit(ex, base, "Equal", x, strata_onnx_put_number(ex, base, number), NULL));
@@ -84,7 +84,8 @@ void strata_onnx_check_columns(strata_onnx_export *ex, const strata_preprocessin
     static const char *const kinds[] = {"numbers", "words", "dates", "text"};
     for (int i = 0; strata_onnx_takes_numbers(p) && i < p->n_columns; i++) {
         const strata_column *column = &p->columns[i];
-        if (column->kind == STRATA_COLUMN_NUMBER || (column->kind == STRATA_COLUMN_WORDS && column->numeric)) continue;
+        if (column->kind == STRATA_COLUMN_NUMBER || (column->kind == STRATA_COLUMN_WORDS && column->numeric && !column->n_rare))
+            continue;
         strata_text_add(&ex->unsupported, "%sthe column \"%.60s\" of %s", ex->unsupported.n_bytes ? ", " : "",
                         column->name ? column->name : "x", kinds[column->kind]);
         ex->columns = true;

@@ -97,7 +97,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_cifar10(const char *path
  * most similar one. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_csv(const char *path, const strata_csv_options *opts,
                                                             strata_dataset **out_dataset, strata_error *err);
-/* The same from a table that is in memory; opts->separator is ignored. */
+/* The same from a table that is in memory; opts->dialect is ignored. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_csv(const strata_csv *csv, const strata_csv_options *opts,
                                                                  strata_dataset **out_dataset, strata_error *err);
 /* A dataset from two arrays of a NumPy .npz file (savez or savez_compressed). features: the name of an array of u8 (divided by

@@ -4,20 +4,22 @@
  * from. A strata_preprocessing is derived from the training data once, is saved in the model's file, and converts all later
  * data in the same way:
  *
- *     strata_csv_read_table("flowers.csv", 0, NULL, &csv, &err);
+ *     strata_csv_read_table("flowers.csv", NULL, NULL, &csv, &err);
  *     strata_preprocessing_from_csv(csv, NULL, &preprocessing, &err);         finds the kinds of the columns, and the classes
  *     strata_preprocessing_split_csv(preprocessing, csv, 0.2, 0, &train, &test, &err);
  *     strata_model_set_preprocessing(model, preprocessing, &err);             saved inside the model file
  *
- * and later: strata_model_preprocessing(model, &preprocessing, &err); strata_csv_read_table("new.csv", 0, preprocessing, &csv,
- * &err); strata_preprocessing_apply_csv(preprocessing, csv, NULL, &data, &err); strata_preprocessing_restore after predict.
+ * and later: strata_model_preprocessing(model, &preprocessing, &err); strata_csv_read_table("new.csv", NULL, preprocessing,
+ * &csv, &err); strata_preprocessing_apply_csv(preprocessing, csv, NULL, &data, &err); strata_preprocessing_restore after
+ * predict.
  *
  * The features of a column, by its kind:
  *   number  (x - mean) / deviation, with the mean and standard deviation of the training rows: 1 feature. A missing value is
  *           replaced by the mean. If the training rows had missing values, a second feature is 1 where the value is missing,
  *           else 0.
- *   words   one feature for each of the at most 64 most frequent words: 1 for the word, else 0. A word that is not in the
- *           training rows gives zeros. A missing value counts as a word if the training rows had missing values.
+ *   words   one feature for each of the at most 1,024 most frequent words (fewer in tables of more than 260,000 rows): 1 for
+ *           the word, else 0. All other words of the table share one feature. A word that is not in the table gives zeros. A
+ *           missing value counts as a word if the training rows had missing values.
  *   date    the count of days, as a number; the sine and cosine of the time of the year, of the week and, if the column has
  *           times, of the day.
  *   text    tokens of all columns of text, i32 (length). Beside columns of other kinds the dataset has two inputs: "numbers",
@@ -73,28 +75,40 @@ typedef struct strata_preprocessing_options {
     int channels;
 } strata_preprocessing_options;
 
-/* Reads a table: a file, plain, .gz or .xz, or with "-" the standard input. A Parquet file is read by the module
- * libstrata_parquet.so; its columns always have names, and messages give the row instead of the line.
- *   separator  0: the one of , ; tab | that divides the first lines into the same number of cells
- *   known      NULL: the first line contains the columns' names, unless the first two lines have a number in the same column;
- *              the names are then "column 1", "column 2", ... Not NULL: the first line contains the columns' names if one of
- *              its cells is the name of a feature column of `known`. Otherwise the cells are in the order of those columns, or
- *              in the order of the whole table from which `known` was derived.
+/* Reads a table: a file, plain, .gz or .xz, a .zip that has one table, or with "-" the standard input. A Parquet file is read
+ * by the module libstrata_parquet.so; its columns always have names, and messages give the row instead of the line.
+ *   dialect  What its fields leave open, and all if it is NULL, the file shows:
+ *            separator  the one of , ; tab | that divides the first lines into the same number of cells, of which the fewest
+ *                       contain another of these characters without being numbers
+ *            header     whether the first line contains the columns' names is found from the first 200 lines: a name is a
+ *                       word above numbers or dates, a word that is not among words that repeat, or one of the numbers 0, 1,
+ *                       2, ... by which pandas names columns, above other numbers. Without a header the names are "column 1",
+ *                       "column 2", ...
+ *            decimal, thousands, dates  are found by strata_preprocessing_from_csv; see there
+ *   known    NULL: a table to learn from. Not NULL: a later table. The first line contains the columns' names if it has those
+ *            of the feature columns of `known`. Otherwise the cells are in the order of those columns, or in the order of the
+ *            whole table from which `known` was derived. The words of missing values are those of the training table.
  * Fails: as strata_csv_read; UNSUPPORTED for Parquet where the module cannot be opened; DATA for Parquet with lists or structs
  * in its cells; DATA for another binary file (the message names the format if it is recognized); DATA for a table of one column
  * that has another separator; DATA for rows without column names whose number of cells does not fit `known`. */
-STRATA_API STRATA_MUST_USE strata_status strata_csv_read_table(const char *path, char separator,
+STRATA_API STRATA_MUST_USE strata_status strata_csv_read_table(const char *path, const strata_csv_dialect *dialect,
                                                                const strata_preprocessing *known, strata_csv **out_csv,
                                                                strata_error *err);
 /* The same from memory. `name` is used in messages. */
 STRATA_API STRATA_MUST_USE strata_status strata_csv_parse_table(const char *name, const void *bytes, size_t n_bytes,
-                                                                char separator, const strata_preprocessing *known,
-                                                                strata_csv **out_csv, strata_error *err);
+                                                                const strata_csv_dialect *dialect,
+                                                                const strata_preprocessing *known, strata_csv **out_csv,
+                                                                strata_error *err);
 
-/* Finds the kinds of a table's columns. Means, deviations and the vocabulary are not known before
+/* Finds the kinds of a table's columns, and how their cells are written. The decimal character is one for the whole table: a
+ * cell such as "0.5" or "1,234.5" has one meaning only and decides for all columns. If there is none, a column in which only
+ * the numbers from 1000 on have groups decides, and then the separator: with ';', "1,234" is 1.234. Dates whose day and month
+ * could be exchanged have the order of other columns of dates, otherwise the month comes first in 1/2/2024, and the day in
+ * 1.2.2024 and 1-2-2024. The dialect is saved with the preprocessing. Means, deviations and the vocabulary are not known before
  * strata_preprocessing_split_csv has computed them. opts NULL: the defaults. Fails: DATA for a table without rows, labels or
  * features; for a label with one class or with almost as many classes as rows; for a column of numbers with a cell that is not
- * a number (the message gives the line); for an unknown column (the message gives the most similar name). */
+ * a number, and a column of dates with a cell that is not a date (the message gives the line); for columns of which some have a
+ * decimal point and some a decimal comma; for an unknown column (the message gives the most similar name). */
 STRATA_API STRATA_MUST_USE strata_status strata_preprocessing_from_csv(const strata_csv *csv,
                                                                        const strata_preprocessing_options *opts,
                                                                        strata_preprocessing **out_preprocessing,
@@ -137,6 +151,8 @@ typedef struct strata_preprocessing_report {
     /* How many cells have unknown words, and the first of these words with its column. */
     int64_t n_unknown;
     char word[64], column[64];
+    /* The decimal character of the table, if it differs from that of the training data; else 0. */
+    char decimal;
 } strata_preprocessing_report;
 
 /* Zeros are the defaults. */
@@ -151,9 +167,11 @@ typedef struct strata_apply_options {
     strata_preprocessing_report *report;
 } strata_apply_options;
 
-/* Converts all rows to examples, in their order. The table may have further columns, and its columns may be in any order.
- * Fails: DATA for a missing column, for a cell that does not fit its column's kind (the message gives the line), and for a
- * label that is not one of the classes; INVALID before strata_preprocessing_split_csv. */
+/* Converts all rows to examples, in their order. The table may have further columns, and its columns may be in any order. Its
+ * numbers may be written otherwise than those of the training data if its cells show it ("0,5"). Fails: DATA if they do not
+ * ("1,234" where the training data had a decimal point and no groups); for a missing column, for a cell that does not fit its
+ * column's kind (the message gives the line), and for a label that is not one of the classes; INVALID before
+ * strata_preprocessing_split_csv. */
 STRATA_API STRATA_MUST_USE strata_status strata_preprocessing_apply_csv(const strata_preprocessing *preprocessing,
                                                                         const strata_csv *csv, const strata_apply_options *opts,
                                                                         strata_dataset **out_dataset, strata_error *err);
@@ -185,8 +203,9 @@ STRATA_API const char *strata_preprocessing_label(const strata_preprocessing *pr
 STRATA_API int64_t strata_preprocessing_n_tokens(const strata_preprocessing *preprocessing);
 /* The size of the vocabulary; 0: no column is text. */
 STRATA_API int64_t strata_preprocessing_vocabulary(const strata_preprocessing *preprocessing);
-/* A description such as "4 numbers, 0 missing, 3 classes", followed by lines that say which columns were left out and why. ""
- * for a preprocessing that was loaded. */
+/* A description such as "4 numbers, 0 missing, 3 classes", followed by lines with the columns and their kinds, the dialect as
+ * options of the command, what could be read otherwise, words without a feature of their own, and columns that were left out
+ * and why. "" for a preprocessing that was loaded. */
 STRATA_API const char *strata_preprocessing_found(const strata_preprocessing *preprocessing);
 
 /* Converts to JSON and back without loss. The caller frees the text with free(). The text does not contain the tokenizer.

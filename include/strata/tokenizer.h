@@ -39,7 +39,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_texts_imdb(const char *path, con
  * of the classes. */
 STRATA_API STRATA_MUST_USE strata_status strata_texts_csv(const char *path, const strata_csv_options *opts,
                                                           strata_texts **out_texts, strata_error *err);
-/* The same for a table that was already read; opts->separator is ignored. */
+/* The same for a table that was already read; opts->dialect is ignored. */
 STRATA_API STRATA_MUST_USE strata_status strata_texts_from_csv(const strata_csv *csv, const strata_csv_options *opts,
                                                                strata_texts **out_texts, strata_error *err);
 /* Reads one document from each line of a file (plain, .gz or .xz), without labels. */
@@ -67,7 +67,8 @@ typedef enum strata_tokenizer_kind {
 /* Both kinds first cut text into words:
  *   letters are lower-cased (ASCII, Latin-1, Latin Extended-A, Greek, Cyrillic);
  *   a word is a run of letters, digits and other characters that are neither space nor punctuation; an apostrophe (' or U+2019)
- *   between two such characters belongs to the word;
+ *   between two such characters belongs to the word; each character of a script that has no spaces between words (Chinese,
+ *   Japanese, Thai, Lao, Khmer, Burmese) is a word;
  *   each ! and ? is a word; a tag such as <br />, all other ASCII punctuation, U+00A0..00BF, U+2000..206F and U+3000..303F
  *   separate words.
  * The vocabulary contains the most frequent words or pairs. Among equal counts, the word that occurs first in the texts, or the

@@ -19,7 +19,7 @@
 #include "core/base/text.h"
 #include "terminal.h"
 
-enum { MAX_OPTIONS = 96 };
+enum { MAX_OPTIONS = 128 };
 
 /* ---- messages ---- */
 

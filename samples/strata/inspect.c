@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
 #include "core/base/file.h"
 #include "core/data/format/idx.h"
 #include "core/data/format/npy.h"
@@ -16,15 +15,20 @@
 #include "core/data/format/picture.h"
 #include "core/data/format/safetensors.h"
 #include "core/data/format/stream.h"
+#include "core/data/prepare/cell.h"
+#include "core/data/prepare/preprocessing.h"
 #include "core/data/set/cifar10.h"
+#include "own.h"
 
 static const size_t MOST_BYTES = STRATA_BYTES_LIMIT(36);
 
 typedef struct inspect_options {
+    table_flags table;
     bool json;
 } inspect_options;
 
-static const option_row rows[] = {{"json", NULL, "print one line of JSON", OPTION_FLAG, offsetof(inspect_options, json), 0, 0},
+static const option_row rows[] = {TABLE_OPTION_ROWS(inspect_options, table),
+                                  {"json", NULL, "print one line of JSON", OPTION_FLAG, offsetof(inspect_options, json), 0, 0},
                                   {0}};
 
 /* A tensor, array or column of a file, for printing. */
@@ -36,6 +40,8 @@ typedef struct part {
 
 /* Prints the parts of a file, as text or JSON, as the reader of the format finds them. */
 typedef struct listing {
+    /* How a CSV is written. */
+    table_flags table;
     bool json;
     int n_parts;
 } listing;
@@ -141,9 +147,9 @@ static strata_status inspect_npy(const char *path, listing *list, strata_error *
     return STRATA_OK;
 }
 
-static bool is_npz(const char *path, const unsigned char *head, size_t n) {
-    (void)path;
-    return n > 3 && !memcmp(head, "PK", 2) && (!memcmp(head + 2, "\3\4", 2) || !memcmp(head + 2, "\5\6", 2));
+static bool is_zip_of_arrays(const char *path, const unsigned char *head, size_t n) {
+    (void)head;
+    return n && is_npz(path);
 }
 
 static void add_entry(const strata_npz_entry *entry, void *user) {
@@ -254,18 +260,17 @@ static bool is_parquet(const char *path, const unsigned char *head, size_t n) {
 }
 
 static bool is_csv(const char *path, const unsigned char *head, size_t n) {
-    (void)head;
-    return n && is_called(path, ".csv");
+    return n && (is_called(path, ".csv") || (n >= 4 && !memcmp(head, "PK\3\4", 4)));
 }
 
-/* Describes a column. Its type is number if all cells are numbers. */
-static part describe_column(const strata_csv *csv, int column) {
+/* Describes a column. Its type is number if all cells are numbers or missing. */
+static part describe_column(const strata_csv *csv, const strata_table_reading *reading, int column) {
     part found = {strata_csv_column(csv, column), "number", STRATA_SHAPE(strata_csv_n_rows(csv)), 0};
     for (int64_t row = 0; row < strata_csv_n_rows(csv); row++) {
         const char *cell = strata_csv_cell(csv, row, column);
-        char *rest = NULL;
-        double value = strtod(cell, &rest);
-        if (rest == cell || *rest || !isfinite(value)) found.dtype = "text";
+        double value;
+        if (!strata_csv_is_missing(csv, row, column) && !strata_cell_number(cell, reading->numbers, &value))
+            found.dtype = "text";
         found.bytes += (int64_t)strlen(cell);
     }
     return found;
@@ -273,12 +278,21 @@ static part describe_column(const strata_csv *csv, int column) {
 
 static strata_status inspect_table(const char *path, listing *list, strata_error *err) {
     strata_csv *csv = NULL;
-    STRATA_TRY(strata_csv_read_table(path, 0, NULL, &csv, err));
-    begin(list, path, is_called(path, ".csv") ? "CSV" : "Parquet");
-    for (int i = 0; i < strata_csv_n_columns(csv); i++) add(list, describe_column(csv, i));
-    end(list);
+    STRATA_TRY(read_table(path, &list->table, NULL, &csv, err));
+    const int n = strata_csv_n_columns(csv);
+    strata_table_reading reading;
+    int *all = calloc((size_t)n + 1, sizeof *all);
+    strata_status status = all ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path);
+    for (int i = 0; i < n && !status; i++) all[i] = i;
+    if (!status) status = strata_reading_find(csv, all, n, &reading, NULL, err);
+    if (!status) {
+        begin(list, path, strata_csv_get_dialect(csv)->separator ? "CSV" : "Parquet");
+        for (int i = 0; i < n; i++) add(list, describe_column(csv, &reading, i));
+        end(list);
+    }
+    free(all);
     strata_csv_destroy(csv);
-    return STRATA_OK;
+    return status;
 }
 
 static const struct {
@@ -286,7 +300,7 @@ static const struct {
     bool (*matches)(const char *path, const unsigned char *head, size_t n);
     strata_status (*inspect)(const char *path, listing *list, strata_error *err);
 } formats[] = {{"npy", is_npy, inspect_npy},
-               {"npz", is_npz, inspect_npz},
+               {"npz", is_zip_of_arrays, inspect_npz},
                {"safetensors", is_safetensors, inspect_safetensors},
                {"CIFAR-10", is_cifar10, inspect_cifar10},
                {"picture", is_picture, inspect_picture},
@@ -318,7 +332,7 @@ static int run(const command *command, int argc, char **argv) {
     int code = read_options(command, argc, argv, &options, &path, &n_arguments);
     if (code) return code < 0 ? EXIT_OK : code;
     strata_error err = {0};
-    strata_status status = inspect(path, &(listing){.json = options.json}, &err);
+    strata_status status = inspect(path, &(listing){.table = options.table, .json = options.json}, &err);
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
 }
 

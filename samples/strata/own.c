@@ -17,6 +17,7 @@
 #include "core/data/format/npz.h"
 #include "core/data/format/picture.h"
 #include "core/data/format/stream.h"
+#include "core/data/prepare/preprocessing.h"
 
 enum { LONGEST_PATH = 4096 };
 static const double USUAL_TEST_SPLIT = 0.2;
@@ -33,7 +34,8 @@ static bool exists(const char *path) {
 }
 
 bool is_table(const char *path) {
-    static const char *const ends[] = {".csv", ".csv.gz", ".csv.xz", ".tsv", ".tsv.gz", ".tsv.xz", ".data", ".txt", ".parquet"};
+    static const char *const ends[] = {".csv",    ".csv.gz", ".csv.xz", ".tsv",     ".tsv.gz",
+                                       ".tsv.xz", ".data",   ".txt",    ".parquet", ".zip"};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (ends_with(path, ends[i])) return true;
     return false;
@@ -63,7 +65,7 @@ static char *end_name(char *name) {
     return next;
 }
 
-static strata_status split_names(const char *list, column_list *out, strata_error *err) {
+strata_status split_names(const char *list, column_list *out, strata_error *err) {
     out->n = 0;
     out->text = list ? strdup(list) : NULL;
     if (!list) return STRATA_OK;
@@ -77,19 +79,57 @@ static strata_status split_names(const char *list, column_list *out, strata_erro
     return out->n ? STRATA_OK : strata_fail(err, STRATA_INVALID, "\"%s\" names no column", list);
 }
 
-strata_status read_separator(const char *text, char *out, strata_error *err) {
-    *out = 0;
+/* Reads an option of one character, or one of these words, which stand for the characters of `meanings`. *out stays 0 if text
+ * is NULL. */
+static strata_status read_character(const char *option, const char *text, const char *const *words, const char *meanings,
+                                    const char *example, char *out, strata_error *err) {
     if (!text) return STRATA_OK;
-    if (!strcmp(text, "tab") || !strcmp(text, "\\t"))
-        *out = '\t';
-    else if (!strcmp(text, "space"))
-        *out = ' ';
-    else if (strlen(text) == 1 && *text != '"' && *text != '\n')
-        *out = *text;
-    else
-        return strata_fail(err, STRATA_INVALID,
-                           "--separator \"%s\": it must be one character, such as ; or |, or the word tab or space", text);
+    for (int i = 0; words[i]; i++)
+        if (!strcmp(text, words[i])) return *out = meanings[i], STRATA_OK;
+    if (strlen(text) == 1 && *text != '\n') return *out = *text, STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "--%s \"%s\": it must be %s", option, text, example);
+}
+
+static strata_status read_choice(const char *option, const char *text, const char *const *words, int *out, strata_error *err) {
+    if (!text) return STRATA_OK;
+    for (int i = 0; words[i]; i++)
+        if (!strcmp(text, words[i])) return *out = i + 1, STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "--%s \"%s\": it must be %s or %s%s%s", option, text, words[0], words[1],
+                       words[2] ? " or " : "", words[2] ? words[2] : "");
+}
+
+strata_status read_dialect(const table_flags *flags, column_list *na, strata_csv_dialect *out, strata_error *err) {
+    static const char *const separators[] = {"tab", "\\t", "space", "comma", "semicolon", NULL},
+                             *const quotes[] = {"none", NULL}, *const no_words[] = {NULL},
+                             *const thousands[] = {"none", "space", NULL}, *const answers[] = {"yes", "no", NULL},
+                             *const orders[] = {"dmy", "mdy", "ymd", NULL};
+    static const char none[] = {STRATA_CSV_NONE, ' '};
+    int header = 0, order = 0;
+    *out = (strata_csv_dialect){0};
+    STRATA_TRY(read_character("separator", flags->separator, separators, "\t\t ,;",
+                              "one character, such as ; or |, or the word tab or space", &out->separator, err));
+    STRATA_TRY(read_character("quote", flags->quote, quotes, none, "one character, such as ', or none", &out->quote, err));
+    STRATA_TRY(read_character("decimal", flags->decimal, no_words, "", ". or ,", &out->decimal, err));
+    STRATA_TRY(read_character("thousands", flags->thousands, thousands, none, "one of , . ' space none", &out->thousands, err));
+    STRATA_TRY(read_choice("header", flags->header, answers, &header, err));
+    STRATA_TRY(read_choice("dates", flags->dates, orders, &order, err));
+    out->header = (strata_csv_header)header;
+    out->dates = (strata_date_order)order;
+    if (!flags->na) return STRATA_OK;
+    if (*flags->na) STRATA_TRY(split_names(flags->na, na, err));
+    out->na = na->names;
+    out->n_na = na->n;
     return STRATA_OK;
+}
+
+strata_status read_table(const char *path, const table_flags *flags, const strata_preprocessing *known, strata_csv **out_csv,
+                         strata_error *err) {
+    column_list na = {0};
+    strata_csv_dialect dialect;
+    strata_status status = read_dialect(flags, &na, &dialect, err);
+    if (!status) status = strata_csv_read_table(path, &dialect, known, out_csv, err);
+    free(na.text);
+    return status;
 }
 
 static strata_status read_task(const char *text, strata_task *out, strata_error *err) {
@@ -153,6 +193,9 @@ void print_report(const strata_preprocessing_report *r) {
         fprintf(stderr, "strata: %lld row%s without a label %s left out\n", (long long)r->n_unlabelled,
                 r->n_unlabelled == 1 ? "" : "s", r->n_unlabelled == 1 ? "is" : "are");
     if (r->n_unknown) fprintf(stderr, "strata: %s\n", describe_unknown(r).text);
+    if (r->decimal)
+        fprintf(stderr, "strata: the numbers are read with a decimal %s, although the training data had a decimal %s\n",
+                r->decimal == ',' ? "comma" : "point", r->decimal == ',' ? "point" : "comma");
 }
 
 void print_own(FILE *to, const data_options *options, const sample_data *data, const strata_dataset *train,
@@ -225,11 +268,23 @@ cleanup:
 
 typedef struct array_pair {
     strata_array x, y;
+    /* The numbers in double, of which those of x and y are rounded; NULL: they are not. */
+    double *exact_x, *exact_y;
 } array_pair;
+
+static strata_examples examples_of(const array_pair *pair) {
+    return (strata_examples){.x = &pair->x,
+                             .y = pair->y.data ? &pair->y : NULL,
+                             .exact_x = pair->exact_x,
+                             .exact_y = pair->exact_y,
+                             .name = "arrays"};
+}
 
 static void finish_pair(array_pair *pair) {
     strata_array_finish(&pair->x);
     strata_array_finish(&pair->y);
+    free(pair->exact_x);
+    free(pair->exact_y);
 }
 
 /* Converts an array to the type and the shape of the model's input: (n, ...), one example, or rows of as many numbers as an
@@ -312,20 +367,6 @@ static strata_status plain_table(const data_options *options, const sample_data 
     return status;
 }
 
-/* Parses --row as a table of one row. */
-static strata_status parse_row(const char *row, char separator, strata_csv **out_csv, strata_error *err) {
-    char names[MOST_COLUMNS][24];
-    const char *columns[MOST_COLUMNS];
-    int n = 0;
-    for (const char *at = row; at && n < MOST_COLUMNS; n++) {
-        snprintf(names[n], sizeof names[n], "number %d", n + 1);
-        columns[n] = names[n];
-        at = strchr(at, separator);
-        if (at) at++;
-    }
-    return strata_csv_parse_rows("--row", row, strlen(row), separator, columns, n, out_csv, err);
-}
-
 static strata_status apply_table(const strata_csv *csv, sample_data *data, strata_error *err) {
     strata_preprocessing_report report;
     STRATA_TRY(strata_preprocessing_apply_csv(data->preprocessing, csv, &(strata_apply_options){.report = &report},
@@ -349,6 +390,23 @@ static bool find_table(const sample *sample, const char *path, const char *split
     return false;
 }
 
+static bool find_folder(const char *path, const char *const *names, char out[LONGEST_PATH]) {
+    for (; *names; names++)
+        if (snprintf(out, LONGEST_PATH, "%s/%s", path, *names) < LONGEST_PATH && is_folder(out)) return true;
+    return false;
+}
+
+char *find_validation(const char *path) {
+    static const sample beside = {.tables = {{NULL}, {"val", "validation", "valid"}}};
+    static const char *const train[] = {"train", "training", NULL}, *const test[] = {"test", NULL},
+                             *const validation[] = {"val", "valid", "validation", NULL};
+    char found[LONGEST_PATH], other[LONGEST_PATH];
+    if (find_table(own_sample(), path, "train", other)) return find_table(&beside, path, "test", found) ? strdup(found) : NULL;
+    const bool three =
+        find_folder(path, train, other) && find_folder(path, test, other) && find_folder(path, validation, found);
+    return three ? strdup(found) : NULL;
+}
+
 bool has_table(const sample *sample, const char *path) {
     char found[LONGEST_PATH];
     return is_table(path) || find_table(sample, path, "train", found) || find_table(sample, path, "test", found);
@@ -358,9 +416,7 @@ bool has_table(const sample *sample, const char *path) {
 static strata_status open_csv(const sample *sample, const data_options *options, const char *path, bool train, bool parts,
                               sample_data *data, strata_error *err) {
     strata_csv *csv = NULL;
-    char separator = 0;
-    STRATA_TRY(read_separator(options->separator, &separator, err));
-    STRATA_TRY(strata_csv_read_table(path, separator, data->preprocessing, &csv, err));
+    STRATA_TRY(read_table(path, &options->table, data->preprocessing, &csv, err));
     strata_status status = STRATA_OK;
     if (data->as_they_are) {
         strata_dataset *whole = NULL;
@@ -423,10 +479,16 @@ static strata_status unknown_arrays(const char *path, const entries *list, strat
                        path, list->n ? names : "none");
 }
 
+/* If the file is not called .npz, its first member must be called .npy, since a zip archive may also contain a table. Its
+ * local header has the length of the name at offset 26, and the name at 30. */
 bool is_npz(const char *path) {
-    unsigned char head[4] = {0};
+    enum { LENGTH_AT = 26, NAME_AT = 30, LONGEST_NAME = 256 };
+    unsigned char head[NAME_AT + LONGEST_NAME] = {0};
     size_t n = 0;
-    return !strata_stream_peek_file(path, head, sizeof head, &n, NULL) && n == 4 && !memcmp(head, "PK\3\4", 4);
+    if (strata_stream_peek_file(path, head, sizeof head, &n, NULL) || n < 4 || memcmp(head, "PK\3\4", 4)) return false;
+    if (ends_with(path, ".npz")) return true;
+    const size_t length = head[LENGTH_AT] + 256u * head[LENGTH_AT + 1];
+    return length > LONGEST_NAME || NAME_AT + length > n || length < 4 || !memcmp(head + NAME_AT + length - 4, ".npy", 4);
 }
 
 /* *out_parts: the archive has separate arrays for training and testing. */
@@ -447,8 +509,8 @@ static strata_status read_npz(const char *path, const char *split, bool labelled
             status = unknown_arrays(path, &list, err);
     }
     *out_parts = strstr(names[0], "_train") || strstr(names[0], "_test");
-    if (!status) status = strata_npz_parse(path, bytes, n, names[0], &out->x, err);
-    if (!status && labelled) status = strata_npz_parse(path, bytes, n, names[1], &out->y, err);
+    if (!status) status = strata_npz_parse_exact(path, bytes, n, names[0], &out->x, &out->exact_x, err);
+    if (!status && labelled) status = strata_npz_parse_exact(path, bytes, n, names[1], &out->y, &out->exact_y, err);
     free(bytes);
     return status;
 }
@@ -469,8 +531,8 @@ static strata_status read_arrays(const data_options *options, const char *path, 
     } else {
         if (labelled && !options->labels)
             return strata_fail(err, STRATA_INVALID, "%s: has only features; give their labels with --labels y.npy", path);
-        status = strata_npy_read(path, &out->x, err);
-        if (!status && labelled) status = strata_npy_read(options->labels, &out->y, err);
+        status = strata_npy_read_exact(path, &out->x, &out->exact_x, err);
+        if (!status && labelled) status = strata_npy_read_exact(options->labels, &out->y, &out->exact_y, err);
     }
     if (!status) normalize_shapes(out);
     return status;
@@ -480,23 +542,29 @@ static strata_status open_training_arrays(const sample *sample, const data_optio
                                           sample_data *data, strata_error *err) {
     column_list labels = {0}, features = {0};
     strata_preprocessing_options opts;
+    const strata_examples examples = examples_of(pair);
     strata_dataset *whole = NULL;
     strata_status status = STRATA_OK;
     if (data->preprocessing) {
-        STRATA_TRY(strata_preprocessing_apply_arrays(data->preprocessing, &pair->x, &pair->y, &whole, err));
+        STRATA_TRY(strata_preprocessing_apply_examples(data->preprocessing, &examples, &whole, err));
         return keep_part(options, whole, parts, data, err);
     }
     STRATA_TRY_GOTO(read_options_of(sample, options, data, &labels, &features, &opts, err));
     STRATA_TRY_GOTO(strata_preprocessing_from_arrays(&pair->x, &pair->y, &opts, &data->preprocessing, err));
-    STRATA_TRY_GOTO(strata_preprocessing_split_arrays(data->preprocessing, &pair->x, &pair->y,
-                                                      parts ? test_fraction(options) : 0, (uint64_t)options->seed,
-                                                      &data->dataset, &data->rest, err));
+    STRATA_TRY_GOTO(strata_preprocessing_split_examples(data->preprocessing, &examples, parts ? test_fraction(options) : 0,
+                                                        (uint64_t)options->seed, &data->dataset, &data->rest, err));
     data->split = data->rest != NULL;
     print_unlabelled(pair->x.shape.dims[0], data);
 cleanup:
     free(labels.text);
     free(features.text);
     return status;
+}
+
+static strata_status apply_arrays(const strata_preprocessing *p, const array_pair *pair, strata_dataset **out,
+                                  strata_error *err) {
+    const strata_examples examples = examples_of(pair);
+    return strata_preprocessing_apply_examples(p, &examples, out, err);
 }
 
 static strata_status open_arrays(const sample *sample, const data_options *options, const char *split, sample_data *data,
@@ -510,9 +578,8 @@ static strata_status open_arrays(const sample *sample, const data_options *optio
         status = plain_arrays(data->model, options->path, &pair, &whole, err);
         if (!status) status = keep_part(options, whole, train && !apart, data, err);
     } else if (!status) {
-        status = train || !data->preprocessing
-                     ? open_training_arrays(sample, options, &pair, train && !apart, data, err)
-                     : strata_preprocessing_apply_arrays(data->preprocessing, &pair.x, &pair.y, &data->dataset, err);
+        status = train || !data->preprocessing ? open_training_arrays(sample, options, &pair, train && !apart, data, err)
+                                               : apply_arrays(data->preprocessing, &pair, &data->dataset, err);
         if (status) strata_fail_in(err, status, "%s", options->path);
     }
     finish_pair(&pair);
@@ -520,12 +587,6 @@ static strata_status open_arrays(const sample *sample, const data_options *optio
 }
 
 /* ---- pictures ---- */
-
-static bool find_folder(const char *path, const char *const *names, char out[LONGEST_PATH]) {
-    for (; *names; names++)
-        if (snprintf(out, LONGEST_PATH, "%s/%s", path, *names) < LONGEST_PATH && is_folder(out)) return true;
-    return false;
-}
 
 /* Finds the folder of this part, if the folder has both train/ and test/. */
 static bool find_part(const char *path, const char *split, char out[LONGEST_PATH]) {
@@ -608,17 +669,26 @@ int open_own(const sample *sample, const data_options *options, const char *spli
     return opened(open_pictures(sample, options, split, data, &err), &err);
 }
 
+strata_status parse_row(const char *row, const table_flags *flags, const strata_preprocessing *known, strata_csv **out_csv,
+                        strata_error *err) {
+    column_list na = {0};
+    strata_csv_dialect dialect;
+    strata_status status = read_dialect(flags, &na, &dialect, err);
+    dialect.header = STRATA_CSV_HEADER_NO;
+    if (!status) status = strata_csv_parse_table("--row", row, strlen(row), &dialect, known, out_csv, err);
+    free(na.text);
+    return status;
+}
+
 static strata_status read_unlabelled_csv(const strata_preprocessing *p, const data_options *options, strata_dataset **out,
                                          strata_error *err) {
     strata_csv *csv = NULL;
-    char separator = 0;
     column_list columns = {0};
     strata_preprocessing_report report;
-    strata_status status = read_separator(options->separator, &separator, err);
-    if (!status) status = split_names(options->columns, &columns, err);
+    strata_status status = split_names(options->columns, &columns, err);
     if (!status)
-        status = options->row ? strata_csv_parse_table("--row", options->row, strlen(options->row), separator, p, &csv, err)
-                              : strata_csv_read_table(options->path, separator, options->columns ? NULL : p, &csv, err);
+        status = options->row ? parse_row(options->row, &options->table, p, &csv, err)
+                              : read_table(options->path, &options->table, options->columns ? NULL : p, &csv, err);
     const strata_apply_options opts = {.columns = columns.names, .n_columns = columns.n, .unlabelled = true, .report = &report};
     if (!status) status = strata_preprocessing_apply_csv(p, csv, &opts, out, err);
     if (!status) print_report(&report);
@@ -633,7 +703,7 @@ static strata_status read_unlabelled_arrays(const strata_preprocessing *p, const
     bool apart;
     strata_status status = read_arrays(options, options->path, "test", false, &pair, &apart, err);
     if (!status) {
-        status = strata_preprocessing_apply_arrays(p, &pair.x, NULL, out, err);
+        status = apply_arrays(p, &pair, out, err);
         if (status) strata_fail_in(err, status, "%s", options->path);
     }
     finish_pair(&pair);
@@ -659,10 +729,8 @@ strata_status open_as_they_are(const strata_model *model, const data_options *op
         return status;
     }
     strata_csv *csv = NULL;
-    char separator = 0;
-    STRATA_TRY(read_separator(options->separator, &separator, err));
-    strata_status status = options->row ? parse_row(options->row, separator ? separator : ',', &csv, err)
-                                        : strata_csv_read_table(path, separator, NULL, &csv, err);
+    strata_status status = options->row ? parse_row(options->row, &options->table, NULL, &csv, err)
+                                        : read_table(path, &options->table, NULL, &csv, err);
     if (!status) status = plain_table(options, &data, csv, false, out, err);
     strata_csv_destroy(csv);
     return status;

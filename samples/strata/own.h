@@ -26,8 +26,20 @@ void print_own(FILE *to, const data_options *options, const sample_data *data, c
                const strata_dataset *test);
 /* The row of the table of samples that stands for the user's own data. */
 const sample *own_sample(void);
-/* Reads --separator: one character, or "tab", "\t", "space". *out is 0 if `text` is NULL: the separator is then detected. */
-strata_status read_separator(const char *text, char *out, strata_error *err);
+/* Reads the options for tables. *na: the words of --na, which *out borrows; the caller frees na->text. */
+strata_status read_dialect(const table_flags *flags, column_list *na, strata_csv_dialect *out, strata_error *err);
+/* Reads a table as the options say; known as in strata_csv_read_table. */
+strata_status read_table(const char *path, const table_flags *flags, const strata_preprocessing *known, strata_csv **out_csv,
+                         strata_error *err);
+/* Parses the row of --row, which has no header. */
+strata_status parse_row(const char *row, const table_flags *flags, const strata_preprocessing *known, strata_csv **out_csv,
+                        strata_error *err);
+/* Divides a list of names "a,b,c"; a comma after a backslash belongs to a name. list NULL: no names. The caller frees
+ * out->text. */
+strata_status split_names(const char *list, column_list *out, strata_error *err);
+/* The file or folder of validation data beside the training part of a folder, such as val.csv beside train.csv. The caller
+ * frees the path. NULL: there is none. */
+char *find_validation(const char *path);
 /* Describes, in one line, the cells whose words the training data did not have. */
 typedef struct unknown_words {
     char text[320];

@@ -28,6 +28,7 @@ static const option_row rows[] = {
      offsetof(plot_options, data.label), 0, 0},
     {"columns", "A,B,...", "with --confusion and a CSV: the columns of the model's features", OPTION_TEXT,
      offsetof(plot_options, data.columns), 0, 0},
+    TABLE_OPTION_ROWS(plot_options, data.table),
     {"weights", NULL, "plot the distribution of a model's weights", OPTION_FLAG, offsetof(plot_options, weights), 0, 0},
     DEVICE_OPTION_ROWS(plot_options, device),
     {0}};

@@ -19,7 +19,8 @@
 
 typedef struct predict_options {
     text_list inputs;
-    const char *input, *text, *row, *columns, *precision, *separator, *to;
+    const char *input, *text, *row, *columns, *precision, *to;
+    table_flags table;
     device_flags device;
     int64_t batch;
     bool invert, json, probabilities, whole;
@@ -33,8 +34,7 @@ static const option_row rows[] = {
     {"text", "LINE", "one text", OPTION_TEXT, offsetof(predict_options, text), 0, 0},
     {"columns", "A,B,...", "CSV: the columns of the features (those that the model was trained on)", OPTION_TEXT,
      offsetof(predict_options, columns), 0, 0},
-    {"separator", "C", "CSV: the character between cells: ; | tab ... (detected from the first lines)", OPTION_TEXT,
-     offsetof(predict_options, separator), 0, 0},
+    TABLE_OPTION_ROWS(predict_options, table),
     {"to", "FILE", "write the answers to this file: lines of JSON if it ends in .json or .jsonl, else CSV", OPTION_OUTPUT,
      offsetof(predict_options, to), 0, 0},
     {"whole", NULL, "with a .onnx file: evaluate the graph once, with the arrays of --inputs, whose axis 0 is no batch",
@@ -67,7 +67,7 @@ static strata_status open_numbers(const predict_options *options, const strata_m
                                   strata_error *err) {
     unsigned char head[16] = {0};
     const data_options data = {
-        .path = options->input, .row = options->row, .columns = options->columns, .separator = options->separator};
+        .path = options->input, .row = options->row, .columns = options->columns, .table = options->table};
     if (options->row || is_table(options->input) || !strcmp(options->input, "-"))
         return open_as_they_are(model, &data, out, err);
     size_t n = 0;
@@ -106,7 +106,7 @@ static int open_input(const predict_options *options, const strata_model *model,
     strata_error err = {0};
     strata_tokenizer *tokenizer = NULL;
     const data_options data = {
-        .path = options->input, .row = options->row, .columns = options->columns, .separator = options->separator};
+        .path = options->input, .row = options->row, .columns = options->columns, .table = options->table};
     opened->model = model;
     if (has_several_ports(model) && !preprocessing) return open_named_arrays(&data, "test", false, opened);
     strata_status status = strata_model_tokenizer(model, &tokenizer, &err);

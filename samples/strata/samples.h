@@ -10,12 +10,65 @@
 
 #include "cli.h"
 
+/* How a CSV is written; NULL: what the file shows. All commands that read tables have these options. read_dialect in own.h
+ * reads them. */
+typedef struct table_flags {
+    const char *header, *separator, *quote, *decimal, *thousands, *dates, *na;
+} table_flags;
+#define TABLE_OPTION_ROWS(type, member)                                                                                      \
+    {"header",                                                                                                               \
+     "yes|no",                                                                                                               \
+     "CSV: whether the first line has the names of the columns (found from the cells)",                                      \
+     OPTION_TEXT,                                                                                                            \
+     offsetof(type, member.header),                                                                                          \
+     0,                                                                                                                      \
+     0},                                                                                                                     \
+        {"separator",                                                                                                        \
+         "C",                                                                                                                \
+         "CSV: the character between cells: ; | tab ... (found from the first lines)",                                       \
+         OPTION_TEXT,                                                                                                        \
+         offsetof(type, member.separator),                                                                                   \
+         0,                                                                                                                  \
+         0},                                                                                                                 \
+        {"quote",                                                                                                            \
+         "C",                                                                                                                \
+         "CSV: the character around cells that contain separators, or none (\")",                                            \
+         OPTION_TEXT,                                                                                                        \
+         offsetof(type, member.quote),                                                                                       \
+         0,                                                                                                                  \
+         0},                                                                                                                 \
+        {"decimal",                                                                                                          \
+         "C",                                                                                                                \
+         "CSV: the character before the fraction of all numbers, . or , (found from the cells)",                             \
+         OPTION_TEXT,                                                                                                        \
+         offsetof(type, member.decimal),                                                                                     \
+         0,                                                                                                                  \
+         0},                                                                                                                 \
+        {"thousands",                                                                                                        \
+         "C",                                                                                                                \
+         "CSV: the character between thousands: , or . or none (found from the cells)",                                      \
+         OPTION_TEXT,                                                                                                        \
+         offsetof(type, member.thousands),                                                                                   \
+         0,                                                                                                                  \
+         0},                                                                                                                 \
+        {"dates",                                                                                                            \
+         "dmy|mdy|ymd",                                                                                                      \
+         "CSV: the order of day, month and year (found from the cells)",                                                     \
+         OPTION_TEXT,                                                                                                        \
+         offsetof(type, member.dates),                                                                                       \
+         0,                                                                                                                  \
+         0},                                                                                                                 \
+    {                                                                                                                        \
+        "na", "A,B,...", "CSV: the words of missing values, besides empty cells (NA,N/A,NaN,null,None,?,-,--)", OPTION_TEXT, \
+            offsetof(type, member.na), 0, 0                                                                                  \
+    }
+
 /* Where the data are, and how to read them. All commands that read data have these options. */
 typedef struct data_options {
     const char *path;            /* --data: a folder or file; NULL: the program generates data */
     const char *label, *columns; /* for a CSV; NULL: those of the sample */
     const char *weight;          /* for a CSV of numbers: the column of weights; NULL: there is none */
-    const char *separator;       /* for a CSV; NULL: it is detected */
+    table_flags table;           /* for a CSV */
     const char *labels;          /* for features in a .npy: the file of their labels */
     const char *row;             /* predict: the cells themselves, instead of a path */
     bool subwords;               /* a new tokenizer divides words into subwords */
@@ -35,13 +88,7 @@ typedef struct data_options {
          offsetof(type, member.label),                                                                                        \
          0,                                                                                                                   \
          0},                                                                                                                  \
-        {"separator",                                                                                                         \
-         "C",                                                                                                                 \
-         "CSV: the character between cells: ; | tab ... (detected from the first lines)",                                     \
-         OPTION_TEXT,                                                                                                         \
-         offsetof(type, member.separator),                                                                                    \
-         0,                                                                                                                   \
-         0},                                                                                                                  \
+        TABLE_OPTION_ROWS(type, member.table),                                                                                \
         {"labels", "Y.npy", "for data.npy: the file with its labels", OPTION_INPUT, offsetof(type, member.labels), 0, 0},     \
         {"weight-column",                                                                                                     \
          "COLUMN",                                                                                                            \

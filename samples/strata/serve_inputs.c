@@ -21,9 +21,10 @@ enum { MOST_EXAMPLES = 1 << 20, MOST_WARNING_BYTES = 1 << 12 };
 
 /* ---- numbers ---- */
 
-/* Writes the numbers of a value, whose arrays must be nested as the shape's dimensions from `axis` on. */
-static strata_status read_numbers(const strata_json *value, strata_shape shape, int axis, strata_array *out, int64_t *at,
-                                  strata_error *err) {
+/* Writes the numbers of a value, whose arrays must be nested as the shape's dimensions from `axis` on. exact: gets them in
+ * double; NULL: that is not needed. */
+static strata_status read_numbers(const strata_json *value, strata_shape shape, int axis, strata_array *out, double *exact,
+                                  int64_t *at, strata_error *err) {
     if (axis == shape.rank) {
         double number = NAN;
         if (strata_json_kind_of(value) == STRATA_JSON_NULL && out->dtype == STRATA_DTYPE_F32) {
@@ -35,6 +36,7 @@ static strata_status read_numbers(const strata_json *value, strata_shape shape, 
         } else {
             STRATA_TRY(strata_json_to_number(value, -3.4e38, 3.4e38, &number, err));
         }
+        if (exact) exact[*at] = number;
         strata_element_set(out->dtype, out->data, (*at)++, number);
         return STRATA_OK;
     }
@@ -44,7 +46,7 @@ static strata_status read_numbers(const strata_json *value, strata_shape shape, 
                                 (long long)strata_json_length(value), strata_shape_text(shape).text);
     strata_json item;
     for (bool more = strata_json_first(value, &item); more; more = strata_json_next(&item))
-        STRATA_TRY(read_numbers(&item, shape, axis + 1, out, at, err));
+        STRATA_TRY(read_numbers(&item, shape, axis + 1, out, exact, at, err));
     return STRATA_OK;
 }
 
@@ -62,16 +64,23 @@ static strata_status read_array(const served_model *served, const strata_json *l
     STRATA_TRY(strata_array_create(served->dtype, shape, out, err));
     int64_t at = 0;
     strata_json item;
-    for (bool more = strata_json_first(list, &item); more; more = strata_json_next(&item))
-        STRATA_TRY(read_numbers(&item, element, 0, out, &at, err));
-    if (!served->preprocessing) return STRATA_OK;
-    strata_array raw = *out;
-    strata_dataset *data = NULL;
-    *out = (strata_array){0};
-    strata_status status = strata_preprocessing_apply_arrays(served->preprocessing, &raw, NULL, &data, err);
-    if (!status) status = fetch_all(served, data, out, err);
-    strata_dataset_destroy(data);
-    strata_array_finish(&raw);
+    double *exact = NULL;
+    if (served->preprocessing && !(exact = malloc((size_t)strata_shape_elements(shape) * sizeof *exact + 1)))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for the numbers of the request");
+    strata_status status = STRATA_OK;
+    for (bool more = strata_json_first(list, &item); more && !status; more = strata_json_next(&item))
+        status = read_numbers(&item, element, 0, out, exact, &at, err);
+    if (served->preprocessing && !status) {
+        strata_array raw = *out;
+        strata_dataset *data = NULL;
+        *out = (strata_array){0};
+        status = strata_preprocessing_apply_examples(
+            served->preprocessing, &(strata_examples){.x = &raw, .exact_x = exact, .name = "arrays"}, &data, err);
+        if (!status) status = fetch_all(served, data, out, err);
+        strata_dataset_destroy(data);
+        strata_array_finish(&raw);
+    }
+    free(exact);
     return status;
 }
 
@@ -89,7 +98,7 @@ static strata_status read_port(const strata_model_port *port, const strata_json 
     STRATA_TRY(strata_array_create(port->dtype, STRATA_SHAPE(n, own), &array, err));
     strata_status status = STRATA_OK;
     for (bool more = strata_json_first(list, &item); more && !status; more = strata_json_next(&item))
-        status = read_numbers(&item, port->shape, 0, &array, &read, err);
+        status = read_numbers(&item, port->shape, 0, &array, NULL, &read, err);
     for (int64_t i = 0; i < n && !status; i++)
         memcpy((float *)out->data + i * width + at, (const char *)array.data + 4 * i * own, (size_t)(4 * own));
     strata_array_finish(&array);
@@ -122,6 +131,11 @@ static strata_status read_ports(const served_model *served, const strata_json *o
 }
 
 /* ---- rows of a table ---- */
+
+/* Whether the table that the model learned from has a decimal comma. */
+static bool has_decimal_comma(const strata_preprocessing *p) {
+    return p->dialect.decimal == ',' || (!p->dialect.decimal && p->dialect.thousands == '.');
+}
 
 /* The model's column with this name; NULL: there is none. */
 static const strata_column *column_of(const strata_preprocessing *p, const char *name) {
@@ -173,7 +187,7 @@ static strata_status add_cell(strata_text *csv, const strata_json *cell, const s
             break;
         case STRATA_JSON_NUMBER:
             STRATA_TRY(strata_json_to_number(cell, -1e308, 1e308, &number, err));
-            write_number(number, column && column->decimal_comma, digits);
+            write_number(number, column && column->format.decimal == ',', digits);
             text = digits;
             break;
         case STRATA_JSON_BOOL:
@@ -320,7 +334,12 @@ static strata_status read_rows(const served_model *served, const strata_json *li
         strata_text_finish(&text);
     else
         status = strata_text_take(&text, &bytes, &n_bytes, err);
-    if (!status) status = strata_csv_parse_table("rows", bytes, n_bytes, ',', served->preprocessing, &csv, err);
+    /* Strings are numbers only as the training table was written; JSON's numbers are written in this way above. */
+    const char groups = served->preprocessing->dialect.thousands;
+    const strata_csv_dialect dialect = {.separator = ',',
+                                        .decimal = has_decimal_comma(served->preprocessing) ? ',' : '.',
+                                        .thousands = groups ? groups : STRATA_CSV_NONE};
+    if (!status) status = strata_csv_parse_table("rows", bytes, n_bytes, &dialect, served->preprocessing, &csv, err);
     strata_preprocessing_report report = {0};
     const strata_apply_options unlabelled = {.unlabelled = true, .report = &report};
     if (!status) status = strata_preprocessing_apply_csv(served->preprocessing, csv, &unlabelled, &data, err);

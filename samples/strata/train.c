@@ -611,7 +611,9 @@ static int run(const command *command, int argc, char **argv) {
     int n_arguments = 0;
     int code = read_options(command, argc, argv, &t.options, &t.name, &n_arguments);
     if (code) return code < 0 ? EXIT_OK : code;
+    char *const validation = use_own_validation(t.name, &t.options);
     code = train(&t);
+    free(validation);
     finish_profile(&t);
     strata_history_finish(&t.history);
     scores_finish(&t.test_scores);

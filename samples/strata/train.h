@@ -106,6 +106,9 @@ bool has_servers(const training *t);
 /* Opens the model, and the training part of the user's own data, on which the model depends. Returns an exit code, after a
  * message. */
 int open_what_is_trained(training *t);
+/* Uses val.csv beside train.csv, or the folder val beside train and test, as --validation if none is given. `name` is that of
+ * the data or the model. Returns the path, which the caller frees at the end; NULL: there is none. */
+char *use_own_validation(const char *name, train_options *options);
 /* Opens all parts of the data. Returns an exit code, after a message. */
 int open_all_data(training *t);
 /* Sets the epochs and the batch of one replica to their defaults, unless options give them. */

@@ -75,6 +75,13 @@ void choose_epochs_and_batch(training *t) {
 
 /* ---- the parts of the data ---- */
 
+char *use_own_validation(const char *name, train_options *o) {
+    const char *path = is_own_data(name) ? name : o->data.path;
+    char *found = path && !o->validation && !(o->validation_split > 0) ? find_validation(path) : NULL;
+    if (found) o->validation = found;
+    return found;
+}
+
 /* Moves what belongs to the data as a whole from one part to the part that is opened next. */
 static void move_common(sample_data *from, sample_data *to) {
     to->tokenizer = from->tokenizer;

@@ -16,6 +16,9 @@ static void print_source(FILE *to, const training *t) {
     if (t->test.preprocessing) {
         fputc('\n', to);
         print_own(to, &t->options.data, &t->test, t->train.dataset, t->test.dataset);
+        if (t->options.validation)
+            fprintf(to, "\nvalidation: %lld of %s", (long long)strata_dataset_size(t->validation.dataset),
+                    t->options.validation);
         return;
     }
     if (!t->options.data.path) fprintf(to, ", with %s", t->sample->made);

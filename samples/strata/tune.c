@@ -313,7 +313,9 @@ static int run(const command *command, int argc, char **argv) {
     int n_arguments = 0;
     if (!t) return usage_error("tune: no memory"), EXIT_INTERNAL;
     int code = read_options(command, argc, argv, &t->options, &t->name, &n_arguments);
+    char *const validation = code ? NULL : use_own_validation(t->name, &t->options.train);
     code = code < 0 ? EXIT_OK : code ? code : tune(t);
+    free(validation);
     free(t->trials);
     free(t);
     return code;

@@ -9,7 +9,7 @@ on="--device host"
 
 # ---- a table whose classes are words ----
 {
-expect 0 "2 numbers, 1 column of words, 12 missing, 3 classes; 120 train / 30 test, shuffled and stratified, seed 0" \
+expect 0 "2 numbers, 1 column of words, 12 missing (6 empty, 6 NA), 3 classes; 120 train / 30 test, shuffled and stratified, seed 0" \
     train flowers.csv $on --save flowers.strata
 stdout 'left out "id", which counts the rows'
 expect 0 "" train flowers.csv $on --json
@@ -50,7 +50,8 @@ expect 0 "1 number, 1 column of words" train commas.csv $on --epochs 1 --columns
 expect 0 "135 train / 15 test" train flowers.csv $on --epochs 1 --test-split 0.1
 expect 0 "seed 3" train flowers.csv $on --epochs 1 --seed 3
 expect 0 "left out" train flowers.csv $on --epochs 1 --label colour
-expect 0 "48 train / 12 test" train levels.csv $on --epochs 1 # "none" stands for a missing label
+expect 0 "0 missing, 3 classes; 72 train / 18 test" train levels.csv $on --epochs 1 # "none" is a class like "low" and "high"
+expect 0 "2 classes, 30 rows without a label left out (30 none); 48 train / 12 test" train levels.csv $on --epochs 1 --na none
 stderr "strata: 30 rows without a label are left out"
 
 # ---- other forms of the table ----
@@ -85,7 +86,7 @@ expect 0 "on 200 test examples" evaluate reviews.strata reviews.csv $on
 expect 0 "200 answers" predict reviews.strata reviews.csv $on --to out.csv
 expect 0 "accuracy" train reviews.csv --label mood $on --epochs 1 --model attention
 # Texts beside other columns. Neither the text nor the other columns alone determine the class.
-expect 0 "1 number, 1 column of words, 1 text, 10 missing, 2 classes" train stays.csv $on --epochs 30 --save stays.strata
+expect 0 "1 number, 1 column of words, 1 text, 10 missing (10 empty), 2 classes" train stays.csv $on --epochs 30 --save stays.strata
 expect 0 "on 300 test examples" evaluate stays.strata stays.csv $on
 expect 0 "" evaluate stays.strata stays.csv $on --json
 json 'r["accuracy"] > 0.9'

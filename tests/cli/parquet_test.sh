@@ -52,7 +52,7 @@ same() {
 same fruit.csv fruit.parquet plain.parquet
 same narrow.csv narrow.parquet bytes.parquet
 same late.csv late.parquet
-expect 0 "4 numbers, 2 columns of words, 2 dates, 425 missing, 2 classes; 480 train / 120 test" \
+expect 0 "4 numbers, 2 columns of words, 2 dates, 425 missing (425 empty), 2 classes; 480 train / 120 test" \
     train fruit.parquet $on --save fruit.strata
 expect 0 "" evaluate fruit.strata fruit.parquet $on --json
 json 'r["examples"] == 600 and r["accuracy"] > 0.85'

@@ -110,9 +110,30 @@ Test(csv, rows_without_a_header_take_the_names_that_are_given) {
     cr_assert_eq(strata_csv_parse_rows("t", "1\n", 2, 0, names, 0, &csv, &err), STRATA_INVALID);
 }
 
+/* numpy.loadtxt and pandas.read_csv(header=None, quotechar="'", sep=";", decimal=",") read the same numbers. */
+Test(csv, a_dialect_names_separator_quote_header_and_missing_values) {
+    static const char text[] = "'1;5';2,5;x\n\"3\";-;-1\n";
+    static const char *const na[] = {"-1", "x"};
+    strata_csv *csv = NULL;
+    strata_csv_dialect dialect = {
+        .separator = ';', .quote = '\'', .header = STRATA_CSV_HEADER_NO, .na = na, .n_na = 2, .decimal = ','};
+    cr_assert_eq(strata_csv_parse("t", text, sizeof text - 1, &dialect, &csv, &err), STRATA_OK, "%s", err.message);
+    cr_assert(strata_csv_n_rows(csv) == 2 && strata_csv_n_columns(csv) == 3);
+    cr_assert_str_eq(strata_csv_column(csv, 2), "column 3");
+    cr_assert_str_eq(strata_csv_cell(csv, 0, 0), "1;5");
+    cr_assert_str_eq(strata_csv_cell(csv, 1, 0), "\"3\"");
+    cr_assert(strata_csv_is_missing(csv, 0, 2) && strata_csv_is_missing(csv, 1, 2) && !strata_csv_is_missing(csv, 1, 1));
+    cr_assert_eq(strata_csv_get_dialect(csv)->decimal, ',');
+    strata_csv_destroy(csv);
+    const strata_csv_dialect wrong[] = {
+        {.decimal = ';'}, {.thousands = 'x'}, {.decimal = '.', .thousands = '.'}, {.separator = '"'}, {.quote = '\n'}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        cr_assert_eq(strata_csv_parse("t", text, sizeof text - 1, &wrong[i], &csv, &err), STRATA_INVALID, "%zu", i);
+}
+
 Test(csv, another_separator) {
     strata_csv *csv = NULL;
-    cr_assert_eq(strata_csv_parse("t", "a;b\n1,5;2\n", 10, ';', &csv, &err), STRATA_OK);
+    cr_assert_eq(strata_csv_parse("t", "a;b\n1,5;2\n", 10, &(strata_csv_dialect){.separator = ';'}, &csv, &err), STRATA_OK);
     cr_assert_str_eq(strata_csv_cell(csv, 0, 0), "1,5");
     strata_csv_destroy(csv);
 }
@@ -237,8 +258,29 @@ Test(csv, a_weight_column_is_no_feature) {
     refuses("x,y\n1,2\n", opts, STRATA_INVALID, "both the weight and the label");
 }
 
+/* "2,7;1,8" and "1.234,5" show by themselves how all numbers of the table are written. */
+Test(csv, datasets_of_numbers_are_read_as_the_table_is_written) {
+    static const struct {
+        const char *text;
+        float wanted[4];
+    } cases[] = {{"a;b\n2,7;1.234\n1,8;5\n", {2.7F, 1234, 1.8F, 5}},
+                 {"a,b\n2.7,\"1,234\"\n1.8,5\n", {2.7F, 1234, 1.8F, 5}},
+                 {"2,7;1,8\n1,5;2\n", {2.7F, 1.8F, 1.5F, 2}},
+                 {"0,1\n0.5,1.5\n2.5,3.5\n", {0.5F, 1.5F, 2.5F, 3.5F}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strata_dataset *data = load(cases[i].text, (strata_csv_options){0});
+        float x[4];
+        cr_assert_eq(strata_dataset_size(data), 2);
+        fetch(data, x, NULL);
+        cr_assert(!memcmp(x, cases[i].wanted, sizeof x), "%zu: %g %g %g %g", i, (double)x[0], (double)x[1], (double)x[2],
+                  (double)x[3]);
+        strata_dataset_destroy(data);
+    }
+    refuses("a;b\n2,7;1.5\n1,8;2.5\n", (strata_csv_options){0}, STRATA_DATA, "numbers have a decimal point in line 2");
+}
+
 Test(csv, refuses_what_is_no_number) {
-    const char *const cells[] = {"", "x", "1x", "0x10", "nan", "inf", "1e", "1e99", "--1", ".", "1 2", "1,5"};
+    const char *const cells[] = {"", "x", "1x", "0x10", "nan", "inf", "1e", "1e99", "--1", ".", "1 2"};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
         char text[64];
         snprintf(text, sizeof text, "a,b\n1,2\n\"%s\",2\n", cells[i]);

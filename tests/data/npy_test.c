@@ -78,6 +78,24 @@ Test(npy, reads_every_dtype) {
     fails(bytes, n, STRATA_DATA, "f: element 1 is 1e+39, too large for f32");
 }
 
+Test(npy, doubles_can_be_read_without_rounding) {
+    const double numbers[] = {1700000001, 1e39};
+    const float singles[] = {1, 2};
+    unsigned char bytes[300];
+    strata_array array;
+    strata_error err = {0};
+    double *exact = NULL;
+    size_t n = build(bytes, 1, "{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }", numbers, sizeof numbers);
+    cr_assert_eq(strata_npy_parse_exact("f", bytes, n, &array, &exact, &err), STRATA_OK, "%s", err.message);
+    cr_assert(!memcmp(exact, numbers, sizeof numbers) && ((float *)array.data)[0] == 1700000001.F);
+    strata_array_finish(&array);
+    free(exact);
+    n = build(bytes, 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", singles, sizeof singles);
+    cr_assert_eq(strata_npy_parse_exact("f", bytes, n, &array, &exact, &err), STRATA_OK);
+    cr_assert_null(exact);
+    strata_array_finish(&array);
+}
+
 Test(npy, reads_every_shape_that_numpy_writes) {
     struct {
         const char *text;

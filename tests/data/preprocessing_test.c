@@ -13,6 +13,7 @@
 
 #include "core/data/format/picture.h"
 #include "core/data/prepare/cell.h"
+#include "core/data/prepare/preprocessing.h"
 #include "core/data/stage/stage.h"
 #include "strata/tokenizer.h"
 #include "tests/support/folder.h"
@@ -60,38 +61,47 @@ static void is_near(const float *found, const double *expected, int n) {
 }
 
 Test(preprocessing, cells_are_numbers_dates_or_missing) {
-    const char *const missing[] = {"", "  ", "NA", "n/a", "NaN", "null", "None", "?", "-", " -- "};
+    static const strata_number_format point = {'.', ','}, comma = {',', '.'}, no_groups_of_commas = {'.', 0};
+    const char *const missing[] = {"NA", "n/a", "NaN", "null", "None", "?", "-", " -- "}, *const listed[] = {"x y", "-999"};
     for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
-        cr_assert(strata_cell_is_missing(missing[i]), "%s", missing[i]);
-    cr_assert(!strata_cell_is_missing("0") && !strata_cell_is_missing("nay") && !strata_cell_is_missing("-1"));
+        cr_assert(strata_cell_is_usual_marker(missing[i]) && !strata_cell_is_blank(missing[i]), "%s", missing[i]);
+    cr_assert(strata_cell_is_blank("") && strata_cell_is_blank(" \t ") && !strata_cell_is_usual_marker(""));
+    cr_assert(!strata_cell_is_usual_marker("0") && !strata_cell_is_usual_marker("nay") && !strata_cell_is_usual_marker("-1"));
+    cr_assert(strata_cell_is_listed(" x y", listed, 2) && strata_cell_is_listed("-999.0", listed, 2) &&
+              !strata_cell_is_listed("X y", listed, 2) && !strata_cell_is_listed("999", listed, 2));
     double value = 0;
     bool has_time = false;
-    cr_assert(strata_cell_number(" 1.5e2 ", false, &value) && value == 150);
-    cr_assert(strata_cell_number("-3,25", true, &value) && value == -3.25);
-    cr_assert(!strata_cell_number("3,25", false, &value) && !strata_cell_number("1e", false, &value) &&
-              !strata_cell_number("inf", false, &value));
-    cr_assert(strata_cell_number("-1,234,567.5", false, &value) && value == -1234567.5);
+    cr_assert(strata_cell_number(" 1.5e2 ", point, &value) && value == 150);
+    cr_assert(strata_cell_number("-3,25", comma, &value) && value == -3.25);
+    cr_assert(!strata_cell_number("3,25", point, &value) && !strata_cell_number("1e", point, &value) &&
+              !strata_cell_number("inf", point, &value));
+    cr_assert(strata_cell_number("-1,234,567.5", point, &value) && value == -1234567.5);
     static const char *const units[] = {"$1,234.5",   "1,234.5 €", " £ 1,234.5", "1,234.5%",
                                         "1,234.5 % ", "+₹1,234.5", "¥ +1,234.5"};
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        cr_assert(strata_cell_number(units[i], false, &value) && value == 1234.5 && strata_cell_has_groups(units[i]), "%s",
+        cr_assert(strata_cell_number(units[i], point, &value) && value == 1234.5 && strata_cell_has_groups(units[i], ','), "%s",
                   units[i]);
     static const char *const below_0[] = {"-$3", "$-3", "−3", "-3 %", "−€3"};
     for (size_t i = 0; i < sizeof below_0 / sizeof *below_0; i++)
-        cr_assert(strata_cell_number(below_0[i], false, &value) && value == -3, "%s", below_0[i]);
+        cr_assert(strata_cell_number(below_0[i], point, &value) && value == -3, "%s", below_0[i]);
     static const char *const no_numbers[] = {"$", "%", "%3", "3$$", "$3 kg", "3 %%", "-$-3", "$$3", "3 USD", "−"};
     for (size_t i = 0; i < sizeof no_numbers / sizeof *no_numbers; i++)
-        cr_assert(!strata_cell_number(no_numbers[i], false, &value), "%s is %g", no_numbers[i], value);
-    cr_assert(strata_cell_number("1.234.567,5", true, &value) && value == 1234567.5);
-    cr_assert(strata_cell_number("12 345", false, &value) && value == 12345 && strata_cell_number("1'234.5", false, &value) &&
+        cr_assert(!strata_cell_number(no_numbers[i], point, &value), "%s is %g", no_numbers[i], value);
+    cr_assert(strata_cell_number("1.234.567,5", comma, &value) && value == 1234567.5);
+    cr_assert(!strata_cell_number("1,234", no_groups_of_commas, &value));
+    cr_assert(strata_cell_number("1\xc2\xa0"
+                                 "234,5",
+                                 comma, &value) &&
+              value == 1234.5);
+    cr_assert(strata_cell_number("12 345", point, &value) && value == 12345 && strata_cell_number("1'234.5", point, &value) &&
               value == 1234.5);
     const char *const no_groups[] = {"1,23",   "0,123", "1234,567", "1,234 567", "1,234,56",
                                      "1,2345", ",123",  "1,234,",   "1,,234"};
     for (size_t i = 0; i < sizeof no_groups / sizeof *no_groups; i++)
-        cr_assert(!strata_cell_number(no_groups[i], false, &value), "%s is %g", no_groups[i], value);
+        cr_assert(!strata_cell_number(no_groups[i], point, &value), "%s is %g", no_groups[i], value);
     /* GNU date prints 1709164800 for `date -u -d 2024-02-29 +%s`, which is 19782 days. */
     cr_assert(strata_cell_date("2024-02-29", 0, &value, &has_time) && value == 19782 && !has_time);
-    cr_assert(strata_cell_date("29.2.2024", 2, &value, &has_time) && value == 19782);
+    cr_assert(strata_cell_date("29.2.2024", 3, &value, &has_time) && value == 19782);
     cr_assert(strata_cell_date("1969-12-31T12:00:00Z", 0, &value, &has_time) && value == -0.5 && has_time);
     cr_assert(strata_cell_date("2024-02-29 06:00:00+06:00", 0, &value, &has_time) && value == 19782);
     const char *const wrong[] = {"2023-02-29",  "2024-13-01", "2024-00-01",      "2024-1-0",
@@ -106,7 +116,10 @@ Test(preprocessing, columns_become_features) {
     int32_t y[3];
     strata_preprocessing *p =
         learn("n,w,when,kind\n1,red,2024-01-01,a\n3,blue,2024-01-03,b\n,red,2024-01-02,a\n", NULL, &dataset);
-    cr_assert_str_eq(strata_preprocessing_found(p), "1 number, 1 column of words, 1 date, 1 missing, 2 classes");
+    cr_assert_str_eq(strata_preprocessing_found(p),
+                     "1 number, 1 column of words, 1 date, 1 missing (1 empty), 2 classes\n"
+                     "columns: \"n\" number, \"w\" words (2), \"when\" date YYYY-MM-DD\n"
+                     "read with --header yes --separator , --quote '\"' --dates ymd --na 'NA,N/A,NaN,null,None,?,-,--'");
     cr_assert_eq(strata_preprocessing_element(p).dims[0], 2 + 2 + 5);
     strata_dataset_destroy(dataset);
     /* Without the dates: n is 1, 3 and missing, with mean 2 and deviation 1. The class blue comes before red. */
@@ -139,7 +152,8 @@ Test(preprocessing, commas_are_read_as_the_other_cells_and_the_separator_say) {
         strata_error err = {0};
         strata_csv *csv = NULL;
         const char *text = cases[i].table;
-        cr_assert_eq(strata_csv_parse("test", text, strlen(text), text[1], &csv, &err), STRATA_OK, "%s", err.message);
+        cr_assert_eq(strata_csv_parse("test", text, strlen(text), &(strata_csv_dialect){.separator = text[1]}, &csv, &err),
+                     STRATA_OK, "%s", err.message);
         strata_preprocessing *p = NULL;
         const strata_preprocessing_options opts = {.task = STRATA_TASK_REGRESSION};
         strata_dataset *all = NULL, *none = NULL;
@@ -252,7 +266,13 @@ Test(preprocessing, tables_are_read_as_they_are_written) {
                   "a,b\r\n1,2\r\n",
                   "a", 2, 1},
                  {"1,2,price\n0.5,0.25,1\n", "1", 3, 1},
-                 {"word\nx\n", "word", 1, 1}};
+                 {"word\nx\n", "word", 1, 1},
+                 {"0,1,label\n1.5,2.5,a\n2.5,3.5,b\n3.5,4.5,a\n4.5,5.5,b\n", "0", 3, 4},
+                 {"0,1,2\n3,4,5\n6,7,8\n", "column 1", 3, 3},
+                 {"0,1,1\n1,1,0\n1,0,1\n0,0,0\n", "column 1", 3, 4},
+                 {"x,p\nb,e\nx,p\nb,e\nx,p\n", "column 1", 2, 5},
+                 {"2,7;1,8;no\n4,2;2,5;no\n", "column 1", 3, 2},
+                 {"a b;c\n1,5;\"x;y\"\n", "a b", 2, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         strata_csv *csv = parse(cases[i].text, NULL);
         cr_assert_str_eq(strata_csv_column(csv, 0), cases[i].first);
@@ -262,6 +282,68 @@ Test(preprocessing, tables_are_read_as_they_are_written) {
     }
 }
 
+/* scikit-learn's StandardScaler gives the same features for the same doubles. In f32, all of these numbers are equal. */
+Test(preprocessing, arrays_are_centred_before_they_are_rounded) {
+    enum { N = 4 };
+    const double exact[N] = {1700000001, 1700000003, 1700000005, 1700000007};
+    const double expected[N] = {-1.3416408, -0.4472136, 0.4472136, 1.3416408};
+    float x[N], y[N] = {0, 1, 0, 1}, features[N];
+    for (int i = 0; i < N; i++) x[i] = (float)exact[i];
+    strata_array xs = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(N, 1), x);
+    strata_array ys = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(N), y);
+    const strata_examples examples = {.x = &xs, .y = &ys, .exact_x = exact, .name = "doubles"};
+    strata_preprocessing *p = NULL;
+    strata_dataset *data = NULL;
+    OK(strata_preprocessing_from_arrays(&xs, &ys, NULL, &p, &err));
+    OK(strata_preprocessing_split_examples(p, &examples, 0, 0, &data, &(strata_dataset *){NULL}, &err));
+    strata_dataset_destroy(data);
+    OK(strata_preprocessing_apply_examples(p, &examples, &data, &err));
+    fetch(data, features, y);
+    is_near(features, expected, N);
+    strata_dataset_destroy(data);
+    strata_preprocessing_destroy(p);
+}
+
+/* The decisions on the training table come back from JSON and hold for later tables. */
+Test(preprocessing, the_dialect_is_saved_and_checked) {
+    strata_dataset *dataset = NULL;
+    strata_preprocessing *loaded = NULL,
+                         *p = learn("a;d;y\n1.234,5;13/01/2024;u\n7;01/02/2024;v\n1000;02/02/2024;u\n", NULL, &dataset);
+    char *json = NULL;
+    float x[2][16];
+    OK(strata_preprocessing_to_json(p, &json, &err));
+    cr_assert(strstr(json,
+                     "\"dialect\":{\"separator\":\";\",\"quote\":\"\\\"\",\"header\":true,\"decimal\":\",\","
+                     "\"thousands\":\".\",\"dates\":\"dmy\"}"),
+              "%s", json);
+    OK(strata_preprocessing_from_json(json, strlen(json), "json", &loaded, &err));
+    strata_dataset_destroy(dataset);
+    const char *const same[] = {"a;d\n1.234,5;01/02/2024\n", "a,d\n1234.5,2024-02-01\n", "d|a\n01/02/2024|1.234,50\n"};
+    for (int i = 0; i < 3; i++) {
+        strata_preprocessing_report report;
+        dataset = apply(loaded, same[i], &report);
+        cr_assert_eq(report.decimal, i == 1 ? '.' : 0);
+        fetch(dataset, x[!!i], NULL);
+        cr_assert(!memcmp(x[0], x[!!i], (size_t)strata_preprocessing_element(p).dims[0] * sizeof(float)), "%s", same[i]);
+        strata_dataset_destroy(dataset);
+    }
+    static const struct {
+        const char *text, *part;
+    } wrong[] = {{"a,d\n1.234,01/02/2024\n", "which is 1.234 with a decimal point and 1234 with a decimal comma"},
+                 {"a;d\n1,5;01/30/2024\n", "which is not a date DD/MM/YYYY"},
+                 {"a;d\n1,5;01/02/2024\n2.5;01/02/2024\n", "(--decimal . reads this cell)"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        strata_csv *csv = parse(wrong[i].text, loaded);
+        const strata_apply_options opts = {.unlabelled = true};
+        cr_assert_eq(strata_preprocessing_apply_csv(loaded, csv, &opts, &dataset, &err), STRATA_DATA, "%s", wrong[i].text);
+        cr_assert(strstr(err.message, wrong[i].part), "%s", err.message);
+        strata_csv_destroy(csv);
+    }
+    strata_preprocessing_destroy(p);
+    strata_preprocessing_destroy(loaded);
+    free(json);
+}
+
 Test(preprocessing, labels_are_classes_or_numbers) {
     const struct {
         const char *labels; /* separated by spaces; the table repeats them */
@@ -269,6 +351,8 @@ Test(preprocessing, labels_are_classes_or_numbers) {
         const char *first;
         strata_task task;
     } cases[] = {{"yes no yes", 2, "no", 0},
+                 {"None - NA", 3, "-", 0},
+                 {"0 1 NA", 2, "0", 0},
                  {"-1 1 1", 2, "-1", 0},
                  {"7 3 3.0", 2, "3", 0},
                  {"10 9 8", 3, "8", 0},

@@ -31,7 +31,7 @@ static void table_of(served_model *served) {
     strata_csv *csv = NULL;
     strata_dataset *train = NULL, *test = NULL;
     strata_error err = {0};
-    if (strata_csv_parse_table("table", table, sizeof table - 1, ',', NULL, &csv, &err) ||
+    if (strata_csv_parse_table("table", table, sizeof table - 1, NULL, NULL, &csv, &err) ||
         strata_preprocessing_from_csv(csv, NULL, &served->preprocessing, &err) ||
         strata_preprocessing_split_csv(served->preprocessing, csv, 0.3, 1, &train, &test, &err))
         abort();

@@ -698,6 +698,24 @@ class Data(unittest.TestCase):
             first = list(data)[5][0]
             numpy.testing.assert_array_equal(first, numpy.full(8, 42, numpy.float32))
 
+    def test_tables_are_read_as_they_are_written(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = folder + "/table.csv"
+
+            def rows(text, **options):
+                with open(path, "w") as file:
+                    file.write(text)
+                return [row[0].tolist() for row in strata.Dataset.csv(path, **options)]
+            self.assertEqual(rows("a;b\n1.234,5;0,25\n7;1\n"), [[1234.5, 0.25], [7, 1]])
+            self.assertEqual(rows("0,1\n0.5,1.5\n2.5,3.5\n"), [[0.5, 1.5], [2.5, 3.5]])
+            self.assertEqual(rows("3,4\n5,6\n", header=True), [[5, 6]])
+            self.assertEqual(rows("3,4\n5,6\n", header=False), [[3, 4], [5, 6]])
+            self.assertEqual(rows("a;b\n1,234;2\n", decimal="."), [[1234, 2]])
+            self.assertEqual(rows("a;b\n'1,5';2\n", quote="'", separator=";", decimal=","), [[1.5, 2]])
+            self.assertEqual(rows("a;b\n1,250;2\n", thousands="", decimal=",", na=["x"]), [[1.25, 2]])
+            for options in ({"decimal": ";"}, {"decimal": ""}, {"quote": "ab"}, {"decimal": ".", "thousands": "."}):
+                self.fails(ValueError, "csv", lambda: rows("a,b\n1,2\n", **options))
+
     def test_labels_of_any_integers(self):
         labels = numpy.array([0, 1, 2, 1])
         for kind in "uint8", "int8", "uint16", "int16", "int32", "uint32", "int64", "uint64", ">i4":
@@ -1136,6 +1154,21 @@ class Estimator(unittest.TestCase):
         except ImportError as error:
             self.skipTest(f"scikit-learn from 1.6 on is not installed: {error}")
         check_estimator(StrataClassifier())
+
+    def test_features_are_standardised_in_double(self):
+        """scikit-learn's StandardScaler and LogisticRegression classify all of these times and tiny numbers correctly."""
+        try:
+            from strata.sklearn import StrataClassifier
+        except ImportError as error:
+            self.skipTest(f"scikit-learn is not installed: {error}")
+        rng = numpy.random.RandomState(0)
+        late = rng.randint(0, 100, 400)
+        for times in ((1700000000 + late).astype("f8"), 1700000000 + late):
+            model = StrataClassifier(epochs=60).fit(times[:, None], late > 49)
+            self.assertGreater(model.score(times[:, None], late > 49), 0.98)
+        tiny = rng.randn(300, 5)
+        model = StrataClassifier(epochs=60).fit(tiny * 1e-14, tiny[:, 0] > 0)
+        self.assertGreater(model.score(tiny * 1e-14, tiny[:, 0] > 0), 0.95)
 
 
 if __name__ == "__main__":

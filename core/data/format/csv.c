@@ -11,6 +11,7 @@
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/data/format/stream.h"
+#include "core/data/prepare/cell.h"
 
 enum { MOST_COLUMNS = 16384 };
 
@@ -27,7 +28,9 @@ struct strata_csv {
     int64_t n_records, records_capacity;
     int64_t n_cells, cells_capacity;
     int n_columns;
-    char separator;
+    strata_csv_dialect dialect;
+    /* [dialect.n_na] The words of dialect.na; NULL: there are none. */
+    char **na;
 };
 
 /* ---- parsing ---- */
@@ -35,6 +38,8 @@ struct strata_csv {
 typedef struct parser {
     strata_csv *csv;
     char separator;
+    /* 0: there are no quotes. */
+    char quote;
     char *at, *end;
     /* The line that contains `at`, from 1, and its first byte. Error messages count a column in bytes from there. */
     int64_t line;
@@ -94,8 +99,8 @@ static strata_status parse_quoted_cell(parser *p) {
     char *out = ++p->at;
     STRATA_TRY(add_cell(p, out));
     while (p->at < p->end) {
-        if (*p->at == '"') {
-            if (p->at + 1 == p->end || p->at[1] != '"') {
+        if (*p->at == p->quote) {
+            if (p->at + 1 == p->end || p->at[1] != p->quote) {
                 *out = 0;
                 p->at++;
                 return STRATA_OK;
@@ -126,7 +131,7 @@ static bool at_end_of_cell(const parser *p) {
 static strata_status parse_unquoted_cell(parser *p) {
     STRATA_TRY(add_cell(p, p->at));
     while (!at_end_of_cell(p)) {
-        if (*p->at == '"')
+        if (p->quote && *p->at == p->quote)
             return fail_at(p, p->at, "a quote inside a cell that does not begin with one; double it and quote the cell");
         STRATA_TRY(skip_character(p));
     }
@@ -184,8 +189,8 @@ static strata_status parse_record(parser *p) {
         STRATA_TRY(check_n_cells(p, csv->n_cells - first));
         const char *quote = p->at; /* some programs write spaces before a quote: `a, "b"` */
         while (quote < p->end && *quote == ' ') quote++;
-        if (quote < p->end && *quote == '"' && p->separator != ' ') p->at += quote - p->at;
-        STRATA_TRY(p->at < p->end && *p->at == '"' ? parse_quoted_cell(p) : parse_unquoted_cell(p));
+        if (p->quote && quote < p->end && *quote == p->quote && p->separator != ' ') p->at += quote - p->at;
+        STRATA_TRY(p->quote && p->at < p->end && *p->at == p->quote ? parse_quoted_cell(p) : parse_unquoted_cell(p));
         if (!at_end_of_cell(p)) return fail_at(p, p->at, "text after a closing quote; a separator or a line end must follow");
         more = p->at < p->end && *p->at == p->separator;
         if (more) *p->at++ = 0;
@@ -216,15 +221,86 @@ static strata_status check_header(const strata_csv *csv, bool check_names, strat
     return STRATA_OK;
 }
 
-char strata_csv_separator(const strata_csv *csv) {
-    return csv->separator;
+/* ---- the dialect ---- */
+
+strata_status strata_csv_check_dialect(const strata_csv_dialect *d, strata_error *err) {
+    const char quote = d->quote ? d->quote : '"';
+    if (d->separator && (d->separator == quote || strchr("\n\r", d->separator)))
+        return strata_fail(err, STRATA_INVALID, "csv: the separator cannot be %s",
+                           d->separator == quote ? "the quote" : "a line end");
+    if (d->quote && strchr("\n\r ", d->quote))
+        return strata_fail(err, STRATA_INVALID, "csv: the quote cannot be a space or a line end");
+    if (d->decimal && d->decimal != '.' && d->decimal != ',')
+        return strata_fail(err, STRATA_INVALID, "csv: the decimal character is '%c'; it must be . or ,", d->decimal);
+    if (d->thousands && d->thousands != STRATA_CSV_NONE && !strchr(",. '", d->thousands))
+        return strata_fail(err, STRATA_INVALID,
+                           "csv: the separator of thousands is '%c'; it must be , or . or a space or an apostrophe",
+                           d->thousands);
+    if (d->decimal && d->decimal == d->thousands)
+        return strata_fail(err, STRATA_INVALID, "csv: '%c' cannot be both before the fraction and between thousands",
+                           d->decimal);
+    return STRATA_OK;
+}
+
+strata_status strata_csv_set_dialect(strata_csv *csv, const strata_csv_dialect *dialect, strata_error *err) {
+    char **na = NULL;
+    STRATA_TRY(strata_csv_check_dialect(dialect, err));
+    static const char *const none[] = {""}; /* no words: only empty cells are missing */
+    const int n = dialect->na && dialect->n_na < 1 ? 1 : dialect->n_na;
+    if (dialect->na) STRATA_TRY(strata_names_copy(dialect->n_na < 1 ? none : dialect->na, n, &na, err));
+    strata_names_free(csv->na, csv->dialect.n_na);
+    csv->na = na;
+    csv->dialect = *dialect;
+    csv->dialect.n_na = na ? n : 0;
+    csv->dialect.na = (const char *const *)na;
+    return STRATA_OK;
+}
+
+const strata_csv_dialect *strata_csv_get_dialect(const strata_csv *csv) {
+    return &csv->dialect;
+}
+
+bool strata_csv_is_missing(const strata_csv *csv, int64_t row, int column) {
+    const char *cell = strata_csv_cell(csv, row, column);
+    if (strata_cell_is_blank(cell)) return true;
+    return csv->dialect.na ? strata_cell_is_listed(cell, csv->dialect.na, csv->dialect.n_na)
+                           : strata_cell_is_usual_marker(cell);
+}
+
+/* ---- tables ---- */
+
+/* Adds the names "column 1", "column 2", ... for as many columns as the first line has. */
+static strata_status number_columns(parser *p) {
+    parser ahead = *p;
+    int n = 0;
+    char(*texts)[24] = NULL;
+    const char **names = NULL;
+    for (bool more = true; more && n < MOST_COLUMNS; n++) {
+        bool quoted = false;
+        for (; ahead.at < ahead.end && (quoted || !at_end_of_cell(&ahead)); ahead.at++)
+            if (p->quote && *ahead.at == p->quote) quoted = !quoted;
+        more = ahead.at < ahead.end && *ahead.at == p->separator;
+        ahead.at += more;
+    }
+    texts = calloc((size_t)n, sizeof *texts);
+    names = calloc((size_t)n, sizeof *names);
+    strata_status status = texts && names ? STRATA_OK : no_memory(p->csv, p->err);
+    for (int i = 0; i < n && !status; i++) {
+        snprintf(texts[i], sizeof texts[i], "column %d", i + 1);
+        names[i] = texts[i];
+    }
+    if (!status) status = add_header(p, names, n);
+    free(names);
+    free(texts);
+    return status;
 }
 
 /* Parses the bytes, which a NUL follows, and owns them from then on. columns: the header, or NULL if the first record is
  * the header. check_names: two columns of the same name are an error. */
-static strata_status parse_any(const char *name, unsigned char *bytes, size_t n_bytes, char separator,
+static strata_status parse_any(const char *name, unsigned char *bytes, size_t n_bytes, const strata_csv_dialect *dialect,
                                const char *const *columns, int n_columns, bool check_names, strata_csv **out_csv,
                                strata_error *err) {
+    static const strata_csv_dialect usual = {0};
     strata_csv *csv = calloc(1, sizeof *csv);
     if (!csv || !(csv->name = strdup(name))) {
         free(csv);
@@ -232,18 +308,26 @@ static strata_status parse_any(const char *name, unsigned char *bytes, size_t n_
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
     }
     csv->bytes = (char *)bytes;
-    csv->separator = separator ? separator : ',';
+    strata_status status = strata_csv_set_dialect(csv, dialect ? dialect : &usual, err);
+    strata_csv_dialect *d = &csv->dialect;
+    if (!d->separator) d->separator = ',';
+    if (!d->quote) d->quote = '"';
+    if (!d->header || columns) d->header = columns ? STRATA_CSV_HEADER_NO : STRATA_CSV_HEADER_YES;
     const size_t byte_order_mark = n_bytes >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3) ? 3 : 0;
     parser p = {.csv = csv,
-                .separator = csv->separator,
+                .separator = d->separator,
+                .quote = d->quote == STRATA_CSV_NONE ? 0 : d->quote,
                 .at = csv->bytes + byte_order_mark,
                 .end = csv->bytes + n_bytes,
                 .line = 1,
                 .line_start = csv->bytes + byte_order_mark,
                 .err = err};
-    strata_status status = columns ? add_header(&p, columns, n_columns) : STRATA_OK;
-    while (!status && p.at < p.end)
-        if (!skip_line_end(&p)) status = parse_record(&p);
+    if (!status && columns) status = add_header(&p, columns, n_columns);
+    while (!status && p.at < p.end) {
+        if (skip_line_end(&p)) continue;
+        if (!csv->n_records && d->header == STRATA_CSV_HEADER_NO) status = number_columns(&p);
+        if (!status) status = parse_record(&p);
+    }
     if (!status) status = check_header(csv, check_names, err);
     if (status)
         strata_csv_destroy(csv);
@@ -252,28 +336,23 @@ static strata_status parse_any(const char *name, unsigned char *bytes, size_t n_
     return status;
 }
 
-static strata_status parse(const char *name, unsigned char *bytes, size_t n_bytes, char separator, const char *const *columns,
-                           int n_columns, strata_csv **out_csv, strata_error *err) {
-    return parse_any(name, bytes, n_bytes, separator, columns, n_columns, true, out_csv, err);
-}
-
-strata_status strata_csv_parse_first(const char *name, const void *bytes, size_t n_bytes, char separator, strata_csv **out_csv,
-                                     strata_error *err) {
+strata_status strata_csv_parse_first(const char *name, const void *bytes, size_t n_bytes, const strata_csv_dialect *dialect,
+                                     strata_csv **out_csv, strata_error *err) {
     unsigned char *copy = malloc(n_bytes + 1);
     if (!copy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
     memcpy(copy, bytes, n_bytes);
     copy[n_bytes] = 0;
-    return parse_any(name, copy, n_bytes, separator, NULL, 0, false, out_csv, err);
+    return parse_any(name, copy, n_bytes, dialect, NULL, 0, false, out_csv, err);
 }
 
-strata_status strata_csv_read(const char *path, char separator, strata_csv **out_csv, strata_error *err) {
+strata_status strata_csv_read(const char *path, const strata_csv_dialect *dialect, strata_csv **out_csv, strata_error *err) {
     unsigned char *bytes;
     size_t n_bytes;
     STRATA_TRY(strata_stream_read_file(path, STRATA_BYTES_LIMIT(36), &bytes, &n_bytes, err));
-    return parse(path, bytes, n_bytes, separator, NULL, 0, out_csv, err);
+    return parse_any(path, bytes, n_bytes, dialect, NULL, 0, true, out_csv, err);
 }
 
-strata_status strata_csv_parse_rows(const char *name, const void *bytes, size_t n_bytes, char separator,
+strata_status strata_csv_parse_rows(const char *name, const void *bytes, size_t n_bytes, const strata_csv_dialect *dialect,
                                     const char *const *columns, int n_columns, strata_csv **out_csv, strata_error *err) {
     strata_stream *stream;
     unsigned char *copy = NULL;
@@ -281,12 +360,12 @@ strata_status strata_csv_parse_rows(const char *name, const void *bytes, size_t 
     STRATA_TRY(strata_stream_create(name, bytes, n_bytes, &stream, err));
     strata_status status = strata_stream_read_all(stream, STRATA_BYTES_LIMIT(36), &copy, &n, err);
     strata_stream_destroy(stream);
-    return status ? status : parse(name, copy, n, separator, columns, n_columns, out_csv, err);
+    return status ? status : parse_any(name, copy, n, dialect, columns, n_columns, true, out_csv, err);
 }
 
-strata_status strata_csv_parse(const char *name, const void *bytes, size_t n_bytes, char separator, strata_csv **out_csv,
-                               strata_error *err) {
-    return strata_csv_parse_rows(name, bytes, n_bytes, separator, NULL, 0, out_csv, err);
+strata_status strata_csv_parse(const char *name, const void *bytes, size_t n_bytes, const strata_csv_dialect *dialect,
+                               strata_csv **out_csv, strata_error *err) {
+    return strata_csv_parse_rows(name, bytes, n_bytes, dialect, NULL, 0, out_csv, err);
 }
 
 static strata_status take_row(parser *p, int n_columns) {
@@ -309,7 +388,6 @@ strata_status strata_csv_take_cells(const char *name, char *cells, size_t n_byte
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
     }
     csv->bytes = cells;
-    csv->separator = ',';
     parser p = {.csv = csv, .at = cells, .end = cells + n_bytes, .err = err};
     strata_status status = STRATA_OK;
     if (n_columns > MOST_COLUMNS)
@@ -329,6 +407,7 @@ void strata_csv_destroy(strata_csv *csv) {
     free(csv->bytes);
     free(csv->cells);
     strata_names_free(csv->names, csv->n_columns);
+    strata_names_free(csv->na, csv->dialect.n_na);
     free(csv->lines);
     free(csv);
 }

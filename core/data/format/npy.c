@@ -211,14 +211,18 @@ static strata_status find_type(const char *name, const npy_header *header, size_
     return STRATA_OK;
 }
 
-static strata_status convert_f64(const char *name, const unsigned char *data, strata_array *array, strata_error *err) {
+/* exact: memory for the doubles; NULL: they are not needed. */
+static strata_status convert_f64(const char *name, const unsigned char *data, strata_array *array, double *exact,
+                                 strata_error *err) {
     float *out = array->data;
     int64_t n = strata_shape_elements(array->shape);
     for (int64_t i = 0; i < n; i++) {
         double value;
         memcpy(&value, data + 8 * i, sizeof value);
         out[i] = (float)value;
-        if (isinf(out[i]) && !isinf(value)) {
+        if (exact) {
+            exact[i] = value;
+        } else if (isinf(out[i]) && !isinf(value)) {
             return strata_fail(err, STRATA_DATA, "%s: element %" PRId64 " is %g, too large for f32", name, i, value);
         }
     }
@@ -257,9 +261,11 @@ strata_status strata_npy_describe(const char *name, const void *bytes, size_t n_
     return STRATA_OK;
 }
 
-strata_status strata_npy_parse(const char *name, const void *bytes, size_t n_bytes, strata_array *out_array,
-                               strata_error *err) {
+/* out_exact: NULL or as in strata_npy_parse_exact. */
+static strata_status parse(const char *name, const void *bytes, size_t n_bytes, strata_array *out_array, double **out_exact,
+                           strata_error *err) {
     *out_array = (strata_array){0};
+    if (out_exact) *out_exact = NULL;
     npy_header header = {0};
     size_t type = 0, begin = 0;
     STRATA_TRY(read_header(name, bytes, n_bytes, &header, &type, &begin, err));
@@ -275,23 +281,47 @@ strata_status strata_npy_parse(const char *name, const void *bytes, size_t n_byt
     STRATA_TRY(strata_array_create(types[type].dtype, header.shape, out_array, err));
     strata_status status = STRATA_OK;
     if (types[type].bytes == 8 && types[type].dtype == STRATA_DTYPE_F32) {
-        status = convert_f64(name, data, out_array, err);
+        if (out_exact && !(*out_exact = malloc(n_data + 1)))
+            status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu bytes", name, n_data);
+        if (!status) status = convert_f64(name, data, out_array, out_exact ? *out_exact : NULL, err);
     } else {
         memcpy(out_array->data, data, n_data);
         if (types[type].dtype == STRATA_DTYPE_BOOL) status = check_bools(name, out_array, err);
     }
     if (status) strata_array_finish(out_array);
+    if (status && out_exact) {
+        free(*out_exact);
+        *out_exact = NULL;
+    }
     return status;
 }
 
-strata_status strata_npy_read(const char *path, strata_array *out_array, strata_error *err) {
+strata_status strata_npy_parse(const char *name, const void *bytes, size_t n_bytes, strata_array *out_array,
+                               strata_error *err) {
+    return parse(name, bytes, n_bytes, out_array, NULL, err);
+}
+
+strata_status strata_npy_parse_exact(const char *name, const void *bytes, size_t n_bytes, strata_array *out_array,
+                                     double **out_exact, strata_error *err) {
+    return parse(name, bytes, n_bytes, out_array, out_exact, err);
+}
+
+static strata_status read_file(const char *path, strata_array *out_array, double **out_exact, strata_error *err) {
     *out_array = (strata_array){0};
     unsigned char *bytes;
     size_t n_bytes;
     STRATA_TRY(strata_stream_read_file(path, STRATA_BYTES_LIMIT(46), &bytes, &n_bytes, err));
-    strata_status status = strata_npy_parse(path, bytes, n_bytes, out_array, err);
+    strata_status status = parse(path, bytes, n_bytes, out_array, out_exact, err);
     free(bytes);
     return status;
+}
+
+strata_status strata_npy_read(const char *path, strata_array *out_array, strata_error *err) {
+    return read_file(path, out_array, NULL, err);
+}
+
+strata_status strata_npy_read_exact(const char *path, strata_array *out_array, double **out_exact, strata_error *err) {
+    return read_file(path, out_array, out_exact, err);
 }
 
 /* ---- writing ---- */

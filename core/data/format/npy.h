@@ -21,6 +21,10 @@ enum { STRATA_NPY_MAX_HEADER = 64 << 10 };
  * numbers and Fortran order (the message explains how to save the array instead); OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_npy_parse(const char *name, const void *bytes, size_t n_bytes, strata_array *out_array,
                                                strata_error *err);
+/* The same, and *out_exact: the elements of an f8 array as doubles, which the caller frees; a number that is too large for f32
+ * is then infinite in the array. NULL for other types, whose array is exact. */
+STRATA_MUST_USE strata_status strata_npy_parse_exact(const char *name, const void *bytes, size_t n_bytes,
+                                                     strata_array *out_array, double **out_exact, strata_error *err);
 /* Returns the type and the shape of the elements in the file, and how many bytes they have, without reading the elements. The
  * type is the one before the conversion: "f64" for elements that strata_npy_parse converts to f32. */
 STRATA_MUST_USE strata_status strata_npy_describe(const char *name, const void *bytes, size_t n_bytes, const char **out_type,
@@ -28,6 +32,8 @@ STRATA_MUST_USE strata_status strata_npy_describe(const char *name, const void *
 /* Reads a file, which may be compressed with gzip or xz, and parses it. Fails as strata_npy_parse, and with UNAVAILABLE if the
  * file cannot be read. */
 STRATA_MUST_USE strata_status strata_npy_read(const char *path, strata_array *out_array, strata_error *err);
+STRATA_MUST_USE strata_status strata_npy_read_exact(const char *path, strata_array *out_array, double **out_exact,
+                                                    strata_error *err);
 
 /* Writes a file of version 1.0 through a temporary file (core/base/file.h). Fails: UNSUPPORTED for bf16, which NumPy does not
  * have; as core/base/file.h. */

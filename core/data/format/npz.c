@@ -46,15 +46,18 @@ static strata_status find_member(const strata_zip *a, const char *wanted, const 
     return strata_fail(a->err, STRATA_DATA, "%s: has no array \"%s\"; it has: %s", a->name, wanted, list);
 }
 
-/* Reads the member's array into *out_array, if that is not NULL, and its description into *out_entry, if that is not NULL. */
-static strata_status read_member(const strata_zip *a, const strata_zip_member *m, strata_array *out_array,
+/* Reads the member's array into *out_array, if that is not NULL, and its description into *out_entry, if that is not NULL.
+ * out_exact: as in strata_npy_parse_exact, or NULL. */
+static strata_status read_member(const strata_zip *a, const strata_zip_member *m, strata_array *out_array, double **out_exact,
                                  strata_npz_entry *out_entry) {
     char place[2 * STRATA_ZIP_LONGEST_NAME];
     const unsigned char *bytes = NULL;
     unsigned char *expanded = NULL;
     strata_status status = strata_zip_unpack(a, m, &bytes, &expanded);
     snprintf(place, sizeof place, "%.250s: %s", a->name, m->name);
-    if (!status && out_array) status = strata_npy_parse(place, bytes, m->size, out_array, a->err);
+    if (!status && out_array)
+        status = out_exact ? strata_npy_parse_exact(place, bytes, m->size, out_array, out_exact, a->err)
+                           : strata_npy_parse(place, bytes, m->size, out_array, a->err);
     if (!status && out_entry) {
         out_entry->name = m->name;
         status = strata_npy_describe(place, bytes, m->size, &out_entry->type, &out_entry->shape, &out_entry->n_bytes, a->err);
@@ -63,16 +66,21 @@ static strata_status read_member(const strata_zip *a, const strata_zip_member *m
     return status;
 }
 
-strata_status strata_npz_parse(const char *name, const void *bytes, size_t n_bytes, const char *array_name,
-                               strata_array *out_array, strata_error *err) {
+strata_status strata_npz_parse_exact(const char *name, const void *bytes, size_t n_bytes, const char *array_name,
+                                     strata_array *out_array, double **out_exact, strata_error *err) {
     strata_zip a;
     const strata_zip_member *m = NULL;
     *out_array = (strata_array){0};
     STRATA_TRY(open_archive(name, bytes, n_bytes, &a, err));
     strata_status status = find_member(&a, array_name, &m);
-    if (!status) status = read_member(&a, m, out_array, NULL);
+    if (!status) status = read_member(&a, m, out_array, out_exact, NULL);
     strata_zip_finish(&a);
     return status;
+}
+
+strata_status strata_npz_parse(const char *name, const void *bytes, size_t n_bytes, const char *array_name,
+                               strata_array *out_array, strata_error *err) {
+    return strata_npz_parse_exact(name, bytes, n_bytes, array_name, out_array, NULL, err);
 }
 
 strata_status strata_npz_list(const char *name, const void *bytes, size_t n_bytes, strata_npz_visitor visit, void *user,
@@ -82,7 +90,7 @@ strata_status strata_npz_list(const char *name, const void *bytes, size_t n_byte
     strata_npz_entry *entries = calloc((size_t)a.n_members + 1, sizeof *entries);
     strata_status status = STRATA_OK;
     if (!entries) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
-    for (int i = 0; i < a.n_members && !status; i++) status = read_member(&a, &a.members[i], NULL, &entries[i]);
+    for (int i = 0; i < a.n_members && !status; i++) status = read_member(&a, &a.members[i], NULL, NULL, &entries[i]);
     for (int i = 0; i < a.n_members && !status && visit; i++) visit(&entries[i], user);
     free(entries);
     strata_zip_finish(&a);

@@ -17,6 +17,10 @@ STRATA_EXPORT_BEGIN
  * suggests the nearest name or lists all); UNSUPPORTED for other compression methods; as core/data/format/npy.h. */
 STRATA_MUST_USE strata_status strata_npz_parse(const char *name, const void *bytes, size_t n_bytes, const char *array_name,
                                                strata_array *out_array, strata_error *err);
+/* The same, with *out_exact as in strata_npy_parse_exact. */
+STRATA_MUST_USE strata_status strata_npz_parse_exact(const char *name, const void *bytes, size_t n_bytes,
+                                                     const char *array_name, strata_array *out_array, double **out_exact,
+                                                     strata_error *err);
 
 /* An array of an archive, as strata_npy_describe describes it. */
 typedef struct strata_npz_entry {

@@ -10,14 +10,36 @@
 
 static const char blanks[] = " \t";
 
-bool strata_cell_is_missing(const char *cell) {
-    static const char *const words[] = {"na", "n/a", "nan", "null", "none", "?", "-", "--"};
+/* The cell without the blanks around it. */
+static const char *trim(const char *cell, size_t *out_length) {
     cell += strspn(cell, blanks);
-    size_t length = strlen(cell);
-    while (length && strchr(blanks, cell[length - 1])) length--;
-    if (!length) return true;
+    *out_length = strlen(cell);
+    while (*out_length && strchr(blanks, cell[*out_length - 1])) --*out_length;
+    return cell;
+}
+
+bool strata_cell_is_blank(const char *cell) {
+    return !cell[strspn(cell, blanks)];
+}
+
+bool strata_cell_is_usual_marker(const char *cell) {
+    static const char *const words[] = {"na", "n/a", "nan", "null", "none", "?", "-", "--"};
+    size_t length = 0;
+    cell = trim(cell, &length);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strlen(words[i]) == length && !strncasecmp(cell, words[i], length)) return true;
+    return false;
+}
+
+bool strata_cell_is_listed(const char *cell, const char *const *words, int n) {
+    size_t length = 0;
+    double value = 0, other = 0;
+    const char *const word = trim(cell, &length);
+    const bool number = n && strata_cell_number(cell, strata_decimal_point, &value);
+    for (int i = 0; i < n; i++) {
+        if (strlen(words[i]) == length && !strncmp(word, words[i], length)) return true;
+        if (number && strata_cell_number(words[i], strata_decimal_point, &other) && value == other) return true;
+    }
     return false;
 }
 
@@ -27,17 +49,34 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
+const strata_number_format strata_decimal_point = {'.', ','}, strata_decimal_comma = {',', '.'};
+
+/* The length of the separator of groups of digits at `at`: `thousands`, an apostrophe or a space; spaces that do not end a line
+ * (U+00A0, U+202F) and the curved apostrophe (U+2019) too. 0: there is none. */
+static size_t group_separator_length(const char *at, char thousands) {
+    static const char *const others[] = {" ", "'", "\xc2\xa0", "\xe2\x80\xaf", "\xe2\x80\x99"};
+    if (*at && *at == thousands) return 1;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strncmp(at, others[i], strlen(others[i]))) return strlen(others[i]);
+    return 0;
+}
+
 /* Finds the end of an integer part that is written in groups: one to three digits that do not begin with 0, then groups of
- * three digits, each after the same separator (`comma`, a space or an apostrophe). Returns NULL if the digits are not in
- * groups. */
-static const char *end_of_digit_groups(const char *at, char comma, char *out_separator) {
+ * three digits, each after the same separator. *out_separator: the separator and its length. Returns NULL if the digits are not
+ * in groups. */
+static const char *end_of_digit_groups(const char *at, char thousands, const char **out_separator, size_t *out_length) {
     int n = 0;
     if (*at == '0') return NULL;
     for (; is_digit(*at); at++) n++;
-    if (n < 1 || n > 3 || !*at || (*at != comma && *at != ' ' && *at != '\'')) return NULL;
-    *out_separator = *at;
-    while (*at == *out_separator && is_digit(at[1]) && is_digit(at[2]) && is_digit(at[3]) && !is_digit(at[4])) at += 4, n = 4;
-    return n == 4 && *at != *out_separator ? at : NULL;
+    const size_t length = group_separator_length(at, thousands);
+    if (n < 1 || n > 3 || !length) return NULL;
+    *out_separator = at;
+    *out_length = length;
+    for (const char *digits = at + length; !strncmp(at, *out_separator, length) && is_digit(digits[0]) && is_digit(digits[1]) &&
+                                           is_digit(digits[2]) && !is_digit(digits[3]);
+         digits = at + length)
+        at = digits + 3, n = 4;
+    return n == 4 && strncmp(at, *out_separator, length) ? at : NULL;
 }
 
 /* The character after the sign at `at`, or `at` if there is none; "\xe2\x88\x92" is the minus of word processors. */
@@ -64,30 +103,36 @@ static const char *skip_to_digits(const char *cell, bool *negative) {
     return number == cell ? skip_sign(digits, negative) : digits;
 }
 
-bool strata_cell_has_groups(const char *cell) {
-    char group_separator = 0;
+bool strata_cell_has_groups(const char *cell, char thousands) {
+    const char *separator = NULL;
+    size_t length = 0;
     bool negative = false;
     cell = skip_to_digits(cell, &negative);
-    return end_of_digit_groups(cell, ',', &group_separator) && group_separator == ',';
+    return end_of_digit_groups(cell, thousands, &separator, &length) && *separator == thousands;
+}
+
+bool strata_cell_has_mark(const char *cell) {
+    return cell[strcspn(cell, ".,")] != 0;
 }
 
 /* strtod is not used, since it depends on the program's locale. 19 digits in a long double are far more exact than the f32 that
  * the number becomes. */
-bool strata_cell_number(const char *cell, bool decimal_comma, double *out) {
-    const char point = decimal_comma ? ',' : '.';
+bool strata_cell_number(const char *cell, strata_number_format format, double *out) {
+    const char point = format.decimal;
     uint64_t digits = 0;
     int n_digits = 0, exponent = 0, written_exponent = 0;
     bool negative = false, after_point = false;
-    char group_separator = 0;
+    const char *separator = NULL;
+    size_t length = 0;
     cell = skip_to_digits(cell, &negative);
-    const char *const groups = end_of_digit_groups(cell, decimal_comma ? '.' : ',', &group_separator);
-    for (; is_digit(*cell) || (*cell == point && !after_point) || (groups && cell < groups && *cell == group_separator);
-         cell++) {
-        if (groups && cell < groups && *cell == group_separator) continue;
-        if (*cell == point) {
+    const char *const groups = end_of_digit_groups(cell, format.thousands, &separator, &length);
+    for (;; cell++) {
+        if (groups && cell < groups && !strncmp(cell, separator, length)) cell += length;
+        if (*cell == point && !after_point) {
             after_point = true;
             continue;
         }
+        if (!is_digit(*cell)) break;
         n_digits++;
         if (digits < UINT64_C(1000000000000000000))
             digits = digits * 10 + (uint64_t)(*cell - '0'), exponent -= after_point;
@@ -111,15 +156,29 @@ bool strata_cell_number(const char *cell, bool decimal_comma, double *out) {
 /* ---- dates ---- */
 
 /* The order of year, month and day, and the character between them. If a cell fits two formats, the other cells of the column
- * decide (column.c); if they fit both as well, the first format is used. */
+ * decide, and then those of other columns; if they fit both as well, the first format is used. */
 static const struct {
     const char *name, *order;
     char separator;
-} formats[STRATA_DATE_FORMATS] = {{"YYYY-MM-DD", "ymd", '-'}, {"YYYY/MM/DD", "ymd", '/'}, {"DD.MM.YYYY", "dmy", '.'},
-                                  {"MM/DD/YYYY", "mdy", '/'}, {"DD/MM/YYYY", "dmy", '/'}, {"DD-MM-YYYY", "dmy", '-'}};
+    strata_date_order kind;
+} formats[STRATA_DATE_FORMATS] = {{"YYYY-MM-DD", "ymd", '-', STRATA_DATE_YMD}, {"YYYY/MM/DD", "ymd", '/', STRATA_DATE_YMD},
+                                  {"YYYY.MM.DD", "ymd", '.', STRATA_DATE_YMD}, {"DD.MM.YYYY", "dmy", '.', STRATA_DATE_DMY},
+                                  {"MM.DD.YYYY", "mdy", '.', STRATA_DATE_MDY}, {"MM/DD/YYYY", "mdy", '/', STRATA_DATE_MDY},
+                                  {"DD/MM/YYYY", "dmy", '/', STRATA_DATE_DMY}, {"DD-MM-YYYY", "dmy", '-', STRATA_DATE_DMY},
+                                  {"MM-DD-YYYY", "mdy", '-', STRATA_DATE_MDY}};
 
 const char *strata_date_format_name(int format) {
     return formats[format].name;
+}
+
+strata_date_order strata_date_format_order(int format) {
+    return formats[format].kind;
+}
+
+int strata_date_format_with_order(int format, strata_date_order order) {
+    int found = 0;
+    while (formats[found].kind != order || formats[found].separator != formats[format].separator) found++;
+    return found;
 }
 
 /* Parses a number of least..most digits. Returns -1 if there is none. */
@@ -166,17 +225,29 @@ static bool parse_time(const char **at, double *out_seconds) {
     return n >= 2 && part[0] < 24 && part[1] < 60 && part[2] < 61;
 }
 
-bool strata_cell_date(const char *cell, int format, double *out_days, bool *out_time) {
-    int year = 0, month = 0, day = 0;
-    double seconds = 0;
+/* Parses year, month and day, which need not exist, and returns the text after them; NULL: the cell has another form. */
+static const char *parse_day(const char *cell, int format, int *year, int *month, int *day) {
     cell += strspn(cell, blanks);
     for (int i = 0; i < 3; i++) {
         const char which = formats[format].order[i];
-        if (i && *cell++ != formats[format].separator) return false;
+        if (i && *cell++ != formats[format].separator) return NULL;
         const int value = parse_digits(&cell, which == 'y' ? 4 : 1, which == 'y' ? 4 : 2);
-        if (value < 0) return false;
-        *(which == 'y' ? &year : which == 'm' ? &month : &day) = value;
+        if (value < 0) return NULL;
+        *(which == 'y' ? year : which == 'm' ? month : day) = value;
     }
+    return cell;
+}
+
+bool strata_cell_is_like_date(const char *cell, int format) {
+    int year, month, day;
+    return parse_day(cell, format, &year, &month, &day) != NULL;
+}
+
+bool strata_cell_date(const char *cell, int format, double *out_days, bool *out_time) {
+    int year = 0, month = 0, day = 0;
+    double seconds = 0;
+    cell = parse_day(cell, format, &year, &month, &day);
+    if (!cell) return false;
     if (year < 1 || month < 1 || month > 12 || day < 1 || day > days_in(year, month)) return false;
     *out_time = (*cell == 'T' || *cell == ' ') && cell[1] >= '0' && cell[1] <= '9';
     if (*out_time) {

@@ -6,23 +6,53 @@
 
 #include <stdbool.h>
 
-/* Whether the value is missing: the cell is blank or one of NA, N/A, NaN, null, None, ?, -, --, in lower or upper case. */
-bool strata_cell_is_missing(const char *cell);
-/* Parses a finite decimal number. Returns false if the cell is not a number. Spaces before and after it are allowed.
- * decimal_comma: the number is written as "3,14" instead of "3.14". Digits may be in groups of three, as in "1,234,567.8"
- * (with decimal_comma: "1.234.567,8"), "1 234" and "1'234". A currency ($, €, £, ¥, ₹) may stand before or after the
- * number, and % after it; both are ignored, so "50 %" is 50. The program's locale is not used. */
-bool strata_cell_number(const char *cell, bool decimal_comma, double *out);
-/* Whether a number with a decimal point has groups of digits with commas between them. */
-bool strata_cell_has_groups(const char *cell);
+#include "core/base/export.h"
+#include "strata/csv.h"
 
-/* The number of date formats, which are numbered from 0. A time of day may follow the date: "2024-03-01",
- * "2024-03-01T12:30:05+01:00", "01.03.2024 12:30". */
-enum { STRATA_DATE_FORMATS = 6 };
+/* Whether the cell is blank: it has no character, or only spaces. */
+bool strata_cell_is_blank(const char *cell);
+/* Whether the cell is one of NA, N/A, NaN, null, None, ?, -, --, in lower or upper case. These words mark missing values unless
+ * the user lists others. */
+bool strata_cell_is_usual_marker(const char *cell);
+/* Whether the cell, without spaces around it, is one of these n words, or the same number as one of them. */
+bool strata_cell_is_listed(const char *cell, const char *const *words, int n);
+
+/* How numbers are written. */
+typedef struct strata_number_format {
+    /* The character before the fraction: '.' or ','. */
+    char decimal;
+    /* The character between groups of three digits: ',' or '.'. 0: neither of them is. Spaces and apostrophes between groups
+     * are read in any format, since they have no other meaning. */
+    char thousands;
+} strata_number_format;
+/* Both formats that use points and commas: "1,234.5" and "1.234,5". */
+extern const strata_number_format strata_decimal_point, strata_decimal_comma;
+
+/* Parses a finite decimal number. Returns false if the cell is not a number in this format. Spaces before and after it are
+ * allowed. Digits may be in groups of three. A currency ($, €, £, ¥, ₹) may stand before or after the number, and % after it;
+ * both are ignored, so "50 %" is 50. The program's locale is not used. */
+STRATA_EXPORT_BEGIN
+bool strata_cell_number(const char *cell, strata_number_format format, double *out);
+STRATA_EXPORT_END
+/* Whether the number has groups of digits with this character between them, as "1.234" has with '.'. */
+bool strata_cell_has_groups(const char *cell, char thousands);
+/* Whether the number contains a point or a comma, so that its value depends on the format. */
+bool strata_cell_has_mark(const char *cell);
+
+/* Date formats are numbered from 0. Each is an order of year, month and day, and the character between them; the year has four
+ * digits. A time of day may follow the date: "2024-03-01", "2024-03-01T12:30:05+01:00", "01.03.2024 12:30". A cell may fit two
+ * formats; the one with the lower number is more usual. */
+enum { STRATA_DATE_FORMATS = 9 };
 /* For example "YYYY-MM-DD". The names are used in messages and in model files. */
 const char *strata_date_format_name(int format);
+/* The order of year, month and day in this format. */
+strata_date_order strata_date_format_order(int format);
+/* The format with this order and the separator of `format`. */
+int strata_date_format_with_order(int format, strata_date_order order);
 /* Parses a date in this format. Returns false if the cell is none. *out_days: days since 1970-01-01 UTC, with the time of day
  * as a fraction. *out_time: whether the cell has a time of day. */
 bool strata_cell_date(const char *cell, int format, double *out_days, bool *out_time);
+/* Whether the cell has the form of a date in this format. It may be a day that does not exist, such as 2023-02-30. */
+bool strata_cell_is_like_date(const char *cell, int format);
 
 #endif

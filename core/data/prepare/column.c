@@ -2,6 +2,7 @@
  *
  * One column of a table: statistics of its cells, its words, and its features. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,10 +10,12 @@
 #include "core/data/format/csv.h"
 #include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
+#include "core/data/text/words.h"
 
 void strata_column_finish(strata_column *column) {
     free(column->name);
     strata_names_free(column->words, column->n_words);
+    strata_names_free(column->rare, column->n_rare);
     *column = (strata_column){0};
 }
 
@@ -22,60 +25,47 @@ static int by_bytes(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Counts the words of a text; a word is a sequence without white space. */
-static int64_t count_words(const char *text) {
-    int64_t n = 0;
-    for (bool inside = false; *text; text++) {
-        const bool blank = strchr(" \t\r\n", *text) != NULL;
-        n += !blank && !inside;
-        inside = !blank;
-    }
-    return n;
-}
-
-/* Adds a cell to the statistics. commas: the table probably uses decimal commas, so that "1,234" is rather 1.234 than
- * 1234. *first: the value of row 0. Sets *grouped to true for a number with groups of digits. */
-static void count_cell(const char *cell, int64_t row, bool commas, strata_column_stats *stats, double *first, bool *grouped) {
+/* Adds a cell to the statistics. *first: the value of row 0. */
+static void count_cell(const char *cell, int64_t row, strata_number_format format, strata_column_stats *stats, double *first) {
+    const strata_number_format other = format.decimal == '.' ? strata_decimal_comma : strata_decimal_point;
     double value;
     bool has_time;
-    if (strata_cell_is_missing(cell)) {
-        stats->n_missing++;
-        stats->counts_rows = false;
-        return;
-    }
-    if (strata_cell_number(cell, false, &value)) {
-        double other;
-        const bool whole = value == floor(value);
+    if (strata_cell_number(cell, format, &value)) {
         stats->n_numbers++;
-        stats->n_decimal_commas += strata_cell_number(cell, true, &other);
-        stats->n_whole += whole && !(commas && strata_cell_has_groups(cell));
-        *grouped |= strata_cell_has_groups(cell);
+        stats->n_any++;
+        stats->n_whole += value == floor(value);
         if (!row) *first = value;
         stats->counts_rows &= value == *first + (double)row;
         return;
     }
     stats->counts_rows = false;
-    stats->n_decimal_commas += strata_cell_number(cell, true, &value);
-    for (int f = 0; f < STRATA_DATE_FORMATS; f++) stats->n_dates[f] += strata_cell_date(cell, f, &value, &has_time);
+    stats->n_any += strata_cell_number(cell, other, &value);
+    for (int f = 0; f < STRATA_DATE_FORMATS; f++) {
+        const bool like = strata_cell_is_like_date(cell, f);
+        stats->n_like[f] += like;
+        stats->n_dates[f] += like && strata_cell_date(cell, f, &value, &has_time);
+    }
 }
 
-strata_status strata_column_examine(const strata_csv *csv, int index, strata_column_stats *out, strata_error *err) {
+strata_status strata_column_examine(const strata_csv *csv, int index, strata_number_format format, strata_column_stats *out,
+                                    strata_error *err) {
     const int64_t n = strata_csv_n_rows(csv);
     int64_t n_words = 0, n_cells = 0;
     double first = 0;
     *out = (strata_column_stats){.n_rows = n, .counts_rows = n > 2};
-    bool grouped = false;
-    const bool commas = strata_csv_separator(csv) == ';';
-    for (int64_t row = 0; row < n; row++) count_cell(strata_csv_cell(csv, row, index), row, commas, out, &first, &grouped);
-    out->decimal_comma =
-        out->n_decimal_commas == n - out->n_missing && (out->n_numbers < n - out->n_missing || (grouped && commas));
+    for (int64_t row = 0; row < n; row++) {
+        if (strata_csv_is_missing(csv, row, index))
+            out->n_missing++, out->counts_rows = false;
+        else
+            count_cell(strata_csv_cell(csv, row, index), row, format, out, &first);
+    }
     if (out->n_numbers + out->n_missing == n) return STRATA_OK;
     const char **cells = malloc((size_t)n * sizeof *cells);
     if (!cells) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", strata_csv_name(csv));
     for (int64_t row = 0; row < n; row++) {
         const char *cell = strata_csv_cell(csv, row, index);
-        if (strata_cell_is_missing(cell)) continue;
-        n_words += count_words(cell);
+        if (strata_csv_is_missing(csv, row, index)) continue;
+        n_words += strata_count_words(cell);
         cells[n_cells++] = cell;
     }
     qsort(cells, (size_t)n_cells, sizeof *cells, by_bytes);
@@ -115,7 +105,7 @@ static int64_t count_equal_words(const strata_column *column, const char *const 
             continue;
         }
         out[found] = (counted_word){.word = cells[i], .count = 1};
-        if (column->numeric) strata_cell_number(cells[i], column->decimal_comma, &out[found].value);
+        if (column->numeric) strata_cell_number(cells[i], column->format, &out[found].value);
         found++;
     }
     if (!column->numeric) return found;
@@ -130,42 +120,51 @@ static int64_t count_equal_words(const strata_column *column, const char *const 
     return merged;
 }
 
+bool strata_column_is_missing(const strata_column *column, const strata_csv *csv, int64_t row, int index) {
+    if (column->only_blank && !strata_csv_get_dialect(csv)->na) return strata_cell_is_blank(strata_csv_cell(csv, row, index));
+    return strata_csv_is_missing(csv, row, index);
+}
+
 strata_status strata_column_find_words(strata_column *column, const strata_csv *csv, int index, bool keep_missing, int most,
-                                       int64_t *out_others, strata_error *err) {
+                                       int64_t *out_rare, strata_error *err) {
     const int64_t n = strata_csv_n_rows(csv);
     int64_t n_cells = 0;
     const char **cells = malloc(((size_t)n + 1) * sizeof *cells);
     counted_word *words = malloc(((size_t)n + 1) * sizeof *words);
     strata_status status = STRATA_OK;
+    *out_rare = 0;
     if (!cells || !words) STRATA_TRY_GOTO(strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", strata_csv_name(csv)));
     for (int64_t row = 0; row < n; row++) {
-        const char *cell = strata_csv_cell(csv, row, index);
-        const bool missing = strata_cell_is_missing(cell);
-        if (!missing || keep_missing) cells[n_cells++] = missing ? "" : cell;
+        const bool missing = strata_column_is_missing(column, csv, row, index);
+        if (!missing || keep_missing) cells[n_cells++] = missing ? "" : strata_csv_cell(csv, row, index);
     }
     qsort(cells, (size_t)n_cells, sizeof *cells, by_bytes);
     const int64_t n_words = count_equal_words(column, cells, n_cells, words), kept = n_words < most ? n_words : most;
     qsort(words, (size_t)n_words, sizeof *words, by_count);
     qsort(words, (size_t)kept, sizeof *words, column->numeric ? by_value : by_word);
-    for (int64_t i = 0; i < kept; i++) cells[i] = words[i].word;
+    qsort(words + kept, (size_t)(n_words - kept), sizeof *words, column->numeric ? by_value : by_word);
+    for (int64_t i = 0; i < n_words; i++) {
+        cells[i] = words[i].word;
+        *out_rare += i < kept ? 0 : words[i].count;
+    }
     STRATA_TRY_GOTO(strata_names_copy(cells, (int)kept, &column->words, err));
     column->n_words = (int)kept;
-    *out_others = n_words - kept;
+    STRATA_TRY_GOTO(strata_names_copy(cells + kept, (int)(n_words - kept), &column->rare, err));
+    column->n_rare = (int)(n_words - kept);
 cleanup:
     free(cells);
     free(words);
     return status;
 }
 
-int strata_column_word(const strata_column *column, const char *cell) {
-    double value = 0, other = 0;
-    if (strata_cell_is_missing(cell)) cell = "";
-    if (column->numeric && !strata_cell_number(cell, column->decimal_comma, &value)) return -1;
-    for (int low = 0, high = column->n_words; low < high;) {
+/* The index of the word in a sorted list; -1: it is not there. value: that of the word if the column is numeric. */
+static int find_word(const strata_column *column, char *const *words, int n, const char *word, double value) {
+    double other = 0;
+    for (int low = 0, high = n; low < high;) {
         const int middle = (low + high) / 2;
-        int order = column->numeric ? 0 : strcmp(cell, column->words[middle]);
+        int order = column->numeric ? 0 : strcmp(word, words[middle]);
         if (column->numeric) {
-            strata_cell_number(column->words[middle], column->decimal_comma, &other);
+            strata_cell_number(words[middle], column->format, &other);
             order = (value > other) - (value < other);
         }
         if (!order) return middle;
@@ -177,24 +176,48 @@ int strata_column_word(const strata_column *column, const char *cell) {
     return -1;
 }
 
+int strata_column_word(const strata_column *column, const char *word, const strata_number_format *format) {
+    double value = 0;
+    if (column->numeric && !strata_cell_number(word, format ? *format : column->format, &value)) return -1;
+    const int found = find_word(column, column->words, column->n_words, word, value);
+    return found < 0 && find_word(column, column->rare, column->n_rare, word, value) >= 0 ? column->n_words : found;
+}
+
 /* ---- numbers and dates ---- */
 
-strata_status strata_column_value(const strata_column *column, const strata_csv *csv, int index, int64_t row, double *out,
-                                  strata_error *err) {
-    const char *cell = strata_csv_cell(csv, row, index);
+/* Parses a date in the column's format, or with the order that the user gave. A date that begins with its year is read in any
+ * column, since it cannot be mistaken. */
+static bool parse_date(const strata_column *column, strata_date_order order, const char *cell, double *out) {
+    const int format = order ? strata_date_format_with_order(column->date_format, order) : column->date_format;
     bool has_time;
+    if (strata_cell_date(cell, format, out, &has_time)) return true;
+    for (int f = 0; f < STRATA_DATE_FORMATS; f++)
+        if (strata_date_format_order(f) == STRATA_DATE_YMD && strata_cell_date(cell, f, out, &has_time)) return true;
+    return false;
+}
+
+strata_status strata_column_value(const strata_column *column, const strata_csv *csv, const strata_table_reading *reading,
+                                  int index, int64_t row, double *out, strata_error *err) {
+    const char *cell = strata_csv_cell(csv, row, index);
+    const bool date = column->kind == STRATA_COLUMN_DATE;
+    const strata_number_format other = reading->numbers.decimal == '.' ? strata_decimal_comma : strata_decimal_point;
+    char what[64] = "number", advice[96] = "";
+    double value;
     *out = NAN;
-    if (strata_cell_is_missing(cell)) return STRATA_OK;
-    if (column->kind == STRATA_COLUMN_DATE ? strata_cell_date(cell, column->date_format, out, &has_time)
-                                           : strata_cell_number(cell, column->decimal_comma, out))
+    if (strata_csv_is_missing(csv, row, index)) return STRATA_OK;
+    if (date ? parse_date(column, reading->dates, cell, out) : strata_cell_number(cell, reading->numbers, out))
         return STRATA_OK;
-    return strata_fail(
-        err, STRATA_DATA,
-        "%s:%lld: column \"%s\" has the cell \"%.64s\", which is not a %s%s as in the data that the model learns from; "
-        "correct the cell, or leave it empty if the value is missing",
-        strata_csv_name(csv), (long long)strata_csv_line(csv, row), strata_csv_column(csv, index), cell,
-        column->kind == STRATA_COLUMN_DATE ? "date " : "number",
-        column->kind == STRATA_COLUMN_DATE ? strata_date_format_name(column->date_format) : "");
+    if (date) snprintf(what, sizeof what, "date %s", strata_date_format_name(column->date_format));
+    if (date && strata_cell_is_like_date(cell, column->date_format))
+        snprintf(advice, sizeof advice, "there is no such day; ");
+    else if (!date && strata_cell_number(cell, other, &value))
+        snprintf(advice, sizeof advice, "the table is read with a decimal %s (--decimal %c reads this cell); ",
+                 other.decimal == '.' ? "comma" : "point", other.decimal);
+    return strata_fail(err, STRATA_DATA,
+                       "%s:%lld: column \"%s\" has the cell \"%.64s\", which is not a %s as in the data that the model learns "
+                       "from; %scorrect the cell, or leave it empty if the value is missing (--na lists words for that)",
+                       strata_csv_name(csv), (long long)strata_csv_line(csv, row), strata_csv_column(csv, index), cell, what,
+                       advice);
 }
 
 void strata_column_measure(strata_column *column, const double *values, int64_t n) {
@@ -221,7 +244,7 @@ void strata_column_measure(strata_column *column, const double *values, int64_t 
 }
 
 int64_t strata_column_width(const strata_column *column) {
-    if (column->kind == STRATA_COLUMN_WORDS) return column->n_words;
+    if (column->kind == STRATA_COLUMN_WORDS) return column->n_words + (column->n_rare > 0);
     if (column->kind == STRATA_COLUMN_TEXT) return 0;
     return 1 + column->has_missing + (column->kind == STRATA_COLUMN_DATE ? 4 + 2 * column->has_time : 0);
 }

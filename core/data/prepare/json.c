@@ -9,11 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/data/format/csv.h"
 #include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
 
 static const char *const kinds[] = {"table", "texts", "pictures", "arrays"};
 static const char *const column_kinds[] = {"number", "words", "date", "text"};
+static const char *const date_orders[] = {"", "dmy", "mdy", "ymd"};
 enum { N_KINDS = 4, MOST_BYTES = 256 << 20, MOST_COLUMNS = 1 << 20, MOST_WORDS = 1 << 20 };
 
 /* ---- writing ---- */
@@ -46,10 +48,31 @@ static void write_column(strata_json_writer *w, const strata_column *column) {
     }
     if (column->kind == STRATA_COLUMN_DATE) write_text(w, "format", strata_date_format_name(column->date_format));
     if (column->kind == STRATA_COLUMN_WORDS) write_names(w, "words", column->words, column->n_words);
-    write_flag(w, "decimal_comma", column->decimal_comma);
+    if (column->n_rare) write_names(w, "rare", column->rare, column->n_rare);
     write_flag(w, "has_time", column->has_time);
     write_flag(w, "has_missing", column->has_missing);
     write_flag(w, "numeric", column->numeric);
+    write_flag(w, "only_blank", column->only_blank);
+    strata_json_end_object(w);
+}
+
+/* Writes a character as a text of one character; 0: nothing. STRATA_CSV_NONE is "none". */
+static void write_character(strata_json_writer *w, const char *key, char character) {
+    const char text[2] = {character, 0};
+    if (character) write_text(w, key, character == STRATA_CSV_NONE ? "none" : text);
+}
+
+static void write_dialect(strata_json_writer *w, const strata_preprocessing *p) {
+    const strata_csv_dialect *d = &p->dialect;
+    strata_json_key(w, "dialect");
+    strata_json_begin_object(w);
+    write_character(w, "separator", d->separator);
+    write_character(w, "quote", d->quote);
+    if (d->header) strata_json_key(w, "header"), strata_json_write_bool(w, d->header == STRATA_CSV_HEADER_YES);
+    write_character(w, "decimal", d->decimal);
+    write_character(w, "thousands", d->thousands);
+    if (d->dates) write_text(w, "dates", date_orders[d->dates]);
+    if (p->na) write_names(w, "na", p->na, d->n_na);
     strata_json_end_object(w);
 }
 
@@ -65,6 +88,7 @@ strata_status strata_preprocessing_to_json(const strata_preprocessing *p, char *
     strata_json_begin_object(&w);
     write_text(&w, "kind", kinds[p->kind]);
     write_names(&w, "header", p->header, p->n_header);
+    if (p->kind == STRATA_PREPROCESSING_TABLE || p->kind == STRATA_PREPROCESSING_TEXTS) write_dialect(&w, p);
     write_columns(&w, "columns", p->columns, p->n_columns);
     write_columns(&w, "labels", p->labels, p->n_labels);
     if (p->weight) write_text(&w, "weight", p->weight);
@@ -128,17 +152,75 @@ static strata_status read_format(const strata_json *object, int *out, strata_err
 
 /* Words are found by binary search, so they must be sorted. */
 static strata_status check_words(const strata_json *object, const strata_column *column, strata_error *err) {
-    for (int i = 0; i < column->n_words; i++)
-        if (strata_column_word(column, column->words[i]) != i)
+    for (int i = 0; i < column->n_words + column->n_rare; i++) {
+        const char *word = i < column->n_words ? column->words[i] : column->rare[i - column->n_words];
+        if (strata_column_word(column, word, NULL) != (i < column->n_words ? i : column->n_words))
             return strata_json_fail(object, err, STRATA_DATA, "the words are not sorted: \"%.40s\" is in the wrong position",
-                                    column->words[i]);
+                                    word);
+    }
     return STRATA_OK;
 }
 
-static strata_status read_column(const strata_json *object, strata_column *column, strata_error *err) {
-    static const char *const known[] = {"name",  "kind",          "mean",     "deviation",   "format",
-                                        "words", "decimal_comma", "has_time", "has_missing", "numeric"};
+static strata_status read_character(const strata_json *object, const char *key, char *out, strata_error *err) {
+    const char *text = NULL;
+    STRATA_TRY(strata_json_get_string(object, key, STRATA_JSON_OPTIONAL, &text, err));
+    if (!text) return STRATA_OK;
+    *out = strcmp(text, "none") ? *text : STRATA_CSV_NONE;
+    return *out && (strlen(text) == 1 || *out == STRATA_CSV_NONE)
+               ? STRATA_OK
+               : strata_json_fail(object, err, STRATA_DATA, "\"%s\" is \"%.40s\"; it must be one character", key, text);
+}
+
+static strata_status read_dialect(const strata_json *root, strata_preprocessing *p, strata_error *err) {
+    static const char *const known[] = {"separator", "quote", "header", "decimal", "thousands", "dates", "na"};
+    strata_csv_dialect *d = &p->dialect;
+    strata_json object, unused;
+    const char *order = NULL;
+    bool header = false;
+    d->thousands = STRATA_CSV_NONE; /* before 0.2, models did not contain the dialect of their table */
+    if (!strata_json_find(root, "dialect", &object)) return STRATA_OK;
+    STRATA_TRY(strata_json_expect(&object, STRATA_JSON_OBJECT, err));
+    STRATA_TRY(strata_json_check_keys(&object, known, sizeof known / sizeof *known, err));
+    STRATA_TRY(read_character(&object, "separator", &d->separator, err));
+    STRATA_TRY(read_character(&object, "quote", &d->quote, err));
+    STRATA_TRY(read_character(&object, "decimal", &d->decimal, err));
+    d->thousands = 0;
+    STRATA_TRY(read_character(&object, "thousands", &d->thousands, err));
+    STRATA_TRY(strata_json_get_bool(&object, "header", STRATA_JSON_OPTIONAL, &header, err));
+    if (strata_json_find(&object, "header", &unused)) d->header = header ? STRATA_CSV_HEADER_YES : STRATA_CSV_HEADER_NO;
+    STRATA_TRY(strata_json_get_string(&object, "dates", STRATA_JSON_OPTIONAL, &order, err));
+    for (int i = 1; order && !d->dates; i++) {
+        if (i > STRATA_DATE_YMD)
+            return strata_json_fail(&object, err, STRATA_DATA, "there is no order of dates \"%.40s\"", order);
+        if (!strcmp(order, date_orders[i])) d->dates = (strata_date_order)i;
+    }
+    if (strata_json_find(&object, "na", &unused)) STRATA_TRY(read_names(&object, "na", &p->na, &d->n_na, err));
+    d->na = (const char *const *)p->na;
+    const strata_status status = strata_csv_check_dialect(d, err);
+    return status ? strata_fail_in(err, STRATA_DATA, "dialect") : STRATA_OK;
+}
+
+/* Before 0.2, columns of numbers with a decimal comma had the flag "decimal_comma". */
+static strata_status read_decimal_commas(const strata_json *root, strata_preprocessing *p, strata_error *err) {
+    static const char *const lists[] = {"columns", "labels"};
+    strata_json list, item;
+    for (int i = 0; i < 2; i++) {
+        STRATA_TRY(strata_json_get(root, lists[i], &list, err));
+        for (bool more = strata_json_first(&list, &item); more; more = strata_json_next(&item)) {
+            bool comma = false;
+            STRATA_TRY(strata_json_get_bool(&item, "decimal_comma", STRATA_JSON_OPTIONAL, &comma, err));
+            if (comma) p->dialect.decimal = ',', p->dialect.thousands = '.';
+        }
+    }
+    return STRATA_OK;
+}
+
+static strata_status read_column(const strata_json *object, const strata_csv_dialect *dialect, strata_column *column,
+                                 strata_error *err) {
+    static const char *const known[] = {"name", "kind",          "mean",     "deviation",   "format",  "words",
+                                        "rare", "decimal_comma", "has_time", "has_missing", "numeric", "only_blank"};
     int kind = 0;
+    bool comma = false;
     STRATA_TRY(strata_json_expect(object, STRATA_JSON_OBJECT, err));
     STRATA_TRY(strata_json_check_keys(object, known, sizeof known / sizeof *known, err));
     STRATA_TRY(copy_text(object, "name", STRATA_JSON_REQUIRED, &column->name, err));
@@ -150,17 +232,21 @@ static strata_status read_column(const strata_json *object, strata_column *colum
             strata_json_get_number(object, "deviation", STRATA_JSON_REQUIRED, DBL_MIN, DBL_MAX, &column->deviation, err));
     }
     if (kind == STRATA_COLUMN_DATE) STRATA_TRY(read_format(object, &column->date_format, err));
-    STRATA_TRY(strata_json_get_bool(object, "decimal_comma", STRATA_JSON_OPTIONAL, &column->decimal_comma, err));
+    STRATA_TRY(strata_json_get_bool(object, "decimal_comma", STRATA_JSON_OPTIONAL, &comma, err));
+    column->format = comma || dialect->decimal == ',' ? strata_decimal_comma : strata_decimal_point;
     STRATA_TRY(strata_json_get_bool(object, "has_time", STRATA_JSON_OPTIONAL, &column->has_time, err));
     STRATA_TRY(strata_json_get_bool(object, "has_missing", STRATA_JSON_OPTIONAL, &column->has_missing, err));
     STRATA_TRY(strata_json_get_bool(object, "numeric", STRATA_JSON_OPTIONAL, &column->numeric, err));
+    STRATA_TRY(strata_json_get_bool(object, "only_blank", STRATA_JSON_OPTIONAL, &column->only_blank, err));
     if (kind != STRATA_COLUMN_WORDS) return STRATA_OK;
+    strata_json rare;
     STRATA_TRY(read_names(object, "words", &column->words, &column->n_words, err));
+    if (strata_json_find(object, "rare", &rare)) STRATA_TRY(read_names(object, "rare", &column->rare, &column->n_rare, err));
     return check_words(object, column, err);
 }
 
-static strata_status read_columns(const strata_json *root, const char *key, strata_column **out, int *out_n,
-                                  strata_error *err) {
+static strata_status read_columns(const strata_json *root, const char *key, const strata_csv_dialect *dialect,
+                                  strata_column **out, int *out_n, strata_error *err) {
     strata_json list, item;
     STRATA_TRY(strata_json_get(root, key, &list, err));
     STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
@@ -169,7 +255,7 @@ static strata_status read_columns(const strata_json *root, const char *key, stra
     *out = calloc((size_t)n + 1, sizeof **out);
     if (!*out) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %lld columns", (long long)n);
     for (bool more = strata_json_first(&list, &item); more; more = strata_json_next(&item))
-        STRATA_TRY(read_column(&item, &(*out)[(*out_n)++], err));
+        STRATA_TRY(read_column(&item, dialect, &(*out)[(*out_n)++], err));
     return STRATA_OK;
 }
 
@@ -213,15 +299,17 @@ static strata_status check(const strata_json *root, const strata_preprocessing *
 }
 
 static strata_status read_all(const strata_json *root, strata_preprocessing *p, strata_error *err) {
-    static const char *const known[] = {"kind", "header", "columns", "labels", "weight", "length", "element"};
+    static const char *const known[] = {"kind", "header", "dialect", "columns", "labels", "weight", "length", "element"};
     int kind = 0;
     STRATA_TRY(strata_json_expect(root, STRATA_JSON_OBJECT, err));
     STRATA_TRY(strata_json_check_keys(root, known, sizeof known / sizeof *known, err));
     STRATA_TRY(read_kind(root, kinds, &kind, err));
     p->kind = (strata_preprocessing_kind)kind;
     STRATA_TRY(read_names(root, "header", &p->header, &p->n_header, err));
-    STRATA_TRY(read_columns(root, "columns", &p->columns, &p->n_columns, err));
-    STRATA_TRY(read_columns(root, "labels", &p->labels, &p->n_labels, err));
+    STRATA_TRY(read_dialect(root, p, err));
+    STRATA_TRY(read_columns(root, "columns", &p->dialect, &p->columns, &p->n_columns, err));
+    STRATA_TRY(read_columns(root, "labels", &p->dialect, &p->labels, &p->n_labels, err));
+    STRATA_TRY(read_decimal_commas(root, p, err));
     STRATA_TRY(copy_text(root, "weight", STRATA_JSON_OPTIONAL, &p->weight, err));
     if (strata_preprocessing_has_texts(p))
         STRATA_TRY(strata_json_get_int(root, "length", STRATA_JSON_REQUIRED, 1, INT32_MAX, &p->length, err));

@@ -30,12 +30,13 @@ static strata_status too_many_classes(const strata_examples *examples, const str
 }
 
 /* Fails with the first cell of the column that is no number. */
-static strata_status report_non_number(const strata_csv *csv, int index, bool decimal_comma, int64_t n_numbers, int64_t n,
+static strata_status report_non_number(const strata_examples *examples, int index, int64_t n_numbers, int64_t n,
                                        const char *what, strata_error *err) {
+    const strata_csv *csv = examples->csv;
     double value;
     for (int64_t row = 0; row < strata_csv_n_rows(csv); row++) {
         const char *cell = strata_csv_cell(csv, row, index);
-        if (strata_cell_is_missing(cell) || strata_cell_number(cell, decimal_comma, &value)) continue;
+        if (strata_csv_is_missing(csv, row, index) || strata_cell_number(cell, examples->reading.numbers, &value)) continue;
         if (!n_numbers)
             return strata_fail(err, STRATA_DATA, "%s:%lld: the labels are words (\"%.64s\", ...); %s", strata_csv_name(csv),
                                (long long)strata_csv_line(csv, row), cell, what);
@@ -47,15 +48,28 @@ static strata_status report_non_number(const strata_csv *csv, int index, bool de
     return strata_fail(err, STRATA_INTERNAL, "%s: all cells are numbers", strata_csv_name(csv));
 }
 
+/* Whether the column has no label: all cells are blank or the same word of missing values. */
+static bool is_empty(const strata_csv *csv, int index) {
+    const char *first = NULL;
+    for (int64_t row = 0; row < strata_csv_n_rows(csv); row++) {
+        const char *cell = strata_csv_cell(csv, row, index);
+        if (!strata_csv_is_missing(csv, row, index)) return false;
+        if (strata_cell_is_blank(cell)) continue;
+        if (first && strcmp(first, cell) && !strata_csv_get_dialect(csv)->na) return false;
+        first = cell;
+    }
+    return true;
+}
+
 static strata_status check_label_column(const strata_csv *csv, int index, const strata_column_stats *stats, strata_error *err) {
     const char *name = strata_csv_column(csv, index);
-    if (stats->n_missing == stats->n_rows)
+    if (is_empty(csv, index))
         return strata_fail(err, STRATA_DATA,
                            "%s: the label \"%s\" is missing in all rows; name another column with the label "
                            "(--label)",
                            strata_csv_name(csv), name);
     for (int f = 0; f < STRATA_DATE_FORMATS; f++)
-        if (stats->n_dates[f] == stats->n_rows - stats->n_missing)
+        if (stats->n_dates[f] && stats->n_dates[f] == stats->n_rows - stats->n_missing)
             return strata_fail(err, STRATA_DATA,
                                "%s: the label \"%s\" is a date, which is neither a class nor a number; name "
                                "another column with the label (--label)",
@@ -68,19 +82,25 @@ static strata_status find_label(const strata_examples *examples, int index, stra
     const strata_csv *csv = examples->csv;
     strata_column_stats stats;
     int64_t others = 0;
-    STRATA_TRY(strata_column_examine(csv, index, &stats, err));
+    STRATA_TRY(strata_column_examine(csv, index, examples->reading.numbers, &stats, err));
     STRATA_TRY(check_label_column(csv, index, &stats, err));
-    const int64_t n = stats.n_rows - stats.n_missing;
-    label->decimal_comma = stats.decimal_comma;
-    label->numeric = stats.n_numbers == n || label->decimal_comma;
+    int64_t n = stats.n_rows - stats.n_missing;
+    label->format = examples->reading.numbers;
+    label->numeric = n && stats.n_numbers == n;
     label->kind = label->numeric && task == STRATA_TASK_REGRESSION ? STRATA_COLUMN_NUMBER : STRATA_COLUMN_WORDS;
     if (!label->numeric && task == STRATA_TASK_REGRESSION)
-        return report_non_number(csv, index, false, stats.n_numbers, n,
+        return report_non_number(examples, index, stats.n_numbers, n,
                                  "a number is to be learned. Name another label (--label), or learn classes", err);
     if (label->numeric && task == STRATA_TASK_AUTO && stats.n_whole < n) label->kind = STRATA_COLUMN_NUMBER;
     if (label->kind == STRATA_COLUMN_NUMBER) return STRATA_OK;
+    if (!label->numeric && stats.n_any * 10 > n * 9)
+        return report_non_number(examples, index, stats.n_numbers, n, "correct it, or leave it empty to leave the row out",
+                                 err);
+    label->only_blank = !label->numeric && !strata_csv_get_dialect(csv)->na;
     STRATA_TRY(strata_column_find_words(label, csv, index, false, MOST_CLASSES, &others, err));
-    const int64_t n_classes = label->n_words + others;
+    const int64_t n_classes = label->n_words + label->n_rare;
+    if (label->only_blank)
+        for (int64_t row = n = 0; row < stats.n_rows; row++) n += !strata_column_is_missing(label, csv, row, index);
     if (n_classes == 1) return one_class(examples, label, err);
     if (label->numeric && task == STRATA_TASK_AUTO &&
         (n_classes > MOST_NUMERIC_CLASSES || n_classes * LEAST_ROWS_OF_CLASS > n)) {
@@ -92,10 +112,7 @@ static strata_status find_label(const strata_examples *examples, int index, stra
         label->whole = true;
         return STRATA_OK;
     }
-    if (!label->numeric && stats.n_numbers * 10 > n * 9)
-        return report_non_number(csv, index, false, stats.n_numbers, n, "correct it, or leave it empty to leave the row out",
-                                 err);
-    if (others || (n_classes > MOST_NUMERIC_CLASSES && n_classes * 2 > n))
+    if (label->n_rare || (n_classes > MOST_NUMERIC_CLASSES && n_classes * 2 > n))
         return too_many_classes(examples, label, n_classes, n, label->numeric, err);
     return STRATA_OK;
 }
@@ -120,6 +137,7 @@ static strata_status set_classes(strata_column *label, const double *values, int
     STRATA_TRY_GOTO(strata_names_copy(words, (int)n, &label->words, err));
     label->n_words = (int)n;
     label->numeric = true;
+    label->format = strata_decimal_point;
     label->kind = STRATA_COLUMN_WORDS;
 cleanup:
     free(texts);
@@ -136,7 +154,8 @@ static strata_status find_array_label(const strata_examples *examples, strata_ta
     double *values = malloc(((size_t)n + 1) * sizeof *values);
     if (!values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for its labels", examples->name);
     for (int64_t i = 0; i < n; i++) {
-        const double value = strata_element_get(examples->y->dtype, examples->y->data, i);
+        const double value =
+            examples->exact_y ? examples->exact_y[i] : strata_element_get(examples->y->dtype, examples->y->data, i);
         if (isnan(value)) continue;
         values[n_known++] = value;
         whole &= value == floor(value);

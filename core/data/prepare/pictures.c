@@ -296,7 +296,7 @@ static strata_status label_all(const strata_preprocessing *p, const char *path, 
     for (int64_t i = 0; i < a->n; i++) {
         char *name = a->pictures[i].name;
         name[class_length(&a->pictures[i])] = 0;
-        const int class = strata_column_word(label, name);
+        const int class = strata_column_word(label, name, NULL);
         if (class < 0) {
             const char *nearest = strata_nearest_name(name, (const char *const *)label->words, (size_t)label->n_words);
             return strata_fail(err, STRATA_DATA, "%s/%s: is not one of the model's %d classes%s%s%s", path, name,

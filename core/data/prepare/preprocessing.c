@@ -10,20 +10,27 @@
 #include <strings.h>
 
 #include "core/base/text.h"
+#include "core/data/format/csv.h"
 #include "core/data/prepare/cell.h"
 
 enum {
-    /* The largest number of words of a column that have a feature each. They are the most frequent ones; other words have
-     * no feature. */
-    MOST_WORDS = 64,
+    /* The largest and the smallest limit for the words of a column that have a feature each: the most frequent ones. The others
+     * share one feature. The limit is lower for tables with many rows, so that a column has at most MOST_VALUES values. */
+    MOST_WORDS = 1024,
+    LEAST_WORDS = 64,
+    MOST_VALUES = 1 << 28,
     /* A column is text if its cells have at least this many words on average. WORDS_OF_ONLY_TEXT is the limit if all
      * other columns are left out. */
     WORDS_OF_TEXT = 8,
     WORDS_OF_ONLY_TEXT = 2,
-    /* In a table with fewer rows, a column is not left out because its cells are all different or count the rows. */
+    /* In a table with fewer rows, a column is not left out because its cells are all different or count the rows. A column
+     * with fewer different words is not left out because its words differ in most rows. */
     LEAST_ROWS = 20,
+    LEAST_DIFFERENT = 32,
     /* The report on a column that is left out shows its first cell if the cell has at most this many bytes. */
-    LONGEST_EXAMPLE = 32
+    LONGEST_EXAMPLE = 32,
+    /* The report lists at most this many columns, and this many words of missing values. */
+    MOST_LISTED = 16
 };
 
 void strata_preprocessing_destroy(strata_preprocessing *p) {
@@ -34,6 +41,7 @@ void strata_preprocessing_destroy(strata_preprocessing *p) {
     free(p->columns);
     free(p->labels);
     free(p->weight);
+    strata_names_free(p->na, p->dialect.n_na);
     strata_tokenizer_destroy(p->tokenizer);
     free(p->found);
     free(p);
@@ -41,12 +49,37 @@ void strata_preprocessing_destroy(strata_preprocessing *p) {
 
 /* ---- kinds of columns ---- */
 
-/* What strata_preprocessing_found reports: how many columns of each kind and missing cells there are, and a line for each
- * column that is left out. */
+/* A word of missing values, and how many cells have it. */
+typedef struct marker_count {
+    const char *word;
+    int64_t n;
+} marker_count;
+
+/* What strata_preprocessing_found reports: how many columns of each kind and missing cells there are, and lines on the columns,
+ * on words without a feature of their own, on what could be read otherwise and on columns that are left out. */
 typedef struct findings {
-    int64_t n_numbers, n_words, n_dates, n_texts, n_missing;
-    strata_text left_out;
+    int64_t n_numbers, n_words, n_dates, n_texts, n_missing, n_unlabelled;
+    marker_count missing[MOST_LISTED], unlabelled[MOST_LISTED];
+    strata_text columns, notes, left_out;
+    int n_listed;
+    /* A date column decided the order of dates that other columns leave open. FOUND: none did. */
+    strata_date_order order;
+    /* The order of all dates; several_orders: they have different ones. */
+    strata_date_order used_order;
+    bool several_orders;
 } findings;
+
+/* Counts the words of missing values in a column. */
+static void count_markers(const strata_column *column, const strata_csv *csv, int index, marker_count *list) {
+    for (int64_t row = 0; row < strata_csv_n_rows(csv); row++) {
+        if (!strata_column_is_missing(column, csv, row, index)) continue;
+        const char *cell = strata_csv_cell(csv, row, index), *word = strata_cell_is_blank(cell) ? "" : cell;
+        int i = 0;
+        while (i < MOST_LISTED - 1 && list[i].word && strcmp(list[i].word, word)) i++;
+        if (!list[i].word) list[i].word = word;
+        list[i].n++;
+    }
+}
 
 static bool is_counter(const char *name, const strata_column_stats *stats) {
     static const char *const names[] = {"", "id", "index", "row", "no", "nr", "#", "number", "unnamed: 0"};
@@ -57,13 +90,45 @@ static bool is_counter(const char *name, const strata_column_stats *stats) {
     return length > 2 && !strcasecmp(name + length - 2, "id");
 }
 
-static int date_format_of(const strata_column_stats *stats) {
+/* Whether the cells are dates in this format: more than half of them are, or all have its form. Other cells are then
+ * mistakes. */
+static bool are_dates(const strata_column_stats *stats, int f) {
+    const int64_t n = stats->n_rows - stats->n_missing;
+    return stats->n_dates[f] * 2 > n || (stats->n_dates[f] && stats->n_like[f] == n);
+}
+
+static bool are_dates_in_any(const strata_column_stats *stats) {
     for (int f = 0; f < STRATA_DATE_FORMATS; f++)
-        if (stats->n_dates[f] == stats->n_rows - stats->n_missing) return f;
-    return -1;
+        if (are_dates(stats, f)) return true;
+    return false;
+}
+
+/* The format in which most cells are dates; -1: the column has no dates. asked: the order that the user gave; preferred: that
+ * of other columns, if several formats fit as well. *out_other: the other order that fits as well. */
+static int date_format_of(const strata_column_stats *stats, strata_date_order asked, strata_date_order preferred,
+                          strata_date_order *out_other) {
+    int best = -1;
+    *out_other = STRATA_DATE_FOUND;
+    for (int f = 0; f < STRATA_DATE_FORMATS; f++) {
+        const strata_date_order order = strata_date_format_order(f);
+        if ((asked && order != asked) || !are_dates(stats, f)) continue;
+        if (best >= 0 && stats->n_dates[f] == stats->n_dates[best]) {
+            *out_other = order;
+            if (order != preferred) continue;
+            *out_other = strata_date_format_order(best);
+        } else if (best >= 0 && stats->n_dates[f] < stats->n_dates[best]) {
+            continue;
+        } else {
+            *out_other = STRATA_DATE_FOUND;
+        }
+        best = f;
+    }
+    if (preferred && *out_other) *out_other = STRATA_DATE_FOUND;
+    return best;
 }
 
 static bool is_text(const strata_column_stats *stats, double least_words) {
+    if (are_dates_in_any(stats)) return false; /* "2024-01-31 12:00" has two words */
     return stats->words_each >= least_words && stats->n_different * 2 > stats->n_rows - stats->n_missing;
 }
 
@@ -77,49 +142,95 @@ static const char *reason_to_leave_out(const char *name, const strata_column_sta
     const int64_t n = stats->n_rows - stats->n_missing;
     if (!n) return "is empty";
     if (is_counter(name, stats)) return "counts the rows";
-    if (are_mostly_numbers(stats) || stats->n_decimal_commas == n || date_format_of(stats) >= 0 || stats->n_rows < LEAST_ROWS)
-        return NULL;
-    return stats->n_different * 2 > n && stats->n_different > MOST_WORDS / 2 ? "has words that differ in most rows" : NULL;
+    if (are_mostly_numbers(stats) || are_dates_in_any(stats) || stats->n_rows < LEAST_ROWS) return NULL;
+    return stats->n_different * 2 > n && stats->n_different > LEAST_DIFFERENT ? "has words that differ in most rows" : NULL;
 }
 
-static strata_status find_times(strata_column *column, const strata_csv *csv, int index) {
+/* Finds whether the dates have times, and fails at a cell that is no date. */
+static strata_status find_times(strata_column *column, const strata_examples *examples, int index, strata_error *err) {
     double days;
     bool has_time = false;
-    for (int64_t row = 0; row < strata_csv_n_rows(csv) && !column->has_time; row++)
-        column->has_time =
-            strata_cell_date(strata_csv_cell(csv, row, index), column->date_format, &days, &has_time) && has_time;
+    for (int64_t row = 0; row < strata_csv_n_rows(examples->csv); row++) {
+        STRATA_TRY(strata_column_value(column, examples->csv, &examples->reading, index, row, &days, err));
+        column->has_time |=
+            strata_cell_date(strata_csv_cell(examples->csv, row, index), column->date_format, &days, &has_time) && has_time;
+    }
     return STRATA_OK;
 }
 
 /* Fails with the message of the first cell that is no number. */
-static strata_status report_non_number(const strata_csv *csv, int index, const strata_column_stats *stats, strata_error *err) {
+static strata_status report_non_number(const strata_examples *examples, int index, strata_error *err) {
     const strata_column as_number = {.kind = STRATA_COLUMN_NUMBER};
     double value;
-    for (int64_t row = 0; row < stats->n_rows; row++) STRATA_TRY(strata_column_value(&as_number, csv, index, row, &value, err));
+    for (int64_t row = 0; row < strata_csv_n_rows(examples->csv); row++)
+        STRATA_TRY(strata_column_value(&as_number, examples->csv, &examples->reading, index, row, &value, err));
     return STRATA_OK;
 }
 
-static strata_status find_kind(strata_column *column, const strata_csv *csv, int index, const strata_column_stats *stats,
+static int most_words(int64_t n_rows) {
+    const int64_t most = MOST_VALUES / n_rows;
+    return most < LEAST_WORDS ? LEAST_WORDS : most > MOST_WORDS ? MOST_WORDS : (int)most;
+}
+
+/* Adds the column to the list of the report. */
+static void list_column(const strata_column *column, findings *found) {
+    static const char *const names[] = {"number", "words", "date", "text"};
+    if (found->n_listed++ >= MOST_LISTED) return;
+    strata_text_add(&found->columns, "%s\"%s\" %s", found->n_listed > 1 ? ", " : "", column->name, names[column->kind]);
+    if (column->kind == STRATA_COLUMN_DATE)
+        strata_text_add(&found->columns, " %s%s", strata_date_format_name(column->date_format),
+                        column->has_time ? " with time" : "");
+    if (column->kind == STRATA_COLUMN_WORDS) strata_text_add(&found->columns, " (%d)", column->n_words + column->n_rare);
+}
+
+static strata_status find_date(strata_column *column, const strata_examples *examples, int index, strata_date_order other,
                                findings *found, strata_error *err) {
+    static const char *const options[] = {"", "dmy", "mdy", "ymd"};
+    const strata_date_order order = strata_date_format_order(column->date_format);
+    column->kind = STRATA_COLUMN_DATE;
+    found->n_dates++;
+    found->several_orders |= found->used_order && found->used_order != order;
+    found->used_order = order;
+    if (other)
+        strata_text_add(&found->notes, "\ncolumn \"%s\" is read as %s; all its dates could be %s, too (--dates %s)",
+                        column->name, strata_date_format_name(column->date_format),
+                        strata_date_format_name(strata_date_format_with_order(column->date_format, other)), options[other]);
+    return find_times(column, examples, index, err);
+}
+
+static strata_status find_words(strata_column *column, const strata_csv *csv, int index, findings *found, strata_error *err) {
+    int64_t n_rare = 0;
+    column->kind = STRATA_COLUMN_WORDS;
+    found->n_words++;
+    STRATA_TRY(strata_column_find_words(column, csv, index, true, most_words(strata_csv_n_rows(csv)), &n_rare, err));
+    if (column->n_rare)
+        strata_text_add(&found->notes,
+                        "\ncolumn \"%s\" has %d words: the %d most frequent have a feature each, the other %d, in %lld cells, "
+                        "share one",
+                        column->name, column->n_words + column->n_rare, column->n_words, column->n_rare, (long long)n_rare);
+    return STRATA_OK;
+}
+
+static strata_status find_kind(strata_column *column, const strata_examples *examples, int index,
+                               const strata_column_stats *stats, findings *found, strata_error *err) {
     const int64_t n = stats->n_rows - stats->n_missing;
+    strata_date_order other;
     found->n_missing += stats->n_missing;
-    column->date_format = date_format_of(stats);
-    if (stats->n_numbers == n || stats->n_decimal_commas == n) {
-        column->decimal_comma = stats->decimal_comma;
+    count_markers(column, examples->csv, index, found->missing);
+    column->format = examples->reading.numbers;
+    if (stats->n_numbers == n) {
         column->kind = STRATA_COLUMN_NUMBER;
         found->n_numbers++;
         return STRATA_OK;
     }
-    if (column->date_format >= 0) {
-        column->kind = STRATA_COLUMN_DATE;
-        found->n_dates++;
-        return find_times(column, csv, index);
+    const int format = date_format_of(stats, examples->reading.dates, found->order, &other);
+    if (format >= 0) {
+        column->date_format = format;
+        return find_date(column, examples, index, other, found, err);
     }
-    if (are_mostly_numbers(stats)) return report_non_number(csv, index, stats, err);
-    int64_t others = 0;
-    column->kind = STRATA_COLUMN_WORDS;
-    found->n_words++;
-    return strata_column_find_words(column, csv, index, true, MOST_WORDS, &others, err);
+    /* A cell that is a number only with the other decimal character is a mistake, too. */
+    if (are_mostly_numbers(stats) || (stats->n_any == n && stats->n_numbers)) return report_non_number(examples, index, err);
+    return find_words(column, examples->csv, index, found, err);
 }
 
 /* ---- choosing the columns ---- */
@@ -136,7 +247,7 @@ static strata_status copy_name(const char *name, char **out, strata_error *err) 
 /* The first cell of the column that is not missing; "": there is none. */
 static const char *first_cell(const strata_csv *csv, int index) {
     for (int64_t row = 0; row < strata_csv_n_rows(csv); row++)
-        if (!strata_cell_is_missing(strata_csv_cell(csv, row, index))) return strata_csv_cell(csv, row, index);
+        if (!strata_csv_is_missing(csv, row, index)) return strata_csv_cell(csv, row, index);
     return "";
 }
 
@@ -216,9 +327,11 @@ static void find_texts(const strata_csv *csv, const strata_preprocessing_options
 }
 
 /* Adds a column, as text or as the kind that is found, or leaves it out. */
-static strata_status find_column(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
-                                 int index, const strata_column_stats *stats, bool text, findings *found, strata_error *err) {
+static strata_status find_column(strata_preprocessing *p, const strata_examples *examples,
+                                 const strata_preprocessing_options *opts, int index, const strata_column_stats *stats,
+                                 bool text, findings *found, strata_error *err) {
     strata_column *column;
+    const strata_csv *csv = examples->csv;
     const char *reason = opts->n_features || text ? NULL : reason_to_leave_out(strata_csv_column(csv, index), stats);
     if (reason) {
         const char *first = first_cell(csv, index);
@@ -227,24 +340,47 @@ static strata_status find_column(strata_preprocessing *p, const strata_csv *csv,
         return STRATA_OK;
     }
     STRATA_TRY(add_column(p, csv, index, &column, err));
-    if (!text) return find_kind(column, csv, index, stats, found, err);
-    column->kind = STRATA_COLUMN_TEXT;
-    found->n_texts++;
-    found->n_missing += stats->n_missing;
+    if (text) {
+        column->kind = STRATA_COLUMN_TEXT;
+        found->n_texts++;
+        found->n_missing += stats->n_missing;
+        count_markers(column, csv, index, found->missing);
+    } else {
+        STRATA_TRY(find_kind(column, examples, index, stats, found, err));
+    }
+    list_column(column, found);
     return STRATA_OK;
 }
 
-static strata_status find_columns(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
-                                  const int *indices, int n, findings *found, strata_error *err) {
+/* The order of dates of the columns whose cells have one order only; FOUND: there are none, or they differ. */
+static strata_date_order find_order(const strata_column_stats *all_stats, int n, strata_date_order asked) {
+    strata_date_order order = STRATA_DATE_FOUND, other;
+    for (int i = 0; i < n; i++) {
+        const int format = date_format_of(&all_stats[i], asked, STRATA_DATE_FOUND, &other);
+        const strata_date_order found = format < 0 ? STRATA_DATE_FOUND : strata_date_format_order(format);
+        if (!found || other || found == STRATA_DATE_YMD) continue;
+        if (order && order != found) return STRATA_DATE_FOUND;
+        order = found;
+    }
+    return order;
+}
+
+static strata_status find_columns(strata_preprocessing *p, const strata_examples *examples,
+                                  const strata_preprocessing_options *opts, const int *indices, int n, findings *found,
+                                  strata_error *err) {
     int n_others = 0;
+    const strata_csv *csv = examples->csv;
     strata_status status = STRATA_OK;
     p->columns = calloc((size_t)n, sizeof *p->columns);
     strata_column_stats *all_stats = calloc((size_t)n, sizeof *all_stats);
     bool *texts = calloc((size_t)n, sizeof *texts);
     if (!p->columns || !all_stats || !texts) STRATA_TRY_GOTO(no_memory(strata_csv_name(csv), err));
-    for (int i = 0; i < n; i++) STRATA_TRY_GOTO(strata_column_examine(csv, indices[i], &all_stats[i], err));
+    for (int i = 0; i < n; i++)
+        STRATA_TRY_GOTO(strata_column_examine(csv, indices[i], examples->reading.numbers, &all_stats[i], err));
     find_texts(csv, opts, indices, all_stats, n, texts, &n_others);
-    for (int i = 0; i < n; i++) STRATA_TRY_GOTO(find_column(p, csv, opts, indices[i], &all_stats[i], texts[i], found, err));
+    found->order = find_order(all_stats, n, examples->reading.dates);
+    for (int i = 0; i < n; i++)
+        STRATA_TRY_GOTO(find_column(p, examples, opts, indices[i], &all_stats[i], texts[i], found, err));
     if (!p->n_columns)
         status = strata_fail(err, STRATA_DATA,
                              "%s: all columns are left out, so there is nothing to learn from:%s. Name the columns (--columns)",
@@ -280,6 +416,60 @@ static void add_labels(const strata_preprocessing *p, strata_text *text) {
     if (p->labels[0].whole) strata_text_add(text, " (--learn classification learns its numbers as classes)");
 }
 
+/* Adds for example " (3 empty, 2 NA)". */
+static void add_markers(const marker_count *list, strata_text *text) {
+    if (!list[0].n) return;
+    for (int i = 0; i < MOST_LISTED && list[i].n; i++) {
+        const bool last = i == MOST_LISTED - 1;
+        strata_text_add(text, "%s%lld %s", i ? ", " : " (", (long long)list[i].n,
+                        last            ? "others"
+                        : *list[i].word ? list[i].word
+                                        : "empty");
+    }
+    strata_text_add(text, ")");
+}
+
+/* Adds an option with a character, in a form that a shell takes. */
+static void add_option(const char *name, char character, strata_text *text) {
+    if (!character) return;
+    const char *word = character == STRATA_CSV_NONE ? "none" : character == '\t' ? "tab" : character == ' ' ? "space" : NULL;
+    if (word)
+        strata_text_add(text, " --%s %s", name, word);
+    else
+        strata_text_add(text,
+                        strchr(",.:", character) ? " --%s %c"
+                        : character == '\''      ? " --%s \"%c\""
+                                                 : " --%s '%c'",
+                        name, character);
+}
+
+/* Adds a line with the options of the command that read the table in the same way. */
+static void add_dialect(const strata_preprocessing *p, strata_text *text) {
+    static const char *const orders[] = {"", "dmy", "mdy", "ymd"};
+    const strata_csv_dialect *d = &p->dialect;
+    strata_text_add(text, "\nread with");
+    if (d->header) strata_text_add(text, " --header %s", d->header == STRATA_CSV_HEADER_YES ? "yes" : "no");
+    add_option("separator", d->separator, text);
+    add_option("quote", d->quote, text);
+    add_option("decimal", d->decimal, text);
+    add_option("thousands", d->thousands, text);
+    if (d->dates) strata_text_add(text, " --dates %s", orders[d->dates]);
+    if (!p->na) strata_text_add(text, " --na 'NA,N/A,NaN,null,None,?,-,--'");
+    for (int i = 0; i < d->n_na && p->na; i++) strata_text_add(text, "%s%s", i ? "," : " --na '", p->na[i]);
+    if (p->na) strata_text_add(text, "'");
+}
+
+static void join(strata_text *text, strata_text *part, const char *head) {
+    if (part->bytes) strata_text_add(text, "%s%s", head, part->bytes);
+    text->failed |= part->failed;
+}
+
+static void finish_findings(findings *found) {
+    strata_text_finish(&found->columns);
+    strata_text_finish(&found->notes);
+    strata_text_finish(&found->left_out);
+}
+
 static strata_status describe(strata_preprocessing *p, findings *found, strata_error *err) {
     strata_text text = {0};
     add_count(&text, found->n_numbers, "number", "numbers");
@@ -287,10 +477,20 @@ static strata_status describe(strata_preprocessing *p, findings *found, strata_e
     add_count(&text, found->n_dates, "date", "dates");
     add_count(&text, found->n_texts, "text", "texts");
     strata_text_add(&text, ", %lld missing", (long long)found->n_missing);
+    add_markers(found->missing, &text);
     add_labels(p, &text);
-    if (found->left_out.bytes) strata_text_add(&text, "%s", found->left_out.bytes);
-    text.failed |= found->left_out.failed;
-    strata_text_finish(&found->left_out);
+    if (found->n_unlabelled) {
+        strata_text_add(&text, ", %lld row%s without a label left out", (long long)found->n_unlabelled,
+                        found->n_unlabelled == 1 ? "" : "s");
+        add_markers(found->unlabelled, &text);
+    }
+    if (found->n_listed) {
+        join(&text, &found->columns, "\ncolumns: ");
+        if (found->n_listed > MOST_LISTED) strata_text_add(&text, ", and %d more", found->n_listed - MOST_LISTED);
+        add_dialect(p, &text);
+    }
+    join(&text, &found->notes, "");
+    join(&text, &found->left_out, "");
     return strata_text_take(&text, &p->found, NULL, err);
 }
 
@@ -305,23 +505,71 @@ static strata_status copy_header(strata_preprocessing *p, const strata_csv *csv,
     return status;
 }
 
+/* Finds how the numbers of the table are written, from all columns that may be used. */
+static strata_status find_reading(const strata_preprocessing *p, strata_examples *examples, const int *labels,
+                                  const int *features, int n_features, strata_reading_facts *facts, strata_error *err) {
+    int *all = calloc((size_t)(n_features + p->n_labels + 1), sizeof *all), n = 0;
+    strata_status status = all ? STRATA_OK : no_memory(examples->name, err);
+    for (int i = 0; i < n_features && !status; i++) all[n++] = features[i];
+    for (int i = 0; i < p->n_labels && !status; i++) all[n++] = labels[i];
+    if (!status && p->weight) status = strata_csv_find(examples->csv, p->weight, &all[n++], err);
+    if (!status) status = strata_reading_find(examples->csv, all, n, &examples->reading, facts, err);
+    free(all);
+    return status;
+}
+
+/* Stores how the table was read. */
+static strata_status set_dialect(strata_preprocessing *p, const strata_examples *examples, const strata_reading_facts *facts,
+                                 const findings *found, strata_error *err) {
+    const strata_csv_dialect *asked = strata_csv_get_dialect(examples->csv);
+    p->dialect = *asked;
+    p->dialect.na = NULL;
+    p->dialect.n_na = 0;
+    if (asked->na) STRATA_TRY(strata_names_copy(asked->na, asked->n_na, &p->na, err));
+    if (p->na) p->dialect.na = (const char *const *)p->na, p->dialect.n_na = asked->n_na;
+    if (!asked->decimal) p->dialect.decimal = facts->has_fractions ? examples->reading.numbers.decimal : 0;
+    if (facts->decided && !asked->thousands)
+        p->dialect.thousands = facts->has_groups ? examples->reading.numbers.thousands : STRATA_CSV_NONE;
+    if (!asked->dates && !found->several_orders) p->dialect.dates = found->used_order;
+    return STRATA_OK;
+}
+
+static void count_unlabelled(const strata_preprocessing *p, const strata_csv *csv, const int *labels, findings *found) {
+    for (int64_t row = 0; row < strata_csv_n_rows(csv); row++) {
+        bool missing = false;
+        for (int i = 0; i < p->n_labels; i++) missing |= strata_column_is_missing(&p->labels[i], csv, row, labels[i]);
+        found->n_unlabelled += missing;
+    }
+    for (int i = 0; i < p->n_labels; i++) count_markers(&p->labels[i], csv, labels[i], found->unlabelled);
+}
+
+static void note_doubt(const strata_examples *examples, const char *cell, findings *found) {
+    const bool point = examples->reading.numbers.decimal == '.';
+    double value = 0;
+    if (!cell || !strata_cell_number(cell, point ? strata_decimal_comma : strata_decimal_point, &value)) return;
+    strata_text_add(&found->notes, "\nnumbers such as \"%s\" are read with a decimal %s (--decimal %c makes it %.15g)", cell,
+                    point ? "point" : "comma", point ? ',' : '.', value);
+}
+
 static strata_status find_in_csv(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
-                                 int *labels, int *features, strata_error *err) {
-    findings found = {0};
+                                 int *labels, int *features, findings *found, strata_error *err) {
     int n_features = 0;
-    const strata_examples examples = {.csv = csv, .name = strata_csv_name(csv)};
+    strata_reading_facts facts;
+    strata_examples examples = {.csv = csv, .name = strata_csv_name(csv)};
     if (strata_csv_n_rows(csv) < 1) return strata_fail(err, STRATA_DATA, "%s: has a header and no rows", strata_csv_name(csv));
     STRATA_TRY(copy_header(p, csv, err));
     STRATA_TRY(choose_labels(p, csv, opts, labels, err));
     if (opts->weight) STRATA_TRY(copy_name(opts->weight, &p->weight, err));
     STRATA_TRY(choose_features(p, csv, opts, labels, features, &n_features, err));
+    STRATA_TRY(find_reading(p, &examples, labels, features, n_features, &facts, err));
     STRATA_TRY(strata_labels_find(p, &examples, labels, opts->task, err));
-    strata_status status = find_columns(p, csv, opts, features, n_features, &found, err);
-    if (!status && strata_preprocessing_has_texts(p) && !strata_preprocessing_n_classes(p) && p->n_labels > 1)
-        status = strata_fail(err, STRATA_INVALID, "csv: %d labels; texts have one", p->n_labels);
-    if (!status) status = describe(p, &found, err);
-    strata_text_finish(&found.left_out);
-    return status;
+    STRATA_TRY(find_columns(p, &examples, opts, features, n_features, found, err));
+    if (strata_preprocessing_has_texts(p) && !strata_preprocessing_n_classes(p) && p->n_labels > 1)
+        return strata_fail(err, STRATA_INVALID, "csv: %d labels; texts have one", p->n_labels);
+    count_unlabelled(p, csv, labels, found);
+    note_doubt(&examples, facts.doubt, found);
+    STRATA_TRY(set_dialect(p, &examples, &facts, found, err));
+    return describe(p, found, err);
 }
 
 strata_status strata_preprocessing_from_csv(const strata_csv *csv, const strata_preprocessing_options *opts,
@@ -329,11 +577,13 @@ strata_status strata_preprocessing_from_csv(const strata_csv *csv, const strata_
     const strata_preprocessing_options defaults = {0};
     if (!opts) opts = &defaults;
     const int n = strata_csv_n_columns(csv), n_features = opts->n_features > n ? opts->n_features : n;
+    findings found = {0};
     strata_preprocessing *p = calloc(1, sizeof *p);
     int *labels = calloc((size_t)(opts->n_labels + 1), sizeof *labels),
         *features = calloc((size_t)n_features, sizeof *features);
-    strata_status status =
-        p && labels && features ? find_in_csv(p, csv, opts, labels, features, err) : no_memory(strata_csv_name(csv), err);
+    strata_status status = p && labels && features ? find_in_csv(p, csv, opts, labels, features, &found, err)
+                                                   : no_memory(strata_csv_name(csv), err);
+    finish_findings(&found);
     free(labels);
     free(features);
     if (status)

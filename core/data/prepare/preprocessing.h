@@ -5,6 +5,8 @@
 #ifndef STRATA_CORE_DATA_PREPROCESSING_H
 #define STRATA_CORE_DATA_PREPROCESSING_H
 
+#include "core/base/export.h"
+#include "core/data/prepare/cell.h"
 #include "strata/preprocessing.h"
 #include "strata/tokenizer.h"
 
@@ -19,8 +21,6 @@ typedef enum strata_column_kind {
 typedef struct strata_column {
     char *name;
     strata_column_kind kind;
-    /* NUMBER: numbers are written as "3,14". */
-    bool decimal_comma;
     /* DATE: the index of the format (cell.h), and whether any cell has a time of day. */
     int date_format;
     bool has_time;
@@ -28,11 +28,15 @@ typedef struct strata_column {
     bool has_missing;
     /* NUMBER and DATE: mean and standard deviation of the training rows that have a value. */
     double mean, deviation;
-    /* WORDS: [n_words], sorted; "" stands for a missing value. `numeric`: they are numbers, so that "1" and "1.0" are the same
-     * class. */
-    char **words;
-    int n_words;
+    /* WORDS: [n_words], sorted, which have a feature each; "" stands for a missing value. [n_rare], sorted: rarer words, which
+     * share one feature. `numeric`: they are numbers in this format, so that "1" and "1.0" are the same class. */
+    char **words, **rare;
+    int n_words, n_rare;
     bool numeric;
+    strata_number_format format;
+    /* A label of words: "NA", "-" and the like are classes, unless the table's dialect lists them; only blank cells are
+     * missing. */
+    bool only_blank;
     /* A label of kind NUMBER whose values are whole numbers, which could also be learned as classes. */
     bool whole;
 } strata_column;
@@ -53,6 +57,10 @@ struct strata_preprocessing {
     int64_t length, vocabulary;
     bool subwords;
     strata_tokenizer *tokenizer;
+    /* TABLE and TEXTS: how the training table was written. decimal 0: none of its numbers has a fraction.
+     * dialect.na is the list `na`. */
+    strata_csv_dialect dialect;
+    char **na;
     /* PICTURES and ARRAYS: the shape of one example. Arrays of rank above 2 use the mean and deviation of columns[0]. */
     strata_shape element;
     /* The text that strata_preprocessing_found returns; NULL: there is none. */
@@ -61,13 +69,23 @@ struct strata_preprocessing {
     bool measured;
 };
 
+/* How the cells of one table are read. */
+typedef struct strata_table_reading {
+    strata_number_format numbers;
+    /* The order of dates that the user gave; FOUND: that of each column. */
+    strata_date_order dates;
+} strata_table_reading;
+
 /* A user's examples: a table or arrays. All pointers are borrowed. */
 typedef struct strata_examples {
     /* The table; NULL: the examples are the arrays x and y. */
     const strata_csv *csv;
+    strata_table_reading reading;
     const strata_array *x;
     /* The labels; NULL: there are none. */
     const strata_array *y;
+    /* The values of x and y in double, where the file has them; NULL: those of the arrays are exact. */
+    const double *exact_x, *exact_y;
     /* The name of the data in messages. */
     const char *name;
 } strata_examples;
@@ -75,18 +93,36 @@ typedef struct strata_examples {
 /* Whether any column is text. If the kind is TEXTS, all columns are. */
 bool strata_preprocessing_has_texts(const strata_preprocessing *p);
 
+/* ---- reading.c: how numbers are written ---- */
+
+/* What strata_reading_find found. */
+typedef struct strata_reading_facts {
+    /* Numbers of the table depend on the decimal character; some have a fraction, some have groups of digits. */
+    bool decided, has_fractions, has_groups;
+    /* A cell that is another number with the other decimal character, if only the separator decided; NULL otherwise. */
+    const char *doubt;
+} strata_reading_facts;
+/* Finds how the numbers of a table's columns `indices` are written, from the cells that have one meaning only, from columns in
+ * which only larger numbers have groups, and from the separator. facts: NULL: not needed. Fails: DATA if columns contradict
+ * each other. */
+STRATA_EXPORT_BEGIN
+STRATA_MUST_USE strata_status strata_reading_find(const strata_csv *csv, const int *indices, int n, strata_table_reading *out,
+                                                  strata_reading_facts *facts, strata_error *err);
+STRATA_EXPORT_END
+/* Finds how a later table is written whose columns `indices` have numbers: as its own cells show, otherwise as the training
+ * table was. Fails: DATA, with the line, if neither decides what a cell means. */
+STRATA_MUST_USE strata_status strata_reading_of_later(const strata_preprocessing *p, const strata_csv *csv, const int *indices,
+                                                      int n, strata_table_reading *out, strata_error *err);
+
 /* ---- column.c: one column ---- */
 
 /* Counts of a column's cells, from which the kind of the column is found. */
 typedef struct strata_column_stats {
-    /* The numbers of all cells, and of cells that are missing, that are numbers with a decimal point, that are numbers
-     * with a decimal comma, and that are whole numbers. */
-    int64_t n_rows, n_missing, n_numbers, n_decimal_commas, n_whole;
-    /* Whether the numbers have a decimal comma. If all cells can be read both ways, for example "1,234", the separator of the
-     * table decides: the decimal comma is assumed if it is ";". */
-    bool decimal_comma;
-    /* How many cells are dates in each of the date formats. */
-    int64_t n_dates[6];
+    /* The numbers of all cells, and of cells that are missing, that are numbers as the table is read, that are numbers with a
+     * decimal point or comma, and that are whole numbers. */
+    int64_t n_rows, n_missing, n_numbers, n_any, n_whole;
+    /* How many cells are dates in each of the date formats, and how many have the form of such a date. */
+    int64_t n_dates[STRATA_DATE_FORMATS], n_like[STRATA_DATE_FORMATS];
     /* n_different: how many different cells there are. words_each: how many words a cell has on average. Both ignore
      * missing cells, and are 0 if all cells are numbers. */
     int64_t n_different;
@@ -94,18 +130,22 @@ typedef struct strata_column_stats {
     /* Each number is larger by 1 than the one in the row before. */
     bool counts_rows;
 } strata_column_stats;
-STRATA_MUST_USE strata_status strata_column_examine(const strata_csv *csv, int index, strata_column_stats *out,
-                                                    strata_error *err);
-/* Sets the column's words to the `most` most frequent ones, sorted by bytes or, if the column is numeric, by value.
- * *out_others: how many other words there are. */
+STRATA_MUST_USE strata_status strata_column_examine(const strata_csv *csv, int index, strata_number_format format,
+                                                    strata_column_stats *out, strata_error *err);
+/* Sets the column's words to the `most` most frequent ones, sorted by bytes or, if the column is numeric, by value, and its
+ * rare words to the others. *out_rare: how many cells have rare words. */
 STRATA_MUST_USE strata_status strata_column_find_words(strata_column *column, const strata_csv *csv, int index,
-                                                       bool keep_missing, int most, int64_t *out_others, strata_error *err);
-/* The index of the cell in the column's words; -1: it is none of them. */
-int strata_column_word(const strata_column *column, const char *cell);
+                                                       bool keep_missing, int most, int64_t *out_rare, strata_error *err);
+/* Whether the cell has no value for this column. */
+bool strata_column_is_missing(const strata_column *column, const strata_csv *csv, int64_t row, int index);
+/* The index of the word in the column's words, n_words for a rare word; -1: it is none of them. "" is a missing value. format:
+ * how it is written if it is a number; NULL: as the column's words. */
+int strata_column_word(const strata_column *column, const char *word, const strata_number_format *format);
 /* The value of a number, or a date in days since 1970-01-01; NaN for a missing one. Fails: DATA, with the line, if the cell is
  * neither. */
-STRATA_MUST_USE strata_status strata_column_value(const strata_column *column, const strata_csv *csv, int index, int64_t row,
-                                                  double *out, strata_error *err);
+STRATA_MUST_USE strata_status strata_column_value(const strata_column *column, const strata_csv *csv,
+                                                  const strata_table_reading *reading, int index, int64_t row, double *out,
+                                                  strata_error *err);
 /* The number of the column's features; 0 for text, whose tokens are a separate input. */
 int64_t strata_column_width(const strata_column *column);
 /* Writes the features of a number or date; NaN stands for a missing one. */
@@ -128,6 +168,16 @@ STRATA_MUST_USE strata_status strata_labelled_rows(const strata_preprocessing *p
 /* Computes means, deviations and vocabulary from these rows. */
 STRATA_MUST_USE strata_status strata_preprocessing_measure(strata_preprocessing *p, const strata_examples *examples,
                                                            const int64_t *rows, int64_t n, strata_error *err);
+
+STRATA_EXPORT_BEGIN
+/* As strata_preprocessing_split_arrays and _apply_arrays, for examples whose exact_x and exact_y may be given. */
+STRATA_MUST_USE strata_status strata_preprocessing_split_examples(strata_preprocessing *p, const strata_examples *examples,
+                                                                  double fraction, uint64_t seed, strata_dataset **out_train,
+                                                                  strata_dataset **out_test, strata_error *err);
+STRATA_MUST_USE strata_status strata_preprocessing_apply_examples(const strata_preprocessing *p,
+                                                                  const strata_examples *examples, strata_dataset **out_dataset,
+                                                                  strata_error *err);
+STRATA_EXPORT_END
 
 /* ---- core/data/split.c ---- */
 

@@ -10,10 +10,16 @@
 #include "core/data/format/csv.h"
 #include "core/data/format/parquet.h"
 #include "core/data/format/stream.h"
+#include "core/data/format/zip.h"
 #include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
 
 static const size_t MOST_BYTES = STRATA_BYTES_LIMIT(36);
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t n = strlen(text), length = strlen(end);
+    return n >= length && !strcmp(text + n - length, end);
+}
 
 /* ---- files that are not tables ---- */
 
@@ -22,18 +28,15 @@ static strata_status check_text(const char *name, const unsigned char *bytes, si
         const char *head;
         size_t n;
         const char *what;
-    } formats[] = {
-        {"PK\3\4", 4,
-         "a zip archive (a spreadsheet or .npz?); save a spreadsheet as CSV, or rename an archive of arrays to .npz"},
-        {"\xD0\xCF\x11\xE0", 4, "an old spreadsheet or document; save it as CSV"},
-        {STRATA_PARQUET_MAGIC, 4,
-         "Parquet, which cannot be read from standard input or compressed; give the name of the uncompressed file"},
-        {"%PDF", 4, "PDF; save the table as CSV"},
-        {"\x93NUMPY", 6, "a NumPy array; rename it to .npy, and give its labels (--labels y.npy)"},
-        {"\x89PNG", 4, "a picture; give the folder that contains a folder of pictures for each class"},
-        {"\xFF\xD8\xFF", 3, "a picture; give the folder that contains a folder of pictures for each class"},
-        {"SQLite", 6, "a database; save the table as CSV"},
-        {"\x89HDF", 4, "HDF5; save the table as CSV or the arrays as .npz"}};
+    } formats[] = {{"\xD0\xCF\x11\xE0", 4, "an old spreadsheet or document; save it as CSV"},
+                   {STRATA_PARQUET_MAGIC, 4,
+                    "Parquet, which cannot be read from standard input or compressed; give the name of the uncompressed file"},
+                   {"%PDF", 4, "PDF; save the table as CSV"},
+                   {"\x93NUMPY", 6, "a NumPy array; rename it to .npy, and give its labels (--labels y.npy)"},
+                   {"\x89PNG", 4, "a picture; give the folder that contains a folder of pictures for each class"},
+                   {"\xFF\xD8\xFF", 3, "a picture; give the folder that contains a folder of pictures for each class"},
+                   {"SQLite", 6, "a database; save the table as CSV"},
+                   {"\x89HDF", 4, "HDF5; save the table as CSV or the arrays as .npz"}};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (n >= formats[i].n && !memcmp(bytes, formats[i].head, formats[i].n))
             return strata_fail(err, STRATA_DATA, "%s: is %s", name, formats[i].what);
@@ -46,42 +49,203 @@ static strata_status check_text(const char *name, const unsigned char *bytes, si
     return STRATA_OK;
 }
 
+/* ---- zip archives ---- */
+
+static bool is_junk(const char *name) {
+    return !strncmp(name, "__MACOSX/", 9) || ends_with(name, "/");
+}
+
+static bool is_table_name(const char *name) {
+    static const char *const ends[] = {".csv", ".tsv", ".txt", ".data", ".tab"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(name, ends[i])) return true;
+    return false;
+}
+
+static strata_status no_single_table(const strata_zip *zip, int n_tables, strata_error *err) {
+    char names[256] = "";
+    size_t used = 0;
+    for (int i = 0; i < zip->n_members && used < sizeof names - 48; i++)
+        if (!is_junk(zip->members[i].name))
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%.40s", used ? ", " : "", zip->members[i].name);
+    if (strata_zip_find(zip, "[Content_Types].xml"))
+        return strata_fail(err, STRATA_DATA, "%s: is a spreadsheet or document (a zip archive of XML); save the table as CSV",
+                           zip->name);
+    return strata_fail(err, STRATA_DATA, "%s: is a zip archive of %s tables (%s); unpack it, and give the table's file",
+                       zip->name, n_tables ? "several" : "no", names);
+}
+
+/* Replaces the bytes of a zip archive that has one table by the bytes of this table. */
+static strata_status unzip(const char *name, unsigned char **bytes, size_t *n_bytes, strata_error *err) {
+    strata_zip zip = {0};
+    const strata_zip_member *table = NULL;
+    const unsigned char *content = NULL;
+    unsigned char *expanded = NULL, *copy = NULL;
+    int n_tables = 0, n_files = 0, last = 0;
+    if (*n_bytes < 4 || memcmp(*bytes, "PK\3\4", 4)) return STRATA_OK;
+    STRATA_TRY(strata_zip_open(name, *bytes, *n_bytes, &zip, err));
+    strata_status status = STRATA_OK;
+    for (int i = 0; i < zip.n_members; i++) {
+        if (is_junk(zip.members[i].name)) continue;
+        n_files++;
+        last = i;
+        if (is_table_name(zip.members[i].name)) n_tables++, table = &zip.members[i];
+    }
+    if (n_files == 1 && !n_tables && !ends_with(zip.members[last].name, ".npy")) n_tables = 1, table = &zip.members[last];
+    if (n_tables != 1) STRATA_TRY_GOTO(no_single_table(&zip, n_tables, err));
+    STRATA_TRY_GOTO(strata_zip_unpack(&zip, table, &content, &expanded));
+    copy = malloc(table->size + 1);
+    if (!copy) STRATA_TRY_GOTO(strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name));
+    memcpy(copy, content, table->size);
+    copy[table->size] = 0;
+    *n_bytes = table->size;
+    free(*bytes);
+    *bytes = copy;
+cleanup:
+    free(expanded);
+    strata_zip_finish(&zip);
+    return status;
+}
+
 /* ---- lines ---- */
+
+static const char candidates[] = {',', ';', '\t', '|'};
+enum { N_CANDIDATES = sizeof candidates, LINES = 20 };
 
 /* Returns the end of the line that begins at `at`. *out_n: how often the line contains the separator, not counting quoted
  * cells. */
-static const char *scan_line(const char *at, const char *end, char separator, int *out_n) {
+static const char *scan_line(const char *at, const char *end, char separator, char quote, int *out_n) {
     bool quoted = false;
     for (*out_n = 0; at < end && (quoted || *at != '\n'); at++) {
-        if (*at == '"') quoted = !quoted;
+        if (quote && *at == quote) quoted = !quoted;
         *out_n += !quoted && *at == separator;
     }
     return at;
 }
 
-/* Finds the separator with which all of the first lines have the same number of cells; if several do, that with the most cells.
- * If none does, returns the first that occurs, so that the reader reports the first line with another number of cells. 0: none
- * occurs. */
-static char find_separator(const char *text, size_t n_bytes) {
-    static const char candidates[] = {',', ';', '\t', '|'};
-    enum { LINES = 20 };
-    char best = 0, first = 0;
-    int most = 0;
-    for (size_t c = 0; c < sizeof candidates; c++) {
-        const char *at = text, *end = text + n_bytes;
-        int n = 0, cells = -1;
-        bool same = true;
-        for (int line = 0; line < LINES && at < end; line++) {
-            const char *stop = scan_line(at, end, candidates[c], &n);
-            const bool blank = stop == at || (stop == at + 1 && *at == '\r');
-            if (!blank && cells < 0) cells = n;
-            if (!blank) same &= n == cells;
-            at = stop + 1;
+static bool is_number_of(const char *at, size_t n) {
+    char cell[64];
+    double value;
+    if (n >= sizeof cell) return false;
+    memcpy(cell, at, n);
+    cell[n] = 0;
+    return strata_cell_number(cell, strata_decimal_point, &value) || strata_cell_number(cell, strata_decimal_comma, &value);
+}
+
+/* Counts the cells of a line, and those that contain another candidate for the separator although they are no number. */
+static void count_cells(const char *at, const char *end, char separator, char quote, int64_t *n_cells, int64_t *n_doubtful) {
+    while (at <= end) {
+        const char *stop = at;
+        bool quoted = false, any_quote = false, doubtful = false;
+        for (; stop < end && (quoted || *stop != separator); stop++) {
+            if (quote && *stop == quote) quoted = !quoted, any_quote = true;
+            doubtful |= !quoted && *stop != '\0' && memchr(candidates, *stop, N_CANDIDATES);
         }
-        if (cells > 0 && !first) first = candidates[c];
-        if (same && cells > most) most = cells, best = candidates[c];
+        ++*n_cells;
+        *n_doubtful += doubtful && !any_quote && !is_number_of(at, (size_t)(stop - at));
+        at = stop + 1;
     }
-    return best ? best : first;
+}
+
+/* How well a separator divides the first lines. */
+typedef struct division {
+    /* How many separators the first line has, how many lines there are, and how many have as many separators as the first. */
+    int n_separators, n_lines, n_equal;
+    int64_t n_cells, n_doubtful;
+} division;
+
+static division divide(const char *text, size_t n_bytes, char separator, char quote) {
+    division d = {.n_separators = -1};
+    const char *at = text, *end = text + n_bytes;
+    for (int line = 0, n = 0; line < LINES && at < end; line++) {
+        const char *stop = scan_line(at, end, separator, quote, &n);
+        const bool blank = stop == at || (stop == at + 1 && *at == '\r');
+        if (!blank) {
+            if (d.n_separators < 0) d.n_separators = n;
+            d.n_lines++;
+            d.n_equal += n == d.n_separators;
+            count_cells(at, stop[-1] == '\r' ? stop - 1 : stop, separator, quote, &d.n_cells, &d.n_doubtful);
+        }
+        at = stop + 1;
+    }
+    return d;
+}
+
+/* Whether `a` is the better division: all lines are equal, or more of them than in b; fewer cells contain another candidate;
+ * there are more cells. */
+static bool is_better(const division *a, const division *b) {
+    const int64_t equal = (int64_t)a->n_equal * b->n_lines - (int64_t)b->n_equal * a->n_lines;
+    const int64_t doubtful = a->n_doubtful * b->n_cells - b->n_doubtful * a->n_cells;
+    return equal ? equal > 0 : doubtful ? doubtful < 0 : a->n_separators > b->n_separators;
+}
+
+/* Whether each of the first lines is one number as the model's table was written, so that "3,5" is not two cells. */
+static bool are_single_numbers(const char *text, size_t n_bytes, const strata_preprocessing *known) {
+    const char *at = text, *end = text + n_bytes;
+    const strata_number_format format = {known->dialect.decimal == ',' ? ',' : '.', known->dialect.thousands};
+    char cell[64];
+    double value;
+    int n = 0;
+    for (int line = 0, unused = 0; line < LINES && at < end; line++) {
+        const char *stop = scan_line(at, end, 0, 0, &unused);
+        const size_t length = (size_t)(stop - at) - (stop > at && stop[-1] == '\r');
+        if (length >= sizeof cell) return false;
+        memcpy(cell, at, length);
+        cell[length] = 0;
+        if (length && !strata_cell_number(cell, format, &value)) return false;
+        n += length > 0;
+        at = stop + 1;
+    }
+    return n > 0;
+}
+
+/* Whether the cell of the label in this line, which has no names, is blank or a class of the model. A number can be any. */
+static bool has_label_of(const char *line, const char *end, char separator, const strata_preprocessing *known) {
+    char cell[64];
+    int column = 0;
+    while (column < known->n_header && strcmp(known->header[column], known->labels[0].name)) column++;
+    for (; column && line < end; column--) {
+        const char *next = memchr(line, separator, (size_t)(end - line));
+        line = next ? next + 1 : end;
+    }
+    const size_t length = strcspn(line, (const char[]){separator, '\r', '\n', 0});
+    if (length >= sizeof cell || strata_preprocessing_n_classes(known) == 0) return true;
+    memcpy(cell, line, length);
+    cell[length] = 0;
+    return strata_cell_is_blank(cell) || *cell == '"' || strata_column_word(&known->labels[0], cell, NULL) >= 0;
+}
+
+/* Whether a separator that divides the first line into n cells makes a table for the model: n is the number of the model's
+ * columns, or that of its whole table, if the first line has names, or if it has a label and the separator is that of the
+ * table. */
+static bool makes_known_table(const char *text, size_t n_bytes, char separator, int n, const strata_preprocessing *known) {
+    const char *stop = memchr(text, '\n', n_bytes), *end = stop ? stop : text + n_bytes;
+    if (n == known->n_columns) return true;
+    if (n != known->n_header || !known->n_columns) return false;
+    const char *name = strstr(text, known->columns[0].name);
+    if (name && name < end) return true;
+    return (!known->dialect.separator || separator == known->dialect.separator) && has_label_of(text, end, separator, known);
+}
+
+/* Finds the separator that divides the first lines best. If `known` is given, a separator that makes a table for it comes
+ * first. If none occurs in the first line, it is that of `known`, or ','; for a single column it is one that numbers do not
+ * contain. */
+static char find_separator(const char *text, size_t n_bytes, char quote, const strata_preprocessing *known) {
+    char best = known && known->dialect.separator ? known->dialect.separator : ',';
+    division most = {.n_separators = 0, .n_lines = 1, .n_equal = 0, .n_cells = 1};
+    bool fits = known && known->n_columns == 1;
+    const char single = best == ',' ? ';' : best;
+    if (fits && are_single_numbers(text, n_bytes, known)) return single;
+    if (fits) best = single;
+    for (size_t c = 0; c < N_CANDIDATES; c++) {
+        const division d = divide(text, n_bytes, candidates[c], quote);
+        if (d.n_separators < 1) continue;
+        const bool own = known && makes_known_table(text, n_bytes, candidates[c], d.n_separators + 1, known);
+        if (fits && !own) continue;
+        if ((own && !fits) || is_better(&d, &most)) most = d, best = candidates[c];
+        fits |= own;
+    }
+    return best;
 }
 
 /* If the text has no line feed, each CR becomes one: old Macs ended lines with CR, and some spreadsheets still do. */
@@ -95,40 +259,157 @@ static void convert_line_ends(unsigned char *text, size_t n_bytes) {
 
 static bool is_number(const char *cell) {
     double value;
-    return !strata_cell_is_missing(cell) && (strata_cell_number(cell, false, &value) || strata_cell_number(cell, true, &value));
+    return strata_cell_number(cell, strata_decimal_point, &value) || strata_cell_number(cell, strata_decimal_comma, &value);
 }
 
-/* Whether the first line is a row and not a header: some columns have numbers in both of the first two lines, and no column has
- * a number in the second line only. */
-static bool begins_with_row(const strata_csv *csv) {
-    bool numbers = false;
-    if (strata_csv_n_rows(csv) < 1) return false;
-    for (int i = 0; i < strata_csv_n_columns(csv); i++) {
-        const bool above = is_number(strata_csv_column(csv, i)), below = is_number(strata_csv_cell(csv, 0, i));
-        if (!above && below) return false;
-        numbers |= above && below;
-    }
-    return numbers;
-}
-
-static bool has_column(const strata_preprocessing *known, const char *name) {
-    for (int i = 0; i < known->n_columns; i++)
-        if (!strcmp(known->columns[i].name, name)) return true;
+static bool is_date(const char *cell) {
+    double days;
+    bool has_time;
+    for (int f = 0; f < STRATA_DATE_FORMATS; f++)
+        if (strata_cell_date(cell, f, &days, &has_time)) return true;
     return false;
 }
 
-/* Whether the first line is a header: it has the name of a column of the model, or no numbers. */
-static bool begins_with_names(const strata_csv *csv, const strata_preprocessing *known) {
-    for (int i = 0; i < strata_csv_n_columns(csv); i++)
-        if (has_column(known, strata_csv_column(csv, i))) return true;
-    if (strata_csv_n_columns(csv) != known->n_header && strata_csv_n_columns(csv) != known->n_columns) {
-        for (int i = 0; i < strata_csv_n_columns(csv); i++)
-            if (is_number(strata_csv_column(csv, i))) return false;
-        return true;
+typedef enum cell_type { CELL_MISSING, CELL_NUMBER, CELL_DATE, CELL_WORD } cell_type;
+
+static cell_type type_of(const char *cell) {
+    if (strata_cell_is_blank(cell) || strata_cell_is_usual_marker(cell)) return CELL_MISSING;
+    return is_number(cell) ? CELL_NUMBER : is_date(cell) ? CELL_DATE : CELL_WORD;
+}
+
+/* A column of the first lines, from which it is found whether its first cell is a name. */
+typedef struct column_below {
+    cell_type first;
+    /* The type of all cells below that are not missing; CELL_WORD if they have several types, CELL_MISSING if there are
+     * none. */
+    cell_type type;
+    /* All numbers below have a decimal point or comma. */
+    bool all_marks;
+    /* A cell below has the same text as the first one. */
+    bool contains_first;
+    /* The cells below repeat: there are at least four, and at most half of them differ. */
+    bool repeats;
+} column_below;
+
+static column_below examine_below(const strata_csv *csv, int index) {
+    enum { MOST = 32 };
+    const char *different[MOST];
+    const char *name = strata_csv_column(csv, index);
+    column_below c = {.first = type_of(name), .type = CELL_MISSING, .all_marks = true};
+    int64_t n = 0;
+    int n_different = 0;
+    for (int64_t row = 0; row < strata_csv_n_rows(csv); row++) {
+        const char *cell = strata_csv_cell(csv, row, index);
+        const cell_type type = type_of(cell);
+        int i = 0;
+        c.contains_first |= !strcmp(cell, name);
+        if (type == CELL_MISSING) continue;
+        n++;
+        c.type = c.type == CELL_MISSING || c.type == type ? type : CELL_WORD;
+        c.all_marks &= strata_cell_has_mark(cell);
+        while (i < n_different && strcmp(cell, different[i])) i++;
+        if (i == n_different && i < MOST) different[n_different++] = cell;
     }
+    c.repeats = n >= 4 && n_different * 2 <= n && n_different < MOST;
+    return c;
+}
+
+/* Whether the numbers of a line are whole and each is greater by 1 than the one before, as pandas names columns. row -1: the
+ * first line. */
+static bool counts_columns(const strata_csv *csv, int64_t row) {
+    double before = 0, value = 0;
+    int n = 0;
+    for (int i = 0; i < strata_csv_n_columns(csv); i++) {
+        const char *cell = row < 0 ? strata_csv_column(csv, i) : strata_csv_cell(csv, row, i);
+        if (type_of(cell) != CELL_NUMBER) continue;
+        if (strata_cell_has_mark(cell) || !strata_cell_number(cell, strata_decimal_point, &value)) return false;
+        if (n++ && value != before + 1) return false;
+        before = value;
+    }
+    return n > 0;
+}
+
+/* What the columns show about the first line. */
+typedef struct header_signs {
+    /* Columns whose first cell has another type than all cells below; numbers above numbers; dates above dates. */
+    int n_other, n_numbers, n_dates;
+    /* The first line has a word of missing values, which is hardly a name. */
+    bool has_marker;
+    /* Columns of words that repeat: the first cell is one of them; it is none of them. */
+    int n_known_words, n_new_words;
+    /* Columns of numbers: whole above numbers with a decimal point; not among the cells below; the last column is one whose
+     * numbers repeat, and the first cell is none of them. */
+    int n_whole_above, n_new_numbers;
+    bool new_label;
+} header_signs;
+
+static header_signs find_signs(const strata_csv *csv) {
+    header_signs s = {0};
+    const int n = strata_csv_n_columns(csv);
+    for (int i = 0; i < n; i++) {
+        const column_below c = examine_below(csv, i);
+        s.has_marker |= c.first == CELL_MISSING && !strata_cell_is_blank(strata_csv_column(csv, i));
+        if (c.first == CELL_MISSING || c.type == CELL_MISSING) continue;
+        if (c.type != CELL_WORD && c.first != c.type) s.n_other++;
+        if (c.type == CELL_DATE && c.first == CELL_DATE) s.n_dates++;
+        if (c.type == CELL_WORD && c.repeats) s.n_known_words += c.contains_first, s.n_new_words += !c.contains_first;
+        if (c.type != CELL_NUMBER || c.first != CELL_NUMBER) continue;
+        s.n_numbers++;
+        s.n_new_numbers += !c.contains_first;
+        s.n_whole_above += c.all_marks && !strata_cell_has_mark(strata_csv_column(csv, i));
+        if (i == n - 1) s.new_label = c.repeats && !c.contains_first;
+    }
+    return s;
+}
+
+/* Whether the first line has the names of the columns. */
+static bool has_names(const strata_csv *csv) {
+    if (strata_csv_n_rows(csv) < 1) return true;
+    const header_signs s = find_signs(csv);
+    if (s.n_other || s.n_dates || s.has_marker) return s.n_other > 0;
+    if (s.n_known_words) return !s.n_numbers && s.n_known_words < strata_csv_n_columns(csv);
+    if (!s.n_numbers) return true;
+    if (s.n_new_words && s.n_whole_above == s.n_numbers) return true;
+    if (!counts_columns(csv, -1) || counts_columns(csv, 0)) return false;
+    return s.n_new_words || s.n_whole_above || s.new_label || (s.n_numbers > 2 && s.n_new_numbers * 2 > s.n_numbers);
+}
+
+static bool has_name(const strata_csv *csv, const char *name) {
+    for (int i = 0; i < strata_csv_n_columns(csv); i++)
+        if (!strcmp(strata_csv_column(csv, i), name)) return true;
+    return false;
+}
+
+/* Whether the cells of the first line are values of the model's columns, which are in the same order. */
+static bool has_values_of(const strata_csv *csv, const strata_column *columns, int n) {
+    int n_certain = 0;
+    if (strata_csv_n_columns(csv) != n) return false;
+    for (int i = 0; i < n; i++) {
+        const char *cell = strata_csv_column(csv, i);
+        const cell_type type = type_of(cell);
+        if (type == CELL_MISSING) continue;
+        if (columns[i].kind == STRATA_COLUMN_NUMBER && type != CELL_NUMBER) return false;
+        if (columns[i].kind == STRATA_COLUMN_DATE && type != CELL_DATE) return false;
+        n_certain += columns[i].kind == STRATA_COLUMN_NUMBER || columns[i].kind == STRATA_COLUMN_DATE ||
+                     (columns[i].kind == STRATA_COLUMN_WORDS && strata_column_word(&columns[i], cell, NULL) >= 0);
+    }
+    return n_certain > 0;
+}
+
+/* Whether the first line is a header: it has the names of the model's columns, or no numbers. */
+static bool begins_with_names(const strata_csv *csv, const strata_preprocessing *known) {
+    int n_names = 0, n_words = 0;
+    for (int i = 0; i < known->n_columns; i++) {
+        const bool found = has_name(csv, known->columns[i].name);
+        n_names += found;
+        n_words += found && !is_number(known->columns[i].name);
+    }
+    if (n_names == known->n_columns || n_words) return true;
+    if (has_values_of(csv, known->columns, known->n_columns)) return false;
     for (int i = 0; i < strata_csv_n_columns(csv); i++)
         if (is_number(strata_csv_column(csv, i))) return false;
-    return strata_csv_n_rows(csv) > 0;
+    return (strata_csv_n_columns(csv) != known->n_header && strata_csv_n_columns(csv) != known->n_columns) ||
+           strata_csv_n_rows(csv) > 0;
 }
 
 static strata_status wrong_width(const char *name, int n, const strata_preprocessing *known, strata_error *err) {
@@ -143,68 +424,67 @@ static strata_status wrong_width(const char *name, int n, const strata_preproces
 
 /* Parses a table without a header. Its columns must be those of the model or those of the table that it was trained on, in the
  * same order. */
-static strata_status parse_known_rows(const char *name, const void *bytes, size_t n_bytes, char separator, int n,
-                                      const strata_preprocessing *known, strata_csv **out_csv, strata_error *err) {
+static strata_status parse_known_rows(const char *name, const void *bytes, size_t n_bytes, const strata_csv_dialect *dialect,
+                                      int n, const strata_preprocessing *known, strata_csv **out_csv, strata_error *err) {
     if (n != known->n_columns && n == known->n_header)
-        return strata_csv_parse_rows(name, bytes, n_bytes, separator, (const char *const *)known->header, n, out_csv, err);
+        return strata_csv_parse_rows(name, bytes, n_bytes, dialect, (const char *const *)known->header, n, out_csv, err);
     if (n != known->n_columns) return wrong_width(name, n, known, err);
     const char **names = calloc((size_t)n, sizeof *names);
     if (!names) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
     for (int i = 0; i < n; i++) names[i] = known->columns[i].name;
-    strata_status status = strata_csv_parse_rows(name, bytes, n_bytes, separator, names, n, out_csv, err);
+    strata_status status = strata_csv_parse_rows(name, bytes, n_bytes, dialect, names, n, out_csv, err);
     free(names);
-    return status;
-}
-
-static strata_status parse_numbered_rows(const char *name, const void *bytes, size_t n_bytes, char separator, int n,
-                                         strata_csv **out_csv, strata_error *err) {
-    char(*texts)[24] = calloc((size_t)n, sizeof *texts);
-    const char **names = calloc((size_t)n, sizeof *names);
-    strata_status status = STRATA_OK;
-    if (!texts || !names) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
-    for (int i = 0; i < n && !status; i++) {
-        snprintf(texts[i], sizeof texts[i], "column %d", i + 1);
-        names[i] = texts[i];
-    }
-    if (!status) status = strata_csv_parse_rows(name, bytes, n_bytes, separator, names, n, out_csv, err);
-    free(names);
-    free(texts);
     return status;
 }
 
 /* ---- the whole table ---- */
 
-/* Parses the first two lines that are not empty. The first of them is the header of the returned table. */
-static strata_status parse_first_lines(const char *name, const char *text, size_t n_bytes, char separator, strata_csv **out_csv,
-                                       strata_error *err) {
+/* Parses the first lines that are not empty. The first of them is the header of the returned table. */
+static strata_status parse_first_lines(const char *name, const char *text, size_t n_bytes, const strata_csv_dialect *dialect,
+                                       strata_csv **out_csv, strata_error *err) {
+    enum { MOST_LINES = 200 };
     const char *at = text, *end = text + n_bytes;
+    const char quote = dialect->quote == STRATA_CSV_NONE ? 0 : dialect->quote;
+    strata_csv_dialect named = *dialect;
     int n, lines = 0;
-    while (at < end && lines < 2) {
-        const char *stop = scan_line(at, end, separator, &n);
+    named.header = STRATA_CSV_HEADER_YES;
+    while (at < end && lines < MOST_LINES) {
+        const char *stop = scan_line(at, end, dialect->separator, quote, &n);
         lines += stop > at && *at != '\r';
         at = stop < end ? stop + 1 : end;
     }
-    return strata_csv_parse_first(name, text, (size_t)(at - text), separator, out_csv, err);
+    return strata_csv_parse_first(name, text, (size_t)(at - text), &named, out_csv, err);
 }
 
-static strata_status parse_text(const char *name, unsigned char *bytes, size_t n_bytes, char separator,
+/* Takes the bytes, which a NUL follows. */
+static strata_status parse_text(const char *name, unsigned char *bytes, size_t n_bytes, const strata_csv_dialect *asked,
                                 const strata_preprocessing *known, strata_csv **out_csv, strata_error *err) {
     strata_csv *head = NULL;
+    strata_csv_dialect d = asked ? *asked : (strata_csv_dialect){0};
+    strata_status status = STRATA_OK;
+    if (!d.quote) d.quote = '"';
+    if (!d.na && known) d.na = known->dialect.na, d.n_na = known->dialect.n_na;
+    STRATA_TRY_GOTO(strata_csv_check_dialect(&d, err));
+    STRATA_TRY_GOTO(unzip(name, &bytes, &n_bytes, err));
+    STRATA_TRY_GOTO(check_text(name, bytes, n_bytes, err));
     const size_t byte_order_mark = n_bytes >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3) ? 3 : 0;
     const char *text = (const char *)bytes + byte_order_mark;
-    STRATA_TRY(check_text(name, bytes, n_bytes, err));
+    const size_t n_text = n_bytes - byte_order_mark;
     convert_line_ends(bytes, n_bytes);
-    if (!separator) separator = find_separator(text, n_bytes - byte_order_mark);
-    STRATA_TRY(parse_first_lines(name, text, n_bytes - byte_order_mark, separator, &head, err));
+    if (!d.separator) d.separator = find_separator(text, n_text, d.quote == STRATA_CSV_NONE ? 0 : d.quote, known);
+    STRATA_TRY_GOTO(parse_first_lines(name, text, n_text, &d, &head, err));
     const int n = strata_csv_n_columns(head);
-    const bool names = known ? begins_with_names(head, known) : !begins_with_row(head);
+    if (!d.header)
+        d.header = (known ? begins_with_names(head, known) : has_names(head)) ? STRATA_CSV_HEADER_YES : STRATA_CSV_HEADER_NO;
+    status = d.header == STRATA_CSV_HEADER_NO && known ? parse_known_rows(name, bytes, n_bytes, &d, n, known, out_csv, err)
+                                                       : strata_csv_parse(name, bytes, n_bytes, &d, out_csv, err);
+cleanup:
     strata_csv_destroy(head);
-    if (names) return strata_csv_parse(name, bytes, n_bytes, separator, out_csv, err);
-    return known ? parse_known_rows(name, bytes, n_bytes, separator, n, known, out_csv, err)
-                 : parse_numbered_rows(name, bytes, n_bytes, separator, n, out_csv, err);
+    free(bytes);
+    return status;
 }
 
-strata_status strata_csv_parse_table(const char *name, const void *bytes, size_t n_bytes, char separator,
+strata_status strata_csv_parse_table(const char *name, const void *bytes, size_t n_bytes, const strata_csv_dialect *dialect,
                                      const strata_preprocessing *known, strata_csv **out_csv, strata_error *err) {
     strata_stream *stream;
     unsigned char *text = NULL;
@@ -212,7 +492,7 @@ strata_status strata_csv_parse_table(const char *name, const void *bytes, size_t
     STRATA_TRY(strata_stream_create(name, bytes, n_bytes, &stream, err));
     strata_status status = strata_stream_read_all(stream, MOST_BYTES, &text, &n, err);
     strata_stream_destroy(stream);
-    if (!status) status = parse_text(name, text, n, separator, known, out_csv, err);
+    if (!status) return parse_text(name, text, n, dialect, known, out_csv, err);
     free(text);
     return status;
 }
@@ -229,15 +509,26 @@ static strata_status read_input(unsigned char **out_bytes, size_t *out_n, strata
     return strata_text_take(&text, (char **)out_bytes, out_n, err);
 }
 
-strata_status strata_csv_read_table(const char *path, char separator, const strata_preprocessing *known, strata_csv **out_csv,
-                                    strata_error *err) {
+strata_status strata_csv_read_table(const char *path, const strata_csv_dialect *dialect, const strata_preprocessing *known,
+                                    strata_csv **out_csv, strata_error *err) {
     unsigned char *bytes = NULL;
     size_t n = 0;
-    const bool input = !strcmp(path, "-");
-    if (!input && strata_is_parquet(path)) return strata_csv_read_parquet(path, MOST_BYTES, out_csv, err);
-    STRATA_TRY(input ? read_input(&bytes, &n, err) : strata_stream_read_file(path, MOST_BYTES, &bytes, &n, err));
-    strata_status status = input ? strata_csv_parse_table("standard input", bytes, n, separator, known, out_csv, err)
-                                 : parse_text(path, bytes, n, separator, known, out_csv, err);
-    free(bytes);
-    return status;
+    if (!strcmp(path, "-")) {
+        STRATA_TRY(read_input(&bytes, &n, err));
+        strata_status status = strata_csv_parse_table("standard input", bytes, n, dialect, known, out_csv, err);
+        free(bytes);
+        return status;
+    }
+    if (strata_is_parquet(path)) {
+        STRATA_TRY(strata_csv_read_parquet(path, MOST_BYTES, out_csv, err));
+        strata_csv_dialect d = dialect ? *dialect : (strata_csv_dialect){0};
+        if (!d.na && known) d.na = known->dialect.na, d.n_na = known->dialect.n_na;
+        strata_status status = strata_csv_set_dialect(*out_csv, &d, err);
+        if (!status) return STRATA_OK;
+        strata_csv_destroy(*out_csv);
+        *out_csv = NULL;
+        return status;
+    }
+    STRATA_TRY(strata_stream_read_file(path, MOST_BYTES, &bytes, &n, err));
+    return parse_text(path, bytes, n, dialect, known, out_csv, err);
 }

@@ -46,12 +46,41 @@ static strata_status find_label_indices(const strata_preprocessing *p, const str
     return STRATA_OK;
 }
 
+/* Finds how the numbers of the table are written, from its columns of numbers that the preprocessing uses. */
+static strata_status find_reading(const strata_preprocessing *p, const strata_apply_options *opts, strata_examples *examples,
+                                  strata_error *err) {
+    int *features = NULL, *labels = NULL, *used = NULL, n = 0, weight = 0;
+    strata_status status = find_indices(p, examples, opts, &features, err);
+    if (!status && !opts->unlabelled) status = find_label_indices(p, examples, &labels, err);
+    if (!status && !opts->unlabelled && p->weight) status = strata_csv_find(examples->csv, p->weight, &weight, err);
+    used = calloc((size_t)(p->n_columns + p->n_labels + 1), sizeof *used);
+    if (!status && !used) status = no_memory(examples, err);
+    for (int i = 0; i < p->n_columns && !status; i++)
+        if (p->columns[i].kind == STRATA_COLUMN_NUMBER) used[n++] = features[i];
+    for (int i = 0; i < p->n_labels && !status && labels; i++)
+        if (p->labels[i].kind == STRATA_COLUMN_NUMBER || p->labels[i].numeric) used[n++] = labels[i];
+    if (!status && !opts->unlabelled && p->weight) used[n++] = weight;
+    if (!status) status = strata_reading_of_later(p, examples->csv, used, n, &examples->reading, err);
+    free(features);
+    free(labels);
+    free(used);
+    return status;
+}
+
 /* ---- labels ---- */
+
+/* Element i of the features or labels of arrays. */
+static double feature_at(const strata_examples *examples, int64_t i) {
+    return examples->exact_x ? examples->exact_x[i] : strata_element_get(examples->x->dtype, examples->x->data, i);
+}
+static double label_at(const strata_examples *examples, int64_t i) {
+    return examples->exact_y ? examples->exact_y[i] : strata_element_get(examples->y->dtype, examples->y->data, i);
+}
 
 static bool has_label(const strata_preprocessing *p, const strata_examples *examples, const int *indices, int64_t row) {
     for (int i = 0; i < p->n_labels; i++)
-        if (examples->csv ? strata_cell_is_missing(strata_csv_cell(examples->csv, row, indices[i]))
-                          : isnan(strata_element_get(examples->y->dtype, examples->y->data, row * p->n_labels + i)))
+        if (examples->csv ? strata_column_is_missing(&p->labels[i], examples->csv, row, indices[i])
+                          : isnan(label_at(examples, row * p->n_labels + i)))
             return false;
     return true;
 }
@@ -94,15 +123,15 @@ static strata_status label_of(const strata_preprocessing *p, const strata_exampl
     const char *word = examples->csv ? strata_csv_cell(examples->csv, row, indices[i]) : text;
     double value = 0;
     if (!examples->csv) {
-        value = strata_element_get(examples->y->dtype, examples->y->data, row * p->n_labels + i);
+        value = label_at(examples, row * p->n_labels + i);
         snprintf(text, sizeof text, "%.15g", value);
     }
     if (label->kind == STRATA_COLUMN_WORDS) {
-        const int class = strata_column_word(label, word);
+        const int class = strata_column_word(label, word, examples->csv ? &examples->reading.numbers : NULL);
         *out = class;
         return class < 0 ? unknown_class(label, examples, row, word, err) : STRATA_OK;
     }
-    if (examples->csv) STRATA_TRY(strata_column_value(label, examples->csv, indices[i], row, &value, err));
+    if (examples->csv) STRATA_TRY(strata_column_value(label, examples->csv, &examples->reading, indices[i], row, &value, err));
     *out = (value - label->mean) / label->deviation;
     return STRATA_OK;
 }
@@ -130,8 +159,8 @@ static strata_status fill_labels(const strata_preprocessing *p, const strata_exa
 
 static strata_status value_of(const strata_column *column, const strata_examples *examples, int index, int64_t row, double *out,
                               strata_error *err) {
-    if (examples->csv) return strata_column_value(column, examples->csv, index, row, out, err);
-    *out = strata_element_get(examples->x->dtype, examples->x->data, row * examples->x->shape.dims[1] + index);
+    if (examples->csv) return strata_column_value(column, examples->csv, &examples->reading, index, row, out, err);
+    *out = feature_at(examples, row * examples->x->shape.dims[1] + index);
     return STRATA_OK;
 }
 
@@ -153,9 +182,10 @@ static strata_status fill_column(const strata_column *column, const strata_examp
             strata_column_encode_value(column, value, out);
             continue;
         }
-        const char *cell = strata_csv_cell(examples->csv, rows[r], index);
-        const int word = strata_column_word(column, cell);
-        memset(out, 0, (size_t)column->n_words * sizeof *out);
+        const bool missing = strata_column_is_missing(column, examples->csv, rows[r], index);
+        const char *cell = missing ? "" : strata_csv_cell(examples->csv, rows[r], index);
+        const int word = strata_column_word(column, cell, NULL);
+        memset(out, 0, (size_t)strata_column_width(column) * sizeof *out);
         if (word >= 0)
             out[word] = 1;
         else
@@ -202,7 +232,7 @@ static strata_status fill_elements(const strata_preprocessing *p, const strata_e
         }
         float *to = (float *)out->data + r * size;
         for (int64_t i = 0; i < size; i++) {
-            const double value = strata_element_get(x->dtype, x->data, rows[r] * size + i);
+            const double value = feature_at(examples, rows[r] * size + i);
             to[i] = isnan(value) ? 0 : (float)((value - p->columns[0].mean) / p->columns[0].deviation);
         }
     }
@@ -320,13 +350,13 @@ static void measure_elements(strata_preprocessing *p, const strata_examples *exa
         return;
     }
     for (int64_t i = 0; i < n * size; i++) {
-        const double value = strata_element_get(x->dtype, x->data, rows[i / size] * size + i % size);
+        const double value = feature_at(examples, rows[i / size] * size + i % size);
         if (!isnan(value)) sum += value, found++;
     }
     all->mean = found ? sum / (double)found : 0;
     /* The squares are those of the differences to the mean; the difference of two large squares would have no correct digit. */
     for (int64_t i = 0; i < n * size; i++) {
-        const double away = strata_element_get(x->dtype, x->data, rows[i / size] * size + i % size) - all->mean;
+        const double away = feature_at(examples, rows[i / size] * size + i % size) - all->mean;
         if (!isnan(away)) squares += away * away;
     }
     all->deviation = found ? sqrt(squares / (double)found) : 0;
@@ -365,21 +395,19 @@ strata_status strata_preprocessing_measure(strata_preprocessing *p, const strata
 
 /* ---- datasets ---- */
 
-/* Sets the weights of the examples. Whether they have a decimal comma is found from their column, as for other numbers. */
+/* Sets the weights of the examples. */
 static strata_status take_weights(const strata_preprocessing *p, const strata_examples *examples, const int64_t *rows,
                                   int64_t n, strata_dataset *dataset, strata_error *err) {
-    strata_column_stats stats;
     strata_array weights = {0};
     const strata_csv *csv = examples->csv;
     int index = 0;
     if (!p->weight) return STRATA_OK;
     STRATA_TRY(strata_csv_find(csv, p->weight, &index, err));
-    STRATA_TRY(strata_column_examine(csv, index, &stats, err));
-    const strata_column column = {.kind = STRATA_COLUMN_NUMBER, .decimal_comma = stats.decimal_comma};
+    const strata_column column = {.kind = STRATA_COLUMN_NUMBER};
     strata_status status = strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n), &weights, err);
     for (int64_t r = 0; r < n && !status; r++) {
         double value = 0;
-        status = strata_column_value(&column, csv, index, rows[r], &value, err);
+        status = strata_column_value(&column, csv, &examples->reading, index, rows[r], &value, err);
         if (!status && !(value >= 0 && value <= FLT_MAX))
             status = strata_fail(err, STRATA_DATA,
                                  "%s:%lld: the weight in column \"%s\" is \"%.64s\"; it must be a number of at least 0",
@@ -437,8 +465,9 @@ static strata_status classes_of(const strata_preprocessing *p, const strata_exam
     return *out ? STRATA_OK : no_memory(examples, err);
 }
 
-static strata_status split(strata_preprocessing *p, const strata_examples *examples, double fraction, uint64_t seed,
-                           strata_dataset **out_train, strata_dataset **out_test, strata_error *err) {
+strata_status strata_preprocessing_split_examples(strata_preprocessing *p, const strata_examples *examples, double fraction,
+                                                  uint64_t seed, strata_dataset **out_train, strata_dataset **out_test,
+                                                  strata_error *err) {
     int64_t *rows = NULL, *order = NULL, n = 0, first = 0;
     int32_t *classes = NULL;
     const strata_apply_options opts = {0};
@@ -466,13 +495,16 @@ cleanup:
 
 strata_status strata_preprocessing_split_csv(strata_preprocessing *p, const strata_csv *csv, double fraction, uint64_t seed,
                                              strata_dataset **out_train, strata_dataset **out_test, strata_error *err) {
-    return split(p, &(strata_examples){.csv = csv, .name = strata_csv_name(csv)}, fraction, seed, out_train, out_test, err);
+    strata_examples examples = {.csv = csv, .name = strata_csv_name(csv)};
+    STRATA_TRY(find_reading(p, &(strata_apply_options){0}, &examples, err));
+    return strata_preprocessing_split_examples(p, &examples, fraction, seed, out_train, out_test, err);
 }
 
 strata_status strata_preprocessing_split_arrays(strata_preprocessing *p, const strata_array *features,
                                                 const strata_array *labels, double fraction, uint64_t seed,
                                                 strata_dataset **out_train, strata_dataset **out_test, strata_error *err) {
-    return split(p, &(strata_examples){.x = features, .y = labels, .name = "arrays"}, fraction, seed, out_train, out_test, err);
+    const strata_examples examples = {.x = features, .y = labels, .name = "arrays"};
+    return strata_preprocessing_split_examples(p, &examples, fraction, seed, out_train, out_test, err);
 }
 
 /* Makes a dataset of all rows, or of those with labels unless opts->unlabelled. */
@@ -513,13 +545,20 @@ strata_status strata_preprocessing_apply_csv(const strata_preprocessing *p, cons
                                              const strata_apply_options *opts, strata_dataset **out_dataset,
                                              strata_error *err) {
     const strata_apply_options defaults = {0};
+    strata_examples examples = {.csv = csv, .name = strata_csv_name(csv)};
+    if (!opts) opts = &defaults;
     if (p->kind != STRATA_PREPROCESSING_TABLE && p->kind != STRATA_PREPROCESSING_TEXTS)
         return wrong_kind(p, strata_csv_name(csv), "a table", err);
-    return apply(p, &(strata_examples){.csv = csv, .name = strata_csv_name(csv)}, opts ? opts : &defaults, out_dataset, err);
+    STRATA_TRY(find_reading(p, opts, &examples, err));
+    STRATA_TRY(apply(p, &examples, opts, out_dataset, err));
+    if (opts->report && p->dialect.decimal && p->dialect.decimal != examples.reading.numbers.decimal)
+        opts->report->decimal = examples.reading.numbers.decimal;
+    return STRATA_OK;
 }
 
-strata_status strata_preprocessing_apply_arrays(const strata_preprocessing *p, const strata_array *x, const strata_array *y,
-                                                strata_dataset **out_dataset, strata_error *err) {
+strata_status strata_preprocessing_apply_examples(const strata_preprocessing *p, const strata_examples *examples,
+                                                  strata_dataset **out_dataset, strata_error *err) {
+    const strata_array *x = examples->x, *y = examples->y;
     const strata_apply_options opts = {.unlabelled = !y};
     strata_shape shape = x->shape;
     if (p->kind != STRATA_PREPROCESSING_ARRAYS) return wrong_kind(p, "arrays", "an array", err);
@@ -537,7 +576,12 @@ strata_status strata_preprocessing_apply_arrays(const strata_preprocessing *p, c
         return strata_fail(err, STRATA_DATA, "the features are %s, the labels %s; the model has %d label%s for each example",
                            strata_shape_text(shape).text, strata_shape_text(y->shape).text, p->n_labels,
                            p->n_labels == 1 ? "" : "s");
-    return apply(p, &(strata_examples){.x = x, .y = y, .name = "arrays"}, &opts, out_dataset, err);
+    return apply(p, examples, &opts, out_dataset, err);
+}
+
+strata_status strata_preprocessing_apply_arrays(const strata_preprocessing *p, const strata_array *x, const strata_array *y,
+                                                strata_dataset **out_dataset, strata_error *err) {
+    return strata_preprocessing_apply_examples(p, &(strata_examples){.x = x, .y = y, .name = "arrays"}, out_dataset, err);
 }
 
 void strata_preprocessing_restore(const strata_preprocessing *p, strata_array *predictions) {

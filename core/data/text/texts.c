@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "core/data/columns.h"
 #include "core/data/format/stream.h"
+#include "strata/preprocessing.h"
 
 /* ---- adding documents ---- */
 
@@ -169,7 +170,7 @@ strata_status strata_texts_from_csv(const strata_csv *csv, const strata_csv_opti
 
 strata_status strata_texts_csv(const char *path, const strata_csv_options *opts, strata_texts **out_texts, strata_error *err) {
     strata_csv *csv = NULL;
-    STRATA_TRY(strata_csv_read(path, opts ? opts->separator : 0, &csv, err));
+    STRATA_TRY(strata_csv_read_table(path, opts ? &opts->dialect : NULL, NULL, &csv, err));
     strata_status status = strata_texts_from_csv(csv, opts, out_texts, err);
     strata_csv_destroy(csv);
     return status;

@@ -62,7 +62,27 @@ static bool in_word(uint32_t c) {
     return c > 0xBF && !(c >= 0x2000 && c <= 0x206F) && !(c >= 0x3000 && c <= 0x303F) && c != 0xFEFF && c != 0xD7 && c != 0xF7;
 }
 
+/* Whether the character is a word by itself: in Chinese, Japanese, Thai, Lao, Khmer and Burmese no spaces divide words. */
+static bool stands_alone(uint32_t c) {
+    return (c >= 0x3040 && c <= 0x30FF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x4E00 && c <= 0x9FFF) ||
+           (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x20000 && c <= 0x3FFFF) || (c >= 0x0E00 && c <= 0x0EFF) ||
+           (c >= 0x1000 && c <= 0x109F) || (c >= 0x1780 && c <= 0x17FF);
+}
+
 /* ---- words ---- */
+
+int64_t strata_count_words(const char *text) {
+    int64_t n = 0;
+    for (bool inside = false; *text;) {
+        const size_t length = (unsigned char)*text < 0x80 ? 1 : strata_utf8_length(text, strlen(text));
+        const bool blank = strchr(" \t\r\n", *text) != NULL;
+        const bool alone = length > 1 && stands_alone(decode(text, length));
+        n += alone || (!blank && !inside);
+        inside = !blank && !alone;
+        text += length ? length : 1;
+    }
+    return n;
+}
 
 typedef struct character {
     uint32_t code;
@@ -120,8 +140,11 @@ static strata_status take_word(strata_word_reader *r, const char *place, strata_
             joins = next.length && in_word(next.code);
         }
         if (!c.length || !(in_word(c.code) || joins) || r->length + 4 > STRATA_LONGEST_WORD) break;
+        const bool alone = stands_alone(c.code);
+        if (alone && r->length) break;
         r->length += encode(joins ? '\'' : lower(c.code), r->word + r->length);
         r->at += c.length;
+        if (alone) break;
     }
     r->word[r->length] = 0;
     return STRATA_OK;

@@ -5,6 +5,7 @@
 #define STRATA_CORE_DATA_WORDS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "strata/status.h"
 
@@ -23,5 +24,7 @@ typedef struct strata_word_reader {
  * with `place` and the offset of the byte, if the text is not valid UTF-8. */
 STRATA_MUST_USE strata_status strata_word_next(strata_word_reader *reader, const char *place, bool *out_more,
                                                strata_error *err);
+/* Counts sequences without white space; a character of a script that has no spaces between words counts as a word. */
+int64_t strata_count_words(const char *text);
 
 #endif

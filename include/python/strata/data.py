@@ -42,12 +42,24 @@ class Dataset(Handle):
         return cls(lib.dataset_from_columns(*lists), kept)
 
     @classmethod
-    def csv(cls, path, label=None, features=None, separator=None) -> "Dataset":
-        """The numbers of a table with a header. For dates, words and missing values use `strata train FILE` or
-        strata/preprocessing.h."""
+    def csv(cls, path, label=None, features=None, separator=None, header=None, decimal=None, thousands=None, na=None,
+            quote=None) -> "Dataset":
+        """The numbers of a table. For dates, words and missing values use `strata train FILE` or strata/preprocessing.h.
+
+        What is None is found in the file. separator, quote, decimal and thousands are characters; quote="" means that no
+        cells are quoted, and thousands="" that no numbers have groups. header: whether the first line has the names of the
+        columns. na: words of missing values, which are an error here, as an empty cell is."""
         options = struct("csv_options", label=label, features=features, n_features=len(features or ()))
-        if separator:
-            options.separator = separator.encode()
+        words = [w.encode() for w in na or ()]
+        for name, value in (("separator", separator), ("decimal", decimal), ("thousands", thousands), ("quote", quote)):
+            if value is not None:
+                if len(value.encode()) > 1 or (not value and name in ("separator", "decimal")):
+                    raise InvalidError(f"csv: {name} is {value!r}; it must be one character")
+                setattr(options.dialect, name, value.encode() or b"\1")
+        if header is not None:
+            options.dialect.header = 1 if header else 2
+        if na is not None:
+            options.dialect.na, options.dialect.n_na = (ctypes.c_char_p * max(1, len(words)))(*(words or [b""])), len(words)
         return cls(lib.dataset_csv(path, options))
 
     @classmethod

@@ -10,7 +10,7 @@ from .model import Sequential
 
 
 class StrataClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier of dense layers, which standardises the features and is trained with Adam.
+    """A classifier of dense layers, which standardises the features in double precision and is trained with Adam.
 
     hidden: the units of all layers but the last one. model: a function of (n_features, n_classes) that returns other
     layers. device: a device's id, such as "opencl:0"; None: the best one. For a few thousand examples the host is the
@@ -22,11 +22,12 @@ class StrataClassifier(ClassifierMixin, BaseEstimator):
         self.patience, self.model, self.device, self.random_state = patience, model, device, random_state
 
     def fit(self, X, y):
-        X, y = validate_data(self, X, y, dtype=numpy.float32)
+        X, y = validate_data(self, X, y, dtype=numpy.float64)
         check_classification_targets(y)
         self.classes_, labels = numpy.unique(y, return_inverse=True)
-        self.mean_, self.scale_ = X.mean(0, dtype=numpy.float64), X.std(0, dtype=numpy.float64)
-        self.scale_[self.scale_ < 1e-12] = 1
+        self.mean_, self.scale_ = X.mean(0), X.std(0)
+        # A column is constant if its deviation is only rounding; the features may be in any unit.
+        self.scale_[self.scale_ <= 1e-12 * abs(self.mean_)] = 1
         made = self.model(X.shape[1], len(self.classes_)) if self.model else \
             [layers.dense(u, activation="relu", kernel_l2=self.l2) for u in self.hidden] + \
             [layers.dense(max(2, len(self.classes_)), kernel_l2=self.l2)]
@@ -45,7 +46,7 @@ class StrataClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X):
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=numpy.float32, reset=False)
+        X = validate_data(self, X, dtype=numpy.float64, reset=False)
         return self.model_.predict(self._standard(X))[:, :len(self.classes_)].astype(numpy.float64)
 
     def predict(self, X):
