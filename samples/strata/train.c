@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/option.h"
+
 const option_row train_rows[] = {
     OPTION_GROUP("data"),
     DATA_OPTION_ROWS(train_options, data),
@@ -24,7 +26,7 @@ const option_row train_rows[] = {
     {"subwords", NULL, "texts: divide words into pieces, so that no word is unknown", OPTION_FLAG,
      offsetof(train_options, data.subwords), 0, 0},
     {"validation-split", "F", "do not train on this share of the examples of each class, but evaluate it after each epoch (0)",
-     OPTION_NUMBER, offsetof(train_options, validation_split), 1e-12, 1},
+     OPTION_NUMBER, offsetof(train_options, validation_split), 0, 1},
     {"validation", "DIR", "evaluate these data after each epoch: a CSV file, or the test part of a folder as for --data",
      OPTION_TEXT, offsetof(train_options, validation), 0, 0},
     OPTION_GROUP("model"),
@@ -50,7 +52,7 @@ const option_row train_rows[] = {
     {"accumulate", "N", "update once every N batches, with the sum of their gradients (the model's number, else 1)", OPTION_INT,
      offsetof(train_options, accumulate), 1, 1e6},
     {"learning-rate", "R", "the optimizer's learning rate (the model's)", OPTION_NUMBER, offsetof(train_options, learning_rate),
-     1e-12, 1e6},
+     0, 1e6},
     {"patience", "N", "end when the loss on validation data has not fallen for N epochs (never)", OPTION_INT,
      offsetof(train_options, patience), 1, 1e6},
     {"reduce-on-plateau", "F:N",
@@ -193,7 +195,7 @@ static strata_optimizer choose_optimizer(const training *t) {
     const int64_t size = strata_dataset_size(t->train.dataset);
     strata_optimizer optimizer = strata_model_optimizer(t->model);
     if (!optimizer.name) optimizer = strata_adam_optimizer(0);
-    if (t->options.learning_rate > 0) optimizer.learning_rate = t->options.learning_rate;
+    if (strata_number_is_given(t->options.learning_rate)) optimizer.learning_rate = t->options.learning_rate;
     if (t->options.accumulate) optimizer.gradient_accumulation_steps = t->options.accumulate;
     if (!t->options.scale_lr || replicas == 1) return optimizer;
     const int64_t examples = t->batch * (optimizer.gradient_accumulation_steps > 1 ? optimizer.gradient_accumulation_steps : 1);
@@ -201,7 +203,8 @@ static strata_optimizer choose_optimizer(const training *t) {
     const int64_t fifth = steps * t->options.epochs / 5;
     optimizer.schedule.replicas = replicas;
     if (optimizer.schedule.warmup_steps) return optimizer;
-    if (!optimizer.learning_rate) optimizer.learning_rate = strata_optimizer_default_rate(optimizer.name);
+    if (!strata_number_is_given(optimizer.learning_rate))
+        optimizer.learning_rate = strata_optimizer_default_rate(optimizer.name);
     optimizer.schedule.warmup_steps = 5 * steps < fifth ? 5 * steps : fifth;
     optimizer.schedule.warmup_from = optimizer.learning_rate / replicas;
     return optimizer;
