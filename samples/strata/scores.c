@@ -137,6 +137,23 @@ strata_status scores_measure(strata_model *model, const strata_dataset *dataset,
     return status;
 }
 
+void metrics_in_units(const strata_preprocessing *preprocessing, strata_metrics *metrics) {
+    enum { MOST = 64 };
+    const float far = 1000; /* far apart, so that a large mean does not round the unit off */
+    float ends[2 * MOST];
+    const bool numbers = preprocessing && !strata_preprocessing_n_classes(preprocessing);
+    const int n = numbers ? strata_preprocessing_n_labels(preprocessing) : 0;
+    strata_array view = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(2, n), ends);
+    if (n < 1 || n > MOST) return;
+    for (int k = 0; k < n; k++) ends[k] = -far, ends[n + k] = far;
+    strata_preprocessing_restore(preprocessing, &view);
+    for (int k = 1; k < n; k++)
+        if (ends[n + k] - ends[k] != ends[n] - ends[0]) return;
+    const double unit = ((double)ends[n] - (double)ends[0]) / (2 * (double)far);
+    for (int i = 0; i < metrics->n; i++)
+        if (!strcmp(metrics->more[i].name, "mae")) metrics->more[i].value *= unit;
+}
+
 /* ---- printing ---- */
 
 /* For a class: how many examples have it as their label, how many as their answer, and how many as both. */

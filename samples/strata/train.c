@@ -358,6 +358,7 @@ static int fit(training *t) {
     r->patience = t->options.patience;
     r->stop_after = t->options.stop_after < t->options.epochs ? t->options.stop_after : 0;
     r->model = t->model;
+    r->preprocessing = t->test.preprocessing;
     r->strategy = t->strategy;
     r->checkpoint = t->in_folder ? NULL : t->options.checkpoint;
     r->chief = t->opened.chief;
@@ -419,6 +420,7 @@ static int fit(training *t) {
     progress_say(r->line, "evaluating the test examples ...");
     if (!status) status = measure_validation(t, &err);
     if (!status) status = strata_model_evaluate(t->model, t->test.dataset, 0, &t->test_metrics, &err);
+    if (!status) metrics_in_units(t->test.preprocessing, &t->test_metrics);
     if (!status && t->test.preprocessing)
         status = scores_measure(t->model, t->test.dataset, t->test.preprocessing, 0, &t->test_scores, &err);
     if (!status) status = strata_model_replicas_equal(t->model, &t->replicas_equal, &err);
