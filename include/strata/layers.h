@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The layers of a sequential model, and their options. In a model's JSON a layer is {"layer": "<name>", ...} with the names of
- * the fields below as keys. A field that is 0, NULL or false means the default that its comment names. In a
- * field of type double STRATA_ZERO (strata/numbers.h) is the number 0.
+ * the fields below as keys. A field that is 0, NULL or false means the default that its comment names. In a field of type
+ * double STRATA_ZERO (strata/numbers.h) is the number 0.
  *
  * Shapes. N is the number of examples in a batch, C the number of channels, the last axis. x is the layer's input, y its
  * output; both are floats, except for the tokens that an embedding takes. core/layer/<name>.c shows how each layer is built

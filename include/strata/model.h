@@ -277,7 +277,7 @@ typedef struct strata_checkpoint_options {
 } strata_checkpoint_options;
 
 /* No epoch, where a number of epochs that is 0 means a default. */
-enum { STRATA_NO_EPOCHS = -1 };
+enum { STRATA_NO_EPOCHS = -2147483647 - 1 };
 
 /* Zeros are the defaults. */
 typedef struct strata_fit_options {
@@ -549,7 +549,7 @@ typedef struct strata_watch_options {
     const char *path;
     /* Examples of a batch; 0: 100. */
     int64_t batch;
-    /* The most seconds to wait for a new checkpoint; 0: 3600. */
+    /* The most seconds to wait for a new checkpoint; 0: 3600. STRATA_ZERO: not at all. */
     double wait_seconds;
     /* End after the checkpoint of this many epochs. 0: end only after the last checkpoint. */
     int epochs;

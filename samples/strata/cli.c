@@ -226,7 +226,7 @@ static int set_option(const option_row *row, const char *text, void *options) {
         if (!*text || *end || errno || !isfinite(value) || value < row->least || value > row->most)
             return usage_error("%s%s is \"%s\"; it must be a number from %g to %g", dashes(row), row->name, text, row->least,
                                row->most);
-        *(double *)target = value == 0 ? STRATA_ZERO : value;
+        *(double *)target = value;
     }
     return EXIT_OK;
 }

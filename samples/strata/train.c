@@ -52,7 +52,7 @@ const option_row train_rows[] = {
     {"accumulate", "N", "update once every N batches, with the sum of their gradients (the model's number, else 1)", OPTION_INT,
      offsetof(train_options, accumulate), 1, 1e6},
     {"learning-rate", "R", "the optimizer's learning rate (the model's)", OPTION_NUMBER, offsetof(train_options, learning_rate),
-     0, 1e6},
+     1e-12, 1e6},
     {"patience", "N", "end when the loss on validation data has not fallen for N epochs (never)", OPTION_INT,
      offsetof(train_options, patience), 1, 1e6},
     {"reduce-on-plateau", "F:N",
@@ -195,7 +195,7 @@ static strata_optimizer choose_optimizer(const training *t) {
     const int64_t size = strata_dataset_size(t->train.dataset);
     strata_optimizer optimizer = strata_model_optimizer(t->model);
     if (!optimizer.name) optimizer = strata_adam_optimizer(0);
-    if (strata_number_is_given(t->options.learning_rate)) optimizer.learning_rate = t->options.learning_rate;
+    if (t->options.learning_rate > 0) optimizer.learning_rate = t->options.learning_rate;
     if (t->options.accumulate) optimizer.gradient_accumulation_steps = t->options.accumulate;
     if (!t->options.scale_lr || replicas == 1) return optimizer;
     const int64_t examples = t->batch * (optimizer.gradient_accumulation_steps > 1 ? optimizer.gradient_accumulation_steps : 1);

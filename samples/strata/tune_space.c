@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/option.h"
 #include "core/base/philox.h"
 #include "tune.h"
 
@@ -168,7 +167,7 @@ int tune_space_add_defaults(const strata_model *model, const train_options *o, i
     double rate = optimizer.learning_rate;
     if (!(rate > 0)) rate = strata_optimizer_default_rate(name);
     cJSON *json = cJSON_Parse(text);
-    if (!strata_number_is_given(o->learning_rate)) add_around(space, "optimizer.learning_rate", rate);
+    if (!(o->learning_rate > 0)) add_around(space, "optimizer.learning_rate", rate);
     if (!o->batch && !o->global_batch && batch <= n_examples) add_sizes(space, "batch", batch);
     if (!o->from) {
         add_layers(cJSON_GetObjectItemCaseSensitive(json, "layers"), space);
@@ -183,10 +182,9 @@ int tune_space_add_defaults(const strata_model *model, const train_options *o, i
 
 /* ---- checking ---- */
 
-static int check_number(const tune_range *range, double value, bool batch) {
-    if (batch ? value > 0 && value == floor(value) : value >= 0) return EXIT_OK;
-    return usage_error("--set %s=%s: %s", range->path, range->text,
-                       batch ? "a batch is a whole number above 0" : "a learning rate is a number from 0 on");
+static int check_number(const tune_range *range, double value, const char *what) {
+    if (value > 0 && (strcmp(range->path, "batch") || value == floor(value))) return EXIT_OK;
+    return usage_error("--set %s=%s: %s is above 0", range->path, range->text, what);
 }
 
 static void end_of(const tune_range *range, bool last, char out[SETTING_BYTES]) {
@@ -204,7 +202,7 @@ int tune_space_check(const tune_space *space, const train_options *o, const stra
         const tune_range *range = &space->ranges[i];
         char ends[2][SETTING_BYTES], setting[2 * SETTING_BYTES + 8];
         const bool batch = !strcmp(range->path, "batch"), rate = !strcmp(range->path, "optimizer.learning_rate");
-        if ((batch && (o->batch || o->global_batch)) || (rate && strata_number_is_given(o->learning_rate)))
+        if ((batch && (o->batch || o->global_batch)) || (rate && o->learning_rate > 0))
             return usage_error("--set %s and --%s both set it; give one of them", range->path,
                                rate       ? "learning-rate"
                                : o->batch ? "batch"
@@ -216,7 +214,9 @@ int tune_space_check(const tune_space *space, const train_options *o, const stra
                 "--set %s: the model of --from is not changed; batch and optimizer.learning_rate can be searched", range->path);
         for (int last = 0; last < 2; last++) {
             end_of(range, last, ends[last]);
-            if ((batch || rate) && !code) code = check_number(range, strtod(ends[last], NULL), batch);
+            if ((batch || rate) && !code)
+                code =
+                    check_number(range, strtod(ends[last], NULL), batch ? "a batch is a whole number, and" : "a learning rate");
         }
         if (code || batch || rate || !strcmp(range->path, "model")) continue;
         for (int last = 0; last < 2 && !code; last++) { /* each setting is applied to a new copy of the model */

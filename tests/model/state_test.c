@@ -114,7 +114,7 @@ TEST_ON_HOST(state, a_fit_of_no_epochs_trains_nothing) {
     cr_expect_eq(history.n_epochs, 0);
     cr_expect_str_eq(case_sha(model), before);
     strata_history_finish(&history);
-    FAILS(strata_model_fit(model, data, &(strata_fit_options){.epochs = -2}, NULL, &err), STRATA_INVALID, "epochs is -2");
+    FAILS(strata_model_fit(model, data, &(strata_fit_options){.epochs = -1}, NULL, &err), STRATA_INVALID, "epochs is -1");
     strata_model_destroy(model);
     strata_dataset_destroy(data);
 }

@@ -202,9 +202,12 @@ class Model(Handle):
         for one in callbacks:
             if isinstance(one, _callbacks.EarlyStopping):
                 one.ask_fit(options, validation_data is not None)
+        if epochs < 0:
+            raise InvalidError(f"fit: epochs is {epochs}; it must be at least 0")
         first, self._first_step = options.setdefault("first_step", self._first_step), 0
         run = _Run(self, callbacks, verbose, epochs, initial_epoch or first)
-        given = struct("fit_options", epochs=epochs or _native.constants["STRATA_NO_EPOCHS"], first_epoch=initial_epoch,
+        epochs = epochs or _native.constants["STRATA_NO_EPOCHS"]
+        given = struct("fit_options", epochs=epochs, first_epoch=initial_epoch,
                        batch=_native.given("batch_size", batch_size) or None, seed=seed,
                        no_shuffle=not shuffle, class_weights=weights, n_class_weights=len(weights or ()),
                        validation=validation_data, on_progress=callback("strata_progress_callback", run.progress),
