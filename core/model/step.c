@@ -263,12 +263,14 @@ static void build_apply(builder *b) {
 
 /* ---- gradients as outputs ---- */
 
-/* The changes of the states by this batch, which are added to the states later. A state with the rate 0 does not change, even
- * if it is infinite. */
+/* The changes of the states by this batch, which are added to the states later, and the states' rates. A state with the rate 0
+ * does not change, even if it is infinite. */
 static strata_tensor *state_changes(builder *b, const computed *c) {
     strata_tensor *rates = strata_layer_context_state_rates(&b->context, b->graph);
     strata_tensor *none = strata_scalar(b->graph, STRATA_DTYPE_F32, 0);
-    return strata_where(strata_equal(rates, none), none, strata_mul(rates, strata_sub(c->state, b->context.state)));
+    strata_tensor *changes = strata_mul(rates, strata_sub(c->state, b->context.state));
+    strata_tensor *both[] = {strata_where(strata_equal(rates, none), none, changes), rates};
+    return strata_concat(both, 2, 0);
 }
 
 static void add_output(builder *b, strata_tensor *output) {
