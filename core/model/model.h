@@ -188,7 +188,7 @@ enum { STRATA_MOST_BUCKETS = 8 };
  *   the batch's sums;
  *   for each block its gradients, of which the first (dense_end - begin) elements are those of its dense parameters, in their
  *   layout;
- *   if the model has states, their changes, which are added to them;
+ *   if the model has states, their changes, which are added to them, and then the rates of their moving averages;
  *   for each sparse parameter the indices of the rows that the batch uses (i32, each index once, then -1). This output is
  *   missing if the gradients are those of all rows and the elements of an input of the model are the indices of the used
  *   rows. */
