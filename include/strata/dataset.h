@@ -18,8 +18,8 @@ typedef struct strata_dataset strata_dataset;
 
 /* A dataset of arrays in memory. features: (n, ...) of u8, f32, i32 or i64. labels: (n) or (n, ...) of u8, i32, i64 or f32;
  * NULL for prediction. Both are borrowed: they must outlive the dataset. u8 and f32 features become f32 in a batch, multiplied
- * by `scale` (0: 1; STRATA_ZERO: 0), which is 1/255 for pixels. i32 and i64 features are tokens: they become i32 and are not scaled, so scale
- * must be 0 or 1; DATA for a token that does not fit in an i32. */
+ * by `scale` (0: 1; STRATA_ZERO: 0), which is 1/255 for pixels. i32 and i64 features are tokens: they become i32 and are not
+ * scaled, so scale must be 0 or 1; DATA for a token that does not fit in an i32. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_arrays(const strata_array *features, const strata_array *labels,
                                                                     double scale, strata_dataset **out_dataset,
                                                                     strata_error *err);

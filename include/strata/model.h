@@ -80,8 +80,8 @@ typedef struct strata_output_options {
     const char *loss;
     strata_loss_options loss_options;
     const char *metrics;
-    /* The weight of this output's loss: the model's loss is the sum of weight_i loss_i over all outputs i. 0: 1; STRATA_ZERO: the
-     * output is not trained. */
+    /* The weight of this output's loss: the model's loss is the sum of weight_i loss_i over all outputs i. 0: 1;
+     * STRATA_ZERO: the output is not trained. */
     double weight;
 } strata_output_options;
 STRATA_API void strata_model_output(strata_model *model, const strata_value *value, strata_output_options opts);
@@ -283,8 +283,8 @@ enum { STRATA_NO_EPOCHS = -2147483647 - 1 };
 typedef struct strata_fit_options {
     /* The number of epochs; 0: 1. STRATA_NO_EPOCHS: nothing is trained, and the history is empty. */
     int epochs;
-    /* How many of these epochs, at most all, an earlier fit has done. This fit runs the others, and its history has only these. If `patience`
-     * had ended the earlier fit, no epoch is run, and restore_best is applied. */
+    /* How many of these epochs, at most all, an earlier fit has done. This fit runs the others, and its history has only these.
+     * If `patience` had ended the earlier fit, no epoch is run, and restore_best is applied. */
     int first_epoch;
     /* How many steps of the epoch first_epoch an earlier fit has done: strata_model_epoch_steps, or 0. Any other number is
      * INVALID. The epoch's metrics then include the earlier steps. */

@@ -11,7 +11,8 @@
  *
  *     strata_optimizer optimizer = {.name = "adamw", .weight_decay = STRATA_ZERO};
  *
- * It is the negative zero of IEEE 754, which equals 0 and computes like 0. In JSON and in Python a 0 that is written means 0. */
+ * It is the negative zero of IEEE 754, which equals 0 and computes like 0. In JSON and in Python a 0 that is written means
+ * 0. */
 #define STRATA_ZERO (-0.0)
 
 enum { STRATA_MAX_NUMBERS = 16 };

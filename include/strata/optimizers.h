@@ -47,8 +47,8 @@ typedef struct strata_schedule {
     int64_t replicas;
 } strata_schedule;
 
-/* The settings of an optimizer: a plain value, which calls copy. A field that is 0 has the default that its comment names, which
- * is Keras' default. STRATA_ZERO (strata/numbers.h) is the number 0. */
+/* The settings of an optimizer: a plain value, which calls copy. A field that is 0 has the default that its comment names,
+ * which is Keras' default. STRATA_ZERO (strata/numbers.h) is the number 0. */
 typedef struct strata_optimizer {
     /* "sgd", "adam", "adamw", "rmsprop", "adagrad", "lars" or "lamb"; static memory. */
     const char *name;

@@ -178,8 +178,8 @@ static strata_status visit(strata_ps_worker *w, strata_ps_job *j, strata_error *
     return STRATA_OK;
 }
 
-/* Batches of which this worker has no examples move the states as its other batches do: n moves of the rate r go 1 - (1 - r)^n of
- * the way. */
+/* Batches of which this worker has no examples move the states as its other batches do: n moves of the rate r go 1 - (1 - r)^n
+ * of the way. */
 static void complete_states(const strata_ps_worker *w, const strata_ps_job *j) {
     int n = 0;
     for (int i = 0; i < j->n_batches; i++) n += j->batches[i].own > 0;

@@ -50,8 +50,9 @@ check "a paused training ends as one without a pause" test \
 python3 - "$work" <<'END'
 import random, sys
 random.seed(2)
-rows = [(random.gauss(0, 1), random.gauss(0, 1)) for _ in range(100)]
-open(sys.argv[1] + "/auc.csv", "w").write("a,b,y\n" + "\n".join(f"{a:.4f},{b:.4f},{int(a + random.gauss(0, 1) > 1)}" for a, b in rows))
+pairs = [(random.gauss(0, 1), random.gauss(0, 1)) for _ in range(100)]
+rows = [f"{a:.4f},{b:.4f},{int(a + random.gauss(0, 1) > 1)}" for a, b in pairs]
+open(sys.argv[1] + "/auc.csv", "w").write("a,b,y\n" + "\n".join(rows))
 END
 cat >"$work/auc.json" <<'END'
 {"input": [2], "layers": [{"layer": "dense", "units": 1}], "loss": "binary_crossentropy", "metrics": ["auc"],

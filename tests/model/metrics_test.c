@@ -86,8 +86,8 @@ TEST_ON_DEVICES(metrics, classes_are_counted_as_on_the_host) {
     strata_dataset_destroy(data);
 }
 
-/* Labels 0 1 3 3 1 0 3 1 and answers 0 3 3 1 1 0 3 0: class 2 is neither. The values are those of scikit-learn's precision_score
- * and recall_score with average="macro". */
+/* Labels 0 1 3 3 1 0 3 1 and answers 0 3 3 1 1 0 3 0: class 2 is neither. The values are those of scikit-learn's
+ * precision_score and recall_score with average="macro". */
 TEST_ON_HOST(metrics, a_class_that_does_not_occur_is_left_out_of_means) {
     enum { N = 8, C = 4 };
     static const int answers[N] = {0, 3, 3, 1, 1, 0, 3, 0};
@@ -168,7 +168,8 @@ TEST_ON_HOST(metrics, auc_of_one_class_is_nan) {
     strata_dataset_destroy(data);
 }
 
-/* The values are those of scikit-learn's roc_auc_score and of keras.metrics.Precision, Recall and MeanAbsoluteError for the sigmoids of the outputs. */
+/* The values are those of scikit-learn's roc_auc_score and of keras.metrics.Precision, Recall and MeanAbsoluteError for the
+ * sigmoids of the outputs. */
 TEST_ON_DEVICES(metrics, yes_or_no_equals_keras) {
     float x[10] = {-2, -1, -0.5f, 0.25f, 0.5f, 1, 1.5f, -0.25f, 3, -3}, y[10] = {0, 0, 1, 0, 1, 1, 1, 0, 0, 1};
     strata_array features = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(10, 1), x);

@@ -779,8 +779,10 @@ class Zero(unittest.TestCase):
 
     def test_what_cannot_be_zero_is_an_error(self):
         model = small()
-        fails = [("batch_size", lambda: model.fit(X, Y, batch_size=0)), ("batch_size", lambda: model.evaluate(X, Y, batch_size=0)),
-                 ("batch_size", lambda: model.predict(X, batch_size=0)), ("batch_size", lambda: model.fit(X, Y, batch_size=1.5)),
+        fails = [("batch_size", lambda: model.fit(X, Y, batch_size=0)),
+                 ("batch_size", lambda: model.evaluate(X, Y, batch_size=0)),
+                 ("batch_size", lambda: model.predict(X, batch_size=0)),
+                 ("batch_size", lambda: model.fit(X, Y, batch_size=1.5)),
                  ("epochs", lambda: model.fit(X, Y, epochs=-1)),
                  ("steps_per_epoch", lambda: model.fit(X, Y, steps_per_epoch=0)),
                  ("steps_per_execution", lambda: model.fit(X, Y, steps_per_execution=0)),
@@ -823,7 +825,8 @@ class Zero(unittest.TestCase):
         for shape, short, full in pairs:
             hashes = []
             for layer in (short, full):
-                model = strata.Sequential([layer, layers.flatten(), layers.dense(2)], shape).compile("sgd", device="host", seed=3)
+                model = strata.Sequential([layer, layers.flatten(), layers.dense(2)], shape)
+                model.compile("sgd", device="host", seed=3)
                 x = numpy.random.default_rng(1).random((20, *shape), dtype=numpy.float32)
                 model.fit(x, Y[:20], verbose=0)
                 hashes.append(model.sha256)

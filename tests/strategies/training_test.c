@@ -620,7 +620,8 @@ Test(training, a_parameter_device_keeps_the_statistics) {
     expect_like(&central, &one, 1e-5, "central_storage");
 }
 
-/* Each accumulated batch moves the averages by itself (tests/model/state_test.c), also where some shares of batches are empty. */
+/* Each accumulated batch moves the averages by itself (tests/model/state_test.c), also where some shares of batches are
+ * empty. */
 Test(training, synchronized_batch_norm_sees_each_whole_batch_that_is_accumulated) {
     plan p = {.optimizer = strata_sgd_optimizer(0.1, 0, false),
               .batch_norm = true,

@@ -106,8 +106,9 @@ class Model(Handle):
         loss_weights as dicts with the outputs' names."""
         if self._outputs is not None and self._as_parameter_ is None:
             losses = loss if isinstance(loss, dict) and "name" not in loss else {self._outputs[0]: loss}
+            weights = loss_weights or {}
             self._spec["outputs"] = [{"name": o, **({"loss": losses[o]} if losses.get(o) else {}),
-                                      **({"weight": loss_weights[o]} if loss_weights and o in loss_weights else {})} for o in self._outputs]
+                                      **({"weight": weights[o]} if o in weights else {})} for o in self._outputs]
             loss = None
             self._create(None)
         loss_options = None
