@@ -4,18 +4,18 @@
 # Installs the Debian or Ubuntu packages that Strata needs: sh samples/install-packages.sh build run test
 #   build   compiler, CMake, headers, the SPIR-V tools
 #   run     OpenCL and Vulkan on the CPU (PoCL, lavapipe); a machine with a vendor's driver uses that too
-#   test    Criterion, validation layers, Oclgrind, clang and its tools, numpy, Open MPI, MPICH
+#   test    Criterion, validation layers, Oclgrind, clang and its tools, numpy, Open MPI, MPICH, ccache
 # Does nothing, quickly, when all is there. Exit codes: 0 all there, 1 something required is missing and could not be installed.
 set -eu
 
 build="gcc libc6-dev cmake ninja-build pkg-config libcjson-dev zlib1g-dev libssl-dev"
 build_optional="ocl-icd-opencl-dev libvulkan-dev glslc spirv-tools libclblast-dev liblzma-dev libpng-dev libcurl4-openssl-dev"
-build_optional="$build_optional libturbojpeg0-dev libwebp-dev libmicrohttpd-dev libprotobuf-c-dev protobuf-c-compiler"
+build_optional="$build_optional libturbojpeg0-dev libwebp-dev libprotobuf-c-dev protobuf-c-compiler"
 run=""
 run_optional="pocl-opencl-icd mesa-vulkan-drivers libvulkan1 ocl-icd-libopencl1 libclblast1"
 test="libcriterion-dev g++ git python3"
 test_optional="vulkan-validationlayers oclgrind clang clang-format python3-numpy python3-venv openmpi-bin libopenmpi3 mpich"
-test_optional="$test_optional libhdf5-dev python3-setuptools python3-wheel dpkg-dev file groff-base"
+test_optional="$test_optional libhdf5-dev python3-setuptools python3-wheel dpkg-dev file groff-base ccache"
 
 required="" optional=""
 for set in "$@"; do

@@ -159,6 +159,13 @@ failing && !/^ *(---|\.\.\.|assertions:|failures:)/ { if (++lines[failed] <= 20)
 END { if (seen < plan) { failed++; show = show sprintf("    FAILED: %d of %d cases never reported\n", plan - seen, plan) }
       flush(); printf "%d %d %d\n%s", passed, failed, skipped, show }'
 
+# cpu_seconds: prints the CPU time of all programs that this shell has run so far, in seconds. `times` prints minutes and
+# seconds in user and system mode, first for the shell and then for its programs.
+cpu_seconds() {
+    times >"$log.times"
+    awk -F '[ms ]+' 'NR == 2 { printf "%d\n", $1 * 60 + $2 + $3 * 60 + $4 }' "$log.times"
+}
+
 # run_suite COMMAND...: runs the command with the time limit. Its output goes to $log.log. Sets $code to its exit code.
 run_suite() {
     timeout -k 10 "$limit" env "$@" >"$log.log" 2>&1 </dev/null 9>&-
@@ -203,6 +210,8 @@ suite() {
     rm -f "$log.tap"
     case $label in *"$filter"*) only="" ;; *) only=$filter ;; esac # all cases of a suite whose name matches
     start=$(date +%s)
+    cpu_seconds >"$log.cpu" # not in $(...), which is another shell
+    read -r cpu_before <"$log.cpu"
     case $program in
     */test_*) set -- "$@" "$program" -q "--tap=$log.tap" ${only:+--filter "*$only*"} ;;
     */replay_*) set -- "$@" "$program" "$root/tests/fuzz/corpus/${program##*/replay_}" ;;
@@ -221,6 +230,8 @@ suite() {
     case $program in */test_*) [ "$code" = 0 ] || ! only_criterion_leaked || code=0 ;; esac
     messages_mark "end of $label"
     seconds=$(($(date +%s) - start))
+    cpu_seconds >"$log.cpu"
+    read -r cpu_after <"$log.cpu"
 
     if [ -s "$log.tap" ]; then
         awk -v filtered="$only" "$tap_summary" "$log.tap" >"$log.summary"
@@ -253,7 +264,8 @@ suite() {
     fi
     if [ -n "$filter" ] && [ "$n_passed$n_failed$n_skipped" = 000 ]; then return; fi
     {
-        printf '%-36s %4d passed, %d failed, %d skipped  (%d s)\n' "$label" "$n_passed" "$n_failed" "$n_skipped" "$seconds"
+        printf '%-36s %4d passed, %d failed, %d skipped  (%d s, %d s of CPU)\n' "$label" "$n_passed" "$n_failed" "$n_skipped" \
+            "$seconds" $((cpu_after - cpu_before))
         sed 1d "$log.summary"
     } >"$log.shown"
     cat "$log.shown" # as one write, because another suite may print at the same time

@@ -62,11 +62,29 @@ static hlo_value with_padding(hlo *h, hlo_value x, const hlo_window *w, double v
                           (int64_t[]){0, w->padding[0][1], w->padding[1][1], 0});
 }
 
-/* Whether this tap is the first largest one of its window. NaN is larger than all numbers. */
-static hlo_value is_first(taps *t, hlo_value tap) {
+static bool has_padding(const hlo_window *w) {
+    return w->padding[0][0] || w->padding[0][1] || w->padding[1][0] || w->padding[1][1];
+}
+
+/* Whether tap (kh, kw) is an element of x and no padding, in y's shape. */
+static hlo_value is_inside(const taps *t, strata_shape x, int64_t kh, int64_t kw) {
+    const hlo_value ones = strata_hlo_fill(t->h, HLO_F32, STRATA_SHAPE(1, x.dims[1], x.dims[2], 1), 1);
+    const strata_shape shape = STRATA_SHAPE(1, t->y.shape.dims[1], t->y.shape.dims[2], 1);
+    const int64_t stride[] = {1, t->w->stride[0], t->w->stride[1], 1};
+    const hlo_value tap =
+        strata_hlo_strided_slice(t->h, with_padding(t->h, ones, t->w, 0), (int64_t[]){0, kh, kw, 0}, shape.dims, stride);
+    return strata_hlo_compare(t->h, "NE", strata_hlo_broadcast(t->h, tap, t->y.shape),
+                              strata_hlo_fill(t->h, HLO_F32, t->y.shape, 0));
+}
+
+/* Whether tap (kh, kw) is the first largest one of its window. NaN is larger than all numbers. x: the image's shape. Padding is
+ * never the first, also where all elements of the window are -infinity. */
+static hlo_value is_first(taps *t, strata_shape x, hlo_value padded, int64_t kh, int64_t kw) {
     hlo *h = t->h;
-    const hlo_value largest =
+    const hlo_value tap = tap_of(t, padded, kh, kw);
+    hlo_value largest =
         strata_hlo_binary(h, "or", strata_hlo_compare(h, "EQ", tap, t->y), strata_hlo_compare(h, "NE", tap, tap));
+    if (has_padding(t->w)) largest = strata_hlo_binary(h, "and", largest, is_inside(t, x, kh, kw));
     const hlo_value first = t->any_taken ? strata_hlo_binary(h, "and", largest, strata_hlo_unary(h, "not", t->taken)) : largest;
     t->taken = t->any_taken ? strata_hlo_binary(h, "or", t->taken, largest) : largest;
     t->any_taken = true;
@@ -85,15 +103,13 @@ hlo_value strata_pjrt_max_pool2d(pjrt_lowering *l, const strata_tensor *node, co
     hlo_value picked = strata_hlo_fill(h, HLO_F32, node->shape, 0);
     for (int64_t k = 0; k < w.size[0] * w.size[1]; k++) {
         const int64_t kh = k / w.size[1], kw = k % w.size[1];
-        picked = strata_hlo_select(h, is_first(&t, tap_of(&t, padded, kh, kw)), tap_of(&t, values, kh, kw), picked);
+        picked = strata_hlo_select(h, is_first(&t, x.shape, padded, kh, kw), tap_of(&t, values, kh, kw), picked);
     }
     return picked;
 }
 
 static bool side_by_side(const hlo_window *w) {
-    for (int d = 0; d < 2; d++)
-        if (w->stride[d] < w->size[d] || w->padding[d][0] || w->padding[d][1]) return false;
-    return true;
+    return w->stride[0] >= w->size[0] && w->stride[1] >= w->size[1] && !has_padding(w);
 }
 
 /* The sum over all taps of the window: for each tap, the gradients dy of the windows in which it is the first largest
@@ -119,7 +135,7 @@ hlo_value strata_pjrt_max_pool2d_grad(pjrt_lowering *l, const strata_tensor *nod
             between[1 + d] = w.stride[d] - 1;
             after[1 + d] = x.shape.dims[1 + d] - before[1 + d] - ((dy.shape.dims[1 + d] - 1) * w.stride[d] + 1);
         }
-        const hlo_value share = strata_hlo_select(h, is_first(&t, tap_of(&t, padded, at[0], at[1])), dy, none);
+        const hlo_value share = strata_hlo_select(h, is_first(&t, x.shape, padded, at[0], at[1]), dy, none);
         dx = strata_hlo_binary(h, "add", dx, strata_hlo_pad_between(h, share, 0, before, after, between));
     }
     return strata_pjrt_int(node, "rectified") ? strata_pjrt_relu_grad(h, NULL, (hlo_value[]){dx, x}) : dx;

@@ -146,11 +146,37 @@ static strata_tensor *truth(strata_graph *graph, bool value) {
     return strata_scalar(graph, STRATA_DTYPE_BOOL, value);
 }
 
-/* A mask that is true where this tap is the first one that equals the maximum `most`; NaN counts as equal. *taken is the
- * mask of the positions where an earlier tap was the first (NULL: none yet), and is updated. */
-static strata_tensor *is_first(strata_tensor *tap, strata_tensor *most, strata_tensor **taken) {
-    strata_tensor *yes = truth(tap->graph, true);
+/* A mask (1,OH,OW,1) that is true where tap k is an element of the image and no padding. NULL: it is so for all outputs. */
+static strata_tensor *is_inside(strata_graph *graph, const strata_taps *taps, int64_t k) {
+    const strata_window *w = &taps->window;
+    const int64_t tap[2] = {k / w->size[1], k % w->size[1]}, n = taps->out[0] * taps->out[1];
+    strata_array array = {0};
+    bool all = true;
+    if (strata_array_create(STRATA_DTYPE_BOOL, STRATA_SHAPE(1, taps->out[0], taps->out[1], 1), &array, NULL))
+        return strata_graph_poison(graph, &strata_op_max_pool2d, STRATA_OUT_OF_MEMORY, "no host memory for the windows' masks");
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t output[2] = {i / taps->out[1], i % taps->out[1]};
+        bool inside = true;
+        for (int d = 0; d < 2; d++) {
+            const int64_t at = output[d] * w->stride[d] + tap[d] * w->dilation[d] - w->padding[2 * d];
+            inside = inside && at >= 0 && at < taps->in[d];
+        }
+        strata_element_set(STRATA_DTYPE_BOOL, array.data, i, inside);
+        all = all && inside;
+    }
+    strata_tensor *mask = all ? NULL : strata_constant(graph, &array);
+    strata_array_finish(&array);
+    return mask;
+}
+
+/* A mask that is true where tap k is the first one that equals the maximum `most`; NaN counts as equal. *taken is the mask of
+ * the positions where an earlier tap was the first (NULL: none yet), and is updated. Padding is never the first, also where all
+ * elements of the window are -infinity. */
+static strata_tensor *is_first(const strata_taps *taps, int64_t k, strata_tensor *tap, strata_tensor *most,
+                               strata_tensor **taken) {
+    strata_tensor *yes = truth(tap->graph, true), *inside = is_inside(tap->graph, taps, k);
     strata_tensor *hit = strata_where(strata_equal(tap, most), yes, strata_not_equal(tap, tap));
+    if (inside) hit = strata_where(inside, hit, truth(tap->graph, false));
     strata_tensor *first = *taken ? strata_where(*taken, truth(tap->graph, false), hit) : hit;
     *taken = *taken ? strata_where(*taken, yes, hit) : hit;
     return first;
@@ -164,7 +190,7 @@ static strata_tensor *compose(strata_tensor *node) {
     if (node->n_inputs == 1) return most;
     taps_of(&taps, node->inputs[1], 0, v);
     for (int64_t k = 0; k < taps.window.size[0] * taps.window.size[1]; k++) {
-        strata_tensor *first = is_first(x[k], most, &taken);
+        strata_tensor *first = is_first(&taps, k, x[k], most, &taken);
         y = strata_where(first, v[k], y ? y : strata_scalar(node->graph, node->dtype, 0));
     }
     return y;
@@ -183,7 +209,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
     if (!strata_taps_init(&taps, window_of(node), node->shape)) return NULL;
     strata_tensor *most = taps_of(&taps, node->inputs[0], -INFINITY, x);
     for (int64_t k = 0; k < taps.window.size[0] * taps.window.size[1]; k++) {
-        strata_tensor *given = strata_where(is_first(x[k], most, &taken), node->inputs[1], zero);
+        strata_tensor *given = strata_where(is_first(&taps, k, x[k], most, &taken), node->inputs[1], zero);
         given = strata_untap(&taps, given, k / taps.window.size[1], k % taps.window.size[1]);
         sum = sum ? strata_add(sum, given) : given;
     }

@@ -19,6 +19,9 @@ typedef enum case_values {
     CASE_WHOLE,
     /* Floats: as CASE_UNIFORM, with NaN, infinities and zeros of both signs among them. Integers: as CASE_WHOLE. */
     CASE_SPECIAL,
+    /* Floats: half of the elements are -infinity, and the others NaN, infinity, zeros of both signs and a few numbers, so that
+     * most small groups of elements have ties, and several NaN or nothing but -infinity. Integers: as CASE_WHOLE. */
+    CASE_EXTREME,
     /* Different numbers in random order. */
     CASE_DISTINCT,
     /* The state of a random number generator, STRATA_RNG_WORDS elements. */

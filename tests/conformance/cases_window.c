@@ -177,6 +177,9 @@ static const case_instance pools[] = {
     {.shapes = IMAGES(1, 4, 9, 17), .p = {3, 1, [PADDING] = GIVEN, 1, 2, 0, 3, 3, 4}, .terms = 64},
     {.shapes = IMAGES(2, 5, 3, 6), .p = {[10] = 5, 3}, .terms = 32},
     {.shapes = IMAGES(0, 4, 4, 3), .p = {[10] = 2, 2}},
+    /* unequal sizes and strides, without overlap and, in the second one, with padding */
+    {.shapes = IMAGES(2, 5, 11, 6), .p = {2, 4, [10] = 2, 3}, .terms = 16},
+    {.shapes = IMAGES(1, 7, 5, 16), .p = {4, 2, [PADDING] = SAME, [10] = 3, 2}, .terms = 16},
     {.shapes = IMAGES(3, 7, 5, 37), .p = {[10] = 2, 2}, .terms = 16}, /* whole vectors of channels and a rest */
     {.shapes = IMAGES(2, 5, 6, 16), .p = {1, 2, [PADDING] = SAME, [10] = 3, 3}, .terms = 32},
     {.shapes = IMAGES(1, 8, 8, 5), .p = {3, 3, [10] = 2, 2}, .terms = 16}, /* elements that no window covers */
@@ -230,12 +233,12 @@ static const op_row window[] = {
     LONG(conv2d),
     LONG(conv2d_input_grad),
     LONG(conv2d_filter_grad),
-    ROW(max_pool2d, max_pool2d, pools, {CASE_SPECIAL, -3, 3, 0, false}),
-    ROW(max_pool2d, max_pool2d_pick, pools, {CASE_WHOLE, -3, 3, 0, false}, FLOAT),
+    ROW(max_pool2d, max_pool2d, pools, {CASE_EXTREME, -3, 3, 0, false}),
+    ROW(max_pool2d, max_pool2d_pick, pools, {CASE_EXTREME, -3, 3, 0, false}, FLOAT),
     POOL_GRAD(max_pool2d_grad, CASE_WHOLE),
     POOL_GRAD(max_pool2d_grad_rectified, CASE_WHOLE),
-    POOL_GRAD(max_pool2d_grad, CASE_SPECIAL),
-    POOL_GRAD(max_pool2d_grad_rectified, CASE_SPECIAL),
+    POOL_GRAD(max_pool2d_grad, CASE_EXTREME),
+    POOL_GRAD(max_pool2d_grad_rectified, CASE_EXTREME),
     ROW(avg_pool2d, avg_pool2d, pools, FLOAT),
     ROW(avg_pool2d_grad, avg_pool2d_grad, pools, FLOAT),
 };

@@ -19,7 +19,8 @@ void conformance_each_device(const strata_device_options *opts, void (*visit)(st
 
 /* Writes the ids of the devices that match, at most `most`, and returns their number. */
 int conformance_device_ids(char (*out_ids)[32], int most);
-/* As strata_device_open with validation. It fails the running test when the device cannot be opened. */
+/* As strata_device_open with validation. It fails the running test when the device cannot be opened. Kernels are not checked on
+ * first use, because a wrong kernel would then be replaced and the test would pass. A warning fails the running test. */
 strata_device *conformance_open(const char *id, const strata_device_options *opts);
 /* Closes the device. It fails the running test when the validation layer has reported something. */
 void conformance_close(strata_device *device);

@@ -12,6 +12,7 @@
 #include "core/op/ops.h"
 #include "strata/ops.h"
 #include "tests/conformance/devices.h"
+#include "tests/conformance/families.h"
 #include "tests/conformance/run_case.h"
 #include "tests/support/folder.h"
 
@@ -38,9 +39,22 @@ static strata_tensor *operand(run_case *run, int64_t batch, int64_t rows, int64_
 static void check(run_case *run, const char *what, strata_dtype dtype, const product *p) {
     int wrong = 0;
     strata_test_result result = run_case_check(run, &wrong);
-    cr_expect(result.ok, "%s: matmul %s %s %dx%dx%d, output %d: %s", run->device->info.id, what, strata_dtype_name(dtype),
-              (int)p->m, (int)p->k, (int)p->n, wrong, result.text);
+    cr_expect(result.ok, "%s%s: matmul %s %s %dx%dx%d, output %d: %s", run->device->info.id, conformance_families_text(), what,
+              strata_dtype_name(dtype), (int)p->m, (int)p->k, (int)p->n, wrong, result.text);
     run_case_end(run);
+}
+
+static void (*test_of_products)(strata_device *device);
+static void run_by_each_family(strata_device *device) {
+    conformance_families_begin();
+    do test_of_products(device);
+    while (conformance_families_next("matmul"));
+}
+
+/* Runs the test on each device, and there with each family of kernels for products. */
+static void run_everywhere(void (*test)(strata_device *device)) {
+    test_of_products = test;
+    conformance_each_device(&(strata_device_options){.no_tune = true}, run_by_each_family);
 }
 
 static void run_transposes(strata_device *device) {
@@ -60,7 +74,7 @@ static void run_transposes(strata_device *device) {
 }
 
 Test(conformance_matmul, every_transpose_and_tail) {
-    conformance_each_device(&(strata_device_options){.no_tune = true}, run_transposes);
+    run_everywhere(run_transposes);
 }
 
 static void run_batches(strata_device *device) {
@@ -82,7 +96,7 @@ static void run_batches(strata_device *device) {
 }
 
 Test(conformance_matmul, batches_of_either_operand) {
-    conformance_each_device(&(strata_device_options){.no_tune = true}, run_batches);
+    run_everywhere(run_batches);
 }
 
 /* ---- epilogues: a product with fused ops, compared with the separate nodes ---- */
@@ -133,7 +147,7 @@ static void run_epilogues(strata_device *device) {
 }
 
 Test(conformance_matmul, fused_epilogues) {
-    conformance_each_device(&(strata_device_options){.no_tune = true}, run_epilogues);
+    run_everywhere(run_epilogues);
 }
 
 /* ---- the candidates of the tuner ---- */

@@ -8,9 +8,11 @@
 #include <string.h>
 
 #include "backends/fallback/fallback.h"
+#include "backends/kernel/lowering.h"
 #include "core/run/executable.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/devices.h"
+#include "tests/conformance/families.h"
 #include "tests/conformance/run_case.h"
 #include "tests/support/restricted.h"
 
@@ -95,8 +97,8 @@ static strata_test_result run_row(strata_device *device, const op_row *row, unsi
         const strata_shape *shapes = ran[wrong].instance->shapes;
         char text[sizeof result.text];
         memcpy(text, result.text, sizeof text);
-        result = strata_test_bad("%s: %s %s %s, operands %s and %s: %.500s", device->info.id, row->op,
-                                 row->variant ? row->variant : "", strata_dtype_name(ran[wrong].dtype),
+        result = strata_test_bad("%s%s: %s %s %s, operands %s and %s: %.500s", device->info.id, conformance_families_text(),
+                                 row->op, row->variant ? row->variant : "", strata_dtype_name(ran[wrong].dtype),
                                  strata_shape_text(shapes[0]).text, strata_shape_text(shapes[1]).text, text);
     }
     run_case_end(&run);
@@ -121,9 +123,12 @@ static void run_table(strata_device *device) {
         if (row->not_oclgrind && strstr(device->info.driver, "Oclgrind")) continue;
         for (unsigned dtypes, rest = row->dtypes; rest && failures < MOST_FAILURES; rest &= ~dtypes) {
             dtypes = next_dtypes(device, row, rest);
-            strata_test_result result = run_row(device, row, dtypes);
-            failures += !result.ok;
-            cr_expect(result.ok, "%s", result.text);
+            conformance_families_begin();
+            do {
+                strata_test_result result = run_row(device, row, dtypes);
+                failures += !result.ok;
+                cr_expect(result.ok, "%s", result.text);
+            } while (conformance_families_next(row->op));
         }
     }
 }
@@ -241,6 +246,63 @@ WITH_HELP(window)
 WITH_HELP(softmax)
 WITH_HELP(norm)
 WITH_HELP(update)
+
+/* ---- what launches declare, which barriers between launches depend on ---- */
+
+/* Limits of a CPU behind OpenCL, a GPU, and a GPU that is emulated on a CPU. */
+static const strata_kernel_limits classes[] = {
+#define CLASS(class, lanes, units, ...)                                                                                   \
+    {                                                                                                                     \
+        .device_class = STRATA_DEVICE_##class, .opencl_c = true, .fast = true, .dtypes = (1u << STRATA_DTYPE_COUNT) - 1,  \
+        .max_workgroup = 1024, .max_local = {1024, 1024}, .max_groups = {65535, 65535}, .local_bytes = 65536,             \
+        .cache_bytes = 1 << 20, .compute_units = units, .vector_width = lanes, .max_range_bytes = UINT32_MAX, __VA_ARGS__ \
+    }
+    CLASS(CPU, 8, 4, .cheap_groups = true),
+    CLASS(DISCRETE_GPU, 1, 80, .item_registers = 0),
+    CLASS(SOFTWARE_GPU, 1, 4, .item_registers = 0),
+};
+
+/* Compares `writes` of each launch of the node with the buffers that the kernel's file declares as written. */
+static void check_writes(const strata_kernel_limits *limits, const strata_tensor *node) {
+    strata_lowering lowering = {0};
+    if (strata_lowering_run(&lowering, limits, NULL, node, NULL)) return;
+    for (int l = 0; l < lowering.n; l++) {
+        const strata_launch *launch = &lowering.launches[l];
+        const strata_shader *shader = strata_shader_find(launch->kernel, launch->variant);
+        for (int i = 0; shader && i < launch->n_buffers; i++) {
+            const bool is_unused = !launch->buffers[i] && !lowering.scratch_bytes;
+            cr_expect(is_unused || (launch->writes >> i & 1) == (shader->buffers[i].access != STRATA_SHADER_READ),
+                      "%s: kernel %s: the launch declares buffer %s as %s, and the kernel as %s", node->op->name,
+                      launch->kernel, shader->buffers[i].name, launch->writes >> i & 1 ? "written" : "read",
+                      launch->writes >> i & 1 ? "read" : "written");
+        }
+    }
+    strata_lowering_finish(&lowering);
+}
+
+static void check_writes_of_row(strata_device *host, const op_row *row, strata_dtype dtype) {
+    run_case run;
+    run_case_begin(&run, host);
+    for (int i = 0; i < row->n_instances; i++) build_instance(&run, row, &row->instances[i], dtype);
+    for (size_t c = 0; c < sizeof classes / sizeof *classes; c++)
+        for (int n = 0; n < run.graph->n_nodes; n++) {
+            const strata_tensor *node = run.graph->nodes[n];
+            conformance_families_begin();
+            do {
+                if (node->op->lower) check_writes(&classes[c], node);
+            } while (conformance_families_next(node->op->name));
+        }
+    run_case_end(&run);
+}
+
+Test(conformance_ops, launches_declare_the_buffers_that_their_kernels_write) {
+    strata_device *host = conformance_open("host", &(strata_device_options){.no_tune = true});
+    for (const op_table *const *table = case_tables; *table; table++)
+        for (int r = 0; r < (*table)->n_rows; r++)
+            for (int d = 0; d < STRATA_DTYPE_COUNT; d++)
+                if ((*table)->rows[r].dtypes >> d & 1) check_writes_of_row(host, &(*table)->rows[r], (strata_dtype)d);
+    conformance_close(host);
+}
 
 Test(conformance_ops, every_op_has_a_row) {
     for (int i = 0; i < strata_n_ops; i++) {

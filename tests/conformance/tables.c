@@ -23,6 +23,18 @@ static void add_specials(strata_array *array) {
     for (int i = 0; i < 5; i++) strata_element_set(array->dtype, array->data, i + 1, specials[i]);
 }
 
+static void make_extreme(strata_array *array, uint64_t seed) {
+    static const double extremes[] = {NAN, NAN, INFINITY, -0.0, 0.0, 1, 2};
+    enum { N = sizeof extremes / sizeof *extremes };
+    if (!strata_dtype_is_float(array->dtype)) return;
+    strata_array choices = strata_test_random(STRATA_DTYPE_F32, array->shape, 0, 2 * N, seed + 1);
+    for (int64_t i = 0; i < strata_shape_elements(array->shape); i++) {
+        const int choice = (int)strata_element_get(STRATA_DTYPE_F32, choices.data, i);
+        strata_element_set(array->dtype, array->data, i, choice < N ? extremes[choice] : -INFINITY);
+    }
+    strata_array_finish(&choices);
+}
+
 strata_array case_operand_value(const case_operand *operand, strata_dtype dtype, strata_shape shape, uint64_t seed) {
     if (operand->values == CASE_STATE) return random_state();
     bool is_unsigned = dtype == STRATA_DTYPE_U8 || dtype == STRATA_DTYPE_BOOL;
@@ -32,5 +44,6 @@ strata_array case_operand_value(const case_operand *operand, strata_dtype dtype,
         for (int64_t i = 0; i < strata_shape_elements(shape); i++)
             strata_element_set(dtype, array.data, i, floor(strata_element_get(dtype, array.data, i)));
     if (operand->values == CASE_SPECIAL) add_specials(&array);
+    if (operand->values == CASE_EXTREME) make_extreme(&array, seed);
     return array;
 }

@@ -71,6 +71,9 @@ Test(npy, reads_every_dtype) {
     }
     size_t n = build(bytes, 1, "{'descr': '|b1', 'fortran_order': False, 'shape': (2,), }", not_bool, 2);
     fails(bytes, n, STRATA_DATA, "f: element 1 is 2; a bool must be 0 or 1");
+    const uint8_t first[] = {255, 1, 0};
+    n = build(bytes, 1, "{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }", first, 3);
+    fails(bytes, n, STRATA_DATA, "f: element 0 is 255; a bool must be 0 or 1");
     n = build(bytes, 1, "{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }", too_large, 16);
     fails(bytes, n, STRATA_DATA, "f: element 1 is 1e+39, too large for f32");
 }

@@ -267,6 +267,43 @@ Test(pipeline, map_cache_prefetch_zip_interleave_are_those_of_tf_data) {
     }
 }
 
+/* A dataset of two examples with inputs of these names, 1 and 2 columns wide, and targets, 3 and 2 columns wide. */
+static strata_dataset *named(const char *const *inputs, int n_inputs, const char *const *targets, int n_targets) {
+    static float values[6];
+    static strata_array arrays[4];
+    strata_data_column columns[4];
+    strata_dataset *data = NULL;
+    for (int i = 0; i < 4; i++) {
+        arrays[i] = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(2, i < 2 ? 1 + i : 5 - i), values);
+        columns[i] = (strata_data_column){.array = &arrays[i]};
+    }
+    for (int i = 0; i < n_inputs; i++) columns[i].name = inputs[i];
+    for (int i = 0; i < n_targets; i++) columns[2 + i].name = targets[i];
+    OK(strata_dataset_from_columns(columns, n_inputs, columns + 2, n_targets, &data, &err));
+    return data;
+}
+
+Test(pipeline, zip_keeps_the_names_and_roles_of_all_parts) {
+    static const char *const a[] = {"left", "right"}, *const b[] = {"price"}, *const c[] = {"colour"},
+                             *const d[] = {"size", "age"};
+    static const struct {
+        const char *name;
+        strata_part_role role;
+        int64_t width;
+    } wanted[] = {{"left", STRATA_PART_INPUT, 1},   {"price", STRATA_PART_TARGET, 3}, {"right", STRATA_PART_INPUT, 2},
+                  {"colour", STRATA_PART_INPUT, 1}, {"size", STRATA_PART_TARGET, 3},  {"age", STRATA_PART_TARGET, 2}};
+    strata_dataset *two[] = {named(a, 2, b, 1), named(c, 1, d, 2)}, *joined = NULL;
+    OK(strata_dataset_zip(two, 2, &joined, &err));
+    const strata_element_spec spec = strata_dataset_element_spec(joined);
+    cr_assert_eq(spec.n_parts, 6);
+    for (int i = 0; i < 6; i++) {
+        cr_expect_str_eq(spec.names[i], wanted[i].name);
+        cr_expect_eq(spec.roles[i], wanted[i].role, "%s", spec.names[i]);
+        cr_expect_eq(spec.parts[i].shape.dims[0], wanted[i].width, "%s", spec.names[i]);
+    }
+    strata_dataset_destroy(joined);
+}
+
 /* ---- shuffle ---- */
 
 static void numbers_of(const strata_dataset *data, uint64_t seed, uint64_t epoch, int *out, int n) {

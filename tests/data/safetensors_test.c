@@ -87,6 +87,28 @@ Test(safetensors, a_dtype_that_strata_lacks_fails_only_when_asked_for) {
     strata_safetensors_finish(&file);
 }
 
+Test(safetensors, a_bad_bool_is_named_wherever_it_is) {
+    enum { N = 5 };
+    unsigned char bytes[500];
+    strata_error err = {0};
+    for (int bad = 0; bad < N; bad++)
+        for (int value = 2; value < 256; value += 253) { /* 2 and 255 */
+            strata_safetensors file;
+            strata_array array;
+            char message[100];
+            size_t n = build(bytes, "{\"b\":{\"dtype\":\"BOOL\",\"shape\":[5],\"data_offsets\":[0,5]}}", N);
+            for (int i = 0; i < N; i++) bytes[n - N + (size_t)i] = (unsigned char)(i == bad ? value : i % 2);
+            snprintf(message, sizeof message, "f: element %d of tensor \"b\" is %d; a bool must be 0 or 1", bad, value);
+            cr_assert_eq(strata_safetensors_parse("f", bytes, n, &file, &err), STRATA_OK, "%s", err.message);
+            cr_assert_eq(strata_safetensors_load(&file, "b", &array, &err), STRATA_DATA, "element %d", bad);
+            cr_expect_str_eq(err.message, message);
+            unsigned char copy[N];
+            cr_assert_eq(strata_safetensors_copy(&file, "b", STRATA_DTYPE_BOOL, STRATA_SHAPE(N), copy, &err), STRATA_DATA);
+            cr_expect_str_eq(err.message, message);
+            strata_safetensors_finish(&file);
+        }
+}
+
 Test(safetensors, rejects_a_wrong_length) {
     unsigned char bytes[200];
     strata_safetensors file;

@@ -50,7 +50,9 @@ strata_status strata_dataset_zip(strata_dataset **datasets, int n_datasets, stra
             return strata_fail(err, STRATA_INVALID, "zip: dataset %d is batched and another is not", i);
         for (int k = 0; k < one->n_parts; k++, spec.n_parts++) {
             spec.parts[spec.n_parts] = one->parts[k];
-            spec.roles[spec.n_parts] = one->roles[k];
+            /* A column with a name (strata_dataset_from_columns) keeps its role at any place; a part without one gets the
+             * role of its new place. */
+            spec.roles[spec.n_parts] = one->names[k][0] ? strata_spec_role(one, k) : one->roles[k];
             memcpy(spec.names[spec.n_parts], one->names[k], sizeof one->names[k]);
         }
         n = shorter(n, datasets[i]->n);
