@@ -9,6 +9,7 @@
 #include "backends/fallback/fallback.h"
 #include "backends/registry.h"
 #include "core/base/lock.h"
+#include "core/base/option.h"
 
 /* ---- threads and forks ---- */
 
@@ -210,11 +211,14 @@ static strata_status add_fallback(strata_device **device, strata_error *err) {
 }
 
 static strata_status check_options(const strata_device_options *opts, strata_error *err) {
+    if (opts && opts->stall_seconds == 0 && strata_number_is_given(opts->stall_seconds))
+        return strata_fail(err, STRATA_INVALID, "device: stall_seconds is 0; leave it out for its default");
     const double seconds[] = {opts ? opts->compile_notice_seconds : 0, opts ? opts->compile_seconds : 0};
     for (int i = 0; i < 2; i++)
-        if (seconds[i] != 0 && !(seconds[i] >= 0.01 && seconds[i] <= 1e9))
-            return strata_fail(err, STRATA_INVALID, "device: %s is %g; it must be 0 (the default) or 0.01..1e9 seconds",
-                               i ? "compile_seconds" : "compile_notice_seconds", seconds[i]);
+        if (strata_number_is_given(seconds[i]) && !(seconds[i] >= 0.01 && seconds[i] <= 1e9))
+            return strata_fail(err, STRATA_INVALID,
+                               "device: %s is %g; it must be 0.01..1e9 seconds; leave it out for its default",
+                               i ? "compile_seconds" : "compile_notice_seconds", strata_number_shown(seconds[i]));
     return STRATA_OK;
 }
 

@@ -4,6 +4,7 @@
  * collectives are in collective/. */
 #include "cluster/communicator.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,6 +212,11 @@ strata_status strata_communicator_allocate(int rank, int world, const int *job_r
 
 strata_status strata_communicator_set_options(strata_communicator *comm, const strata_communicator_options *opts,
                                               strata_error *err) {
+    /* STRATA_ZERO has a sign, too. */
+    if (signbit(opts->connect_seconds) || signbit(opts->heartbeat_seconds) || signbit(opts->stall_seconds))
+        return strata_fail(err, STRATA_INVALID,
+                           "connect_seconds is %g, heartbeat_seconds %g, stall_seconds %g; each must be above 0, or left out",
+                           opts->connect_seconds, opts->heartbeat_seconds, opts->stall_seconds);
     comm->connect_seconds = opts->connect_seconds > 0 ? opts->connect_seconds : CONNECT_SECONDS;
     comm->stall_seconds = opts->stall_seconds > 0 ? opts->stall_seconds : STALL_SECONDS;
     return strata_algorithm_find(opts->algorithm, &comm->algorithm, err);

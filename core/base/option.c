@@ -8,6 +8,18 @@
 
 #include "core/base/json.h"
 
+bool strata_number_is_given(double value) {
+    return value != 0 || signbit(value);
+}
+
+double strata_number_or(double value, double otherwise) {
+    return strata_number_is_given(value) ? value : otherwise;
+}
+
+double strata_number_shown(double value) {
+    return value == 0 ? 0 : value;
+}
+
 static strata_status read_numbers(const strata_json *object, const strata_option *option, strata_numbers *out,
                                   strata_error *err) {
     strata_json list, item;
@@ -60,6 +72,25 @@ static strata_status read_shape(const strata_json *object, const strata_option *
     return STRATA_OK;
 }
 
+strata_status strata_option_read_number(const strata_json *object, const char *key, bool required, double least, double most,
+                                        double *out, strata_error *err) {
+    const strata_json_presence presence = required ? STRATA_JSON_REQUIRED : STRATA_JSON_OPTIONAL;
+    strata_json found;
+    STRATA_TRY(strata_json_get_number(object, key, presence, least, most, out, err));
+    if (*out == 0 && strata_json_find(object, key, &found)) *out = STRATA_ZERO;
+    return STRATA_OK;
+}
+
+static strata_status read_count(const strata_json *object, const strata_option *option, int64_t *out, strata_error *err) {
+    strata_json found;
+    if (!option->required && !strata_json_find(object, option->name, &found)) return STRATA_OK;
+    STRATA_TRY(strata_json_get(object, option->name, &found, err));
+    STRATA_TRY(strata_json_to_int(&found, (int64_t)option->least, (int64_t)option->most, out, err));
+    if (*out) return STRATA_OK;
+    return strata_json_fail(&found, err, STRATA_DATA, "is 0; it must be %.0f..%.0f and not 0; leave it out for its default",
+                            option->least, option->most);
+}
+
 static strata_status read_option(const strata_json *object, const strata_option *option, void *options, strata_error *err) {
     strata_json_presence presence = option->required ? STRATA_JSON_REQUIRED : STRATA_JSON_OPTIONAL;
     void *target = (char *)options + option->offset;
@@ -67,6 +98,8 @@ static strata_status read_option(const strata_json *object, const strata_option 
         case STRATA_OPTION_INT:
             return strata_json_get_int(object, option->name, presence, (int64_t)option->least, (int64_t)option->most, target,
                                        err);
+        case STRATA_OPTION_COUNT:
+            return read_count(object, option, target, err);
         case STRATA_OPTION_PAIR:
             return read_ints(object, option, 2, "height, width", target, err);
         case STRATA_OPTION_BORDER_1D:
@@ -74,7 +107,7 @@ static strata_status read_option(const strata_json *object, const strata_option 
         case STRATA_OPTION_BORDER_2D:
             return read_ints(object, option, 4, "top, bottom, left, right", target, err);
         case STRATA_OPTION_NUMBER:
-            return strata_json_get_number(object, option->name, presence, option->least, option->most, target, err);
+            return strata_option_read_number(object, option->name, option->required, option->least, option->most, target, err);
         case STRATA_OPTION_BOOL:
             return strata_json_get_bool(object, option->name, presence, target, err);
         case STRATA_OPTION_STRING:
@@ -125,6 +158,7 @@ static bool is_given(const strata_option *option, const void *options) {
     const void *value = (const char *)options + option->offset;
     switch (option->kind) {
         case STRATA_OPTION_INT:
+        case STRATA_OPTION_COUNT:
             return *(const int64_t *)value != 0;
         case STRATA_OPTION_PAIR:
         case STRATA_OPTION_BORDER_1D:
@@ -132,7 +166,7 @@ static bool is_given(const strata_option *option, const void *options) {
         case STRATA_OPTION_BORDER_2D:
             return one_is_given(value, 4);
         case STRATA_OPTION_NUMBER:
-            return *(const double *)value != 0;
+            return strata_number_is_given(*(const double *)value);
         case STRATA_OPTION_BOOL:
             return *(const bool *)value;
         case STRATA_OPTION_STRING:
@@ -156,7 +190,8 @@ size_t strata_option_bytes(strata_option_kind kind) {
         [STRATA_OPTION_BORDER_1D] = sizeof(int64_t[2]), [STRATA_OPTION_BORDER_2D] = sizeof(int64_t[4]),
         [STRATA_OPTION_NUMBER] = sizeof(double),        [STRATA_OPTION_BOOL] = sizeof(bool),
         [STRATA_OPTION_STRING] = sizeof(char *),        [STRATA_OPTION_NUMBERS] = sizeof(strata_numbers),
-        [STRATA_OPTION_SHAPE] = sizeof(strata_shape),   [STRATA_OPTION_ACTIVATION] = sizeof(char *)};
+        [STRATA_OPTION_SHAPE] = sizeof(strata_shape),   [STRATA_OPTION_ACTIVATION] = sizeof(char *),
+        [STRATA_OPTION_COUNT] = sizeof(int64_t)};
     return (unsigned)kind < sizeof bytes / sizeof *bytes ? bytes[kind] : 0;
 }
 
@@ -171,7 +206,8 @@ static strata_status check_ints(const strata_option *option, const int64_t *valu
 static strata_status check_number(const strata_option *option, double value, strata_error *err) {
     if (value >= option->least && value <= option->most) return STRATA_OK;
     if (isnan(value) && option->least == -HUGE_VAL && option->most == HUGE_VAL) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "%s is %g; it must be %g..%g", option->name, value, option->least, option->most);
+    return strata_fail(err, STRATA_INVALID, "%s is %g; it must be %g..%g", option->name, strata_number_shown(value),
+                       option->least, option->most);
 }
 
 static strata_status check_option(const strata_option *option, const void *options, strata_error *err) {
@@ -180,6 +216,7 @@ static strata_status check_option(const strata_option *option, const void *optio
     const strata_shape *shape = value;
     switch (option->kind) {
         case STRATA_OPTION_INT:
+        case STRATA_OPTION_COUNT:
             return check_ints(option, value, 1, err);
         case STRATA_OPTION_PAIR:
         case STRATA_OPTION_BORDER_1D:
@@ -222,6 +259,7 @@ static void write_option(strata_json_writer *w, const strata_option *option, con
     strata_json_key(w, option->name);
     switch (option->kind) {
         case STRATA_OPTION_INT:
+        case STRATA_OPTION_COUNT:
             strata_json_write_int(w, *(const int64_t *)value);
             break;
         case STRATA_OPTION_PAIR:
@@ -232,7 +270,7 @@ static void write_option(strata_json_writer *w, const strata_option *option, con
             write_ints(w, value, 4);
             break;
         case STRATA_OPTION_NUMBER:
-            strata_json_write_any_number(w, *(const double *)value);
+            strata_json_write_any_number(w, strata_number_shown(*(const double *)value));
             break;
         case STRATA_OPTION_BOOL:
             strata_json_write_bool(w, *(const bool *)value);

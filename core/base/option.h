@@ -2,16 +2,30 @@
  *
  * Options in a model's JSON. A table describes the fields of a plain struct; each kind of layer, loss, optimizer and
  * schedule has a table. Zero or false means the default, which the comment of the struct's field names, and is not
- * written to JSON. */
+ * written to JSON. A number 0 that JSON gives is stored as STRATA_ZERO, which is written as 0. */
 #ifndef STRATA_CORE_OPTION_H
 #define STRATA_CORE_OPTION_H
 
+#include "core/base/export.h"
 #include "strata/optimizers.h"
 #include "strata/option.h"
 
 struct strata_json;
 struct strata_json_writer;
 
+STRATA_EXPORT_BEGIN
+/* Whether a number is given: it is not 0, or it is STRATA_ZERO. */
+bool strata_number_is_given(double value);
+/* The number, or `otherwise` if it is not given. */
+double strata_number_or(double value, double otherwise);
+/* The number as messages and files show it: 0 for STRATA_ZERO, whose text would be "-0". */
+double strata_number_shown(double value);
+STRATA_EXPORT_END
+
+/* Reads the number `key` in least..most. A 0 that is written is stored as STRATA_ZERO; without the key, which only an optional
+ * one may lack, *out is unchanged. */
+STRATA_MUST_USE strata_status strata_option_read_number(const struct strata_json *object, const char *key, bool required,
+                                                        double least, double most, double *out, strata_error *err);
 /* Reads the object's keys into `options`. Keys that are neither in the table nor among also[0..n_also) are errors, and
  * the message names the most similar key. Strings live as long as the document. */
 STRATA_MUST_USE strata_status strata_options_read(const struct strata_json *object, const strata_option *table,

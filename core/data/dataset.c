@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/option.h"
 #include "core/base/philox.h"
 #include "core/base/text.h"
 #include "core/data/dataset.h"
@@ -34,9 +35,9 @@ static strata_status check_arrays(const strata_array *features, const strata_arr
     if (features->shape.rank < 1 || (dtype != STRATA_DTYPE_U8 && dtype != STRATA_DTYPE_F32 && !is_index(dtype)))
         return strata_fail(err, STRATA_INVALID, "dataset: features are %s %s; they must be u8, f32, i32 or i64 (n, ...)",
                            strata_dtype_name(dtype), strata_shape_text(features->shape).text);
-    if (is_index(dtype) && scale != 0 && scale != 1)
-        return strata_fail(err, STRATA_INVALID, "dataset: features are %s and scale is %g; integers are not scaled: give 0",
-                           strata_dtype_name(dtype), scale);
+    if (is_index(dtype) && strata_number_is_given(scale) && scale != 1)
+        return strata_fail(err, STRATA_INVALID, "dataset: features are %s and scale is %g; integers are not scaled: give 1",
+                           strata_dtype_name(dtype), strata_number_shown(scale));
     STRATA_TRY(strata_shape_check(features->shape, err));
     if (features->shape.dims[0] > UINT32_MAX)
         return strata_fail(err, STRATA_UNSUPPORTED, "dataset: %lld elements; at most 2^32 - 1 are shuffled in memory",
@@ -130,7 +131,7 @@ strata_status strata_dataset_take_arrays(strata_array *features, strata_array *l
     dataset->element.rank = dataset->features.shape.rank - 1;
     memcpy(dataset->element.dims, dataset->features.shape.dims + 1, (size_t)dataset->element.rank * sizeof(int64_t));
     dataset->element_size = strata_shape_elements(dataset->element);
-    dataset->scale = scale == 0 ? 1 : (float)scale;
+    dataset->scale = (float)strata_number_or(scale, 1);
     dataset->spec = (strata_element_spec){
         .n_parts = labels ? 2 : 1,
         .parts = {{is_index(dataset->features.dtype) ? STRATA_DTYPE_I32 : STRATA_DTYPE_F32, dataset->element},
@@ -156,6 +157,7 @@ strata_status strata_dataset_keep_bytes(strata_dataset *dataset, strata_error *e
         return strata_fail(err, STRATA_INVALID,
                            "keep_bytes: the dataset is %s of %s; it must be arrays of u8, without a stage over them",
                            dataset->stage->name, strata_dtype_name(dataset->spec.parts[0].dtype));
+    if (dataset->scale == 0) return strata_fail(err, STRATA_INVALID, "keep_bytes: the dataset's scale is 0");
     dataset->spec.parts[0].dtype = STRATA_DTYPE_U8;
     return STRATA_OK;
 }

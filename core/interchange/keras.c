@@ -181,11 +181,6 @@ static strata_status write_field(reader *r, const strata_json *layer, const kera
         if (!strcmp(name, "linear") && strcmp(f->to, "function") && !strata_keras_is_recurrent(&own->row)) return STRATA_OK;
     }
     if (f->way == STRATA_KERAS_NOT_ZERO && is_zero(&value)) return wrong(&value, f, r->err);
-    if (!strcmp(f->to, "momentum") && is_zero(&value)) { /* an option of 0 is the default here */
-        strata_json_key(&r->w, "no_average");
-        strata_json_write_bool(&r->w, true);
-        return STRATA_OK;
-    }
     strata_json_key(&r->w, f->to);
     if (f->way == STRATA_KERAS_NEGATED) {
         STRATA_TRY(strata_json_to_bool(&value, &flag, r->err));

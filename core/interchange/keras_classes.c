@@ -32,11 +32,11 @@ static const char *const rows[] = {
     "DepthwiseConv2D depthwise_conv2d depth_multiplier" WINDOW("") KERNEL_AND_BIAS,
     "SeparableConv2D separable_conv2d filters depth_multiplier" WINDOW(
         "") "| vars/0=depthwise_kernel vars/1=pointwise_kernel vars/2=bias",
-    "BatchNormalization batch_norm momentum ~epsilon ?axis=-1" SCALED
+    "BatchNormalization batch_norm momentum epsilon ?axis=-1" SCALED
     "| vars/0=gamma vars/1=beta vars/2=moving_mean vars/3=moving_variance",
-    "LayerNormalization layer_norm ~epsilon ?axis=-1" SCALED "| vars/0=gamma vars/1=beta",
-    "GroupNormalization group_norm groups ~epsilon ?axis=-1" SCALED "| vars/0=gamma vars/1=beta",
-    "RMSNormalization rms_norm ~epsilon ?axis=-1 | vars/0=gamma",
+    "LayerNormalization layer_norm epsilon ?axis=-1" SCALED "| vars/0=gamma vars/1=beta",
+    "GroupNormalization group_norm groups epsilon ?axis=-1" SCALED "| vars/0=gamma vars/1=beta",
+    "RMSNormalization rms_norm epsilon ?axis=-1 | vars/0=gamma",
     "Embedding embedding input_dim=vocabulary output_dim=units mask_zero | vars/0=embeddings",
     "LSTM lstm" RECURRENT,
     "GRU gru" RECURRENT,

@@ -24,7 +24,7 @@ typedef enum strata_keras_way {
     STRATA_KERAS_FIRST = '[',      /* a list with one number becomes this number */
     STRATA_KERAS_NEGATED = '!',    /* a flag whose name is negated in Strata */
     STRATA_KERAS_ACTIVATION = '@', /* the name of a function; "linear" means no function */
-    STRATA_KERAS_NOT_ZERO = '~',   /* like COPY, but zeros, which are not a default in Keras, are refused */
+    STRATA_KERAS_NOT_ZERO = '~',   /* like COPY, but zeros, which mean another thing in Keras, are refused */
     STRATA_KERAS_AXIS = '#',       /* an axis: the last one, for which Strata needs no option, or a number from 1 on */
     STRATA_KERAS_PENALTY = '*',    /* an L1L2 object becomes the two numbers kernel_l1 and kernel_l2 */
     STRATA_KERAS_REQUIRED = '?',   /* must have the value `to`, or be missing or null */

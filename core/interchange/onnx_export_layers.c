@@ -244,8 +244,8 @@ static const char *batch_norm(strata_onnx_export *ex, const strata_layer *layer,
     (void)n, (void)y;
     for (int i = 0; i < 4; i++) inputs[1 + i] = strata_onnx_put_weight(ex, layer, names[i], NULL, NULL);
     StrataOnnx__Node *node = strata_onnx_add_node(ex, "BatchNormalization", inputs, 5, t);
-    strata_onnx_set_float(ex, node, "epsilon", o->epsilon == 0 ? 1e-3 : o->epsilon);
-    strata_onnx_set_float(ex, node, "momentum", o->no_average ? 0 : o->momentum == 0 ? 0.99 : o->momentum);
+    strata_onnx_set_float(ex, node, "epsilon", strata_number_or(o->epsilon, 1e-3));
+    strata_onnx_set_float(ex, node, "momentum", o->no_average ? 0 : strata_number_or(o->momentum, 0.99));
     const bool softmax = o->activation && !strcmp(o->activation, "softmax");
     if (!softmax) t = strata_onnx_activate(ex, layer, o->activation, t);
     t = strata_onnx_moved(ex, layer->name, t, rank, false);
@@ -260,7 +260,7 @@ static const char *layer_norm(strata_onnx_export *ex, const strata_layer *layer,
         strata_onnx_emit(ex, layer->name, "LayerNormalization", x->name, strata_onnx_put_weight(ex, layer, "gamma", NULL, NULL),
                          strata_onnx_put_weight(ex, layer, "beta", NULL, NULL));
     strata_onnx_set_int(ex, strata_onnx_last_node(ex), "axis", -1);
-    strata_onnx_set_float(ex, strata_onnx_last_node(ex), "epsilon", epsilon == 0 ? 1e-3 : epsilon);
+    strata_onnx_set_float(ex, strata_onnx_last_node(ex), "epsilon", strata_number_or(epsilon, 1e-3));
     return t;
 }
 
@@ -279,7 +279,7 @@ static const char *group_norm(strata_onnx_export *ex, const strata_layer *layer,
     const char *t = strata_onnx_moved(ex, base, x->name, shape.rank, true);
     t = strata_onnx_reshaped(ex, base, t, (const int64_t[]){0, groups, -1}, 3);
     t = strata_onnx_emit(ex, base, "InstanceNormalization", t, scale, shift);
-    strata_onnx_set_float(ex, strata_onnx_last_node(ex), "epsilon", o->epsilon == 0 ? 1e-3 : o->epsilon);
+    strata_onnx_set_float(ex, strata_onnx_last_node(ex), "epsilon", strata_number_or(o->epsilon, 1e-3));
     back[0] = -1, back[1] = channels;
     for (int d = 2; d < shape.rank; d++) back[d] = shape.dims[d - 1];
     t = strata_onnx_moved(ex, base, strata_onnx_reshaped(ex, base, t, back, shape.rank), shape.rank, false);
@@ -294,7 +294,7 @@ static const char *rms_norm(strata_onnx_export *ex, const strata_layer *layer, c
     (void)n, (void)y;
     t = strata_onnx_emit(ex, base, "ReduceMean", t, NULL, NULL);
     strata_onnx_set_ints(ex, strata_onnx_last_node(ex), "axes", (const int64_t[]){-1}, 1);
-    t = strata_onnx_emit(ex, base, "Add", t, strata_onnx_put_number(ex, base, o->epsilon == 0 ? 1e-6 : o->epsilon), NULL);
+    t = strata_onnx_emit(ex, base, "Add", t, strata_onnx_put_number(ex, base, strata_number_or(o->epsilon, 1e-6)), NULL);
     t = strata_onnx_emit(ex, base, "Div", x->name, strata_onnx_emit(ex, base, "Sqrt", t, NULL, NULL), NULL);
     return o->no_scale ? t : strata_onnx_emit(ex, base, "Mul", t, strata_onnx_put_weight(ex, layer, "gamma", NULL, NULL), NULL);
 }

@@ -152,7 +152,7 @@ const char *strata_onnx_export_op(strata_onnx_export *ex, const strata_layer *la
     }
     if (!strcmp(o->op, "pad"))
         return strata_onnx_emit(ex, base, "Pad", x->name, strata_onnx_put_ints(ex, base, numbers, count),
-                                number_like(ex, layer, x, o->value));
+                                number_like(ex, layer, x, strata_number_shown(o->value)));
     if (!strcmp(o->op, "tile"))
         return strata_onnx_emit(ex, base, "Tile", x->name, strata_onnx_put_ints(ex, base, numbers, count), NULL);
     if (!strcmp(o->op, "reduce_sum")) {
@@ -172,7 +172,7 @@ const char *strata_onnx_export_op(strata_onnx_export *ex, const strata_layer *la
     if (!strcmp(o->op, "layer_norm")) {
         t = strata_onnx_emit(ex, base, "LayerNormalization", x[0].name, x[1].name, x[2].name);
         strata_onnx_set_int(ex, strata_onnx_last_node(ex), "axis", -1);
-        strata_onnx_set_float(ex, strata_onnx_last_node(ex), "epsilon", o->value);
+        strata_onnx_set_float(ex, strata_onnx_last_node(ex), "epsilon", strata_number_shown(o->value));
         return t;
     }
     if (!strncmp(o->op, "conv2d", 6)) return op_window(ex, layer, x, y, o, numbers);

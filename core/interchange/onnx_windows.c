@@ -335,8 +335,10 @@ strata_status strata_onnx_batch_norm(strata_onnx_import *im) {
             return strata_onnx_fail(im, STRATA_DATA, "its %s is %s for an input of %s", names[i],
                                     strata_shape_text(strata_onnx_shape(im, in[i])).text, strata_shape_text(shape).text);
     if (constant && epsilon > 0 && epsilon < 1) {
-        const strata_batch_norm_options opts = {
-            .epsilon = epsilon, .momentum = momentum >= 0 && momentum < 1 ? momentum : 0.9, .no_average = momentum == 0};
+        const strata_batch_norm_options opts = {.epsilon = epsilon,
+                                                .momentum = momentum > 0 && momentum < 1 ? momentum
+                                                            : momentum == 0              ? STRATA_ZERO
+                                                                                         : 0.9};
         STRATA_TRY(strata_onnx_behind(im, x, &x));
         STRATA_TRY(strata_onnx_layer(im, &strata_layer_batch_norm, &opts, x, im->values[x].behind, &y));
         for (int i = 0; i < 4; i++) STRATA_TRY(strata_onnx_weight_of(im, names[i], &im->values[in[i]].array));

@@ -8,7 +8,7 @@
 #include "core/layer/layer.h"
 
 static double momentum_of(const strata_batch_norm_options *opts) {
-    return opts->no_average ? 0 : opts->momentum == 0 ? 0.99 : opts->momentum;
+    return opts->no_average ? 0 : strata_number_or(opts->momentum, 0.99);
 }
 
 static strata_status batch_norm_check(const void *options, strata_error *err) {
@@ -46,7 +46,7 @@ static void moments_of_all(strata_layer_context *context, strata_tensor *x, stra
 static strata_tensor *batch_norm_build(const void *options, strata_layer_context *context, strata_tensor *x) {
     const strata_batch_norm_options *opts = options;
     strata_graph *graph = strata_tensor_graph(x);
-    const double epsilon = opts->epsilon == 0 ? 1e-3 : opts->epsilon;
+    const double epsilon = strata_number_or(opts->epsilon, 1e-3);
     const strata_shape shape = strata_tensor_shape(x), channels = STRATA_SHAPE(shape.rank ? shape.dims[shape.rank - 1] : 0);
     strata_tensor *gamma = strata_layer_parameter(context, graph, "gamma", channels, "ones", 0, 0);
     strata_tensor *beta = strata_layer_parameter(context, graph, "beta", channels, "zeros", 0, 0);

@@ -49,7 +49,7 @@ static strata_tensor *group_norm_build(const void *options, strata_layer_context
     const strata_shape grouped = STRATA_SHAPE(shape.dims[0], places, groups, channels / groups);
     x = strata_reshape(strata_cast(x, STRATA_DTYPE_F32), grouped);
     x = strata_sub(x, strata_reduce_mean(x, (int[]){1, 3}, 2, true));
-    x = by_root_mean_square(x, (int[]){1, 3}, 2, opts->epsilon == 0 ? 1e-3 : opts->epsilon);
+    x = by_root_mean_square(x, (int[]){1, 3}, 2, strata_number_or(opts->epsilon, 1e-3));
     x = strata_reshape(x, shape);
     if (!opts->no_scale)
         x = strata_mul(x, strata_layer_parameter(context, graph, "gamma", STRATA_SHAPE(channels), "ones", 0, 0));
@@ -62,7 +62,7 @@ const strata_layer_kind strata_layer_group_norm = {
     .name = "group_norm",
     .options_bytes = sizeof(strata_group_norm_options),
     .name_offset = offsetof(strata_group_norm_options, name),
-    .options = {{"groups", STRATA_OPTION_INT, offsetof(strata_group_norm_options, groups), -1, 1 << 24, false},
+    .options = {{"groups", STRATA_OPTION_COUNT, offsetof(strata_group_norm_options, groups), -1, 1 << 24, false},
                 {"epsilon", STRATA_OPTION_NUMBER, offsetof(strata_group_norm_options, epsilon), 0, 1, false},
                 {"no_scale", STRATA_OPTION_BOOL, offsetof(strata_group_norm_options, no_scale), 0, 0, false},
                 {"no_center", STRATA_OPTION_BOOL, offsetof(strata_group_norm_options, no_center), 0, 0, false}},
@@ -81,7 +81,7 @@ static strata_tensor *rms_norm_build(const void *options, strata_layer_context *
     const strata_shape shape = strata_tensor_shape(x), last = STRATA_SHAPE(shape.rank ? shape.dims[shape.rank - 1] : 0);
     const strata_dtype dtype = strata_tensor_dtype(x);
     strata_graph *graph = strata_tensor_graph(x);
-    x = by_root_mean_square(strata_cast(x, STRATA_DTYPE_F32), (int[]){-1}, 1, opts->epsilon == 0 ? 1e-6 : opts->epsilon);
+    x = by_root_mean_square(strata_cast(x, STRATA_DTYPE_F32), (int[]){-1}, 1, strata_number_or(opts->epsilon, 1e-6));
     if (!opts->no_scale) x = strata_mul(x, strata_layer_parameter(context, graph, "gamma", last, "ones", 0, 0));
     return strata_cast(x, dtype);
 }

@@ -18,7 +18,7 @@ static strata_tensor *layer_norm_build(const void *options, strata_layer_context
     const strata_shape shape = strata_tensor_shape(x), last = STRATA_SHAPE(shape.rank ? shape.dims[shape.rank - 1] : 0);
     strata_tensor *gamma = strata_layer_parameter(context, graph, "gamma", last, "ones", 0, 0);
     strata_tensor *beta = strata_layer_parameter(context, graph, "beta", last, "zeros", 0, 0);
-    return strata_layer_norm(x, gamma, beta, epsilon == 0 ? 1e-3 : epsilon);
+    return strata_layer_norm(x, gamma, beta, strata_number_or(epsilon, 1e-3));
 }
 
 const strata_layer_kind strata_layer_layer_norm = {

@@ -87,7 +87,7 @@ const strata_layer_kind strata_layer_multi_head_attention = {
     .options_bytes = sizeof(strata_multi_head_attention_options),
     .name_offset = offsetof(strata_multi_head_attention_options, name),
     .options = {{"heads", STRATA_OPTION_INT, offsetof(strata_multi_head_attention_options, heads), 1, 1 << 16, true},
-                {"key_dim", STRATA_OPTION_INT, offsetof(strata_multi_head_attention_options, key_dim), 0, 1 << 16, false},
+                {"key_dim", STRATA_OPTION_INT, offsetof(strata_multi_head_attention_options, key_dim), 1, 1 << 16, false},
                 {"causal", STRATA_OPTION_BOOL, offsetof(strata_multi_head_attention_options, causal), 0, 0, false},
                 {"no_bias", STRATA_OPTION_BOOL, offsetof(strata_multi_head_attention_options, no_bias), 0, 0, false}},
     .keeps_mask = true,

@@ -138,7 +138,7 @@ static strata_tensor *build_pad(const strata_op_options *opts, strata_tensor *co
     (void)n;
     if (opts->numbers.n != 2 * shape.rank) return fail(in[0], "pad needs two numbers for each axis", shape);
     for (int i = 0; i < opts->numbers.n; i++) around[i] = whole(opts, i);
-    return strata_pad(in[0], around, around + shape.rank, opts->value);
+    return strata_pad(in[0], around, around + shape.rank, strata_number_shown(opts->value));
 }
 
 static strata_tensor *build_tile(const strata_op_options *opts, strata_tensor *const *in, int n) {
@@ -257,7 +257,7 @@ static strata_tensor *build_conv2d_transpose(const strata_op_options *opts, stra
 
 static strata_tensor *build_layer_norm(const strata_op_options *opts, strata_tensor *const *in, int n) {
     (void)n;
-    return strata_layer_norm(in[0], in[1], in[2], opts->value);
+    return strata_layer_norm(in[0], in[1], in[2], strata_number_shown(opts->value));
 }
 
 #define UNARY(which) \

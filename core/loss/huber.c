@@ -7,9 +7,9 @@
 #include "core/loss/loss.h"
 
 static strata_status huber_check(strata_loss_options *opts, strata_error *err) {
-    if (opts->delta == 0) opts->delta = 1;
+    opts->delta = strata_number_or(opts->delta, 1);
     if (opts->delta > 0 && isfinite(opts->delta)) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "huber: delta is %g; it must be above 0", opts->delta);
+    return strata_fail(err, STRATA_INVALID, "huber: delta is %g; it must be above 0", strata_number_shown(opts->delta));
 }
 
 /* With q = min(|e|, delta) both branches are q (|e| - q / 2). */

@@ -65,6 +65,9 @@ bool strata_loss_are_probabilities(const strata_tensor *outputs);
  * mean of each example: (B, ...) -> (B). */
 strata_tensor *strata_loss_match(strata_tensor *outputs, strata_tensor *labels);
 strata_tensor *strata_loss_mean(strata_tensor *each);
+/* The labels (B) as f32 (B, classes): 1 at the class, 0 elsewhere; NaN in the row of a label out of range, so that it is not
+ * hidden. */
+strata_tensor *strata_loss_one_hot(strata_tensor *labels, int64_t classes);
 /* y (1 - s) + s / classes; y itself for s = 0 */
 strata_tensor *strata_loss_smooth(strata_tensor *labels, double smoothing, int64_t classes);
 #define STRATA_LOSS_SMOOTHING \

@@ -58,6 +58,11 @@ strata_tensor *strata_loss_mean(strata_tensor *each) {
     return strata_reduce_mean(strata_flatten(each), (int[]){1}, 1, false);
 }
 
+strata_tensor *strata_loss_one_hot(strata_tensor *labels, int64_t classes) {
+    strata_tensor *each = strata_one_hot(labels, classes, STRATA_DTYPE_F32);
+    return strata_div(each, strata_reduce_sum(each, (int[]){1}, 1, true)); /* 0 / 0 for a label out of range */
+}
+
 strata_tensor *strata_loss_smooth(strata_tensor *labels, double smoothing, int64_t classes) {
     if (smoothing == 0) return labels;
     strata_graph *graph = strata_tensor_graph(labels);
@@ -75,8 +80,7 @@ strata_status strata_loss_check_smoothing(strata_loss_options *opts, strata_erro
 strata_tensor *strata_loss_convert_labels(const strata_loss *loss, strata_tensor *outputs, strata_tensor *labels) {
     const strata_shape shape = strata_tensor_shape(outputs);
     const bool classes = strata_tensor_shape(labels).rank == 1 && !strata_dtype_is_float(strata_tensor_dtype(labels));
-    if (loss->answers == STRATA_ANSWERS_DISTRIBUTION && classes)
-        return strata_one_hot(labels, shape.dims[shape.rank - 1], STRATA_DTYPE_F32);
+    if (loss->answers == STRATA_ANSWERS_DISTRIBUTION && classes) return strata_loss_one_hot(labels, shape.dims[shape.rank - 1]);
     return strata_cast(labels, strata_loss_label_dtype(loss));
 }
 

@@ -8,7 +8,7 @@
 static strata_tensor *sparse_build(const strata_loss_options *opts, strata_tensor *outputs, strata_tensor *labels) {
     if (opts->label_smoothing == 0) return strata_sparse_softmax_cross_entropy(outputs, labels);
     int64_t classes = strata_tensor_shape(outputs).dims[1];
-    strata_tensor *dense = strata_one_hot(labels, classes, STRATA_DTYPE_F32);
+    strata_tensor *dense = strata_loss_one_hot(labels, classes);
     return strata_softmax_cross_entropy(outputs, strata_loss_smooth(dense, opts->label_smoothing, classes));
 }
 

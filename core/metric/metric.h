@@ -6,6 +6,7 @@
 #ifndef STRATA_CORE_METRIC_H
 #define STRATA_CORE_METRIC_H
 
+#include "core/base/export.h"
 #include "core/loss/loss.h"
 #include "strata/metrics.h"
 
@@ -28,6 +29,11 @@ typedef struct strata_metric_words {
     strata_tensor *(*build)(const strata_metric_case *c, strata_tensor *outputs, strata_tensor *labels);
 } strata_metric_words;
 
+/* The prediction of an example, and whether its label is the class that is predicted. */
+typedef struct strata_scored {
+    float score, is_class;
+} strata_scored;
+
 typedef struct strata_metric_kind {
     /* The name, with %d in place of a number: "top_%d_accuracy". */
     const char *name;
@@ -37,6 +43,10 @@ typedef struct strata_metric_kind {
     /* Computes the metric from the sums over `examples` examples. NULL: the sums themselves are the result
      * (confusion_matrix). */
     double (*value)(const strata_metric_case *c, const double *sums, int64_t examples);
+    /* For a metric that sums can only approximate. score computes what it needs of each example of a batch: (2, B) f32, the
+     * predictions and then 1 or 0. exact computes the metric from all examples, which it sorts. NULL: the sums are exact. */
+    strata_tensor *(*score)(const strata_metric_case *c, strata_tensor *outputs, strata_tensor *labels);
+    double (*exact)(strata_scored *examples, int64_t n);
 } strata_metric_kind;
 
 /* Finds the kind of "top_5_accuracy" and the number 5. Fails with INVALID and the list of names if there is none. */
@@ -54,6 +64,12 @@ STRATA_MUST_USE strata_status strata_metric_check_classes(const strata_metric_ca
 extern const strata_metric_words strata_metric_confusion_words;
 /* The predictions (B, n) that the loss computes from the outputs. */
 strata_tensor *strata_metric_predictions(const strata_metric_case *c, strata_tensor *outputs);
+
+STRATA_EXPORT_BEGIN
+/* auc.c: the share of the pairs of an example of the class and an example of others in which the first has the higher score;
+ * equal scores count half. NaN: there are no such pairs, or a score is NaN. Sorts the examples. */
+double strata_auc(strata_scored *examples, int64_t n);
+STRATA_EXPORT_END
 
 /* accuracy.c: the sum of the examples' losses and the number of correct predictions, (2) f32. The number is 0 if the loss
  * is not for classification. */

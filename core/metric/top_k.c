@@ -2,6 +2,8 @@
  *
  * top_K_accuracy: the fraction of examples whose label is among the K largest logits. Logits that are equal to the K-th
  * largest all count, as in TensorFlow's in_top_k. */
+#include <math.h>
+
 #include "core/graph/graph.h"
 #include "core/metric/metric.h"
 
@@ -23,8 +25,8 @@ static strata_tensor *top_k_build(const strata_metric_case *c, strata_tensor *ou
     const int last[] = {1};
     if (c->loss->answers == STRATA_ANSWERS_DISTRIBUTION) labels = strata_argmax(labels, 1);
     strata_tensor *is_label = strata_cast(strata_one_hot(labels, c->output.dims[0], STRATA_DTYPE_I32), STRATA_DTYPE_BOOL);
-    strata_tensor *nothing = strata_scalar(graph, STRATA_DTYPE_F32, 0);
-    strata_tensor *logit = strata_reduce_sum(strata_where(is_label, outputs, nothing), last, 1, true);
+    strata_tensor *nothing = strata_scalar(graph, STRATA_DTYPE_F32, -HUGE_VAL); /* of a label out of range all are above */
+    strata_tensor *logit = strata_reduce_max(strata_where(is_label, outputs, nothing), last, 1, true);
     strata_tensor *above = strata_reduce_sum(strata_cast(strata_greater(outputs, logit), STRATA_DTYPE_F32), last, 1, false);
     strata_tensor *right = strata_less(above, strata_scalar(graph, STRATA_DTYPE_F32, c->k));
     return strata_reshape(strata_reduce_sum(strata_cast(right, STRATA_DTYPE_F32), NULL, 0, false), STRATA_SHAPE(1));

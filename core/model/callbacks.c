@@ -215,9 +215,9 @@ static strata_status plateau_event(strata_event event, const strata_progress *p,
 }
 
 strata_callback strata_reduce_on_plateau(strata_plateau_options opts) {
-    if (opts.factor == 0) opts.factor = 0.1;
-    if (!opts.patience) opts.patience = 10;
-    const bool right = opts.factor > 0 && opts.factor < 1 && opts.patience > 0 && opts.min_delta >= 0 && opts.cooldown >= 0 &&
+    opts.factor = strata_number_or(opts.factor, 0.1);
+    opts.patience = opts.patience == STRATA_NO_EPOCHS ? 0 : opts.patience ? opts.patience : 10;
+    const bool right = opts.factor >= 0 && opts.factor < 1 && opts.patience >= 0 && opts.min_delta >= 0 && opts.cooldown >= 0 &&
                        opts.least_rate >= 0;
     plateau *s = right ? calloc(1, sizeof *s) : NULL;
     if (!s) return (strata_callback){.name = "reduce_on_plateau"};

@@ -28,7 +28,8 @@ typedef struct walk {
     strata_batch_form form;
     int64_t n; /* examples submitted */
     void (*take)(struct walk *walk, const flight *done, const strata_program_part *part, const float *output);
-    float *sums;        /* (n_sums) the sums of one batch */
+    float *sums; /* (n_sums) the sums of one batch */
+    strata_model_scores scores;
     float *predictions; /* for predictions: (capacity, output_size), with the outputs of an example one after the other */
     int64_t output_size, capacity;
     flight flights[MAX_IN_FLIGHT];
@@ -52,7 +53,9 @@ static strata_status retire(walk *w, strata_error *err) {
     STRATA_TRY(strata_group_wait(done.program->group, done.slot, err));
     for (int r = 0; r < done.program->n_parts; r++) {
         const strata_program_part *part = &done.program->parts[r];
-        if (part->n) w->take(w, &done, part, strata_executable_output(part->executable, done.slot, 0));
+        if (!part->n) continue;
+        w->take(w, &done, part, strata_executable_output(part->executable, done.slot, 0));
+        STRATA_TRY(strata_scores_take(w->model, &w->scores, part, done.slot, err));
     }
     return STRATA_OK;
 }
@@ -158,8 +161,10 @@ strata_status strata_model_evaluate(strata_model *model, const strata_dataset *d
               .take = take_sums};
     STRATA_TRY(strata_callbacks_call(model, STRATA_EVENT_TEST_BEGIN, NULL, err));
     memset(model->metrics.sums, 0, (size_t)model->metrics.n_sums * sizeof *model->metrics.sums);
-    STRATA_TRY(run(&w, batch, err));
-    *out_metrics = strata_model_metrics(model, model->metrics.sums, w.n);
+    const strata_status status = run(&w, batch, err);
+    if (!status) *out_metrics = strata_model_metrics(model, model->metrics.sums, w.n, &w.scores);
+    strata_scores_finish(&w.scores);
+    if (status) return status;
     bool ignored = false;
     const strata_progress progress = {.model = model, .validation = *out_metrics, .stop = &ignored, .stop_now = &ignored};
     return strata_callbacks_call(model, STRATA_EVENT_TEST_END, &progress, err);
@@ -182,7 +187,9 @@ strata_status strata_model_evaluate_batch(strata_model *model, const strata_data
               .take = take_batch_sums,
               .sums = out_sums};
     STRATA_TRY(submit(&w, n, err));
-    return retire(&w, err);
+    const strata_status status = retire(&w, err);
+    strata_scores_finish(&w.scores);
+    return status;
 }
 
 /* Copies output `index` of n examples from rows that contain all outputs one after the other. */

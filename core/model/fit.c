@@ -146,7 +146,7 @@ static strata_status begin_epoch(fit *f, strata_error *err) {
     }
     const int64_t most = f->opts.steps_per_epoch;
     if (most && (!f->progress.steps || most < f->progress.steps)) f->progress.steps = most;
-    f->n_examples = f->n_measured = 0;
+    f->n_examples = f->n_measured = f->scores.n = 0;
     f->accumulated = (strata_fit_run){0};
     if (done->steps) STRATA_TRY(strata_model_read_sums(f->model, err));
     for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->sums[i] = done->steps ? f->model->metrics.sums[i] : 0;
@@ -244,7 +244,9 @@ static strata_status finish_steps(fit *f, strata_error *err) {
         return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
     STRATA_TRY(complete(f, err));
     STRATA_TRY(strata_model_read_sums(f->model, err));
-    if (f->n_examples) f->progress.metrics = strata_model_metrics(f->model, f->model->metrics.sums, f->n_examples);
+    /* If the fit ends within an epoch, workers may end it at different times. */
+    if (!f->stopped) STRATA_TRY(strata_scores_gather(f->model, &f->scores, err));
+    if (f->n_examples) f->progress.metrics = strata_model_metrics(f->model, f->model->metrics.sums, f->n_examples, &f->scores);
     return STRATA_OK;
 }
 
@@ -345,7 +347,7 @@ static strata_status check_options(const strata_model *model, const strata_datas
                                    strata_model_feed *out_feed, strata_error *err) {
     STRATA_TRY(strata_model_check_compiled(model, "fit", err));
     STRATA_TRY(strata_model_check_dataset(model, dataset, true, "fit", out_feed, err));
-    if (opts->epochs < 1) return strata_fail(err, STRATA_INVALID, "fit: epochs is %d; it must be at least 1", opts->epochs);
+    if (opts->epochs < 0) return strata_fail(err, STRATA_INVALID, "fit: epochs is %d; it must be at least 1", opts->epochs);
     if (opts->first_epoch < 0 || opts->first_epoch > opts->epochs)
         return strata_fail(err, STRATA_INVALID, "fit: first_epoch is %d; with %d epochs it is 0 to %d", opts->first_epoch,
                            opts->epochs, opts->epochs);
@@ -380,7 +382,7 @@ static strata_status check_options(const strata_model *model, const strata_datas
 }
 
 static strata_status make_history(fit *f, strata_error *err) {
-    const size_t n = (size_t)f->opts.epochs;
+    const size_t n = f->opts.epochs ? (size_t)f->opts.epochs : 1;
     strata_history *h = &f->history;
     *h = (strata_history){.best_epoch = -1};
     h->epochs = calloc(n, sizeof *h->epochs);
@@ -494,6 +496,7 @@ static strata_status finish(fit *f, strata_error *err) {
     free(f->runs);
     free(f->events);
     free(f->sums);
+    strata_scores_finish(&f->scores);
     f->model->fitting = false;
     f->events = NULL;
     f->runs = NULL;
@@ -522,7 +525,7 @@ static strata_status create(strata_model *model, const strata_dataset *dataset, 
                .check_seconds = 1e-2,
                .next_balance = FIRST_BALANCE};
     if (opts) f->opts = *opts;
-    if (!f->opts.epochs) f->opts.epochs = 1;
+    f->opts.epochs = f->opts.epochs == STRATA_NO_EPOCHS ? 0 : f->opts.epochs ? f->opts.epochs : 1;
     if (!f->opts.batch) f->opts.batch = 32;
     if (f->opts.check_repeats) f->opts.wait_each_step = true;
     f->failure = begin(f, err);

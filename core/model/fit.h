@@ -46,6 +46,8 @@ struct strata_fit {
     int64_t next_step;
     /* How many examples were submitted together with their updates. */
     int64_t n_examples;
+    /* The scores of the epoch's examples, for exact metrics. */
+    strata_model_scores scores;
     /* [metrics.n_sums] The sums of progress.metrics, and how many examples they have. */
     double *sums;
     int64_t n_measured;

@@ -167,7 +167,7 @@ static void update_metrics(fit *f, const float *sums, int64_t examples) {
     for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->sums[i] += (double)sums[i];
     f->n_measured += examples;
     if (now - f->metrics_read < f->opts.metrics_seconds) return;
-    f->progress.metrics = strata_model_metrics(f->model, f->sums, f->n_measured);
+    f->progress.metrics = strata_model_metrics(f->model, f->sums, f->n_measured, NULL);
     f->metrics_read = now;
 }
 
@@ -233,6 +233,8 @@ strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
     run done = f->runs[0];
     memmove(f->runs, f->runs + 1, (size_t)--f->n_runs * sizeof *f->runs);
     STRATA_TRY(strata_group_wait(done.program->group, done.slot, err));
+    for (int r = 0; r < done.program->n_parts; r++)
+        STRATA_TRY(strata_scores_take(f->model, &f->scores, &done.program->parts[r], done.slot, err));
     if (done.program->kind == STRATA_PROGRAM_ACCUMULATE) return STRATA_OK; /* the run of the update has the sums */
     const strata_program_part *root = &done.program->parts[strata_strategy_root(f->model->strategy)];
     const float *sums = strata_executable_output(root->executable, done.slot, 0);
@@ -342,6 +344,7 @@ strata_status strata_fit_submit_accumulated(fit *f, strata_error *err) {
     STRATA_TRY(acquire_run(f, STRATA_PROGRAM_APPLY, 0, f->accumulated, err));
     run *step = &f->runs[f->n_runs];
     step->words[STRATA_STEP_SCALE] = (float)((double)f->expected_examples / (double)f->accumulated.examples / step->scale);
+    step->words[STRATA_STEP_BATCHES] = (float)f->accumulated.n;
     for (int r = 0; r < step->program->n_parts; r++) {
         const strata_program_part *part = &step->program->parts[r];
         const int64_t n = f->model->replicas[r].n_accumulated;

@@ -203,9 +203,9 @@ static strata_status read_learning_rate(const strata_json *optimizer, strata_opt
     strata_error reason = {0};
     if (!strata_json_find(optimizer, "learning_rate", &json)) return STRATA_OK;
     if (strata_json_kind_of(&json) != STRATA_JSON_OBJECT)
-        return strata_json_to_number(&json, 0, 1e6, &settings->learning_rate, err);
+        return strata_option_read_number(optimizer, "learning_rate", true, 0, 1e6, &settings->learning_rate, err);
     STRATA_TRY(strata_json_get_string(&json, "schedule", STRATA_JSON_REQUIRED, &name, err));
-    STRATA_TRY(strata_json_get_number(&json, "initial", STRATA_JSON_OPTIONAL, 0, 1e6, &settings->learning_rate, err));
+    STRATA_TRY(strata_option_read_number(&json, "initial", false, 0, 1e6, &settings->learning_rate, err));
     if (strata_schedule_find(name, &settings->schedule.name, &options, &reason))
         return strata_json_fail(&json, err, STRATA_DATA, "%s", reason.message);
     return strata_options_read(&json, options, also, 2, &settings->schedule, err);
@@ -287,7 +287,7 @@ static strata_status read_outputs(strata_model *model, const strata_json *root, 
         STRATA_TRY(strata_json_check_keys(&item, known, sizeof known / sizeof *known, err));
         STRATA_TRY(strata_json_get_string(&item, "name", STRATA_JSON_REQUIRED, &opts.name, err));
         STRATA_TRY(strata_json_get_string(&item, "value", STRATA_JSON_OPTIONAL, &value, err));
-        STRATA_TRY(strata_json_get_number(&item, "weight", STRATA_JSON_OPTIONAL, 0, 1e30, &opts.weight, err));
+        STRATA_TRY(strata_option_read_number(&item, "weight", false, 0, 1e30, &opts.weight, err));
         const int index = strata_model_find_value(model, value ? value : opts.name);
         if (index < 0)
             return strata_json_fail(&item, err, STRATA_DATA, "there is no layer \"%.60s\"%s", value ? value : opts.name,
@@ -440,14 +440,14 @@ static void write_learning_rate(strata_json_writer *w, const strata_optimizer *s
     const strata_option *options = NULL;
     strata_json_key(w, "learning_rate");
     if (strata_schedule_find(name, &name, &options, NULL) || (!schedule->name && !strata_options_given(options, schedule))) {
-        strata_json_write_number(w, settings->learning_rate);
+        strata_json_write_number(w, strata_number_shown(settings->learning_rate));
         return;
     }
     strata_json_begin_object(w);
     strata_json_key(w, "schedule");
     strata_json_write_string(w, name);
     strata_json_key(w, "initial");
-    strata_json_write_number(w, settings->learning_rate);
+    strata_json_write_number(w, strata_number_shown(settings->learning_rate));
     strata_options_write(w, options, schedule);
     strata_json_end_object(w);
 }
@@ -555,7 +555,7 @@ static void write_functional(strata_json_writer *w, const strata_model *model) {
         write_loss(w, output);
         if (output->weight != 1) {
             strata_json_key(w, "weight");
-            strata_json_write_number(w, output->weight);
+            strata_json_write_number(w, strata_number_shown(output->weight));
         }
         write_metrics(w, output->metrics);
         strata_json_end_object(w);

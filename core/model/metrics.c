@@ -104,13 +104,92 @@ strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor
     return n > 1 ? strata_concat(parts, n, 0) : sums;
 }
 
-strata_metrics strata_model_metrics(const strata_model *model, const double *sums, int64_t examples) {
+strata_tensor *strata_model_metric_scores(const strata_model *model, strata_tensor *const *outputs,
+                                          strata_tensor *const *labels) {
+    strata_tensor *parts[STRATA_MAX_METRICS];
+    int n = 0;
+    for (int i = 0; i < model->metrics.n_extra; i++) {
+        const strata_model_metric *m = &model->metrics.extra[i];
+        if (m->kind->score) parts[n++] = m->kind->score(&m->c, outputs[m->output], labels[m->output]);
+    }
+    return n > 1 ? strata_concat(parts, n, 0) : n ? parts[0] : NULL;
+}
+
+static int n_scored(const strata_model *model) {
+    int n = 0;
+    for (int i = 0; i < model->metrics.n_extra; i++) n += model->metrics.extra[i].kind->score != NULL;
+    return n;
+}
+
+static strata_status make_room(const strata_model *model, strata_model_scores *scores, int64_t n, strata_error *err) {
+    if (n <= scores->room) return STRATA_OK;
+    const int64_t room = n > 2 * scores->room ? n : 2 * scores->room;
+    for (int k = 0; k < n_scored(model); k++) {
+        strata_scored *larger = realloc(scores->lists[k], (size_t)room * sizeof *larger);
+        if (!larger)
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for the predictions of %lld examples",
+                               (long long)n);
+        scores->lists[k] = larger;
+    }
+    scores->room = room;
+    return STRATA_OK;
+}
+
+strata_status strata_scores_take(const strata_model *model, strata_model_scores *scores, const strata_program_part *part,
+                                 int slot, strata_error *err) {
+    if (!part->n || part->scores < 0) return STRATA_OK;
+    const float *output = strata_executable_output(part->executable, slot, part->scores);
+    STRATA_TRY(make_room(model, scores, scores->n + part->n, err));
+    for (int k = 0; k < n_scored(model); k++, output += 2 * part->n)
+        for (int64_t i = 0; i < part->n; i++)
+            scores->lists[k][scores->n + i] = (strata_scored){.score = output[i], .is_class = output[part->n + i]};
+    scores->n += part->n;
+    return STRATA_OK;
+}
+
+strata_status strata_scores_gather(const strata_model *model, strata_model_scores *scores, strata_error *err) {
+    const strata_workers *workers = &model->strategy->workers;
+    if (!n_scored(model) || !strata_strategy_has_workers(model->strategy)) return STRATA_OK;
+    size_t *bytes = calloc((size_t)workers->n, sizeof *bytes);
+    int32_t *counts = calloc((size_t)workers->n, sizeof *counts);
+    if (!bytes || !counts) {
+        free(bytes);
+        free(counts);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its metrics");
+    }
+    counts[workers->rank] = (int32_t)scores->n;
+    strata_status status = workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, counts, counts, workers->n, err);
+    strata_model_scores all = {0};
+    for (int w = 0; w < workers->n; w++) {
+        all.n += counts[w];
+        bytes[w] = (size_t)counts[w] * sizeof(strata_scored);
+    }
+    if (!status) status = make_room(model, &all, all.n, err);
+    for (int k = 0; k < n_scored(model) && !status; k++)
+        status = workers->all_gather(workers, scores->lists[k], all.lists[k], bytes, err);
+    free(bytes);
+    free(counts);
+    strata_scores_finish(scores);
+    *scores = all;
+    return status;
+}
+
+void strata_scores_finish(strata_model_scores *scores) {
+    for (int k = 0; k < STRATA_MAX_METRICS; k++) free(scores->lists[k]);
+    *scores = (strata_model_scores){0};
+}
+
+strata_metrics strata_model_metrics(const strata_model *model, const double *sums, int64_t examples,
+                                    strata_model_scores *scores) {
+    int scored = 0;
     strata_metrics metrics = {.loss = sums[0] / (double)examples, .accuracy = sums[1] / (double)examples, .examples = examples};
     for (int i = 0; i < model->metrics.n_extra; i++) {
         const strata_model_metric *m = &model->metrics.extra[i];
         if (!m->kind->value) continue;
+        strata_scored *list = m->kind->score && scores ? scores->lists[scored++] : NULL;
         metrics.more[metrics.n].name = m->name;
-        metrics.more[metrics.n++].value = m->kind->value(&m->c, sums + m->first, examples);
+        metrics.more[metrics.n++].value =
+            list && scores->n == examples ? m->kind->exact(list, examples) : m->kind->value(&m->c, sums + m->first, examples);
     }
     return metrics;
 }

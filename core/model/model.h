@@ -171,6 +171,8 @@ typedef struct strata_program_part {
     int64_t first, n;
     /* The indices of the executable's inputs; -1: it has no such input. */
     int x[STRATA_MAX_INPUTS], y[STRATA_MAX_OUTPUTS], weights, example_weights, step, rng;
+    /* The index of the output with the scores of the part's examples; -1: no metric needs them. */
+    int scores;
 } strata_program_part;
 
 /* The format of the batches of a program. */
@@ -191,7 +193,7 @@ enum { STRATA_MOST_BUCKETS = 8 };
  *   the batch's sums;
  *   for each block its gradients, of which the first (dense_end - begin) elements are those of its dense parameters, in their
  *   layout;
- *   if the model has states, their changes, which are added to them;
+ *   if the model has states, their changes, which are added to them, and then the rates of their moving averages;
  *   for each sparse parameter the indices of the rows that the batch uses (i32, each index once, then -1). This output is
  *   missing if the gradients are those of all rows and the elements of an input of the model are the indices of the used
  *   rows. */
@@ -272,6 +274,8 @@ typedef struct strata_step {
     /* For the kind GRADIENTS, instead of `output`: [n_outputs] as described at strata_gradient_layout. */
     strata_tensor **outputs;
     int n_outputs;
+    /* Except for the kind GRADIENTS: what exact metrics need of each example (strata_model_metric_scores); NULL: nothing. */
+    strata_tensor *scores;
     strata_gradient_layout layout;
     strata_tensor **updates;
     int n_updates, most_updates;
@@ -566,8 +570,25 @@ STRATA_MUST_USE strata_status strata_model_choose_metrics(strata_model *model, c
 /* Appends a batch's sums of the metrics to those of loss and accuracy (2). outputs, labels: [n_outputs] */
 strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor *sums, strata_tensor *const *outputs,
                                         strata_tensor *const *labels);
-/* Computes the metrics from sums such as model->metrics.sums. */
-strata_metrics strata_model_metrics(const strata_model *model, const double *sums, int64_t examples);
+/* What the exact metrics need of each example, (n, 2, B) for n such metrics; NULL: there is none. */
+strata_tensor *strata_model_metric_scores(const strata_model *model, strata_tensor *const *outputs,
+                                          strata_tensor *const *labels);
+/* The scores of all examples of an epoch or an evaluation. Zero-initialized. */
+typedef struct strata_model_scores {
+    /* [n] for each exact metric, in their order. */
+    strata_scored *lists[STRATA_MAX_METRICS];
+    int64_t n, room;
+} strata_model_scores;
+/* Adds the scores of a part's examples, if its program computes them. */
+STRATA_MUST_USE strata_status strata_scores_take(const strata_model *model, strata_model_scores *scores,
+                                                 const strata_program_part *part, int slot, strata_error *err);
+/* Makes each worker's scores those of all workers. Each worker must call it. */
+STRATA_MUST_USE strata_status strata_scores_gather(const strata_model *model, strata_model_scores *scores, strata_error *err);
+void strata_scores_finish(strata_model_scores *scores);
+/* Computes the metrics from sums such as model->metrics.sums. scores: those of the examples, which it sorts; NULL, or another
+ * number of examples: metrics that need them are computed from sums. */
+strata_metrics strata_model_metrics(const strata_model *model, const double *sums, int64_t examples,
+                                    strata_model_scores *scores);
 /* strata_model_reset_sums sets the sums on the devices, and those that replicas have accumulated, to 0. strata_model_read_sums
  * reads the sums to model->metrics.sums. */
 STRATA_MUST_USE strata_status strata_model_reset_sums(strata_model *model, strata_error *err);

@@ -161,8 +161,11 @@ static strata_status compile_part(strata_model *model, strata_model_program *pro
     /* The set of replicas that have accumulated gradients differs from update to update, so the host performs the
      * exchanges of APPLY. */
     const bool inside = place.cores && kind != STRATA_PROGRAM_APPLY;
-    strata_tensor **outputs = s.outputs ? s.outputs : &s.output;
-    const int n_outputs = s.outputs ? s.n_outputs : s.output != NULL;
+    strata_tensor *own[2], **outputs = s.outputs ? s.outputs : own;
+    int n_outputs = s.outputs ? s.n_outputs : 0;
+    part->scores = -1;
+    if (!s.outputs && s.output) own[n_outputs++] = s.output;
+    if (!s.outputs && s.scores) own[part->scores = n_outputs++] = s.scores;
     strata_status status =
         of_group ? strata_executable_create_replica(device, outputs, n_outputs, s.updates, s.n_updates, &opts,
                                                     inside ? &place : NULL, &part->executable, err)

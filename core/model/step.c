@@ -179,6 +179,7 @@ static computed compute(builder *b) {
     c.y = example_losses(b, outputs, labels);
     c.dy = strata_input(b->graph, "weights", STRATA_DTYPE_F32, STRATA_SHAPE(b->role.batch));
     c.sums = strata_tensor_set_name(batch_sums(b, c.y, outputs, labels), "sums");
+    b->step->scores = strata_model_metric_scores(b->model, outputs, labels);
     if (b->model->parameters.state_size) c.state = strata_layer_context_new_state(&b->context);
     if (!b->context.penalty) return c;
     /* The layers' penalty is multiplied by this replica's share of the whole batch. */
@@ -215,7 +216,26 @@ static void build_accumulate(builder *b) {
     }
     if (b->role.idle) return;
     add_to(b, own->accumulated_sums, c.sums);
-    add_to(b, own->accumulated_states, c.state);
+    if (!own->accumulated_states) return;
+    strata_tensor *states = strata_variable_read(b->graph, own->accumulated_states);
+    strata_step_add(b, strata_moving_average(states, c.state, strata_layer_context_state_rates(&b->context, b->graph), NULL));
+}
+
+/* How far n steps of a moving average with the rate r move it: 1 - (1 - r)^n. */
+static strata_tensor *rates_of(builder *b, strata_tensor *rates, strata_tensor *n) {
+    strata_tensor *one = strata_scalar(b->graph, STRATA_DTYPE_F32, 1);
+    return strata_sub(one, strata_pow(strata_sub(one, rates), n));
+}
+
+/* The moving averages change as if each batch had updated them, one after the other. Those of n batches x_i that begin with 0
+ * are A = sum r (1 - r)^(n - 1 - i) x_i, whose weights add up to w = 1 - (1 - r)^n. With them a state s becomes
+ * (1 - r)^n s + A = s + w (A / w - s). */
+static void average_states(builder *b, strata_tensor *accumulated, computed *c) {
+    strata_tensor *rates = strata_layer_context_state_rates(&b->context, b->graph);
+    strata_tensor *one = strata_scalar(b->graph, STRATA_DTYPE_F32, 1);
+    strata_tensor *own = strata_div(one, strata_step_word(b, STRATA_STEP_STATE_SHARE));
+    if (accumulated) c->state = strata_div(accumulated, rates_of(b, rates, own));
+    c->rates = rates_of(b, rates, strata_step_word(b, STRATA_STEP_BATCHES));
 }
 
 static strata_tensor *read_accumulated(builder *b, strata_variable *accumulated) {
@@ -228,7 +248,6 @@ static void clear_accumulated(builder *b, strata_tensor *accumulated) {
         strata_step_add(b, strata_assign(accumulated, strata_broadcast_to(zero, strata_tensor_shape(accumulated))));
 }
 
-/* The replica's contribution to the new states is the mean over its accumulated batches. */
 static void build_apply(builder *b) {
     const strata_model_replica *own = &b->model->replicas[b->role.replica];
     const int n = b->model->parameters.n_blocks;
@@ -242,7 +261,7 @@ static void build_apply(builder *b) {
                             b->model->strategy->name);
     c.gradients = accumulated[0] ? accumulated : NULL;
     c.sums = sums;
-    if (states) c.state = strata_mul(states, strata_step_word(b, STRATA_STEP_STATE_SHARE));
+    if (b->model->parameters.state_size) average_states(b, states, &c);
     b->scaled = true;
     strata_step_place_gradients(b);
     strata_step_update(b, &c);
@@ -253,12 +272,14 @@ static void build_apply(builder *b) {
 
 /* ---- gradients as outputs ---- */
 
-/* The changes of the states by this batch, which are added to the states later. A state with the rate 0 does not change, even
- * if it is infinite. */
+/* The changes of the states by this batch, which are added to the states later, and the states' rates. A state with the rate 0
+ * does not change, even if it is infinite. */
 static strata_tensor *state_changes(builder *b, const computed *c) {
     strata_tensor *rates = strata_layer_context_state_rates(&b->context, b->graph);
     strata_tensor *none = strata_scalar(b->graph, STRATA_DTYPE_F32, 0);
-    return strata_where(strata_equal(rates, none), none, strata_mul(rates, strata_sub(c->state, b->context.state)));
+    strata_tensor *changes = strata_mul(rates, strata_sub(c->state, b->context.state));
+    strata_tensor *both[] = {strata_where(strata_equal(rates, none), none, changes), rates};
+    return strata_concat(both, 2, 0);
 }
 
 static void add_output(builder *b, strata_tensor *output) {
@@ -340,6 +361,7 @@ static void build_evaluate(builder *b) {
     forward_to_losses(b, outputs);
     for (int i = 0; i < b->model->n_outputs; i++) labels[i] = labels_input(b, i);
     b->step->output = batch_sums(b, example_losses(b, outputs, labels), outputs, labels);
+    b->step->scores = strata_model_metric_scores(b->model, outputs, labels);
 }
 
 /* The predictions of several outputs are concatenated for each example: (B, all). */

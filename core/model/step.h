@@ -37,6 +37,8 @@ typedef struct strata_step_computed {
     /* [parameters.n_blocks] The accumulated gradients; used instead of y. */
     strata_tensor **gradients;
     strata_tensor *sums, *state;
+    /* How far the states move to `state`, as for strata_moving_average; NULL: by the layers' rates. */
+    strata_tensor *rates;
     /* Sums and states have been added up over the replicas. */
     bool reduced;
 } strata_step_computed;

@@ -181,7 +181,7 @@ static strata_tensor *open_gate(builder *b, const computed *c, strata_tensor *sq
 
 static strata_tensor *update_state(builder *b, const computed *c, strata_tensor *gate) {
     if (!b->model->parameters.state_size) return NULL;
-    strata_tensor *rates = strata_layer_context_state_rates(&b->context, b->graph);
+    strata_tensor *rates = c->rates ? c->rates : strata_layer_context_state_rates(&b->context, b->graph);
     return strata_step_add(b, strata_moving_average(b->context.state, c->state, rates, gate));
 }
 

@@ -220,9 +220,9 @@ static strata_status add_output(strata_model *model, const strata_value *value, 
                            STRATA_MAX_OUTPUTS);
     strata_output_spec *output = &model->outputs[model->n_outputs];
     *output =
-        (strata_output_spec){.value = index, .loss_options = opts->loss_options, .weight = opts->weight ? opts->weight : 1};
-    if (!(output->weight > 0 && output->weight <= 1e30))
-        return strata_fail(err, STRATA_INVALID, "output \"%s\": weight is %g; it must be above 0", name, opts->weight);
+        (strata_output_spec){.value = index, .loss_options = opts->loss_options, .weight = strata_number_or(opts->weight, 1)};
+    if (!(output->weight >= 0 && output->weight <= 1e30))
+        return strata_fail(err, STRATA_INVALID, "output \"%s\": weight is %g; it must be at least 0", name, opts->weight);
     strata_error reason = {0};
     strata_status status = STRATA_OK;
     if (opts->loss) status = strata_registry_find_loss(model->registry, opts->loss, &output->loss, &reason);

@@ -157,7 +157,7 @@ strata_status strata_model_watch_checkpoints(strata_model *model, const strata_d
                .dataset = dataset,
                .opts = opts,
                .result = out_result,
-               .wait_seconds = opts->wait_seconds > 0 ? opts->wait_seconds : DEFAULT_WAIT_SECONDS,
+               .wait_seconds = strata_number_or(opts->wait_seconds, DEFAULT_WAIT_SECONDS),
                .since = now_seconds()};
     return run(&w, err);
 }

@@ -8,6 +8,7 @@
  * -infinities would be NaN. */
 #include <math.h>
 
+#include "core/base/option.h"
 #include "core/graph/graph.h"
 #include "strata/ops.h"
 
@@ -21,7 +22,7 @@ strata_tensor *strata_attention(strata_tensor *q, strata_tensor *k, strata_tenso
     if (q->shape.rank < 2)
         return strata_graph_poison(graph, NULL, STRATA_INVALID, "attention: q is %s; it needs at least two axes",
                                    strata_shape_text(q->shape).text);
-    if (scale == 0) scale = 1 / sqrt((double)q->shape.dims[q->shape.rank - 1]);
+    scale = strata_number_or(scale, 1 / sqrt((double)q->shape.dims[q->shape.rank - 1]));
     strata_tensor *scores = strata_matmul(strata_mul(q, strata_scalar(graph, q->dtype, scale)), k, false, true);
     if (!mask) return strata_matmul(strata_softmax(scores), v, false, false);
     scores = strata_where(mask, scores, strata_scalar(graph, q->dtype, lowest(q->dtype)));

@@ -6,10 +6,8 @@
 #include "core/optimizer/optimizer.h"
 
 static strata_status adagrad_check(strata_optimizer *settings, strata_error *err) {
-    if (settings->accumulator == 0) settings->accumulator = 0.1;
-    if (settings->epsilon == 0) settings->epsilon = 1e-7;
-    STRATA_TRY(strata_optimizer_check_above("adagrad", "accumulator", settings->accumulator, err));
-    return strata_optimizer_check_above("adagrad", "epsilon", settings->epsilon, err);
+    STRATA_TRY(strata_optimizer_choose("adagrad", "accumulator", 0.1, &settings->accumulator, err));
+    return strata_optimizer_choose("adagrad", "epsilon", STRATA_OPTIMIZER_EPSILON, &settings->epsilon, err);
 }
 
 static int adagrad_n_slots(const strata_optimizer *settings) {

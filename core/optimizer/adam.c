@@ -12,13 +12,12 @@ strata_optimizer strata_adam_optimizer(double learning_rate) {
 }
 
 static strata_status adam_check(strata_optimizer *settings, strata_error *err) {
-    return strata_optimizer_check_moments("adam", settings, 1e-7, err);
+    return strata_optimizer_choose_moments("adam", settings, err);
 }
 
 static strata_status adamw_check(strata_optimizer *settings, strata_error *err) {
-    if (settings->weight_decay == 0) settings->weight_decay = 0.004;
-    STRATA_TRY(strata_optimizer_check_decay("adamw", settings->weight_decay, err));
-    return strata_optimizer_check_moments("adamw", settings, 1e-7, err);
+    STRATA_TRY(strata_optimizer_choose("adamw", "weight_decay", 0.004, &settings->weight_decay, err));
+    return strata_optimizer_choose_moments("adamw", settings, err);
 }
 
 static int adam_n_slots(const strata_optimizer *settings) {

@@ -8,8 +8,8 @@
 #include "core/optimizer/optimizer.h"
 
 static strata_status lamb_check(strata_optimizer *settings, strata_error *err) {
-    STRATA_TRY(strata_optimizer_check_decay("lamb", settings->weight_decay, err));
-    return strata_optimizer_check_moments("lamb", settings, 1e-6, err);
+    STRATA_TRY(strata_optimizer_choose("lamb", "weight_decay", 0, &settings->weight_decay, err));
+    return strata_optimizer_choose_moments("lamb", settings, err);
 }
 
 static int lamb_n_slots(const strata_optimizer *settings) {

@@ -7,17 +7,13 @@
 #include "core/optimizer/optimizer.h"
 
 static strata_status lars_check(strata_optimizer *settings, strata_error *err) {
-    if (settings->momentum == 0) settings->momentum = 0.9;
-    if (settings->trust == 0) settings->trust = 0.001;
-    if (settings->weight_decay == 0) settings->weight_decay = 1e-4;
-    STRATA_TRY(strata_optimizer_check_share("lars", "momentum", settings->momentum, err));
-    STRATA_TRY(strata_optimizer_check_above("lars", "trust", settings->trust, err));
-    return strata_optimizer_check_decay("lars", settings->weight_decay, err);
+    STRATA_TRY(strata_optimizer_choose_share("lars", "momentum", 0.9, &settings->momentum, err));
+    STRATA_TRY(strata_optimizer_choose("lars", "trust", 0.001, &settings->trust, err));
+    return strata_optimizer_choose("lars", "weight_decay", 1e-4, &settings->weight_decay, err);
 }
 
 static int lars_n_slots(const strata_optimizer *settings) {
-    (void)settings;
-    return 1;
+    return settings->momentum > 0;
 }
 
 static strata_tensor *lars_build(const strata_optimizer *settings, const strata_update *u) {
@@ -30,8 +26,8 @@ static strata_tensor *lars_build(const strata_optimizer *settings, const strata_
     strata_tensor *rate = strata_div(strata_mul(trust, w), strata_add(g, strata_mul(decay, w)));
     rate = strata_where(strata_greater(strata_min(w, g), zero), rate, one);
     strata_tensor *decayed = strata_add(u->gradients, strata_mul(decay, u->parameters));
-    return strata_sgd(u->parameters, u->slots[0], strata_segment_scale(u->segments, decayed, rate), u->step, u->gate,
-                      settings->momentum, false);
+    return strata_sgd(u->parameters, settings->momentum > 0 ? u->slots[0] : NULL,
+                      strata_segment_scale(u->segments, decayed, rate), u->step, u->gate, settings->momentum, false);
 }
 
 const strata_optimizer_kind strata_optimizer_lars = {

@@ -37,7 +37,7 @@ typedef struct strata_optimizer_kind {
     strata_option options
         /* The fields of strata_optimizer that it uses, for JSON, without the learning rate; ends at a NULL name. */
         [STRATA_MAX_OPTIMIZER_OPTIONS];
-    /* Replaces settings of 0 by their defaults and checks all settings, except the learning rate and clipping. */
+    /* Sets settings that are not given to their defaults and checks all settings, except the learning rate and clipping. */
     strata_status (*check)(strata_optimizer *settings, strata_error *err);
     /* The default learning rate. */
     double learning_rate;
@@ -69,7 +69,7 @@ typedef struct strata_optimizer_kind {
 /* Finds the optimizer with this name. Fails with INVALID and the list of names if there is none. */
 STRATA_MUST_USE strata_status strata_optimizer_find(const char *name, const strata_optimizer_kind **out_kind,
                                                     strata_error *err);
-/* Finds the kind, replaces settings of 0 by their defaults, and checks all settings. */
+/* Finds the kind, sets settings that are not given to their defaults, and checks all settings. */
 STRATA_MUST_USE strata_status strata_optimizer_check(strata_optimizer *settings, const strata_optimizer_kind **out_kind,
                                                      strata_error *err);
 /* Computes the words of update t = 1, 2, ... (STRATA_STEP_WORDS). */
@@ -102,12 +102,13 @@ STRATA_MUST_USE strata_status strata_schedule_find(const char *name, const char 
 extern const strata_optimizer_kind strata_optimizer_sgd, strata_optimizer_adam, strata_optimizer_adamw,
     strata_optimizer_rmsprop, strata_optimizer_adagrad, strata_optimizer_lars, strata_optimizer_lamb;
 
-/* Checks that several optimizers use. _share: 0 < value < 1. _above: 0 < value. */
-STRATA_MUST_USE strata_status strata_optimizer_check_share(const char *kind, const char *name, double value, strata_error *err);
-STRATA_MUST_USE strata_status strata_optimizer_check_above(const char *kind, const char *name, double value, strata_error *err);
-STRATA_MUST_USE strata_status strata_optimizer_check_decay(const char *kind, double value, strata_error *err);
-/* Sets the defaults of beta1, beta2 and epsilon, and checks them. */
-STRATA_MUST_USE strata_status strata_optimizer_check_moments(const char *kind, strata_optimizer *settings, double epsilon,
-                                                             strata_error *err);
+/* Set a setting that is not given to `otherwise`, and check that it is at least 0; _share: and below 1. */
+STRATA_MUST_USE strata_status strata_optimizer_choose(const char *kind, const char *name, double otherwise, double *value,
+                                                      strata_error *err);
+STRATA_MUST_USE strata_status strata_optimizer_choose_share(const char *kind, const char *name, double otherwise, double *value,
+                                                            strata_error *err);
+/* The same for beta1, beta2 and epsilon. */
+#define STRATA_OPTIMIZER_EPSILON 1e-7
+STRATA_MUST_USE strata_status strata_optimizer_choose_moments(const char *kind, strata_optimizer *settings, strata_error *err);
 
 #endif

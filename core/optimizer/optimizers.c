@@ -53,9 +53,9 @@ strata_status strata_optimizer_check(strata_optimizer *settings, const strata_op
     const strata_optimizer_kind *kind = NULL;
     STRATA_TRY(strata_optimizer_find(settings->name, &kind, err));
     settings->name = kind->name;
-    if (settings->learning_rate == 0) settings->learning_rate = kind->learning_rate;
-    if (!(settings->learning_rate > 0 && settings->learning_rate < 1e6))
-        return strata_fail(err, STRATA_INVALID, "%s: learning_rate is %g; it must be above 0 and below 1e6", kind->name,
+    settings->learning_rate = strata_number_or(settings->learning_rate, kind->learning_rate);
+    if (!(settings->learning_rate >= 0 && settings->learning_rate < 1e6))
+        return strata_fail(err, STRATA_INVALID, "%s: learning_rate is %g; it must be at least 0 and below 1e6", kind->name,
                            settings->learning_rate);
     STRATA_TRY(strata_schedule_check(&settings->schedule, err));
     STRATA_TRY(check_clipping(settings, err));
@@ -84,27 +84,21 @@ void strata_optimizer_step(const strata_optimizer_kind *kind, const strata_optim
     for (int i = 0; i < STRATA_STEP_WORDS; i++) out_words[i] = (float)words[i];
 }
 
-strata_status strata_optimizer_check_share(const char *kind, const char *name, double value, strata_error *err) {
-    if (value > 0 && value < 1) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "%s: %s is %g; it must be above 0 and below 1", kind, name, value);
+strata_status strata_optimizer_choose_share(const char *kind, const char *name, double otherwise, double *value,
+                                            strata_error *err) {
+    *value = strata_number_or(*value, otherwise);
+    if (*value >= 0 && *value < 1) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s: %s is %g; it must be at least 0 and below 1", kind, name, *value);
 }
 
-strata_status strata_optimizer_check_above(const char *kind, const char *name, double value, strata_error *err) {
-    if (value > 0 && isfinite(value)) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "%s: %s is %g; it must be above 0", kind, name, value);
+strata_status strata_optimizer_choose(const char *kind, const char *name, double otherwise, double *value, strata_error *err) {
+    *value = strata_number_or(*value, otherwise);
+    if (*value >= 0 && isfinite(*value)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s: %s is %g; it must be at least 0", kind, name, *value);
 }
 
-strata_status strata_optimizer_check_decay(const char *kind, double value, strata_error *err) {
-    if (value >= 0 && isfinite(value)) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "%s: weight_decay is %g; it must be at least 0", kind, value);
-}
-
-strata_status strata_optimizer_check_moments(const char *kind, strata_optimizer *settings, double epsilon, strata_error *err) {
-    if (settings->beta1 == 0) settings->beta1 = 0.9;
-    if (settings->beta2 == 0) settings->beta2 = 0.999;
-    if (settings->epsilon == 0) settings->epsilon = epsilon;
-    if (!(settings->beta1 > 0 && settings->beta1 < 1 && settings->beta2 > 0 && settings->beta2 < 1))
-        return strata_fail(err, STRATA_INVALID, "%s: beta1 is %g, beta2 %g; they must be above 0 and below 1", kind,
-                           settings->beta1, settings->beta2);
-    return strata_optimizer_check_above(kind, "epsilon", settings->epsilon, err);
+strata_status strata_optimizer_choose_moments(const char *kind, strata_optimizer *settings, strata_error *err) {
+    STRATA_TRY(strata_optimizer_choose_share(kind, "beta1", 0.9, &settings->beta1, err));
+    STRATA_TRY(strata_optimizer_choose_share(kind, "beta2", 0.999, &settings->beta2, err));
+    return strata_optimizer_choose(kind, "epsilon", STRATA_OPTIMIZER_EPSILON, &settings->epsilon, err);
 }

@@ -7,13 +7,9 @@
 #include "core/optimizer/optimizer.h"
 
 static strata_status rmsprop_check(strata_optimizer *settings, strata_error *err) {
-    if (settings->rho == 0) settings->rho = 0.9;
-    if (settings->epsilon == 0) settings->epsilon = 1e-7;
-    STRATA_TRY(strata_optimizer_check_share("rmsprop", "rho", settings->rho, err));
-    if (!(settings->momentum >= 0 && settings->momentum < 1))
-        return strata_fail(err, STRATA_INVALID, "rmsprop: momentum is %g; it must be at least 0 and below 1",
-                           settings->momentum);
-    return strata_optimizer_check_above("rmsprop", "epsilon", settings->epsilon, err);
+    STRATA_TRY(strata_optimizer_choose_share("rmsprop", "rho", 0.9, &settings->rho, err));
+    STRATA_TRY(strata_optimizer_choose_share("rmsprop", "momentum", 0, &settings->momentum, err));
+    return strata_optimizer_choose("rmsprop", "epsilon", STRATA_OPTIMIZER_EPSILON, &settings->epsilon, err);
 }
 
 static int rmsprop_n_slots(const strata_optimizer *settings) {

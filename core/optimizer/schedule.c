@@ -34,19 +34,19 @@ static double polynomial(const strata_schedule *s, double rate, int64_t t) {
         steps *= t ? ceil(at / steps) : 1;
     else if (at > steps)
         at = steps;
-    return s->end + (rate - s->end) * pow(1 - at / steps, s->power == 0 ? 1 : s->power);
+    return s->end + (rate - s->end) * pow(1 - at / steps, strata_number_or(s->power, 1));
 }
 
 #define NUMBER(field, least, most) \
     { #field, STRATA_OPTION_NUMBER, offsetof(strata_schedule, field), least, most, false }
 #define FLAG(field) \
     { #field, STRATA_OPTION_BOOL, offsetof(strata_schedule, field), 0, 0, false }
-#define COUNT(field) \
-    { #field, STRATA_OPTION_INT, offsetof(strata_schedule, field), 0, 1e15, false }
+#define COUNT(field, least) \
+    { #field, STRATA_OPTION_INT, offsetof(strata_schedule, field), least, 1e15, false }
 #define LIST(field, most) \
     { #field, STRATA_OPTION_NUMBERS, offsetof(strata_schedule, field), 0, most, true }
 /* The options of every schedule, besides its own. */
-#define WARM_UP COUNT(warmup_steps), NUMBER(warmup_from, 0, 1e6), COUNT(replicas)
+#define WARM_UP COUNT(warmup_steps, 0), NUMBER(warmup_from, 0, 1e6), COUNT(replicas, 1)
 
 static const struct {
     const char *name;
@@ -56,9 +56,9 @@ static const struct {
 } schedules[] = {
     {"constant", constant, false, {WARM_UP}},
     {"step", step, false, {LIST(boundaries, 1e15), LIST(values, 1e6), WARM_UP}},
-    {"exponential", exponential, true, {COUNT(steps), NUMBER(factor, 0, 1e6), FLAG(staircase), WARM_UP}},
-    {"cosine", cosine, true, {COUNT(steps), NUMBER(end, 0, 1e6), WARM_UP}},
-    {"polynomial", polynomial, true, {COUNT(steps), NUMBER(end, 0, 1e6), NUMBER(power, 0, 1e3), FLAG(cycle), WARM_UP}},
+    {"exponential", exponential, true, {COUNT(steps, 1), NUMBER(factor, 0, 1e6), FLAG(staircase), WARM_UP}},
+    {"cosine", cosine, true, {COUNT(steps, 1), NUMBER(end, 0, 1e6), WARM_UP}},
+    {"polynomial", polynomial, true, {COUNT(steps, 1), NUMBER(end, 0, 1e6), NUMBER(power, 0, 1e3), FLAG(cycle), WARM_UP}},
 };
 enum { N_SCHEDULES = sizeof schedules / sizeof *schedules };
 
@@ -118,7 +118,8 @@ strata_status strata_schedule_check(strata_schedule *s, strata_error *err) {
 
 double strata_schedule_rate(const strata_schedule *s, double rate, int64_t t) {
     int index = s->name ? find(s->name) : 0;
-    double scale = s->replicas > 0 ? (double)s->replicas : 1;
+    const double scale = s->replicas > 0 ? (double)s->replicas : 1;
+    rate = strata_number_shown(rate);
     if (t < s->warmup_steps) return scale * (s->warmup_from + (rate - s->warmup_from) * (double)t / (double)s->warmup_steps);
     return scale * schedules[index < 0 ? 0 : index].rate(s, rate, t - s->warmup_steps);
 }

@@ -10,8 +10,7 @@ strata_optimizer strata_sgd_optimizer(double learning_rate, double momentum, boo
 }
 
 static strata_status sgd_check(strata_optimizer *settings, strata_error *err) {
-    if (!(settings->momentum >= 0 && settings->momentum < 1))
-        return strata_fail(err, STRATA_INVALID, "sgd: momentum is %g; it must be at least 0 and below 1", settings->momentum);
+    STRATA_TRY(strata_optimizer_choose_share("sgd", "momentum", 0, &settings->momentum, err));
     if (settings->nesterov && settings->momentum == 0)
         return strata_fail(err, STRATA_INVALID, "sgd: nesterov needs a momentum above 0");
     return STRATA_OK;

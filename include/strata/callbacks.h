@@ -100,9 +100,9 @@ STRATA_API strata_callback strata_model_saver(strata_saver_options opts);
  * epochs. */
 typedef struct strata_plateau_options {
     const char *monitor;
-    /* Between 0 and 1; 0: 0.1. */
+    /* At least 0 and below 1; 0: 0.1. */
     double factor;
-    /* Epochs; 0: 10. */
+    /* Epochs; 0: 10. STRATA_NO_EPOCHS: after each epoch without an improvement. */
     int patience;
     /* At least 0. */
     double min_delta;

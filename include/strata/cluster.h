@@ -47,7 +47,7 @@ typedef enum strata_reducer {
 
 typedef struct strata_communicator strata_communicator;
 
-/* Zeros are the defaults. Texts are borrowed while the communicator is created. */
+/* Zeros are the defaults; STRATA_ZERO is INVALID. Texts are borrowed while the communicator is created. */
 typedef struct strata_communicator_options {
     /* 0 to world - 1, each once. */
     int rank;

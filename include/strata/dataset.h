@@ -7,6 +7,7 @@
 #define STRATA_DATASET_H
 
 #include "strata/csv.h"
+#include "strata/numbers.h"
 #include "strata/tensor.h"
 
 #ifdef __cplusplus
@@ -17,8 +18,8 @@ typedef struct strata_dataset strata_dataset;
 
 /* A dataset of arrays in memory. features: (n, ...) of u8, f32, i32 or i64. labels: (n) or (n, ...) of u8, i32, i64 or f32;
  * NULL for prediction. Both are borrowed: they must outlive the dataset. u8 and f32 features become f32 in a batch, multiplied
- * by `scale` (0: 1), which is 1/255 for pixels. i32 and i64 features are tokens: they become i32 and are not scaled, so scale
- * must be 0 or 1; DATA for a token that does not fit in an i32. */
+ * by `scale` (0: 1; STRATA_ZERO: 0), which is 1/255 for pixels. i32 and i64 features are tokens: they become i32 and are not
+ * scaled, so scale must be 0 or 1; DATA for a token that does not fit in an i32. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_arrays(const strata_array *features, const strata_array *labels,
                                                                     double scale, strata_dataset **out_dataset,
                                                                     strata_error *err);
@@ -31,7 +32,7 @@ typedef struct strata_data_column {
     const char *name;
     /* Of a type that strata_dataset_from_arrays takes. Borrowed: the memory must outlive the dataset. */
     const strata_array *array;
-    /* The elements of an input of u8 or f32 are multiplied by it. 0: 1. */
+    /* The elements of an input of u8 or f32 are multiplied by it. 0: 1; STRATA_ZERO: 0. */
     double scale;
 } strata_data_column;
 /* A dataset for models with several inputs and outputs. Its elements have n_inputs inputs and n_targets targets (0: for

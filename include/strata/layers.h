@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The layers of a sequential model, and their options. In a model's JSON a layer is {"layer": "<name>", ...} with the names of
- * the fields below as keys. A field that is 0, NULL or false means the default that its comment names.
+ * the fields below as keys. A field that is 0, NULL or false means the default that its comment names. In a field of type
+ * double STRATA_ZERO (strata/numbers.h) is the number 0.
  *
  * Shapes. N is the number of examples in a batch, C the number of channels, the last axis. x is the layer's input, y its
  * output; both are floats, except for the tokens that an embedding takes. core/layer/<name>.c shows how each layer is built
@@ -107,12 +108,13 @@ STRATA_API void strata_model_add_embedding(strata_model *model, strata_embedding
  *
  * While training, mean and biased variance are those of the batch, over all axes but the last. The states "moving_mean" and
  * "moving_variance" become momentum * average + (1 - momentum) * batch; evaluation and prediction use them. Each replica
- * normalizes its own part of a batch. If gradients are accumulated over several batches, each batch is normalized by itself.
- * The moving averages then change once in each update, by the mean over these parts and batches. */
+ * normalizes its own part of a batch, and the moving averages use the mean over these parts. If gradients are accumulated over
+ * several batches, each batch is normalized by itself, and the moving averages change by each of these batches, as in Keras, at
+ * the end of the update. */
 typedef struct strata_batch_norm_options {
-    /* 0: 0.99; below 1. */
+    /* 0: 0.99; at least 0 and below 1. STRATA_ZERO: evaluation uses mean and variance of the last batch. */
     double momentum;
-    /* Use a momentum of 0: evaluation uses mean and variance of the last batch. */
+    /* The same as a momentum of STRATA_ZERO. */
     bool no_average;
     /* 0: 1e-3. */
     double epsilon;

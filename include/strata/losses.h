@@ -18,13 +18,14 @@
 #define STRATA_LOSSES_H
 
 #include "strata/graph.h"
+#include "strata/numbers.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 typedef struct strata_loss_options {
-    /* huber: the absolute error above which the loss is linear; 0: 1. */
+    /* huber: the absolute error above which the loss is linear, above 0; 0: 1. */
     double delta;
     /* The three crossentropies: with s = label_smoothing, 0 <= s < 1, a label y becomes y (1 - s) + s / C, where C is the
      * number of classes, 2 for binary_crossentropy. */

@@ -20,7 +20,8 @@ extern "C" {
 
 typedef struct strata_metric {
     /* "accuracy", "top_5_accuracy" (or another number), "precision", "recall", "auc", "mae" or "confusion_matrix"; the formulas
-     * are in core/metric/<name>.c. */
+     * are in core/metric/<name>.c. Since sums have a fixed size, auc is that of 200 thresholds, as Keras' AUC; fit and evaluate
+     * compute it exactly. */
     const char *name;
     /* The name and the options of the model's loss, which determine the meaning of outputs and labels (strata/losses.h). */
     const char *loss;

@@ -80,7 +80,8 @@ typedef struct strata_output_options {
     const char *loss;
     strata_loss_options loss_options;
     const char *metrics;
-    /* The weight of this output's loss: the model's loss is the sum of weight_i loss_i over all outputs i. 0: 1. */
+    /* The weight of this output's loss: the model's loss is the sum of weight_i loss_i over all outputs i. 0: 1;
+     * STRATA_ZERO: the output is not trained. */
     double weight;
 } strata_output_options;
 STRATA_API void strata_model_output(strata_model *model, const strata_value *value, strata_output_options opts);
@@ -150,8 +151,10 @@ typedef struct strata_compile_options {
     strata_loss_options loss_options;
     /* Names of metrics besides loss and accuracy, separated by commas: "auc,precision". NULL: the metrics of the model's JSON.
      * There are top_5_accuracy (5 stands for any number), precision and recall (of the positive class of a binary
-     * classification, or the mean over classes), auc (with Keras' 200 thresholds), confusion_matrix and mae. The device adds up
-     * their sums, which takes a few kernels in each step. */
+     * classification, or the mean over the classes that are a label or an answer), auc, confusion_matrix and mae. The device
+     * adds up their sums, which takes a few kernels in each step. auc is computed from all predictions, which the host stores;
+     * it is NaN where all labels are equal. Under parameter_server, in strata_progress before the end of an epoch, and in an
+     * epoch that continues from a checkpoint it has the 200 thresholds of Keras' AUC instead. */
     const char *metrics;
     /* The seed of the initial parameters and of dropout. */
     uint64_t seed;
@@ -277,6 +280,8 @@ typedef struct strata_checkpoint_options {
     void *user;
 } strata_checkpoint_options;
 
+/* No epoch, where a number of epochs that is 0 means a default. */
+enum { STRATA_NO_EPOCHS = -2147483647 - 1 };
 /* Interrupts long calls: while the model is fitted, evaluated or used for predictions, `poll` is called between steps and
  * batches, about 20 times a second, in the thread of the call. If it returns anything but STRATA_OK, the call ends with that
  * status; the parameters are those after the last step, and the model can be used further. NULL, the initial value: none. */
@@ -285,7 +290,7 @@ STRATA_API void strata_model_set_poll(strata_model *model, strata_poll_callback 
 
 /* Zeros are the defaults. */
 typedef struct strata_fit_options {
-    /* The number of epochs; 0: 1. */
+    /* The number of epochs; 0: 1. STRATA_NO_EPOCHS: nothing is trained, and the history is empty. */
     int epochs;
     /* How many of these epochs an earlier fit has done. This fit runs the others, and its history has only these. If it
      * had done all of them, or `patience` had ended it, no epoch is run, and restore_best is applied. */
@@ -558,7 +563,7 @@ typedef struct strata_watch_options {
     const char *path;
     /* Examples of a batch; 0: 100. */
     int64_t batch;
-    /* The most seconds to wait for a new checkpoint; 0: 3600. */
+    /* The most seconds to wait for a new checkpoint; 0: 3600. STRATA_ZERO: not at all. */
     double wait_seconds;
     /* End after the checkpoint of this many epochs. 0: end only after the last checkpoint. */
     int epochs;

@@ -285,7 +285,7 @@ STRATA_API strata_tensor *strata_layer_norm(strata_tensor *x, strata_tensor *sca
 /* Floats: softmax(scale q k^T) v. q (..., T, D), k (..., S, D), v (..., S, E) -> (..., T, E); the leading axes are equal.
  *   mask   bool, broadcast to (..., T, S): where it is false, query t does not use key s. NULL: all keys are used. A query that
  *          uses no key gives zeros and passes no gradient
- *   scale  0: 1 / sqrt(D) */
+ *   scale  0: 1 / sqrt(D); STRATA_ZERO: 0 */
 STRATA_API strata_tensor *strata_attention(strata_tensor *q, strata_tensor *k, strata_tensor *v, strata_tensor *mask,
                                            double scale);
 
@@ -387,7 +387,8 @@ enum {
     STRATA_STEP_CORRECTION_2 = 3,  /* for LAMB: 1 / (1 - beta2^t)                                                           */
     STRATA_STEP_SHARE = 4,         /* this batch's examples / the update's examples: the weight of penalties in the loss    */
     STRATA_STEP_SCALE = 5,         /* accumulated gradients are multiplied by it at the update                              */
-    STRATA_STEP_STATE_SHARE = 6,   /* accumulated new states are multiplied by it: 1 / the number of batches                */
+    STRATA_STEP_STATE_SHARE = 6,   /* 1 / the number of batches whose states this replica has accumulated                   */
+    STRATA_STEP_BATCHES = 7,       /* the number of batches that the update accumulates                                     */
     STRATA_STEP_WORDS = 8
 };
 /* SGD. With momentum 0:  p -= lr g.   Else  v = momentum v + g;  p -= lr v,  or with nesterov  p -= lr (g + momentum v)

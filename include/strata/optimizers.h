@@ -47,25 +47,26 @@ typedef struct strata_schedule {
     int64_t replicas;
 } strata_schedule;
 
-/* The settings of an optimizer: a plain value, which calls copy. A field that is 0 has the default that its comment names. */
+/* The settings of an optimizer: a plain value, which calls copy. A field that is 0 has the default that its comment names,
+ * which is Keras' default. STRATA_ZERO (strata/numbers.h) is the number 0. */
 typedef struct strata_optimizer {
     /* "sgd", "adam", "adamw", "rmsprop", "adagrad", "lars" or "lamb"; static memory. */
     const char *name;
     /* Default 0.01 for sgd and lars, 0.001 for the others. */
     double learning_rate;
-    /* For sgd, rmsprop and lars, 0..1. Default 0; for lars 0.9. */
+    /* For sgd, rmsprop and lars, at least 0 and below 1. Default 0; for lars 0.9. */
     double momentum;
     /* For sgd. */
     bool nesterov;
-    /* For adam, adamw and lamb. Defaults 0.9 and 0.999. */
+    /* For adam, adamw and lamb, at least 0 and below 1. Defaults 0.9 and 0.999. */
     double beta1, beta2;
-    /* Default 1e-7; for lamb 1e-6. */
+    /* At least 0. Default 1e-7. */
     double epsilon;
-    /* For rmsprop. Default 0.9. */
+    /* For rmsprop, at least 0 and below 1. Default 0.9. */
     double rho;
     /* For rmsprop. */
     bool centered;
-    /* For adagrad: the initial value of its sums of squares. Default 0.1. */
+    /* For adagrad: the initial value of its sums of squares, at least 0. Default 0.1. */
     double accumulator;
     /* For adamw, lars and lamb. Default 0.004 for adamw, 1e-4 for lars, 0 for lamb. */
     double weight_decay;

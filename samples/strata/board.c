@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "core/base/option.h"
 #include "core/base/text.h"
 
 static strata_status add_scalar(strata_events *events, const char *prefix, const char *name, int64_t step, double value,
@@ -175,8 +176,7 @@ int board_open(board *b, const char *folder, strata_model *model, const strata_o
     if (!status) status = add_model(b, model, &err);
     if (!status) status = add_graph(b, model, &err);
     if (!status) status = add_pictures(b, &err);
-    const double rate =
-        optimizer->learning_rate > 0 ? optimizer->learning_rate : strata_optimizer_default_rate(optimizer->name);
+    const double rate = strata_number_or(optimizer->learning_rate, strata_optimizer_default_rate(optimizer->name));
     const strata_hyperparameter parameters[] = {{.name = "optimizer", .text = optimizer->name},
                                                 {.name = "learning rate", .number = rate},
                                                 {.name = "batch", .number = (double)batch}};

@@ -229,9 +229,10 @@ static int set_option(const option_row *row, const char *text, void *options) {
         list->items[list->n++] = text;
     } else if (row->kind == OPTION_INT) {
         long long value = strtoll(text, &end, 10);
-        if (!*text || *end || errno || (double)value < row->least || (double)value > row->most)
-            return usage_error("%s%s is \"%s\"; it must be a whole number from %.0f to %.0f", dashes(row), row->name, text,
-                               row->least, row->most);
+        const bool negative = row->least < 0; /* 0, which means the default in the library's structs, is no choice then */
+        if (!*text || *end || errno || (double)value < row->least || (double)value > row->most || (negative && !value))
+            return usage_error("%s%s is \"%s\"; it must be a whole number from %.0f to %.0f%s", dashes(row), row->name, text,
+                               row->least, row->most, negative ? ", but not 0" : "");
         *(int64_t *)target = value;
     } else {
         double value = strtod(text, &end);
@@ -431,7 +432,12 @@ void print_more_json(const strata_model *model, const strata_metrics *metrics) {
     bool matrix = !strata_model_confusion_matrix(model, &counts, NULL);
     if (!metrics->n && !matrix) return;
     printf(",\"metrics\":{");
-    for (int i = 0; i < metrics->n; i++) printf("%s\"%s\":%.9g", i ? "," : "", metrics->more[i].name, metrics->more[i].value);
+    for (int i = 0; i < metrics->n; i++) {
+        printf("%s", i ? "," : "");
+        print_json_string(metrics->more[i].name);
+        putchar(':');
+        print_json_number(metrics->more[i].value, "%.9g");
+    }
     if (matrix) {
         printf("%s\"confusion_matrix\":", metrics->n ? "," : "");
         print_matrix(&counts);

@@ -63,6 +63,7 @@ static int evaluate(const evaluate_options *options, strata_model *model, strata
         status = say_what_the_host_runs(model, STRATA_PART_EVALUATION, options->batch, 0, device, &fallback, &err);
     if (!status) status = strata_model_evaluate(model, test->dataset, options->batch, &metrics, &err);
     if (!status) say_what_it_copied(&fallback, "batch");
+    if (!status) metrics_in_units(test->preprocessing, &metrics);
     if (!status) status = scores_measure(model, test->dataset, test->preprocessing, options->batch, &found, &err);
     if (!status && options->json) print_result_json(model, device, &metrics, &found, sample, test->preprocessing);
     if (!status && !options->json) print_result(model, &metrics, &found, sample, test->preprocessing);

@@ -11,7 +11,8 @@ static const char *const values[] = {[STRATA_OPTION_INT] = "N",           [STRAT
                                      [STRATA_OPTION_BORDER_1D] = "[N,N]", [STRATA_OPTION_BORDER_2D] = "[N,N,N,N]",
                                      [STRATA_OPTION_NUMBER] = "R",        [STRATA_OPTION_BOOL] = "true",
                                      [STRATA_OPTION_STRING] = "\"...\"",  [STRATA_OPTION_ACTIVATION] = "\"...\"",
-                                     [STRATA_OPTION_NUMBERS] = "[R,...]", [STRATA_OPTION_SHAPE] = "[N,...]"};
+                                     [STRATA_OPTION_NUMBERS] = "[R,...]", [STRATA_OPTION_SHAPE] = "[N,...]",
+                                     [STRATA_OPTION_COUNT] = "N"};
 
 static void print_layer(const strata_layer_kind *kind) {
     printf("  %s", kind->name);

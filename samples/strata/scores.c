@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/metric/metric.h"
 #include "terminal.h"
 
 enum { MOST_CLASSES = 4096, MOST_PRINTED = 40, MOST_AUC_CLASSES = 128, NAME_WIDTH = 24 };
@@ -15,36 +16,6 @@ enum { MOST_CLASSES = 4096, MOST_PRINTED = 40, MOST_AUC_CLASSES = 128, NAME_WIDT
 void scores_finish(scores *s) {
     free(s->confusion);
     *s = (scores){0};
-}
-
-/* ---- the area under the curve ---- */
-
-typedef struct ranked {
-    float score;
-    bool is_class;
-} ranked;
-
-static int by_score(const void *a, const void *b) {
-    const float x = ((const ranked *)a)->score, y = ((const ranked *)b)->score;
-    return (x > y) - (x < y);
-}
-
-/* The AUC: the share of the pairs of an example of the class and an example of others in which the first has the higher score;
- * equal scores count half. NaN: there are no such pairs. */
-static double area(ranked *examples, int64_t n) {
-    double right = 0, before = 0, n_class = 0;
-    qsort(examples, (size_t)n, sizeof *examples, by_score);
-    for (int64_t i = 0; i < n;) {
-        double same_class = 0, same_others = 0;
-        int64_t k = i;
-        for (; k < n && examples[k].score == examples[i].score; k++) *(examples[k].is_class ? &same_class : &same_others) += 1;
-        if (k == i) return NAN; /* a score is NaN */
-        right += same_class * (before + same_others / 2);
-        before += same_others;
-        n_class += same_class;
-        i = k;
-    }
-    return n_class > 0 && before > 0 ? right / (n_class * before) : NAN;
 }
 
 /* ---- classes ---- */
@@ -67,11 +38,12 @@ static strata_status measure_auc(const float *predictions, const int32_t *labels
     int64_t n_areas = 0;
     s->auc = NAN;
     if (s->n_classes > MOST_AUC_CLASSES) return STRATA_OK;
-    ranked *examples = malloc((size_t)n * sizeof *examples);
+    strata_scored *examples = malloc((size_t)n * sizeof *examples);
     if (!examples) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %lld examples", (long long)n);
     for (int64_t c = s->n_classes == 2 ? 1 : 0; c < s->n_classes; c++) {
-        for (int64_t i = 0; i < n; i++) examples[i] = (ranked){probability(predictions + i * width, width, c), labels[i] == c};
-        const double found = area(examples, n);
+        for (int64_t i = 0; i < n; i++)
+            examples[i] = (strata_scored){probability(predictions + i * width, width, c), labels[i] == c};
+        const double found = strata_auc(examples, n);
         if (!isnan(found)) sum += found, n_areas++;
     }
     if (n_areas) s->auc = sum / (double)n_areas;
@@ -163,6 +135,23 @@ strata_status scores_measure(strata_model *model, const strata_dataset *dataset,
     strata_status status = compare(&predictions, dataset, preprocessing, predicts_classes(model), out, err);
     strata_array_finish(&predictions);
     return status;
+}
+
+void metrics_in_units(const strata_preprocessing *preprocessing, strata_metrics *metrics) {
+    enum { MOST = 64 };
+    const float far = 1000; /* far apart, so that a large mean does not round the unit off */
+    float ends[2 * MOST];
+    const bool numbers = preprocessing && !strata_preprocessing_n_classes(preprocessing);
+    const int n = numbers ? strata_preprocessing_n_labels(preprocessing) : 0;
+    strata_array view = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(2, n), ends);
+    if (n < 1 || n > MOST) return;
+    for (int k = 0; k < n; k++) ends[k] = -far, ends[n + k] = far;
+    strata_preprocessing_restore(preprocessing, &view);
+    for (int k = 1; k < n; k++)
+        if (ends[n + k] - ends[k] != ends[n] - ends[0]) return;
+    const double unit = ((double)ends[n] - (double)ends[0]) / (2 * (double)far);
+    for (int i = 0; i < metrics->n; i++)
+        if (!strcmp(metrics->more[i].name, "mae")) metrics->more[i].value *= unit;
 }
 
 /* ---- printing ---- */

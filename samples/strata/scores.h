@@ -24,6 +24,9 @@ void scores_finish(scores *scores);
 STRATA_MUST_USE strata_status scores_measure(strata_model *model, const strata_dataset *dataset,
                                              const strata_preprocessing *preprocessing, int64_t batch, scores *out,
                                              strata_error *err);
+/* Converts the metric mae, which a model computes of standardised numbers, to the labels' unit. If several labels have
+ * different units, it is not changed. */
+void metrics_in_units(const strata_preprocessing *preprocessing, strata_metrics *metrics);
 /* Prints a table of precision, recall and F1 for each class, their means, AUC and the confusion matrix; for numbers R2 and the
  * errors. */
 void print_scores(const scores *scores, const sample *sample, const strata_preprocessing *preprocessing);

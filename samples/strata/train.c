@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/option.h"
 #include "core/model/training.h"
 
 const option_row train_rows[] = {
@@ -26,7 +27,7 @@ const option_row train_rows[] = {
     {"subwords", NULL, "texts: divide words into pieces, so that no word is unknown", OPTION_FLAG,
      offsetof(train_options, data.subwords), 0, 0},
     {"validation-split", "F", "do not train on this share of the examples of each class, but evaluate it after each epoch (0)",
-     OPTION_NUMBER, offsetof(train_options, validation_split), 1e-12, 1},
+     OPTION_NUMBER, offsetof(train_options, validation_split), 0, 1},
     {"validation", "DIR", "evaluate these data after each epoch: a CSV file, or the test part of a folder as for --data",
      OPTION_INPUT, offsetof(train_options, validation), 0, 0},
     OPTION_GROUP("model"),
@@ -209,7 +210,8 @@ static strata_optimizer choose_optimizer(const training *t) {
     const int64_t fifth = steps * t->options.epochs / 5;
     optimizer.schedule.replicas = replicas;
     if (optimizer.schedule.warmup_steps) return optimizer;
-    if (!optimizer.learning_rate) optimizer.learning_rate = strata_optimizer_default_rate(optimizer.name);
+    if (!strata_number_is_given(optimizer.learning_rate))
+        optimizer.learning_rate = strata_optimizer_default_rate(optimizer.name);
     optimizer.schedule.warmup_steps = 5 * steps < fifth ? 5 * steps : fifth;
     optimizer.schedule.warmup_from = optimizer.learning_rate / replicas;
     return optimizer;
@@ -373,6 +375,7 @@ static int fit(training *t) {
     r->patience = t->options.patience;
     r->stop_after = t->options.stop_after < t->options.epochs ? t->options.stop_after : 0;
     r->model = t->model;
+    r->preprocessing = t->test.preprocessing;
     r->strategy = t->strategy;
     r->checkpoint = t->in_folder ? NULL : t->options.checkpoint;
     r->chief = t->opened.chief;
@@ -434,6 +437,7 @@ static int fit(training *t) {
     progress_say(r->line, "evaluating the test examples ...");
     if (!status) status = measure_validation(t, &err);
     if (!status) status = strata_model_evaluate(t->model, t->test.dataset, 0, &t->test_metrics, &err);
+    if (!status) metrics_in_units(t->test.preprocessing, &t->test_metrics);
     if (!status && (t->test.preprocessing || t->test.as_they_are))
         status = scores_measure(t->model, t->test.dataset, t->test.preprocessing, 0, &t->test_scores, &err);
     if (!status) status = strata_model_replicas_equal(t->model, &t->replicas_equal, &err);

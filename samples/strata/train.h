@@ -45,6 +45,7 @@ typedef struct reporter {
     int64_t log_every;
     board board; /* not open: there is no --tensorboard */
     bool quiet, json, classifies;
+    const strata_preprocessing *preprocessing; /* of own data; else NULL */
     int64_t patience, stop_after;
     strata_model *model;
     const strata_strategy *strategy;

@@ -155,8 +155,12 @@ static strata_status save_checkpoint(reporter *r, const strata_progress *p, stra
     return STRATA_OK;
 }
 
-strata_status report_progress(const strata_progress *p, void *user, strata_error *err) {
+strata_status report_progress(const strata_progress *given, void *user, strata_error *err) {
     reporter *r = user;
+    strata_progress shown = *given;
+    const strata_progress *p = &shown;
+    metrics_in_units(r->preprocessing, &shown.metrics);
+    metrics_in_units(r->preprocessing, &shown.validation);
     say_notices(r);
     if (p->epoch_end)
         report_epoch(r, p);

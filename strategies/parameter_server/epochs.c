@@ -53,7 +53,8 @@ static void take_finished(strata_ps_loop *l) {
     c->telling |= l->n_steps > 0;
     if (c->fit->opts->metrics_seconds > 0) {
         memcpy(c->fit->model->metrics.sums, c->sums, (size_t)c->n_sums * sizeof *c->sums);
-        l->progress.metrics = strata_model_metrics(c->fit->model, c->fit->model->metrics.sums, c->examples ? c->examples : 1);
+        l->progress.metrics =
+            strata_model_metrics(c->fit->model, c->fit->model->metrics.sums, c->examples ? c->examples : 1, NULL);
         if (!c->examples) l->progress.metrics.examples = 0;
     }
     pthread_mutex_unlock(&c->lock);
@@ -288,7 +289,7 @@ static strata_status run_epoch(strata_ps_loop *l, int64_t first, strata_error *e
         return strata_fail(err, STRATA_DATA, "fit: no gradients of epoch %d were finite; %s", l->progress.epoch + 1,
                            c->refused);
     STRATA_TRY(strata_model_write_sums(model, err));
-    if (examples) l->progress.metrics = strata_model_metrics(model, model->metrics.sums, examples);
+    if (examples) l->progress.metrics = strata_model_metrics(model, model->metrics.sums, examples, NULL);
     if (steps < c->fit->n_steps) { /* the training was stopped within the epoch */
         model->position = (strata_model_position){.steps = steps, .examples = examples};
         c->fit->history->stopped = true;
@@ -347,7 +348,7 @@ static strata_status evaluate(strata_ps_chief *c, strata_metrics *out_metrics, s
         for (int64_t i = 0; i < c->n_sums; i++) model->metrics.sums[i] += (double)c->visit_sums[b * c->n_sums + i];
         examples += c->visit_examples[b];
     }
-    *out_metrics = strata_model_metrics(model, model->metrics.sums, examples);
+    *out_metrics = strata_model_metrics(model, model->metrics.sums, examples, NULL);
     return STRATA_OK;
 }
 

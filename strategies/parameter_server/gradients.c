@@ -81,6 +81,15 @@ static void copy_used(strata_ps_row_set *sums, const strata_ps_row_set *used, bo
     }
 }
 
+/* Adds the changes that a batch makes to the states after the batches before it: with a rate r, s + c after them becomes
+ * (1 - r) (s + c) + r x, and the program's change is r (x - s). */
+static void add_states(strata_ps_worker *w, const float *changes) {
+    const int64_t n = w->model->parameters.state_size;
+    const float *rates = changes + n;
+    for (int64_t i = 0; i < n; i++) w->states[i] = (1 - rates[i]) * w->states[i] + changes[i];
+    memcpy(w->rates, rates, (size_t)n * sizeof *rates);
+}
+
 strata_status strata_ps_take_outputs(strata_ps_worker *w, const strata_ps_job *j, const strata_model_program *program, int slot,
                                      strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
@@ -92,7 +101,7 @@ strata_status strata_ps_take_outputs(strata_ps_worker *w, const strata_ps_job *j
         const strata_parameter_block *at = &set->blocks[k];
         add(w->sums_of_dense + at->begin, strata_executable_output(exe, slot, 1 + k), at->dense_end - at->begin);
     }
-    if (set->state_size) add(w->states, strata_executable_output(exe, slot, 1 + n_flat), set->state_size);
+    if (set->state_size) add_states(w, strata_executable_output(exe, slot, 1 + n_flat));
     for (int k = 0; k < w->n_sparse; k++) {
         const struct strata_sparse_gradient *from = &program->layout.sparse[k];
         const float *rows = (const float *)strata_executable_output(exe, slot, 1 + from->block) + from->place;

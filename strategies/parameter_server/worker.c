@@ -178,11 +178,15 @@ static strata_status visit(strata_ps_worker *w, strata_ps_job *j, strata_error *
     return STRATA_OK;
 }
 
-/* The change of the states is the mean over the batches of which this worker has examples. */
-static void average_states(const strata_ps_worker *w, const strata_ps_job *j) {
+/* Batches of which this worker has no examples move the states as its other batches do: n moves of the rate r go 1 - (1 - r)^n
+ * of the way. */
+static void complete_states(const strata_ps_worker *w, const strata_ps_job *j) {
     int n = 0;
     for (int i = 0; i < j->n_batches; i++) n += j->batches[i].own > 0;
-    for (int64_t i = 0; i < w->model->parameters.state_size && n > 1; i++) w->states[i] /= (float)n;
+    for (int64_t i = 0; i < w->model->parameters.state_size && n && n < j->n_batches; i++) {
+        const double kept = 1 - (double)w->rates[i], own = 1 - pow(kept, n);
+        if (own > 0) w->states[i] *= (float)((1 - pow(kept, j->n_batches)) / own);
+    }
 }
 
 static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_job *ahead, int32_t *out_grant,
@@ -196,7 +200,7 @@ static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
     const char *wrong = strata_ps_first_not_finite(w);
     const bool overflow = wrong && w->model->scale.value > 1 && isfinite(w->unit_sums[0]);
     strata_ps_follow_scale(w, !wrong);
-    average_states(w, j);
+    complete_states(w, j);
     if (!wrong) strata_ps_clip_all(w);
     if (!wrong && j->examples) STRATA_TRY(of_server(w, strata_ps_start_push(w, j, err)));
     w->report.unit = j->unit;
@@ -314,9 +318,11 @@ strata_status strata_ps_worker_make(strata_ps_worker *w, strata_error *err) {
     w->sparse = calloc((size_t)set->n + 1, sizeof *w->sparse);
     w->sums_of_dense = calloc((size_t)set->dense_size + 1, sizeof *w->sums_of_dense);
     w->states = calloc((size_t)set->state_size + 1, sizeof *w->states);
+    w->rates = calloc((size_t)set->state_size + 1, sizeof *w->rates);
     w->unit_sums = calloc((size_t)w->model->metrics.n_sums + 1, sizeof *w->unit_sums);
     w->report_sums = calloc((size_t)(w->model->metrics.n_sums + 1) * STRATA_PS_MOST_REPORTS, sizeof *w->report_sums);
-    if (!w->servers || !w->pushes || !w->sparse || !w->sums_of_dense || !w->states || !w->unit_sums || !w->report_sums)
+    if (!w->servers || !w->pushes || !w->sparse || !w->sums_of_dense || !w->states || !w->rates || !w->unit_sums ||
+        !w->report_sums)
         return strata_ps_worker_no_memory(err);
     for (int i = 0; i < set->n; i++)
         if (set->items[i].sparse) w->sparse[w->n_sparse++] = i;
@@ -383,6 +389,7 @@ void strata_ps_worker_finish(strata_ps_worker *w) {
     free(w->sparse);
     free(w->sums_of_dense);
     free(w->states);
+    free(w->rates);
     free(w->sums);
     free(w->unit_sums);
     free(w->report_sums);

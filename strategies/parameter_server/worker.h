@@ -112,8 +112,8 @@ typedef struct strata_ps_worker {
      * them. */
     const float *gradients;
     float *sums_of_dense;
-    /* (state_size) The changes that are added to the states. */
-    float *states;
+    /* (state_size) The changes that are added to the states, and the rates of the states' moving averages. */
+    float *states, *rates;
     /* [n_sparse] The sums of the gradients of rows, if batches are added. */
     strata_ps_row_set *sums;
     /* [n_sparse] The rows that have gradients, and the gradients (n, row): in `sums`, or in the memory to which the device

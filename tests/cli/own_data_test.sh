@@ -214,4 +214,16 @@ expect 2 'there is no file and no sample "flower"' train flower
 expect 2 "strata train --from flowers.strata DATA" train flowers.strata
 expect 0 "strata help COMMAND" help help
 }
+# The metric mae has the labels' unit, like the scores.
+python3 - "$work/unit.csv" <<'END'
+import random, sys
+random.seed(1)
+rows = [(random.gauss(0, 1), random.gauss(0, 1)) for _ in range(120)]
+open(sys.argv[1], "w").write("a,b,y\n" + "\n".join(f"{a:.4f},{b:.4f},{1000 + 300 * a + 5 * b:.3f}" for a, b in rows))
+END
+expect 0 "" train "$work/unit.csv" --device host --epochs 2 --metrics mae --json --validation-split 0 --save "$work/unit.strata"
+json 'r["scores"]["mae"] > 20 and abs(r["metrics"]["mae"] / r["scores"]["mae"] - 1) < 1e-5'
+expect 0 "" evaluate "$work/unit.strata" "$work/unit.csv" --device host --metrics mae --json
+json 'abs(r["metrics"]["mae"] / r["scores"]["mae"] - 1) < 1e-5'
+
 finish

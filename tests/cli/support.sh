@@ -54,11 +54,21 @@ quiet() {
     [ ! -s "$stream" ] || bad "$1 is not empty"
 }
 
-# json EXPRESSION: a Python expression, in which `r` is the last line of stdout, parsed as JSON. It must be true.
+# json EXPRESSION: a Python expression, in which `r` is the last line of stdout, parsed as JSON. It must be true. No object of
+# any line may have a key twice.
 json() {
     checks=$((checks + 1))
-    tail -n 1 "$work/out" | python3 -c "import json, sys; r = json.loads(sys.stdin.read()); sys.exit(not ($1))" ||
-        bad "this is not true of the last line of stdout, parsed as r: $1"
+    python3 - "$work/out" "$1" <<'PYTHON' || bad "this is not true of the last line of stdout, parsed as r: $1"
+import json, math, os, sys
+def unique(pairs):
+    keys = [key for key, _ in pairs]
+    assert len(keys) == len(set(keys)), f"a key is twice in one object: {keys}"
+    return dict(pairs)
+*lines, last = open(sys.argv[1], encoding="utf-8")
+for line in [line for line in lines if line.startswith("{")] + [last]:
+    r = json.loads(line, object_pairs_hook=unique)
+sys.exit(not eval(sys.argv[2]))
+PYTHON
 }
 
 check() { # DESCRIPTION COMMAND...: the command must succeed

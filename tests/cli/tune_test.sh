@@ -17,6 +17,20 @@ END
 
 rows_in() { if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi; }
 
+# A setting of 0 is 0: a trial with it is not one with the optimizer's default, 0.004.
+expect 0 '"event":"result"' tune "$work/t.csv" --device host --trials 2 --epochs 2 --search random --seed 1 \
+    --set 'optimizer.weight_decay=0' --set 'optimizer.beta1=0|0.5' --json
+cp "$work/out" "$work/zero"
+expect 0 '"event":"result"' tune "$work/t.csv" --device host --trials 2 --epochs 2 --search random --seed 1 \
+    --set 'optimizer.weight_decay=0.004' --set 'optimizer.beta1=0|0.5' --json
+check "0 and 0.004 are two settings" python3 - "$work/zero" "$work/out" <<'END'
+import json, sys
+zero, other = ([json.loads(line) for line in open(name)][:-1] for name in sys.argv[1:])
+assert [row["settings"]["optimizer.weight_decay"] for row in zero] == [0, 0], zero
+assert all(a["val_loss"] != b["val_loss"] for a, b in zip(zero, other, strict=True)), (zero, other)
+END
+expect 2 "optimizer.learning_rate=0|1: a learning rate is above 0" tune "$work/t.csv" --set 'optimizer.learning_rate=0|1'
+
 # Random search: every trial runs to its end, the search is reproducible, and it searches the model's default ranges.
 expect 0 "optimizer.learning_rate" tune "$work/t.csv" --device host --trials 4 --search random --epochs 3 --seed 5
 stdout "layers.0.units"

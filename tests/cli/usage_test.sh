@@ -122,7 +122,8 @@ fi
 chmod 755 locked readonly
 
 for wrong in "--epochs -1" "--epochs 0" "--epochs 1.5" "--epochs x" "--epochs 99999999999999999999" "--batch 0" "--batch -5" \
-    "--learning-rate 0" "--learning-rate nan" "--learning-rate 1x" "--seed -1"; do
+    "--learning-rate 0" "--learning-rate nan" "--learning-rate 1x" "--seed -1" \
+    "--patience 0" "--keep 0" "--accumulate 0" "--check-every 0" "--steps-per-epoch 0" "--log-every 0"; do
     # shellcheck disable=SC2086 # an option and its value
     expect 2 "${wrong%% *} is \"${wrong#* }\"" train mnist --device host $wrong
 done

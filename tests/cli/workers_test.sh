@@ -46,6 +46,28 @@ expect 0 '"event":"result"' launch -n 2 -- "$strata" $short --checkpoint "$work/
 check "a paused training ends as one without a pause" test \
     "$(grep -o 'weights_sha256":"[0-9a-f]*' "$work/out")" = "$(grep -o 'weights_sha256":"[0-9a-f]*' "$work/whole")"
 
+# The area under the curve is that of all workers' examples. With a learning rate of 0 it is the same in each epoch.
+python3 - "$work" <<'END'
+import random, sys
+random.seed(2)
+pairs = [(random.gauss(0, 1), random.gauss(0, 1)) for _ in range(100)]
+rows = [f"{a:.4f},{b:.4f},{int(a + random.gauss(0, 1) > 1)}" for a, b in pairs]
+open(sys.argv[1] + "/auc.csv", "w").write("a,b,y\n" + "\n".join(rows))
+END
+cat >"$work/auc.json" <<'END'
+{"input": [2], "layers": [{"layer": "dense", "units": 1}], "loss": "binary_crossentropy", "metrics": ["auc"],
+ "optimizer": {"name": "sgd", "learning_rate": 0}}
+END
+auc="train $work/auc.json --data $work/auc.csv --epochs 1 --seed 1 --global-batch 7 --devices host --json"
+expect 0 "" $auc
+cp "$work/out" "$work/one"
+expect 0 "" launch -n 3 -- "$strata" $auc --strategy multi_worker_mirrored
+check "auc over workers is that of one process" python3 - "$work/one" "$work/out" <<'END'
+import json, sys
+one, many = (json.loads(open(p).readline())["train_auc"] for p in sys.argv[1:])
+assert 0 < one < 1 and abs(one - many) < 1e-6, (one, many)
+END
+
 mkdir "$work/a.b"
 expect 0 "and 1 other worker, " launch -n 2 -- "$strata" train mnist --data "$work/data" --epochs 1 --devices host --strategy multi_worker_mirrored --trace "$work/a.b/trace.json"
 stdout "[0] epoch 1/1"

@@ -30,6 +30,37 @@ static const struct {
     {"dense_smooth", "categorical_crossentropy", "outputs", "distribution", {.label_smoothing = 0.2}},
 };
 
+/* In a graph of the program no call has checked the labels: a label out of range gives NaN, and other rows are not affected. */
+Test(loss, labels_out_of_range_are_not_hidden) {
+    static const struct {
+        const char *name;
+        strata_loss_options opts;
+    } losses[] = {{"sparse_categorical_crossentropy", {.delta = 0}},
+                  {"sparse_categorical_crossentropy", {.label_smoothing = 0.1}},
+                  {"categorical_crossentropy", {.delta = 0}},
+                  {"categorical_crossentropy", {.label_smoothing = 0.1}}};
+    float outputs[12] = {1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3};
+    int32_t labels[4] = {2, 3, -1, 2};
+    strata_array x = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(4, 3), outputs);
+    strata_array y = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(4), labels);
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
+        strata_graph *graph = NULL;
+        strata_array got;
+        OK(strata_graph_create(&graph, &err));
+        strata_tensor *xs = strata_input(graph, "x", x.dtype, x.shape), *ys = strata_input(graph, "y", y.dtype, y.shape);
+        strata_tensor *result = strata_example_losses(losses[i].name, &losses[i].opts, xs, ys);
+        OK(strata_test_eval(&result, 1, (strata_test_feed[]){{xs, &x}, {ys, &y}}, 2, &got, &err));
+        const float *each = got.data;
+        /* 0.40760596 = -log softmax(1, 2, 3)[2]; with smoothing 0.1 the mean of all three has a weight of 0.1. */
+        const double want = losses[i].opts.label_smoothing > 0 ? 0.507605964444 : 0.407605964444;
+        cr_expect_float_eq((double)each[0], want, 1e-6, "%s: %g", losses[i].name, (double)each[0]);
+        cr_expect(isnan(each[1]) && isnan(each[2]), "%s: %g %g", losses[i].name, (double)each[1], (double)each[2]);
+        cr_expect_eq(each[3], each[0]);
+        strata_array_finish(&got);
+        strata_graph_destroy(graph);
+    }
+}
+
 Test(loss, each_equals_pytorch_with_its_gradient) {
     strata_golden *golden = strata_golden_load("losses");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Metrics compared with counting on the host, in training and evaluation, for all kinds of labels; and errors. The areas
- * under curves are those of Keras' AUC. */
+ * Metrics compared with counting on the host, in training and evaluation, for all kinds of labels; and errors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +51,7 @@ TEST_ON_DEVICES(metrics, classes_are_counted_as_on_the_host) {
     for (int c = 0; c < C; c++) {
         int64_t taken = 0, are = 0;
         for (int k = 0; k < C; k++) taken += counts[k][c], are += counts[c][k];
-        precision += taken ? (double)counts[c][c] / (double)taken / C : 0;
+        precision += taken ? (double)counts[c][c] / (double)taken / C : 0; /* each class is the label of an example */
         recall += are ? (double)counts[c][c] / (double)are / C : 0;
     }
     strata_dataset *data = NULL;
@@ -87,7 +86,90 @@ TEST_ON_DEVICES(metrics, classes_are_counted_as_on_the_host) {
     strata_dataset_destroy(data);
 }
 
-/* The values are those of keras.metrics.AUC, Precision, Recall and MeanAbsoluteError for the sigmoids of the outputs. */
+/* Labels 0 1 3 3 1 0 3 1 and answers 0 3 3 1 1 0 3 0: class 2 is neither. The values are those of scikit-learn's
+ * precision_score and recall_score with average="macro". */
+TEST_ON_HOST(metrics, a_class_that_does_not_occur_is_left_out_of_means) {
+    enum { N = 8, C = 4 };
+    static const int answers[N] = {0, 3, 3, 1, 1, 0, 3, 0};
+    int32_t y[N] = {0, 1, 3, 3, 1, 0, 3, 1};
+    float x[N * C] = {0};
+    for (int i = 0; i < N; i++) x[i * C + answers[i]] = 1;
+    strata_array features = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(N, C), x);
+    strata_array labels = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(N), y);
+    strata_dataset *data = NULL;
+    strata_metrics got;
+    OK(strata_dataset_from_arrays(&features, &labels, 0, &data, &err));
+    strata_model *model = identity(device, C, "sparse_categorical_crossentropy", "precision,recall");
+    OK(strata_model_evaluate(model, data, 0, &got, &err));
+    cr_assert_float_eq(value_of(&got, "precision"), 0.611111111111111, 1e-9);
+    cr_assert_float_eq(value_of(&got, "recall"), 0.6666666666666666, 1e-9);
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+}
+
+/* 101 logits of -5 to -4.98, of which many are equal. Keras' AUC with 200 thresholds is 0.5. The area is that of scikit-learn's
+ * roc_auc_score. It is the same in training, as the learning rate is 0, and weights of examples do not change it. */
+TEST_ON_HOST(metrics, auc_is_exact_however_near_predictions_are) {
+    enum { N = 101 };
+    const double want = 0.5003209242618741;
+    float x[N], y[N], one[N], w[N], bias = 0;
+    for (int i = 0; i < N; i++) {
+        x[i] = -5 + 0.002f * (float)((i * 37) % 11);
+        y[i] = (float)((i * 7 + i / 3) % 5 == 0);
+        w[i] = 0.5f + (float)(i % 3);
+    }
+    one[0] = 1;
+    strata_array features = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(N, 1), x);
+    strata_array labels = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(N), y);
+    strata_array weights = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(N), w);
+    strata_array kernel = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(1, 1), one);
+    strata_array zero = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(1), &bias);
+    strata_dataset *data = NULL;
+    OK(strata_dataset_from_arrays(&features, &labels, 0, &data, &err));
+    OK(strata_dataset_set_weights(data, &weights, &err));
+    for (int accumulated = 0; accumulated < 2; accumulated++) {
+        strata_model *model = NULL;
+        strata_metrics got;
+        strata_history history = {0};
+        OK(strata_model_create(STRATA_SHAPE(1), &model, &err));
+        strata_model_add_dense(model, (strata_dense_options){.units = 1});
+        strata_compile_options compile = {.loss = "binary_crossentropy",
+                                          .metrics = "precision,auc",
+                                          .optimizer = {.name = "sgd", .learning_rate = STRATA_ZERO}};
+        if (accumulated) compile.optimizer.gradient_accumulation_steps = 3;
+        OK(strata_model_compile(model, device, &compile, &err));
+        OK(strata_model_set_parameter(model, 0, &kernel, &err));
+        OK(strata_model_set_parameter(model, 1, &zero, &err));
+        OK(strata_model_evaluate(model, data, 17, &got, &err));
+        cr_assert_float_eq(value_of(&got, "auc"), want, 1e-9);
+        const strata_fit_options opts = {.epochs = 2, .batch = 10, .validation = data};
+        OK(strata_model_fit(model, data, &opts, &history, &err));
+        for (int e = 0; e < 2; e++) {
+            cr_assert_float_eq(value_of(&history.epochs[e], "auc"), want, 1e-9);
+            cr_assert_float_eq(value_of(&history.validation[e], "auc"), want, 1e-9);
+        }
+        strata_history_finish(&history);
+        strata_model_destroy(model);
+    }
+    strata_dataset_destroy(data);
+}
+
+TEST_ON_HOST(metrics, auc_of_one_class_is_nan) {
+    float x[3] = {1, 2, 3}, y[3] = {1, 1, 1};
+    strata_array features = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(3, 1), x);
+    strata_array labels = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(3), y);
+    strata_dataset *data = NULL;
+    strata_metrics got;
+    OK(strata_dataset_from_arrays(&features, &labels, 0, &data, &err));
+    strata_model *model = identity(device, 1, "binary_crossentropy", "auc");
+    OK(strata_model_evaluate(model, data, 0, &got, &err));
+    cr_assert(isnan(value_of(&got, "auc")));
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+}
+
+/* The values are those of scikit-learn's roc_auc_score and of keras.metrics.Precision, Recall and MeanAbsoluteError for the
+ * sigmoids of the outputs. */
 TEST_ON_DEVICES(metrics, yes_or_no_equals_keras) {
     float x[10] = {-2, -1, -0.5f, 0.25f, 0.5f, 1, 1.5f, -0.25f, 3, -3}, y[10] = {0, 0, 1, 0, 1, 1, 1, 0, 0, 1};
     strata_array features = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(10, 1), x);
@@ -221,10 +303,30 @@ static void compare_with_model(strata_device *device, const char *loss, int64_t 
     strata_array_finish(&y);
 }
 
+/* 10 outputs, whose 200 thresholds all lie between other outputs. The value is that of keras.metrics.AUC. */
+TEST_ON_DEVICES(metrics, auc_of_sums_equals_keras) {
+    const float x[10] = {-2, -1, -0.5f, 0.25f, 0.5f, 1, 1.5f, -0.25f, 3, -3}, y[10] = {0, 0, 1, 0, 1, 1, 1, 0, 0, 1};
+    const strata_metric metric = {.name = "auc", .loss = "binary_crossentropy"};
+    double totals[400] = {0}, value = 0;
+    cr_assert_eq(graph_sums(device, &metric, x, y, 10, 1, STRATA_DTYPE_F32, totals), 400);
+    OK(strata_metric_value(&metric, STRATA_SHAPE(1), totals, 10, &value, &err));
+    cr_assert_float_eq(value, 0.56, 1e-6);
+}
+
+/* Label 7 of 3 classes: with K = 2, as many outputs are above it as there are. */
+TEST_ON_HOST(metrics, a_label_out_of_range_is_never_right) {
+    const float x[6] = {-3, -2, -1, -3, -2, -1};
+    const int32_t y[2] = {7, 2};
+    const strata_metric metric = {.name = "top_2_accuracy", .loss = "sparse_categorical_crossentropy"};
+    double totals[1] = {0};
+    graph_sums(device, &metric, x, y, 2, 3, STRATA_DTYPE_I32, totals);
+    cr_assert_eq(totals[0], 1);
+}
+
 TEST_ON_DEVICES(metrics, graphs_of_ones_own_have_those_of_models) {
     compare_with_model(device, "sparse_categorical_crossentropy", 4, STRATA_DTYPE_I32, "precision,recall,top_2_accuracy");
     compare_with_model(device, "categorical_crossentropy", 4, STRATA_DTYPE_I32, "precision,top_3_accuracy");
-    compare_with_model(device, "binary_crossentropy", 1, STRATA_DTYPE_F32, "auc,precision,recall");
+    compare_with_model(device, "binary_crossentropy", 1, STRATA_DTYPE_F32, "precision,recall");
     compare_with_model(device, "mse", 1, STRATA_DTYPE_F32, "mae");
 }
 

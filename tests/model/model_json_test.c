@@ -219,7 +219,7 @@ Test(model_json, optimizers_are_checked_at_compile) {
     } wrong[] = {
         {{.name = "lion"}, "no optimizer \"lion\""},       {{.name = "sgd", .learning_rate = -1}, "learning_rate is -1"},
         {{.name = "sgd", .momentum = 1}, "momentum is 1"}, {{.name = "sgd", .nesterov = true}, "nesterov needs a momentum"},
-        {{.name = "adam", .beta1 = 1}, "beta1 is 1"},      {{.name = "adam", .beta2 = -0.5}, "beta2 -0.5"},
+        {{.name = "adam", .beta1 = 1}, "beta1 is 1"},      {{.name = "adam", .beta2 = -0.5}, "beta2 is -0.5"},
         {{.name = "adam", .epsilon = -1}, "epsilon is -1"}};
     strata_device *host = NULL;
     OK(strata_device_open("host", NULL, &host, &err));

@@ -112,6 +112,61 @@ Test(optimizers, four_steps_of_each_equal_keras) {
     strata_golden_destroy(golden);
 }
 
+/* ---- defaults ---- */
+
+/* The defaults of Keras 3.15's constructors. Keras has no LARS; its defaults are those of optimizers.h. */
+Test(optimizers, defaults_are_those_of_keras) {
+    static const strata_optimizer defaults[] = {
+        {.name = "sgd", .learning_rate = 0.01},
+        {.name = "adam", .learning_rate = 0.001, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7},
+        {.name = "adamw", .learning_rate = 0.001, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7, .weight_decay = 0.004},
+        {.name = "rmsprop", .learning_rate = 0.001, .rho = 0.9, .epsilon = 1e-7},
+        {.name = "adagrad", .learning_rate = 0.001, .accumulator = 0.1, .epsilon = 1e-7},
+        {.name = "lamb", .learning_rate = 0.001, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-7},
+        {.name = "lars", .learning_rate = 0.01, .momentum = 0.9, .trust = 0.001, .weight_decay = 1e-4},
+    };
+    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
+        strata_optimizer got = {.name = defaults[i].name}, want = defaults[i];
+        const strata_optimizer_kind *kind;
+        OK(strata_optimizer_check(&got, &kind, &err));
+        const double pairs[][2] = {{got.learning_rate, want.learning_rate},
+                                   {got.momentum, want.momentum},
+                                   {got.beta1, want.beta1},
+                                   {got.beta2, want.beta2},
+                                   {got.epsilon, want.epsilon},
+                                   {got.rho, want.rho},
+                                   {got.accumulator, want.accumulator},
+                                   {got.weight_decay, want.weight_decay},
+                                   {got.trust, want.trust}};
+        for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++)
+            cr_expect_eq(pairs[k][0], pairs[k][1], "%s: setting %zu is %g, not %g", want.name, k, pairs[k][0], pairs[k][1]);
+    }
+}
+
+/* Each optimizer with all its settings STRATA_ZERO keeps them, however often they are checked. */
+Test(optimizers, a_setting_of_zero_is_zero) {
+    static const char *const names[] = {"sgd", "adam", "adamw", "rmsprop", "adagrad", "lars", "lamb"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        strata_optimizer zero = {.name = names[i],
+                                 .learning_rate = STRATA_ZERO,
+                                 .momentum = STRATA_ZERO,
+                                 .beta1 = STRATA_ZERO,
+                                 .beta2 = STRATA_ZERO,
+                                 .epsilon = STRATA_ZERO,
+                                 .rho = STRATA_ZERO,
+                                 .accumulator = STRATA_ZERO,
+                                 .weight_decay = STRATA_ZERO,
+                                 .trust = STRATA_ZERO};
+        const strata_optimizer_kind *kind;
+        for (int again = 0; again < 2; again++) OK(strata_optimizer_check(&zero, &kind, &err));
+        const double values[] = {zero.learning_rate, zero.momentum,    zero.beta1,        zero.beta2, zero.epsilon,
+                                 zero.rho,           zero.accumulator, zero.weight_decay, zero.trust};
+        for (size_t k = 0; k < sizeof values / sizeof *values; k++)
+            cr_expect_eq(values[k], 0, "%s: setting %zu is %g", names[i], k, values[k]);
+        cr_expect_not(signbit(strata_schedule_rate(&zero.schedule, zero.learning_rate, 3)));
+    }
+}
+
 /* ---- schedules ---- */
 
 Test(optimizers, learning_rates_equal_keras) {

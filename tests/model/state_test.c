@@ -2,6 +2,8 @@
  *
  * States: variables that a layer updates without training them, such as the moving averages of batch_norm. */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "model_case.h"
@@ -28,6 +30,93 @@ static void get(strata_model *model, int index, float *out, int64_t n) {
     strata_error err = {0};
     strata_array view = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(n), out);
     OK(strata_model_get_parameter(model, index, &view, &err));
+}
+
+/* As in Keras, each batch of an update changes the moving averages, one after the other, also where the last update has fewer
+ * batches. A learning rate of 0 keeps the rest. */
+TEST_ON_HOST(state, follows_each_accumulated_batch) {
+    enum { BATCH = 8, EPOCHS = 2 };
+    static const double momenta[] = {0.9, 0.5, STRATA_ZERO};
+    strata_error err = {0};
+    strata_array x, y;
+    strata_dataset *data = NULL;
+    case_arrays(N - 5, &x, &y);
+    OK(strata_dataset_from_arrays(&x, &y, 0, &data, &err));
+    for (int m = 0; m < 3; m++) {
+        strata_model *model = NULL;
+        const strata_compile_options compile = {
+            .optimizer = {.name = "sgd", .learning_rate = STRATA_ZERO, .gradient_accumulation_steps = 4}};
+        OK(strata_model_create(STRATA_SHAPE(2, 3), &model, &err));
+        strata_model_add_flatten(model, (strata_flatten_options){0});
+        strata_model_add_batch_norm(model, (strata_batch_norm_options){.momentum = momenta[m]});
+        strata_model_add_dense(model, (strata_dense_options){.units = CASE_CLASSES});
+        OK(strata_model_compile(model, device, &compile, &err));
+        const strata_fit_options opts = {.epochs = EPOCHS, .batch = BATCH, .no_shuffle = true};
+        OK(strata_model_fit(model, data, &opts, NULL, &err));
+        float mean[CASE_INPUTS], variance[CASE_INPUTS];
+        get(model, MEAN, mean, CASE_INPUTS);
+        get(model, VARIANCE, variance, CASE_INPUTS);
+        for (int k = 0; k < CASE_INPUTS; k++) {
+            double moving_mean = 0, moving_variance = 1;
+            for (int e = 0; e < EPOCHS; e++)
+                for (int first = 0, n; first < N - 5; first += n) {
+                    double sum = 0, squares = 0;
+                    n = N - 5 - first < BATCH ? N - 5 - first : BATCH;
+                    for (int i = first; i < first + n; i++) sum += (double)((float *)x.data)[i * CASE_INPUTS + k] / n;
+                    for (int i = first; i < first + n; i++)
+                        squares += pow((double)((float *)x.data)[i * CASE_INPUTS + k] - sum, 2) / n;
+                    moving_mean = momenta[m] * moving_mean + (1 - momenta[m]) * sum;
+                    moving_variance = momenta[m] * moving_variance + (1 - momenta[m]) * squares;
+                }
+            cr_expect_float_eq((double)mean[k], moving_mean, 1e-6, "momentum %g", momenta[m]);
+            cr_expect_float_eq((double)variance[k], moving_variance, 1e-6, "momentum %g", momenta[m]);
+        }
+        strata_model_destroy(model);
+    }
+    strata_dataset_destroy(data);
+    strata_array_finish(&x);
+    strata_array_finish(&y);
+}
+
+/* A model is written with its settings of 0 and read again with them; files without them have the defaults. */
+TEST_ON_HOST(state, settings_of_zero_are_saved) {
+    strata_error err = {0};
+    strata_model *model = NULL, *again = NULL;
+    char path[300], *texts[2] = {NULL};
+    const strata_compile_options compile = {.optimizer = {.name = "adamw", .weight_decay = STRATA_ZERO, .beta1 = STRATA_ZERO}};
+    OK(strata_model_create(STRATA_SHAPE(2, 3), &model, &err));
+    strata_model_add_flatten(model, (strata_flatten_options){0});
+    strata_model_add_batch_norm(model, (strata_batch_norm_options){.momentum = STRATA_ZERO, .epsilon = STRATA_ZERO});
+    strata_model_add_dense(model, (strata_dense_options){.units = CASE_CLASSES});
+    OK(strata_model_compile(model, device, &compile, &err));
+    snprintf(path, sizeof path, "%s/zero.strata", test_folder());
+    OK(strata_model_save(model, path, &err));
+    OK(strata_model_load(path, &again, &err));
+    OK(strata_model_to_json(model, &texts[0], &err));
+    OK(strata_model_to_json(again, &texts[1], &err));
+    cr_expect_str_eq(texts[0], texts[1]);
+    cr_expect(strstr(texts[0], "\"momentum\":0,\"epsilon\":0"), "%s", texts[0]);
+    cr_expect(strstr(texts[0], "\"beta1\":0,"), "%s", texts[0]);
+    cr_expect(strstr(texts[0], "\"weight_decay\":0"), "%s", texts[0]);
+    free(texts[0]);
+    free(texts[1]);
+    strata_model_destroy(again);
+    strata_model_destroy(model);
+}
+
+TEST_ON_HOST(state, a_fit_of_no_epochs_trains_nothing) {
+    strata_error err = {0};
+    strata_history history = {0};
+    strata_dataset *data = case_dataset(N);
+    strata_model *model = norm_model(device);
+    const char *before = case_sha(model);
+    OK(strata_model_fit(model, data, &(strata_fit_options){.epochs = STRATA_NO_EPOCHS, .validation = data}, &history, &err));
+    cr_expect_eq(history.n_epochs, 0);
+    cr_expect_str_eq(case_sha(model), before);
+    strata_history_finish(&history);
+    FAILS(strata_model_fit(model, data, &(strata_fit_options){.epochs = -1}, NULL, &err), STRATA_INVALID, "epochs is -1");
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
 }
 
 TEST_ON_DEVICES(state, follows_the_batches) {

@@ -1073,6 +1073,139 @@ class Errors(unittest.TestCase):
         self.assertEqual(strata.InvalidError.status, "INVALID")
 
 
+class Zero(unittest.TestCase):
+    """A setting of 0 that a program gives is 0 and not the default."""
+
+    def trained(self, optimizer, **fit):
+        model = strata.Sequential([layers.dense(8, activation="tanh"), layers.dense(2)], 8)
+        model.compile(optimizer, device="host", seed=1)
+        before = model.sha256
+        model.fit(X, Y, batch_size=50, verbose=0, **fit)
+        return before, model
+
+    def test_optimizers(self):
+        o = strata.optimizers
+        before, still = self.trained(o.SGD(0.0))
+        self.assertEqual(still.sha256, before)
+        self.assertEqual(still.learning_rate, 0)
+        self.assertEqual(self.trained(o.SGD(strata.schedule("cosine", 0, steps=9)))[1].sha256, before)
+        self.assertEqual(self.trained(o.AdamW(0.01, weight_decay=0))[1].sha256, self.trained(o.Adam(0.01))[1].sha256)
+        self.assertEqual(self.trained(o.LAMB(0.01, weight_decay=0))[1].sha256, self.trained(o.LAMB(0.01))[1].sha256)
+        settings = [(o.Adam, "beta1"), (o.Adam, "beta2"), (o.AdamW, "weight_decay"), (o.LAMB, "beta1"), (o.LARS, "momentum"),
+                    (o.LARS, "trust"), (o.LARS, "weight_decay"), (o.RMSprop, "rho"), (o.Adagrad, "accumulator")]
+        for make, name in settings:
+            zero, default = (self.trained(make(0.01, **given))[1] for given in ({name: numpy.float32(0)}, {}))
+            self.assertNotEqual(zero.sha256, default.sha256, name)
+            spec = json.loads(zero.to_json())
+            self.assertEqual(spec["optimizer"][name], 0)
+            again = strata.Model.from_json(spec).compile(device="host", seed=1)
+            again.fit(X, Y, batch_size=50, verbose=0)
+            self.assertEqual(again.sha256, zero.sha256, name)
+        power = strata.schedule("polynomial", 0.01, steps=4, power=0)  # (1 - t / 4)^0 = 1, and with power 1 the rate falls
+        self.assertEqual(self.trained(o.SGD(power))[1].sha256, self.trained(o.SGD(0.01))[1].sha256)
+
+    def test_layers_and_files(self):
+        model = strata.Sequential([layers.BatchNormalization(momentum=0.0, epsilon=0), layers.dense(2)], 8)
+        model.compile(strata.optimizers.AdamW(0, weight_decay=0), device="host")
+        model.fit(X, Y, batch_size=100, shuffle=False, verbose=0)
+        numpy.testing.assert_allclose(model.weights["batch_norm/moving_mean"], X[200:].mean(0), rtol=1e-5)
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(f"{folder}/zero.strata")
+            again = strata.load(f"{folder}/zero.strata")
+        self.assertEqual(again.to_json(), model.to_json())
+        spec = json.loads(again.to_json())
+        self.assertEqual([spec["layers"][0][k] for k in ("momentum", "epsilon")], [0, 0])
+        self.assertEqual([spec["optimizer"][k] for k in ("learning_rate", "weight_decay")], [0, 0])
+        old = {"input": [8], "layers": [{"layer": "batch_norm", "no_average": True}, {"layer": "dense", "units": 2}]}
+        old = strata.Model.from_json(old).compile(strata.optimizers.SGD(0.0), device="host")  # as written before
+        old.fit(X, Y, batch_size=100, shuffle=False, verbose=0)
+        numpy.testing.assert_allclose(old.weights["batch_norm/moving_mean"], X[200:].mean(0), rtol=1e-5)
+
+    def test_a_weight_and_a_scale(self):
+        x = strata.Input(8)
+        hidden = layers.dense(4)(x)
+        both = [layers.dense(1, name=n)(hidden) for n in "ab"]
+        model = strata.Model(inputs=x, outputs=both)
+        model.compile("sgd", {"a": "mse", "b": "mse"}, loss_weights={"a": 0, "b": 1}, device="host")
+        before = model.weights["a/kernel"]
+        model.fit(X, [X[:, :1], X[:, 1:2]], verbose=0)
+        numpy.testing.assert_array_equal(model.weights["a/kernel"], before)
+        self.assertEqual(json.loads(model.to_json())["outputs"][0]["weight"], 0)
+        _, model = self.trained(strata.optimizers.Adam())
+        predicted = model.predict(strata.Dataset.from_arrays(X, scale=0))
+        numpy.testing.assert_array_equal(predicted, model.predict(numpy.zeros_like(X)))
+
+    def test_no_epochs(self):
+        class Seen(callbacks.Callback):
+            seen = []
+
+            def on_train_begin(self, logs=None): self.seen.append("train")
+            def on_epoch_begin(self, epoch, logs=None): self.seen.append("epoch")
+            def on_train_end(self, logs=None): self.seen.append("end")
+        model = small(seed=1)
+        history = model.fit(X, Y, epochs=0, validation_data=(X, Y), verbose=0, callbacks=[Seen()])
+        before = model.sha256
+        self.assertEqual((history.history["loss"], history.epoch, Seen.seen), ([], [], ["train", "end"]))
+        self.assertEqual(list(model.steps(X, Y, epochs=0)), [])
+        self.assertEqual(model.fit(X, Y, epochs=2, initial_epoch=2, verbose=0).epoch, [])
+        self.assertEqual(model.sha256, before)
+
+    def test_what_cannot_be_zero_is_an_error(self):
+        model = small()
+        fails = [("batch_size", lambda: model.fit(X, Y, batch_size=0)),
+                 ("batch_size", lambda: model.evaluate(X, Y, batch_size=0)),
+                 ("batch_size", lambda: model.predict(X, batch_size=0)),
+                 ("batch_size", lambda: model.fit(X, Y, batch_size=1.5)),
+                 ("epochs", lambda: model.fit(X, Y, epochs=-1)),
+                 ("steps_per_epoch", lambda: model.fit(X, Y, steps_per_epoch=0)),
+                 ("steps_per_execution", lambda: model.fit(X, Y, steps_per_execution=0)),
+                 ("check_every", lambda: model.fit(X, Y, check_every=0)),
+                 ("keep", lambda: model.fit(X, Y, checkpoint={"folder": "none", "keep": 0})),
+                 ("gradient_accumulation_steps", lambda: strata.optimizers.SGD(gradient_accumulation_steps=0)),
+                 ("replicas", lambda: strata.optimizers.SGD(strata.schedule("cosine", 0.1, steps=3, replicas=0))),
+                 ("steps", lambda: strata.optimizers.SGD(strata.schedule("cosine", 0.1, steps=0))),
+                 ("delta", lambda: small().compile(loss={"name": "huber", "delta": 0}).fit(X, X[:, :2])),
+                 ("compile_seconds", lambda: strata.Device("host", compile_seconds=0)),
+                 ("count", lambda: strata.Dataset.from_arrays(X).repeat(0)),
+                 ("buffer", lambda: strata.Dataset.from_arrays(X).shuffle(0))]
+        for layer in (layers.Dense(0), layers.GroupNormalization(groups=0), layers.MultiHeadAttention(1, 0),
+                      layers.Embedding(0, 3), layers.Conv1D(2, 1, strides=0), layers.MaxPooling1D(2, strides=0)):
+            fails.append(("is 0", lambda layer=layer: strata.Sequential([layer], (4, 4))))
+        for i, (words, call) in enumerate(fails):
+            with self.subTest(i), self.assertRaisesRegex(strata.Error, words):
+                call()
+
+    def test_defaults_of_layers_are_those_of_keras(self):
+        # The second layer of each pair has the defaults of Keras 3.15 as arguments.
+        window = dict(strides=1, padding="valid", dilation_rate=1, use_bias=True, bias_initializer="zeros")
+        kernel = dict(kernel_initializer="glorot_uniform")
+        scan = dict(activation="tanh", recurrent_activation="sigmoid", use_bias=True, recurrent_initializer="orthogonal",
+                    dropout=0.0, recurrent_dropout=0.0, return_sequences=False, go_backwards=False, **kernel)
+        flat, picture, text = (6,), (6, 6, 32), (6, 4)
+        pairs = [(flat, layers.Dense(3), layers.Dense(3, use_bias=True, bias_initializer="zeros", **kernel)),
+                 (picture, layers.Conv2D(2, 3), layers.Conv2D(2, 3, groups=1, **window, **kernel)),
+                 (text, layers.Conv1D(2, 3), layers.Conv1D(2, 3, groups=1, **window, **kernel)),
+                 (picture, layers.Conv2DTranspose(2, 3), layers.Conv2DTranspose(2, 3, **window, **kernel)),
+                 (picture, layers.DepthwiseConv2D(3), layers.DepthwiseConv2D(3, depth_multiplier=1, **window)),
+                 (picture, layers.SeparableConv2D(2, 3), layers.SeparableConv2D(2, 3, depth_multiplier=1, **window)),
+                 (picture, layers.MaxPooling2D(2), layers.MaxPooling2D(2, strides=2, padding="valid")),
+                 (picture, layers.BatchNormalization(), layers.BatchNormalization(momentum=0.99, epsilon=1e-3)),
+                 (picture, layers.LayerNormalization(), layers.LayerNormalization(epsilon=1e-3)),
+                 (picture, layers.GroupNormalization(), layers.GroupNormalization(32, epsilon=1e-3)),
+                 (picture, layers.rms_norm(), layers.rms_norm(epsilon=1e-6)),
+                 (text, layers.LSTM(3), layers.LSTM(3, unit_forget_bias=True, **scan)),
+                 (text, layers.GRU(3), layers.GRU(3, reset_after=True, **scan))]
+        for shape, short, full in pairs:
+            hashes = []
+            for layer in (short, full):
+                model = strata.Sequential([layer, layers.flatten(), layers.dense(2)], shape)
+                model.compile("sgd", device="host", seed=3)
+                x = numpy.random.default_rng(1).random((20, *shape), dtype=numpy.float32)
+                model.fit(x, Y[:20], verbose=0)
+                hashes.append(model.sha256)
+            self.assertEqual(*hashes, short["layer"])
+
+
 class Messages(unittest.TestCase):
     def test_integers_are_converted_where_a_model_takes_floats(self):
         whole = rng.integers(0, 2, (60, 8))

@@ -620,18 +620,8 @@ Test(training, a_parameter_device_keeps_the_statistics) {
     expect_like(&central, &one, 1e-5, "central_storage");
 }
 
-/* Accumulated batches affect the moving averages like the shares of replicas: two batches of 8 on one device like one of 16
- * on two. */
-Test(training, batch_norm_sees_accumulated_batches_as_it_sees_replicas) {
-    plan p = {.optimizer = strata_sgd_optimizer(0.1, 0, false), .batch_norm = true, .n = 16, .batch = 16, .epochs = 4};
-    const outcome replicas = run(&p, hosts(2));
-    p.batch = 8;
-    p.optimizer.gradient_accumulation_steps = 2;
-    const outcome accumulated = run(&p, hosts(1));
-    expect_like(&accumulated, &replicas, 1e-5, "two halves");
-}
-
-/* As above, where some shares of batches whose gradients are accumulated are empty. */
+/* Each accumulated batch moves the averages by itself (tests/model/state_test.c), also where some shares of batches are
+ * empty. */
 Test(training, synchronized_batch_norm_sees_each_whole_batch_that_is_accumulated) {
     plan p = {.optimizer = strata_sgd_optimizer(0.1, 0, false),
               .batch_norm = true,

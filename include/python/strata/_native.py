@@ -453,9 +453,30 @@ def _member(kind, value, keep):
     return value
 
 
+# Counts for which 0 means a default, by struct. A 0 that is given is an error.
+_COUNTS = {"optimizer": ("gradient_accumulation_steps",), "schedule": ("replicas", "steps"),
+           "fit_options": ("batch", "steps_per_execution", "steps_per_epoch", "check_every"), "checkpoint_options": ("keep",),
+           "distributed_batches_options": ("global_batch",), "strategy_options": ("bytes_per_pack",)}
+_ZERO = -0.0  # STRATA_ZERO: the number 0 in a field where 0 means a default
+
+
+def number(value):
+    """Returns a number that a caller has given, or 0, which means its default, for None."""
+    return 0 if value is None else float(value) or _ZERO
+
+
+def given(name, value):
+    """Returns a count that a caller has given, or 0, which means its default, for None."""
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, (int, numpy.integer)) or value < 1:
+        raise InvalidError(f"{name} is {value!r}; it must be a whole number from 1 on")
+    return int(value)
+
+
 def struct(name, /, **fields):
-    """Makes the struct strata_<name>, in which all fields but the given ones are zero. It owns the objects to which its
-    fields point."""
+    """Makes the struct strata_<name>, in which all fields but the given ones are zero. A field that is None is not given; a
+    field that is 0 is 0. It owns the objects to which its fields point."""
     kinds = {f: (t, d) for t, f, d in _table["structs"][f"strata_{name}"]}
     value = ctype(f"strata_{name}")()
     value._kept = []
@@ -465,6 +486,10 @@ def struct(name, /, **fields):
         if given is None:
             continue
         kind, declared = kinds[field]
+        if kind == "double" and not declared and _is_zero(given):
+            given = _ZERO
+        if field in _COUNTS.get(name, ()) and _is_zero(given):
+            raise InvalidError(f"{field} of {name} is 0; leave it out for its default")
         try:
             if declared:
                 setattr(value, field, ctype(kind, declared)(*given))
@@ -473,6 +498,10 @@ def struct(name, /, **fields):
         except TypeError:
             raise InvalidError(f"{field} of {name} cannot be {given!r}") from None
     return value
+
+
+def _is_zero(value):
+    return isinstance(value, (int, float, numpy.number)) and value == 0
 
 
 # The functions that may call Python code: a generator's, a callback's.

@@ -17,12 +17,12 @@ class Dataset(Handle):
 
     # ---- sources ----
     @classmethod
-    def from_arrays(cls, x, y=None, sample_weight=None, scale: float = 0) -> "Dataset":
+    def from_arrays(cls, x, y=None, sample_weight=None, scale: "float | None" = None) -> "Dataset":
         """Examples x[i] with labels y[i]. x and y are arrays of numpy or of a library that supports DLPack. u8, f32, i32
         and i64 are not copied. scale: features are multiplied by it, for example by 1/255 for pixels that are bytes."""
         x = _narrow(_native.host_array(x, "x"))
         y = None if y is None else _narrow(_native.host_array(y, "y"))
-        dataset = cls(lib.dataset_from_arrays(x, y, scale), x, y)
+        dataset = cls(lib.dataset_from_arrays(x, y, _native.number(scale)), x, y)
         if sample_weight is not None:
             lib.dataset_set_weights(dataset, numpy.asarray(sample_weight, numpy.float32))
         return dataset
@@ -67,9 +67,9 @@ class Dataset(Handle):
         return cls(lib.dataset_npz(path, features, labels))
 
     @classmethod
-    def image_folder(cls, path, channels: int = 0) -> "Dataset":
+    def image_folder(cls, path, channels: int = 3) -> "Dataset":
         """Pictures in files <path>/<class>/<name>.png and so on, all of one size."""
-        return cls(lib.dataset_image_folder(path, channels))
+        return cls(lib.dataset_image_folder(path, _native.given("channels", channels)))
 
     @classmethod
     def mnist(cls, path=None, split: str = "train", seed: int = 0) -> "Dataset":
@@ -112,13 +112,18 @@ class Dataset(Handle):
             raise
         return Dataset(handle.value, self, *keep)
 
-    def shuffle(self, buffer: int = 0, same_each_epoch: bool = False) -> "Dataset":
+    def shuffle(self, buffer: "int | None" = None, same_each_epoch: bool = False) -> "Dataset":
+        """buffer None: each element is chosen from all elements."""
+        buffer = _native.given("buffer", buffer)
         return self._stage("dataset_shuffle", struct("shuffle_options", buffer=buffer, same_each_epoch=same_each_epoch))
 
     def batch(self, n: int, drop_remainder: bool = False) -> "Dataset":
         return self._stage("dataset_batch", n, drop_remainder)
 
-    def repeat(self, count: int = 0) -> "Dataset": return self._stage("dataset_repeat", count)
+    def repeat(self, count: "int | None" = None) -> "Dataset":
+        """count None: without end."""
+        return self._stage("dataset_repeat", _native.given("count", count))
+
     def take(self, n: int) -> "Dataset": return self._stage("dataset_take", n)
     def skip(self, n: int) -> "Dataset": return self._stage("dataset_skip", n)
     def shard(self, n: int, index: int) -> "Dataset": return self._stage("dataset_shard", n, index)

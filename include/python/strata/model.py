@@ -24,13 +24,13 @@ class History:
     epochs, from 0."""
 
     def __init__(self):
-        self.history, self.epoch = {}, []
+        self.history, self.epoch = {"loss": []}, []
         self.steps, self.first_step_seconds, self.epoch_seconds, self.stopped = 0, 0.0, [], False
 
 
     def latest(self) -> dict:
         """Returns the last number of each name."""
-        return {name: values[-1] for name, values in self.history.items()}
+        return {name: values[-1] for name, values in self.history.items() if values}
 
 
 class Step(typing.NamedTuple):
@@ -134,8 +134,9 @@ class Model(Handle):
         model with several outputs takes loss and loss_weights as dicts with the outputs' names, or one loss for all."""
         if self._outputs is not None and self._as_parameter_ is None:
             losses = loss if isinstance(loss, dict) and "name" not in loss else {self._outputs[0]: loss}
+            weights = loss_weights or {}
             self._spec["outputs"] = [{"name": o, **({"loss": losses[o]} if losses.get(o) else {}),
-                                      **({"weight": loss_weights[o]} if loss_weights else {})} for o in self._outputs]
+                                      **({"weight": weights[o]} if o in weights else {})} for o in self._outputs]
             loss = None
             self._create(None)
         loss_options = None
@@ -217,7 +218,7 @@ class Model(Handle):
         so that the device does not wait for the loop."""
         with self._lock:
             run, data, given = self._prepare(x, y, initial_epoch=initial_epoch, verbose=verbose,
-                                             **{"steps_per_execution": 0, **as_fit})
+                                             **{"steps_per_execution": None, **as_fit})
             run.begin(initial_epoch)
         fit = None
         try:
@@ -257,9 +258,13 @@ class Model(Handle):
         for one in callbacks:
             if isinstance(one, _callbacks.EarlyStopping):
                 one.ask_fit(options, validation_data is not None)
+        if epochs < 0:
+            raise InvalidError(f"fit: epochs is {epochs}; it must be at least 0")
         first, self._first_step = options.setdefault("first_step", self._first_step), 0
         run = _Run(self, callbacks, verbose, epochs, initial_epoch or first)
-        given = struct("fit_options", epochs=epochs, first_epoch=initial_epoch, batch=batch_size or 0, seed=seed,
+        epochs = epochs or _native.constants["STRATA_NO_EPOCHS"]
+        given = struct("fit_options", epochs=epochs, first_epoch=initial_epoch,
+                       batch=_native.given("batch_size", batch_size) or None, seed=seed,
                        no_shuffle=not shuffle, class_weights=weights, n_class_weights=len(weights or ()),
                        validation=validation_data, on_progress=callback("strata_progress_callback", run.progress),
                        metrics_seconds=run.metrics_seconds, **{"steps_per_execution": run.steps_per_call, **options})
@@ -267,27 +272,27 @@ class Model(Handle):
         return run, data, given
 
     @locked
-    def evaluate(self, x, y=None, *, batch_size: int = 0, sample_weight=None, callbacks=()) -> dict:
+    def evaluate(self, x, y=None, *, batch_size: "int | None" = None, sample_weight=None, callbacks=()) -> dict:
         """Returns {"loss": ..., "accuracy": ..., ...} for all examples."""
         data = self._data(x, y, sample_weight)
         self._ready(data, trains=True)
         _each(callbacks, "on_test_begin")
-        logs = self._logs(lib.model_evaluate(self, data, batch_size))
+        logs = self._logs(lib.model_evaluate(self, data, _native.given("batch_size", batch_size)))
         _each(callbacks, "on_test_end", logs)
         return logs
 
     @locked
-    def predict(self, x, *, batch_size: int = 0, callbacks=()) -> numpy.ndarray:
+    def predict(self, x, *, batch_size: "int | None" = None, callbacks=()) -> numpy.ndarray:
         """Returns the outputs, f32 (n, ...), as probabilities if the loss is a crossentropy. A model with several outputs
         returns a dict with their names."""
         data = self._data(x)
         self._ready(data)
         _each(callbacks, "on_predict_begin")
-        outputs = self._ports[1]
+        outputs, batch = self._ports[1], _native.given("batch_size", batch_size)
         if len(outputs) > 1:
-            predictions = dict(zip(outputs, _native.predict_all(self, data, batch_size, len(outputs))))
+            predictions = dict(zip(outputs, _native.predict_all(self, data, batch, len(outputs))))
         else:
-            predictions = lib.model_predict(self, data, batch_size)
+            predictions = lib.model_predict(self, data, batch)
         _each(callbacks, "on_predict_end")
         return predictions
 
@@ -421,10 +426,10 @@ class Model(Handle):
         return lib.model_sha256(self)
 
     @locked
-    def summary(self, batch_size: int = 0) -> None:
+    def summary(self, batch_size: "int | None" = None) -> None:
         """Prints the layers, their output shapes and their numbers of parameters."""
         self._ready()
-        summary = lib.model_summarize(self, batch_size)
+        summary = lib.model_summarize(self, _native.given("batch_size", batch_size))
         rows = [(s.name.decode(), s.kind.decode(), str((None, *_native.dims(s.output)[1:])), f"{s.parameters:,}")
                 for s in summary.layers[:summary.n_layers]]
         rows.insert(0, ("layer", "kind", "output", "parameters"))
@@ -577,8 +582,8 @@ class _Run:
         self.batches = [c for c in callbacks if _callbacks.wants_batches(c)]
         # A call of Python costs a few percent of a small step. Without callbacks for batches it is called only every 16
         # steps.
-        self.steps_per_call = 0 if self.batches else 16
-        self.metrics_seconds = 0.0 if not (self.batches or (self.bar and self.bar.bar)) else _callbacks.Progress.seconds
+        self.steps_per_call = None if self.batches else 16
+        self.metrics_seconds = None if not (self.batches or (self.bar and self.bar.bar)) else _callbacks.Progress.seconds
         states = json.loads(model._state.value or "[]") if goes_on else []
         for one, state in itertools.zip_longest(callbacks, states if len(states) == len(callbacks) else []):
             one.model, one.state = model, state or {}
@@ -593,7 +598,8 @@ class _Run:
         _each(self.callbacks, "on_train_begin")
         if self.bar:
             self.bar.on_train_begin()
-        self.start_epoch(epoch)
+        if epoch < self.epochs:
+            self.start_epoch(epoch)
 
     def start_epoch(self, epoch):
         _each(self.callbacks, "on_epoch_begin", epoch)

@@ -10,7 +10,8 @@ def _name(text):
 
 
 def optimizer(value, **settings):
-    """Makes the library's struct of an optimizer from its name and settings. A struct is returned as it is."""
+    """Makes the library's struct of an optimizer from its name and settings. A setting that is 0 is 0; one that is None or left
+    out has its default. A struct is returned as it is."""
     if not isinstance(value, str):
         return value
     rate = settings.get("learning_rate")
