@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "answers.h"
+#include "core/base/ascii.h"
 #include "core/base/json.h"
 #include "own.h"
 
@@ -163,7 +164,7 @@ static enum MHD_Result predict(server *s, struct MHD_Connection *connection, con
     strata_error err = {0};
     char *text = NULL;
     strata_status status = read_inputs(&s->served, r->body.bytes ? r->body.bytes : "", r->body.n_bytes,
-                                       type && !strncmp(type, "image/", 6), &examples, &err);
+                                       type && strata_ascii_same_n(type, "image/", 6), &examples, &err);
     if (!status) status = predict_in_batch(s->batches, &examples, &predictions, &err);
     if (!status) status = write_predictions(s, &predictions, wants && strcmp(wants, "0"), &text, &err);
     strata_array_finish(&examples);
@@ -469,8 +470,7 @@ const command command_serve = {
     .summary = "answer requests for predictions over HTTP",
     .details =
         "POST /predict accepts {\"inputs\": [[...], ...]}, for a table {\"rows\": [{\"column\": 5.1}, ...]}, for texts\n"
-        "{\"texts\": [\"...\"]}, or the bytes of a picture (Content-Type: image/png). The answer is {\"predictions\": [...]}, "
-        "as\n"
+        "{\"texts\": [\"...\"]}, or the bytes of a picture. The answer is {\"predictions\": [...]}, as\n"
         "of predict --json; with ?probabilities=1 it has the probabilities of all classes. GET /model describes the inputs;\n"
         "there are also /health and /metrics. There is no encryption and no password: put the server behind a proxy that has\n"
         "them, or let it listen on 127.0.0.1.\n",

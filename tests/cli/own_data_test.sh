@@ -115,7 +115,7 @@ expect 3 "is a table, but the model was trained on pictures" evaluate photos.str
 expect 0 "a picture" inspect photos/bright/3.pgm
 
 expect 0 "24 pictures, grey, of several sizes" train mixed $on --epochs 1
-stdout "left out 2 files that are not pictures in folders of classes: "
+stdout "left out 1 picture outside of the folders of classes (c.pgm), 1 file that is not a picture"
 
 # ---- arrays ----
 expect 0 "2 numbers, 0 missing, 2 classes; 48 train / 12 test" train x.npy --labels y.npy $on --save arrays.strata
