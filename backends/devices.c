@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finds and opens devices of all backends in backends/registry.c. */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/fallback/fallback.h"
 #include "backends/registry.h"
+#include "core/base/ascii.h"
 
 /* Whether `which` is the backend's name, or begins with the name and a colon. */
 static bool begins_with_name(const char *which, const char *name) {
@@ -76,7 +76,7 @@ static bool contains(const char *text, const char *part) {
     size_t n = strlen(part);
     for (; *text; text++) {
         size_t i = 0;
-        while (i < n && text[i] && tolower((unsigned char)text[i]) == tolower((unsigned char)part[i])) i++;
+        while (i < n && text[i] && strata_ascii_lower(text[i]) == strata_ascii_lower(part[i])) i++;
         if (i == n) return true;
     }
     return n == 0;

@@ -12,8 +12,16 @@ static inline bool strata_ascii_is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
+static inline bool strata_ascii_is_small(char c) {
+    return c >= 'a' && c <= 'z';
+}
+
+static inline bool strata_ascii_is_capital(char c) {
+    return c >= 'A' && c <= 'Z';
+}
+
 static inline bool strata_ascii_is_letter(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    return strata_ascii_is_small(c) || strata_ascii_is_capital(c);
 }
 
 static inline bool strata_ascii_is_word(char c) {
@@ -21,11 +29,11 @@ static inline bool strata_ascii_is_word(char c) {
 }
 
 static inline char strata_ascii_lower(char c) {
-    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+    return strata_ascii_is_capital(c) ? (char)(c - 'A' + 'a') : c;
 }
 
 static inline char strata_ascii_upper(char c) {
-    return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+    return strata_ascii_is_small(c) ? (char)(c - 'a' + 'A') : c;
 }
 
 /* Whether the first n characters are equal, or all up to the end; the case of letters is ignored. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/locale.h"
 #include "core/data/format/safetensors.h"
 #include "core/model/model.h"
 #include "strata/interchange.h"
@@ -171,7 +172,7 @@ static strata_status walk_lines(transfer *t, char *text, strata_status (*visit)(
         end = stop ? stop + 1 : at + strlen(at);
         if (stop) *stop = 0;
         l = (line){.number = l.number + 1};
-        const int n = sscanf(at, "%255s %255s %255s %1s", l.theirs, l.ours, l.order, more);
+        const int n = strata_scan(at, "%255s %255s %255s %1s", l.theirs, l.ours, l.order, more);
         int p = 0;
         if (n < 1 || *l.theirs == '#') continue;
         if (n < 2 || n > 3)

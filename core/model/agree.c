@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/locale.h"
 #include "core/base/sha256.h"
 #include "core/base/text.h"
 #include "core/data/stage/stage.h"
@@ -37,7 +38,7 @@ static void add_int(terms *t, const char *name, int64_t value) {
 static void add_number(terms *t, const char *name, double value) {
     assert(t->n < MOST_TERMS);
     t->names[t->n] = name;
-    snprintf(t->values[t->n++], VALUE_BYTES, "%.17g", value);
+    strata_format(t->values[t->n++], VALUE_BYTES, "%.17g", value);
 }
 
 static strata_status add_bytes(terms *t, const char *name, const void *bytes, size_t n_bytes, strata_error *err) {

@@ -27,8 +27,8 @@ typedef struct served_model {
  *   {"rows": [{"column": 5.1}, ...]} or [[5.1, ...], ...]     rows with the columns of the table that the model was trained on
  *   {"inputs": {"left": [[...], ...], "right": [[...], ...]}}     the inputs by name, for a model with several
  *   {"texts": ["...", ...]}
- * or the bytes of a picture; with `picture` they can be nothing else. Fails: DATA, with the position in the JSON, if something does not fit the
- * model. */
+ * or the bytes of a picture; with `picture` they can be nothing else. Fails: DATA, with the position in the JSON, if something
+ * does not fit the model. */
 strata_status read_inputs(const served_model *served, const char *body, size_t n_bytes, bool picture, strata_array *out,
                           strata_error *err);
 

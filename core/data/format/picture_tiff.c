@@ -11,6 +11,7 @@
 #include <tiffio.h>
 #endif
 
+#include "core/base/locale.h"
 #include "core/data/format/picture_formats.h"
 
 static bool matches(const unsigned char *head, size_t n) {
@@ -68,7 +69,7 @@ static toff_t size_of_file(thandle_t handle) {
 static int keep_error(TIFF *tiff, void *user, const char *module, const char *format, va_list arguments) {
     source *s = user;
     (void)tiff, (void)module;
-    if (!s->message[0]) vsnprintf(s->message, sizeof s->message, format, arguments);
+    if (!s->message[0]) strata_format_v(s->message, sizeof s->message, format, arguments);
     return 1;
 }
 
