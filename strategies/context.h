@@ -84,6 +84,12 @@ struct strata_replica_context {
     strata_replica_reading *readings;
 };
 
+/* agree.c: compares the workers' data, and their functions as traced for a replica, if the function has exchanges, in which all
+ * workers take part. Every worker must call them at the same place. Fail with the same INVALID on all workers. */
+STRATA_MUST_USE strata_status strata_batches_agree(const strata_strategy *strategy, const strata_dataset *dataset,
+                                                   const strata_distributed_batches_options *opts, strata_error *err);
+STRATA_MUST_USE strata_status strata_function_agree(const strata_replica_context *replica, strata_error *err);
+
 /* apply.c */
 /* Returns the model's use in this trace; NULL: the function has not applied the model. */
 strata_model_use *strata_model_use_find(const strata_replica_context *replica, const strata_model *model);

@@ -224,6 +224,9 @@ static strata_status make_group(strata_function *function, trace *t, int n_slots
     if (!status) status = build_all(function, t, replicas, &gathers, err);
     if (!status) status = note_gathers(function, t, replicas[0].n_gathers > 0, err);
     if (!status) status = take_feeds(t, replicas, (int)n, err);
+    /* All workers run a function with exchanges together, so each makes its first trace now. */
+    if (!status && !function->traces && strata_strategy_has_workers(function->strategy))
+        status = strata_function_agree(&replicas[0], err);
     if (!status) status = compile_all(function, t, n_slots, replicas, executables, err);
     if (!status)
         status = strata_group_create(executables, (int)n, &function->strategy->workers, function->strategy->cross_device,

@@ -30,6 +30,8 @@ struct strata_distributed_batches {
     /* The current epoch, and whether its end was already reported; the next batch is then the first one of the next epoch. */
     uint64_t epoch;
     bool over;
+    /* The workers have compared their data. */
+    bool agreed;
     strata_owned owned;
 };
 
@@ -125,6 +127,9 @@ static strata_status make_part(const strata_distributed_batches *d, int part, in
 
 static strata_status next_divided(strata_distributed_batches *d, int64_t *out_n, strata_error *err) {
     strata_worker_step step;
+    if (!d->agreed && strata_strategy_has_workers(d->strategy))
+        STRATA_TRY(strata_batches_agree(d->strategy, d->whole, &d->options, err));
+    d->agreed = true;
     STRATA_TRY(strata_worker_batches_next(d->batches, &step, err));
     *out_n = step.n;
     for (int i = 0; i < 2; i++) d->parts[i].n_rows = step.n, d->parts[i].first_row = step.first;

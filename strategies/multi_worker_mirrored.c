@@ -109,6 +109,7 @@ strata_status strata_strategy_meet(const strata_strategy_kind *kind, strata_stra
     const strata_communicator_options communicator = {.rank = spec.rank,
                                                       .world = spec.world_size,
                                                       .store = spec.rendezvous,
+                                                      .address = strata_cluster_spec_address(&spec, spec.rank),
                                                       .secret = secret,
                                                       .secret_bytes = secret ? strlen(secret) : 0};
     strata_status status = STRATA_OK;

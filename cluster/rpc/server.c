@@ -291,8 +291,9 @@ static strata_status start_listening(strata_rpc_server *s, const strata_rpc_serv
     bool beyond = false;
     STRATA_TRY(strata_address_split(opts->address, host, port, err));
     if (cluster->interface) STRATA_TRY(strata_interface_address(cluster->interface, host, err));
+    const strata_listen where = cluster->secret_bytes || cluster->insecure ? STRATA_LISTEN_NAME : STRATA_LISTEN_SERVICE;
     STRATA_TRY(
-        strata_socket_listen(host, port, true, strata_clock_seconds() + cluster->connect_seconds, &s->listener, &beyond, err));
+        strata_socket_listen(host, port, where, strata_clock_seconds() + cluster->connect_seconds, &s->listener, &beyond, err));
     if (beyond && !cluster->secret_bytes && !cluster->insecure)
         return strata_fail(err, STRATA_INVALID,
                            "%s would listen on %s without a secret: anyone who reaches it could take part. Give all tasks a "

@@ -35,6 +35,8 @@ typedef struct strata_rpc_session {
     bool replaced;
     /* Guarded by the lock too; NULL: none. */
     struct strata_rpc_connection *owner;
+    /* How many connections wait for the session; guarded by the lock. */
+    int n_waiting;
     /* The next sequence number that has not been executed. */
     uint64_t next_sequence;
     /* The last request whose reply could not be stored because there was no memory, plus 1; 0: none. */
@@ -113,8 +115,11 @@ struct strata_rpc_server {
     pthread_mutex_t lock;
     /* Signalled when a connection has released its session. */
     pthread_cond_t changed;
+    /* The newest first. */
     strata_rpc_session *sessions;
     int n_sessions;
+    /* A session was removed to make room for a new one. */
+    bool forgot;
     struct {
         uint64_t n;
         char last[256];

@@ -14,6 +14,53 @@ static strata_rpc_session *find_session(strata_rpc_server *s, const char *task) 
     return at;
 }
 
+/* Removes the oldest session that no connection owns or waits for. While there is none, waits for connections that are about to
+ * release theirs. Called with the lock. */
+static void forget_oldest(strata_rpc_server *s) {
+    for (;;) {
+        strata_rpc_session **oldest = NULL;
+        bool wait = false;
+        for (strata_rpc_session **at = &s->sessions; *at; at = &(*at)->next) {
+            const strata_rpc_connection *owner = (*at)->owner;
+            if (!owner && !(*at)->n_waiting) oldest = at;
+            if (owner && (atomic_load(&owner->ended) || atomic_load(&owner->left))) wait = true;
+        }
+        if (!oldest && wait) {
+            pthread_cond_wait(&s->changed, &s->lock);
+            continue;
+        }
+        if (!oldest) return;
+        strata_rpc_session *gone = *oldest;
+        *oldest = gone->next;
+        strata_rpc_session_drop_replies(gone);
+        free(gone);
+        s->n_sessions--;
+        s->forgot = true;
+        return;
+    }
+}
+
+/* Makes a session for a task that has none. Called with the lock. */
+static strata_status make_session(strata_rpc_server *s, const char *task, uint64_t incarnation, bool begins,
+                                  strata_rpc_session **out, strata_error *err) {
+    if (s->forgot && !begins)
+        return strata_fail(err, STRATA_UNAVAILABLE, "%s no longer knows which requests of %s it has executed", s->task, task);
+    if (s->n_sessions == s->most_peers) {
+        forget_oldest(s);
+        if ((*out = find_session(s, task))) return STRATA_OK; /* another connection of the task made it meanwhile */
+    }
+    if (s->n_sessions == s->most_peers)
+        return strata_fail(err, STRATA_UNAVAILABLE, "%s has %d tasks, as many as it takes", s->task, s->n_sessions);
+    strata_rpc_session *own = *out = calloc(1, sizeof *own);
+    if (!own) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for the requests of %s", s->task, task);
+    strcpy(own->task, task);
+    own->incarnation = incarnation;
+    own->next = s->sessions;
+    s->sessions = own;
+    s->n_sessions++;
+    return STRATA_OK;
+}
+
 /* Makes the connection the owner of the task's session; waits until an earlier connection of the task has ended. begins: the
  * client has sent no request yet, so the session's requests and replies are those of an earlier client. Fails if the task is
  * refused. */
@@ -23,16 +70,7 @@ static strata_status take_session(strata_rpc_connection *c, const char *task, ui
     strata_status status = STRATA_OK;
     pthread_mutex_lock(&s->lock);
     strata_rpc_session *own = find_session(s, task);
-    if (!own && s->n_sessions < s->most_peers) own = calloc(1, sizeof *own);
-    if (!own) {
-        status = strata_fail(err, STRATA_UNAVAILABLE, "%s has %d tasks, as many as it takes", s->task, s->n_sessions);
-    } else if (!*own->task) {
-        strcpy(own->task, task);
-        own->incarnation = incarnation;
-        own->next = s->sessions;
-        s->sessions = own;
-        s->n_sessions++;
-    }
+    if (!own) status = make_session(s, task, incarnation, begins, &own, err);
     if (!status && incarnation > own->incarnation) { /* from now on requests of the lower one are refused */
         own->incarnation = incarnation;
         own->replaced = true;
@@ -46,7 +84,9 @@ static strata_status take_session(strata_rpc_connection *c, const char *task, ui
                                  (unsigned long long)own->incarnation, (unsigned long long)incarnation);
         } else if (own->owner) {
             strata_rpc_connection_end_locked(own->owner, "it connected again");
+            own->n_waiting++;
             pthread_cond_wait(&s->changed, &s->lock);
+            own->n_waiting--;
         } else {
             break;
         }

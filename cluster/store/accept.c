@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -46,12 +47,16 @@ void strata_loop_count_refused(strata_loop *loop, const char *from, const char *
 strata_refused_text strata_member_refused(strata_member *member) {
     strata_loop *loop = (strata_loop *)member;
     strata_refused_text out = {""};
+    const bool here = !strncmp(loop->listens, "127.", 4) || !strncmp(loop->listens, "[::1]", 5);
+    int n = snprintf(out.text, sizeof out.text, "; this rank listens at %s%s", loop->listens,
+                     here ? ", which no other host reaches" : "");
     pthread_mutex_lock(&loop->lock);
     if (loop->refused.n_ranks)
-        snprintf(out.text, sizeof out.text, "; connections refused: %llu, the last from %s",
+        snprintf(out.text + n, sizeof out.text - (size_t)n, "; connections refused: %llu, the last from %s",
                  (unsigned long long)loop->refused.n_ranks, loop->refused.last);
     else if (loop->refused.n_strangers)
-        snprintf(out.text, sizeof out.text, "; connections refused: %llu, which did not speak as a Strata of this version",
+        snprintf(out.text + n, sizeof out.text - (size_t)n,
+                 "; connections refused: %llu, which did not speak as a Strata of this version",
                  (unsigned long long)loop->refused.n_strangers);
     pthread_mutex_unlock(&loop->lock);
     return out;

@@ -73,6 +73,8 @@ struct strata_loop {
     pthread_t thread;
     bool has_thread, leaving;
     int epoll, wake, listener;
+    /* The address on which it listens. */
+    char listens[STRATA_ADDRESS_BYTES];
     strata_source wake_source, listener_source;
     /* Rank 0 stores the job's keys in it. The other ranks use only its roster. */
     strata_board *board;

@@ -174,28 +174,33 @@ static strata_loop *allocate(const strata_communicator_options *opts, strata_err
  * address of its connection to the store. */
 static strata_status listen_for_links(strata_loop *loop, const strata_communicator_options *opts,
                                       char out_address[STRATA_ADDRESS_BYTES], strata_error *err) {
-    char host[256], port[8];
+    char host[256], port[8], local[STRATA_ADDRESS_BYTES] = "";
     bool beyond = false;
-    STRATA_TRY(strata_address_split(opts->store, host, port, err));
+    STRATA_TRY(strata_address_split(opts->rank && opts->address ? opts->address : opts->store, host, port, err));
     if (opts->rank) {
-        char own[STRATA_ADDRESS_BYTES];
-        strata_socket_address(loop->rank0.connection.stream.fd, false, own);
-        strcpy(host, own);
-        strcpy(port, "0");
-        if (opts->interface) STRATA_TRY(strata_interface_address(opts->interface, host, err));
+        strata_socket_address(loop->rank0.connection.stream.fd, false, local);
+        strcpy(host, local);
+        if (!opts->address) strcpy(port, "0");
     }
+    if (opts->interface) STRATA_TRY(strata_interface_address(opts->interface, host, err));
     const double deadline = strata_clock_seconds() + (opts->rank ? 0 : opts->connect_seconds);
-    STRATA_TRY(strata_socket_listen(host, port, !opts->rank, deadline, &loop->listener, &beyond, err));
+    const strata_listen where = opts->rank                             ? STRATA_LISTEN_HOST
+                                : opts->secret_bytes || opts->insecure ? STRATA_LISTEN_NAME
+                                                                       : STRATA_LISTEN_SERVICE;
+    STRATA_TRY(strata_socket_listen(host, port, where, deadline, &loop->listener, &beyond, err));
     if (beyond && !opts->secret_bytes && !opts->insecure)
         return strata_fail(
             err, STRATA_INVALID,
             "listening on %s without a secret: anyone who reaches it could join the job. Give all ranks a secret "
             "(STRATA_SECRET), or say that it is insecure on purpose (--insecure)",
             host);
-    if (opts->rank)
-        strata_socket_address(loop->listener, true, out_address);
-    else
+    strata_socket_address(loop->listener, true, out_address);
+    snprintf(loop->listens, sizeof loop->listens, "%s", out_address);
+    if (!opts->rank)
         snprintf(out_address, STRATA_ADDRESS_BYTES, "%s", opts->store);
+    else if (!strncmp(out_address, "0.0.0.0:", 8) || !strncmp(out_address, "[::]:", 5)) /* the others need one of them */
+        snprintf(out_address, STRATA_ADDRESS_BYTES, strchr(local, ':') ? "[%.60s]:%s" : "%.60s:%s", local,
+                 strrchr(loop->listens, ':') + 1);
     loop->listener_source.ready = strata_loop_accept;
     return strata_loop_watch(loop, loop->listener, &loop->listener_source, err);
 }

@@ -77,10 +77,31 @@ static int listen_on(const struct sockaddr *address, socklen_t size) {
     return -1;
 }
 
-strata_status strata_socket_listen(const char *host, const char *port, bool anywhere, double deadline, int *out_fd,
+/* Listens on all addresses. Returns a socket, or -1 with errno. */
+static int listen_anywhere(const char *port) {
+    const uint16_t number = htons((uint16_t)atoi(port));
+    const struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any, .sin6_port = number};
+    const struct sockaddr_in any_v4 = {.sin_family = AF_INET, .sin_port = number}; /* for systems without IPv6 */
+    const int fd = listen_on((const struct sockaddr *)&any, sizeof any);
+    return fd < 0 && errno == EAFNOSUPPORT ? listen_on((const struct sockaddr *)&any_v4, sizeof any_v4) : fd;
+}
+
+/* Whether the host is a name that other hosts may resolve to another address. */
+static bool is_name(const char *host) {
+    unsigned char any[16];
+    return strcmp(host, "localhost") != 0 && inet_pton(AF_INET, host, any) != 1 && inet_pton(AF_INET6, host, any) != 1;
+}
+
+strata_status strata_socket_listen(const char *host, const char *port, strata_listen where, double deadline, int *out_fd,
                                    bool *out_beyond, strata_error *err) {
     struct addrinfo *list;
     strata_status status;
+    if (where == STRATA_LISTEN_NAME && is_name(host)) {
+        *out_beyond = true;
+        *out_fd = listen_anywhere(port);
+        if (*out_fd >= 0) return STRATA_OK;
+        return strata_fail(err, STRATA_UNAVAILABLE, "cannot listen on port %s: %s", port, strata_errno_text(errno));
+    }
     /* A pod often runs before its own name can be resolved. */
     while ((status = resolve(host, port, AI_PASSIVE, &list, err)) && strata_clock_seconds() < deadline)
         nanosleep(&(struct timespec){.tv_nsec = RESOLVE_PAUSE_MS * 1000000}, NULL);
@@ -90,9 +111,8 @@ strata_status strata_socket_listen(const char *host, const char *port, bool anyw
         *out_fd = listen_on(a->ai_addr, a->ai_addrlen);
         *out_beyond = !is_loopback(a->ai_addr);
     }
-    if (*out_fd < 0 && errno == EADDRNOTAVAIL && anywhere) {
-        struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any, .sin6_port = htons((uint16_t)atoi(port))};
-        *out_fd = listen_on((struct sockaddr *)&any, sizeof any);
+    if (*out_fd < 0 && errno == EADDRNOTAVAIL && where != STRATA_LISTEN_HOST) {
+        *out_fd = listen_anywhere(port);
         *out_beyond = true;
     }
     const int error = errno;

@@ -20,11 +20,20 @@ typedef struct strata_credentials {
 STRATA_MUST_USE strata_status strata_address_split(const char *address, char out_host[256], char out_port[8],
                                                    strata_error *err);
 
-/* Listens on host and port ("0": any that is free). *out_beyond: whether other hosts can connect. If the host's address is not
- * one of this machine (it is the name of a service) and `anywhere` is set, it listens on all addresses. A host name that cannot
- * be resolved is tried again until the deadline.
- * Fails: UNAVAILABLE. */
-STRATA_MUST_USE strata_status strata_socket_listen(const char *host, const char *port, bool anywhere, double deadline,
+/* On which addresses a socket listens. */
+typedef enum strata_listen {
+    /* The first address of the host. */
+    STRATA_LISTEN_HOST,
+    /* The first address of the host, or all addresses if that is not one of this machine, since it is the name of a service. */
+    STRATA_LISTEN_SERVICE,
+    /* All addresses, unless the host is an address or "localhost". On other hosts a name may stand for another address than on
+     * this one, whose own name is often 127.0.1.1. */
+    STRATA_LISTEN_NAME
+} strata_listen;
+
+/* Listens on host and port ("0": any that is free). *out_beyond: whether other hosts can connect. A host name that cannot be
+ * resolved is tried again until the deadline. Fails: UNAVAILABLE. */
+STRATA_MUST_USE strata_status strata_socket_listen(const char *host, const char *port, strata_listen where, double deadline,
                                                    int *out_fd, bool *out_beyond, strata_error *err);
 /* Finds the address of the network interface with this name. If `name` is an address, it is copied. Fails: UNAVAILABLE; the
  * message lists the interfaces. */

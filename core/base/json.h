@@ -96,7 +96,14 @@ STRATA_MUST_USE strata_status strata_json_check_keys(const strata_json *object, 
 strata_status strata_json_fail(const strata_json *value, strata_error *err, strata_status status, const char *format, ...)
     STRATA_PRINTF(4, 5);
 
-/* Whether two values differ. If so, the first difference as text: "layers[1].units is 64, not 128". */
+/* The first difference of two values: its path, "layers[1].units", and the shortened text of both sides, "nothing" where a side
+ * has no such value. */
+typedef struct strata_json_change {
+    char path[256], left[80], right[80];
+} strata_json_change;
+/* Whether two values differ, and where. */
+bool strata_json_find_change(const strata_json *a, const strata_json *b, strata_json_change *out_change);
+/* The same as text: "layers[1].units is 64, not 128". */
 bool strata_json_difference(const strata_json *a, const strata_json *b, char *out_text, size_t room);
 
 /* ---- writing ---- */

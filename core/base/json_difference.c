@@ -18,41 +18,45 @@ static void show(const cJSON *node, char *out, size_t room) {
     free(text);
 }
 
-static bool differ(const cJSON *a, const cJSON *b, const char *path, char *out, size_t room);
+static bool differ(const cJSON *a, const cJSON *b, const char *path, strata_json_change *out);
 
-static bool differ_in(const cJSON *a, const cJSON *b, const char *key, int index, const char *path, char *out, size_t room) {
-    char inner[256];
+static bool differ_in(const cJSON *a, const cJSON *b, const char *key, int index, const char *path, strata_json_change *out) {
+    char inner[sizeof out->path];
     if (key)
         snprintf(inner, sizeof inner, "%s%s%s", path, *path ? "." : "", key);
     else
         snprintf(inner, sizeof inner, "%s[%d]", path, index);
-    return differ(a, b, inner, out, room);
+    return differ(a, b, inner, out);
 }
 
-static bool differ(const cJSON *a, const cJSON *b, const char *path, char *out, size_t room) {
+static bool differ(const cJSON *a, const cJSON *b, const char *path, strata_json_change *out) {
     if (a && b && cJSON_IsObject(a) && cJSON_IsObject(b)) {
         for (const cJSON *item = a->child; item; item = item->next)
-            if (differ_in(item, cJSON_GetObjectItemCaseSensitive(b, item->string), item->string, 0, path, out, room))
-                return true;
+            if (differ_in(item, cJSON_GetObjectItemCaseSensitive(b, item->string), item->string, 0, path, out)) return true;
         for (const cJSON *item = b->child; item; item = item->next)
-            if (!cJSON_GetObjectItemCaseSensitive(a, item->string))
-                return differ_in(NULL, item, item->string, 0, path, out, room);
+            if (!cJSON_GetObjectItemCaseSensitive(a, item->string)) return differ_in(NULL, item, item->string, 0, path, out);
         return false;
     }
     if (a && b && cJSON_IsArray(a) && cJSON_IsArray(b)) {
         const cJSON *x = a->child, *y = b->child;
         for (int i = 0; x || y; i++, x = x ? x->next : NULL, y = y ? y->next : NULL)
-            if (differ_in(x, y, NULL, i, path, out, room)) return true;
+            if (differ_in(x, y, NULL, i, path, out)) return true;
         return false;
     }
     if (a && b && cJSON_Compare(a, b, true)) return false;
-    char left[80], right[80];
-    show(a, left, sizeof left);
-    show(b, right, sizeof right);
-    snprintf(out, room, "%s is %s, not %s", *path ? path : "it", left, right);
+    snprintf(out->path, sizeof out->path, "%s", *path ? path : "it");
+    show(a, out->left, sizeof out->left);
+    show(b, out->right, sizeof out->right);
     return true;
 }
 
+bool strata_json_find_change(const strata_json *a, const strata_json *b, strata_json_change *out_change) {
+    return differ(a->node, b->node, "", out_change);
+}
+
 bool strata_json_difference(const strata_json *a, const strata_json *b, char *out_text, size_t room) {
-    return differ(a->node, b->node, "", out_text, room);
+    strata_json_change change;
+    if (!strata_json_find_change(a, b, &change)) return false;
+    snprintf(out_text, room, "%s is %s, not %s", change.path, change.left, change.right);
+    return true;
 }

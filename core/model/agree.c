@@ -1,147 +1,261 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks that the workers of a job train the same model in the same way. Different counts or shapes fail in the first sum
- * anyway. A different batch, learning rate or order of examples would not fail, and would train a model that no worker
- * described. */
-#include <assert.h>
+ * Checks that the workers of a job train the same model, with the same data, in the same way. Different counts or shapes fail in
+ * the first sum anyway. A different batch, learning rate or order of examples would not fail, and would train a model that no
+ * worker described.
+ *
+ * Everything that a step computes from is described by lines of text, the *terms*: "name\tvalue". A value may be a JSON object,
+ * whose members are compared one by one, or begin with STRATA_HASH_MARK. Workers first exchange a hash of their terms. Only if
+ * the hashes differ do they exchange the terms, and find the first difference. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/locale.h"
+#include "core/base/json.h"
 #include "core/base/sha256.h"
 #include "core/base/text.h"
+#include "core/data/describe.h"
 #include "core/data/stage/stage.h"
 #include "core/model/model.h"
+#include "strata/version.h"
 
-enum { MOST_TERMS = 24, VALUE_BYTES = 72 };
+#define NOTE_PREFIX "strata." /* of the keys of notes */
 
-typedef struct terms {
-    int n;
-    const char *names[MOST_TERMS];
-    char values[MOST_TERMS][VALUE_BYTES]; /* zeros follow the text, since all bytes are sent to other workers */
-} terms;
+enum { MESSAGE_BYTES = 1024, MOST_JSON_BYTES = 1 << 30 };
 
-static void add_text(terms *t, const char *name, const char *value) {
-    assert(t->n < MOST_TERMS);
-    t->names[t->n] = name;
-    snprintf(t->values[t->n++], VALUE_BYTES, "%s", value);
+/* ---- the terms ---- */
+
+/* Adds a term whose value has no limit of length. */
+static void add_long(strata_text *t, const char *name, const char *prefix, const char *value) {
+    strata_text_add(t, "%s%s\t", prefix, name);
+    const size_t begin = t->n_bytes;
+    strata_text_add(t, "%s", value);
+    if (t->failed) return;
+    for (size_t i = begin; i < t->n_bytes; i++)
+        if ((unsigned char)t->bytes[i] < ' ') t->bytes[i] = ' ';
+    strata_text_add(t, "\n");
 }
 
-static void add_int(terms *t, const char *name, int64_t value) {
-    assert(t->n < MOST_TERMS);
-    t->names[t->n] = name;
-    snprintf(t->values[t->n++], VALUE_BYTES, "%" PRId64, value);
+static void add_frozen(strata_text *t, const strata_layer_list *list) {
+    for (int i = 0; i < list->n; i++) {
+        const strata_layer *layer = &list->layers[i];
+        char name[128];
+        snprintf(name, sizeof name, "training of layer \"%.80s\"", layer->name);
+        strata_text_add_term(t, name, "%s", layer->frozen ? "off" : "on");
+        for (int b = 0; b < STRATA_MAX_BRANCHES; b++) add_frozen(t, &layer->branches[b]);
+    }
 }
 
-static void add_number(terms *t, const char *name, double value) {
-    assert(t->n < MOST_TERMS);
-    t->names[t->n] = name;
-    strata_format(t->values[t->n++], VALUE_BYTES, "%.17g", value);
+static void add_class_weights(strata_text *t, const strata_fit_options *opts) {
+    char name[48];
+    strata_text_add_term(t, "number of class weights", "%" PRId64, opts->class_weights ? (int64_t)opts->n_class_weights : 0);
+    for (int64_t i = 0; opts->class_weights && i < opts->n_class_weights; i++) {
+        snprintf(name, sizeof name, "weight of class %" PRId64, i);
+        strata_text_add_term(t, name, "%.9g", (double)opts->class_weights[i]);
+    }
 }
 
-static strata_status add_bytes(terms *t, const char *name, const void *bytes, size_t n_bytes, strata_error *err) {
-    char hash[STRATA_SHA256_TEXT_BYTES];
-    STRATA_TRY(strata_sha256_of(bytes, n_bytes, hash, err));
-    hash[12] = 0; /* 12 digits suffice for a message */
-    add_text(t, name, hash);
-    return STRATA_OK;
-}
-
-static strata_status collect(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts, terms *t,
-                             strata_error *err) {
+strata_status strata_model_add_data_terms(strata_text *t, const strata_dataset *dataset, const char *what,
+                                          strata_auto_shard policy, uint64_t seed, strata_error *err) {
     static const char *const policies[] = {
         [STRATA_SHARD_DATA] = "DATA", [STRATA_SHARD_FILE] = "FILE", [STRATA_SHARD_HINT] = "HINT", [STRATA_SHARD_OFF] = "OFF"};
-    const strata_auto_shard policy = strata_auto_shard_resolve(dataset, opts->auto_shard);
-    const strata_optimizer *optimizer = &model->optimizer;
-    const int64_t accumulates = optimizer->gradient_accumulation_steps;
-    add_int(t, "batch", opts->batch);
-    add_int(t, "number of epochs", opts->epochs);
-    /* With a trainer the chief determines where training begins, and a worker may join later. */
-    if (!model->strategy->trainer) add_int(t, "first epoch", opts->first_epoch);
-    add_int(t, "number of steps an epoch may have", opts->steps_per_epoch);
-    add_text(t, "auto_shard policy", (unsigned)policy <= STRATA_SHARD_OFF ? policies[policy] : "unknown");
-    if (policy == STRATA_SHARD_DATA) { /* all workers read the same examples */
-        add_int(t, "number of examples", strata_dataset_size(dataset));
-        add_text(t, "shuffling", opts->no_shuffle ? "off" : "on");
-        if (!opts->no_shuffle) add_int(t, "seed of the shuffles", (int64_t)opts->seed);
-    }
-    add_text(t, "optimizer", optimizer->name);
-    /* With a trainer the chief determines the rate of each step; if it resumed from a checkpoint, its rate may differ from the
-     * workers' rates. */
-    add_number(t, "learning rate",
-               model->strategy->trainer ? model->optimizer.learning_rate : strata_model_learning_rate(model));
-    add_int(t, "number of accumulated batches", accumulates ? accumulates : 1);
-    if (!model->strategy->trainer) add_int(t, "number of steps before", model->optimizer_steps);
-    add_text(t, "sharding of the optimizer", model->shards.n ? "on" : "off");
-    add_text(t, "restored epoch", opts->restore_best ? "the best one" : "none");
-    add_text(t, "validation data", opts->validation ? "given" : "none");
-    add_int(t, "patience", opts->patience);
-    add_text(t, "trace", opts->trace ? "written" : "none");
-    if (opts->class_weights)
-        STRATA_TRY(add_bytes(t, "hash of the class weights", opts->class_weights,
-                             (size_t)opts->n_class_weights * sizeof *opts->class_weights, err));
-    else
-        add_text(t, "hash of the class weights", "none");
-    char *text = NULL;
-    STRATA_TRY(strata_model_to_json(model, &text, err));
-    strata_status status = add_bytes(t, "hash of the model's description", text, strlen(text), err);
-    free(text);
-    return status;
+    policy = strata_auto_shard_resolve(dataset, policy);
+    const bool all_rows = policy == STRATA_SHARD_DATA; /* all workers read the same examples */
+    char name[96];
+    snprintf(name, sizeof name, "auto_shard policy for the %s", what);
+    strata_text_add_term(t, name, "%s", (unsigned)policy <= STRATA_SHARD_OFF ? policies[policy] : "unknown");
+    snprintf(name, sizeof name, "number of examples of the %s", what);
+    if (all_rows) strata_text_add_term(t, name, "%" PRId64, strata_dataset_size(dataset));
+    return strata_dataset_describe(dataset, what, all_rows, seed, t, err);
 }
 
-/* Every worker finds the same difference, the first in order of workers and terms. */
-static strata_status compare(const terms *own, char (*all)[MOST_TERMS][VALUE_BYTES], int n_workers, strata_error *err) {
-    for (int w = 1; w < n_workers; w++)
-        for (int i = 0; i < own->n; i++)
-            if (memcmp(all[w][i], all[0][i], VALUE_BYTES) != 0)
-                return strata_fail(err, STRATA_INVALID,
-                                   "fit: the %s is %.*s on worker %d and %.*s on worker 0; all workers must train the same",
-                                   own->names[i], VALUE_BYTES, all[w][i], w, VALUE_BYTES, all[0][i]);
-    return STRATA_OK;
+static strata_status add_terms(strata_text *t, const strata_model *model, const strata_dataset *dataset,
+                               const strata_fit_options *opts, strata_error *err) {
+    const strata_optimizer *optimizer = &model->optimizer;
+    const int64_t accumulates = optimizer->gradient_accumulation_steps;
+    /* With a trainer the chief determines where training begins and the rate of each step, and a worker may join later. */
+    const bool in_step = !model->strategy->trainer;
+    char *text = NULL;
+    strata_text_add_term(t, "version of Strata", "%s", strata_version());
+    strata_text_add_term(t, "strategy", "%s", model->strategy->name);
+    strata_text_add_term(t, "batch", "%" PRId64, opts->batch);
+    strata_text_add_term(t, "number of epochs", "%" PRId64, (int64_t)opts->epochs);
+    if (in_step) strata_text_add_term(t, "first epoch", "%" PRId64, (int64_t)opts->first_epoch);
+    strata_text_add_term(t, "number of steps an epoch may have", "%" PRId64, opts->steps_per_epoch);
+    strata_text_add_term(t, "shuffling", "%s", opts->no_shuffle ? "off" : "on");
+    if (!opts->no_shuffle) strata_text_add_term(t, "seed of the shuffles", "%" PRIu64, opts->seed);
+    strata_text_add_term(t, "optimizer", "%s", optimizer->name);
+    strata_text_add_term(t, "learning rate", "%.9g", in_step ? strata_model_learning_rate(model) : optimizer->learning_rate);
+    strata_text_add_term(t, "number of accumulated batches", "%" PRId64, accumulates ? accumulates : 1);
+    if (in_step) strata_text_add_term(t, "number of steps before", "%" PRId64, model->optimizer_steps);
+    strata_text_add_term(t, "precision", "%s", strata_dtype_name(model->precision));
+    strata_text_add_term(t, "sharding of the optimizer", "%s", model->shards.n ? "on" : "off");
+    strata_text_add_term(t, "restored epoch", "%s", opts->restore_best ? "the best one" : "none");
+    strata_text_add_term(t, "validation data", "%s", opts->validation ? "given" : "none");
+    strata_text_add_term(t, "patience", "%" PRId64, (int64_t)opts->patience);
+    strata_text_add_term(t, "trace", "%s", opts->trace ? "written" : "none");
+    add_class_weights(t, opts);
+    STRATA_TRY(strata_model_to_json(model, &text, err));
+    add_long(t, "model", "", text);
+    free(text);
+    for (int i = 0; i < model->notes.n; i++)
+        add_long(t, model->notes.items[i].key + strlen(NOTE_PREFIX), "model's ", model->notes.items[i].text);
+    add_frozen(t, &model->list);
+    STRATA_TRY(strata_model_add_data_terms(t, dataset, "training data", opts->auto_shard, opts->seed, err));
+    return opts->validation
+               ? strata_model_add_data_terms(t, opts->validation, "validation data", opts->auto_shard, opts->seed, err)
+               : STRATA_OK;
 }
 
 strata_status strata_model_terms(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                                  char **out_text, strata_error *err) {
     strata_text text = {0};
-    terms own = {0};
-    STRATA_TRY(collect(model, dataset, opts, &own, err));
-    for (int i = 0; i < own.n; i++) strata_text_add(&text, "%s\t%s\n", own.names[i], own.values[i]);
-    return strata_text_take(&text, out_text, NULL, err);
+    const strata_status status = add_terms(&text, model, dataset, opts, err);
+    if (!status) return strata_text_take(&text, out_text, NULL, err);
+    strata_text_finish(&text);
+    return status;
+}
+
+/* ---- comparing ---- */
+
+/* A line of terms. The name and the value are parts of the text, without a NUL at their ends. */
+typedef struct term {
+    const char *name, *value;
+    int name_bytes, value_bytes;
+} term;
+
+/* Reads the term at *text and moves *text behind it. False at the end. */
+static bool next_term(const char **text, term *out) {
+    const char *line = *text;
+    if (!*line) return false;
+    const size_t bytes = strcspn(line, "\n"), name = strcspn(line, "\t\n");
+    const size_t value = name < bytes ? name + 1 : bytes;
+    *out = (term){line, line + value, (int)name, (int)(bytes - value)};
+    *text = line + bytes + (line[bytes] == '\n');
+    return true;
+}
+
+static bool same_name(const term *a, const term *b) {
+    return a->name_bytes == b->name_bytes && !memcmp(a->name, b->name, (size_t)a->name_bytes);
+}
+
+static bool find_term(const char *text, const term *wanted, term *out) {
+    while (next_term(&text, out))
+        if (same_name(out, wanted)) return true;
+    return false;
+}
+
+static strata_status only_one(const term *t, const char *with, const char *without, strata_error *err) {
+    return strata_fail(err, STRATA_INVALID, "workers: the %.*s is %.*s on %s, and %s has none; all tasks must train the same",
+                       t->name_bytes, t->name, t->value_bytes < 200 ? t->value_bytes : 200, t->value, with, without);
+}
+
+/* Compares JSON objects member by member. */
+static strata_status different_json(const term *own, const char *own_task, const term *other, const char *other_task,
+                                    strata_error *err) {
+    strata_json a = {0}, b = {0};
+    strata_json_change change = {0};
+    strata_status status = strata_json_parse("terms", own->value, (size_t)own->value_bytes, MOST_JSON_BYTES, &a, err);
+    if (!status) status = strata_json_parse("terms", other->value, (size_t)other->value_bytes, MOST_JSON_BYTES, &b, err);
+    if (!status && strata_json_find_change(&a, &b, &change)) {
+        const bool model = own->name_bytes == 5 && !memcmp(own->name, "model", 5);
+        status = strata_fail(err, STRATA_INVALID, "workers: %s%.*s%s%s is %s on %s and %s on %s; all tasks must train the same",
+                             model ? "" : "in the ", model ? 0 : own->name_bytes, own->name, model ? "" : ", ", change.path,
+                             change.right, other_task, change.left, own_task);
+    }
+    strata_json_finish(&a);
+    strata_json_finish(&b);
+    return status;
+}
+
+static strata_status different(const term *own, const char *own_task, const term *other, const char *other_task,
+                               strata_error *err) {
+    if (own->value[0] == '{' && other->value[0] == '{') return different_json(own, own_task, other, other_task, err);
+    if (own->value[0] == *STRATA_HASH_MARK)
+        return strata_fail(err, STRATA_INVALID, "workers: the %.*s differ between %s and %s; all tasks must train the same",
+                           own->name_bytes, own->name, other_task, own_task);
+    return strata_fail(err, STRATA_INVALID, "workers: the %.*s is %.*s on %s and %.*s on %s; all tasks must train the same",
+                       own->name_bytes, own->name, other->value_bytes < 200 ? other->value_bytes : 200, other->value,
+                       other_task, own->value_bytes < 200 ? own->value_bytes : 200, own->value, own_task);
 }
 
 strata_status strata_model_compare_terms(const char *own, const char *own_task, const char *other, const char *other_task,
                                          strata_error *err) {
+    const char *a = own, *b = other;
+    term left, right, found;
     for (;;) {
-        const size_t n = strcspn(own, "\n"), m = strcspn(other, "\n"), name = strcspn(own, "\t\n");
-        if (n == m && !memcmp(own, other, n)) {
-            if (!own[n] || !other[m]) {
-                if (own[n] == other[m]) return STRATA_OK;
-                return strata_fail(err, STRATA_INVALID, "fit: %s and %s are of different versions", own_task, other_task);
-            }
-            own += n + 1;
-            other += m + 1;
-            continue;
+        const bool has_left = next_term(&a, &left), has_right = next_term(&b, &right);
+        if (!has_left && !has_right) return STRATA_OK;
+        if (has_left && has_right && same_name(&left, &right)) {
+            if (left.value_bytes == right.value_bytes && !memcmp(left.value, right.value, (size_t)left.value_bytes)) continue;
+            STRATA_TRY(different(&left, own_task, &right, other_task, err));
+            continue; /* the same JSON in another order */
         }
-        if (m <= name || memcmp(own, other, name) != 0)
-            return strata_fail(err, STRATA_INVALID, "fit: %s and %s are of different versions", own_task, other_task);
-        return strata_fail(err, STRATA_INVALID, "fit: the %.*s is %.*s on %s and %.*s on %s; all tasks must train the same",
-                           (int)name, own, (int)(m - name - 1), other + name + 1, other_task, (int)(n - name - 1),
-                           own + name + 1, own_task);
+        if (has_left && !find_term(other, &left, &found)) return only_one(&left, own_task, other_task, err);
+        if (has_right && !find_term(own, &right, &found)) return only_one(&right, other_task, own_task, err);
+        return strata_fail(err, STRATA_INVALID, "workers: %s and %s describe their training in another order", own_task,
+                           other_task);
     }
+}
+
+/* ---- several workers ---- */
+
+/* Sends rank 0's terms to all workers. *out_text is the caller's to free. */
+static strata_status share_terms(const strata_workers *workers, const char *own, char **out_text, strata_error *err) {
+    int64_t bytes = (int64_t)strlen(own) + 1;
+    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, &bytes, 1, err));
+    *out_text = malloc((size_t)bytes);
+    if (!*out_text)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %lld bytes of settings", (long long)bytes);
+    if (!workers->rank) memcpy(*out_text, own, (size_t)bytes);
+    return workers->broadcast(workers, STRATA_DTYPE_U8, *out_text, bytes, err);
+}
+
+/* Worker `w`, the first whose terms differ from rank 0's, finds the difference, and all workers fail with its message. */
+static strata_status tell_difference(const strata_workers *workers, const char *own, int w, strata_error *err) {
+    char *first = NULL, task[32], message[MESSAGE_BYTES] = {0};
+    strata_error why = {0};
+    size_t *bytes = calloc((size_t)workers->n, sizeof *bytes);
+    if (!bytes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d workers", workers->n);
+    strata_status status = share_terms(workers, own, &first, err);
+    snprintf(task, sizeof task, "worker %d", w);
+    if (!status && workers->rank == w) {
+        (void)!strata_model_compare_terms(first, "worker 0", own, task, &why);
+        snprintf(message, sizeof message, "%s", why.message[0] ? why.message : "workers: their settings differ");
+    }
+    bytes[w] = sizeof message;
+    char all[MESSAGE_BYTES];
+    if (!status) status = workers->all_gather(workers, message, all, bytes, err);
+    free(first);
+    free(bytes);
+    return status ? status : strata_fail(err, STRATA_INVALID, "%.*s", MESSAGE_BYTES - 1, all);
+}
+
+strata_status strata_workers_compare_terms(const strata_workers *workers, const char *own, strata_error *err) {
+    char hash[STRATA_SHA256_TEXT_BYTES];
+    STRATA_TRY(strata_sha256_of(own, strlen(own), hash, err));
+    char(*all)[STRATA_SHA256_TEXT_BYTES] = calloc((size_t)workers->n, sizeof *all);
+    if (!all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d workers", workers->n);
+    strata_status status = strata_workers_gather(workers, hash, all, sizeof hash, err);
+    int w = 1;
+    while (!status && w < workers->n && !strcmp(all[w], all[0])) w++;
+    free(all);
+    return status || w == workers->n ? status : tell_difference(workers, own, w, err);
 }
 
 strata_status strata_model_agree(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                                  strata_error *err) {
-    const strata_workers *workers = &model->strategy->workers;
-    terms own = {0};
+    char *own = NULL;
     if (!strata_strategy_has_workers(model->strategy)) return STRATA_OK;
-    STRATA_TRY(collect(model, dataset, opts, &own, err));
-    char(*all)[MOST_TERMS][VALUE_BYTES] = calloc((size_t)workers->n, sizeof *all);
-    if (!all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d workers", workers->n);
-    strata_status status = strata_workers_gather(workers, own.values, all, sizeof own.values, err);
-    if (!status) status = compare(&own, all, workers->n, err);
-    free(all);
-    return status;
+    STRATA_TRY(strata_model_terms(model, dataset, opts, &own, err));
+    strata_status status = strata_workers_compare_terms(&model->strategy->workers, own, err);
+    free(own);
+    /* With a rewrite the replicas may have parameters of their own; with a trainer the servers have them. */
+    if (status || model->strategy->rewrite || model->strategy->trainer) return status;
+    bool equal = false;
+    STRATA_TRY(strata_model_replicas_equal((strata_model *)model, &equal, err));
+    if (equal) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID,
+                       "workers: their models have different parameters; all tasks must begin with the same, from one file");
 }

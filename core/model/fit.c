@@ -257,10 +257,11 @@ static strata_status end_epoch(fit *f, strata_error *err) {
     STRATA_TRY(strata_model_share_rate(f->model, err));
     if (strata_strategy_has_workers(f->model->strategy)) {
         const bool due = f->checkpoints && workers->rank == 0 && strata_checkpoint_folder_due(f->checkpoints, true);
-        int32_t sums[2] = {f->stop, due};
-        STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, sums, sums, 2, err));
+        int32_t sums[3] = {f->stop, due, f->stop_now};
+        STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, sums, sums, 3, err));
         f->stop = sums[0] > 0;
         f->save_now = sums[1] > 0;
+        if (sums[2]) f->steps_until_poll = 1; /* all stop before the first step of the next epoch */
     } else {
         f->save_now = f->checkpoints && strata_checkpoint_folder_due(f->checkpoints, true);
     }

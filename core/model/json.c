@@ -452,13 +452,12 @@ static void write_learning_rate(strata_json_writer *w, const strata_optimizer *s
     strata_json_end_object(w);
 }
 
-static void write_optimizer(strata_json_writer *w, const strata_model *model) {
-    strata_json_key(w, "optimizer");
+void strata_optimizer_write(strata_json_writer *w, const strata_optimizer *settings, const strata_optimizer_kind *kind) {
     strata_json_begin_object(w);
     strata_json_key(w, "name");
-    strata_json_write_string(w, model->optimizer.name);
-    write_learning_rate(w, &model->optimizer);
-    strata_options_write(w, model->optimizer_kind->options, &model->optimizer);
+    strata_json_write_string(w, settings->name);
+    write_learning_rate(w, settings);
+    strata_options_write(w, kind->options, settings);
     strata_json_end_object(w);
 }
 
@@ -574,7 +573,10 @@ strata_status strata_model_to_json(const strata_model *model, char **out_text, s
         write_functional(&w, model);
     else
         write_sequential(&w, model);
-    if (model->optimizer.name) write_optimizer(&w, model);
+    if (model->optimizer.name) {
+        strata_json_key(&w, "optimizer");
+        strata_optimizer_write(&w, &model->optimizer, model->optimizer_kind);
+    }
     strata_json_end_object(&w);
     char *text = NULL;
     size_t bytes = 0;

@@ -12,6 +12,7 @@
 #define STRATA_CORE_MODEL_H
 
 #include "core/base/export.h"
+#include "core/base/json.h"
 #include "core/data/batches.h"
 #include "core/data/format/safetensors.h"
 #include "core/layer/context.h"
@@ -619,6 +620,9 @@ STRATA_MUST_USE strata_status strata_callbacks_call(strata_model *model, int eve
 size_t strata_callbacks_state_bytes(const strata_model *model);
 void strata_callbacks_copy_state(const strata_model *model, void *state, bool out);
 
+/* json.c: writes an optimizer's settings as a JSON object. */
+void strata_optimizer_write(strata_json_writer *writer, const strata_optimizer *settings, const strata_optimizer_kind *kind);
+
 /* file.c */
 #define STRATA_MODEL_METADATA "strata.model"
 /* trace.c: adds a track for each device; the devices then add what they run. *out_tracks: [devices], which the caller frees,
@@ -652,16 +656,21 @@ STRATA_MUST_USE strata_status strata_model_check_readable(const strata_model *mo
 /* Checks that the dataset's elements and labels fit the model. *out_feed: the parts for the inputs and outputs. */
 STRATA_MUST_USE strata_status strata_model_check_dataset(const strata_model *model, const strata_dataset *dataset, bool labels,
                                                          const char *verb, strata_model_feed *out_feed, strata_error *err);
-/* Checks that all workers are about to fit the same model in the same way; every worker must call it. Fails with the same
- * INVALID on all workers, with the values of both sides. */
-STRATA_MUST_USE strata_status strata_model_agree(const strata_model *model, const strata_dataset *dataset,
-                                                 const strata_fit_options *opts, strata_error *err);
-/* The values that strata_model_agree compares, as text, for tasks that no communicator connects: one line "name\tvalue"
- * for each. The caller frees it. */
+/* agree.c. strata_model_add_data_terms adds the terms of a dataset that workers read, called `what` in messages. */
+STRATA_MUST_USE strata_status strata_model_add_data_terms(strata_text *terms, const strata_dataset *dataset, const char *what,
+                                                          strata_auto_shard policy, uint64_t seed, strata_error *err);
+/* The terms are lines "name\tvalue" that describe everything from which a fit computes: the version, model, notes,
+ * options, frozen layers and data. The caller frees them. */
 STRATA_MUST_USE strata_status strata_model_terms(const strata_model *model, const strata_dataset *dataset,
                                                  const strata_fit_options *opts, char **out_text, strata_error *err);
-/* Compares two such texts. Fails with INVALID, the first difference and the names of both tasks. */
+/* Compares two tasks' terms. Fails with INVALID, the first difference and the names of both tasks. */
 STRATA_MUST_USE strata_status strata_model_compare_terms(const char *own, const char *own_task, const char *other,
                                                          const char *other_task, strata_error *err);
+/* Compares the terms of all workers; every worker must call it. Fails with the same INVALID on all workers. */
+STRATA_MUST_USE strata_status strata_workers_compare_terms(const strata_workers *workers, const char *own, strata_error *err);
+/* Checks that all workers are about to fit the same model with the same data in the same way, as
+ * strata_workers_compare_terms. */
+STRATA_MUST_USE strata_status strata_model_agree(const strata_model *model, const strata_dataset *dataset,
+                                                 const strata_fit_options *opts, strata_error *err);
 
 #endif

@@ -71,6 +71,8 @@ typedef struct strata_communicator_options {
     /* The name ("eth0") or address of the network interface on which this rank listens and to which the others connect.
      * NULL: the interface that reaches the store. */
     const char *interface;
+    /* "host:port" that the job lists for this rank; its port is used. Rank 0 listens at `store`. NULL: any free port. */
+    const char *address;
     /* Each rank must prove that it knows the secret before anything else that it sends is read (HMAC-SHA256 of fresh
      * nonces). 0 bytes: no secret. */
     const void *secret;

@@ -9,7 +9,7 @@
 #include "cli.h"
 #include "strata/cluster_spec.h"
 
-enum { MOST = 64 };
+enum { MOST = 64, STRATEGY_NAME_BYTES = 64 };
 
 /* Divides the text at each separator, in place. Returns the number of pieces; -1 after a message. */
 static int cut(const char *option, char *text, const char *separator, const char *pieces[MOST]) {
@@ -92,6 +92,8 @@ int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, c
     opts.rank = spec->rank;
     opts.world = spec->world_size;
     opts.store = spec->rendezvous;
+    const strata_cluster_job *own = &spec->jobs[spec->task_type];
+    opts.address = own->addresses && spec->task_index < own->n_tasks ? own->addresses[spec->task_index] : NULL;
     choose_communication(flags, &opts);
     const strata_status status = strata_communicator_create(&opts, out_comm, &err);
     return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
@@ -201,17 +203,40 @@ static bool names_servers(const strategy_flags *f) {
     return f->role || f->staleness || f->sync || f->backup || f->ps_replicas || f->old_gradients || f->partitioner;
 }
 
-/* Warns if the environment names several workers, but the strategy does not use them. */
-static void warn_of_workers(const char *strategy) {
+/* The strategy that --strategy names, or else the one for which the tasks of the job were started: with parameter servers
+ * parameter_server, with several workers multi_worker_mirrored. out_name "": there is only this task, and no name. */
+static int choose_strategy(const strategy_flags *flags, char out_name[STRATEGY_NAME_BYTES]) {
     strata_cluster_spec spec = {0};
-    if (strata_cluster_spec_resolve(NULL, &spec, NULL)) return; /* the environment names no workers */
-    if (spec.world_size > 1 && spec.rank == 0)
-        fprintf(
-            stderr,
-            "strata: %s names %d workers, and each trains alone: the strategy is %s; --strategy multi_worker_mirrored trains "
-            "them together\n",
-            spec.source, spec.world_size, strategy);
+    strata_error err = {0};
+    char room[64];
+    const char *task = NULL, *name = flags->name;
+    int code = read_task(flags, room, sizeof room, &task);
+    snprintf(out_name, STRATEGY_NAME_BYTES, "%s", name ? name : "");
+    if (code || (name && (!strcmp(name, "parameter_server") || !strcmp(name, "multi_worker_mirrored") || !strcmp(name, "tpu"))))
+        return code;
+    const strata_status status =
+        strata_cluster_spec_resolve(&(strata_cluster_options){.cluster = flags->cluster, .task = task}, &spec, &err);
+    if (status && (flags->cluster || task)) return report(FAILING_USAGE, status, &err);
+    if (status)
+        fprintf(stderr, "strata: this task trains alone, since the cluster of the environment is wrong: %s\n", err.message);
+    const bool servers = !status && spec.jobs[STRATA_TASK_PS].n_tasks > 0;
+    if (status || (!servers && spec.world_size == 1)) return EXIT_OK;
+    const char *right = servers ? "parameter_server" : "multi_worker_mirrored";
+    if (!name) {
+        snprintf(out_name, STRATEGY_NAME_BYTES, "%s", right);
+        if (spec.is_chief)
+            fprintf(stderr, "strata: --strategy %s, since %s names %d tasks\n", right, spec.source, spec.all_size);
+    } else if (servers) {
+        code = usage_error("--strategy %s: %s names parameter servers; leave the strategy out, or give --strategy %s", name,
+                           spec.source, right);
+    } else if (spec.rank == 0) {
+        fprintf(stderr,
+                "strata: %s names %d workers, and each trains alone: the strategy is %s; --strategy %s trains them "
+                "together\n",
+                spec.source, spec.world_size, name, right);
+    }
     strata_cluster_spec_finish(&spec);
+    return code;
 }
 
 static bool names_workers(const strategy_flags *f) {
@@ -260,10 +285,12 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
         if (opts.n_split < 0) return EXIT_USAGE;
         opts.split = weights;
     }
-    const char *name = flags->name ? flags->name : device->which ? "one_device" : devices ? "mirrored" : "default";
+    char name[STRATEGY_NAME_BYTES];
+    if (choose_strategy(flags, name)) return EXIT_USAGE;
+    if (!*name) snprintf(name, sizeof name, "%s", device->which ? "one_device" : devices ? "mirrored" : "default");
     opened->chief = true;
     server_setup servers = {0};
-    const bool tpu = !strcmp(name, "tpu"), has_servers = flags->name && !strcmp(flags->name, "parameter_server");
+    const bool tpu = !strcmp(name, "tpu"), has_servers = !strcmp(name, "parameter_server");
     if (!has_servers && names_servers(flags))
         return usage_error(
             "--cluster-role, --staleness, --sync, --backup, --ps-replicas, --old-gradients and --partitioner are for "
@@ -280,8 +307,6 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
         return usage_error(
             "--cluster, --task, --tls-..., --transport, --interface, --insecure, --wait, --heartbeat and --stall are for "
             "--strategy multi_worker_mirrored, parameter_server or tpu");
-    } else {
-        warn_of_workers(name);
     }
     strata_status status = strata_strategy_create(name, &opts, &opened->strategy, &err);
     return status ? report(has_servers && status == STRATA_INVALID ? FAILING_USAGE : FAILING_DEVICE, status, &err) : EXIT_OK;

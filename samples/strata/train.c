@@ -421,6 +421,10 @@ static int fit(training *t) {
     if (!status) status = strata_model_replicas_equal(t->model, &t->replicas_equal, &err);
     if (!status) status = strata_model_sha256(t->model, t->sha256, &err);
     progress_hide(r->line);
+    if (!status && !t->replicas_equal)
+        status = strata_fail(&err, STRATA_INTERNAL,
+                             "the weights of the replicas differ after the training, so they did not train the same model, and "
+                             "none is saved; `strata devices --check` finds devices that compute wrongly");
     if (status) return report(FAILING_RUN, status, &err);
     if (r->log.file) run_log_add_test(&r->log, &t->test_metrics, r->has_servers ? t->strategy : NULL);
     status = t->options.save && t->opened.chief ? strata_model_save(t->model, t->options.save, &err) : STRATA_OK;

@@ -232,8 +232,29 @@ strata_parameter_server_notice strata_strategy_parameter_server_notice(const str
 
 /* ---- the fit ---- */
 
+/* The first layer that normalizes the whole batch; NULL: there is none. */
+static const strata_layer *find_synchronized(const strata_layer_list *list) {
+    for (int i = 0; i < list->n; i++) {
+        const strata_layer *layer = &list->layers[i], *found = NULL;
+        if (layer->kind == &strata_layer_batch_norm && ((const strata_batch_norm_options *)layer->options)->synchronized)
+            return layer;
+        for (int b = 0; b < STRATA_MAX_BRANCHES && !found; b++) found = find_synchronized(&layer->branches[b]);
+        if (found) return found;
+    }
+    return NULL;
+}
+
 static strata_status check_fit(strata_ps_fit *fit, strata_error *err) {
     const strata_model *model = fit->model;
+    const strata_layer *whole = fit->task->pace.pace == STRATA_PACE_SYNCHRONOUS && fit->task->pace.n_workers > 1
+                                    ? find_synchronized(&model->list)
+                                    : NULL;
+    if (whole)
+        return strata_fail(err, STRATA_UNSUPPORTED,
+                           "fit: layer \"%s\" is a synchronized batch_norm, which exchanges sums between the workers in each "
+                           "step; the workers of parameter_server exchange nothing. Leave \"synchronized\" out, or train with "
+                           "multi_worker_mirrored",
+                           whole->name);
     STRATA_TRY(strata_model_check_dataset(model, fit->dataset, true, "fit", &fit->feed, err));
     const strata_auto_shard policy = strata_auto_shard_resolve(fit->dataset, fit->opts->auto_shard);
     if (policy != STRATA_SHARD_DATA)

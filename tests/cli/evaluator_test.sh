@@ -197,6 +197,6 @@ expect 2 "leave out --patience" launch --workers 1 --ps 1 --evaluator -- "$strat
 expect 2 "give --save" launch --workers 1 --ps 1 --evaluator -- "$strata" $train --validation-split 0.2 --restore-best
 expect 2 "--evaluator goes with --workers and --ps" launch -n 2 --evaluator -- "$strata" $train
 expect 2 "is for a cluster with an evaluator" launch --workers 1 --ps 1 -- "$strata" $train --evaluator-wait 5
-expect 2 "are for --strategy parameter_server" train mnist --cluster "$cluster" --cluster-role evaluator
+expect 2 "give all tasks --checkpoint" train mnist --cluster "$cluster" --cluster-role evaluator
 }
 finish

@@ -69,7 +69,7 @@ job 2 "the pace is bounded on worker:1 and asynchronous on chief:0" worker "" "-
 job 2 "the way with old gradients is plain on worker:1 and corrected on chief:0" worker "" "--old-gradients plain" $train
 job 2 "the number of replicas is 0 on chief:0 and 1 on ps:1" ps "" "--ps-replicas 1" $train
 job 2 "the learning rate is 0.5 on worker:1 and 0.001 on chief:0" worker "" "--learning-rate 0.5" $train
-job 2 "the hash of the model's description is" worker "" "--set layers.1.units=7" $train
+job 2 "layers[1].units is 7 on worker:1 and 128 on chief:0" worker "" "--set layers.1.units=7" $train
 stderr " on worker:1 and "
 
 # A task with another strategy uses another protocol. The chief must report which connection came instead of its worker's.
@@ -147,4 +147,13 @@ for optimizer in "optimizer.name=lars" "optimizer.name=lamb"; do
     stderr "the partitioner cuts "
 done
 }
+
+# Synchronized batch norm needs exchanges between workers.
+cat >"$work/norm.json" <<'END'
+{"label": "mnist", "input": [28, 28], "layers": [{"layer": "flatten"}, {"layer": "batch_norm", "synchronized": true},
+ {"layer": "dense", "units": 10}], "loss": "sparse_categorical_crossentropy"}
+END
+# shellcheck disable=SC2086 # words
+expect 4 'layer "batch_norm" is a synchronized batch_norm' launch --workers 2 --ps 1 -- "$strata" train "$work/norm.json" \
+    --data "$work/data" --epochs 1 --device host --sync
 finish

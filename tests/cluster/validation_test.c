@@ -92,8 +92,8 @@ static void run(job *j) {
 }
 
 /* The training data have slope 2. Validation data with slope -2 get worse from the first epoch on, data with slope 2 better. */
-Test(workers_validation, rank_0s_loss_decides_for_all) {
-    static job worse = {.patience = 2, .slopes = {-2, 2, 2}}, better = {.patience = 2, .slopes = {2, -2, -2}};
+Test(workers_validation, the_validation_loss_ends_training_on_all) {
+    static job worse = {.patience = 2, .slopes = {-2, -2, -2}}, better = {.patience = 2, .slopes = {2, 2, 2}};
     run(&worse);
     cr_assert_eq(worse.epochs[0], worse.best[0] + 3);
     cr_assert_lt(worse.epochs[0], 12);

@@ -216,3 +216,86 @@ Test(over_workers, the_chiefs_value_wins_and_sums_are_read_over_all_replicas) {
         cr_assert_eq(l->seen[w], 8 + 2 * 10);
     }
 }
+
+/* ---- workers that run different loops ---- */
+
+typedef struct other_loop {
+    const char *text; /* in the message on every worker; NULL: they do not fail */
+    strata_optimizer optimizer;
+    const char *loss;
+    int64_t n_examples, batch;
+    uint64_t data_seed, order_seed;
+} other_loop;
+
+static strata_status other_step(strata_replica_context *replica, strata_tensor *const *inputs, void *user, strata_error *err) {
+    void **parts = user;
+    strata_tensor *predictions = strata_model_apply(parts[0], replica, inputs[0], true);
+    strata_tensor *loss = strata_replica_average_loss(replica, strata_example_losses(parts[2], NULL, predictions, inputs[1]));
+    strata_optimizer_minimize(replica, parts[1], loss, strata_model_variables(parts[0]));
+    strata_replica_return(replica, loss);
+    return strata_graph_check(strata_replica_graph(replica), err);
+}
+
+static strata_status train_loop(strata_strategy *strategy, const other_loop *own, strata_error *err) {
+    strata_model *model = NULL;
+    strata_distributed_optimizer *optimizer = NULL;
+    strata_dataset *dataset = NULL;
+    strata_distributed_batches *batches = NULL;
+    strata_function *function = NULL;
+    strata_per_replica inputs[2] = {{0}};
+    int64_t n = 0;
+    double loss = 0;
+    const strata_distributed_batches_options opts = {.global_batch = own->batch, .shuffle = true, .seed = own->order_seed};
+    STRATA_TRY(strata_strategy_enter(strategy, err));
+    STRATA_TRY(strata_model_create(STRATA_SHAPE(3), &model, err));
+    strata_model_add_dense(model, (strata_dense_options){.units = 1});
+    STRATA_TRY(strata_model_build(model, NULL, &(strata_compile_options){.strategy = strategy}, err));
+    STRATA_TRY(strata_distributed_optimizer_create(&own->optimizer, &optimizer, err));
+    STRATA_TRY(strata_strategy_exit(strategy, err));
+    STRATA_TRY(strata_dataset_random(STRATA_SHAPE(3), STRATA_SHAPE(1), own->n_examples, own->data_seed, &dataset, err));
+    strata_status status = strata_distributed_batches_create(strategy, dataset, &opts, &batches, err);
+    void *parts[] = {model, optimizer, (void *)own->loss};
+    if (!status) status = strata_function_create(strategy, other_step, parts, &function, err);
+    if (!status) status = strata_distributed_batches_next(batches, inputs, &n, err);
+    if (!status) status = strata_strategy_run_scalar(function, inputs, 2, STRATA_REDUCE_SUM, &loss, err);
+    strata_distributed_batches_destroy(batches);
+    strata_dataset_destroy(dataset);
+    return status;
+}
+
+static strata_test_result run_other_loop(strata_communicator *comm, const void *user) {
+    static const other_loop same = {
+        .optimizer = {.name = "adam", .learning_rate = 0.01}, .loss = "mse", .n_examples = 9, .batch = 4, .data_seed = 1};
+    const other_loop *wrong = user, *own = strata_communicator_rank(comm) == 1 ? wrong : &same;
+    strata_error err = {0}, why = {0};
+    strata_strategy *strategy = NULL;
+    TEST_TRY(open_strategy(comm, 1, &strategy, &err));
+    const strata_status status = train_loop(strategy, own, &why);
+    strata_strategy_destroy(strategy);
+    if (!wrong->text) return status ? strata_test_bad("%s", why.message) : strata_test_ok();
+    if (status == STRATA_INVALID && strstr(why.message, wrong->text)) return strata_test_ok();
+    return strata_test_bad("\"%s\" is not in: %s %s", wrong->text, strata_status_name(status), why.message);
+}
+
+#define ADAM .optimizer = {.name = "adam", .learning_rate = 0.01}
+Test(over_workers, a_custom_loop_that_differs_is_refused_on_every_worker) {
+    static const other_loop rows[] = {
+        {NULL, ADAM, .loss = "mse", .n_examples = 9, .batch = 4, .data_seed = 1},
+        {"learning_rate is 0.1 on worker 1 and 0.01 on worker 0", .optimizer = {.name = "adam", .learning_rate = 0.1},
+         .loss = "mse", .n_examples = 9, .batch = 4, .data_seed = 1},
+        {"name is \"sgd\" on worker 1 and \"adam\" on worker 0", .optimizer = {.name = "sgd", .learning_rate = 0.01},
+         .loss = "mse", .n_examples = 9, .batch = 4, .data_seed = 1},
+        {"clip_norm is 1 on worker 1 and nothing on worker 0",
+         .optimizer = {.name = "adam", .learning_rate = 0.01, .clip_norm = 1}, .loss = "mse", .n_examples = 9, .batch = 4,
+         .data_seed = 1},
+        {"of the function is", ADAM, .loss = "mae", .n_examples = 9, .batch = 4, .data_seed = 1},
+        {"the number of examples of the distributed data is 8 on worker 1 and 9 on worker 0", ADAM, .loss = "mse",
+         .n_examples = 8, .batch = 4, .data_seed = 1},
+        {"the global batch is 3 on worker 1 and 4 on worker 0", ADAM, .loss = "mse", .n_examples = 9, .batch = 3,
+         .data_seed = 1},
+        {"the example 0 of the distributed data is (", ADAM, .loss = "mse", .n_examples = 9, .batch = 4, .data_seed = 2},
+        {"the seed of the shuffles is 5 on worker 1 and 0 on worker 0", ADAM, .loss = "mse", .n_examples = 9, .batch = 4,
+         .data_seed = 1, .order_seed = 5},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) RUN(2, run_other_loop, &rows[i]);
+}

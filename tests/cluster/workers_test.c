@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/data/dataset.h"
+#include "core/data/stage/stage.h"
 #include "tests/cluster/workers.h"
 #include "tests/support/folder.h"
 
@@ -183,12 +184,53 @@ Test(over_workers, shards_have_the_bits_of_replicated_updates, .init = test_fold
 
 /* ---- workers with different settings ---- */
 
+/* Opens the points of `path`, "9"; with more letters, "9 labels", one thing is different. */
+static strata_status open_other_points(const char *path, strata_dataset **out, strata_error *err) {
+    float weights[20];
+    STRATA_TRY(open_points(path, NULL, out, err));
+    strata_dataset *d = *out;
+    float *x = d->features.data, *y = d->labels.data;
+    if (strstr(path, "labels")) y[13] += 1;
+    if (strstr(path, "rows")) {
+        const float x0 = x[3], y0 = y[3];
+        x[3] = x[4], y[3] = y[4], x[4] = x0, y[4] = y0;
+    }
+    for (int i = 0; i < 20; i++) weights[i] = 1 + (float)(i == 7);
+    const strata_array array = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(20), weights);
+    if (strstr(path, "weights")) STRATA_TRY(strata_dataset_set_weights(d, &array, err));
+    return strstr(path, "stage") ? strata_dataset_take(out, 20, err) : STRATA_OK;
+}
+
 typedef struct difference {
     const char *text; /* in the message on every worker; NULL: they do not fail */
     strata_fit_options fit;
     double rate;
     const char *points;
+    /* The rest of the model. */
+    int64_t hidden;
+    const char *freeze, *preprocessing;
+    strata_dtype precision;
+    bool validates;
+    const char *validation; /* points for validation; NULL: those of training */
+    double parameters;      /* set after the model was compiled; 0: they are not set */
 } difference;
+
+static strata_status make_otherwise(const difference *own, strata_strategy *strategy, strata_model **out, strata_error *err) {
+    STRATA_TRY(strata_model_create(STRATA_SHAPE(1), out, err));
+    strata_model_add_dense(*out, (strata_dense_options){.units = own->hidden ? own->hidden : 2, .name = "a"});
+    strata_model_add_dense(*out, (strata_dense_options){.units = 2, .name = "b"});
+    strata_model_add_dense(*out, (strata_dense_options){.units = 1});
+    if (own->freeze) STRATA_TRY(strata_model_freeze(*out, own->freeze, err));
+    if (own->preprocessing) STRATA_TRY(strata_model_set_note(*out, "preprocessing", own->preprocessing, err));
+    const strata_compile_options compile = {.optimizer = strata_sgd_optimizer(own->rate, 0, false),
+                                            .loss = "mse",
+                                            .strategy = strategy,
+                                            .precision = own->precision};
+    STRATA_TRY(strata_model_compile(*out, NULL, &compile, err));
+    float value[2] = {(float)own->parameters, 1};
+    const strata_array array = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(1, 2), value);
+    return own->parameters ? strata_model_set_parameter(*out, 0, &array, err) : STRATA_OK;
+}
 
 /* Trains, where worker 1 has other settings than the others. */
 static strata_test_result fit_otherwise(strata_communicator *comm, const void *user) {
@@ -197,36 +239,50 @@ static strata_test_result fit_otherwise(strata_communicator *comm, const void *u
     strata_error err = {0}, why = {0};
     strata_strategy *strategy = NULL;
     strata_model *model = NULL;
-    strata_dataset *dataset = NULL;
-    TEST_TRY(open_points(own->points, NULL, &dataset, &err));
+    strata_dataset *dataset = NULL, *validation = NULL;
+    strata_fit_options opts = own->fit;
+    TEST_TRY(open_other_points(own->points, &dataset, &err));
+    TEST_TRY(open_other_points(own->validation ? own->validation : "9", &validation, &err));
+    if (wrong->validates) opts.validation = validation;
     TEST_TRY(open_strategy(comm, 1, &strategy, &err));
-    TEST_TRY(strata_model_create(STRATA_SHAPE(1), &model, &err));
-    strata_model_add_dense(model, (strata_dense_options){.units = 1});
-    const strata_compile_options compile = {
-        .optimizer = strata_sgd_optimizer(own->rate, 0, false), .loss = "mse", .strategy = strategy};
-    strata_status status = strata_model_compile(model, NULL, &compile, &err);
-    if (!status) status = strata_model_fit(model, dataset, &own->fit, NULL, &why);
+    TEST_TRY(make_otherwise(own, strategy, &model, &err));
+    const strata_status status = strata_model_fit(model, dataset, &opts, NULL, &why);
     strata_model_destroy(model);
     strata_strategy_destroy(strategy);
     strata_dataset_destroy(dataset);
+    strata_dataset_destroy(validation);
     if (!wrong->text) return status ? strata_test_bad("%s", why.message) : strata_test_ok();
     if (status == STRATA_INVALID && strstr(why.message, wrong->text)) return strata_test_ok();
     return strata_test_bad("\"%s\" is not in: %s %s", wrong->text, strata_status_name(status), why.message);
 }
 
+#define FIT .fit = {.epochs = 1, .batch = 6, .seed = 1}, .rate = 0.1
 Test(over_workers, fit_tells_what_differs_on_every_worker) {
     static const difference rows[] = {
-        {NULL, {.epochs = 1, .batch = 6, .seed = 1}, 0.1, "9"},
-        {"the batch is 4 on worker 1 and 6 on worker 0", {.epochs = 1, .batch = 4, .seed = 1}, 0.1, "9"},
-        {"the number of epochs is 2 on worker 1", {.epochs = 2, .batch = 6, .seed = 1}, 0.1, "9"},
-        {"the seed of the shuffles is 2 on worker 1", {.epochs = 1, .batch = 6, .seed = 2}, 0.1, "9"},
-        {"the shuffling is off on worker 1", {.epochs = 1, .batch = 6, .seed = 1, .no_shuffle = true}, 0.1, "9"},
-        {"the auto_shard policy is OFF on worker 1 and DATA on worker 0",
-         {.epochs = 1, .batch = 6, .seed = 1, .auto_shard = STRATA_SHARD_OFF},
-         0.1,
-         "9"},
-        {"the number of examples is 18 on worker 1 and 20 on", {.epochs = 1, .batch = 6, .seed = 1}, 0.1, "8"},
-        {"the learning rate is 0.5 on worker 1", {.epochs = 1, .batch = 6, .seed = 1}, 0.5, "9"},
+        {NULL, FIT, .points = "9"},
+        {"the batch is 4 on worker 1 and 6 on worker 0", .fit = {.epochs = 1, .batch = 4, .seed = 1}, .rate = 0.1,
+         .points = "9"},
+        {"the number of epochs is 2 on worker 1", .fit = {.epochs = 2, .batch = 6, .seed = 1}, .rate = 0.1, .points = "9"},
+        {"the seed of the shuffles is 2 on worker 1", .fit = {.epochs = 1, .batch = 6, .seed = 2}, .rate = 0.1, .points = "9"},
+        {"the shuffling is off on worker 1", .fit = {.epochs = 1, .batch = 6, .seed = 1, .no_shuffle = true}, .rate = 0.1,
+         .points = "9"},
+        {"the auto_shard policy for the training data is OFF on worker 1 and DATA on worker 0",
+         .fit = {.epochs = 1, .batch = 6, .seed = 1, .auto_shard = STRATA_SHARD_OFF}, .rate = 0.1, .points = "9"},
+        {"the number of examples of the training data is 18 on worker 1 and 20 on", FIT, .points = "8"},
+        {"the learning rate is 0.5 on worker 1", .fit = {.epochs = 1, .batch = 6, .seed = 1}, .rate = 0.5, .points = "9"},
+        {"the example 13 of the training data is (0.375; 1.75) on worker 1 and (0.375; 0.75) on worker 0", FIT,
+         .points = "9 labels"},
+        {"the example 3 of the training data is (-0.75; -1.5) on worker 1 and (-0.875; -1.75) on worker 0", FIT,
+         .points = "9 rows"},
+        {"of an example of the training data is f32 () on worker 1, and worker 0 has none", FIT, .points = "9 weights"},
+        {"the pipeline of the training data is take of arrays on worker 1 and arrays on worker 0", FIT, .points = "9 stage"},
+        {"layers[0].units is 3 on worker 1 and 2 on worker 0", FIT, .points = "9", .hidden = 3},
+        {"the training of layer \"a\" is off on worker 1 and on on worker 0", FIT, .points = "9", .freeze = "a"},
+        {"the model's preprocessing is {} on worker 1, and worker 0 has none", FIT, .points = "9", .preprocessing = "{}"},
+        {"the precision is f16 on worker 1 and f32 on worker 0", FIT, .points = "9", .precision = STRATA_DTYPE_F16},
+        {"the example 13 of the validation data is (0.375; 1.75) on worker 1", FIT, .points = "9", .validates = true,
+         .validation = "9 labels"},
+        {"their models have different parameters", FIT, .points = "9", .parameters = 2},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) RUN(3, fit_otherwise, &rows[i]);
 }

@@ -263,7 +263,7 @@ int main(void) {
                    .stranger = true,
                    .connect = 3,
                    .expected = STRATA_TIMEOUT,
-                   .text = "rank 2; connections refused: 5, the last from 127.0.0.1: the other side does not know our secret"};
+                   .text = "; connections refused: 5, the last from 127.0.0.1: the other side does not know our secret"};
     run(&s);
     if (shared->outcomes[2].status != STRATA_UNAVAILABLE || !strstr(shared->outcomes[2].err.message, "secret"))
         bad(&s, "the rank with another secret gets another error", 2);
@@ -273,7 +273,7 @@ int main(void) {
                    .twice = true,
                    .connect = 4,
                    .expected = STRATA_TIMEOUT,
-                   .text = "rank 2; connections refused: 1, the last from 127.0.0.1: rank 1 is there already"};
+                   .text = "; connections refused: 1, the last from 127.0.0.1: rank 1 is there already"};
     run(&s);
     if (shared->outcomes[2].status != STRATA_INVALID || !strstr(shared->outcomes[2].err.message, "there already"))
         bad(&s, "the second rank 1 gets another error", 2);

@@ -119,6 +119,8 @@ static void on_peer(void *user, strata_rpc_event event, const char *task, uint64
 
 static strata_communicator_options security = {.secret = secret, .secret_bytes = sizeof secret, .heartbeat_seconds = 0.2};
 
+static int most_peers; /* of the next server; 0: the default */
+
 static world *start_world(const char *address) {
     world *w = calloc(1, sizeof *w);
     strata_error err = {0};
@@ -131,6 +133,7 @@ static world *start_world(const char *address) {
                                             .cluster = &security,
                                             .handler = handle,
                                             .on_peer = on_peer,
+                                            .most_peers = most_peers,
                                             .user = w};
     if (strata_rpc_server_create(&opts, &w->server, &err)) {
         fprintf(stderr, "%s\n", err.message);
@@ -597,6 +600,32 @@ static void replace(void) {
     stop_world(w);
 }
 
+/* A server knows a limited number of tasks at a time. Tasks that have left make room for new ones. */
+static void know_some_tasks(void) {
+    most_peers = 3;
+    world *w = start_world(NULL);
+    most_peers = 0;
+    const char *address = strata_rpc_server_address(w->server);
+    strata_error err = {0};
+    strata_rpc_client *first = must_connect("worker:0", 1, address), *clients[2], *more = NULL;
+    for (int i = 1; i <= 10; i++) {
+        char task[32];
+        snprintf(task, sizeof task, "worker:%d", i);
+        strata_rpc_client *next = must_connect(task, 1, address);
+        check(!call(next, PUT, SECONDS, &err), "a new task", err.message);
+        strata_rpc_client_destroy(next);
+        check(wait_until(w, &w->n_left, i), "a task that leaves", "the server did not notice it");
+    }
+    check(!call(first, PUT, SECONDS, &err) && n_logged(w) == 11, "the task that stayed", err.message);
+    for (int i = 0; i < 2; i++) clients[i] = must_connect(i ? "worker:12" : "worker:11", 1, address);
+    check(
+        connect_as("worker:13", 1, address, 1, &more, &err) == STRATA_UNAVAILABLE && strstr(err.message, "as many as it takes"),
+        "one task too many", err.message);
+    for (int i = 0; i < 2; i++) strata_rpc_client_destroy(clients[i]);
+    strata_rpc_client_destroy(first);
+    stop_world(w);
+}
+
 /* ---- time ---- */
 
 static void take_time(void) {
@@ -792,6 +821,7 @@ int main(void) {
     follow_a_client_that_was_cut_off();
     come_back();
     replace();
+    know_some_tasks();
     take_time();
     meet_strangers();
     refuse_options();

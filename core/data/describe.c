@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Describes a dataset by the elements at the end of its pipeline and by the arrays at its beginning. The elements show what the
+ * stages between them do, for example a random change of pictures. */
+#include "core/data/describe.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "core/base/locale.h"
+#include "core/base/sha256.h"
+#include "core/data/stage/stage.h"
+
+/* SAMPLES elements are written with the first SHOWN values of each part. All elements in memory are divided into BLOCKS blocks,
+ * each with a hash. */
+enum { SAMPLES = 32, SHOWN = 6, BLOCKS = 256, HASH_DIGITS = 16 };
+static const int64_t MOST_HASHED = INT64_C(256) << 20; /* bytes of an array */
+
+typedef struct description {
+    strata_text *text;
+    const char *what;
+    uint64_t seed;
+    strata_error *err;
+} description;
+
+void strata_text_add_term(strata_text *text, const char *name, const char *format, ...) {
+    const size_t begin = text->n_bytes;
+    va_list values;
+    char line[512];
+    va_start(values, format);
+    strata_format_v(line, sizeof line, format, values);
+    va_end(values);
+    strata_text_add(text, "%s", name);
+    const size_t middle = text->n_bytes;
+    strata_text_add(text, " %s ", line);
+    if (text->failed) return;
+    for (size_t i = begin; i < text->n_bytes; i++)
+        if ((unsigned char)text->bytes[i] < ' ') text->bytes[i] = ' ';
+    text->bytes[middle] = '\t';
+    text->bytes[text->n_bytes - 1] = '\n';
+}
+
+/* ---- the stages ---- */
+
+static void add_stages(const strata_dataset *dataset, strata_text *names) {
+    strata_text_add(names, "%s%s", names->n_bytes ? " of " : "", dataset->stage->name);
+    for (int i = 0; i < dataset->n_parents; i++) add_stages(dataset->parents[i], names);
+}
+
+static strata_status describe_form(const description *d, const strata_dataset *dataset) {
+    const strata_element_spec *spec = &dataset->spec;
+    strata_text name = {0}, names = {0};
+    add_stages(dataset, &names);
+    strata_text_add(&name, "pipeline of the %s", d->what);
+    if (!name.failed && !names.failed) strata_text_add_term(d->text, name.bytes, "%s", names.bytes);
+    for (int i = 0; i < spec->n_parts; i++) {
+        name.n_bytes = 0;
+        strata_text_add(&name, "part %d of an example of the %s", i, d->what);
+        if (!name.failed)
+            strata_text_add_term(d->text, name.bytes, "%s%s%s %s", spec->names[i], spec->names[i][0] ? " " : "",
+                                 strata_dtype_name(spec->parts[i].dtype), strata_shape_text(spec->parts[i].shape).text);
+    }
+    for (int i = 0; i < dataset->n_class_names; i++) {
+        name.n_bytes = 0;
+        strata_text_add(&name, "class %d of the %s", i, d->what);
+        if (!name.failed) strata_text_add_term(d->text, name.bytes, "%s", dataset->class_names[i]);
+    }
+    const bool failed = name.failed || names.failed;
+    strata_text_finish(&name);
+    strata_text_finish(&names);
+    return failed ? strata_fail(d->err, STRATA_OUT_OF_MEMORY, "no host memory for a description of the %s", d->what)
+                  : STRATA_OK;
+}
+
+/* ---- the elements ---- */
+
+/* Adds the first values of a part, and the sum of all, which shows a difference between the others. */
+static void add_values(strata_text *line, const strata_array *part) {
+    const int64_t n = strata_shape_elements(part->shape);
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += strata_element_get(part->dtype, part->data, i);
+    for (int64_t i = 0; i < n && i < SHOWN; i++)
+        strata_text_add(line, "%s%.9g", i ? ", " : "", strata_element_get(part->dtype, part->data, i));
+    if (n > SHOWN) strata_text_add(line, ", ... (%" PRId64 " values, sum %.17g)", n, sum);
+}
+
+static strata_status describe_element(const description *d, const strata_dataset *dataset, int64_t index) {
+    strata_element element = {0};
+    strata_text line = {0};
+    char name[96];
+    STRATA_TRY(strata_dataset_at(dataset, d->seed, 0, index, &element, d->err));
+    for (int i = 0; i < element.n_parts; i++) {
+        if (i) strata_text_add(&line, "; ");
+        add_values(&line, &element.parts[i]);
+    }
+    snprintf(name, sizeof name, "example %" PRId64 " of the %s", index, d->what);
+    strata_element_finish(&element);
+    if (!line.failed) strata_text_add_term(d->text, name, "(%s)", line.n_bytes ? line.bytes : "");
+    const bool failed = line.failed;
+    strata_text_finish(&line);
+    return failed ? strata_fail(d->err, STRATA_OUT_OF_MEMORY, "no host memory for a description of the %s", d->what)
+                  : STRATA_OK;
+}
+
+/* Describes elements of the last stage of the pipeline that can compute them by their index. */
+static strata_status describe_elements(const description *d, const strata_dataset *dataset) {
+    while (!strata_dataset_has_at(dataset)) {
+        if (!dataset->n_parents) return STRATA_OK;
+        dataset = dataset->parents[0];
+    }
+    const int64_t n = dataset->n < SAMPLES ? dataset->n : SAMPLES;
+    for (int64_t i = 0; i < n; i++) STRATA_TRY(describe_element(d, dataset, n > 1 ? i * ((dataset->n - 1) / (n - 1)) : 0));
+    return STRATA_OK;
+}
+
+/* ---- the arrays ---- */
+
+/* Adds hashes of an array's rows, in blocks. */
+static strata_status describe_array(const description *d, const strata_array *array, const char *role) {
+    char hash[STRATA_SHA256_TEXT_BYTES], name[160];
+    const int64_t n = array->shape.rank ? array->shape.dims[0] : 0;
+    if (!array->data || !n) return STRATA_OK;
+    const size_t row = strata_array_bytes(array) / (size_t)n;
+    const int64_t per_block = (n + BLOCKS - 1) / BLOCKS;
+    int64_t most = per_block; /* how many rows of each block are hashed */
+    if (row && most > MOST_HASHED / BLOCKS / (int64_t)row) most = MOST_HASHED / BLOCKS / (int64_t)row + 1;
+    for (int64_t first = 0; first < n; first += per_block) {
+        int64_t rows = n - first < per_block ? n - first : per_block;
+        if (rows > most) rows = most;
+        STRATA_TRY(strata_sha256_of((const char *)array->data + (size_t)first * row, (size_t)rows * row, hash, d->err));
+        if (rows > 1)
+            snprintf(name, sizeof name, "%s of the examples %" PRId64 " to %" PRId64 " of the %s", role, first,
+                     first + rows - 1, d->what);
+        else
+            snprintf(name, sizeof name, "%s of the example %" PRId64 " of the %s", role, first, d->what);
+        strata_text_add_term(d->text, name, STRATA_HASH_MARK "%.*s", HASH_DIGITS, hash);
+    }
+    return STRATA_OK;
+}
+
+static strata_status describe_arrays(const description *d, const strata_dataset *dataset) {
+    for (int i = 0; i < dataset->n_parents; i++) STRATA_TRY(describe_arrays(d, dataset->parents[i]));
+    if (dataset->n_parents) return STRATA_OK;
+    STRATA_TRY(describe_array(d, &dataset->features, "inputs"));
+    STRATA_TRY(describe_array(d, &dataset->labels, "labels"));
+    STRATA_TRY(describe_array(d, &dataset->weights, "weights"));
+    for (int i = 0; i < dataset->n_more; i++) STRATA_TRY(describe_array(d, &dataset->more[i]->features, "further values"));
+    return STRATA_OK;
+}
+
+strata_status strata_dataset_describe(const strata_dataset *dataset, const char *what, bool rows, uint64_t seed,
+                                      strata_text *text, strata_error *err) {
+    const description d = {.text = text, .what = what, .seed = seed, .err = err};
+    STRATA_TRY(describe_form(&d, dataset));
+    if (!rows) return STRATA_OK;
+    STRATA_TRY(describe_elements(&d, dataset));
+    return describe_arrays(&d, dataset);
+}
