@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Letters and digits of ASCII. The functions of <ctype.h> and strcasecmp depend on the program's locale: in a Turkish one, "I" is
- * no capital of "i". */
+ * Letters and digits of ASCII. The functions of <ctype.h> and strcasecmp depend on the program's locale: in a Turkish one, "I"
+ * is no capital of "i". */
 #ifndef STRATA_CORE_ASCII_H
 #define STRATA_CORE_ASCII_H
 

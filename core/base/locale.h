@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text of numbers, whatever the locale of the program is: the decimal point is a point. printf, scanf and strtod of the C library
- * follow the locale that the program chose with setlocale, where 0.5 may be "0,5". All of Strata that formats or reads numbers
- * with a fraction calls these functions, or others that call them, such as strata_text_add. They change the locale of the calling
- * thread for the time of the call. core/base/ascii.h compares letters. */
+ * Text of numbers, whatever the locale of the program is: the decimal point is a point. printf, scanf and strtod of the C
+ * library follow the locale that the program chose with setlocale, where 0.5 may be "0,5". All of Strata that formats or reads
+ * numbers with a fraction calls these functions, or others that call them, such as strata_text_add. They change the locale of
+ * the calling thread for the time of the call. core/base/ascii.h compares letters. */
 #ifndef STRATA_CORE_LOCALE_H
 #define STRATA_CORE_LOCALE_H
 

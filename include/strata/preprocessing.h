@@ -107,8 +107,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_preprocessing_from_arrays(const 
                                                                           const strata_preprocessing_options *opts,
                                                                           strata_preprocessing **out_preprocessing,
                                                                           strata_error *err);
-/* The same for pictures in <path>/<class>/, also in folders in it and behind links: PNG, JPEG, WebP, GIF, TIFF, BMP, PBM, PGM and
- * PPM. Hidden files are left out. strata_preprocessing_found counts what was left out. Reads only the headers of the files.
+/* The same for pictures in <path>/<class>/, also in folders in it and behind links: PNG, JPEG, WebP, GIF, TIFF, BMP, PBM, PGM
+ * and PPM. Hidden files are left out. strata_preprocessing_found counts what was left out. Reads only the headers of the files.
  * Fails: UNAVAILABLE if there are no pictures; DATA for a class whose folder has no pictures, for a single class, and for a
  * damaged picture. */
 STRATA_API STRATA_MUST_USE strata_status strata_preprocessing_from_pictures(const char *path,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers and words are the same in all locales: with a decimal comma (German), with a decimal point of two bytes (Persian), and
- * where "I" is no capital of "i" (Turkish). tests/run.sh makes these locales. */
+ * Numbers and words are the same in all locales: with a decimal comma (German), with a decimal point of two bytes (Persian),
+ * and where "I" is no capital of "i" (Turkish). tests/run.sh makes these locales. */
 #include "core/base/locale.h"
 
 #include <criterion/criterion.h>

@@ -23,8 +23,8 @@ static uint32_t number_at(const tiff *t, size_t at, size_t size) {
     return value;
 }
 
-/* Reads the directory of a TIFF file. In a BigTIFF (version 43) offsets and numbers of entries have 8 bytes, of which those above
- * the lower 4 are 0 in files that fit into memory. */
+/* Reads the directory of a TIFF file. In a BigTIFF (version 43) offsets and numbers of entries have 8 bytes, of which those
+ * above the lower 4 are 0 in files that fit into memory. */
 static int orientation_of(const unsigned char *bytes, size_t n) {
     enum { ORIENTATION = 0x0112, SHORT = 3, LONG = 4 };
     static const char prefix[6] = "Exif\0"; /* some programs write it where it does not belong */

@@ -111,8 +111,7 @@ static strata_status find_format(const strata_picture_file *file, const strata_p
     if (!*out && !file->n_bytes) return strata_fail(err, STRATA_UNSUPPORTED, "%s: is empty", file->name);
     if (!*out)
         return strata_fail(err, STRATA_UNSUPPORTED,
-                           "%s: is none of " STRATA_PICTURE_FORMATS ": it is damaged, or not a picture",
-                           file->name);
+                           "%s: is none of " STRATA_PICTURE_FORMATS ": it is damaged, or not a picture", file->name);
     if ((*out)->measure) return STRATA_OK;
     return strata_fail(err, STRATA_UNSUPPORTED,
                        "%s: is %s, and this build has no %s; build with %s, or convert it to a format that is built in",

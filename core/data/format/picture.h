@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading pictures as arrays of u8, and resizing them: PNG, JPEG, WebP, GIF, TIFF, BMP and netpbm (PBM, PGM, PPM). The pixels are
- * those of Pillow's convert("RGB"), except that 16 bits are scaled to 8. picture_formats.h has an entry for each format. */
+ * Reading pictures as arrays of u8, and resizing them: PNG, JPEG, WebP, GIF, TIFF, BMP and netpbm (PBM, PGM, PPM). The pixels
+ * are those of Pillow's convert("RGB"), except that 16 bits are scaled to 8. picture_formats.h has an entry for each format. */
 #ifndef STRATA_CORE_DATA_PICTURE_H
 #define STRATA_CORE_DATA_PICTURE_H
 

@@ -39,9 +39,9 @@ typedef struct strata_picture_folder {
     int n_filled;
 } strata_picture_folder;
 
-/* Visits all files that are called as pictures are, in no particular order, behind links and in folders at any depth. Start from
- * a zeroed struct. Fails: UNAVAILABLE if there are none; DATA for the folder of a class without pictures; with the status that
- * `take` returned. */
+/* Visits all files that are called as pictures are, in no particular order, behind links and in folders at any depth. Start
+ * from a zeroed struct. Fails: UNAVAILABLE if there are none; DATA for the folder of a class without pictures; with the status
+ * that `take` returned. */
 STRATA_MUST_USE strata_status strata_picture_folder_visit(const char *path, strata_picture_folder *folder, strata_error *err);
 /* Adds a list such as "left out 1 broken link (cats/1.png), 2 hidden files (.DS_Store, ...)"; nothing if nothing was. */
 void strata_picture_folder_describe(const strata_picture_folder *folder, strata_text *out);

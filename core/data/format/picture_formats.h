@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One entry for each file format of pictures. picture.c finds the entry by a file's first bytes; each picture_<format>.c has one.
- * An entry returns the pixels as the file stores them: picture.c turns them upright and converts between grey and colours. */
+ * One entry for each file format of pictures. picture.c finds the entry by a file's first bytes; each picture_<format>.c has
+ * one. An entry returns the pixels as the file stores them: picture.c turns them upright and converts grey and colours. */
 #ifndef STRATA_CORE_DATA_PICTURE_FORMATS_H
 #define STRATA_CORE_DATA_PICTURE_FORMATS_H
 
@@ -23,7 +23,7 @@ typedef struct strata_picture_format {
     const char *library, *package;
     /* Whether head[0..n), the first bytes of a file, are those of this format. */
     bool (*matches)(const unsigned char *head, size_t n);
-    /* Reads the header: rows and columns before the picture is turned, channels 1 or 3. NULL: this build has no such library. */
+    /* Reads the header: rows and columns before the picture is turned, channels 1 or 3. NULL: this build lacks the library. */
     strata_status (*measure)(const strata_picture_file *file, strata_picture_size *out_size, strata_error *err);
     /* Writes `pixels`, u8 (rows, columns, channels) as measured. */
     strata_status (*decode)(const strata_picture_file *file, strata_picture_size size, uint8_t *pixels, strata_error *err);

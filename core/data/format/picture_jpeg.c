@@ -26,7 +26,7 @@ static bool has_end(const strata_picture_file *file) {
     return false;
 }
 
-/* Other readers ignore what the decoder warns of, such as bytes that belong to no segment; a picture that is cut off is none. */
+/* Other readers ignore what the decoder warns of, such as bytes that belong to no segment; a cut picture is none. */
 static bool is_readable(const strata_picture_file *file, tjhandle decoder) {
     return tjGetErrorCode(decoder) == TJERR_WARNING && has_end(file);
 }

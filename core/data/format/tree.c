@@ -87,7 +87,8 @@ static strata_status visit_entry(walk *w, int depth) {
     bool again;
     const char *name = w->path + w->root_length + 1;
     if (stat(w->path, &info)) {
-        if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP) return strata_file_fail(w->err, errno, w->path, "open this file");
+        if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+            return strata_file_fail(w->err, errno, w->path, "open this file");
         skip_entry(w, name, STRATA_TREE_BROKEN_LINK);
         return STRATA_OK;
     }

@@ -36,9 +36,9 @@ typedef struct strata_tree_visitor {
 /* Whether `path` is a folder. */
 bool strata_tree_is_folder(const char *path);
 
-/* Visits the files of a folder, in no particular order. The files are not decompressed. Links to files and folders are followed.
- * Fails: UNAVAILABLE if the folder or a file cannot be read; DATA if the path is not a folder; with the status that `take`
- * returned. */
+/* Visits the files of a folder, in no particular order. The files are not decompressed. Links to files and folders are
+ * followed. Fails: UNAVAILABLE if the folder or a file cannot be read; DATA if the path is not a folder; with the status that
+ * `take` returned. */
 STRATA_MUST_USE strata_status strata_tree_visit_folder(const char *path, const strata_tree_visitor *visitor, strata_error *err);
 /* Visits the files of a tar archive (ustar, GNU's long names, pax paths), in its order. Fails: UNAVAILABLE if it cannot be
  * read; DATA with the offset in the expanded archive; with the status that `take` returned. */
