@@ -197,8 +197,25 @@ static strata_status sync_folder(const strata_file_writer *writer, strata_error 
     return STRATA_OK;
 }
 
+/* Reads the temporary file. The message of a failure names the final file. */
+static strata_status read_back(const strata_file_writer *writer, const strata_file_check *check, strata_error *err) {
+    strata_error reason = {0};
+    const strata_status status = check->read(writer->temporary, check->context, &reason);
+    const size_t n = strlen(writer->temporary);
+    const char *why = reason.message;
+    if (!status) return STRATA_OK;
+    if (!strncmp(why, writer->temporary, n)) why += n + strspn(why + n, ": ");
+    return strata_fail(err, status == STRATA_DATA || status == STRATA_INVALID ? STRATA_UNSUPPORTED : status,
+                       "%s: it is not written, because it could not be read back: %s", writer->path, why);
+}
+
 strata_status strata_file_writer_commit(strata_file_writer *writer, strata_error *err) {
+    return strata_file_writer_commit_checked(writer, NULL, err);
+}
+
+strata_status strata_file_writer_commit_checked(strata_file_writer *writer, const strata_file_check *check, strata_error *err) {
     int result;
+    if (check) STRATA_TRY(read_back(writer, check, err));
     do {
         result = fsync(writer->fd);
     } while (result != 0 && errno == EINTR);
@@ -224,10 +241,15 @@ void strata_file_writer_destroy(strata_file_writer *writer) {
 }
 
 strata_status strata_file_write(const char *path, const void *bytes, size_t n_bytes, strata_error *err) {
+    return strata_file_write_checked(path, bytes, n_bytes, NULL, err);
+}
+
+strata_status strata_file_write_checked(const char *path, const void *bytes, size_t n_bytes, const strata_file_check *check,
+                                        strata_error *err) {
     strata_file_writer *writer;
     STRATA_TRY(strata_file_writer_create(path, &writer, err));
     strata_status status = strata_file_writer_add(writer, bytes, n_bytes, err);
-    if (!status) status = strata_file_writer_commit(writer, err);
+    if (!status) status = strata_file_writer_commit_checked(writer, check, err);
     strata_file_writer_destroy(writer);
     return status;
 }

@@ -242,6 +242,16 @@ strata_status strata_json_to_int(const strata_json *value, int64_t least, int64_
 }
 
 strata_status strata_json_to_number(const strata_json *value, double least, double most, double *out, strata_error *err) {
+    static const struct {
+        const char *word;
+        double number;
+    } words[] = {{"inf", HUGE_VAL}, {"-inf", -HUGE_VAL}, {"nan", NAN}};
+    const bool any = least == -HUGE_VAL && most == HUGE_VAL;
+    for (size_t i = 0; i < sizeof words / sizeof *words && any && cJSON_IsString(value->node); i++) {
+        if (strcmp(value->node->valuestring, words[i].word)) continue;
+        *out = words[i].number;
+        return STRATA_OK;
+    }
     STRATA_TRY(strata_json_expect(value, STRATA_JSON_NUMBER, err));
     double number = value->node->valuedouble;
     if (!(number >= least && number <= most)) {

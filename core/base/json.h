@@ -68,6 +68,8 @@ int64_t strata_json_length(const strata_json *list); /* 0 for values that have n
 
 STRATA_MUST_USE strata_status strata_json_to_int(const strata_json *value, int64_t least, int64_t most, int64_t *out,
                                                  strata_error *err); /* |value| < 2^53 in any case */
+/* JSON has no infinities and no NaN. Where the range is -HUGE_VAL..HUGE_VAL, the strings "inf", "-inf" and "nan" are these
+ * numbers, as strata_json_write_any_number writes them. */
 STRATA_MUST_USE strata_status strata_json_to_number(const strata_json *value, double least, double most, double *out,
                                                     strata_error *err);
 STRATA_MUST_USE strata_status strata_json_to_bool(const strata_json *value, bool *out, strata_error *err);
@@ -124,6 +126,8 @@ void strata_json_write_string(strata_json_writer *writer, const char *string); /
 void strata_json_write_int(strata_json_writer *writer, int64_t value);
 void strata_json_write_number(strata_json_writer *writer, double value); /* %.9g, exact for an f32; null for NaN and infinity */
 void strata_json_write_double(strata_json_writer *writer, double value); /* %.17g, exact; null for NaN and infinity */
+/* Like strata_json_write_number, with the strings "inf", "-inf" and "nan" for what JSON's numbers do not include. */
+void strata_json_write_any_number(strata_json_writer *writer, double value);
 void strata_json_write_bool(strata_json_writer *writer, bool value);
 void strata_json_write_null(strata_json_writer *writer);
 /* The text is the caller's to free; the writer is zeroed, on failure too. n_bytes (without the NUL) may be NULL. */

@@ -97,6 +97,13 @@ void strata_json_write_double(strata_json_writer *writer, double value) {
     write_digits(writer, "%.17g", value);
 }
 
+void strata_json_write_any_number(strata_json_writer *writer, double value) {
+    if (isfinite(value))
+        strata_json_write_number(writer, value);
+    else
+        strata_json_write_string(writer, isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+}
+
 void strata_json_write_bool(strata_json_writer *writer, bool value) {
     separate(writer);
     strata_text_add(&writer->text, "%s", value ? "true" : "false");

@@ -3,6 +3,7 @@
  * Reads options from JSON and writes them, by a table of the options. */
 #include "core/base/option.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "core/base/json.h"
@@ -104,7 +105,7 @@ strata_status strata_options_read(const strata_json *object, const strata_option
 
 static void write_numbers(strata_json_writer *w, const strata_numbers *numbers) {
     strata_json_begin_array(w);
-    for (int i = 0; i < numbers->n; i++) strata_json_write_number(w, numbers->values[i]);
+    for (int i = 0; i < numbers->n; i++) strata_json_write_any_number(w, numbers->values[i]);
     strata_json_end_array(w);
 }
 
@@ -169,6 +170,7 @@ static strata_status check_ints(const strata_option *option, const int64_t *valu
 
 static strata_status check_number(const strata_option *option, double value, strata_error *err) {
     if (value >= option->least && value <= option->most) return STRATA_OK;
+    if (isnan(value) && option->least == -HUGE_VAL && option->most == HUGE_VAL) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "%s is %g; it must be %g..%g", option->name, value, option->least, option->most);
 }
 
@@ -230,7 +232,7 @@ static void write_option(strata_json_writer *w, const strata_option *option, con
             write_ints(w, value, 4);
             break;
         case STRATA_OPTION_NUMBER:
-            strata_json_write_number(w, *(const double *)value);
+            strata_json_write_any_number(w, *(const double *)value);
             break;
         case STRATA_OPTION_BOOL:
             strata_json_write_bool(w, *(const bool *)value);

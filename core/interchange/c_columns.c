@@ -92,8 +92,8 @@ static void add_words(const strata_column *column, const char *name, strata_text
             strata_text_add(out, " ? 1 : 0;\n");
             continue;
         }
-        if (column->numeric) {
-            strata_text_add(out, "    *x++ = 0;\n");
+        if (column->numeric) { /* "", a missing number */
+            strata_text_add(out, "    *x++ = isnan(row->%s) ? 1 : 0;\n", name);
             continue;
         }
         strata_text_add(out, "    *x++ = strcmp(row->%s ? row->%s : \"\", ", name, name);

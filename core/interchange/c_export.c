@@ -349,9 +349,7 @@ static strata_status build(walk *w, strata_layer_context *context, strata_error 
     strata_model_build_calls(model, context, w->inputs, w->outputs);
     for (int i = 0; i < model->n_outputs; i++) {
         const strata_output_spec *output = &model->outputs[i];
-        if (output->loss && output->loss->predict) w->outputs[i] = output->loss->predict(&output->loss_options, w->outputs[i]);
-        if (!w->outputs[i])
-            return strata_fail(err, STRATA_INVALID, "loss %s: its predict function returned NULL", output->loss->name);
+        w->outputs[i] = strata_loss_predict(output->loss, &output->loss_options, w->outputs[i]);
     }
     return strata_graph_check(graph, err);
 }

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef int64_t id;
 
@@ -40,6 +41,16 @@ struct strata_hdf5 {
     int (*write)(id data, id type, id memory, id space, id list, const void *in);
     int (*flush)(id file, int scope);
     ptrdiff_t (*image)(id file, void *out, size_t n_bytes);
+    int (*has_attribute)(id file, const char *object, const char *name, id list);
+    id (*open_attribute)(id file, const char *object, const char *name, id access, id list);
+    int (*close_attribute)(id attribute);
+    id (*type_of)(id attribute);
+    id (*space_of_attribute)(id attribute);
+    int (*read_attribute)(id attribute, id type, void *out);
+    int (*is_variable)(id type);
+    size_t (*bytes_of)(id type);
+    int (*close_type)(id type);
+    int (*free_memory)(void *memory);
     id *file_access, *native_float, *link_create, *data_create;
 };
 
@@ -81,6 +92,16 @@ static strata_status load(strata_hdf5 *h, strata_error *err) {
                    {&h->write, "H5Dwrite"},
                    {&h->flush, "H5Fflush"},
                    {&h->image, "H5Fget_file_image"},
+                   {&h->has_attribute, "H5Aexists_by_name"},
+                   {&h->open_attribute, "H5Aopen_by_name"},
+                   {&h->close_attribute, "H5Aclose"},
+                   {&h->type_of, "H5Aget_type"},
+                   {&h->space_of_attribute, "H5Aget_space"},
+                   {&h->read_attribute, "H5Aread"},
+                   {&h->is_variable, "H5Tis_variable_str"},
+                   {&h->bytes_of, "H5Tget_size"},
+                   {&h->close_type, "H5Tclose"},
+                   {&h->free_memory, "H5free_memory"},
                    {&h->link_create, "H5P_CLS_LINK_CREATE_ID_g"},
                    {&h->data_create, "H5P_CLS_DATASET_CREATE_ID_g"},
                    {&h->file_access, "H5P_CLS_FILE_ACCESS_ID_g"},
@@ -166,6 +187,39 @@ strata_status strata_hdf5_read(strata_hdf5 *h, const char *path, int64_t n, floa
     if (space >= 0) h->close_space(space);
     h->close_data(data);
     return status;
+}
+
+bool strata_hdf5_matches(const void *bytes, size_t n_bytes) {
+    return n_bytes > 8 && !memcmp(bytes, "\x89HDF\r\n\x1a\n", 8);
+}
+
+/* Texts of an attribute have one size, or are pointers to texts that the library allocates. */
+strata_status strata_hdf5_text(strata_hdf5 *h, const char *group, const char *attribute, int64_t index, char **out_text,
+                               strata_error *err) {
+    id a = -1, type = -1, space = -1;
+    char *memory = NULL;
+    long long n = 0;
+    *out_text = NULL;
+    if ((!strcmp(group, "/") || is_there(h, group)) && h->has_attribute(h->file, group, attribute, 0) > 0)
+        a = h->open_attribute(h->file, group, attribute, 0, 0);
+    if (a >= 0) type = h->type_of(a), space = h->space_of_attribute(a);
+    const size_t each = type >= 0 ? h->bytes_of(type) : 0;
+    if (space >= 0) n = h->elements(space);
+    const bool variable = type >= 0 && h->is_variable(type) > 0;
+    if (index < n && each && (uint64_t)n < SIZE_MAX / each) memory = calloc((size_t)n + 1, each + 1);
+    if (memory && h->read_attribute(a, type, memory) >= 0) {
+        char **texts = (char **)memory;
+        *out_text = variable ? texts[index] ? strdup(texts[index]) : NULL : strndup(memory + (size_t)index * each, each);
+        for (long long i = 0; variable && i < n; i++)
+            if (texts[i]) h->free_memory(texts[i]);
+    }
+    free(memory);
+    if (type >= 0) h->close_type(type);
+    if (space >= 0) h->close_space(space);
+    if (a >= 0) h->close_attribute(a);
+    if (*out_text) return STRATA_OK;
+    return strata_fail(err, STRATA_DATA, "%s: \"%s\" has no text %lld in its attribute \"%s\"", h->name, group,
+                       (long long)index, attribute);
 }
 
 strata_status strata_hdf5_write(strata_hdf5 *h, const char *path, strata_shape shape, const float *data, strata_error *err) {

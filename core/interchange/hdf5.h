@@ -16,6 +16,12 @@ STRATA_MUST_USE strata_status strata_hdf5_open(const char *name, const void *byt
 void strata_hdf5_close(strata_hdf5 *file); /* NULL is fine */
 /* Reads a data set as f32, for example "layers/dense/vars/0". It must have `n` elements. Fails: DATA. */
 STRATA_MUST_USE strata_status strata_hdf5_read(strata_hdf5 *file, const char *path, int64_t n, float *out, strata_error *err);
+/* Whether the bytes begin as an HDF5 file does. */
+bool strata_hdf5_matches(const void *bytes, size_t n_bytes);
+/* Reads text number `index` of an attribute of a group ("/": the root), which the caller frees. An attribute of one text has
+ * number 0. Fails: DATA if there is no such attribute or text. */
+STRATA_MUST_USE strata_status strata_hdf5_text(strata_hdf5 *file, const char *group, const char *attribute, int64_t index,
+                                               char **out_text, strata_error *err);
 
 /* ---- writing ---- */
 

@@ -42,6 +42,10 @@ strata_status strata_keras_config_of(const strata_json *layer, const keras_layer
 static void name_group(reader *r, keras_layer *layer) {
     char base[WORD_BYTES];
     int n = 0;
+    if (r->legacy) { /* weights are in the group of the layer's own name */
+        snprintf(layer->group, sizeof layer->group, "%.90s", layer->name);
+        return;
+    }
     strata_keras_group(layer->both ? "Bidirectional" : layer->row.name, base, sizeof base);
     for (int i = 0; i < r->n_layers; i++)
         n += !r->layers[i].input && r->layers[i].both == layer->both &&
@@ -133,7 +137,9 @@ bool strata_keras_is_last_axis(const strata_json *layer, const strata_json *valu
     int64_t axis = 0;
     if (strata_json_kind_of(value) == STRATA_JSON_ARRAY && (strata_json_length(value) != 1 || !strata_json_first(value, &item)))
         return false;
-    if (!strata_json_find(layer, "build_config", &build) || !strata_json_find(&build, "input_shape", &all)) return false;
+    /* Files of Keras 2 do not say how many axes there are. The sizes of the weights are compared in any case. */
+    if (!strata_json_find(layer, "build_config", &build) || !strata_json_find(&build, "input_shape", &all))
+        return !strata_json_to_int(&item, 1, 64, &axis, NULL);
     shape = strata_json_first(&all, &first) && strata_json_kind_of(&first) == STRATA_JSON_ARRAY ? first : all;
     return !strata_json_to_int(&item, 1, 64, &axis, NULL) && axis == strata_json_length(&shape) - 1;
 }
@@ -153,7 +159,7 @@ static strata_status write_penalty(reader *r, const strata_json *value, const st
 }
 
 static strata_status write_field(reader *r, const strata_json *layer, const keras_layer *own, const strata_json *config,
-                                 const strata_keras_field *f, bool drop_activation) {
+                                 const strata_keras_field *f) {
     strata_json value, first;
     const char *name = NULL;
     bool flag = false;
@@ -173,8 +179,7 @@ static strata_status write_field(reader *r, const strata_json *layer, const kera
     if (f->way == STRATA_KERAS_PENALTY) return write_penalty(r, &value, f);
     if (f->way == STRATA_KERAS_ACTIVATION) {
         STRATA_TRY(strata_json_to_string(&value, &name, r->err));
-        if (drop_activation || (!strcmp(name, "linear") && strcmp(f->to, "function") && !strata_keras_is_recurrent(&own->row)))
-            return STRATA_OK;
+        if (!strcmp(name, "linear") && strcmp(f->to, "function") && !strata_keras_is_recurrent(&own->row)) return STRATA_OK;
     }
     if (f->way == STRATA_KERAS_NOT_ZERO && is_zero(&value)) return wrong(&value, f, r->err);
     if (!strcmp(f->to, "momentum") && is_zero(&value)) { /* an option of 0 is the default here */
@@ -209,8 +214,18 @@ static strata_status check_backward(const strata_json *config, const strata_json
     return strata_json_fail(&b, err, STRATA_UNSUPPORTED, "is not that of the forward layer; here both directions have one");
 }
 
+strata_status strata_keras_fail_in_layer(const reader *r, const keras_layer *own, strata_status status) {
+    if (!status || !r->err) return status;
+    const size_t n = strlen(r->path);
+    const strata_error reason = *r->err;
+    const char *why = reason.message;
+    if (!strncmp(why, r->path, n)) why += n + strspn(why + n, ": ");
+    return strata_fail(r->err, status, "%s: layer \"%.80s\" (%s): %s", r->path, own->name,
+                       own->both ? "Bidirectional" : own->row.name, why);
+}
+
 /* Writes the layer's kind, name and options. The caller writes its inputs. */
-static strata_status write_layer(reader *r, const strata_json *layer, const keras_layer *own, bool drop_activation) {
+static strata_status write_layer(reader *r, const strata_json *layer, const keras_layer *own) {
     strata_json config, inner, inner_config;
     const strata_json *options;
     strata_keras_field field;
@@ -222,7 +237,7 @@ static strata_status write_layer(reader *r, const strata_json *layer, const kera
     strata_json_write_string(&r->w, own->name);
     for (const char *at = own->row.fields; strata_keras_next_field(&at, &field);) {
         if (own->both) STRATA_TRY(check_backward(&config, options, &field, r->err));
-        STRATA_TRY(write_field(r, layer, own, options, &field, drop_activation));
+        STRATA_TRY(write_field(r, layer, own, options, &field));
     }
     STRATA_TRY(strata_keras_write_numbers(r, own, &config));
     if (!own->both) return STRATA_OK;
@@ -254,8 +269,10 @@ static strata_status follow_mask(const reader *r, const strata_json *layer, kera
     return STRATA_OK;
 }
 
-/* Writes the shape of an input, without the batch, and its type. */
-static strata_status write_input(reader *r, const strata_json *layer, const char *shape_key, const char *dtype_key) {
+/* Writes the shape of an input, without the batch, and its type. tokens: an Embedding takes it. Keras accepts tokens as floats,
+ * and a Sequential model that begins with an Embedding has an input of float32. */
+static strata_status write_input(reader *r, const strata_json *layer, bool tokens, const char *shape_key,
+                                 const char *dtype_key) {
     strata_json config, shape, item;
     const char *dtype = "float32";
     STRATA_TRY(strata_json_get(layer, "config", &config, r->err));
@@ -270,13 +287,14 @@ static strata_status write_input(reader *r, const strata_json *layer, const char
         int64_t size;
         if (batch) continue;
         if (strata_json_kind_of(&item) == STRATA_JSON_NULL)
-            return strata_json_fail(&item, r->err, STRATA_UNSUPPORTED, "is open; give the model's input all its sizes");
+            return strata_json_fail(&item, r->err, STRATA_UNSUPPORTED,
+                                    "is open; only the batch may be: save the model with an Input that has all its sizes");
         STRATA_TRY(strata_json_to_int(&item, 1, INT32_MAX, &size, r->err));
         strata_json_write_int(&r->w, size);
     }
     strata_json_end_array(&r->w);
     strata_json_key(&r->w, dtype_key);
-    strata_json_write_string(&r->w, !strncmp(dtype, "int", 3) ? "i32" : "f32");
+    strata_json_write_string(&r->w, tokens || !strncmp(dtype, "int", 3) || !strncmp(dtype, "uint", 4) ? "i32" : "f32");
     return STRATA_OK;
 }
 
@@ -284,31 +302,6 @@ static strata_status write_input(reader *r, const strata_json *layer, const char
 
 static bool is_kind(const keras_layer *own, const char *kind) {
     return !own->input && !own->dropped && !strcmp(own->row.kind, kind);
-}
-
-/* If the last layer is a softmax or sigmoid, predict computes it for a loss of logits. So this sets r->loss, and drops
- * the layer. If the layer is a dense layer with this activation, *out_linear becomes true, and only the activation is
- * dropped. */
-static void find_loss(reader *r, const strata_json *layer, keras_layer *own, bool *out_linear) {
-    strata_json config;
-    const bool dense = is_kind(own, "dense");
-    const char *activation = is_kind(own, "activation") && !strcmp(own->row.name, "Softmax") ? "softmax" : "";
-    r->loss = r->named_loss;
-    if ((!dense && !is_kind(own, "activation")) || strata_json_get(layer, "config", &config, NULL) ||
-        strata_json_get_string(&config, "activation", STRATA_JSON_OPTIONAL, &activation, NULL))
-        return;
-    const bool softmax = !strcmp(activation, "softmax"), sigmoid = !strcmp(activation, "sigmoid");
-    const char *shown = softmax ? "sparse_categorical_crossentropy" : "binary_crossentropy";
-    if (!softmax && !sigmoid) return;
-    if (!r->loss) r->loss = shown;
-    if (strcmp(r->loss, shown) && (!softmax || strcmp(r->loss, "categorical_crossentropy"))) return;
-    *out_linear = dense;
-    own->dropped = !dense;
-}
-
-static void write_loss(reader *r) {
-    strata_json_key(&r->w, "loss");
-    strata_json_write_string(&r->w, r->loss ? r->loss : "mse");
 }
 
 static keras_layer *find_layer(const reader *r, const char *name) {
@@ -342,7 +335,8 @@ static strata_status take_history(const reader *r, const strata_json *history, t
     const char *name = NULL;
     int64_t node = 0, tensor = 0;
     STRATA_TRY(strata_json_expect(history, STRATA_JSON_ARRAY, r->err));
-    if (strata_json_length(history) != 3 || !strata_json_first(history, &item))
+    const int64_t length = strata_json_length(history);
+    if ((length != 3 && length != 4) || !strata_json_first(history, &item))
         return strata_json_fail(history, r->err, STRATA_DATA, "must be [layer, node, tensor]");
     STRATA_TRY(strata_json_to_string(&item, &name, r->err));
     if (strata_json_next(&item)) STRATA_TRY(strata_json_to_int(&item, 0, 1 << 20, &node, r->err));
@@ -363,6 +357,14 @@ static strata_status take_history(const reader *r, const strata_json *history, t
     return STRATA_OK;
 }
 
+static bool is_history(const strata_json *value) {
+    strata_json item;
+    if (strata_json_kind_of(value) != STRATA_JSON_ARRAY || !strata_json_first(value, &item) ||
+        strata_json_kind_of(&item) != STRATA_JSON_STRING)
+        return false;
+    return strata_json_next(&item) && strata_json_kind_of(&item) == STRATA_JSON_NUMBER;
+}
+
 /* Collects the tensors in the arguments of a call, in their order, at any depth. Masks of embeddings are not collected. */
 static strata_status take_tensors(const reader *r, const strata_json *arguments, taken *out) {
     strata_json item, config, history;
@@ -376,6 +378,13 @@ static strata_status take_tensors(const reader *r, const strata_json *arguments,
     }
     const strata_json_kind kind = strata_json_kind_of(arguments);
     if (kind != STRATA_JSON_ARRAY && kind != STRATA_JSON_OBJECT) return STRATA_OK;
+    if (is_history(arguments)) { /* Keras 2: ["layer", node, tensor, {other arguments}] */
+        STRATA_TRY(take_history(r, arguments, out));
+        (void)!strata_json_first(arguments, &item);
+        for (int i = 0; i < 3; i++)
+            if (!strata_json_next(&item)) return STRATA_OK;
+        return take_tensors(r, &item, out);
+    }
     for (bool more = strata_json_first(arguments, &item); more; more = strata_json_next(&item)) {
         const size_t n = kind == STRATA_JSON_OBJECT ? strlen(item.name) : 0;
         const bool mask = n >= 4 && !strcmp(item.name + n - 4, "mask") && strcmp(item.name, "attention_mask");
@@ -407,11 +416,11 @@ static void begin_list(reader *r, const char *key) {
     strata_json_begin_array(&r->w);
 }
 
-static strata_status write_named_input(reader *r, const strata_json *layer, const char *name) {
+static strata_status write_named_input(reader *r, const strata_json *layer, bool tokens, const char *name) {
     strata_json_begin_object(&r->w);
     strata_json_key(&r->w, "name");
     strata_json_write_string(&r->w, name);
-    STRATA_TRY(write_input(r, layer, "shape", "dtype"));
+    STRATA_TRY(write_input(r, layer, tokens, "shape", "dtype"));
     strata_json_end_object(&r->w);
     return STRATA_OK;
 }
@@ -420,33 +429,33 @@ static void write_output(reader *r, const char *name) {
     strata_json_begin_object(&r->w);
     strata_json_key(&r->w, "name");
     strata_json_write_string(&r->w, name);
-    write_loss(r);
     strata_json_end_object(&r->w);
 }
 
 static strata_status write_sequential(reader *r, const strata_json *config, const strata_json *layers) {
     strata_json item, input;
-    bool found = false, linear = false, scaled = false;
+    bool found = false, scaled = false;
     const char *before = SEQUENTIAL_INPUT;
     (void)config;
-    int last = r->n_layers - 1, i = 0;
-    while (last > 0 && r->layers[last].dropped) last--;
+    int i = 0;
     for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
         if (r->layers[i].input && !found) {
             input = item;
             found = true;
         }
-        if (i == last) find_loss(r, &item, &r->layers[i], &linear);
     }
     if (!found)
         return strata_fail(r->err, STRATA_UNSUPPORTED, "%s: the model was not built, so its input has no shape", r->path);
     for (int k = 0; k < r->n_layers; k++) scaled |= strata_keras_scales(&r->layers[k]);
+    int first = 0;
+    while (first < r->n_layers && (r->layers[first].input || r->layers[first].dropped)) first++;
+    const bool tokens = first < r->n_layers && is_kind(&r->layers[first], "embedding");
     if (scaled) {
         begin_list(r, "inputs");
-        STRATA_TRY(write_named_input(r, &input, before));
+        STRATA_TRY(write_named_input(r, &input, tokens, before));
         strata_json_end_array(&r->w);
     } else {
-        STRATA_TRY(write_input(r, &input, "input", "input_dtype"));
+        STRATA_TRY(write_input(r, &input, tokens, "input", "input_dtype"));
     }
     begin_list(r, "layers");
     taken *inputs = calloc(1, sizeof *inputs);
@@ -454,12 +463,13 @@ static strata_status write_sequential(reader *r, const strata_json *config, cons
     i = 0;
     for (bool more = strata_json_first(layers, &item); more && !status; more = strata_json_next(&item), i++) {
         keras_layer *own = &r->layers[i];
-        status = follow_mask(r, &item, own, i ? r->layers[i - 1].mask : 0);
+        status = strata_keras_fail_in_layer(r, own, follow_mask(r, &item, own, i ? r->layers[i - 1].mask : 0));
         if (status || own->input || own->dropped) continue;
         inputs->n = 1;
         snprintf(inputs->names[0], NAME_BYTES, "%s", before);
         status = begin_with_scale(r, &item, own, inputs);
-        if (!status) status = write_layer(r, &item, own, linear && i == last);
+        if (!status) status = write_layer(r, &item, own);
+        status = strata_keras_fail_in_layer(r, own, status);
         if (scaled) write_names(r, inputs);
         strata_json_end_object(&r->w);
         before = own->name;
@@ -467,10 +477,7 @@ static strata_status write_sequential(reader *r, const strata_json *config, cons
     free(inputs);
     STRATA_TRY(status);
     strata_json_end_array(&r->w);
-    if (!scaled) {
-        write_loss(r);
-        return STRATA_OK;
-    }
+    if (!scaled) return STRATA_OK;
     begin_list(r, "outputs");
     write_output(r, before);
     strata_json_end_array(&r->w);
@@ -485,22 +492,8 @@ static bool is_causal(const strata_json *node) {
            !strata_json_get_bool(&arguments, "use_causal_mask", STRATA_JSON_OPTIONAL, &causal, NULL) && causal;
 }
 
-/* Whether another layer uses the result of `own`. */
-static strata_status find_use(const reader *r, const strata_json *layers, const keras_layer *own, taken *room, bool *out_used) {
-    strata_json item, nodes;
-    int i = 0;
-    room->n = 0;
-    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++, room->n = 0) {
-        if (r->layers[i].makes_mask) continue;
-        STRATA_TRY(strata_json_get(&item, "inbound_nodes", &nodes, r->err));
-        STRATA_TRY(take_tensors(r, &nodes, room));
-        for (int k = 0; k < room->n; k++) *out_used |= !strcmp(room->names[k], own->name);
-    }
-    return STRATA_OK;
-}
-
 /* Writes the calls of a layer, in their order, up to the first call that has an input which is not yet written. */
-static strata_status write_calls(reader *r, const strata_json *layer, keras_layer *own, bool drop_activation, bool *progress) {
+static strata_status write_calls(reader *r, const strata_json *layer, keras_layer *own, bool *progress) {
     strata_json nodes, node;
     int k = 0;
     STRATA_TRY(strata_json_get(layer, "inbound_nodes", &nodes, r->err));
@@ -533,7 +526,7 @@ static strata_status write_calls(reader *r, const strata_json *layer, keras_laye
                 status = strata_json_fail(&node, r->err, STRATA_UNSUPPORTED, "is shared; a layer that scales is called once");
             if (!status) status = begin_with_scale(r, layer, own, inputs);
             if (!status && !k) {
-                status = write_layer(r, layer, own, drop_activation);
+                status = write_layer(r, layer, own);
                 if (attention && is_causal(&node)) {
                     strata_json_key(&r->w, "causal");
                     strata_json_write_bool(&r->w, true);
@@ -567,39 +560,40 @@ static strata_status take_outputs(const reader *r, const strata_json *outputs, t
     return STRATA_OK;
 }
 
-/* Finds the loss that the model's only output implies, unless another layer uses the result of the output's layer. */
-static strata_status find_end(reader *r, const strata_json *layers, const strata_json *outputs, taken *ends,
-                              const keras_layer **out_linear) {
-    strata_json item;
-    bool used = false, linear = false;
+/* Whether an Embedding takes the value of the input. */
+static strata_status feeds_embedding(const reader *r, const strata_json *layers, const char *input, bool *out) {
+    strata_json item, nodes;
+    strata_status status = STRATA_OK;
+    taken *inputs = malloc(sizeof *inputs);
     int i = 0;
-    STRATA_TRY(take_outputs(r, outputs, ends));
-    if (ends->n != 1) return STRATA_OK;
-    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
-        keras_layer *own = &r->layers[i];
-        if (strcmp(own->name, ends->names[0])) continue;
-        STRATA_TRY(find_use(r, layers, own, ends, &used));
-        r->loss = r->named_loss;
-        if (!used) find_loss(r, &item, own, &linear);
-        if (linear) *out_linear = own;
-        return STRATA_OK;
+    *out = false;
+    if (!inputs) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
+    for (bool more = strata_json_first(layers, &item); more && !status; more = strata_json_next(&item), i++) {
+        if (!is_kind(&r->layers[i], "embedding")) continue;
+        *inputs = (taken){.ready = true};
+        status = strata_json_get(&item, "inbound_nodes", &nodes, r->err);
+        if (!status) status = take_tensors(r, &nodes, inputs);
+        for (int k = 0; k < inputs->n && !status; k++) *out |= !strcmp(inputs->names[k], input);
     }
-    return STRATA_OK;
+    free(inputs);
+    return status;
 }
 
 static strata_status write_functional(reader *r, const strata_json *config, const strata_json *layers) {
     strata_json item, outputs;
     int i = 0;
     bool progress = true;
-    const keras_layer *linear = NULL;
     taken *ends = calloc(1, sizeof *ends);
     if (!ends) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
     strata_status status = strata_json_get(config, "output_layers", &outputs, r->err);
-    if (!status) status = find_end(r, layers, &outputs, ends, &linear);
     if (status) goto cleanup;
     begin_list(r, "inputs");
     for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++)
-        if (r->layers[i].input) STRATA_TRY_GOTO(write_named_input(r, &item, r->layers[i].name));
+        if (r->layers[i].input) {
+            bool tokens;
+            STRATA_TRY_GOTO(feeds_embedding(r, layers, r->layers[i].name, &tokens));
+            STRATA_TRY_GOTO(write_named_input(r, &item, tokens, r->layers[i].name));
+        }
     strata_json_end_array(&r->w);
     begin_list(r, "layers");
     while (progress) { /* a shared layer may be listed before the layers whose results it uses */
@@ -607,17 +601,35 @@ static strata_status write_functional(reader *r, const strata_json *config, cons
         i = 0;
         for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++) {
             keras_layer *own = &r->layers[i];
-            if (!own->input && !own->makes_mask) STRATA_TRY_GOTO(write_calls(r, &item, own, own == linear, &progress));
+            if (!own->input && !own->makes_mask)
+                STRATA_TRY_GOTO(strata_keras_fail_in_layer(r, own, write_calls(r, &item, own, &progress)));
         }
     }
     strata_json_end_array(&r->w);
-    ends->n = 0;
-    STRATA_TRY_GOTO(take_outputs(r, &outputs, ends)); /* a second time, since a dropped layer now has the name of its input */
+    STRATA_TRY_GOTO(take_outputs(r, &outputs, ends));
     begin_list(r, "outputs");
     for (int k = 0; k < ends->n; k++) write_output(r, ends->names[k]);
     strata_json_end_array(&r->w);
 cleanup:
     free(ends);
+    return status;
+}
+
+/* Adds the name of the layer to a message about "layers[3]" of the JSON that was made of the file. */
+static strata_status name_layer(reader *r, const char *text, size_t bytes, strata_status status) {
+    strata_json root, layers, item;
+    const char *at = r->err ? strstr(r->err->message, "layers[") : NULL, *name = "";
+    if (!at || strata_json_parse(r->path, text, bytes, bytes, &root, NULL)) return status;
+    int64_t index = strtoll(at + 7, NULL, 10);
+    bool more = strata_json_find(&root, "layers", &layers) && strata_json_first(&layers, &item);
+    for (; more && index; index--) more = strata_json_next(&item);
+    if (more && !strata_json_get_string(&item, "name", STRATA_JSON_REQUIRED, &name, NULL))
+        for (int i = 0; i < r->n_layers; i++)
+            if (!strcmp(r->layers[i].name, name)) {
+                status = strata_keras_fail_in_layer(r, &r->layers[i], status);
+                break;
+            }
+    strata_json_finish(&root);
     return status;
 }
 
@@ -644,7 +656,8 @@ strata_status strata_keras_make_model(reader *r, strata_model **out) {
     STRATA_TRY((r->sequential ? write_sequential : write_functional)(r, &config, &layers));
     strata_json_end_object(&r->w);
     STRATA_TRY(strata_json_take(&r->w, &text, &bytes, r->err));
-    const strata_status status = strata_model_from_json(text, bytes, r->path, out, r->err);
+    strata_status status = strata_model_from_json(text, bytes, r->path, out, r->err);
+    if (status) status = name_layer(r, text, bytes, status);
     free(text);
     return status;
 }

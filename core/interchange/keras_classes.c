@@ -147,6 +147,17 @@ bool strata_keras_weight_path(const strata_keras_class *row, bool both, const ch
     return false;
 }
 
+bool strata_keras_weight_name(const strata_keras_class *row, int index, char *out, size_t bytes) {
+    char word[2 * STRATA_KERAS_WORD_BYTES], path[STRATA_KERAS_WORD_BYTES], name[STRATA_KERAS_WORD_BYTES];
+    for (const char *at = row->weights; next_word(&at, word, sizeof word); index--) {
+        if (index) continue;
+        divide(word, path, name);
+        snprintf(out, bytes, "%s", name);
+        return true;
+    }
+    return false;
+}
+
 bool strata_keras_is_recurrent(const strata_keras_class *row) {
     return !strcmp(row->kind, "lstm") || !strcmp(row->kind, "gru");
 }

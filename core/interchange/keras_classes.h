@@ -57,6 +57,8 @@ void strata_keras_group(const char *class_name, char *out, size_t bytes);
  * there is no such parameter. */
 bool strata_keras_weight_path(const strata_keras_class *row, bool both, const char *parameter, char *out, size_t bytes);
 /* Whether the class is LSTM or GRU. "linear" is not their default activation, and a Bidirectional may contain them. */
+/* Copies the name of the class's weight number `index`, in the order of the row; false: there are at most `index`. */
+bool strata_keras_weight_name(const strata_keras_class *row, int index, char *out, size_t bytes);
 bool strata_keras_is_recurrent(const strata_keras_class *row);
 /* What a layer does with the mask of an embedding with mask_zero, which marks the positions that are padding. */
 typedef enum strata_keras_mask {

@@ -258,7 +258,8 @@ static strata_status walk(strata_keras_export *ex, int *values, const ends *e) {
 /* Writes metadata.json. Keras does not need its contents; label, loss and notes are for reading the file back. */
 static strata_status write_metadata(const strata_keras_export *ex, char **out_text, size_t *out_bytes) {
     const strata_model *model = ex->model;
-    const strata_output_spec *output = &model->outputs[0];
+    char *losses = NULL;
+    STRATA_TRY(strata_model_losses_text(model, &losses, ex->err));
     strata_json_writer w = {0};
     strata_json_begin_object(&w);
     strata_json_key(&w, "keras_version");
@@ -267,10 +268,11 @@ static strata_status write_metadata(const strata_keras_export *ex, char **out_te
     strata_json_begin_object(&w);
     strata_json_key(&w, "label");
     strata_json_write_string(&w, model->label);
-    if (model->n_outputs == 1 && output->loss && !strata_options_given(output->loss->options, &output->loss_options)) {
+    if (losses) {
         strata_json_key(&w, "loss");
-        strata_json_write_string(&w, output->loss->name);
+        strata_json_write_string(&w, losses);
     }
+    free(losses);
     strata_json_key(&w, "notes");
     strata_json_begin_object(&w);
     for (int i = 0; i < model->notes.n; i++) {
@@ -284,6 +286,14 @@ static strata_status write_metadata(const strata_keras_export *ex, char **out_te
     return strata_json_take(&w, out_text, out_bytes, ex->err);
 }
 
+static strata_status read_back(const char *path, void *context, strata_error *err) {
+    strata_model *model = NULL;
+    (void)context;
+    const strata_status status = strata_model_load_keras(path, &model, err);
+    strata_model_destroy(model);
+    return status;
+}
+
 static strata_status write_file(strata_keras_export *ex) {
     char *metadata = NULL, *config = NULL;
     void *weights = NULL;
@@ -291,15 +301,18 @@ static strata_status write_file(strata_keras_export *ex) {
     strata_status status = strata_keras_write_config(ex, &config, &n_config);
     if (!status && ex->unsupported.failed) status = strata_fail(ex->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", ex->path);
     if (!status && ex->unsupported.n_bytes)
-        status = strata_fail(ex->err, STRATA_UNSUPPORTED, "%s: Keras has no counterpart of: %.800s", ex->path,
-                             ex->unsupported.bytes);
+        status = strata_fail(
+            ex->err, STRATA_UNSUPPORTED, "%s: Keras has no counterpart of: %.800s%s", ex->path, ex->unsupported.bytes,
+            strstr(ex->unsupported.bytes, "the column") ? ". strata export --c writes a program that takes such "
+                                                          "columns"
+                                                        : "");
     if (!status) status = write_metadata(ex, &metadata, &n_metadata);
     if (!status) status = strata_keras_write_weights(ex, &weights, &n_weights);
     if (!status) {
         const strata_zip_content members[] = {{"metadata.json", metadata, n_metadata},
                                               {"config.json", config, n_config},
                                               {"model.weights.h5", weights, n_weights}};
-        status = strata_zip_write(ex->path, members, 3, ex->err);
+        status = strata_zip_write(ex->path, members, 3, &(strata_file_check){read_back, NULL}, ex->err);
     }
     free(metadata);
     free(config);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads Keras 3's .keras files: zip archives with config.json, which describes the layers, and model.weights.h5.
+ * Reads Keras 3's .keras files: zip archives with config.json, which describes the layers, and model.weights.h5. And .h5 files
+ * of Keras 2, which have the same description as an attribute, and the weights in groups with the layers' names.
  * keras_export.c writes label, loss and notes to metadata.json under the key "strata". */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,13 +18,43 @@ typedef strata_keras_read_layer keras_layer;
 typedef strata_keras_reader reader;
 typedef strata_keras_source source;
 
+/* Reads "dense/vars/1", weight 1 of the layer dense, in a .h5 file. */
+static strata_status read_legacy(const source *from, const char *path, int64_t n, float *out, strata_error *err) {
+    const char *end = strstr(path, "/vars/");
+    char group[2 * NAME_BYTES], full[4 * NAME_BYTES];
+    char *name = NULL;
+    snprintf(group, sizeof group, "model_weights/%.*s", (int)(end - path), path);
+    STRATA_TRY(strata_hdf5_text(from->hdf5, group, "weight_names", strtoll(end + 6, NULL, 10), &name, err));
+    const bool fits = snprintf(full, sizeof full, "%s/%s", group, name) < (int)sizeof full;
+    free(name);
+    return fits ? strata_hdf5_read(from->hdf5, full, n, out, err)
+                : strata_fail(err, STRATA_UNSUPPORTED, "the name of weight \"%.60s\" is too long", path);
+}
+
 strata_status strata_keras_read_weight(const strata_keras_source *from, const char *path, strata_shape shape, float *out,
                                        strata_error *err) {
     const int64_t n = strata_shape_elements(shape);
+    if (from->legacy) return read_legacy(from, path, n, out, err);
     if (from->hdf5) return strata_hdf5_read(from->hdf5, path, n, out, err);
     const strata_safetensor *tensor = strata_safetensors_find(from->tensors, path);
     return strata_safetensors_copy(from->tensors, path, STRATA_DTYPE_F32,
                                    tensor && strata_shape_elements(tensor->shape) == n ? tensor->shape : shape, out, err);
+}
+
+/* The place of the parameter "backward_bias" among the weights of a layer of Keras, which are those that the model has, in the
+ * order of the class's row. */
+static int place_of(const strata_model *model, const keras_layer *layer, const char *parameter) {
+    char name[NAME_BYTES], full[2 * NAME_BYTES + 16];
+    int place = 0;
+    for (int direction = 0; direction < (layer->both ? 2 : 1); direction++)
+        for (int i = 0; strata_keras_weight_name(&layer->row, i, name, sizeof name); i++) {
+            const char *before = direction ? "backward_" : "";
+            snprintf(full, sizeof full, "%s%s", before, name);
+            if (!strcmp(full, parameter)) return place;
+            snprintf(full, sizeof full, "%s/%s%s", layer->name, before, name);
+            for (int p = 0; p < model->parameters.n; p++) place += !strcmp(model->parameters.items[p].name, full);
+        }
+    return place;
 }
 
 /* Reads the weights of a layer. Keras' shapes are those of Strata, except that attention heads are a separate axis; the
@@ -36,7 +67,10 @@ static strata_status read_layer_weights(const reader *r, strata_model *model, co
         if (strncmp(p->name, layer->name, n) || p->name[n] != '/') continue;
         if (!strata_keras_weight_path(&layer->row, layer->both, p->name + n + 1, below, sizeof below))
             return strata_fail(r->err, STRATA_INTERNAL, "%s: no weights are known for %s", r->path, p->name);
-        snprintf(path, sizeof path, "%s%s", layer->group, below);
+        if (r->legacy)
+            snprintf(path, sizeof path, "%s/vars/%d", layer->group, place_of(model, layer, p->name + n + 1));
+        else
+            snprintf(path, sizeof path, "%s%s", layer->group, below);
         STRATA_TRY(strata_keras_read_weight(from, path, p->shape, model->loaded + strata_model_place(model, p), r->err));
     }
     return STRATA_OK;
@@ -52,8 +86,9 @@ static strata_status read_weights(const reader *r, strata_model *model, const so
     for (bool more = strata_json_first(&layers, &item); more; more = strata_json_next(&item), i++) {
         const keras_layer *own = &r->layers[i];
         if (!*own->row.kind || own->dropped) continue;
-        STRATA_TRY(read_layer_weights(r, model, own, from));
-        if (strata_keras_scales(own)) STRATA_TRY(strata_keras_fill_scale(r, model, &item, own, from));
+        STRATA_TRY(strata_keras_fail_in_layer(r, own, read_layer_weights(r, model, own, from)));
+        if (strata_keras_scales(own))
+            STRATA_TRY(strata_keras_fail_in_layer(r, own, strata_keras_fill_scale(r, model, &item, own, from)));
     }
     return STRATA_OK;
 }
@@ -100,6 +135,28 @@ static strata_status take_weights(const reader *r, const strata_zip *zip, strata
     return status;
 }
 
+/* Python writes infinities and NaN into JSON as the words Infinity, -Infinity and NaN. They become the strings that
+ * strata_json_to_number reads. */
+static strata_status replace_words(const reader *r, const unsigned char *bytes, size_t n, char **out_text, size_t *out_n) {
+    static const char *const words[][2] = {{"Infinity", "\"inf\""}, {"-Infinity", "\"-inf\""}, {"NaN", "\"nan\""}};
+    strata_text text = {0};
+    bool string = false;
+    for (size_t i = 0, from = 0; i <= n;) {
+        size_t w = string || i == n ? 3 : 0;
+        while (w < 3 && (n - i < strlen(words[w][0]) || memcmp(bytes + i, words[w][0], strlen(words[w][0])))) w++;
+        if (w < 3 || i == n) strata_text_add_bytes(&text, bytes + from, i - from);
+        if (i == n) break;
+        if (w < 3) {
+            strata_text_add(&text, "%s", words[w][1]);
+            from = i += strlen(words[w][0]);
+            continue;
+        }
+        if (bytes[i] == '"') string = !string;
+        i += string && bytes[i] == '\\' && i + 1 < n ? 2 : 1;
+    }
+    return strata_text_take(&text, out_text, out_n, r->err);
+}
+
 /* Reads a JSON member of the archive. *out does not change if there is no member with this name. */
 static strata_status read_json(const reader *r, const strata_zip *zip, const char *name, strata_json *out) {
     const strata_zip_member *member = strata_zip_find(zip, name);
@@ -107,7 +164,11 @@ static strata_status read_json(const reader *r, const strata_zip *zip, const cha
     unsigned char *expanded = NULL;
     if (!member) return STRATA_OK;
     strata_status status = strata_zip_unpack(zip, member, &bytes, &expanded);
-    if (!status) status = strata_json_parse(r->path, bytes, member->size, MOST_CONFIG_BYTES, out, r->err);
+    char *text = NULL;
+    size_t n = 0;
+    if (!status) status = replace_words(r, bytes, member->size, &text, &n);
+    if (!status) status = strata_json_parse(r->path, text, n, MOST_CONFIG_BYTES, out, r->err);
+    free(text);
     free(expanded);
     return status;
 }
@@ -117,16 +178,17 @@ static strata_status read_json(const reader *r, const strata_zip *zip, const cha
 static strata_status open_metadata(reader *r, const strata_json *own) {
     strata_json notes, ignored;
     STRATA_TRY(strata_json_expect(own, STRATA_JSON_OBJECT, r->err));
-    STRATA_TRY(strata_json_get_string(own, "loss", STRATA_JSON_OPTIONAL, &r->named_loss, r->err));
     r->standardizes = strata_json_find(own, "notes", &notes) && strata_json_find(&notes, "preprocessing", &ignored);
     return STRATA_OK;
 }
 
 static strata_status take_metadata(const reader *r, const strata_json *own, strata_model *model) {
     strata_json notes, item;
-    const char *text = "";
+    const char *text = "", *losses = NULL;
     STRATA_TRY(strata_json_get_string(own, "label", STRATA_JSON_OPTIONAL, &text, r->err));
     STRATA_TRY(strata_model_set_label(model, text, r->err));
+    STRATA_TRY(strata_json_get_string(own, "loss", STRATA_JSON_OPTIONAL, &losses, r->err));
+    if (losses) STRATA_TRY(strata_model_recall_losses(model, losses, r->err));
     if (!strata_json_find(own, "notes", &notes)) return STRATA_OK;
     for (bool more = strata_json_first(&notes, &item); more; more = strata_json_next(&item)) {
         STRATA_TRY(strata_json_to_string(&item, &text, r->err));
@@ -166,11 +228,50 @@ strata_status strata_keras_parse(const char *path, const void *bytes, size_t n_b
     return status;
 }
 
+/* Makes a model of a .h5 file, whose description is the attribute "model_config". */
+static strata_status parse_legacy(reader *r, const void *bytes, size_t n_bytes, strata_model **out) {
+    source from = {.legacy = true};
+    char *description = NULL, *text = NULL;
+    size_t n = 0;
+    strata_status status = strata_hdf5_open(r->path, bytes, n_bytes, &from.hdf5, r->err);
+    if (!status && strata_hdf5_text(from.hdf5, "/", "model_config", 0, &description, NULL))
+        status =
+            strata_fail(r->err, STRATA_UNSUPPORTED,
+                        "%s: the file has no \"model_config\", so it has weights alone, or is of another program. Save the "
+                        "whole model: model.save(\"model.keras\")",
+                        r->path);
+    if (!status) status = replace_words(r, (const unsigned char *)description, strlen(description), &text, &n);
+    if (!status) status = strata_json_parse(r->path, text, n, MOST_CONFIG_BYTES, &r->root, r->err);
+    if (!status) status = strata_keras_make_model(r, out);
+    if (!status) status = read_weights(r, *out, &from);
+    free(description);
+    free(text);
+    strata_hdf5_close(from.hdf5);
+    return status;
+}
+
+static strata_status load_legacy(const char *path, const void *bytes, size_t n_bytes, strata_model **out_model,
+                                 strata_error *err) {
+    reader r = {.path = path, .err = err, .legacy = true};
+    strata_model *model = NULL;
+    const strata_status status = parse_legacy(&r, bytes, n_bytes, &model);
+    strata_json_finish(&r.root);
+    strata_text_finish(&r.w.text);
+    free(r.layers);
+    if (status)
+        strata_model_destroy(model);
+    else
+        *out_model = model;
+    return status;
+}
+
 strata_status strata_model_load_keras(const char *path, strata_model **out_model, strata_error *err) {
     unsigned char *bytes;
     size_t n_bytes;
     STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(32), &bytes, &n_bytes, err));
-    const strata_status status = strata_keras_parse(path, bytes, n_bytes, true, out_model, err);
+    const strata_status status = strata_hdf5_matches(bytes, n_bytes)
+                                     ? load_legacy(path, bytes, n_bytes, out_model, err)
+                                     : strata_keras_parse(path, bytes, n_bytes, true, out_model, err);
     free(bytes);
     return status;
 }

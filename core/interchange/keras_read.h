@@ -17,7 +17,7 @@ typedef struct strata_keras_read_layer {
     bool input;
     /* The layer is inside of a Bidirectional. */
     bool both;
-    /* Something else does the layer's work here (predict, or the preprocessing), so it is dropped. Its value is then its
+    /* Something else does the layer's work here (the preprocessing), so it is dropped. Its value is then its
      * input, whose name is `alias`. */
     bool dropped;
     /* It computes the mask of an embedding with mask_zero. Here the embedding does this itself. */
@@ -33,8 +33,8 @@ typedef struct strata_keras_reader {
     const char *path;
     strata_json root, metadata;
     bool sequential;
-    /* The loss that metadata.json names, and the loss that the last layer implies; NULL: none. */
-    const char *named_loss, *loss;
+    /* The file is a .h5 file of Keras 2, or one that Keras 3 wrote in that format. */
+    bool legacy;
     /* metadata.json contains a preprocessing, which standardises the input. */
     bool standardizes;
     strata_keras_read_layer *layers;
@@ -47,8 +47,13 @@ typedef struct strata_keras_reader {
 typedef struct strata_keras_source {
     strata_hdf5 *hdf5;
     strata_safetensors *tensors;
+    /* The file is a .h5 file, in which the attribute "weight_names" of a layer's group lists its weights in their order. */
+    bool legacy;
 } strata_keras_source;
 
+/* Fails with the message of r->err, which then begins with the file and the layer's name and class. */
+STRATA_MUST_USE strata_status strata_keras_fail_in_layer(const strata_keras_reader *r, const strata_keras_read_layer *own,
+                                                         strata_status status);
 /* keras.c: makes the model of config.json without its weights, and fills r->layers. */
 STRATA_MUST_USE strata_status strata_keras_make_model(strata_keras_reader *r, strata_model **out);
 /* Finds the layer's config, or, for a Bidirectional, that of the layer inside. The values point to their parents, so

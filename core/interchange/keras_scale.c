@@ -94,8 +94,8 @@ static strata_status take_numbers(const strata_json *value, int64_t n, float *ou
     double number = 0;
     strata_json item;
     int64_t i = 0;
-    if (strata_json_kind_of(value) == STRATA_JSON_NUMBER) {
-        STRATA_TRY(strata_json_to_number(value, -1e30, 1e30, &number, err));
+    if (strata_json_kind_of(value) == STRATA_JSON_NUMBER || strata_json_kind_of(value) == STRATA_JSON_STRING) {
+        STRATA_TRY(strata_json_to_number(value, -HUGE_VAL, HUGE_VAL, &number, err));
         for (; i < n; i++) out[i] = (float)number;
         return STRATA_OK;
     }
@@ -104,7 +104,7 @@ static strata_status take_numbers(const strata_json *value, int64_t n, float *ou
     if (strata_json_length(value) != n)
         return strata_json_fail(value, err, STRATA_DATA, "must be a number, or %lld of them", (long long)n);
     for (bool more = some; more; more = strata_json_next(&item)) {
-        STRATA_TRY(strata_json_to_number(&item, -1e30, 1e30, &number, err));
+        STRATA_TRY(strata_json_to_number(&item, -HUGE_VAL, HUGE_VAL, &number, err));
         out[i++] = (float)number;
     }
     return STRATA_OK;
@@ -160,18 +160,19 @@ strata_status strata_keras_write_numbers(strata_keras_reader *r, const strata_ke
     const char *name = own->row.name;
     if (!strcmp(name, STRATA_KERAS_LIMITED_RELU)) {
         n = 2;
-        STRATA_TRY(strata_json_get_number(config, "max_value", STRATA_JSON_REQUIRED, 0, 1e30, &numbers[1], r->err));
+        STRATA_TRY(strata_json_get_number(config, "max_value", STRATA_JSON_REQUIRED, -HUGE_VAL, HUGE_VAL, &numbers[1], r->err));
     } else if (!strcmp(name, "LeakyReLU")) {
         n = 1;
         numbers[0] = 0.3;
-        STRATA_TRY(strata_json_get_number(config, "negative_slope", STRATA_JSON_OPTIONAL, -1e30, 1e30, numbers, r->err));
+        STRATA_TRY(
+            strata_json_get_number(config, "negative_slope", STRATA_JSON_OPTIONAL, -HUGE_VAL, HUGE_VAL, numbers, r->err));
     } else if (!strncmp(name, "ZeroPadding", 11)) {
         STRATA_TRY(read_padding(config, name[11] - '0', numbers, &n, r->err));
     }
     if (!n) return STRATA_OK;
     strata_json_key(&r->w, "numbers");
     strata_json_begin_array(&r->w);
-    for (int i = 0; i < n; i++) strata_json_write_double(&r->w, numbers[i]);
+    for (int i = 0; i < n; i++) strata_json_write_any_number(&r->w, numbers[i]);
     strata_json_end_array(&r->w);
     return STRATA_OK;
 }

@@ -21,6 +21,12 @@
 
 enum { STRATA_ONNX_BATCH = 999983, STRATA_ONNX_MAX_NODES = 10000, STRATA_ONNX_FIRST_OPSET = 7, STRATA_ONNX_LAST_OPSET = 25 };
 
+/* Keys of the metadata of a file that Strata wrote for a model with a preprocessing of numbers: the value that is the first
+ * input of the model itself, its sizes without the batch ("3,4"), and the value that is its first output. */
+#define STRATA_ONNX_FEATURES       "strata.features"
+#define STRATA_ONNX_FEATURES_SHAPE "strata.features.shape"
+#define STRATA_ONNX_RAW_OUTPUT     "strata.raw_output"
+
 typedef struct strata_onnx_value {
     /* The name in the file, borrowed; NULL: it is an intermediate result. */
     const char *name;
@@ -35,6 +41,8 @@ typedef struct strata_onnx_value {
     strata_tensor *tensor, *folded;
     /* The value of the model; NULL while folding. */
     const strata_value *value;
+    /* It is not constant, since its size depends on the batch, but all its elements are known to be 0. */
+    bool zeros;
     /* It is stored with channels last. */
     bool behind;
     /* The index of the same value in the other order of axes; 0: there is none yet. */
@@ -49,6 +57,19 @@ typedef struct strata_onnx_weight {
     strata_array array;
 } strata_onnx_weight;
 
+/* An array for an input of the graph, as f32, i64 or bool. */
+typedef struct strata_onnx_given {
+    const char *name;
+    /* data NULL: there is none. */
+    strata_array array;
+} strata_onnx_given;
+typedef struct strata_onnx_given_list {
+    strata_onnx_given *items;
+    size_t n;
+    /* The number of elements that a value may have. */
+    uint64_t most_elements;
+} strata_onnx_given_list;
+
 typedef struct strata_onnx_import {
     /* The path of the file, for messages and for the folder of external data; NULL: there is none. */
     const char *path;
@@ -62,19 +83,27 @@ typedef struct strata_onnx_import {
     /* The size of the batch in the file; 0: it is not fixed. */
     int64_t fixed_batch;
 
+    /* The arrays of the inputs, if the graph is evaluated with them; NULL: a model is made of it. */
+    const strata_onnx_given_list *given;
+
     strata_model *model;
     strata_layer_context context;
     strata_parameter_set parameters;
     /* The graphs in which layers and ops are built. built: for their shapes. folding: to be evaluated, while a node is
      * folded. */
     strata_graph *built, *folding;
+    /* The parameters of the layers in `folding`, and how many layers there are. */
+    strata_parameter_set folded_parameters;
+    int n_folded_layers;
 
     strata_onnx_value *values;
     int n_values, values_capacity;
     strata_onnx_weight *weights;
     int n_weights, weights_capacity;
-    /* The loss that the end of the graph implies; NULL: none. */
-    const strata_loss *loss;
+    /* In a file that Strata wrote for a model with a preprocessing of numbers: the name of the features, and the index of the
+     * first node behind those that compute them. NULL and 0: there are none. */
+    const char *features;
+    size_t first_node;
     /* The node that is being imported, for messages and names. */
     const StrataOnnx__Node *node;
     strata_error *err;
@@ -87,6 +116,8 @@ typedef struct strata_onnx_import {
 STRATA_MUST_USE strata_status strata_onnx_read_tensor(const StrataOnnx__Tensor *tensor, const char *path, strata_array *out,
                                                       strata_error *err);
 
+/* ONNX's name of an element type, such as "FLOAT8E4M3FN". */
+const char *strata_onnx_type_name(int64_t number);
 /* The dtype to which elements of an ONNX type are converted. Fails with UNSUPPORTED, and `name` in the message, if there
  * is none. */
 STRATA_MUST_USE strata_status strata_onnx_dtype_of(int number, strata_dtype *out, const char *name, strata_error *err);
@@ -101,6 +132,8 @@ typedef struct strata_onnx_row {
 /* Fails with a message that begins with the node's op and name. */
 strata_status strata_onnx_fail(strata_onnx_import *im, strata_status status, const char *format, ...) STRATA_PRINTF(3, 4);
 strata_status strata_onnx_no_memory(strata_onnx_import *im);
+/* Replaces the size that stands for the batch by "N" in a message, and its multiples by "3 N". */
+void strata_onnx_name_batch(char *message);
 /* The row of the table for the node that is being imported. */
 const strata_onnx_row *strata_onnx_row_of(const strata_onnx_import *im);
 /* The index of the value of the node's input `i`; -1: the node has no such input. */
@@ -137,6 +170,8 @@ STRATA_MUST_USE strata_status strata_onnx_number(strata_onnx_import *im, int val
 strata_shape strata_onnx_shape(const strata_onnx_import *im, int value);
 strata_dtype strata_onnx_dtype(const strata_onnx_import *im, int value);
 bool strata_onnx_is_constant(const strata_onnx_import *im, int value);
+/* Whether all elements are known to be 0. */
+bool strata_onnx_is_zeros(const strata_onnx_import *im, int value);
 /* Whether an array of f32 has neither infinities nor NaN. */
 bool strata_onnx_is_finite(const strata_array *array);
 /* Appends a constant, which owns the array. */
@@ -206,6 +241,10 @@ STRATA_ONNX_NODE(recurrent)
 /* For tests: imports all nodes, and returns the importer, whose graph and weights the test reads. */
 STRATA_MUST_USE strata_status strata_onnx_open(const char *path, const void *bytes, size_t n_bytes, bool whole,
                                                strata_onnx_import **out, strata_error *err);
+/* Imports all nodes with these arrays as the inputs, so that each value is a constant. */
+STRATA_MUST_USE strata_status strata_onnx_open_given(const char *path, const void *bytes, size_t n_bytes,
+                                                     const strata_onnx_given_list *given, strata_onnx_import **out,
+                                                     strata_error *err);
 void strata_onnx_close(strata_onnx_import *im);
 /* The index of the value with this name in the file; -1: there is none. */
 int strata_onnx_find(const strata_onnx_import *im, const char *name);

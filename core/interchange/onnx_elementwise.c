@@ -123,6 +123,27 @@ static strata_status variadic(strata_onnx_import *im) {
     return strata_onnx_give(im, y);
 }
 
+static strata_status is_nan(strata_onnx_import *im) {
+    int x, y;
+    STRATA_TRY(strata_onnx_need(im, 0, &x));
+    STRATA_TRY(strata_onnx_pair(im, "not_equal", x, x, &y));
+    return strata_onnx_give(im, y);
+}
+
+static strata_status is_infinite(strata_onnx_import *im) {
+    const bool above = strata_onnx_int(im, "detect_positive", 1), below = strata_onnx_int(im, "detect_negative", 1);
+    int x, y, infinity;
+    STRATA_TRY(strata_onnx_need(im, 0, &x));
+    if (above && below) STRATA_TRY(strata_onnx_unary(im, "abs", 0, 0, 0, x, &x));
+    STRATA_TRY(strata_onnx_scalar(im, STRATA_DTYPE_F32, above || !below ? HUGE_VAL : -HUGE_VAL, &infinity));
+    if (above || below) {
+        STRATA_TRY(strata_onnx_pair(im, "equal", x, infinity, &y));
+    } else { /* no number is above infinity */
+        STRATA_TRY(strata_onnx_pair(im, "greater", x, infinity, &y));
+    }
+    return strata_onnx_give(im, y);
+}
+
 /* Converts bools to the numbers 0 and 1: `and` is their minimum, `or` their maximum, and `xor` is whether they differ. */
 static strata_status logical(strata_onnx_import *im) {
     const char *op = strata_onnx_row_of(im)->detail;
@@ -288,6 +309,13 @@ static strata_status clip(strata_onnx_import *im) {
     STRATA_TRY(strata_onnx_need(im, 0, &x));
     for (int i = 0; i < 2; i++)
         if (strata_onnx_input(im, 1 + i) >= 0) STRATA_TRY(strata_onnx_number(im, strata_onnx_input(im, 1 + i), &bounds[i]));
+    for (int i = 0; i < 2; i++) { /* the layer's clip compares, and no number is below or above NaN */
+        int nan;
+        if (!isnan(bounds[i])) continue;
+        STRATA_TRY(strata_onnx_scalar(im, STRATA_DTYPE_F32, NAN, &nan));
+        STRATA_TRY(strata_onnx_pair(im, i ? "min" : "max", x, nan, &x));
+        bounds[i] = i ? HUGE_VAL : -HUGE_VAL;
+    }
     if (bounds[0] > bounds[1]) bounds[0] = bounds[1]; /* like numpy: the upper bound has priority */
     STRATA_TRY(strata_onnx_unary(im, "clip", bounds[0], bounds[1], 2, x, &y));
     return strata_onnx_give(im, y);
@@ -332,11 +360,11 @@ static strata_status cast(strata_onnx_import *im) {
         STRATA_TRY(strata_onnx_need(im, 1, &other));
         dtype = strata_onnx_dtype(im, other);
     } else {
-        STRATA_TRY(strata_onnx_dtype_of((int)strata_onnx_int(im, "to", 0), &dtype, "to", im->err));
         const int64_t to = strata_onnx_int(im, "to", 0);
         if (to != 1 && to != 6 && to != 7 && to != 9 && to != 11)
-            return strata_onnx_fail(im, STRATA_UNSUPPORTED,
-                                    "to element type %" PRId64 ": floats are f32 here, integers 32 bits", to);
+            return strata_onnx_fail(im, STRATA_UNSUPPORTED, "to the element type %s: floats are f32 here, integers 32 bits",
+                                    strata_onnx_type_name(to));
+        STRATA_TRY(strata_onnx_dtype_of((int)to, &dtype, "to", im->err));
     }
     if (dtype == STRATA_DTYPE_I64 && !im->folding) dtype = STRATA_DTYPE_I32;
     if (dtype == strata_onnx_dtype(im, x)) return strata_onnx_give(im, x);
@@ -374,6 +402,8 @@ static const strata_onnx_row rows[] = {UNARY("Neg", "neg"),
                                        BINARY("LessOrEqual", "less_equal"),
                                        BINARY("Greater", "greater"),
                                        BINARY("GreaterOrEqual", "greater_equal"),
+                                       {"IsNaN", is_nan, NULL},
+                                       {"IsInf", is_infinite, NULL},
                                        {"Pow", power, NULL},
                                        {"Min", variadic, "min"},
                                        {"Max", variadic, "max"},

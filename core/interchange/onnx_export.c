@@ -74,10 +74,14 @@ static strata_status write_inputs(strata_onnx_export *ex, strata_onnx_val *value
         const strata_input_spec *input = &model->inputs[i];
         const char *name = strata_model_input_port(model, i).name;
         const bool whole = input->dtype == STRATA_DTYPE_I32;
-        ex->out.input[ex->out.n_input++] =
-            value_info(ex, name, whole ? STRATA_ONNX_TYPE_INT32 : STRATA_ONNX_TYPE_FLOAT, input->shape);
-        values[input->value] = (strata_onnx_val){strata_onnx_copy_text(ex, name),
-                                                 strata_model_make_input(model, ex->graph, i, input->dtype, STRATA_ONNX_BATCH)};
+        const bool numbers = i == 0 && !whole && strata_onnx_takes_numbers(ex->preprocessing);
+        const bool table = numbers && ex->preprocessing->kind == STRATA_PREPROCESSING_TABLE;
+        const char *x = strata_onnx_copy_text(ex, name);
+        ex->out.input[ex->out.n_input++] = value_info(ex, name, whole ? STRATA_ONNX_TYPE_INT32 : STRATA_ONNX_TYPE_FLOAT,
+                                                      table ? STRATA_SHAPE(ex->preprocessing->n_columns) : input->shape);
+        if (numbers) x = ex->features = strata_onnx_features(ex, ex->preprocessing, x);
+        values[input->value] =
+            (strata_onnx_val){x, strata_model_make_input(model, ex->graph, i, input->dtype, STRATA_ONNX_BATCH)};
         ex->context.inputs[ex->context.n_inputs++] = values[input->value].tensor;
     }
     return STRATA_OK;
@@ -99,6 +103,10 @@ static void write_outputs(strata_onnx_export *ex, const strata_onnx_val *values)
     for (int i = 0; i < model->n_outputs && !ex->failed; i++) {
         const strata_output_spec *output = &model->outputs[i];
         const char *y = predicted(ex, output, values[output->value].name);
+        if (i == 0 && strata_onnx_restores(ex->preprocessing)) {
+            ex->output = y;
+            y = strata_onnx_restored(ex, ex->preprocessing, y);
+        }
         char name[STRATA_ONNX_NAME_BYTES];
         snprintf(name, sizeof name, "%.100s", strata_output_name(model, i));
         for (int k = 0; k < model->n_inputs; k++) /* inputs and outputs must have different names in ONNX */
@@ -110,11 +118,20 @@ static void write_outputs(strata_onnx_export *ex, const strata_onnx_val *values)
     }
 }
 
+/* The losses as text; NULL: there are none. */
+static char *copy_losses(strata_onnx_export *ex) {
+    char *text = NULL, *copy = NULL;
+    if (strata_model_losses_text(ex->model, &text, NULL)) ex->failed = true;
+    if (text) copy = strata_onnx_copy_text(ex, text);
+    free(text);
+    return copy;
+}
+
 /* Writes the label, the loss and the notes, which strata_model_load_onnx reads. */
 static size_t write_metadata(strata_onnx_export *ex, StrataOnnx__Entry ***out) {
     const strata_model *model = ex->model;
-    const strata_output_spec *output = &model->outputs[0];
-    const size_t most = (size_t)model->notes.n + 2;
+    char *losses = copy_losses(ex);
+    const size_t most = (size_t)model->notes.n + 5;
     StrataOnnx__Entry **list = strata_onnx_take(ex, most * sizeof(*list)),
                       *entries = strata_onnx_take(ex, most * sizeof *entries);
     size_t n = 0;
@@ -124,8 +141,16 @@ static size_t write_metadata(strata_onnx_export *ex, StrataOnnx__Entry ***out) {
         list[i] = &entries[i];
     }
     if (*model->label) entries[n].key = (char *)"strata.label", entries[n++].value = model->label;
-    if (model->n_outputs == 1 && output->loss && !strata_options_given(output->loss->options, &output->loss_options))
-        entries[n].key = (char *)"strata.loss", entries[n++].value = (char *)output->loss->name;
+    if (losses) entries[n].key = (char *)"strata.loss", entries[n++].value = losses;
+    if (ex->features) {
+        char text[STRATA_ONNX_NAME_BYTES] = "";
+        const strata_shape shape = model->inputs[0].shape;
+        for (int d = 0; d < shape.rank; d++)
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", d ? "," : "", (long long)shape.dims[d]);
+        entries[n].key = (char *)STRATA_ONNX_FEATURES, entries[n++].value = (char *)ex->features;
+        entries[n].key = (char *)STRATA_ONNX_FEATURES_SHAPE, entries[n++].value = strata_onnx_copy_text(ex, text);
+    }
+    if (ex->output) entries[n].key = (char *)STRATA_ONNX_RAW_OUTPUT, entries[n++].value = (char *)ex->output;
     for (int i = 0; i < model->notes.n; i++) {
         char key[STRATA_ONNX_NAME_BYTES];
         const char *own = model->notes.items[i].key;
@@ -134,6 +159,14 @@ static size_t write_metadata(strata_onnx_export *ex, StrataOnnx__Entry ***out) {
     }
     *out = list;
     return n;
+}
+
+static strata_status read_back(const char *path, void *context, strata_error *err) {
+    strata_model *model = NULL;
+    (void)context;
+    const strata_status status = strata_model_load_onnx(path, (strata_onnx_options){0}, &model, err);
+    strata_model_destroy(model);
+    return status;
 }
 
 static strata_status write_model(strata_onnx_export *ex, const char *path, strata_error *err) {
@@ -154,7 +187,7 @@ static strata_status write_model(strata_onnx_export *ex, const char *path, strat
     unsigned char *packed = malloc(bytes + 1);
     if (!packed) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu bytes", path, bytes);
     strata_onnx__model__pack(&file, packed);
-    const strata_status status = strata_file_write(path, packed, bytes, err);
+    const strata_status status = strata_file_write_checked(path, packed, bytes, &(strata_file_check){read_back, NULL}, err);
     free(packed);
     return status;
 }
@@ -170,8 +203,12 @@ static strata_status walk(strata_onnx_export *ex, const char *path, strata_onnx_
         values[v] = export_layer(ex, &model->list.layers[value->layer], value->number, taken, value->n_inputs);
     }
     STRATA_TRY(strata_graph_check(ex->graph, err));
+    strata_onnx_check_columns(ex, ex->preprocessing);
     if (ex->unsupported.n_bytes)
-        return strata_fail(err, STRATA_UNSUPPORTED, "%s: ONNX has no counterpart of: %.800s", path, ex->unsupported.bytes);
+        return strata_fail(err, STRATA_UNSUPPORTED, "%s: ONNX has no counterpart of: %.800s%s", path, ex->unsupported.bytes,
+                           ex->columns ? ". The file takes rows of numbers: strata export --c writes a program that takes such "
+                                         "columns too"
+                                       : "");
     write_outputs(ex, values);
     return write_model(ex, path, err);
 }
@@ -186,9 +223,13 @@ strata_status strata_model_save_onnx(strata_model *model, const char *path, stra
     strata_onnx_val *values = calloc((size_t)model->n_values, sizeof *values);
     strata_status status = ex.values && values ? strata_model_read_all(model, ex.values, err)
                                                : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path);
+    if (!status && strata_model_note(model, "preprocessing"))
+        status = strata_model_preprocessing(model, &ex.preprocessing, err);
     if (!status) status = strata_graph_create(&ex.graph, err);
     if (!status) ex.graph->activations = model->registry ? model->registry->activations : NULL;
     if (!status) status = walk(&ex, path, values, err);
+    if (status && err) strata_onnx_name_batch(err->message);
+    strata_preprocessing_destroy(ex.preprocessing);
     strata_graph_destroy(ex.graph);
     strata_parameters_finish(&ex.parameters);
     strata_text_finish(&ex.unsupported);

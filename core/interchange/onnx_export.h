@@ -5,6 +5,7 @@
 #ifndef STRATA_CORE_INTERCHANGE_ONNX_EXPORT_H
 #define STRATA_CORE_INTERCHANGE_ONNX_EXPORT_H
 
+#include "core/data/prepare/preprocessing.h"
 #include "core/interchange/onnx.h"
 
 enum { STRATA_ONNX_NAME_BYTES = 160 };
@@ -35,6 +36,13 @@ typedef struct strata_onnx_export {
     size_t node_capacity, initializer_capacity;
     /* The layers for which ONNX has no counterpart, for the error message. */
     strata_text unsupported;
+    /* Some of them are columns of a table. */
+    bool columns;
+    /* The preprocessing of the model; NULL: it has none. */
+    strata_preprocessing *preprocessing;
+    /* The values behind the first and before the last part of the preprocessing: the features of the first input, and the first
+     * output without its conversion to the label's own numbers. NULL: there is no such part. */
+    const char *features, *output;
     /* The blocks of memory that are freed when the file is written. */
     struct strata_onnx_block *blocks;
     int n_names;
@@ -85,6 +93,18 @@ const char *strata_onnx_activate(strata_onnx_export *ex, const strata_layer *lay
 const char *strata_onnx_reshaped(strata_onnx_export *ex, const char *base, const char *x, const int64_t *to, int n);
 void strata_onnx_set_window(strata_onnx_export *ex, StrataOnnx__Node *node, const int64_t *size, const int64_t *stride,
                             const int64_t *dilation, const int64_t *pads, int n);
+
+/* ---- onnx_export_table.c ---- */
+/* Whether the file takes the user's numbers, and computes the features from them. p may be NULL. */
+bool strata_onnx_takes_numbers(const strata_preprocessing *p);
+/* Whether the first output is converted to the label's own numbers. p may be NULL. */
+bool strata_onnx_restores(const strata_preprocessing *p);
+/* Adds the columns that cannot be numbers to ex->unsupported. */
+void strata_onnx_check_columns(strata_onnx_export *ex, const strata_preprocessing *p);
+/* Adds the nodes that compute the features of x, (N, columns) or arrays. */
+const char *strata_onnx_features(strata_onnx_export *ex, const strata_preprocessing *p, const char *x);
+/* Adds the nodes y deviation + mean. */
+const char *strata_onnx_restored(strata_onnx_export *ex, const strata_preprocessing *p, const char *y);
 
 /* ---- onnx_export_layers.c, onnx_export_op.c, onnx_export.c ---- */
 /* Adds the nodes of a layer for n inputs, and returns the name of its output. y has the shape of the output. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Translates the layer `op` to nodes of ONNX, by the name of its op. */
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -115,8 +114,11 @@ const char *strata_onnx_export_op(strata_onnx_export *ex, const strata_layer *la
     if (!strncmp(o->op, "gelu", 4) || !strcmp(o->op, "silu")) return strata_onnx_activate(ex, layer, o->op, x->name);
     if (!strcmp(o->op, "clip")) {
         const double low = o->numbers.values[0], high = o->numbers.values[1];
-        return strata_onnx_emit(ex, base, "Clip", x->name, number_like(ex, layer, x, low > -FLT_MAX ? low : -FLT_MAX),
-                                number_like(ex, layer, x, high < FLT_MAX ? high : FLT_MAX));
+        const char *inputs[] = {x->name, isinf(low) ? "" : number_like(ex, layer, x, low),
+                                isinf(high) ? "" : number_like(ex, layer, x, high)};
+        t = strata_onnx_new_name(ex, base);
+        strata_onnx_add_node(ex, "Clip", inputs, !isinf(high) ? 3 : !isinf(low) ? 2 : 1, t);
+        return t;
     }
     if (!strcmp(o->op, "cast")) {
         t = strata_onnx_emit(ex, base, "Cast", x->name, NULL, NULL);

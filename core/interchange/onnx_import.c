@@ -11,9 +11,21 @@
 #include "core/graph/graph.h"
 #include "core/interchange/onnx.h"
 #include "core/layer/op.h"
+#include "core/op/ops.h"
 #include "strata/interchange.h"
 
 /* ---- folding ---- */
+
+/* Sets a parameter of a layer that is folded. */
+static strata_status take_weight(strata_onnx_import *im, const char *name, strata_array *out) {
+    for (int i = 0; i < im->n_weights; i++) {
+        const strata_onnx_weight *weight = &im->weights[i];
+        if (strcmp(weight->name, name) || !strata_shape_equal(weight->array.shape, out->shape)) continue;
+        memcpy(out->data, weight->array.data, strata_array_bytes(out));
+        return STRATA_OK;
+    }
+    return strata_onnx_fail(im, STRATA_DATA, "its weights do not fit %s %s", name, strata_shape_text(out->shape).text);
+}
 
 /* Evaluates the nodes of a graph of constants with the references of the ops. */
 static strata_status evaluate(strata_onnx_import *im, strata_graph *graph, strata_array *values) {
@@ -28,6 +40,10 @@ static strata_status evaluate(strata_onnx_import *im, strata_graph *graph, strat
         STRATA_TRY(strata_array_create(node->dtype, node->shape, y, im->err));
         for (int i = 0; i < node->n_inputs && i < STRATA_MAX_LAYER_INPUTS; i++) inputs[i] = values[node->inputs[i]->id].data;
         if (strata_shape_elements(node->shape) == 0) continue;
+        if (node->op == &strata_op_input) {
+            STRATA_TRY(take_weight(im, ((const strata_input_attrs *)node->attrs)->name, y));
+            continue;
+        }
         if (node->op->flags & STRATA_OP_LEAF) {
             memcpy(y->data, ((const strata_constant_attrs *)node->attrs)->data, strata_array_bytes(y));
             continue;
@@ -39,7 +55,7 @@ static strata_status evaluate(strata_onnx_import *im, strata_graph *graph, strat
 
 /* Imports a node whose inputs are all constant. It is built in a separate graph, whose values become the node's outputs. */
 static strata_status fold(strata_onnx_import *im, const strata_onnx_row *row) {
-    const int first = im->n_values;
+    const int first = im->n_values, n_weights = im->n_weights;
     strata_array *values = NULL;
     STRATA_TRY(strata_graph_create(&im->folding, im->err));
     strata_status status = row->import(im);
@@ -65,10 +81,25 @@ static strata_status fold(strata_onnx_import *im, const strata_onnx_row *row) {
     free(values);
     strata_graph_destroy(im->folding);
     im->folding = NULL;
+    strata_parameters_finish(&im->folded_parameters);
+    im->n_folded_layers = 0;
+    while (im->n_weights > n_weights) {
+        strata_onnx_weight *weight = &im->weights[--im->n_weights];
+        strata_array_finish(&weight->array);
+        free(weight->name);
+    }
     return status;
 }
 
 /* ---- the file ---- */
+
+static const char *entry(const strata_onnx_import *im, const char *key) {
+    for (size_t i = 0; i < im->file->n_metadata_props; i++) {
+        const StrataOnnx__Entry *e = im->file->metadata_props[i];
+        if (e->key && e->value && !strcmp(e->key, key)) return e->value;
+    }
+    return NULL;
+}
 
 static strata_status check_opset(strata_onnx_import *im) {
     im->opset = 0;
@@ -86,7 +117,7 @@ static strata_status check_opset(strata_onnx_import *im) {
 static strata_status check_ops(strata_onnx_import *im) {
     strata_text list = {0};
     int n = 0;
-    for (size_t i = 0; i < im->graph->n_node; i++) {
+    for (size_t i = im->first_node; i < im->graph->n_node; i++) {
         const StrataOnnx__Node *node = im->graph->node[i];
         const char *op = node->op_type ? node->op_type : "", *domain = node->domain ? node->domain : "";
         const bool own = !*domain || !strcmp(domain, "ai.onnx");
@@ -133,6 +164,31 @@ static strata_status read_initializers(strata_onnx_import *im) {
     return STRATA_OK;
 }
 
+/* Finds the nodes that compute the features, in a file that Strata wrote. Strata's own preprocessing does their work, so they
+ * are left out: the first input of the model is their result. */
+static void find_features(strata_onnx_import *im) {
+    const char *name = entry(im, STRATA_ONNX_FEATURES), *shape = entry(im, STRATA_ONNX_FEATURES_SHAPE);
+    for (size_t i = 0; name && shape && i < im->graph->n_node; i++) {
+        const StrataOnnx__Node *node = im->graph->node[i];
+        if (node->n_output != 1 || strcmp(node->output[0], name)) continue;
+        im->features = name;
+        im->first_node = i + 1;
+    }
+}
+
+/* Replaces the sizes of the file's first input by those of the features, "3,4" in the metadata. */
+static strata_status features_shape(strata_onnx_import *im, strata_shape *out) {
+    const char *at = entry(im, STRATA_ONNX_FEATURES_SHAPE);
+    out->rank = 1;
+    for (char *end; *at; at = *end == ',' ? end + 1 : end) {
+        const long long size = strtoll(at, &end, 10);
+        if (end == at || size < 1 || size > INT32_MAX || out->rank == STRATA_MAX_RANK || (*end && *end != ','))
+            return strata_onnx_fail(im, STRATA_DATA, "its metadata \"%s\" is no list of sizes", STRATA_ONNX_FEATURES_SHAPE);
+        out->dims[out->rank++] = size;
+    }
+    return STRATA_OK;
+}
+
 static strata_status input_shape(strata_onnx_import *im, const StrataOnnx__ValueInfo *info, strata_shape *out,
                                  strata_dtype *out_dtype) {
     const StrataOnnx__TensorType *type = info->type ? info->type->tensor_type : NULL;
@@ -156,7 +212,7 @@ static strata_status input_shape(strata_onnx_import *im, const StrataOnnx__Value
             return strata_onnx_fail(
                 im, STRATA_UNSUPPORTED,
                 "input \"%.80s\": its axis %zu has no size (%s); only the batch, axis 0, may be open. Export "
-                "it with this size fixed",
+                "it with this size fixed, or evaluate it as it is with strata predict --whole (in Python whole=True)",
                 name, d, dim->dim_param ? dim->dim_param : "none given");
         out->dims[out->rank++] = size;
     }
@@ -170,6 +226,8 @@ static strata_status add_input(strata_onnx_import *im, const StrataOnnx__ValueIn
     strata_dtype dtype;
     int index, made;
     STRATA_TRY(input_shape(im, info, &shape, &dtype));
+    const bool features = im->features && !im->model->n_inputs && im->batched;
+    if (features) STRATA_TRY(features_shape(im, &shape));
     strata_onnx_layer_name(im, info->name, name, sizeof name);
     for (int d = im->batched ? 1 : 0; d < shape.rank; d++) example.dims[example.rank++] = shape.dims[d];
     const strata_dtype own = dtype == STRATA_DTYPE_F32 ? STRATA_DTYPE_F32 : STRATA_DTYPE_I32;
@@ -199,6 +257,48 @@ static strata_status add_input(strata_onnx_import *im, const StrataOnnx__ValueIn
     }
     im->node = NULL;
     STRATA_TRY(status);
+    im->values[index].name = features ? im->features : info->name;
+    im->values[index].hash = strata_onnx_hash(im->values[index].name);
+    return STRATA_OK;
+}
+
+/* Makes a constant of the array that is given for an input, if its type and sizes are those of the file. */
+static strata_status add_given(strata_onnx_import *im, const StrataOnnx__ValueInfo *info) {
+    const StrataOnnx__TensorType *type = info->type ? info->type->tensor_type : NULL;
+    const strata_onnx_given *given = NULL;
+    strata_array copy;
+    strata_dtype dtype;
+    int index;
+    if (!type)
+        return strata_onnx_fail(im, STRATA_UNSUPPORTED,
+                                "input \"%.80s\" is no tensor; sequences and optional values are not there", info->name);
+    STRATA_TRY(strata_onnx_dtype_of(type->elem_type, &dtype, info->name, im->err));
+    for (size_t i = 0; i < im->given->n; i++)
+        if (!strcmp(im->given->items[i].name, info->name)) given = &im->given->items[i];
+    if (!given || !given->array.data)
+        return strata_onnx_fail(im, STRATA_DATA, "there is no array for its input \"%.80s\"", info->name);
+    const strata_array *array = &given->array;
+    if (array->dtype == STRATA_DTYPE_F32 && dtype != STRATA_DTYPE_F32)
+        return strata_onnx_fail(im, STRATA_DATA, "input \"%.80s\" is %s; its array has floats", info->name,
+                                strata_onnx_type_name(type->elem_type));
+    bool fits = !type->shape || type->shape->n_dim == (size_t)array->shape.rank;
+    for (int d = 0; fits && type->shape && d < array->shape.rank; d++) {
+        const StrataOnnx__Dimension *dim = type->shape->dim[d];
+        fits = !dim->has_dim_value || dim->dim_value == array->shape.dims[d];
+    }
+    if (!fits) {
+        strata_shape wanted = {0};
+        for (size_t d = 0; d < type->shape->n_dim && d < STRATA_MAX_RANK; d++)
+            wanted.dims[wanted.rank++] = type->shape->dim[d]->has_dim_value ? type->shape->dim[d]->dim_value : -1;
+        return strata_onnx_fail(im, STRATA_DATA, "input \"%.80s\" is %s; its array is %s", info->name,
+                                strata_shape_text(wanted).text, strata_shape_text(array->shape).text);
+    }
+    STRATA_TRY(strata_array_create(dtype, array->shape, &copy, im->err));
+    const int64_t n = strata_shape_elements(array->shape);
+    if (n && dtype == array->dtype) memcpy(copy.data, array->data, strata_array_bytes(array));
+    for (int64_t i = 0; i < n && dtype != array->dtype; i++)
+        strata_element_set(dtype, copy.data, i, strata_element_get(array->dtype, array->data, i));
+    STRATA_TRY(strata_onnx_constant(im, &copy, false, &index));
     im->values[index].name = info->name;
     im->values[index].hash = strata_onnx_hash(info->name);
     return STRATA_OK;
@@ -211,7 +311,7 @@ static strata_status read_inputs(strata_onnx_import *im) {
         if (is_initializer(im, info->name)) continue; /* up to IR version 3 the inputs also list the weights */
         if (strata_onnx_find(im, info->name) >= 0)
             return strata_onnx_fail(im, STRATA_DATA, "there are two inputs \"%.80s\"", info->name);
-        STRATA_TRY(add_input(im, info));
+        STRATA_TRY(im->given ? add_given(im, info) : add_input(im, info));
     }
     return STRATA_OK;
 }
@@ -224,6 +324,33 @@ static bool is_output_of_a_node(const strata_onnx_import *im, const char *name) 
         for (size_t i = 0; i < im->graph->node[k]->n_output; i++)
             if (!strcmp(im->graph->node[k]->output[i], name)) return true;
     return false;
+}
+
+/* Whether the node makes a tensor of one number whose size depends on the batch. It is then no constant, since only the number
+ * is known. */
+static bool spreads_over_batch(const strata_onnx_import *im, const StrataOnnx__Node *node) {
+    const size_t sizes = !strcmp(node->op_type, "Expand") ? 1 : !strcmp(node->op_type, "ConstantOfShape") ? 0 : node->n_input;
+    const int value = im->batched && sizes < node->n_input ? strata_onnx_find(im, node->input[sizes]) : -1;
+    if (value < 0 || !im->values[value].constant || im->values[value].array.dtype != STRATA_DTYPE_I64) return false;
+    const strata_array *array = &im->values[value].array;
+    for (int64_t i = 0; i < strata_shape_elements(array->shape); i++) {
+        const int64_t size = ((const int64_t *)array->data)[i];
+        if (size > 0 && size % STRATA_ONNX_BATCH == 0) return true;
+    }
+    return false;
+}
+
+/* Marks the node's outputs as zeros if its op only moves the elements of its first input, and these are zeros. */
+static void mark_zeros(strata_onnx_import *im, const StrataOnnx__Node *node) {
+    static const char *const moves[] = {"Expand",  "Slice",     "Gather",   "Squeeze", "Unsqueeze", "Reshape",
+                                        "Flatten", "Transpose", "Identity", "Cast",    "Split",     "Tile"};
+    const int from = node->n_input ? strata_onnx_find(im, node->input[0]) : -1;
+    if (from < 0 || !strata_onnx_is_zeros(im, from)) return;
+    for (size_t m = 0; m < sizeof moves / sizeof *moves; m++)
+        for (size_t i = 0; i < node->n_output && !strcmp(moves[m], node->op_type); i++) {
+            const int to = strata_onnx_find(im, node->output[i]);
+            if (to >= 0) im->values[to].zeros = true;
+        }
 }
 
 static strata_status import_node(strata_onnx_import *im, const StrataOnnx__Node *node) {
@@ -245,7 +372,9 @@ static strata_status import_node(strata_onnx_import *im, const StrataOnnx__Node 
         constant = constant && (value < 0 || im->values[value].constant);
     }
     const strata_onnx_row *row = strata_onnx_find_row(node->op_type);
-    return constant ? fold(im, row) : row->import(im);
+    STRATA_TRY(constant && !spreads_over_batch(im, node) ? fold(im, row) : row->import(im));
+    mark_zeros(im, node);
+    return STRATA_OK;
 }
 
 static strata_status import_nodes(strata_onnx_import *im) {
@@ -255,31 +384,32 @@ static strata_status import_nodes(strata_onnx_import *im) {
     STRATA_TRY(check_ops(im));
     STRATA_TRY(read_initializers(im));
     STRATA_TRY(read_inputs(im));
-    for (size_t i = 0; i < im->graph->n_node; i++) STRATA_TRY(import_node(im, im->graph->node[i]));
+    for (size_t i = im->first_node; i < im->graph->n_node; i++) STRATA_TRY(import_node(im, im->graph->node[i]));
     im->node = NULL;
     return STRATA_OK;
 }
 
 static strata_status start(strata_onnx_import *im, const void *bytes, size_t n_bytes) {
-    im->most_elements = (uint64_t)n_bytes + (1 << 24);
+    im->most_elements = im->given ? im->given->most_elements : (uint64_t)n_bytes + (1 << 24);
     im->file = strata_onnx__model__unpack(NULL, n_bytes, bytes);
     if (!im->file || !im->file->graph)
         return strata_onnx_fail(im, STRATA_DATA,
                                 im->file ? "it has no graph" : "it is no ONNX model: its bytes are no such message");
     im->graph = im->file->graph;
     STRATA_TRY(check_opset(im));
+    if (!im->given) find_features(im);
     STRATA_TRY(strata_model_create_functional(&im->model, im->err));
     STRATA_TRY(strata_graph_create(&im->built, im->err));
     im->context = (strata_layer_context){.declaring = true, .parameters = &im->parameters};
     return import_nodes(im);
 }
 
-strata_status strata_onnx_open(const char *path, const void *bytes, size_t n_bytes, bool whole, strata_onnx_import **out,
-                               strata_error *err) {
+static strata_status open_file(const char *path, const void *bytes, size_t n_bytes, bool whole,
+                               const strata_onnx_given_list *given, strata_onnx_import **out, strata_error *err) {
     strata_onnx_import *im = calloc(1, sizeof *im);
     strata_error reason = {0};
     if (!im) return strata_fail(err, STRATA_OUT_OF_MEMORY, "import: no host memory");
-    *im = (strata_onnx_import){.path = path, .err = &reason, .batched = !whole};
+    *im = (strata_onnx_import){.path = path, .err = &reason, .batched = !whole, .given = given};
     const strata_status status = start(im, bytes, n_bytes);
     if (status) {
         strata_onnx_close(im);
@@ -290,12 +420,23 @@ strata_status strata_onnx_open(const char *path, const void *bytes, size_t n_byt
     return STRATA_OK;
 }
 
+strata_status strata_onnx_open(const char *path, const void *bytes, size_t n_bytes, bool whole, strata_onnx_import **out,
+                               strata_error *err) {
+    return open_file(path, bytes, n_bytes, whole, NULL, out, err);
+}
+
+strata_status strata_onnx_open_given(const char *path, const void *bytes, size_t n_bytes, const strata_onnx_given_list *given,
+                                     strata_onnx_import **out, strata_error *err) {
+    return open_file(path, bytes, n_bytes, true, given, out, err);
+}
+
 void strata_onnx_close(strata_onnx_import *im) {
     if (!im) return;
     strata_model_destroy(im->model);
     strata_graph_destroy(im->folding);
     strata_graph_destroy(im->built);
     strata_parameters_finish(&im->parameters);
+    strata_parameters_finish(&im->folded_parameters);
     for (int i = 0; i < im->n_values; i++) strata_array_finish(&im->values[i].array);
     for (int i = 0; i < im->n_weights; i++) {
         strata_array_finish(&im->weights[i].array);
@@ -309,37 +450,12 @@ void strata_onnx_close(strata_onnx_import *im) {
 
 /* ---- the model ---- */
 
-static const char *entry(const strata_onnx_import *im, const char *key) {
-    for (size_t i = 0; i < im->file->n_metadata_props; i++) {
-        const StrataOnnx__Entry *e = im->file->metadata_props[i];
-        if (e->key && e->value && !strcmp(e->key, key)) return e->value;
-    }
-    return NULL;
-}
-
-/* If the last layer is a softmax or sigmoid, predict computes it for a loss of logits, so it becomes the loss. Returns
- * the value before that layer, or else `value`. */
-static const strata_value *logits_of(strata_onnx_import *im, const strata_value *value) {
-    static const struct {
-        const char *op, *loss;
-    } ends[] = {{"softmax", "sparse_categorical_crossentropy"}, {"sigmoid", "binary_crossentropy"}};
-    const char *named = entry(im, "strata.loss");
-    const strata_layer *layer = value->layer < 0 ? NULL : &im->model->list.layers[value->layer];
-    const strata_loss *loss = NULL;
-    if (im->graph->n_output != 1 || !layer || layer->kind != &strata_layer_op) return value;
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        if (strcmp(((const strata_op_options *)layer->options)->op, ends[i].op)) continue;
-        if (strata_registry_find_loss(NULL, named ? named : ends[i].loss, &loss, NULL) || !loss->predict) return value;
-        im->loss = loss;
-        return im->model->values[value->inputs[0]];
-    }
-    return value;
-}
-
 /* Adds output `i`. It is converted to f32, and its first axis must be the batch. */
 static strata_status add_output(strata_onnx_import *im, size_t i) {
     const char *name = im->graph->output[i]->name ? im->graph->output[i]->name : "";
-    int value = strata_onnx_find(im, name), made;
+    const char *raw = i ? NULL : entry(im, STRATA_ONNX_RAW_OUTPUT);
+    int value = raw ? strata_onnx_find(im, raw) : -1, made;
+    if (value < 0) value = strata_onnx_find(im, name);
     char own[64];
     StrataOnnx__Node pretended = STRATA_ONNX__NODE__INIT;
     pretended.op_type = (char *)"output";
@@ -360,18 +476,14 @@ static strata_status add_output(strata_onnx_import *im, size_t i) {
         STRATA_TRY(strata_onnx_op(im, &opts, &value, 1, false, &made));
         value = made;
     } else if (shape.rank < 1 || shape.dims[0] != STRATA_ONNX_BATCH) {
-        return strata_onnx_fail(
-            im, STRATA_UNSUPPORTED,
-            "it is %s; its axis 0 must be the batch, as that of the inputs is. With `whole` all of the inputs "
-            "are one example",
-            strata_shape_text(shape).text);
+        return strata_onnx_fail(im, STRATA_UNSUPPORTED, "it is %s; its axis 0 must be the batch, as that of the inputs is",
+                                strata_shape_text(shape).text);
     }
     im->node = NULL;
     snprintf(own, sizeof own, "%.60s", name);
     for (char *at = own; *at; at++)
         if (*at == '/') *at = '.';
-    strata_model_output(im->model, logits_of(im, im->values[value].value),
-                        (strata_output_options){.name = *own ? own : NULL, .loss = im->graph->n_output > 1 ? "mse" : NULL});
+    strata_model_output(im->model, im->values[value].value, (strata_output_options){.name = *own ? own : NULL});
     if (!im->model->building.status) return STRATA_OK;
     return strata_onnx_fail(im, im->model->building.status, "%s", im->model->building.error.message);
 }
@@ -413,14 +525,13 @@ static strata_status load_weights(strata_onnx_import *im) {
 /* Reads the metadata of a model that Strata exported: "strata.label", "strata.loss" and its notes. */
 static strata_status read_metadata(strata_onnx_import *im) {
     const char *label = entry(im, "strata.label"), *loss = entry(im, "strata.loss");
-    strata_output_spec *output = &im->model->outputs[0];
-    if (im->model->n_outputs == 1) output->loss = im->loss;
     STRATA_TRY(strata_model_set_label(im->model, label, im->err));
-    if (loss && im->model->n_outputs == 1) STRATA_TRY(strata_registry_find_loss(NULL, loss, &output->loss, im->err));
-    if (output->loss && output->loss->check) STRATA_TRY(output->loss->check(&output->loss_options, im->err));
+    if (loss) STRATA_TRY(strata_model_recall_losses(im->model, loss, im->err));
     for (size_t i = 0; i < im->file->n_metadata_props; i++) {
         const StrataOnnx__Entry *e = im->file->metadata_props[i];
         if (!e->key || !e->value || strncmp(e->key, "strata.note.", 12)) continue;
+        /* Another program has changed the nodes that compute the features, so they are a part of the model now. */
+        if (!strcmp(e->key + 12, "preprocessing") && entry(im, STRATA_ONNX_FEATURES) && !im->features) continue;
         STRATA_TRY(strata_model_set_note(im->model, e->key + 12, e->value, im->err));
     }
     return STRATA_OK;
@@ -435,13 +546,12 @@ static strata_status finish(strata_onnx_import *im) {
     return read_metadata(im);
 }
 
-strata_status strata_model_parse_onnx(const char *path, const void *bytes, size_t n_bytes, strata_onnx_options opts,
-                                      strata_model **out_model, strata_error *err) {
+static strata_status parse(const char *path, const void *bytes, size_t n_bytes, bool whole, strata_model **out_model,
+                           strata_error *err) {
     strata_onnx_import *im = NULL;
-    strata_error reason = {0};
-    strata_status status = strata_onnx_open(path, bytes, n_bytes, opts.whole, &im, &reason);
+    strata_status status = strata_onnx_open(path, bytes, n_bytes, whole, &im, err);
     if (!status) {
-        im->err = &reason;
+        im->err = err;
         status = finish(im);
     }
     if (!status) {
@@ -449,8 +559,23 @@ strata_status strata_model_parse_onnx(const char *path, const void *bytes, size_
         im->model = NULL;
     }
     strata_onnx_close(im);
-    if (status == STRATA_INVALID) status = STRATA_DATA; /* the file contains the invalid options, not the caller's arguments */
-    return status ? strata_fail(err, status, "%s: %s", path ? path : "ONNX", reason.message) : STRATA_OK;
+    return status == STRATA_INVALID ? STRATA_DATA
+                                    : status; /* the file contains the invalid options, not the caller's arguments */
+}
+
+strata_status strata_model_parse_onnx(const char *path, const void *bytes, size_t n_bytes, strata_onnx_options opts,
+                                      strata_model **out_model, strata_error *err) {
+    strata_error reason = {0};
+    strata_onnx_import *whole = NULL;
+    const strata_status status = parse(path, bytes, n_bytes, opts.whole, out_model, &reason);
+    if (!status) return STRATA_OK;
+    if (!opts.whole) strata_onnx_name_batch(reason.message);
+    /* Many graphs that cannot be read have no batch. Reading the nodes without one shows whether this is so. */
+    const bool helps =
+        !opts.whole && status != STRATA_OUT_OF_MEMORY && !strata_onnx_open(path, bytes, n_bytes, true, &whole, NULL);
+    strata_onnx_close(whole);
+    return strata_fail(err, status, "%s: %s%s", path ? path : "ONNX", reason.message,
+                       helps ? "; without a batch it can be read: give --whole (in Python whole=True)" : "");
 }
 
 strata_status strata_model_load_onnx(const char *path, strata_onnx_options opts, strata_model **out_model, strata_error *err) {

@@ -420,7 +420,7 @@ static strata_status constant_of_shape(strata_onnx_import *im) {
     int64_t to[STRATA_MAX_RANK];
     strata_array number;
     int n, one, y;
-    bool open = false;
+    bool open = false, empty = false;
     STRATA_TRY(strata_onnx_ints(im, NULL, 0, STRATA_MAX_RANK, to, &n));
     if (a && a->t)
         STRATA_TRY(strata_onnx_read_tensor(a->t, im->path, &number, im->err));
@@ -436,14 +436,21 @@ static strata_status constant_of_shape(strata_onnx_import *im) {
     for (int d = 0; d < n; d++) {
         if (to[d] < 0) return strata_onnx_fail(im, STRATA_DATA, "a size of %" PRId64, to[d]);
         open |= im->batched && to[d] && to[d] % STRATA_ONNX_BATCH == 0;
+        empty |= !to[d];
     }
     if (!open && strata_onnx_product(to, n) > 1 << 28)
         return strata_onnx_fail(im, STRATA_UNSUPPORTED, "more than 2^28 elements");
-    if (!open) {
-        STRATA_TRY(expand_to(im, one, to, n, &y));
+    if (empty) { /* the op expand has no sizes of 0 */
+        strata_array array;
+        strata_shape shape = {.rank = n};
+        memcpy(shape.dims, to, (size_t)n * sizeof *to);
+        STRATA_TRY(strata_array_create(im->values[one].array.dtype, shape, &array, im->err));
+        STRATA_TRY(strata_onnx_constant(im, &array, false, &y));
         return strata_onnx_give(im, y);
     }
-    return strata_onnx_fail(im, STRATA_UNSUPPORTED, "its shape has the batch");
+    STRATA_TRY(expand_to(im, one, to, n, &y));
+    if (open) im->values[y].zeros = strata_onnx_is_zeros(im, one);
+    return strata_onnx_give(im, y);
 }
 
 static strata_status range(strata_onnx_import *im) {

@@ -28,11 +28,20 @@ static const element_type *find_type(int number) {
     return NULL;
 }
 
+const char *strata_onnx_type_name(int64_t number) {
+    static const char *const names[] = {
+        "UNDEFINED", "FLOAT",      "UINT8",      "INT8",         "UINT16",         "INT16",      "INT32",
+        "INT64",     "STRING",     "BOOL",       "FLOAT16",      "DOUBLE",         "UINT32",     "UINT64",
+        "COMPLEX64", "COMPLEX128", "BFLOAT16",   "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ",
+        "UINT4",     "INT4",       "FLOAT4E2M1", "FLOAT8E8M0",   "UINT2",          "INT2"};
+    return number >= 0 && (size_t)number < sizeof names / sizeof *names ? names[number] : "unknown";
+}
+
 strata_status strata_onnx_dtype_of(int number, strata_dtype *out, const char *name, strata_error *err) {
     const element_type *type = find_type(number);
     if (!type)
-        return strata_fail(err, STRATA_UNSUPPORTED, "\"%.60s\" has ONNX's element type %d, which Strata does not have", name,
-                           number);
+        return strata_fail(err, STRATA_UNSUPPORTED, "\"%.60s\" has the element type %s, which Strata does not have", name,
+                           strata_onnx_type_name(number));
     *out = type->kind == KIND_BOOL                                    ? STRATA_DTYPE_BOOL
            : type->kind == KIND_SIGNED || type->kind == KIND_UNSIGNED ? STRATA_DTYPE_I64
                                                                       : STRATA_DTYPE_F32;

@@ -15,13 +15,23 @@
 
 /* ---- messages ---- */
 
-/* Replaces "999983", the size that stands for the batch, by "N" in a message. */
-static void name_batch(char *message) {
-    char number[16];
-    const size_t n = (size_t)snprintf(number, sizeof number, "%d", STRATA_ONNX_BATCH);
-    for (char *at = message; (at = strstr(at, number));) {
-        *at++ = 'N';
-        memmove(at, at + n - 1, strlen(at + n - 1) + 1);
+void strata_onnx_name_batch(char *message) {
+    for (char *at = message; *at;) {
+        if (*at < '1' || *at > '9') {
+            at++;
+            continue;
+        }
+        char *end;
+        const unsigned long long number = strtoull(at, &end, 10);
+        char name[32] = "N";
+        if (number > STRATA_ONNX_BATCH) snprintf(name, sizeof name, "%llu N", number / STRATA_ONNX_BATCH);
+        const size_t n = strlen(name);
+        if (number % STRATA_ONNX_BATCH == 0 && n <= (size_t)(end - at)) {
+            memcpy(at, name, n);
+            memmove(at + n, end, strlen(end) + 1);
+            end = at + n;
+        }
+        at = end;
     }
 }
 
@@ -31,7 +41,6 @@ strata_status strata_onnx_fail(strata_onnx_import *im, strata_status status, con
     va_start(arguments, format);
     strata_format_v(text, sizeof text, format, arguments);
     va_end(arguments);
-    name_batch(text);
     const StrataOnnx__Node *node = im->node;
     const char *name = node && node->name && *node->name              ? node->name
                        : node && node->n_output && node->output[0][0] ? node->output[0]
@@ -218,6 +227,15 @@ strata_status strata_onnx_permute_array(const strata_array *array, const int *ax
     return STRATA_OK;
 }
 
+bool strata_onnx_is_zeros(const strata_onnx_import *im, int value) {
+    const strata_onnx_value *v = &im->values[value];
+    bool zeros = true;
+    if (!v->constant) return v->zeros;
+    for (int64_t i = 0; i < strata_shape_elements(v->array.shape) && zeros; i++)
+        zeros = strata_element_get(v->array.dtype, v->array.data, i) == 0;
+    return zeros;
+}
+
 strata_status strata_onnx_number(strata_onnx_import *im, int value, double *out) {
     if (!strata_onnx_is_constant(im, value) || strata_shape_elements(im->values[value].array.shape) != 1)
         return strata_onnx_fail(im, STRATA_UNSUPPORTED, "an input that must be one constant number is not");
@@ -348,11 +366,14 @@ static strata_status keep_weight(strata_onnx_import *im, const char *layer, cons
 }
 
 strata_status strata_onnx_weight_of(strata_onnx_import *im, const char *name, const strata_array *array) {
-    const char *layer = im->model->list.layers[im->model->list.n - 1].name;
+    char folded[16];
+    snprintf(folded, sizeof folded, "%d", im->n_folded_layers);
+    const char *layer = im->folding ? folded : im->model->list.layers[im->model->list.n - 1].name;
     const size_t n_layer = strlen(layer);
     strata_array copy;
-    for (int i = im->parameters.n - 1; i >= 0; i--) {
-        const strata_parameter_spec *p = &im->parameters.items[i];
+    const strata_parameter_set *set = im->folding ? &im->folded_parameters : &im->parameters;
+    for (int i = set->n - 1; i >= 0; i--) {
+        const strata_parameter_spec *p = &set->items[i];
         if (strncmp(p->name, layer, n_layer) || p->name[n_layer] != '/' || strcmp(p->name + n_layer + 1, name)) continue;
         if (!strata_shape_equal(p->shape, array->shape))
             return strata_onnx_fail(im, STRATA_DATA, "its weights are %s as Strata has them; its input needs %s",
@@ -428,8 +449,17 @@ strata_status strata_onnx_layer(strata_onnx_import *im, const strata_layer_kind 
                                 bool behind, int *out) {
     strata_onnx_value made = {.behind = behind};
     char name[128];
-    if (im->folding) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "of a constant");
     STRATA_TRY(make_tensor(im, input));
+    if (im->folding) { /* the layer is built without a model; its parameters are inputs of the graph */
+        snprintf(name, sizeof name, "%d", ++im->n_folded_layers);
+        const strata_layer layer = {.kind = kind, .options = (void *)options, .name = name};
+        strata_layer_context context = {.declaring = true, .parameters = &im->folded_parameters};
+        strata_tensor *x = im->values[input].folded;
+        made.folded = strata_layer_build(&context, &layer, 1, name, &x, 1);
+        strata_graph_set_scope(im->folding, NULL);
+        STRATA_TRY(strata_onnx_check_built(im));
+        return strata_onnx_add_value(im, made, out);
+    }
     STRATA_TRY(add_call(im, kind, name_of_node(im, name, sizeof name), options, &input, 1, &made));
     return strata_onnx_add_value(im, made, out);
 }

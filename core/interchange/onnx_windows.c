@@ -257,7 +257,6 @@ strata_status strata_onnx_pool(strata_onnx_import *im) {
     window win;
     STRATA_TRY(strata_onnx_need(im, 0, &x));
     const strata_shape shape = strata_onnx_shape(im, x);
-    if (im->folding) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "of a constant");
     if (strata_onnx_dtype(im, x) != STRATA_DTYPE_F32) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "of integers");
     if (strata_onnx_is_taken(im, 1)) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "its Indices are not there");
     if (shape.rank < 3 || shape.rank > 4)
@@ -513,7 +512,6 @@ strata_status strata_onnx_recurrent(strata_onnx_import *im) {
     const bool reverse = strata_onnx_text_is(im, "direction", "reverse", false), batch_first = strata_onnx_int(im, "layout", 0);
     const int64_t units = strata_onnx_int(im, "hidden_size", 0), gates = lstm ? 4 : 3, directions = both ? 2 : 1;
     int in[4], y;
-    if (im->folding) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "of a constant");
     for (int i = 0; i < 3; i++) STRATA_TRY(strata_onnx_need(im, i, &in[i]));
     in[3] = strata_onnx_input(im, 3);
     for (int i = 1; i < 4; i++)
@@ -522,10 +520,7 @@ strata_status strata_onnx_recurrent(strata_onnx_import *im) {
     for (int i = 4; i < 8; i++) {
         const int state = strata_onnx_input(im, i);
         if (state < 0) continue;
-        bool zeros = i != 4 && strata_onnx_is_constant(im, state);
-        for (int64_t k = 0; zeros && k < strata_shape_elements(im->values[state].array.shape); k++)
-            zeros = strata_element_get(im->values[state].array.dtype, im->values[state].array.data, k) == 0;
-        if (!zeros)
+        if (i == 4 || !strata_onnx_is_zeros(im, state))
             return strata_onnx_fail(im, STRATA_UNSUPPORTED, "its input %d (lengths, a first state or peepholes) is not there",
                                     i);
     }

@@ -24,4 +24,34 @@ strata_status strata_model_save_onnx(strata_model *model, const char *path, stra
     (void)model, (void)path;
     return missing(err);
 }
+
+strata_status strata_onnx_graph_open(const char *path, strata_onnx_graph **out_graph, strata_error *err) {
+    (void)path, (void)out_graph;
+    return missing(err);
+}
+
+/* Without a graph, the functions below are never called. */
+void strata_onnx_graph_destroy(strata_onnx_graph *graph) {
+    (void)graph;
+}
+
+const char *strata_onnx_graph_input(const strata_onnx_graph *graph, int index) {
+    (void)graph, (void)index;
+    return NULL;
+}
+
+strata_status strata_onnx_graph_set(strata_onnx_graph *graph, const char *name, const strata_array *array, strata_error *err) {
+    (void)graph, (void)name, (void)array;
+    return missing(err);
+}
+
+strata_status strata_onnx_graph_run(strata_onnx_graph *graph, strata_error *err) {
+    (void)graph;
+    return missing(err);
+}
+
+strata_onnx_result strata_onnx_graph_output(const strata_onnx_graph *graph, int index) {
+    (void)graph, (void)index;
+    return (strata_onnx_result){0};
+}
 #endif

@@ -36,5 +36,6 @@ const strata_loss strata_loss_binary_crossentropy = {
     .check = strata_loss_check_smoothing,
     .build = binary_build,
     .predict = binary_predict,
+    .activation = "sigmoid",
     .threshold = binary_threshold,
 };

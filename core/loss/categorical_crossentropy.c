@@ -22,4 +22,5 @@ const strata_loss strata_loss_categorical_crossentropy = {
     .check = strata_loss_check_smoothing,
     .build = dense_build,
     .predict = dense_predict,
+    .activation = "softmax",
 };

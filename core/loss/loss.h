@@ -23,6 +23,8 @@ typedef struct strata_loss {
     strata_tensor *(*build)(const strata_loss_options *opts, strata_tensor *outputs, strata_tensor *labels);
     /* Converts outputs to predictions: logits to probabilities, for example. NULL: the outputs are the predictions. */
     strata_tensor *(*predict)(const strata_loss_options *opts, strata_tensor *outputs);
+    /* The function that `predict` applies to logits: "softmax" or "sigmoid". NULL: outputs are not logits. */
+    const char *activation;
     /* Only for BINARY: an output above this number is a positive prediction. NULL: 0. */
     double (*threshold)(const strata_loss_options *opts);
 } strata_loss;
@@ -43,6 +45,22 @@ STRATA_MUST_USE strata_status strata_loss_check_output(const strata_loss *loss, 
 
 /* Converts labels from the form in which a dataset contains them to the form that `build` takes. */
 strata_tensor *strata_loss_convert_labels(const strata_loss *loss, strata_tensor *outputs, strata_tensor *labels);
+
+/* logits.c: models that end in softmax or sigmoid. outputs: (B, ...), as the model's layers compute them. */
+/* The function that the loss applies to logits; NULL: with these options outputs are not logits. */
+const char *strata_loss_activation(const strata_loss *loss, const strata_loss_options *opts);
+/* What `build` and metrics take: the outputs or, if the loss takes logits and the outputs end in its activation, the input of
+ * this activation. If the outputs are other probabilities, for example of another activation or of one that dropout follows, the
+ * graph is poisoned, with a message that says what to change. */
+strata_tensor *strata_loss_logits(const strata_loss *loss, const strata_loss_options *opts, strata_tensor *outputs);
+/* What predict returns: the outputs themselves if there is no loss (NULL) or they are probabilities already, else those that
+ * `predict` makes of them. */
+strata_tensor *strata_loss_predict(const strata_loss *loss, const strata_loss_options *opts, strata_tensor *outputs);
+/* "softmax" or "sigmoid" if the outputs end in it; NULL: they do not. */
+const char *strata_loss_ending(strata_tensor *outputs);
+/* Whether all outputs are probabilities, since layers apply softmax or sigmoid at the end. */
+bool strata_loss_are_probabilities(const strata_tensor *outputs);
+
 /* For losses of numbers. strata_loss_match reshapes the labels to the shape of the outputs. strata_loss_mean computes the
  * mean of each example: (B, ...) -> (B). */
 strata_tensor *strata_loss_match(strata_tensor *outputs, strata_tensor *labels);

@@ -95,5 +95,7 @@ strata_tensor *strata_example_losses(const char *name, const strata_loss_options
     if (!status && all.rank < 1) status = strata_fail(&err, STRATA_INVALID, "losses: outputs have no axis of examples");
     if (!status) status = strata_loss_check_output(loss, output, &err);
     if (status) return strata_graph_poison(strata_tensor_graph(outputs), NULL, status, "%s", err.message);
+    outputs = strata_loss_logits(loss, &settings, outputs);
+    if (strata_tensor_is_poison(outputs)) return outputs;
     return loss->build(&settings, outputs, strata_loss_convert_labels(loss, outputs, labels));
 }

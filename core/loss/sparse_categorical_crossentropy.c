@@ -24,4 +24,5 @@ const strata_loss strata_loss_sparse_categorical_crossentropy = {
     .check = strata_loss_check_smoothing,
     .build = sparse_build,
     .predict = sparse_predict,
+    .activation = "softmax",
 };

@@ -69,6 +69,8 @@ strata_tensor *strata_metric_sums(const strata_metric *metric, strata_tensor *ou
                                 : strata_fail(&err, STRATA_OUT_OF_MEMORY, "no host memory for a metric");
     if (!status && all.rank < 1) status = strata_fail(&err, STRATA_INVALID, "metrics: outputs have no axis of examples");
     if (status) return strata_graph_poison(outputs->graph, NULL, status, "%s", err.message);
+    outputs = strata_loss_logits(c.loss, c.opts, outputs);
+    if (strata_tensor_is_poison(outputs)) return outputs;
     return kind->words->build(&c, outputs, strata_loss_convert_labels(c.loss, outputs, labels));
 }
 

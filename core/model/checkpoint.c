@@ -147,7 +147,13 @@ static strata_status take_slots(strata_checkpoint *c, strata_model *model, bool 
 }
 
 static strata_status take_notes(strata_checkpoint *c, const strata_model *model, strata_error *err) {
+    strata_model *again = NULL;
     STRATA_TRY(strata_model_to_json(model, &c->json, err));
+    /* A checkpoint that could not be read would be noticed only when it is needed. */
+    const strata_status readable =
+        strata_model_from_json_with(model->registry, c->json, strlen(c->json), "the checkpoint's model", &again, err);
+    strata_model_destroy(again);
+    if (readable) return readable;
     c->notes = calloc((size_t)model->notes.n + 1, sizeof *c->notes);
     for (; c->notes && c->n_notes < model->notes.n; c->n_notes++) {
         strata_manifest_text *note = &c->notes[c->n_notes];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Compiling a model: chooses optimizer and loss, and creates the variables on every device of the strategy. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,22 +9,59 @@
 
 #define PRECISION_NOTE "precision"
 
-/* Chooses the loss of an output: if it is the only output, the loss of the compile options; else the output's own loss; if it
- * is the only output and has none, the default. */
+/* Finds the loss of an output in strata_compile_options.loss: a name for all outputs, or "left=mse,right=mae". *out_name is ""
+ * if the list does not have the output. */
+static void find_in_list(const strata_model *model, const char *list, int index, char out_name[64]) {
+    const char *output = strata_output_name(model, index);
+    const size_t n = strlen(output);
+    *out_name = 0;
+    if (!strchr(list, '=')) {
+        snprintf(out_name, 64, "%.63s", list);
+        return;
+    }
+    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
+        if (!strncmp(at, output, n) && at[n] == '=')
+            snprintf(out_name, 64, "%.*s", (int)strcspn(at + n + 1, ",") < 63 ? (int)strcspn(at + n + 1, ",") : 63, at + n + 1);
+}
+
+/* Checks that the list names only outputs of the model. */
+static strata_status check_list(const strata_model *model, const char *list, strata_error *err) {
+    for (const char *at = strchr(list, '=') ? list : ""; *at; at += strcspn(at, ","), at += *at == ',') {
+        const size_t n = strcspn(at, "=,");
+        bool found = false;
+        for (int i = 0; i < model->n_outputs && !found; i++) {
+            const char *name = strata_output_name(model, i);
+            found = at[n] == '=' && strlen(name) == n && !strncmp(at, name, n);
+        }
+        if (!found)
+            return strata_fail(err, STRATA_INVALID,
+                               "compile: the loss \"%.100s\" has \"%.*s\", which is no output of the model; it is a name, or "
+                               "OUTPUT=NAME for each output, separated by commas (an output is \"%s\")",
+                               list, n < 40 ? (int)n : 40, at, strata_output_name(model, 0));
+    }
+    return STRATA_OK;
+}
+
+/* The loss that an only output without one gets: that of its softmax or sigmoid, else the loss of integer labels. */
+static const char *default_loss(const strata_output_spec *output) {
+    return output->ending && !strcmp(output->ending, "sigmoid") ? "binary_crossentropy" : "sparse_categorical_crossentropy";
+}
+
+/* Chooses the loss of an output: that of the compile options; else the output's own loss; if it is the only output and has none,
+ * the default. */
 static strata_status choose_loss(const strata_model *model, int index, const strata_compile_options *opts,
                                  strata_output_spec *output, strata_error *err) {
-    const bool given = opts && opts->loss, only = model->n_outputs == 1;
-    if (given && !only)
-        return strata_fail(err, STRATA_INVALID, "compile: the model has %d outputs; strata_model_output says the loss of each",
-                           model->n_outputs);
-    if (!only && !output->loss)
+    const bool only = model->n_outputs == 1;
+    char given[64] = "";
+    if (opts && opts->loss) find_in_list(model, opts->loss, index, given);
+    if (!only && !output->loss && !*given)
         return strata_fail(err, STRATA_INVALID,
-                           "output \"%s\" has no loss; strata_model_output, or \"loss\" in its JSON, names one",
+                           "output \"%s\" has no loss; strata_model_output, \"loss\" in its JSON, or the loss of compile names "
+                           "one",
                            strata_output_name(model, index));
-    if (given) output->loss_options = opts->loss_options;
-    if (given || !output->loss)
-        STRATA_TRY(strata_registry_find_loss(model->registry, given ? opts->loss : "sparse_categorical_crossentropy",
-                                             &output->loss, err));
+    if (*given) output->loss_options = opts->loss_options;
+    if (*given || !output->loss)
+        STRATA_TRY(strata_registry_find_loss(model->registry, *given ? given : default_loss(output), &output->loss, err));
     if (output->loss->check) STRATA_TRY(output->loss->check(&output->loss_options, err));
     const strata_status status = strata_loss_check_output(output->loss, output->shape, err);
     return status && !only ? strata_fail_in(err, status, "output \"%s\"", strata_output_name(model, index)) : status;
@@ -38,7 +76,9 @@ static strata_status choose_settings(strata_model *model, const strata_compile_o
     STRATA_TRY(strata_optimizer_check(&optimizer, &kind, err));
     memcpy(before, model->outputs, sizeof before);
     memcpy(outputs, model->outputs, sizeof outputs);
+    if (opts && opts->loss) STRATA_TRY(check_list(model, opts->loss, err));
     for (int i = 0; i < model->n_outputs; i++) STRATA_TRY(choose_loss(model, i, opts, &outputs[i], err));
+    STRATA_TRY(strata_model_check_endings(model, outputs, err));
     if (opts && opts->metrics && model->n_outputs > 1)
         return strata_fail(err, STRATA_INVALID,
                            "compile: the model has %d outputs; strata_model_output says the metrics of each", model->n_outputs);
@@ -350,21 +390,41 @@ static strata_status place(strata_model *model, strata_device *device, const str
     return STRATA_OK;
 }
 
+/* again: the model may be built already. */
 static strata_status check_target(const strata_model *model, const strata_device *device, const strata_strategy *strategy,
-                                  strata_error *err) {
-    if (model->strategy)
+                                  bool again, strata_error *err) {
+    if (model->strategy && (model->trains || !again))
         return strata_fail(err, STRATA_INVALID, "model: it is %s already", model->trains ? "compiled" : "built");
     if ((device != NULL) != (strategy != NULL)) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "model: compile takes a device or a strategy; it was given %s",
                        device ? "both" : "neither");
 }
 
+/* Removes a model that was built from its devices. Its parameters and states are kept as if they were loaded from a file. */
+static strata_status unplace(strata_model *model, strata_error *err) {
+    if (!model->strategy) return STRATA_OK;
+    float *values = malloc((size_t)strata_model_all_size(model) * sizeof *values + 1);
+    if (!values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its parameters");
+    const strata_status status = strata_model_read_all(model, values, err);
+    if (status) {
+        free(values);
+        return status;
+    }
+    strata_model_free_programs(model);
+    strata_model_free_variables(model);
+    strata_owned_forget(&model->owned);
+    model->strategy = NULL;
+    model->loaded = values;
+    return STRATA_OK;
+}
+
 strata_status strata_model_compile(strata_model *model, strata_device *device, const strata_compile_options *opts,
                                    strata_error *err) {
-    STRATA_TRY(check_target(model, device, opts ? opts->strategy : NULL, err));
+    STRATA_TRY(check_target(model, device, opts ? opts->strategy : NULL, true, err));
     STRATA_TRY(strata_model_declare(model, err));
     STRATA_TRY(choose_settings(model, opts, err));
     STRATA_TRY(check_sparse(model, err));
+    STRATA_TRY(unplace(model, err));
     model->trains = true;
     const strata_status status = place(model, device, opts, err);
     if (status) model->trains = false;
@@ -373,7 +433,7 @@ strata_status strata_model_compile(strata_model *model, strata_device *device, c
 
 strata_status strata_model_build(strata_model *model, strata_device *device, const strata_compile_options *opts,
                                  strata_error *err) {
-    STRATA_TRY(check_target(model, device, opts ? opts->strategy : NULL, err));
+    STRATA_TRY(check_target(model, device, opts ? opts->strategy : NULL, false, err));
     STRATA_TRY(strata_model_declare(model, err));
     return place(model, device, opts, err);
 }

@@ -133,7 +133,7 @@ static strata_status check(strata_model *model, const strata_dataset *dataset, s
                            strata_model_feed *out_feed, strata_error *err) {
     bool labels = kind == STRATA_PROGRAM_EVALUATE;
     const char *verb = labels ? "evaluate" : "predict";
-    STRATA_TRY(strata_model_check_compiled(model, verb, err));
+    STRATA_TRY(labels ? strata_model_check_compiled(model, verb, err) : strata_model_check_built(model, verb, err));
     STRATA_TRY(strata_model_check_dataset(model, dataset, labels, verb, out_feed, err));
     if (!*batch) *batch = DEFAULT_BATCH;
     if (*batch < 1)

@@ -9,6 +9,30 @@
 #include "core/model/model.h"
 #include "core/model/notes.h"
 
+typedef struct written {
+    const strata_model *model;
+    /* (all_size) The parameters and states. */
+    const float *values;
+} written;
+
+/* Reads a model file back, and compares its parameters and states bit by bit, so that NaN are compared too. */
+static strata_status read_back(const char *path, void *context, strata_error *err) {
+    const written *w = context;
+    strata_model *model = NULL;
+    STRATA_TRY(strata_model_load_with(w->model->registry, path, &model, err));
+    strata_status status = STRATA_OK;
+    bool same = model->parameters.n == w->model->parameters.n;
+    for (int i = 0; i < model->parameters.n && same; i++) {
+        const strata_parameter_spec *a = &w->model->parameters.items[i], *b = &model->parameters.items[i];
+        same = strata_shape_equal(a->shape, b->shape) &&
+               !memcmp(w->values + strata_model_place(w->model, a), model->loaded + strata_model_place(model, b),
+                       (size_t)strata_shape_elements(a->shape) * sizeof *w->values);
+    }
+    if (!same) status = strata_fail(err, STRATA_INTERNAL, "its parameters are not those of the model");
+    strata_model_destroy(model);
+    return status;
+}
+
 static strata_status write_file(strata_model *model, const char *path, float *values, strata_named_array *tensors, int n_extra,
                                 const char *json, strata_error *err) {
     STRATA_TRY(strata_model_read_all(model, values, err));
@@ -22,8 +46,10 @@ static strata_status write_file(strata_model *model, const char *path, float *va
     metadata[0] = (strata_metadata){STRATA_MODEL_METADATA, json};
     for (int i = 0; i < model->notes.n; i++)
         metadata[i + 1] = (strata_metadata){model->notes.items[i].key, model->notes.items[i].text};
-    strata_status status = strata_safetensors_write(path, tensors, (size_t)(model->parameters.n + n_extra), metadata,
-                                                    (size_t)model->notes.n + 1, err);
+    written w = {model, values};
+    strata_status status =
+        strata_safetensors_write_checked(path, tensors, (size_t)(model->parameters.n + n_extra), metadata,
+                                         (size_t)model->notes.n + 1, &(strata_file_check){read_back, &w}, err);
     free(metadata);
     return status;
 }

@@ -589,3 +589,45 @@ strata_status strata_model_to_json(const strata_model *model, char **out_text, s
     *out_text = text;
     return STRATA_OK;
 }
+
+/* ---- the losses alone ---- */
+
+strata_status strata_model_losses_text(const strata_model *model, char **out_text, strata_error *err) {
+    const strata_output_spec *first = &model->outputs[0];
+    bool any = false;
+    for (int i = 0; i < model->n_outputs; i++) any |= model->outputs[i].loss != NULL;
+    *out_text = NULL;
+    if (!any) return STRATA_OK;
+    if (model->n_outputs == 1 && !strata_options_given(first->loss->options, &first->loss_options)) {
+        *out_text = strdup(first->loss->name);
+        return *out_text ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its losses");
+    }
+    strata_json_writer w = {0};
+    strata_json_begin_array(&w);
+    for (int i = 0; i < model->n_outputs; i++) {
+        strata_json_begin_object(&w);
+        write_loss(&w, &model->outputs[i]);
+        strata_json_end_object(&w);
+    }
+    strata_json_end_array(&w);
+    return strata_json_take(&w, out_text, NULL, err);
+}
+
+strata_status strata_model_recall_losses(strata_model *model, const char *text, strata_error *err) {
+    strata_json root, item;
+    int i = 0;
+    if (*text != '[') {
+        strata_output_spec *only = &model->outputs[0];
+        if (model->n_outputs != 1 || strata_registry_find_loss(model->registry, text, &only->loss, NULL)) return STRATA_OK;
+        return only->loss->check ? only->loss->check(&only->loss_options, err) : STRATA_OK;
+    }
+    STRATA_TRY(strata_json_parse("the losses", text, strlen(text), MAX_JSON_BYTES, &root, err));
+    for (bool more = strata_json_first(&root, &item); more && i < model->n_outputs; more = strata_json_next(&item), i++) {
+        strata_output_spec none = {0};
+        if (strata_json_kind_of(&item) != STRATA_JSON_OBJECT || read_loss(model, &item, &none, NULL)) continue;
+        model->outputs[i].loss = none.loss;
+        model->outputs[i].loss_options = none.loss_options;
+    }
+    strata_json_finish(&root);
+    return STRATA_OK;
+}

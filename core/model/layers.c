@@ -69,7 +69,7 @@ strata_tensor *strata_model_make_input(const strata_model *model, strata_graph *
     return strata_input(graph, strata_slot_name("x", input).text, dtype, shape);
 }
 
-/* Sets the shapes of the outputs, of one example. */
+/* Sets the shapes of the outputs, of one example, and whether they are probabilities. */
 static strata_status take_outputs(strata_model *model, strata_tensor *const *outputs, strata_error *err) {
     for (int i = 0; i < model->n_outputs; i++) {
         const strata_shape shape = strata_tensor_shape(outputs[i]);
@@ -79,6 +79,8 @@ static strata_status take_outputs(strata_model *model, strata_tensor *const *out
                                strata_output_name(model, i), strata_shape_text(shape).text);
         own->rank = shape.rank - 1;
         memcpy(own->dims, shape.dims + 1, (size_t)own->rank * sizeof(int64_t));
+        model->outputs[i].ending = strata_loss_ending(outputs[i]);
+        model->outputs[i].probabilities = strata_loss_are_probabilities(outputs[i]);
     }
     return STRATA_OK;
 }
@@ -104,6 +106,24 @@ strata_status strata_model_declare(strata_model *model, strata_error *err) {
         strata_model_free_parameters(model);
     else
         strata_parameters_lay_out(&model->parameters);
+    strata_graph_destroy(graph);
+    return status;
+}
+
+strata_status strata_model_check_endings(strata_model *model, const strata_output_spec *specs, strata_error *err) {
+    strata_graph *graph = NULL;
+    STRATA_TRY(strata_graph_create(&graph, err));
+    strata_layer_context context = {.declaring = true, .training = true};
+    context.rng = strata_input(graph, "rng", STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS));
+    strata_tensor *inputs[STRATA_MAX_INPUTS], *outputs[STRATA_MAX_OUTPUTS];
+    for (int i = 0; i < model->n_inputs; i++) inputs[i] = strata_model_make_input(model, graph, i, model->inputs[i].dtype, 1);
+    strata_model_build_calls(model, &context, inputs, outputs);
+    strata_status status = strata_graph_check(graph, err);
+    for (int i = 0; i < model->n_outputs && !status; i++) {
+        strata_graph_set_scope(graph, model->n_outputs > 1 ? strata_output_name(model, i) : NULL);
+        strata_loss_logits(specs[i].loss, &specs[i].loss_options, outputs[i]);
+        status = strata_graph_check(graph, err);
+    }
     strata_graph_destroy(graph);
     return status;
 }

@@ -42,7 +42,8 @@ strata_status strata_model_list_memory(strata_model *model, strata_model_part pa
                                                 [STRATA_PART_EVALUATION] = STRATA_PROGRAM_EVALUATE,
                                                 [STRATA_PART_PREDICTION] = STRATA_PROGRAM_PREDICT};
     *out_memory = (strata_model_memory){.at_op = ""};
-    STRATA_TRY(strata_model_check_compiled(model, "memory", err));
+    STRATA_TRY(part == STRATA_PART_PREDICTION ? strata_model_check_built(model, "memory", err)
+                                              : strata_model_check_compiled(model, "memory", err));
     if (batch < 0) return strata_fail(err, STRATA_INVALID, "memory: batch is %lld; it must be at least 1", (long long)batch);
     if (part < STRATA_PART_TRAINING || part > STRATA_PART_PREDICTION)
         return strata_fail(err, STRATA_INVALID, "memory: part is %d; it is 0..2", (int)part);

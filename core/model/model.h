@@ -80,7 +80,11 @@ typedef struct strata_output_spec {
     int value;
     /* The shape of one example; known once the layers are declared. */
     strata_shape shape;
-    /* NULL until JSON, strata_model_output or compile sets it. */
+    /* In predictions all elements are probabilities, since the layers end in softmax or sigmoid; known once they are declared. */
+    bool probabilities;
+    /* "softmax" or "sigmoid" if the layers end in it; NULL: they do not. Known once they are declared. */
+    const char *ending;
+    /* NULL: the model has no loss, until JSON, strata_model_output or compile sets one. Its predictions are its outputs. */
     const strata_loss *loss;
     strata_loss_options loss_options;
     /* The factor of its loss in the model's loss. */
@@ -394,7 +398,11 @@ struct strata_model {
     strata_group_totals communicated;
 };
 
-/* layers.c: builds all calls of layers: inputs [n_inputs] (B, ...) -> outputs [n_outputs] (B, ...). Declares parameters when
+/* layers.c: builds the graph of a training step up to the losses, without devices. Fails: INVALID if the loss of an output takes
+ * logits and the output is none, with a message that says what to change. outputs: [n_outputs] */
+STRATA_MUST_USE strata_status strata_model_check_endings(strata_model *model, const strata_output_spec *outputs,
+                                                         strata_error *err);
+/* Builds all calls of layers: inputs [n_inputs] (B, ...) -> outputs [n_outputs] (B, ...). Declares parameters when
  * context->declaring. */
 void strata_model_build_calls(strata_model *model, strata_layer_context *context, strata_tensor *const *inputs,
                               strata_tensor **outputs);
@@ -412,11 +420,17 @@ strata_tensor *strata_model_build_layers(strata_model *model, strata_layer_conte
  * layers. */
 STRATA_MUST_USE strata_status strata_model_declare(strata_model *model, strata_error *err);
 void strata_model_free_parameters(strata_model *model);
+/* json.c: the losses of the outputs as text, for files of other programs: a name, or JSON where there are options or several
+ * outputs. *out_text NULL: there are none; the caller frees it. strata_model_recall_losses sets the outputs' losses to those of
+ * such a text; it ignores losses that the program does not have. */
+STRATA_MUST_USE strata_status strata_model_losses_text(const strata_model *model, char **out_text, strata_error *err);
+STRATA_MUST_USE strata_status strata_model_recall_losses(strata_model *model, const char *text, strata_error *err);
 /* values.c: creates the values of a sequential model, or checks those of a functional one. */
 STRATA_MUST_USE strata_status strata_model_connect(strata_model *model, strata_error *err);
 void strata_model_free_values(strata_model *model);
 const char *strata_output_name(const strata_model *model, int output);
-/* The activation that predict applies to the output, which follows from its loss: "softmax", "sigmoid"; NULL: none. */
+/* The activation that predict applies to the output, which follows from its loss: "softmax", "sigmoid"; NULL: none, or the
+ * layers have applied it. */
 const char *strata_output_activation(const strata_output_spec *output);
 /* The index of the value with this name; -1: there is none. */
 int strata_model_find_value(const strata_model *model, const char *name);

@@ -61,7 +61,8 @@ strata_status strata_model_list_places(strata_model *model, strata_model_part pa
                                                 [STRATA_PART_PREDICTION] = STRATA_PROGRAM_PREDICT};
     collector c = {.places = out_places, .others = others, .n_others = n_others};
     *out_places = (strata_model_places){0};
-    STRATA_TRY(strata_model_check_compiled(model, "place", err));
+    STRATA_TRY(part == STRATA_PART_PREDICTION ? strata_model_check_built(model, "place", err)
+                                              : strata_model_check_compiled(model, "place", err));
     if (batch < 0) return strata_fail(err, STRATA_INVALID, "place: batch is %lld; it must be at least 1", (long long)batch);
     if (replica < 0 || replica >= model->strategy->n_replicas)
         return strata_fail(err, STRATA_INVALID, "place: replica is %d; there are %d", replica, model->strategy->n_replicas);

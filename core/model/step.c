@@ -10,7 +10,7 @@
  *   gradients     x, y, weights, step, rng -> sums, gradients, changes of states, rows that are used;  updates nothing
  *   application   step -> sums;  makes the update from these variables and sets them to zero
  *   evaluation    x, y [, example_weights] -> sums
- *   prediction    x -> outputs, as probabilities where the loss classifies
+ *   prediction    x -> outputs, as probabilities where the loss takes logits; a model without a loss has its outputs
  * sums: the sum of the examples' losses (times example_weights), the number of right answers, then the numbers of the metrics.
  * weights: the factor of each example's loss in the gradient, which is 1 / (examples in the batch of all replicas). For
  * accumulated batches it is 1 / (examples that the step is expected to have), and the input `step` of the update contains the
@@ -98,6 +98,15 @@ static void forward(builder *b, strata_tensor **outputs) {
     strata_model_build_calls(b->model, &b->context, inputs, outputs);
 }
 
+/* As forward, with logits instead of probabilities for losses that take logits. */
+static void forward_to_losses(builder *b, strata_tensor **outputs) {
+    forward(b, outputs);
+    for (int i = 0; i < b->model->n_outputs; i++) {
+        const strata_output_spec *spec = &b->model->outputs[i];
+        outputs[i] = strata_loss_logits(spec->loss, &spec->loss_options, outputs[i]);
+    }
+}
+
 static strata_tensor *labels_input(const builder *b, int output) {
     const strata_output_spec *spec = &b->model->outputs[output];
     const strata_shape one = strata_loss_label_shape(spec->loss, spec->shape);
@@ -165,7 +174,7 @@ static computed compute(builder *b) {
         b->role.batch = 0;
         return c;
     }
-    forward(b, outputs);
+    forward_to_losses(b, outputs);
     for (int i = 0; i < b->model->n_outputs; i++) labels[i] = labels_input(b, i);
     c.y = example_losses(b, outputs, labels);
     c.dy = strata_input(b->graph, "weights", STRATA_DTYPE_F32, STRATA_SHAPE(b->role.batch));
@@ -328,7 +337,7 @@ static void build_gradients(builder *b) {
 
 static void build_evaluate(builder *b) {
     strata_tensor *outputs[STRATA_MAX_OUTPUTS], *labels[STRATA_MAX_OUTPUTS];
-    forward(b, outputs);
+    forward_to_losses(b, outputs);
     for (int i = 0; i < b->model->n_outputs; i++) labels[i] = labels_input(b, i);
     b->step->output = batch_sums(b, example_losses(b, outputs, labels), outputs, labels);
 }
@@ -340,10 +349,7 @@ static void build_predict(builder *b) {
     forward(b, outputs);
     for (int i = 0; i < n; i++) {
         const strata_output_spec *spec = &b->model->outputs[i];
-        if (spec->loss->predict) outputs[i] = spec->loss->predict(&spec->loss_options, outputs[i]);
-        if (!outputs[i])
-            outputs[i] = strata_graph_poison(b->graph, NULL, STRATA_INVALID, "loss %s: its predict function returned NULL",
-                                             spec->loss->name);
+        outputs[i] = strata_loss_predict(spec->loss, &spec->loss_options, outputs[i]);
         const strata_shape given = strata_tensor_shape(outputs[i]);
         if (!strata_tensor_is_poison(outputs[i]) &&
             strata_shape_elements(given) != b->role.batch * strata_shape_elements(spec->shape))

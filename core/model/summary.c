@@ -43,16 +43,17 @@ static void fill_layers(const strata_model *model, const strata_layer_cost *cost
 
 strata_status strata_model_summarize(strata_model *model, int64_t batch, strata_model_summary *out_summary, strata_error *err) {
     *out_summary = (strata_model_summary){.batch = batch ? batch : DEFAULT_BATCH, .n_layers = strata_model_n_calls(model)};
-    STRATA_TRY(strata_model_check_compiled(model, "summarize", err));
+    STRATA_TRY(strata_model_check_built(model, "summarize", err));
     if (batch < 0) return strata_fail(err, STRATA_INVALID, "summarize: batch is %lld; it must be at least 1", (long long)batch);
     strata_layer_cost *costs = calloc((size_t)out_summary->n_layers, sizeof *costs);
     out_summary->layers = calloc((size_t)out_summary->n_layers, sizeof *out_summary->layers);
-    strata_program_cost forward, step;
+    strata_program_cost forward, step = {0};
     strata_status status = STRATA_OK;
     if (!costs || !out_summary->layers)
         status = strata_fail(err, STRATA_OUT_OF_MEMORY, "summarize: no host memory for %d layers", out_summary->n_layers);
     if (!status) status = strata_model_measure(model, STRATA_PROGRAM_PREDICT, out_summary->batch, costs, &forward, err);
-    if (!status) status = strata_model_measure(model, STRATA_PROGRAM_TRAIN, out_summary->batch, NULL, &step, err);
+    if (!status && model->trains)
+        status = strata_model_measure(model, STRATA_PROGRAM_TRAIN, out_summary->batch, NULL, &step, err);
     if (!status) {
         fill_layers(model, costs, out_summary);
         out_summary->step_flops = step.flops;

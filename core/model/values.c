@@ -312,9 +312,7 @@ int strata_model_n_inputs(const strata_model *model) {
 }
 
 const char *strata_output_activation(const strata_output_spec *output) {
-    const char *loss = output->loss ? output->loss->name : "";
-    if (!strcmp(loss, "sparse_categorical_crossentropy") || !strcmp(loss, "categorical_crossentropy")) return "softmax";
-    return strcmp(loss, "binary_crossentropy") || output->loss_options.from_probabilities ? NULL : "sigmoid";
+    return output->probabilities ? NULL : strata_loss_activation(output->loss, &output->loss_options);
 }
 
 strata_model_port strata_model_input_port(const strata_model *model, int index) {

@@ -61,7 +61,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_set_registry(strata_model 
  * model's inputs and outputs by their names (strata_dataset_from_columns). Adding and calling layers does not fail by itself:
  * the model stores the first error, and strata_model_compile returns it. INVALID for shapes that do not fit, two inputs, calls,
  * layers or outputs of one name, an input that no layer takes, a layer that is not called, a value that nothing takes and that
- * is no output, or an output without a loss. The model owns the values. */
+ * is no output. The model owns the values. */
 typedef struct strata_value strata_value;
 STRATA_API STRATA_MUST_USE strata_status strata_model_create_functional(strata_model **out_model, strata_error *err);
 /* Adds an input. shape: of one example. dtype: f32, or i32 for tokens. Returns NULL after an error; the functions below accept
@@ -75,8 +75,7 @@ STRATA_API const strata_value *strata_layer_call(strata_model *model, const char
 typedef struct strata_output_options {
     /* 1 to 63 characters; NULL: the value's name. */
     const char *name;
-    /* As in strata_compile_options. loss NULL: a model with one output takes the loss of strata_compile_options; for a model
-     * with several outputs NULL is an error. */
+    /* As in strata_compile_options. loss NULL: the output has no loss until strata_compile_options.loss names one. */
     const char *loss;
     strata_loss_options loss_options;
     const char *metrics;
@@ -141,10 +140,12 @@ STRATA_API const char *strata_model_note(const strata_model *model, const char *
 typedef struct strata_compile_options {
     /* The optimizer. If its name is NULL: the optimizer of the model's JSON; adam where that has none. */
     strata_optimizer optimizer;
-    /* The name of the loss. NULL: the loss of the model's JSON; where that has none, "sparse_categorical_crossentropy" (integer
-     * labels, logits). */
+    /* The name of the loss, for all outputs, or a loss for each output by its name: "left=mse,right=mae". NULL: the losses of the
+     * model's JSON; an only output that has none gets "binary_crossentropy" if it ends in sigmoid, else
+     * "sparse_categorical_crossentropy" (integer labels). If an output ends in softmax or sigmoid and the loss is the
+     * cross-entropy of this function, the function is moved into the loss (strata/losses.h). */
     const char *loss;
-    /* Settings of that loss. */
+    /* Settings of the losses that `loss` names. */
     strata_loss_options loss_options;
     /* Names of metrics besides loss and accuracy, separated by commas: "auc,precision". NULL: the metrics of the model's JSON.
      * There are top_5_accuracy (5 stands for any number), precision and recall (of the positive class of a binary
@@ -178,13 +179,15 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_freeze(strata_model *model
 /* Binds the model to a device (borrowed: it must outlive the model) or to a strategy. Creates the parameters and the
  * optimizer's slots there, and initializes those that were not loaded from a file. With a strategy of several replicas, the
  * batch of fit, evaluate and predict is the global batch: each replica computes a share of its examples, and the results are
- * those of one device with the same batches. A model is compiled once. */
+ * those of one device with the same batches. A model is compiled once. One that was built may be compiled, on the same devices or
+ * others: it keeps its parameters, and functions that use it must have been destroyed. Fails: INVALID if a loss takes logits and
+ * an output is other probabilities, with a message that says what to change. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_compile(strata_model *model, strata_device *device,
                                                               const strata_compile_options *opts, strata_error *err);
-/* Like compile, but without optimizer, loss and metrics, for your own training loops (strata/distribute.h). Creates the
- * parameters and states on the devices, and ignores the options of optimizer, loss and metrics. The model can then be applied
- * and saved, and its parameters can be read and set. fit, evaluate, predict and checkpoints need compile and fail with INVALID.
- * */
+/* Like compile, but without optimizer, loss and metrics, for predictions and your own training loops (strata/distribute.h).
+ * Creates the parameters and states on the devices, and ignores the options of optimizer, loss and metrics. The model can then be
+ * applied and saved, its parameters can be read and set, and it predicts. fit, evaluate and checkpoints need compile and fail
+ * with INVALID. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_build(strata_model *model, strata_device *device,
                                                             const strata_compile_options *opts, strata_error *err);
 
@@ -481,7 +484,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_replicas_equal(strata_mode
 STRATA_API STRATA_MUST_USE strata_status strata_model_sha256(strata_model *model, char out_hex[65], strata_error *err);
 
 /* Saves the model to a safetensors file: the parameters by name, and the model's JSON in the metadata under "strata.model". The
- * library writes a temporary file, syncs it and renames it, so that an existing file is replaced only by a complete one.
+ * library writes a temporary file, reads it back, syncs it and renames it, so that an existing file is replaced only by a
+ * complete one that can be read.
  * INVALID for a model that is neither compiled, built nor loaded. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_save(strata_model *model, const char *path, strata_error *err);
 /* Loads a model from a file. Its parameters are in host memory until the model is compiled. */

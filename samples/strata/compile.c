@@ -73,7 +73,7 @@ static strata_status place_model(strata_model *model, int n, strata_device **out
                                  strata_error *err) {
     if (n == 1) {
         STRATA_TRY(strata_device_open("null", NULL, out_device, err));
-        return strata_model_compile(model, *out_device, NULL, err);
+        return strata_model_compile(model, *out_device, &(strata_compile_options){.loss = loss_for_description(model)}, err);
     }
     strata_device **devices = calloc((size_t)n, sizeof(*devices));
     if (!devices) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d replicas", n);
@@ -89,7 +89,8 @@ static strata_status place_model(strata_model *model, int n, strata_device **out
     }
     for (int i = 0; i < opened; i++) strata_device_close(devices[i]);
     free(devices);
-    return status ? status : strata_model_compile(model, NULL, &(strata_compile_options){.strategy = *out_strategy}, err);
+    const strata_compile_options compile = {.strategy = *out_strategy, .loss = loss_for_description(model)};
+    return status ? status : strata_model_compile(model, NULL, &compile, err);
 }
 
 static strata_status lower_step(const compile_options *options, strata_model *model, int n_replicas, pjrt_module *out_module,

@@ -6,6 +6,8 @@
 
 #include "cli.h"
 #include "strata/interchange.h"
+#include "strata/preprocessing.h"
+#include "strata/tokenizer.h"
 
 typedef struct convert_options {
     const char *map, *model;
@@ -14,7 +16,9 @@ typedef struct convert_options {
 
 static const option_row rows[] = {
     {"map", "FILE",
-     "with .safetensors: a file that assigns its names to parameters, with lines \"THEIR.NAME OUR/NAME [linear|conv2d|..]\"",
+     "with .safetensors: a file that assigns its names to parameters, with lines \"THEIR.NAME OUR/NAME [linear|conv2d|..]\", "
+     "or "
+     "\"THEIR.NAME -\" for a tensor that is not used",
      OPTION_TEXT, offsetof(convert_options, map), 0, 0},
     {"model", "MODEL", "with .safetensors: the model that the weights belong to, a .json, .strata, .onnx or .keras file",
      OPTION_TEXT, offsetof(convert_options, model), 0, 0},
@@ -73,6 +77,8 @@ static const struct {
 } formats[] = {{".strata", load_strata, save_strata},
                {".onnx", load_onnx, save_onnx},
                {".keras", load_keras, save_keras},
+               {".h5", load_keras, NULL},
+               {".hdf5", load_keras, NULL},
                {".safetensors", load_state_dict, save_state_dict},
                {".json", load_json, NULL}};
 enum { N_FORMATS = sizeof formats / sizeof *formats, JSON_FORMAT = N_FORMATS - 1 };
@@ -104,6 +110,21 @@ static strata_status load_state_dict(const char *path, const convert_options *op
     return status;
 }
 
+/* Says what the caller of the file must do, where the file does not do what `strata predict` does with the data. */
+static void say_what_it_takes(const strata_model *model, const char *path) {
+    strata_preprocessing *p = NULL;
+    strata_tokenizer *tokenizer = NULL;
+    if (!ends_with(path, ".onnx") && !ends_with(path, ".keras")) return;
+    const bool known = strata_model_note(model, "preprocessing") && !strata_model_preprocessing(model, &p, NULL);
+    if (known && strata_preprocessing_get_kind(p) == STRATA_PREPROCESSING_PICTURES)
+        printf("note: it takes pictures as numbers from 0 to 1, %s: divide their bytes by 255, and resize them first\n",
+               strata_shape_text(strata_model_input_shape(model)).text);
+    if (!strata_model_tokenizer(model, &tokenizer, NULL))
+        printf("note: it takes tokens, not texts; the vocabulary that makes them stays in the .strata file\n");
+    strata_tokenizer_destroy(tokenizer);
+    strata_preprocessing_destroy(p);
+}
+
 static int run_convert(const command *command, int argc, char **argv) {
     convert_options options = {0};
     const char *files[2];
@@ -114,11 +135,12 @@ static int run_convert(const command *command, int argc, char **argv) {
     if (code) return code < 0 ? EXIT_OK : code;
     const int from = format_of(files[0]), to = format_of(files[1]);
     if (from < 0 || from == JSON_FORMAT)
-        return usage_error("%s: it must end in .strata, .onnx, .keras or .safetensors", files[0]);
+        return usage_error("%s: it must end in .strata, .onnx, .keras, .h5 or .safetensors", files[0]);
     if (to < 0 || !formats[to].save) return usage_error("%s: it must end in .strata, .onnx, .keras or .safetensors", files[1]);
     strata_status status = formats[from].load(files[0], &options, &model, &err);
     if (!status) status = formats[to].save(model, files[1], &options, &err);
     if (!status) printf("%s: %d parameters, from %s\n", files[1], strata_model_n_parameters(model), files[0]);
+    if (!status) say_what_it_takes(model, files[1]);
     strata_model_destroy(model);
     return status ? report(status == STRATA_INVALID ? FAILING_USAGE : FAILING_DATA, status, &err) : EXIT_OK;
 }
@@ -130,7 +152,9 @@ const command command_convert = {
     .details =
         "The endings of the names give the formats: .strata, .onnx, .keras and .safetensors (only weights, with --map) are "
         "read\n"
-        "and written. The training of a model that was read can be continued like that of any other model.\n",
+        "and written, .h5 files of Keras only read. A model that was read has no loss and no preprocessing: its outputs are "
+        "those\n"
+        "of the file, and it gets data as they are. strata train --from MODEL.strata DATA --loss NAME continues its training.\n",
     .options = rows,
     .least_arguments = 2,
     .most_arguments = 2,

@@ -9,7 +9,7 @@
 
 typedef struct evaluate_options {
     data_options data;
-    const char *metrics, *precision;
+    const char *metrics, *precision, *loss;
     device_flags device;
     int64_t batch;
     bool json;
@@ -20,6 +20,8 @@ static const option_row rows[] = {
     {"batch", "N", "examples per step (100)", OPTION_INT, offsetof(evaluate_options, batch), 1, 1e12},
     {"metrics", "A,B", "metrics besides loss and accuracy, as for strata train", OPTION_TEXT,
      offsetof(evaluate_options, metrics), 0, 0},
+    {"loss", "NAME", "the loss that is measured (the model's; if it has none, one for the labels)", OPTION_TEXT,
+     offsetof(evaluate_options, loss), 0, 0},
     {"precision", "TYPE", "the type in which activations are stored: f32, f16 or bf16 (as in the training)", OPTION_TEXT,
      offsetof(evaluate_options, precision), 0, 0},
     {"json", NULL, "print one line of JSON", OPTION_FLAG, offsetof(evaluate_options, json), 0, 0},
@@ -53,7 +55,9 @@ static int evaluate(const evaluate_options *options, strata_model *model, strata
     strata_metrics metrics;
     scores found = {0};
     const sample *sample = sample_of_model(model, &options->data);
-    strata_status status = strata_model_compile(model, device, &(strata_compile_options){.metrics = options->metrics}, &err);
+    const strata_compile_options compile = {.metrics = options->metrics,
+                                            .loss = choose_loss(model, options->loss, test->dataset)};
+    strata_status status = strata_model_compile(model, device, &compile, &err);
     fallback_report fallback = {0};
     if (!status && options->device.allow_fallback)
         status = say_what_the_host_runs(model, STRATA_PART_EVALUATION, options->batch, 0, device, &fallback, &err);

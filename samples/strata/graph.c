@@ -250,7 +250,7 @@ static int run(const command *command, int argc, char **argv) {
     code = open_model(name, true, &model);
     if (!code) code = open_device(&options.device, &device);
     strata_status status = STRATA_OK;
-    if (!code) status = strata_model_compile(model, device, NULL, &err);
+    if (!code) status = strata_model_build(model, device, NULL, &err);
     if (!code && !status) status = strata_model_summarize(model, options.batch, &summary, &err);
     if (!code && !status) status = make(&options, &summary, &text, &err);
     if (status) code = report(FAILING_RUN, status, &err);

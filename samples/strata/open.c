@@ -43,7 +43,9 @@ void describe_inputs(const strata_model *model, sample_data *data) {
     const int of_text = data->text_beside_numbers ? 1 : 0;
     data->length = shape.rank ? strata_model_input_port(model, of_text).shape.dims[0] : 0;
     data->vocabulary = model->inputs[of_text].n_tokens;
-    data->task = classifies(model) ? STRATA_TASK_CLASSIFICATION : STRATA_TASK_REGRESSION;
+    /* The labels determine the loss of a single number without a sigmoid. */
+    const bool open = strata_model_n_outputs(model) == 1 && !model->outputs[0].loss && !classifies(model);
+    data->task = open ? STRATA_TASK_AUTO : classifies(model) ? STRATA_TASK_CLASSIFICATION : STRATA_TASK_REGRESSION;
     data->picture = shape;
 }
 
@@ -56,7 +58,9 @@ int recall_data(const strata_model *model, const sample *sample, sample_data *da
     strata_error err = {0};
     describe_inputs(model, data);
     strata_status status = recall_preprocessing(model, &data->preprocessing, &err);
-    if (!status && !data->preprocessing && sample->texts) status = strata_model_tokenizer(model, &data->tokenizer, &err);
+    data->as_they_are = !status && !data->preprocessing && !sample->texts && sample == own_sample();
+    const bool tokens = sample->texts || (data->as_they_are && strata_model_note(model, "tokenizer"));
+    if (!status && !data->preprocessing && tokens) status = strata_model_tokenizer(model, &data->tokenizer, &err);
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
 }
 

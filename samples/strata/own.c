@@ -171,6 +171,14 @@ strata_status split_dataset(const data_options *options, strata_dataset *whole, 
     return status;
 }
 
+/* Makes data->dataset of a dataset, which it takes. parts: some examples are kept for testing. */
+static strata_status keep_part(const data_options *options, strata_dataset *whole, bool parts, sample_data *data,
+                               strata_error *err) {
+    if (parts && test_fraction(options) > 0) return split_dataset(options, whole, data, err);
+    data->dataset = whole;
+    return STRATA_OK;
+}
+
 /* Reports how many of the n rows are in neither part, since they have no label. */
 static void print_unlabelled(int64_t n, const sample_data *data) {
     const int64_t used = strata_dataset_size(data->dataset) + (data->rest ? strata_dataset_size(data->rest) : 0);
@@ -190,9 +198,7 @@ static strata_status open_training_table(const sample *sample, const data_option
         STRATA_TRY(
             strata_preprocessing_apply_csv(data->preprocessing, csv, &(strata_apply_options){.report = &report}, &whole, err));
         print_report(&report);
-        if (parts && test_fraction(options) > 0) return split_dataset(options, whole, data, err);
-        data->dataset = whole;
-        return STRATA_OK;
+        return keep_part(options, whole, parts, data, err);
     }
     STRATA_TRY_GOTO(read_options_of(sample, options, data, &labels, &features, &opts, err));
     STRATA_TRY_GOTO(strata_preprocessing_from_csv(csv, &opts, &data->preprocessing, err));
@@ -205,6 +211,111 @@ cleanup:
     free(labels.text);
     free(features.text);
     return status;
+}
+
+/* ---- data for a model without preprocessing, as they are ---- */
+
+typedef struct array_pair {
+    strata_array x, y;
+} array_pair;
+
+static void finish_pair(array_pair *pair) {
+    strata_array_finish(&pair->x);
+    strata_array_finish(&pair->y);
+}
+
+/* Converts an array to the type and the shape of the model's input: (n, ...), one example, or rows of as many numbers as an
+ * example has. u8 are pixels, which are divided by 255. */
+static strata_status fit_to_input(const strata_model *model, const char *name, strata_array *x, strata_error *err) {
+    const strata_shape element = strata_model_input_shape(model);
+    const int64_t size = strata_shape_elements(element), all = strata_shape_elements(x->shape);
+    const strata_shape given = x->shape;
+    strata_shape shape = {.rank = element.rank + 1, .dims = {all / size}};
+    memcpy(shape.dims + 1, element.dims, (size_t)element.rank * sizeof(int64_t));
+    if (all < 1 || all % size || (!strata_shape_equal(given, element) && given.dims[0] != all / size))
+        return strata_fail(err, STRATA_DATA, "%s: the features are %s; the model takes %s, or (n, ...) of them", name,
+                           strata_shape_text(given).text, strata_shape_text(element).text);
+    const bool tokens = strata_model_input_dtype(model) == STRATA_DTYPE_I32;
+    if (tokens || x->dtype == STRATA_DTYPE_U8 || x->dtype == STRATA_DTYPE_F32) {
+        x->shape = shape;
+        return STRATA_OK;
+    }
+    strata_array numbers;
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, shape, &numbers, err));
+    for (int64_t i = 0; i < all; i++)
+        strata_element_set(STRATA_DTYPE_F32, numbers.data, i, strata_element_get(x->dtype, x->data, i));
+    strata_array_finish(x);
+    *x = numbers;
+    return STRATA_OK;
+}
+
+/* Labels that are whole numbers are classes if the model has several outputs and an example one label; others are f32. */
+static strata_status fit_to_output(const strata_model *model, strata_array *y, strata_error *err) {
+    const int64_t n = strata_shape_elements(y->shape);
+    const bool several = strata_shape_elements(strata_model_output_port(model, 0).shape) > 1;
+    bool classes = several && y->shape.rank == 1;
+    const bool floats = y->dtype == STRATA_DTYPE_F32 || y->dtype == STRATA_DTYPE_F64 || y->dtype == STRATA_DTYPE_F16;
+    for (int64_t i = 0; i < n && classes; i++) {
+        const double label = strata_element_get(y->dtype, y->data, i);
+        classes = label >= 0 && label < INT32_MAX && label == (double)(int64_t)label;
+    }
+    if (!floats || (y->dtype == STRATA_DTYPE_F32 && !classes)) return STRATA_OK;
+    strata_array labels;
+    STRATA_TRY(strata_array_create(classes ? STRATA_DTYPE_I32 : STRATA_DTYPE_F32, y->shape, &labels, err));
+    for (int64_t i = 0; i < n; i++) strata_element_set(labels.dtype, labels.data, i, strata_element_get(y->dtype, y->data, i));
+    strata_array_finish(y);
+    *y = labels;
+    return STRATA_OK;
+}
+
+/* labels without data: the dataset has none. */
+static strata_status plain_arrays(const strata_model *model, const char *name, array_pair *pair, strata_dataset **out,
+                                  strata_error *err) {
+    const bool labelled = pair->y.data != NULL;
+    STRATA_TRY(fit_to_input(model, name, &pair->x, err));
+    if (labelled) STRATA_TRY(fit_to_output(model, &pair->y, err));
+    const double scale = pair->x.dtype == STRATA_DTYPE_U8 ? 1.0 / 255 : 0;
+    STRATA_TRY(strata_dataset_take_arrays(&pair->x, labelled ? &pair->y : NULL, scale, out, err));
+    return strata_dataset_set_source(*out, name, err);
+}
+
+/* The columns are used in their order, or in that of --columns. If the model has a tokenizer, they are texts. */
+static strata_status plain_table(const data_options *options, const sample_data *data, const strata_csv *csv, bool labelled,
+                                 strata_dataset **out, strata_error *err) {
+    column_list labels = {0}, features = {0};
+    strata_texts *texts = NULL;
+    strata_status status = split_names(labelled ? options->label : NULL, &labels, err);
+    if (!status) status = split_names(options->columns, &features, err);
+    strata_csv_options opts = {.features = features.n ? features.names : NULL, .n_features = features.n};
+    if (labelled) {
+        opts.weight = options->weight;
+        opts.label = labels.n ? labels.names[0] : strata_csv_column(csv, strata_csv_n_columns(csv) - 1);
+        if (labels.n > 1) opts.label = NULL, opts.labels = labels.names, opts.n_labels = labels.n;
+    }
+    if (!status && data->tokenizer) {
+        status = strata_texts_from_csv(csv, &opts, &texts, err);
+        if (!status) status = strata_dataset_from_texts(texts, data->tokenizer, data->length, out, err);
+    } else if (!status) {
+        status = strata_dataset_from_csv(csv, &opts, out, err);
+    }
+    strata_texts_destroy(texts);
+    free(labels.text);
+    free(features.text);
+    return status;
+}
+
+/* Parses --row as a table of one row. */
+static strata_status parse_row(const char *row, char separator, strata_csv **out_csv, strata_error *err) {
+    char names[MOST_COLUMNS][24];
+    const char *columns[MOST_COLUMNS];
+    int n = 0;
+    for (const char *at = row; at && n < MOST_COLUMNS; n++) {
+        snprintf(names[n], sizeof names[n], "number %d", n + 1);
+        columns[n] = names[n];
+        at = strchr(at, separator);
+        if (at) at++;
+    }
+    return strata_csv_parse_rows("--row", row, strlen(row), separator, columns, n, out_csv, err);
 }
 
 static strata_status apply_table(const strata_csv *csv, sample_data *data, strata_error *err) {
@@ -242,22 +353,21 @@ static strata_status open_csv(const sample *sample, const data_options *options,
     char separator = 0;
     STRATA_TRY(read_separator(options->separator, &separator, err));
     STRATA_TRY(strata_csv_read_table(path, separator, data->preprocessing, &csv, err));
-    strata_status status = train || !data->preprocessing ? open_training_table(sample, options, csv, parts, data, err)
-                                                         : apply_table(csv, data, err);
+    strata_status status = STRATA_OK;
+    if (data->as_they_are) {
+        strata_dataset *whole = NULL;
+        status = plain_table(options, data, csv, true, &whole, err);
+        if (!status) status = keep_part(options, whole, train && parts, data, err);
+    } else if (train || !data->preprocessing) {
+        status = open_training_table(sample, options, csv, parts, data, err);
+    } else {
+        status = apply_table(csv, data, err);
+    }
     strata_csv_destroy(csv);
     return status;
 }
 
 /* ---- arrays ---- */
-
-typedef struct array_pair {
-    strata_array x, y;
-} array_pair;
-
-static void finish_pair(array_pair *pair) {
-    strata_array_finish(&pair->x);
-    strata_array_finish(&pair->y);
-}
 
 /* The names of the features and of the labels in archives, one pair in each row. */
 static const char *const array_names[][2] = {
@@ -366,9 +476,7 @@ static strata_status open_training_arrays(const sample *sample, const data_optio
     strata_status status = STRATA_OK;
     if (data->preprocessing) {
         STRATA_TRY(strata_preprocessing_apply_arrays(data->preprocessing, &pair->x, &pair->y, &whole, err));
-        if (parts && test_fraction(options) > 0) return split_dataset(options, whole, data, err);
-        data->dataset = whole;
-        return STRATA_OK;
+        return keep_part(options, whole, parts, data, err);
     }
     STRATA_TRY_GOTO(read_options_of(sample, options, data, &labels, &features, &opts, err));
     STRATA_TRY_GOTO(strata_preprocessing_from_arrays(&pair->x, &pair->y, &opts, &data->preprocessing, err));
@@ -389,7 +497,11 @@ static strata_status open_arrays(const sample *sample, const data_options *optio
     bool apart = false;
     const bool train = !strcmp(split, "train");
     strata_status status = read_arrays(options, options->path, split, true, &pair, &apart, err);
-    if (!status) {
+    if (!status && data->as_they_are) {
+        strata_dataset *whole = NULL;
+        status = plain_arrays(data->model, options->path, &pair, &whole, err);
+        if (!status) status = keep_part(options, whole, train && !apart, data, err);
+    } else if (!status) {
         status = train || !data->preprocessing
                      ? open_training_arrays(sample, options, &pair, train && !apart, data, err)
                      : strata_preprocessing_apply_arrays(data->preprocessing, &pair.x, &pair.y, &data->dataset, err);
@@ -452,9 +564,7 @@ static strata_status open_pictures(const sample *sample, const data_options *opt
     STRATA_TRY(strata_preprocessing_apply_pictures(data->preprocessing, path, &(strata_apply_options){.report = &report},
                                                    &whole, err));
     if (known) print_report(&report); /* otherwise the description of the data contains it */
-    if (train && !apart && test_fraction(options) > 0) return split_dataset(options, whole, data, err);
-    data->dataset = whole;
-    return STRATA_OK;
+    return keep_part(options, whole, train && !apart, data, err);
 }
 
 /* ---- data of any kind ---- */
@@ -530,6 +640,28 @@ static bool is_picture(const char *path) {
     unsigned char head[16] = {0};
     size_t n = 0;
     return !strata_stream_peek_file(path, head, sizeof head, &n, NULL) && strata_picture_matches(head, n);
+}
+
+strata_status open_as_they_are(const strata_model *model, const data_options *options, strata_dataset **out,
+                               strata_error *err) {
+    const char *path = options->path;
+    const sample_data data = {.model = model};
+    if (path && strcmp(path, "-") && (is_npz(path) || is_npy(path))) {
+        array_pair pair = {0};
+        bool apart;
+        strata_status status = read_arrays(options, path, "test", false, &pair, &apart, err);
+        if (!status) status = plain_arrays(model, path, &pair, out, err);
+        finish_pair(&pair);
+        return status;
+    }
+    strata_csv *csv = NULL;
+    char separator = 0;
+    STRATA_TRY(read_separator(options->separator, &separator, err));
+    strata_status status = options->row ? parse_row(options->row, separator ? separator : ',', &csv, err)
+                                        : strata_csv_read_table(path, separator, NULL, &csv, err);
+    if (!status) status = plain_table(options, &data, csv, false, out, err);
+    strata_csv_destroy(csv);
+    return status;
 }
 
 int open_unlabelled(const strata_preprocessing *p, const data_options *options, strata_dataset **out) {

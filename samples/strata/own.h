@@ -18,6 +18,9 @@ bool is_own_data(const char *name);
 int open_own(const sample *sample, const data_options *options, const char *split, sample_data *data);
 /* Opens examples without labels, for predictions. */
 int open_unlabelled(const strata_preprocessing *preprocessing, const data_options *options, strata_dataset **out);
+/* Opens examples without labels for predictions of a model without preprocessing: a table, a row, or arrays. */
+STRATA_MUST_USE strata_status open_as_they_are(const strata_model *model, const data_options *options, strata_dataset **out,
+                                               strata_error *err);
 /* Prints for example "4 numbers, 0 missing, 3 classes; 120 train / 30 test, shuffled and stratified, seed 0". */
 void print_own(FILE *to, const data_options *options, const sample_data *data, const strata_dataset *train,
                const strata_dataset *test);

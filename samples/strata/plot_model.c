@@ -155,7 +155,8 @@ static int name_classes(confusion *c, const sample *sample, const strata_preproc
 static int evaluate(strata_model *model, strata_device *device, const sample_data *data, strata_metrics *out_metrics,
                     strata_array *out_counts) {
     strata_error err = {0};
-    strata_status status = strata_model_compile(model, device, &(strata_compile_options){.metrics = "confusion_matrix"}, &err);
+    const strata_compile_options compile = {.metrics = "confusion_matrix", .loss = choose_loss(model, NULL, data->dataset)};
+    strata_status status = strata_model_compile(model, device, &compile, &err);
     if (!status) status = strata_model_evaluate(model, data->dataset, 0, out_metrics, &err);
     if (!status) status = strata_model_confusion_matrix(model, out_counts, &err);
     return status ? report(FAILING_RUN, status, &err) : EXIT_OK;

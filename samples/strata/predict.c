@@ -8,17 +8,22 @@
 #include "answers.h"
 #include "core/base/file.h"
 #include "core/base/json.h"
+#include "core/data/format/npz.h"
 #include "core/data/format/picture.h"
+#include "core/data/format/safetensors.h"
 #include "core/data/format/stream.h"
+#include "core/data/format/zip.h"
 #include "own.h"
 #include "picture.h"
+#include "strata/interchange.h"
 
 typedef struct predict_options {
     text_list inputs;
     const char *input, *text, *row, *columns, *precision, *separator, *to;
     device_flags device;
     int64_t batch;
-    bool invert, json, probabilities;
+    bool invert, json, probabilities, whole;
+    const char *arrays;
 } predict_options;
 
 static const option_row rows[] = {
@@ -32,6 +37,10 @@ static const option_row rows[] = {
      offsetof(predict_options, separator), 0, 0},
     {"to", "FILE", "write the answers to this file: lines of JSON if it ends in .json or .jsonl, else CSV", OPTION_TEXT,
      offsetof(predict_options, to), 0, 0},
+    {"whole", NULL, "with a .onnx file: evaluate the graph once, with the arrays of --inputs, whose axis 0 is no batch",
+     OPTION_FLAG, offsetof(predict_options, whole), 0, 0},
+    {"inputs", "FILE.npz", "with --whole: an array for each input, by its name; --to FILE.npz gets one for each output",
+     OPTION_TEXT, offsetof(predict_options, arrays), 0, 0},
     {"probabilities", NULL, "also the probabilities of all classes, and not only of the answer", OPTION_FLAG,
      offsetof(predict_options, probabilities), 0, 0},
     {"invert", NULL,
@@ -54,48 +63,21 @@ static strata_status open_picture(const char *path, const strata_model *model, b
     return strata_dataset_take_arrays(&features, NULL, 0, out, err);
 }
 
-/* Parses --row as a table of one row. */
-static strata_status parse_row(const char *row, char separator, strata_csv **out_csv, strata_error *err) {
-    char names[MOST_COLUMNS][24];
-    const char *columns[MOST_COLUMNS];
-    int n = 0;
-    for (const char *at = row; at && n < MOST_COLUMNS; n++) {
-        snprintf(names[n], sizeof names[n], "number %d", n + 1);
-        columns[n] = names[n];
-        at = strchr(at, separator);
-        if (at) at++;
-    }
-    return strata_csv_parse_rows("--row", row, strlen(row), separator, columns, n, out_csv, err);
-}
-
-/* Opens a table of numbers for a model without preprocessing. The columns are used in their order, or in that of --columns. */
-static strata_status open_plain_rows(const predict_options *options, strata_dataset **out, strata_error *err) {
-    strata_csv *csv = NULL;
-    char separator = 0;
-    STRATA_TRY(read_separator(options->separator, &separator, err));
-    char *names = options->columns ? strdup(options->columns) : NULL, *rest = names;
-    const char *columns[MOST_COLUMNS];
-    int n = 0;
-    for (char *name = strsep(&rest, ","); name && n < MOST_COLUMNS; name = strsep(&rest, ",")) columns[n++] = name;
-    const strata_csv_options opts = {.features = n ? columns : NULL, .n_features = n};
-    strata_status status = options->row ? parse_row(options->row, separator ? separator : ',', &csv, err)
-                                        : strata_csv_read_table(options->input, separator, NULL, &csv, err);
-    if (!status) status = strata_dataset_from_csv(csv, &opts, out, err);
-    strata_csv_destroy(csv);
-    free(names);
-    return status;
-}
-
 static strata_status open_numbers(const predict_options *options, const strata_model *model, strata_dataset **out,
                                   strata_error *err) {
     unsigned char head[16] = {0};
-    if (options->row || is_table(options->input) || !strcmp(options->input, "-")) return open_plain_rows(options, out, err);
+    const data_options data = {
+        .path = options->input, .row = options->row, .columns = options->columns, .separator = options->separator};
+    if (options->row || is_table(options->input) || !strcmp(options->input, "-"))
+        return open_as_they_are(model, &data, out, err);
     size_t n = 0;
     STRATA_TRY(strata_stream_peek_file(options->input, head, sizeof head, &n, err));
     if (strata_picture_matches(head, n)) return open_picture(options->input, model, options->invert, out, err);
-    if (n > 1 && memcmp(head, "\x93N", 2) && memcmp(head, "\0\0", 2))
+    if (n > 1 && (!memcmp(head, "\x93N", 2) || !memcmp(head, "PK", 2))) return open_as_they_are(model, &data, out, err);
+    if (n > 1 && memcmp(head, "\0\0", 2))
         return strata_fail(err, STRATA_DATA,
-                           "%s: is neither a picture (" STRATA_PICTURE_FORMATS ") nor an array (.npy, IDX) nor called .csv",
+                           "%s: is neither a picture (" STRATA_PICTURE_FORMATS
+                           ") nor an array (.npy, .npz, IDX) nor called .csv",
                            options->input);
     return strata_dataset_from_file(options->input, strata_model_input_shape(model), out, err);
 }
@@ -169,7 +151,7 @@ static int predict(const predict_options *options, strata_model *model, const st
                    strata_device *device, strata_dataset *data) {
     strata_error err = {0};
     strata_array predictions = {0};
-    strata_status status = strata_model_compile(model, device, NULL, &err);
+    strata_status status = strata_model_build(model, device, NULL, &err);
     fallback_report fallback = {0};
     if (!status && options->device.allow_fallback)
         status = say_what_the_host_runs(model, STRATA_PART_PREDICTION, options->batch, 0, device, &fallback, &err);
@@ -184,7 +166,7 @@ static int predict(const predict_options *options, strata_model *model, const st
                  .preprocessing = preprocessing,
                  .json = options->json || (to && (ends_with(to, ".json") || ends_with(to, ".jsonl"))),
                  .csv = to != NULL,
-                 .classes = classifies(model),
+                 .classes = predicts_classes(model),
                  .probabilities = options->probabilities,
                  .width = strata_shape_elements(predictions.shape) / n};
     if (preprocessing) strata_preprocessing_restore(preprocessing, &predictions);
@@ -194,12 +176,52 @@ static int predict(const predict_options *options, strata_model *model, const st
     return write_answers(&a, to, n);
 }
 
+/* ---- an ONNX graph ---- */
+
+static strata_status set_inputs(const char *path, strata_onnx_graph *graph, strata_error *err) {
+    unsigned char *bytes;
+    size_t n_bytes;
+    strata_status status = STRATA_OK;
+    STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(36), &bytes, &n_bytes, err));
+    for (int i = 0; !status && strata_onnx_graph_input(graph, i); i++) {
+        const char *name = strata_onnx_graph_input(graph, i);
+        strata_array array = {0};
+        status = strata_npz_parse(path, bytes, n_bytes, name, &array, err);
+        if (!status) status = strata_onnx_graph_set(graph, name, &array, err);
+        strata_array_finish(&array);
+    }
+    free(bytes);
+    return status;
+}
+
+static int evaluate_graph(const char *file, const predict_options *options, const char *arrays) {
+    strata_onnx_graph *graph = NULL;
+    strata_named_array outputs[STRATA_ZIP_MOST_CONTENTS];
+    strata_error err = {0};
+    int n = 0;
+    if (!ends_with(file, ".onnx")) return usage_error("--whole: %s is no .onnx file", file);
+    if (!arrays || !is_npz(arrays)) return usage_error("--whole: give --inputs FILE.npz, with an array for each input");
+    if (!options->to || !ends_with(options->to, ".npz"))
+        return usage_error("--whole: give --to FILE.npz, for the arrays of the outputs");
+    strata_status status = strata_onnx_graph_open(file, &graph, &err);
+    if (!status) status = set_inputs(arrays, graph, &err);
+    if (!status) status = strata_onnx_graph_run(graph, &err);
+    for (; !status && n < STRATA_ZIP_MOST_CONTENTS && strata_onnx_graph_output(graph, n).name; n++) {
+        const strata_onnx_result y = strata_onnx_graph_output(graph, n);
+        outputs[n] = (strata_named_array){y.name, y.array};
+    }
+    if (!status) status = strata_npz_write(options->to, outputs, n, &err);
+    if (!status) printf("%d output%s in %s\n", n, n == 1 ? "" : "s", options->to);
+    strata_onnx_graph_destroy(graph);
+    return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
+}
+
 /* Checks that the examples are given exactly once. */
 static int check_options(predict_options *options, const char *file) {
     if (options->inputs.n + !!file > 1)
         return usage_error("predict takes one FILE; join them, or call it for each: \"%s\" and \"%s\" are two",
                            file ? file : options->inputs.items[0], options->inputs.items[file ? 0 : 1]);
-    if (options->to && ends_with(options->to, ".parquet"))
+    if (options->to && (ends_with(options->to, ".parquet") || ends_with(options->to, ".npy") || ends_with(options->to, ".npz")))
         return usage_error("--to %s: answers are written as .csv or .json", options->to);
     options->input = file ? file : options->inputs.n ? options->inputs.items[0] : NULL;
     const int n = !!options->input + !!options->text + !!options->row;
@@ -217,6 +239,8 @@ static int run(const command *command, int argc, char **argv) {
     int n_arguments = 0;
     int code = read_options(command, argc, argv, &options, arguments, &n_arguments);
     if (code) return code < 0 ? EXIT_OK : code;
+    if (options.whole) return evaluate_graph(arguments[0], &options, options.arrays ? options.arrays : arguments[1]);
+    if (options.arrays) return usage_error("--inputs: it is for a .onnx file with --whole; give the data as FILE");
     code = check_options(&options, arguments[1]);
     if (code) return code;
     strata_error err = {0};
@@ -245,7 +269,9 @@ const command command_predict = {
     .details =
         "FILE is a table (CSV, with or without a header), a picture or a folder of pictures, an array (.npy, .npz, IDX), or a "
         "file\n"
-        "with a text in each line; it may be compressed (.gz, .xz). - is a table on standard input.\n",
+        "with a text in each line; it may be compressed (.gz, .xz). - is a table on standard input.\n"
+        "An ONNX graph whose inputs have no axis of examples is evaluated as it is:\n"
+        "strata predict x.onnx --inputs x.npz --whole --to y.npz\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 2,

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The table of samples. The build embeds each model, samples/<name>/model.json, as text. */
-#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/base/text.h"
+#include "core/model/model.h"
 #include "own.h"
 #include "sample_models.h"
 #include "terminal.h"
@@ -137,22 +137,37 @@ const char *class_name(const sample *sample, const strata_preprocessing *preproc
 }
 
 bool classifies(const strata_model *model) {
-    static const char *const of_numbers[] = {"mse", "mae", "huber"};
-    char *text = NULL;
-    bool numbers = false;
-    strata_error err = {0};
-    if (strata_model_n_outputs(model) > 1) return false;
-    if (strata_model_to_json(model, &text, &err)) return true;
-    cJSON *json = cJSON_Parse(text), *loss = cJSON_GetObjectItemCaseSensitive(json, "loss");
-    if (!loss) /* in a functional model each output has a loss; that of the first is used */
-        loss =
-            cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(json, "outputs"), 0), "loss");
-    if (cJSON_IsObject(loss)) loss = cJSON_GetObjectItemCaseSensitive(loss, "name");
-    for (size_t i = 0; i < sizeof of_numbers / sizeof *of_numbers && cJSON_IsString(loss); i++)
-        numbers = numbers || !strcmp(loss->valuestring, of_numbers[i]);
-    cJSON_Delete(json);
-    free(text);
-    return !numbers;
+    const strata_output_spec *output = &model->outputs[0];
+    if (model->n_outputs > 1) return false;
+    if (output->loss) return output->loss->answers != STRATA_ANSWERS_NONE;
+    return output->ending || (output->shape.rank == 1 && output->shape.dims[0] > 1);
+}
+
+bool predicts_classes(const strata_model *model) {
+    const strata_output_spec *output = &model->outputs[0];
+    const bool one = strata_shape_elements(output->shape) == 1;
+    if (!classifies(model)) return false;
+    if (output->loss) return one || output->loss->answers != STRATA_ANSWERS_BINARY;
+    if (!output->ending) return false;
+    return strcmp(output->ending, "sigmoid") ? output->shape.rank == 1 && !one : one;
+}
+
+const char *choose_loss(const strata_model *model, const char *given, const strata_dataset *dataset) {
+    const strata_output_spec *output = &model->outputs[0];
+    const int64_t size = strata_shape_elements(output->shape);
+    if (given || model->n_outputs > 1 || output->loss) return given;
+    if (strata_dataset_label_dtype(dataset) == STRATA_DTYPE_I32) {
+        if (output->ending || (output->shape.rank == 1 && size > 1)) return NULL; /* compile chooses the loss of classes */
+        return size == 1 && strata_dataset_class_name(dataset, 0) ? "binary_crossentropy" : "mse";
+    }
+    if (!output->ending) return "mse";
+    return strcmp(output->ending, "softmax") ? NULL : "categorical_crossentropy";
+}
+
+const char *loss_for_description(const strata_model *model) {
+    for (int i = 0; i < model->n_outputs; i++)
+        if (!model->outputs[i].loss) return "mse";
+    return NULL;
 }
 
 void print_metrics(FILE *to, const strata_model *model, const strata_metrics *metrics) {

@@ -69,6 +69,8 @@ typedef struct sample_data {
     strata_task task;                 /* from the model's loss */
     strata_shape picture;             /* the model's input, if it is pictures */
     bool whole;                       /* no rows of a single CSV are kept for testing */
+    /* The model is trained and has no preprocessing, since it comes from another program: it gets the data as they are. */
+    bool as_they_are;
     /* For the user's own data: the model's preprocessing, or that made from the training part. */
     strata_preprocessing *preprocessing;
     strata_dataset *rest; /* for the user's own data without a part for testing: the examples that are kept for testing */
@@ -105,8 +107,16 @@ int set_precision(strata_model *model, const char *name);
 const char *precision_of(const strata_model *model);
 /* The name of a class; NULL: it has none. Valid until the next call. */
 const char *class_name(const sample *sample, const strata_preprocessing *preprocessing, int64_t class);
-/* Whether the model predicts classes, so that there is an accuracy. This follows from the loss of a model with one output. */
+/* Whether there is an accuracy. This follows from the loss of a model with one output or, if it has no loss, from the loss that
+ * compile gives it. */
 bool classifies(const strata_model *model);
+/* Whether each example has one class: the only output has a probability for each class, or the probability of class 1. */
+bool predicts_classes(const strata_model *model);
+/* The loss to compile a model with. given: --loss; NULL: the model's own loss, for which the result is NULL, or else the loss for
+ * the labels of the dataset. */
+const char *choose_loss(const strata_model *model, const char *given, const strata_dataset *dataset);
+/* The loss for commands that only describe a training step: "mse" if an output has no loss, else NULL. */
+const char *loss_for_description(const strata_model *model);
 /* Prints for example "accuracy 97.00 % on 10000 test examples, loss 0.1", without an end of line; only the loss if the model
  * does not predict classes. */
 void print_metrics(FILE *to, const strata_model *model, const strata_metrics *metrics);

@@ -160,7 +160,7 @@ strata_status scores_measure(strata_model *model, const strata_dataset *dataset,
     if (strata_model_n_outputs(model) > 1) out->n = 0; /* each output has metrics of its own instead */
     if (out->n < 1) return STRATA_OK;
     STRATA_TRY(strata_model_predict(model, dataset, batch, &predictions, err));
-    strata_status status = compare(&predictions, dataset, preprocessing, classifies(model), out, err);
+    strata_status status = compare(&predictions, dataset, preprocessing, predicts_classes(model), out, err);
     strata_array_finish(&predictions);
     return status;
 }

@@ -142,7 +142,7 @@ static strata_status write_predictions(server *s, const strata_array *prediction
                  .sample = s->served.sample,
                  .preprocessing = s->served.preprocessing,
                  .json = true,
-                 .classes = classifies(s->served.model),
+                 .classes = predicts_classes(s->served.model),
                  .probabilities = probabilities,
                  .width = strata_shape_elements(predictions->shape) / n};
     pthread_mutex_lock(&s->writing);
@@ -405,7 +405,7 @@ static int serve(const serve_options *options, server *s, strata_device *device,
     m->sample = sample_of_model(m->model, &(data_options){0});
     if (strata_model_label(m->model)[0]) s->name = strata_model_label(m->model);
     s->most_bytes = (size_t)(options->most_mib * 1048576);
-    strata_status status = strata_model_compile(m->model, device, NULL, &err);
+    strata_status status = strata_model_build(m->model, device, NULL, &err);
     if (!status) status = batches_create(m, options->batch, options->wait_ms * 1e-3, options->most_waiting, &s->batches, &err);
     if (status) return report(FAILING_RUN, status, &err);
     pthread_mutex_init(&s->writing, NULL);

@@ -208,7 +208,8 @@ static int summarize(const summary_options *options, const char *name, strata_mo
     strata_error err = {0};
     strata_model_summary summary = {0};
     strata_step_times times = {0};
-    strata_status status = strata_model_compile(model, device, NULL, &err);
+    strata_status status =
+        strata_model_compile(model, device, &(strata_compile_options){.loss = loss_for_description(model)}, &err);
     if (!status) status = strata_model_summarize(model, options->batch, &summary, &err);
     if (!status && options->times) status = strata_model_time_step(model, options->batch, &times, &err);
     if (!status && options->json) {
@@ -318,7 +319,8 @@ static int place(const summary_options *options, const char *name, strata_model 
     strata_error err = {0};
     strata_model_places places = {0};
     other_devices others = {0};
-    strata_status status = strata_model_compile(model, device, NULL, &err);
+    strata_status status =
+        strata_model_compile(model, device, &(strata_compile_options){.loss = loss_for_description(model)}, &err);
     if (!status) status = strata_model_list_places(model, STRATA_PART_TRAINING, options->batch, 0, NULL, 0, &places, &err);
     if (!status && places.n_host + places.n_nowhere) {
         open_others(info, &others);
@@ -385,7 +387,8 @@ static int list_memory(const summary_options *options, const char *name, strata_
     const strata_device_info *info = strata_device_get_info(device);
     strata_error err = {0};
     strata_model_memory memory = {0};
-    strata_status status = strata_model_compile(model, device, NULL, &err);
+    strata_status status =
+        strata_model_compile(model, device, &(strata_compile_options){.loss = loss_for_description(model)}, &err);
     if (!status) status = strata_model_list_memory(model, STRATA_PART_TRAINING, options->batch, &memory, &err);
     if (!status && options->json) {
         print_json_memory(&memory, name, info->id, options->batch);

@@ -32,8 +32,10 @@ const option_row train_rows[] = {
      offsetof(train_options, model), 0, 0},
     {"set", "PATH=VALUE", "change a value in the model's JSON, for example layers.0.units=64; may be repeated", OPTION_LIST,
      offsetof(train_options, set), 0, 0},
-    {"from", "MODEL.strata", "own data: continue the training of this model, with its preprocessing", OPTION_TEXT,
-     offsetof(train_options, from), 0, 0},
+    {"from", "MODEL.strata",
+     "own data: continue the training of this model, with its preprocessing; a model of another program has none, and gets the "
+     "data as they are",
+     OPTION_TEXT, offsetof(train_options, from), 0, 0},
     {"freeze", "A,B", "with --from: do not train these layers; strata summary lists their names", OPTION_TEXT,
      offsetof(train_options, freeze), 0, 0},
     {"precision", "TYPE", "the type in which activations are stored: f32, f16 or bf16 (the model's, else f32)", OPTION_TEXT,
@@ -49,6 +51,10 @@ const option_row train_rows[] = {
      offsetof(train_options, steps_per_epoch), 1, 1e12},
     {"accumulate", "N", "update once every N batches, with the sum of their gradients (the model's number, else 1)", OPTION_INT,
      offsetof(train_options, accumulate), 1, 1e6},
+    {"loss", "NAME",
+     "the loss that training minimizes, for example mse or binary_crossentropy; A=NAME,B=NAME for the outputs A and B (the "
+     "model's; if it has none, one for the labels)",
+     OPTION_TEXT, offsetof(train_options, loss), 0, 0},
     {"learning-rate", "R", "the optimizer's learning rate (the model's)", OPTION_NUMBER, offsetof(train_options, learning_rate),
      1e-12, 1e6},
     {"patience", "N", "end when the loss on validation data has not fallen for N epochs (never)", OPTION_INT,
@@ -338,6 +344,7 @@ static int choose_debugging(train_options *options) {
 static int fit(training *t) {
     strata_error err = {0};
     strata_compile_options compile = {.seed = (uint64_t)t->options.seed,
+                                      .loss = choose_loss(t->model, t->options.loss, t->train.dataset),
                                       .metrics = t->options.metrics,
                                       .strategy = t->strategy,
                                       .gradient_norm = t->options.log || t->options.debug_nan,
@@ -416,7 +423,7 @@ static int fit(training *t) {
     progress_say(r->line, "evaluating the test examples ...");
     if (!status) status = measure_validation(t, &err);
     if (!status) status = strata_model_evaluate(t->model, t->test.dataset, 0, &t->test_metrics, &err);
-    if (!status && t->test.preprocessing)
+    if (!status && (t->test.preprocessing || t->test.as_they_are))
         status = scores_measure(t->model, t->test.dataset, t->test.preprocessing, 0, &t->test_scores, &err);
     if (!status) status = strata_model_replicas_equal(t->model, &t->replicas_equal, &err);
     if (!status) status = strata_model_sha256(t->model, t->sha256, &err);

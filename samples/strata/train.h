@@ -18,7 +18,7 @@ typedef struct train_options {
     text_list set;
     bool augment;
     const char *save, *checkpoint, *every, *plateau, *save_best, *metrics, *auto_shard, *class_weights, *precision, *trace,
-        *validation, *log, *tensorboard, *debug, *profile;
+        *validation, *loss, *log, *tensorboard, *debug, *profile;
     device_flags device;
     strategy_flags strategy;
     int64_t epochs, batch, global_batch, accumulate, together, steps_per_epoch, seed, check_every;

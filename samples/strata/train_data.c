@@ -32,7 +32,7 @@ static int freeze_layers(training *t) {
     return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
 }
 
-/* Opens the model of --from, whose preprocessing is applied to the data. */
+/* Opens the model of --from. Its preprocessing, if it has one, is applied to the data. */
 static int open_from(training *t) {
     strata_error err = {0};
     if (t->options.model || t->options.set.n)
@@ -40,13 +40,9 @@ static int open_from(training *t) {
                            t->options.model ? "model" : "set");
     strata_status status = load_trained(t->options.from, &t->model, &err);
     if (status) return report(FAILING_DATA, status, &err);
-    t->sample = sample_of_model(t->model, &t->options.data);
-    int code = recall_data(t->model, t->sample, &t->train);
-    if (!code && !t->train.preprocessing)
-        code = usage_error(
-            "--from %s: it has no preprocessing, because it was not trained on your own data with strata train "
-            "DATA",
-            t->options.from);
+    const bool arrays = has_several_ports(t->model) && !strata_model_note(t->model, "preprocessing");
+    t->sample = arrays ? sample_of_model(t->model, &t->options.data) : own_sample();
+    const int code = recall_data(t->model, t->sample, &t->train);
     return code ? code : freeze_layers(t);
 }
 
@@ -56,8 +52,8 @@ static int open_own_data(training *t) {
     t->options.data.path = t->name;
     if (t->options.freeze && !t->options.from)
         return usage_error("--freeze is for layers of a trained model; name the model with --from");
+    t->sample = own_sample();
     int code = t->options.from ? open_from(t) : EXIT_OK;
-    if (!code) t->sample = own_sample();
     if (!code) code = open_data(t->sample, &t->options.data, "train", &t->train);
     if (!code && !t->model)
         code = make_own_model(t->options.model, t->train.preprocessing, strata_dataset_size(t->train.dataset), &t->model);
@@ -71,7 +67,8 @@ int open_what_is_trained(training *t) {
 void choose_epochs_and_batch(training *t) {
     enum { EPOCHS = 5, BATCH = 64 };
     int64_t epochs = t->sample->epochs ? t->sample->epochs : EPOCHS, batch = t->sample->batch ? t->sample->batch : BATCH;
-    if (t->train.dataset) own_defaults(t->train.preprocessing, strata_dataset_size(t->train.dataset), &epochs, &batch);
+    if (t->train.dataset && t->train.preprocessing)
+        own_defaults(t->train.preprocessing, strata_dataset_size(t->train.dataset), &epochs, &batch);
     if (!t->options.epochs) t->options.epochs = epochs;
     if (!t->options.batch) t->options.batch = batch;
 }
@@ -84,6 +81,7 @@ static void move_common(sample_data *from, sample_data *to) {
     to->preprocessing = from->preprocessing;
     to->rest = from->rest;
     to->split = from->split;
+    to->as_they_are = from->as_they_are;
     from->tokenizer = NULL;
     from->preprocessing = NULL;
     from->rest = NULL;

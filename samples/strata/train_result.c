@@ -20,6 +20,9 @@ static void print_source(FILE *to, const training *t) {
     }
     if (!t->options.data.path) fprintf(to, ", with %s", t->sample->made);
     if (*source) fprintf(to, "\n%s", source);
+    if (t->train.as_they_are)
+        fprintf(to, "; the model has no preprocessing and gets the data as they are, %lld train / %lld test",
+                (long long)strata_dataset_size(t->train.dataset), (long long)strata_dataset_size(t->test.dataset));
 }
 
 /* Prints for example "mnist on opencl:0 (a processor)" or "mnist: mirrored on opencl:0, vulkan:0: as asked for". */

@@ -43,6 +43,11 @@ typedef struct strata_ps_chief {
         int n_given;
         /* When its connection broke last; 0: it is connected, or ended normally. */
         double lost_at;
+        /* How often it has given its batches back since it last finished one, because it could not reach a server while the
+         * servers were well, and when it first did. left_out: too often, so its requests are refused. */
+        int n_returned;
+        double first_returned;
+        bool left_out;
     } * workers;
     /* begun: all workers have connected and the servers have their values. over: the training is over. */
     bool begun, over;

@@ -37,6 +37,7 @@ void strata_ps_chief_on_peer(void *user, strata_rpc_event event, const char *tas
     pthread_mutex_lock(&c->lock);
     struct worker *own = &c->workers[w];
     if (event == STRATA_RPC_CONNECTED) {
+        if (own->incarnation != incarnation) own->n_returned = 0, own->left_out = false;
         own->connected = own->heard = true;
         own->incarnation = incarnation;
         own->lost_at = 0;
@@ -58,6 +59,39 @@ static void join(strata_ps_chief *c, int w) {
     if (!c->begun) return;
     c->task->totals.joined++;
     strata_ps_chief_notice(c, "worker:%d has joined", w);
+}
+
+/* A worker gives its batches back because it cannot reach a server. If it does so again and again while the chief finds the
+ * servers well, only the link between the two is broken. Then the worker is left out, since its batches would come back for ever.
+ */
+static strata_status take_back(strata_ps_chief *c, int w, const char *what, strata_error *err) {
+    enum { MOST_RETURNS = 3 };
+    static const double least_seconds = 15; /* a server that was started again has come back by then, or is found lost */
+    struct worker *own = &c->workers[w];
+    strata_ps_pace_join(c->pace, w);
+    strata_ps_pace_join(c->visits, w);
+    c->doubted = true;
+    pthread_cond_broadcast(&c->changed);
+    if (c->recovering || c->over) {
+        own->n_returned = 0;
+        return STRATA_OK;
+    }
+    if (!own->n_returned++) own->first_returned = strata_ps_seconds();
+    if (own->n_returned < MOST_RETURNS || strata_ps_seconds() - own->first_returned < least_seconds) {
+        strata_ps_chief_notice(c, "worker:%d gave its batches back: %.200s", w, what);
+        return STRATA_OK;
+    }
+    char why[256];
+    snprintf(why, sizeof why,
+             "it is left out, since it gave its batches back %d times, and the chief reaches all servers: %.120s",
+             own->n_returned, what);
+    own->left_out = true;
+    lose(c, w, why);
+    strata_ps_chief_update_totals(c);
+    return strata_fail(err, STRATA_UNAVAILABLE,
+                       "worker:%d is left out: it gave its batches back %d times, and the chief reaches "
+                       "all servers: %.200s",
+                       w, own->n_returned, what);
 }
 
 /* A worker's first call. It returns when all workers have connected, so that each of them is told if any two tasks differ. */
@@ -118,6 +152,7 @@ static void take_report(strata_ps_chief *c, int w, const strata_ps_next_ask *ask
     const bool empty = ask->refused || ask->overflow || (strata_ps_chief_synchronous(c) && !ask->examples);
     const strata_ps_finished finished = strata_ps_pace_finish(c->pace, w, &ask->unit, empty);
     struct worker *own = &c->workers[w];
+    own->n_returned = 0;
     own->seconds = own->seconds > 0 ? 0.8 * own->seconds + 0.2 * ask->seconds : ask->seconds;
     if (ask->n_staleness)
         strata_trace_add_counter(c->fit->trace, "staleness", (double)ask->staleness_sum / (double)ask->n_staleness,
@@ -227,13 +262,14 @@ static strata_status next(strata_ps_chief *c, const strata_rpc_call *call, int w
     const strata_ps_next_ask *ask = &reports[n - 1];
     for (size_t i = 0; i < n; i++) STRATA_TRY(check_report(c, call, &reports[i], err));
     pthread_mutex_lock(&c->lock);
-    join(c, w); /* a worker whose connection broke joins again with this call */
-    if (ask->gives_back) {
-        strata_ps_pace_join(c->pace, w);
-        strata_ps_pace_join(c->visits, w);
-        c->doubted = true;
-        if (!c->recovering && !c->over) strata_ps_chief_notice(c, "worker:%d gave its batches back: %.200s", w, ask->what);
-        pthread_cond_broadcast(&c->changed);
+    strata_status left_out = STRATA_OK;
+    if (c->workers[w].left_out)
+        left_out = strata_fail(err, STRATA_UNAVAILABLE, "worker:%d was left out, since it could not reach a server", w);
+    if (!left_out) join(c, w); /* a worker whose connection broke joins again with this call */
+    if (!left_out && ask->gives_back) left_out = take_back(c, w, ask->what, err);
+    if (left_out) {
+        pthread_mutex_unlock(&c->lock);
+        return left_out;
     }
     for (size_t i = 0; i < n; i++) {
         if (reports[i].unit.index < 0) continue;

@@ -168,7 +168,8 @@ expect 2 "no layer with parameters is left to train" train --from flowers.strata
 expect 2 "name the model with --from" train flowers.csv $on --freeze dense
 expect 3 'not one of the 3 classes' train --from flowers.strata typo.csv $on
 expect 0 "saved" train mnist --data "$work/mnist" $on --epochs 1 --save mnist.strata
-expect 2 "it has no preprocessing" train --from mnist.strata flowers.csv $on
+# A model without preprocessing gets the data as they are, and these do not fit it.
+expect 3 'column "width" has the cell "", which is not a finite f32 number' train --from mnist.strata flowers.csv $on
 
 # ---- errors, and what they advise ----
 expect 3 "nowhere.csv: cannot open" train nowhere.csv $on

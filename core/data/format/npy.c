@@ -296,7 +296,8 @@ strata_status strata_npy_read(const char *path, strata_array *out_array, strata_
 
 /* ---- writing ---- */
 
-strata_status strata_npy_write(const char *path, const strata_array *array, strata_error *err) {
+strata_status strata_npy_header(const char *path, const strata_array *array, char header[STRATA_NPY_MOST_HEADER],
+                                size_t *out_n_bytes, strata_error *err) {
     const size_t alignment = 64, prefix = MAGIC_BYTES + 4;
     const char *descr = NULL;
     for (size_t i = 0; i < sizeof types / sizeof types[0] && !descr; i++) {
@@ -306,19 +307,30 @@ strata_status strata_npy_write(const char *path, const strata_array *array, stra
         return strata_fail(err, STRATA_UNSUPPORTED, "%s: NumPy has no dtype %s; convert it to f32", path,
                            strata_dtype_name(array->dtype));
     }
-    char shape[256], header[512] = "\x93NUMPY\x01";
+    char shape[256] = "";
     int n_shape = 0;
+    memset(header, 0, STRATA_NPY_MOST_HEADER);
+    memcpy(header, "\x93NUMPY\x01", 7);
     for (int i = 0; i < array->shape.rank; i++) {
         n_shape += snprintf(shape + n_shape, sizeof shape - (size_t)n_shape, "%s%" PRId64, i ? ", " : "", array->shape.dims[i]);
     }
     snprintf(shape + n_shape, sizeof shape - (size_t)n_shape, "%s", array->shape.rank == 1 ? "," : "");
-    int length = snprintf(header + prefix, sizeof header - prefix, "{'descr': '%c%s', 'fortran_order': False, 'shape': (%s), }",
-                          strata_dtype_bytes(array->dtype) == 1 ? '|' : '<', descr, shape);
+    int length =
+        snprintf(header + prefix, STRATA_NPY_MOST_HEADER - prefix, "{'descr': '%c%s', 'fortran_order': False, 'shape': (%s), }",
+                 strata_dtype_bytes(array->dtype) == 1 ? '|' : '<', descr, shape);
     size_t used = prefix + (size_t)length + 1, total = (used + alignment - 1) / alignment * alignment;
     memset(header + used - 1, ' ', total - used);
     header[total - 1] = '\n';
     header[prefix - 2] = (char)((total - prefix) & 0xFF);
     header[prefix - 1] = (char)((total - prefix) >> 8);
+    *out_n_bytes = total;
+    return STRATA_OK;
+}
+
+strata_status strata_npy_write(const char *path, const strata_array *array, strata_error *err) {
+    char header[STRATA_NPY_MOST_HEADER];
+    size_t total;
+    STRATA_TRY(strata_npy_header(path, array, header, &total, err));
     strata_file_writer *writer;
     STRATA_TRY(strata_file_writer_create(path, &writer, err));
     strata_status status;

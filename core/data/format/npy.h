@@ -33,6 +33,12 @@ STRATA_MUST_USE strata_status strata_npy_read(const char *path, strata_array *ou
  * have; as core/base/file.h. */
 STRATA_MUST_USE strata_status strata_npy_write(const char *path, const strata_array *array, strata_error *err);
 
+enum { STRATA_NPY_MOST_HEADER = 512 };
+/* Writes the header of a file of version 1.0, which the elements follow. Fails as strata_npy_write. */
+STRATA_MUST_USE strata_status strata_npy_header(const char *path, const strata_array *array,
+                                                char out_header[STRATA_NPY_MOST_HEADER], size_t *out_n_bytes,
+                                                strata_error *err);
+
 STRATA_EXPORT_END
 
 #endif

@@ -89,6 +89,38 @@ strata_status strata_npz_list(const char *name, const void *bytes, size_t n_byte
     return status;
 }
 
+/* ---- writing ---- */
+
+strata_status strata_npz_write(const char *path, const strata_named_array *arrays, int n, strata_error *err) {
+    strata_zip_content members[STRATA_ZIP_MOST_CONTENTS] = {{0}};
+    char *names[STRATA_ZIP_MOST_CONTENTS] = {0};
+    void *contents[STRATA_ZIP_MOST_CONTENTS] = {0};
+    strata_status status = STRATA_OK;
+    if (n > STRATA_ZIP_MOST_CONTENTS)
+        return strata_fail(err, STRATA_UNSUPPORTED, "%s: %d arrays; at most %d", path, n, STRATA_ZIP_MOST_CONTENTS);
+    for (int i = 0; i < n && !status; i++) {
+        const strata_array *array = &arrays[i].array;
+        const size_t n_name = strlen(arrays[i].name) + sizeof ".npy", n_elements = strata_array_bytes(array);
+        size_t n_header = 0;
+        names[i] = malloc(n_name);
+        char *bytes = contents[i] = malloc(STRATA_NPY_MOST_HEADER + n_elements);
+        if (!names[i] || !bytes) {
+            status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu bytes", path, n_elements);
+            break;
+        }
+        snprintf(names[i], n_name, "%s.npy", arrays[i].name);
+        status = strata_npy_header(path, array, bytes, &n_header, err);
+        if (!status && n_elements) memcpy(bytes + n_header, array->data, n_elements);
+        members[i] = (strata_zip_content){names[i], bytes, n_header + n_elements};
+    }
+    if (!status) status = strata_zip_write(path, members, n, NULL, err);
+    for (int i = 0; i < n; i++) {
+        free(names[i]);
+        free(contents[i]);
+    }
+    return status;
+}
+
 /* ---- datasets ---- */
 
 /* Some programs write labels as (n, 1); they become (n). */

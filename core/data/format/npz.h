@@ -6,6 +6,7 @@
 #define STRATA_CORE_DATA_NPZ_H
 
 #include "core/base/export.h"
+#include "core/data/format/safetensors.h"
 #include "strata/tensor.h"
 
 STRATA_EXPORT_BEGIN
@@ -31,6 +32,10 @@ typedef void (*strata_npz_visitor)(const strata_npz_entry *entry, void *user);
  * strata_npz_parse. */
 STRATA_MUST_USE strata_status strata_npz_list(const char *name, const void *bytes, size_t n_bytes, strata_npz_visitor visit,
                                               void *user, strata_error *err);
+
+/* Writes an archive of n arrays, at most STRATA_ZIP_MOST_CONTENTS, without compression. Fails: UNSUPPORTED for bf16; as
+ * strata_zip_write. */
+STRATA_MUST_USE strata_status strata_npz_write(const char *path, const strata_named_array *arrays, int n, strata_error *err);
 
 STRATA_EXPORT_END
 

@@ -7,6 +7,7 @@
 #define STRATA_CORE_DATA_SAFETENSORS_H
 
 #include "core/base/export.h"
+#include "core/base/file.h"
 #include "core/base/json.h"
 #include "strata/tensor.h"
 
@@ -84,7 +85,12 @@ typedef struct strata_metadata {
  * Fails: INVALID for a duplicate or reserved name or key; OUT_OF_DISK, UNAVAILABLE, OUT_OF_MEMORY as core/base/file.h. */
 STRATA_MUST_USE strata_status strata_safetensors_write(const char *path, const strata_named_array *tensors, size_t n_tensors,
                                                        const strata_metadata *metadata, size_t n_metadata, strata_error *err);
-/* The same; also returns the SHA-256 and the length of the bytes that were written. */
+/* The same; `check` reads the temporary file back before it is renamed. */
+STRATA_MUST_USE strata_status strata_safetensors_write_checked(const char *path, const strata_named_array *tensors,
+                                                               size_t n_tensors, const strata_metadata *metadata,
+                                                               size_t n_metadata, const strata_file_check *check,
+                                                               strata_error *err);
+/* The same, without reading it back; also returns the SHA-256 and the length of the bytes that were written. */
 STRATA_MUST_USE strata_status strata_safetensors_write_hashed(const char *path, const strata_named_array *tensors,
                                                               size_t n_tensors, const strata_metadata *metadata,
                                                               size_t n_metadata, char *out_sha256, int64_t *out_bytes,

@@ -129,7 +129,8 @@ static strata_status add_bytes(output *to, const void *bytes, size_t n_bytes, st
 }
 
 static strata_status write_all(const char *path, const char *header, size_t n_header, const strata_named_array *const *tensors,
-                               size_t n_tensors, char *out_sha256, int64_t *out_bytes, strata_error *err) {
+                               size_t n_tensors, const strata_file_check *check, char *out_sha256, int64_t *out_bytes,
+                               strata_error *err) {
     output to = {0};
     strata_status status = STRATA_OK;
     STRATA_TRY_GOTO(strata_file_writer_create(path, &to.file, err));
@@ -141,21 +142,16 @@ static strata_status write_all(const char *path, const char *header, size_t n_he
     }
     if (out_sha256) STRATA_TRY_GOTO(strata_sha256_final(&to.sha, out_sha256, err));
     if (out_bytes) *out_bytes = to.n_bytes;
-    status = strata_file_writer_commit(to.file, err);
+    status = strata_file_writer_commit_checked(to.file, check, err);
 cleanup:
     strata_sha256_finish(&to.sha);
     strata_file_writer_destroy(to.file);
     return status;
 }
 
-strata_status strata_safetensors_write(const char *path, const strata_named_array *tensors, size_t n_tensors,
-                                       const strata_metadata *metadata, size_t n_metadata, strata_error *err) {
-    return strata_safetensors_write_hashed(path, tensors, n_tensors, metadata, n_metadata, NULL, NULL, err);
-}
-
-strata_status strata_safetensors_write_hashed(const char *path, const strata_named_array *tensors, size_t n_tensors,
-                                              const strata_metadata *metadata, size_t n_metadata, char *out_sha256,
-                                              int64_t *out_bytes, strata_error *err) {
+static strata_status write_file(const char *path, const strata_named_array *tensors, size_t n_tensors,
+                                const strata_metadata *metadata, size_t n_metadata, const strata_file_check *check,
+                                char *out_sha256, int64_t *out_bytes, strata_error *err) {
     char *header = NULL;
     size_t n_header = 0;
     strata_status status = STRATA_OUT_OF_MEMORY;
@@ -172,10 +168,27 @@ strata_status strata_safetensors_write_hashed(const char *path, const strata_nam
     STRATA_TRY_GOTO(check_names(path, sorted, n_tensors, sorted_metadata, n_metadata, err));
     STRATA_TRY_GOTO(make_header(path, sorted, n_tensors, sorted_metadata, n_metadata, &header, &n_header, err));
     STRATA_TRY_GOTO(check_header(path, header, n_header, err));
-    status = write_all(path, header, n_header, sorted, n_tensors, out_sha256, out_bytes, err);
+    status = write_all(path, header, n_header, sorted, n_tensors, check, out_sha256, out_bytes, err);
 cleanup:
     free(header);
     free(sorted_metadata);
     free(sorted);
     return status;
+}
+
+strata_status strata_safetensors_write(const char *path, const strata_named_array *tensors, size_t n_tensors,
+                                       const strata_metadata *metadata, size_t n_metadata, strata_error *err) {
+    return write_file(path, tensors, n_tensors, metadata, n_metadata, NULL, NULL, NULL, err);
+}
+
+strata_status strata_safetensors_write_checked(const char *path, const strata_named_array *tensors, size_t n_tensors,
+                                               const strata_metadata *metadata, size_t n_metadata,
+                                               const strata_file_check *check, strata_error *err) {
+    return write_file(path, tensors, n_tensors, metadata, n_metadata, check, NULL, NULL, err);
+}
+
+strata_status strata_safetensors_write_hashed(const char *path, const strata_named_array *tensors, size_t n_tensors,
+                                              const strata_metadata *metadata, size_t n_metadata, char *out_sha256,
+                                              int64_t *out_bytes, strata_error *err) {
+    return write_file(path, tensors, n_tensors, metadata, n_metadata, NULL, out_sha256, out_bytes, err);
 }

@@ -5,6 +5,7 @@
 #ifndef STRATA_CORE_DATA_ZIP_H
 #define STRATA_CORE_DATA_ZIP_H
 
+#include "core/base/file.h"
 #include "strata/status.h"
 
 enum { STRATA_ZIP_LONGEST_NAME = 256 };
@@ -45,7 +46,7 @@ STRATA_MUST_USE strata_status strata_zip_unpack(const strata_zip *zip, const str
 
 /* ---- writing (zip_write.c) ---- */
 
-enum { STRATA_ZIP_MOST_CONTENTS = 8 };
+enum { STRATA_ZIP_MOST_CONTENTS = 64 };
 
 /* A member to write; name and bytes are borrowed. */
 typedef struct strata_zip_content {
@@ -53,8 +54,10 @@ typedef struct strata_zip_content {
     const void *bytes;
     size_t n_bytes;
 } strata_zip_content;
-/* Writes n members, at most STRATA_ZIP_MOST_CONTENTS, without compression, through a temporary file (core/base/file.h). The
- * same members give the same bytes. Fails: UNSUPPORTED for more than 4 GiB; as core/base/file.h. */
-STRATA_MUST_USE strata_status strata_zip_write(const char *path, const strata_zip_content *members, int n, strata_error *err);
+/* Writes n members, at most STRATA_ZIP_MOST_CONTENTS, without compression, through a temporary file (core/base/file.h),
+ * which `check` (NULL: none) reads back before it is renamed. The same members give the same bytes. Fails: UNSUPPORTED for
+ * more than 4 GiB; as core/base/file.h. */
+STRATA_MUST_USE strata_status strata_zip_write(const char *path, const strata_zip_content *members, int n,
+                                               const strata_file_check *check, strata_error *err);
 
 #endif

@@ -58,11 +58,12 @@ static strata_status add_all(strata_file_writer *file, const char *path, const s
     return strata_file_writer_add(file, head, END_BYTES, err);
 }
 
-strata_status strata_zip_write(const char *path, const strata_zip_content *members, int n, strata_error *err) {
+strata_status strata_zip_write(const char *path, const strata_zip_content *members, int n, const strata_file_check *check,
+                               strata_error *err) {
     strata_file_writer *file = NULL;
     STRATA_TRY(strata_file_writer_create(path, &file, err));
     strata_status status = add_all(file, path, members, n, err);
-    if (!status) status = strata_file_writer_commit(file, err);
+    if (!status) status = strata_file_writer_commit_checked(file, check, err);
     strata_file_writer_destroy(file);
     return status;
 }

@@ -16,7 +16,7 @@ from .devices import Device, DeviceInfo, devices, load_plugin
 from .layers import Input
 from .distribute import (Function, Optimizer, PerReplica, Strategy, Tensor, Variable, all_reduce, average_loss, example_losses,
                          gradients, ops, replica_id, strategy_names)
-from .model import History, Model, Sequential, load
+from .model import History, Model, OnnxGraph, Sequential, load
 from .optimizers import schedule
 
 globals().update({error.__name__: error for error in _errors.values()})

@@ -50,12 +50,15 @@ class Model(Handle):
         model.compile("adam", "sparse_categorical_crossentropy")
         model.fit(x, y, epochs=5, batch_size=64)
 
-    The losses sparse_categorical_crossentropy, categorical_crossentropy and binary_crossentropy take logits, so the last
-    layer needs no softmax or sigmoid. predict returns probabilities."""
+    The losses sparse_categorical_crossentropy, categorical_crossentropy and binary_crossentropy take logits. If the model
+    ends in softmax or sigmoid, this is moved into the loss, as in Keras, and else predict applies it: predictions are
+    probabilities in both cases. A model that was not compiled, or was loaded from another program's file, has no loss, and
+    predict returns its outputs."""
     _destroy = "model_destroy"
     _one_accuracy = _run = None  # known after compile; the last fit
     _settings = _inputs = _outputs = None  # arguments of compile; names of a functional model
-    _compiled = stop_training = False
+    _compiled = _built = stop_training = False  # compile and build have created the parameters
+    _where = None, None  # the device and the strategy of build
     _first_step = 0  # the step of an epoch at which the next fit begins
 
     def __init__(self, layers=None, input_shape=None, input_dtype=None, name: str = "", *, inputs=None, outputs=None):
@@ -92,6 +95,8 @@ class Model(Handle):
         if self._inputs is None:
             shape = [input_shape] if isinstance(input_shape, int) else list(input_shape)
             spec["input"] = [int(d) for d in shape]
+        else:
+            spec.setdefault("outputs", [{"name": o} for o in self._outputs])
         if input_dtype is not None and _native.dtype_of(_native.dtype(input_dtype)).kind == "i":
             spec["input_dtype"] = "i32"
         text = json.dumps(spec)
@@ -101,9 +106,9 @@ class Model(Handle):
     def compile(self, optimizer=None, loss: "str | dict | None" = None, metrics=None, *, device=None, strategy=None,
                 loss_weights=None, precision: str = "f32", seed: int = 0, gradient_norm: bool = False) -> "Model":
         """Sets how the model is trained. If optimizer, loss or metrics are None, those of the model's JSON are used, or
-        else adam and sparse_categorical_crossentropy. loss: a name, or {"name": "huber", "delta": 2}. device: its id, or a
-        Device. strategy: the model is trained on its devices. A functional model with several outputs takes loss and
-        loss_weights as dicts with the outputs' names."""
+        else adam, and binary_crossentropy if the model ends in sigmoid, or else sparse_categorical_crossentropy. loss: a
+        name, or {"name": "huber", "delta": 2}. device: its id, or a Device. strategy: the model is trained on its devices. A
+        model with several outputs takes loss and loss_weights as dicts with the outputs' names, or one loss for all."""
         if self._outputs is not None and self._as_parameter_ is None:
             losses = loss if isinstance(loss, dict) and "name" not in loss else {self._outputs[0]: loss}
             self._spec["outputs"] = [{"name": o, **({"loss": losses[o]} if losses.get(o) else {}),
@@ -111,8 +116,14 @@ class Model(Handle):
             loss = None
             self._create(None)
         loss_options = None
+        if isinstance(loss, dict) and "name" not in loss:  # a model that exists: JSON, or a loaded file
+            if loss_weights or not all(isinstance(one, str) for one in loss.values()):
+                raise InvalidError("compile: the outputs of this model take only names of losses")
+            loss = ",".join(f"{output}={one}" for output, one in loss.items())
         if isinstance(loss, dict):
             loss, loss_options = loss["name"], struct("loss_options", **{k: v for k, v in loss.items() if k != "name"})
+        if strategy is None and device is None:
+            device, strategy = self._where
         if strategy is not None and device is not None:
             raise InvalidError("compile: a strategy has devices of its own; leave device out")
         names = None if metrics is None else ",".join(m for m in metrics if m != "accuracy")
@@ -135,14 +146,17 @@ class Model(Handle):
         self._finalizer.detach()  # the model must now be destroyed before the device or the strategy
         Handle.__init__(self, self._as_parameter_, where, options)
 
-    def _ready(self, data=None):
-        if self._settings is None:
+    def _ready(self, data=None, trains=False):
+        """Creates the parameters. trains: an optimizer and a loss are needed, so a model without settings is compiled."""
+        if trains and self._settings is None:
             self.compile()
         if self._as_parameter_ is None:
-            if data is None:
+            if data is None and self._inputs is None:
                 raise InvalidError("the model has no input shape yet: give Sequential input_shape=, or fit it first")
-            self._create(data.element_shape, data.element_dtype)
-        if not self._compiled:
+            self._create(*((data.element_shape, data.element_dtype) if self._inputs is None else (None,)))
+        if self._settings is None and not self._built:
+            self.build()
+        elif self._settings is not None and not self._compiled:
             self._build()
 
     # ---- training ----
@@ -193,7 +207,7 @@ class Model(Handle):
         if validation_data is not None and not isinstance(validation_data, Dataset):
             parts = validation_data if isinstance(validation_data, (tuple, list)) else (validation_data,)
             validation_data = self._data(*parts)
-        self._ready(data)
+        self._ready(data, trains=True)
         if isinstance(class_weight, dict):
             n = max([data.n_classes, *(c + 1 for c in class_weight)])
             class_weight = [class_weight.get(i, 1) for i in range(n)]
@@ -214,15 +228,15 @@ class Model(Handle):
     def evaluate(self, x, y=None, *, batch_size: int = 0, sample_weight=None, callbacks=()) -> dict:
         """Returns {"loss": ..., "accuracy": ..., ...} for all examples."""
         data = self._data(x, y, sample_weight)
-        self._ready(data)
+        self._ready(data, trains=True)
         _each(callbacks, "on_test_begin")
         logs = self._logs(lib.model_evaluate(self, data, batch_size))
         _each(callbacks, "on_test_end", logs)
         return logs
 
     def predict(self, x, *, batch_size: int = 0, callbacks=()) -> numpy.ndarray:
-        """Returns probabilities if the loss is a crossentropy, otherwise the outputs, f32 (n, ...). A model with several
-        outputs returns a dict with their names."""
+        """Returns the outputs, f32 (n, ...), as probabilities if the loss is a crossentropy. A model with several outputs
+        returns a dict with their names."""
         data = self._data(x)
         self._ready(data)
         _each(callbacks, "on_predict_begin")
@@ -253,12 +267,12 @@ class Model(Handle):
     def learning_rate(self) -> float:
         """The learning rate of the next step. It may be set between fits, and by callbacks in on_epoch_begin and
         on_epoch_end."""
-        self._ready()
+        self._ready(trains=True)
         return lib.model_learning_rate(self)
 
     @learning_rate.setter
     def learning_rate(self, rate: float) -> None:
-        self._ready()
+        self._ready(trains=True)
         lib.model_set_learning_rate(self, rate)
 
     def _logs(self, metrics, prefix=""):
@@ -316,6 +330,8 @@ class Model(Handle):
         a file of that format."""
         self._ready()
         ending = os.path.splitext(path)[1]
+        if ending in (".h5", ".hdf5"):
+            raise InvalidError(f"save: {path} would be Keras' old format, which is only read; give a name that ends in .keras")
         {".onnx": lib.model_save_onnx, ".keras": lib.model_save_keras}.get(ending, lib.model_save)(self, path)
 
     def save_checkpoint(self, path, epochs: int) -> None:
@@ -328,7 +344,7 @@ class Model(Handle):
         """Loads a checkpoint from a file, or from the folder of fit(checkpoint={"folder": ...}). Returns how many epochs
         are done; 0 if there is no checkpoint. fit(initial_epoch=...) then continues the training. If the checkpoint was
         written within an epoch, it continues within the epoch."""
-        self._ready()
+        self._ready(trains=True)
         epochs, self._first_step = lib.model_load_checkpoint(self, path), lib.model_epoch_steps(self)
         return epochs
 
@@ -337,7 +353,8 @@ class Model(Handle):
         with tempfile.TemporaryDirectory() as folder:
             self.save(os.path.join(folder, "model"))
             with open(os.path.join(folder, "model"), "rb") as file:
-                return _unpickled, (file.read(), self._settings[0].info.id if self._settings[0] else None)
+                device = (self._settings or self._where)[0]
+                return _unpickled, (file.read(), device.info.id if device else None, self._compiled)
 
     @property
     def sha256(self) -> str:
@@ -356,7 +373,8 @@ class Model(Handle):
         for row in rows:
             print("  ".join(cell.rjust(w) if c == 3 else cell.ljust(w) for c, (cell, w) in enumerate(zip(row, widths))))
         flops = summary.step_flops / max(1, summary.batch) / 1e6
-        print(f"{summary.parameters:,} parameters; a training step takes {flops:,.2f} million FLOPs an example")
+        step = f"; a training step takes {flops:,.2f} million FLOPs an example" if self._compiled else ""
+        print(f"{summary.parameters:,} parameters{step}")
         lib.model_summary_finish(summary)
 
     def __call__(self, x, training: bool = False):
@@ -369,14 +387,14 @@ class Model(Handle):
         return lib.model_variables(self)
 
     def build(self, input_shape=None, *, strategy=None, device=None, seed: int = 0) -> "Model":
-        """Prepares the model for a custom training loop: creates the parameters on the devices, without an optimizer and a
-        loss."""
+        """Creates the parameters on the devices, without an optimizer and a loss, for predictions and custom training loops.
+        The model may be compiled later, and keeps its parameters."""
         if self._as_parameter_ is None:
             self._create(input_shape)
         where = None if strategy is not None else _device(device)
         options = struct("compile_options", seed=seed, strategy=strategy)
         lib.model_build(self, where, options)
-        self._settings, self._compiled = (where, options), True
+        self._where, self._built = (where, strategy), True
         self._finalizer.detach()
         Handle.__init__(self, self._as_parameter_, where, options)
         return self
@@ -385,13 +403,45 @@ class Model(Handle):
 Sequential = Model
 
 
-def load(path) -> Model:
-    """Loads a model from a file of save or of the command `strata`, or from another program's .onnx or .keras file. The
-    first call that needs it compiles it with the settings of the file."""
+class OnnxGraph(Handle):
+    """An ONNX graph that is evaluated as it is, without an axis of examples. The host computes it with the references of the
+    ops, so it is slow; nothing of it is trained."""
+    _destroy = "onnx_graph_destroy"
+
+    def predict(self, x) -> dict:
+        """Evaluates the graph. x: an array for each input, as a dict with the inputs' names, as a list in their order, or one
+        array. Returns a dict with the outputs' names, whose arrays have the types of the file."""
+        names = list(itertools.takewhile(lambda n: n is not None,
+                                         (lib.onnx_graph_input(self, i) for i in itertools.count())))
+        for name, array in _by_name("inputs", names, x).items():
+            lib.onnx_graph_set(self, name, _native.host_array(array))
+        lib.onnx_graph_run(self)
+        outputs = {}
+        for i in itertools.count():
+            result = lib.onnx_graph_output(self, i)
+            if result.name is None:
+                return outputs
+            array = _native.from_array(result.array, self).copy()
+            kind = _ONNX_TYPES.get(result.type.decode(), array.dtype)
+            outputs[result.name.decode()] = array.astype(kind, copy=False)
+
+
+_ONNX_TYPES = {"FLOAT": "f4", "DOUBLE": "f8", "FLOAT16": "f2", "BOOL": "?", "INT8": "i1", "INT16": "i2", "INT32": "i4",
+               "INT64": "i8", "UINT8": "u1", "UINT16": "u2", "UINT32": "u4", "UINT64": "u8"}
+
+
+def load(path, *, whole: bool = False) -> "Model | OnnxGraph":
+    """Loads a model from a file of save or of the command `strata`, or from another program's .onnx, .keras or .h5 file. Its
+    outputs are those of the file. Training it compiles it with the settings of the file; compile sets others, such as the loss
+    of a model of another program. whole: an ONNX file whose inputs have no axis of examples; the result is an OnnxGraph, and
+    predict({input: array}) returns a dict with the outputs. `strata convert --whole` makes a model of such a file, which can be
+    trained."""
     ending = os.path.splitext(path)[1]
+    if whole:
+        return OnnxGraph(lib.onnx_graph_open(path))
     if ending == ".onnx":
         return Model._of(lib.model_load_onnx(path, _native.struct("onnx_options")))
-    return Model._of((lib.model_load_keras if ending == ".keras" else lib.model_load)(path))
+    return Model._of((lib.model_load_keras if ending in (".keras", ".h5", ".hdf5") else lib.model_load)(path))
 
 
 def _list(values):
@@ -409,11 +459,12 @@ def _by_name(what, names, values):
     return dict(zip(names, values))
 
 
-def _unpickled(content, device):
+def _unpickled(content, device, compiled=True):
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "model"), "wb") as file:
             file.write(content)
-        return load(os.path.join(folder, "model")).compile(device=device)
+        model = load(os.path.join(folder, "model"))
+        return model.compile(device=device) if compiled else model.build(device=device)
 
 
 def _hold_back(x, y, sample_weight, fraction):

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The preprocessing of numbers as nodes of ONNX. The file of a model that learned from a table takes rows of the table's own
+ * numbers, and that of a model that learned from arrays takes the arrays' own numbers. A number that is missing is NaN. The
+ * nodes compute the features from them; behind the model they convert labels that are numbers back. When Strata reads the file
+ * again, it leaves these nodes out, since its own preprocessing does their work (onnx_import.c). */
+#include <math.h>
+#include <string.h>
+
+#include "core/data/prepare/cell.h"
+#include "core/data/prepare/preprocessing.h"
+#include "core/interchange/onnx_export.h"
+
+static const char base[] = "strata.features";
+
+/* Adds a list of numbers, one for each column, or one number. */
+static const char *put_numbers(strata_onnx_export *ex, const strata_column *columns, int n, bool deviations) {
+    const char *name = strata_onnx_new_name(ex, base);
+    float *memory =
+        strata_onnx_add_initializer(ex, name, STRATA_ONNX_TYPE_FLOAT, n > 1 ? STRATA_SHAPE(n) : STRATA_SHAPE(), NULL);
+    for (int i = 0; memory && i < n; i++) memory[i] = (float)(deviations ? columns[i].deviation : columns[i].mean);
+    return name;
+}
+
+/* isnan(x) ? 0 : (x - mean) / deviation */
+static const char *scaled(strata_onnx_export *ex, const strata_column *columns, int n, const char *x) {
+    const char *y = strata_onnx_emit(ex, base, "Sub", x, put_numbers(ex, columns, n, false), NULL);
+    y = strata_onnx_emit(ex, base, "Div", y, put_numbers(ex, columns, n, true), NULL);
+    const char *missing = strata_onnx_emit(ex, base, "IsNaN", x, NULL, NULL);
+    return strata_onnx_emit(ex, base, "Where", missing, strata_onnx_put_number(ex, base, 0), y);
+}
+
+static const char *as_number(strata_onnx_export *ex, const char *flag) {
+    const char *y = strata_onnx_emit(ex, base, "Cast", flag, NULL, NULL);
+    strata_onnx_set_int(ex, strata_onnx_last_node(ex), "to", STRATA_ONNX_TYPE_FLOAT);
+    return y;
+}
+
+/* A column of classes that are numbers: whether x is each of them. "" is a missing number. */
+static const char *one_hot(strata_onnx_export *ex, const strata_column *column, const char *x) {
+    const char **flags = strata_onnx_take(ex, (size_t)(column->n_words + 1) * sizeof(*flags));
+    for (int k = 0; flags && k < column->n_words; k++) {
+        double number = 0;
+        const bool missing = !strata_cell_number(column->words[k], column->decimal_comma, &number);
+        flags[k] =
+            as_number(ex, missing ? strata_onnx_emit(ex, base, "IsNaN", x, NULL, NULL)
+                                  : strata_onnx_emit(ex, base, "Equal", x, strata_onnx_put_number(ex, base, number), NULL));
+    }
+    const char *y = strata_onnx_new_name(ex, base);
+    if (flags) strata_onnx_set_int(ex, strata_onnx_add_node(ex, "Concat", flags, column->n_words, y), "axis", 1);
+    return y;
+}
+
+/* The features of a table whose columns are not all numbers without missing values. */
+static const char *by_column(strata_onnx_export *ex, const strata_preprocessing *p, const char *x) {
+    const char **parts = strata_onnx_take(ex, (size_t)(2 * p->n_columns + 1) * sizeof(*parts));
+    int n = 0;
+    for (int i = 0; parts && i < p->n_columns; i++) {
+        const strata_column *column = &p->columns[i];
+        const int64_t place = i;
+        const char *cell = strata_onnx_emit(ex, base, "Gather", x, strata_onnx_put_ints(ex, base, &place, 1), NULL);
+        strata_onnx_set_int(ex, strata_onnx_last_node(ex), "axis", 1);
+        if (column->kind == STRATA_COLUMN_WORDS) {
+            parts[n++] = one_hot(ex, column, cell);
+            continue;
+        }
+        parts[n++] = scaled(ex, column, 1, cell);
+        if (column->has_missing) parts[n++] = as_number(ex, strata_onnx_emit(ex, base, "IsNaN", cell, NULL, NULL));
+    }
+    const char *y = strata_onnx_new_name(ex, base);
+    if (parts) strata_onnx_set_int(ex, strata_onnx_add_node(ex, "Concat", parts, n, y), "axis", 1);
+    return y;
+}
+
+bool strata_onnx_takes_numbers(const strata_preprocessing *p) {
+    return p && (p->kind == STRATA_PREPROCESSING_TABLE || p->kind == STRATA_PREPROCESSING_ARRAYS) && p->n_columns;
+}
+
+bool strata_onnx_restores(const strata_preprocessing *p) {
+    return p && p->n_labels && p->labels[0].kind != STRATA_COLUMN_WORDS;
+}
+
+void strata_onnx_check_columns(strata_onnx_export *ex, const strata_preprocessing *p) {
+    static const char *const kinds[] = {"numbers", "words", "dates", "text"};
+    for (int i = 0; strata_onnx_takes_numbers(p) && i < p->n_columns; i++) {
+        const strata_column *column = &p->columns[i];
+        if (column->kind == STRATA_COLUMN_NUMBER || (column->kind == STRATA_COLUMN_WORDS && column->numeric)) continue;
+        strata_text_add(&ex->unsupported, "%sthe column \"%.60s\" of %s", ex->unsupported.n_bytes ? ", " : "",
+                        column->name ? column->name : "x", kinds[column->kind]);
+        ex->columns = true;
+    }
+}
+
+const char *strata_onnx_features(strata_onnx_export *ex, const strata_preprocessing *p, const char *x) {
+    bool plain = true;
+    for (int i = 0; i < p->n_columns; i++) plain &= p->columns[i].kind == STRATA_COLUMN_NUMBER && !p->columns[i].has_missing;
+    return plain ? scaled(ex, p->columns, p->n_columns, x) : by_column(ex, p, x);
+}
+
+const char *strata_onnx_restored(strata_onnx_export *ex, const strata_preprocessing *p, const char *y) {
+    y = strata_onnx_emit(ex, base, "Mul", y, put_numbers(ex, p->labels, p->n_labels, true), NULL);
+    return strata_onnx_emit(ex, base, "Add", y, put_numbers(ex, p->labels, p->n_labels, false), NULL);
+}
