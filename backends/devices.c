@@ -8,6 +8,46 @@
 #include "backends/fallback/fallback.h"
 #include "backends/registry.h"
 #include "core/base/ascii.h"
+#include "core/base/lock.h"
+
+/* ---- threads and forks ---- */
+
+/* Drivers are state of the process. Not all of them can be started by two threads at once, so one thread at a time lists or
+ * opens devices. Most of them do not work in a child of fork after the parent has started them. */
+static strata_lock opening;
+static pthread_once_t opening_once = PTHREAD_ONCE_INIT;
+
+enum { MOST_BACKENDS = 16 };
+/* For each row of strata_backends: 0 while its driver was not started, then 1 + strata_forks() of the process that did. */
+static unsigned started[MOST_BACKENDS];
+
+static const char FORKED[] =
+    "its driver was started before this process was forked and does not work in a child of fork; start processes by spawn "
+    "(Python: multiprocessing.get_context(\"spawn\"))";
+
+static void init_opening(void) {
+    strata_lock_init(&opening);
+}
+
+static strata_status enter(strata_error *err) {
+    (void)pthread_once(&opening_once, init_opening);
+    if (!strata_lock_is_own(&opening) && !strata_lock_adopt(&opening, NULL, NULL))
+        return strata_fail(err, STRATA_UNAVAILABLE,
+                           "another thread was opening devices when this process was forked; start processes by spawn (Python: "
+                           "multiprocessing.get_context(\"spawn\"))");
+    strata_lock_take(&opening);
+    return STRATA_OK;
+}
+
+static void leave(void) {
+    strata_lock_release(&opening);
+}
+
+static bool is_forked(int backend) {
+    return !strata_backends[backend]->is_built_in && started[backend] && started[backend] != 1 + strata_forks();
+}
+
+/* ---- listing ---- */
 
 /* Whether `which` is the backend's name, or begins with the name and a colon. */
 static bool begins_with_name(const char *which, const char *name) {
@@ -27,8 +67,16 @@ static bool names_backend(const char *which, const strata_backend *backend) {
 /* Lists the devices of the backends that `which` names. The drivers of other backends are not started. */
 static strata_status list_devices(const char *which, strata_device_info **out_devices, int *out_n, strata_error *err) {
     strata_device_list list = {0};
-    for (const strata_backend *const *backend = strata_backends; *backend; backend++) {
-        strata_status status = names_backend(which, *backend) ? (*backend)->list(&list, err) : STRATA_OK;
+    for (int i = 0; strata_backends[i]; i++) {
+        const strata_backend *backend = strata_backends[i];
+        if (!names_backend(which, backend)) continue;
+        strata_device_info row = {0};
+        snprintf(row.id, sizeof row.id, "%s", backend->name);
+        snprintf(row.backend, sizeof row.backend, "%s", backend->name);
+        snprintf(row.skipped, sizeof row.skipped, "%s", FORKED);
+        const bool forked = is_forked(i);
+        if (!forked) started[i] = 1 + strata_forks();
+        strata_status status = forked ? strata_device_list_add(&list, &row, err) : backend->list(&list, err);
         if (status) {
             free(list.rows);
             return status;
@@ -62,9 +110,11 @@ static void try_to_open(strata_device_info *row) {
 }
 
 strata_status strata_devices_list(strata_device_info **out_devices, int *out_n, strata_error *err) {
-    STRATA_TRY(list_devices(NULL, out_devices, out_n, err));
-    for (int i = 0; i < *out_n; i++) try_to_open(&(*out_devices)[i]);
-    return STRATA_OK;
+    STRATA_TRY(enter(err));
+    const strata_status status = list_devices(NULL, out_devices, out_n, err);
+    for (int i = 0; i < *out_n && !status; i++) try_to_open(&(*out_devices)[i]);
+    leave();
+    return status;
 }
 
 void strata_devices_free(strata_device_info *devices) {
@@ -168,12 +218,30 @@ static strata_status check_options(const strata_device_options *opts, strata_err
     return STRATA_OK;
 }
 
-strata_status strata_device_open(const char *which, const strata_device_options *opts, strata_device **out_device,
+/* Without a name a child of fork gets no worse device than its parent without a word. */
+static bool misses_best(const strata_device_info *rows, int n, const char *which) {
+    bool misses = false;
+    for (int i = 0; i < n && !which; i++) misses |= !strcmp(rows[i].skipped, FORKED);
+    return misses;
+}
+
+/* Gives the open device its lock. */
+static strata_status add_lock(strata_device **device, strata_error *err) {
+    (*device)->lock = malloc(sizeof *(*device)->lock);
+    if ((*device)->lock) {
+        strata_lock_init((*device)->lock);
+        return STRATA_OK;
+    }
+    strata_device_close(*device);
+    *device = NULL;
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "device: no host memory");
+}
+
+static strata_status open_locked(const char *which, const strata_device_options *opts, strata_device **out_device,
                                  strata_error *err) {
     static const strata_device_options defaults = {0};
     strata_device_info *rows = NULL;
     int n = 0;
-    STRATA_TRY(check_options(opts, err));
     STRATA_TRY(list_devices(which, &rows, &n, err));
     int index = choose(rows, n, which);
     if (index < 0) { /* `which` may be a name instead of an id; if not, the error lists all devices */
@@ -182,14 +250,16 @@ strata_status strata_device_open(const char *which, const strata_device_options 
         index = choose(rows, n, which);
     }
     strata_status status;
-    if (index < 0)
+    if (misses_best(rows, n, which))
+        status = strata_fail(err, STRATA_UNAVAILABLE, "device: the best device cannot be chosen: %s", FORKED);
+    else if (index < 0)
         status = no_such_device(rows, n, which ? which : "", err);
     else if (rows[index].skipped[0])
         status = strata_fail(err, STRATA_UNAVAILABLE, "device %s cannot be used: %s", rows[index].id, rows[index].skipped);
     else
         status = backend_of(&rows[index])->open(&rows[index], opts ? opts : &defaults, out_device, err);
     /* If the user named no device and the best one does not open, the next best one is tried. */
-    while (status && status != STRATA_INVALID && !which && backend_of(&rows[index])->is_tried) {
+    while (status && status != STRATA_INVALID && !which && !misses_best(rows, n, which) && backend_of(&rows[index])->is_tried) {
         strata_error why = {0};
         if (err) why = *err;
         write_reason(&rows[index], &why);
@@ -209,6 +279,16 @@ strata_status strata_device_open(const char *which, const strata_device_options 
         strata_device_warn(*out_device, "%s: fast changes nothing, as this device has neither matrix units nor CLBlast",
                            (*out_device)->info.id);
     if (!status && opts && opts->fallback_to_host) status = add_fallback(out_device, err);
+    if (!status) status = add_lock(out_device, err);
     strata_devices_free(rows);
+    return status;
+}
+
+strata_status strata_device_open(const char *which, const strata_device_options *opts, strata_device **out_device,
+                                 strata_error *err) {
+    STRATA_TRY(check_options(opts, err));
+    STRATA_TRY(enter(err));
+    const strata_status status = open_locked(which, opts, out_device, err);
+    leave();
     return status;
 }

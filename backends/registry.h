@@ -17,6 +17,8 @@ typedef struct strata_backend {
     /* Listing devices opens each of them for a moment, because drivers list devices that they then cannot open. This
      * must not be set for plugins, whose devices may be open only once. */
     bool is_tried;
+    /* It has no driver, so a child of fork may use it although its parent has used it. */
+    bool is_built_in;
     /* Appends a row for each device, or one row with the reason why there are none. Fails only if memory runs out. */
     strata_status (*list)(strata_device_list *list, strata_error *err);
     /* Opens the device of this row, which `list` has appended. */

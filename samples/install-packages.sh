@@ -10,8 +10,7 @@ set -eu
 
 build="gcc libc6-dev cmake ninja-build pkg-config libcjson-dev zlib1g-dev libssl-dev"
 build_optional="ocl-icd-opencl-dev libvulkan-dev glslc spirv-tools libclblast-dev liblzma-dev libpng-dev libcurl4-openssl-dev"
-build_optional="$build_optional libturbojpeg0-dev libwebp-dev libgif-dev libtiff-dev libmicrohttpd-dev libprotobuf-c-dev"
-build_optional="$build_optional protobuf-c-compiler"
+build_optional="$build_optional libturbojpeg0-dev libwebp-dev libgif-dev libtiff-dev libprotobuf-c-dev protobuf-c-compiler"
 run=""
 run_optional="pocl-opencl-icd mesa-vulkan-drivers libvulkan1 ocl-icd-libopencl1 libclblast1"
 test="libcriterion-dev g++ git python3"

@@ -229,7 +229,7 @@ musl() {
     # shellcheck disable=SC2086 # words
     cmake -S . -B "$build" $options -DCMAKE_C_COMPILER=musl-gcc -DCMAKE_C_FLAGS="-idirafter $system/include" \
         -DCMAKE_PREFIX_PATH="$system/usr" -DOPENSSL_ROOT_DIR="$system/usr" -DOPENSSL_USE_STATIC_LIBS=ON -DSTRATA_XZ=OFF \
-        -DSTRATA_PNG=OFF -DSTRATA_JPEG=OFF -DSTRATA_WEBP=OFF -DSTRATA_CURL=OFF -DSTRATA_HTTP=OFF -DSTRATA_ONNX=OFF \
+        -DSTRATA_PNG=OFF -DSTRATA_JPEG=OFF -DSTRATA_WEBP=OFF -DSTRATA_CURL=OFF -DSTRATA_ONNX=OFF \
         -DSTRATA_CRITERION_LIBRARY=OFF
     # shellcheck disable=SC2086 # words
     cmake --build "$build" -j2 --target sample_strata $programs

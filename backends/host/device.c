@@ -3,6 +3,7 @@
  * The host backend. It runs an op by a fast loop if fast.c has a row for it, and otherwise by the op's reference in the calling
  * thread. Large loops are shared among the cores. This backend needs no driver and is always available. A run is finished when
  * it returns, so waiting for its ticket returns at once. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@ enum { LEAST_SHARED_WORK = 16 * 1024 };
 
 typedef struct host_device {
     strata_device base;
-    uint64_t last_ticket;
+    _Atomic uint64_t last_ticket;
     int n_threads;
     /* Created when the first node that is shared among threads is compiled. NULL: there is one core, or no thread could be
      * created. */
@@ -56,6 +57,8 @@ struct strata_program {
     char *scratch;
     /* Bytes of the scratch memory of each thread. */
     size_t thread_scratch;
+    /* The trace with which it was compiled; NULL: none. */
+    strata_trace *trace;
 };
 
 /* ---- device and memory ---- */
@@ -106,6 +109,12 @@ static strata_status host_list(strata_device_list *list, strata_error *err) {
 static void host_close(strata_device *device) {
     strata_host_pool_destroy(((host_device *)device)->pool);
     free(device);
+}
+
+/* The threads of the pool exist only in the parent. */
+static void host_adopt(strata_device *device) {
+    host_device *host = (host_device *)device;
+    if (host->pool) host->pool = strata_host_pool_create(host->n_threads);
 }
 
 static strata_status host_buffer_create(strata_device *device, int64_t bytes, strata_buffer **out_buffer, strata_error *err) {
@@ -260,6 +269,7 @@ static strata_status host_compile(strata_device *device, const strata_piece *pie
         program->device = (host_device *)device;
         program->n_steps = piece->n_nodes;
         program->n_slots = piece->n_slots;
+        program->trace = device->trace;
         program->steps = calloc((size_t)piece->n_nodes + 1, sizeof *program->steps);
         program->addresses = calloc(n_addresses, sizeof(*program->addresses));
         program->slots = calloc(2 * (size_t)piece->n_slots, sizeof(*program->slots));
@@ -312,7 +322,7 @@ static strata_status host_run(strata_program *program, int slot, uint64_t *out_t
         if (step->left_out) continue;
         host_rows rows = step->rows;
         if (step->changes_rows) rows.ids = scatter->inputs[slot * scatter->node->n_inputs + 1];
-        const double began = device->trace ? strata_trace_now() : 0;
+        const double began = program->trace ? strata_trace_now() : 0;
         host_call call = {.call = {.node = step->node,
                                    .inputs = step->inputs + (size_t)slot * (size_t)step->node->n_inputs,
                                    .output = step->output[slot]},
@@ -325,12 +335,12 @@ static strata_status host_run(strata_program *program, int slot, uint64_t *out_t
             step->fast->run(&call);
         else
             STRATA_TRY(step->node->op->reference(&call.call, err));
-        if (device->trace)
-            strata_trace_add(device->trace, device->trace_track, step->label, device->trace_step, began, strata_trace_now());
+        if (program->trace)
+            strata_trace_add(program->trace, device->trace_track, step->label, device->trace_step, began, strata_trace_now());
     }
-    device->counters.launches += (uint64_t)program->n_steps;
-    device->counters.submissions++;
-    *out_ticket = ++program->device->last_ticket;
+    __atomic_fetch_add(&device->counters.launches, (uint64_t)program->n_steps, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&device->counters.submissions, 1, __ATOMIC_RELAXED);
+    *out_ticket = 1 + atomic_fetch_add_explicit(&program->device->last_ticket, 1, memory_order_relaxed);
     return STRATA_OK;
 }
 
@@ -363,6 +373,7 @@ static const strata_device_api host_api = {
     .wait = host_wait,
     .set_trace = host_set_trace,
     .buffer_memory = strata_host_buffer_memory,
+    .adopt = host_adopt,
 };
 
 static strata_status open_row(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
@@ -370,7 +381,7 @@ static strata_status open_row(const strata_device_info *info, const strata_devic
     (void)opts;
     host_device *device = calloc(1, sizeof *device);
     if (!device) return strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for the device");
-    device->base = (strata_device){.api = &host_api, .info = *info, .runs_at_once = true};
+    device->base = (strata_device){.api = &host_api, .info = *info, .runs_at_once = true, .runs_in_threads = true};
     device->n_threads = (int)info->compute_units;
     *out_device = &device->base;
     return STRATA_OK;
@@ -382,4 +393,4 @@ strata_status strata_host_open(strata_device **out_device, strata_error *err) {
 }
 
 extern const strata_backend strata_backend_host;
-const strata_backend strata_backend_host = {.name = "host", .list = host_list, .open = open_row};
+const strata_backend strata_backend_host = {.name = "host", .is_built_in = true, .list = host_list, .open = open_row};

@@ -39,6 +39,8 @@ struct host_pool {
     void *user;
     pthread_mutex_t mutex;
     pthread_cond_t woken;
+    /* The thread whose work the pool computes has it. */
+    pthread_mutex_t in_use;
 };
 
 int strata_host_cores(void) {
@@ -114,6 +116,7 @@ host_pool *strata_host_pool_create(int n_threads) {
     atomic_store(&pool->next, pool->n_parts);
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->woken, NULL);
+    pthread_mutex_init(&pool->in_use, NULL);
     while (pool->n_threads < n_threads) {
         pool_thread *thread = &pool->threads[pool->n_threads];
         *thread = (pool_thread){.pool = pool, .index = pool->n_threads};
@@ -130,12 +133,17 @@ void strata_host_pool_destroy(host_pool *pool) {
     atomic_store(&pool->closed, true);
     wake(pool);
     for (int i = 1; i < pool->n_threads; i++) pthread_join(pool->threads[i].id, NULL);
+    pthread_mutex_destroy(&pool->in_use);
     pthread_cond_destroy(&pool->woken);
     pthread_mutex_destroy(&pool->mutex);
     free(pool);
 }
 
 void strata_host_pool_run(host_pool *pool, host_pool_work *work, void *user) {
+    if (pthread_mutex_trylock(&pool->in_use)) { /* another thread's work occupies the cores */
+        for (int part = 0; part < pool->n_parts; part++) work(user, 0, part, pool->n_parts);
+        return;
+    }
     pool->work = work;
     pool->user = user;
     atomic_store(&pool->left, pool->n_parts);
@@ -144,4 +152,5 @@ void strata_host_pool_run(host_pool *pool, host_pool_work *work, void *user) {
     work_on(pool, 0);
     for (int i = 0; atomic_load(&pool->left) > 0; i++, pause_briefly())
         if (i == POLLS) sched_yield(), i = 0;
+    pthread_mutex_unlock(&pool->in_use);
 }

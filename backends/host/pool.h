@@ -15,7 +15,8 @@ int strata_host_cores(void);
  * created. */
 host_pool *strata_host_pool_create(int n_threads);
 void strata_host_pool_destroy(host_pool *pool);
-/* Calls `work` for each part, in whichever thread is free, and returns when all are finished. One caller at a time. */
+/* Calls `work` for each part, in whichever thread is free, and returns when all are finished. While the pool works for
+ * another caller, the caller computes all parts itself, as thread 0. */
 void strata_host_pool_run(host_pool *pool, host_pool_work *work, void *user);
 
 #endif

@@ -131,7 +131,10 @@ static strata_status open_temporary(strata_file_writer *writer, const char *name
     if (writer->fd < 0) {
         int error_number = errno;
         free(temporary);
-        return strata_file_fail(err, error_number, writer->path, "make a temporary file beside it");
+        if (error_number == ENOENT)
+            return strata_fail(err, STRATA_UNAVAILABLE, "%s: cannot write: there is no folder %s; make it first", writer->path,
+                               writer->folder);
+        return strata_file_fail(err, error_number, writer->path, "write in its folder");
     }
     writer->temporary = temporary;
     return STRATA_OK;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/data/format/kind.h"
 #include "core/data/format/zip.h"
 #include "core/interchange/keras_read.h"
 #include "strata/interchange.h"
@@ -269,9 +270,13 @@ strata_status strata_model_load_keras(const char *path, strata_model **out_model
     unsigned char *bytes;
     size_t n_bytes;
     STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(32), &bytes, &n_bytes, err));
-    const strata_status status = strata_hdf5_matches(bytes, n_bytes)
-                                     ? load_legacy(path, bytes, n_bytes, out_model, err)
-                                     : strata_keras_parse(path, bytes, n_bytes, true, out_model, err);
+    strata_status status;
+    if (strata_hdf5_matches(bytes, n_bytes)) {
+        status = load_legacy(path, bytes, n_bytes, out_model, err);
+    } else {
+        status = strata_keras_parse(path, bytes, n_bytes, true, out_model, err);
+        status = strata_file_explain(path, bytes, n_bytes, STRATA_FILE_KERAS, status, err);
+    }
     free(bytes);
     return status;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/data/format/kind.h"
 #include "core/graph/graph.h"
 #include "core/interchange/onnx.h"
 #include "core/layer/op.h"
@@ -582,7 +583,8 @@ strata_status strata_model_load_onnx(const char *path, strata_onnx_options opts,
     unsigned char *bytes;
     size_t n_bytes;
     STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(31), &bytes, &n_bytes, err));
-    const strata_status status = strata_model_parse_onnx(path, bytes, n_bytes, opts, out_model, err);
+    strata_status status = strata_model_parse_onnx(path, bytes, n_bytes, opts, out_model, err);
+    status = strata_file_explain(path, bytes, n_bytes, STRATA_FILE_ONNX, status, err);
     free(bytes);
     return status;
 }

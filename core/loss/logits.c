@@ -26,8 +26,8 @@ static double number_of(const strata_tensor *x, const char *name) {
     return number;
 }
 
-/* Whether all elements are probabilities, since they come from softmax, sigmoid or a clip to 0..1 by ops that only move, select,
- * average or multiply them. *steps limits how many tensors are visited. */
+/* Whether all elements are probabilities, since they come from softmax, sigmoid or a clip to 0..1 by ops that only move,
+ * select, average or multiply them. *steps limits how many tensors are visited. */
 static bool is_probability(const strata_tensor *x, int *steps) {
     static const strata_op *const of_first[] = {
         &strata_op_reshape,    &strata_op_transpose,  &strata_op_cast,        &strata_op_slice,      &strata_op_broadcast_to,

@@ -50,8 +50,8 @@ strata_tensor *strata_loss_convert_labels(const strata_loss *loss, strata_tensor
 /* The function that the loss applies to logits; NULL: with these options outputs are not logits. */
 const char *strata_loss_activation(const strata_loss *loss, const strata_loss_options *opts);
 /* What `build` and metrics take: the outputs or, if the loss takes logits and the outputs end in its activation, the input of
- * this activation. If the outputs are other probabilities, for example of another activation or of one that dropout follows, the
- * graph is poisoned, with a message that says what to change. */
+ * this activation. If the outputs are other probabilities, for example of another activation or of one that dropout follows,
+ * the graph is poisoned, with a message that says what to change. */
 strata_tensor *strata_loss_logits(const strata_loss *loss, const strata_loss_options *opts, strata_tensor *outputs);
 /* What predict returns: the outputs themselves if there is no loss (NULL) or they are probabilities already, else those that
  * `predict` makes of them. */

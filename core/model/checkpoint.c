@@ -14,6 +14,7 @@
 
 #include "core/base/json.h"
 #include "core/data/format/safetensors.h"
+#include "core/model/training.h"
 
 /* The best epoch so far: its number, and the bits of its loss. This tensor and the parameters of that epoch are present only if
  * there is a best epoch. */
@@ -59,6 +60,8 @@ typedef struct state {
     double rate;        /* the set learning rate, as in model->rate.own */
     int64_t over;       /* 1: this is the last checkpoint of the training */
     strata_callback_states callbacks;
+    /* The description of the training; NULL: there is none. Only rank 0 reads it. */
+    char *training;
 } state;
 
 static strata_status allocate(const strata_model *model, state *out, strata_error *err) {
@@ -81,6 +84,7 @@ static void finish(state *s) {
     free(s->parameters);
     free(s->best_values);
     strata_callback_states_finish(&s->callbacks);
+    free(s->training);
 }
 
 static float *slot_values(const strata_model *model, const state *s, int slot) {
@@ -146,7 +150,15 @@ static strata_status take_slots(strata_checkpoint *c, strata_model *model, bool 
     return STRATA_OK;
 }
 
+static strata_status add_note(strata_checkpoint *c, const char *key, const char *text, strata_error *err) {
+    strata_manifest_text *note = &c->notes[c->n_notes++];
+    note->key = strdup(key);
+    note->text = strdup(text);
+    return note->key && note->text ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+}
+
 static strata_status take_notes(strata_checkpoint *c, const strata_model *model, strata_error *err) {
+    const char *training = model->training ? model->training : model->continued;
     strata_model *again = NULL;
     STRATA_TRY(strata_model_to_json(model, &c->json, err));
     /* A checkpoint that could not be read would be noticed only when it is needed. */
@@ -154,17 +166,11 @@ static strata_status take_notes(strata_checkpoint *c, const strata_model *model,
         strata_model_from_json_with(model->registry, c->json, strlen(c->json), "the checkpoint's model", &again, err);
     strata_model_destroy(again);
     if (readable) return readable;
-    c->notes = calloc((size_t)model->notes.n + 1, sizeof *c->notes);
-    for (; c->notes && c->n_notes < model->notes.n; c->n_notes++) {
-        strata_manifest_text *note = &c->notes[c->n_notes];
-        note->key = strdup(model->notes.items[c->n_notes].key);
-        note->text = strdup(model->notes.items[c->n_notes].text);
-        if (!note->key || !note->text) {
-            c->n_notes++;
-            return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
-        }
-    }
-    return c->notes ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+    c->notes = calloc((size_t)model->notes.n + 2, sizeof *c->notes);
+    if (!c->notes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+    for (int i = 0; i < model->notes.n; i++)
+        STRATA_TRY(add_note(c, model->notes.items[i].key, model->notes.items[i].text, err));
+    return training ? add_note(c, STRATA_TRAINING_METADATA, training, err) : STRATA_OK;
 }
 
 static strata_status take_counts(strata_checkpoint *c, strata_model *model, int epochs, strata_error *err) {
@@ -363,11 +369,11 @@ static strata_status fail_with_difference(const char *path, const char *theirs, 
         snprintf(difference, sizeof difference, "the descriptions are written in different ways");
     strata_json_finish(&left);
     strata_json_finish(&right);
-    return strata_fail(
-        err, STRATA_DATA,
-        "%s is a checkpoint of another model, optimizer or loss: there %s. Remove it to begin again, or train as "
-        "it was made",
-        path, difference);
+    return strata_fail(err, STRATA_DATA,
+                       "%s is a checkpoint of another model, optimizer or loss: there %s. Other data can be the reason, if the "
+                       "model was made for "
+                       "them. Remove it to begin again, train as it was made, or train its model further (strata train --from)",
+                       path, difference);
 }
 
 static strata_status check_same(const strata_model *model, const source *from, strata_error *err) {
@@ -449,8 +455,17 @@ static strata_status take_values(const strata_model *model, source *from, float 
     return STRATA_OK;
 }
 
+static strata_status take_training(const source *from, state *s, strata_error *err) {
+    const char *text = from->reader.parts ? NULL : strata_safetensors_metadata(&from->file, STRATA_TRAINING_METADATA);
+    for (int i = 0; i < from->manifest.n_texts && !text; i++)
+        if (!strcmp(from->manifest.texts[i].key, STRATA_TRAINING_METADATA)) text = from->manifest.texts[i].text;
+    s->training = text ? strdup(text) : NULL;
+    return !text || s->training ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+}
+
 static strata_status take(const strata_model *model, source *from, state *s, strata_error *err) {
     STRATA_TRY(check_same(model, from, err));
+    STRATA_TRY(take_training(from, s, err));
     STRATA_TRY(take_values(model, from, s->parameters, err));
     for (int i = 0; i < s->n_slots; i++)
         STRATA_TRY(copy(from, slot_names[i], STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size),
@@ -531,6 +546,11 @@ static strata_status put(strata_model *model, state *s, strata_error *err) {
     STRATA_TRY(strata_model_write_all(model, s->parameters, err));
     for (int i = 0; i < s->n_slots; i++) STRATA_TRY(strata_shards_write_slot(model, i, slot_values(model, s, i), err));
     strata_callback_states_give(model, &s->callbacks);
+    free(model->training);
+    free(model->continued);
+    model->training = NULL;
+    model->continued = s->training;
+    s->training = NULL;
     model->optimizer_steps = s->counts[STEPS];
     model->rate.own = s->rate;
     model->scale.steps = s->counts[SCALE_STEPS];

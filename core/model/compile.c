@@ -47,8 +47,8 @@ static const char *default_loss(const strata_output_spec *output) {
     return output->ending && !strcmp(output->ending, "sigmoid") ? "binary_crossentropy" : "sparse_categorical_crossentropy";
 }
 
-/* Chooses the loss of an output: that of the compile options; else the output's own loss; if it is the only output and has none,
- * the default. */
+/* Chooses the loss of an output: that of the compile options; else the output's own loss; if it is the only output and has
+ * none, the default. */
 static strata_status choose_loss(const strata_model *model, int index, const strata_compile_options *opts,
                                  strata_output_spec *output, strata_error *err) {
     const bool only = model->n_outputs == 1;

@@ -102,6 +102,7 @@ static strata_status submit(walk *w, int64_t n, strata_error *err) {
 static strata_status over_batches(walk *w, strata_error *err) {
     for (;;) {
         int64_t n;
+        STRATA_TRY(strata_model_poll(w->model, err));
         STRATA_TRY(strata_batches_next(w->batches, &n, err));
         if (!n) break;
         int in_flight = w->n_flights ? strata_group_n_slots(w->flights[0].program->group) : 1;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/data/stage/stage.h"
+#include "core/model/training.h"
 #include "core/run/device.h"
 
 static const double SECONDS_BETWEEN_POLLS = 0.25;
@@ -198,6 +199,7 @@ static strata_status next_batch(fit *f, bool *more, strata_error *err) {
     STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
     strata_fit_add_to_trace(f, "next batch", f->model->optimizer_steps, began);
     if (!rows.n) return STRATA_OK;
+    STRATA_TRY(strata_model_poll(f->model, err));
     STRATA_TRY(poll_stop(f, err));
     if (f->stopped) return STRATA_OK;
     STRATA_TRY(save_if_due(f, err));
@@ -213,6 +215,12 @@ static strata_status next_batch(fit *f, bool *more, strata_error *err) {
     return STRATA_OK;
 }
 
+/* Whether a step has been made when its submission returns. */
+static bool runs_at_once(const fit *f) {
+    const strata_strategy *strategy = f->model->strategy;
+    return strategy->n_devices == 1 && strategy->devices[0]->runs_at_once && !strata_strategy_has_workers(strategy);
+}
+
 /* Submits the batches of one step. *more: whether there was a step; false at the end of the epoch and when the fit stops. */
 static strata_status next_step(fit *f, bool *more, strata_error *err) {
     *more = !f->opts.steps_per_epoch || f->next_step < f->opts.steps_per_epoch;
@@ -225,8 +233,9 @@ static strata_status next_step(fit *f, bool *more, strata_error *err) {
         if (!*more && f->accumulated.n) STRATA_TRY(strata_fit_submit_accumulated(f, err)); /* the last step has fewer batches */
     }
     if (*more) f->next_step++, f->n_begun++;
-    if (*more && f->opts.wait_each_step) STRATA_TRY(complete_and_share_rate(f, err));
-    return STRATA_OK;
+    if (*more && f->opts.wait_each_step) return complete_and_share_rate(f, err);
+    /* The step has already been made, so the caller of strata_fit_step gets it at once. */
+    return *more && f->stepped && runs_at_once(f) ? complete(f, err) : STRATA_OK;
 }
 
 /* Waits for all steps and computes the epoch's metrics. */
@@ -253,6 +262,7 @@ static strata_status end_epoch(fit *f, strata_error *err) {
     h->epoch_seconds[h->n_epochs] = p->epoch_seconds;
     if (h->validation) h->validation[h->n_epochs] = p->validation;
     h->n_epochs++;
+    strata_fit_add_event(f);
     STRATA_TRY(strata_fit_report(f, err));
     STRATA_TRY(strata_model_share_rate(f->model, err));
     if (strata_strategy_has_workers(f->model->strategy)) {
@@ -336,9 +346,9 @@ static strata_status check_options(const strata_model *model, const strata_datas
     STRATA_TRY(strata_model_check_compiled(model, "fit", err));
     STRATA_TRY(strata_model_check_dataset(model, dataset, true, "fit", out_feed, err));
     if (opts->epochs < 1) return strata_fail(err, STRATA_INVALID, "fit: epochs is %d; it must be at least 1", opts->epochs);
-    if (opts->first_epoch < 0 || opts->first_epoch >= opts->epochs)
+    if (opts->first_epoch < 0 || opts->first_epoch > opts->epochs)
         return strata_fail(err, STRATA_INVALID, "fit: first_epoch is %d; with %d epochs it is 0 to %d", opts->first_epoch,
-                           opts->epochs, opts->epochs - 1);
+                           opts->epochs, opts->epochs);
     if (opts->batch < 1)
         return strata_fail(err, STRATA_INVALID, "fit: batch is %lld; it must be at least 1", (long long)opts->batch);
     if (opts->trace_last && (opts->trace_first < 1 || opts->trace_first > opts->trace_last))
@@ -407,13 +417,43 @@ static strata_status allocate_runs(fit *f, strata_error *err) {
     f->form.n_slots = f->most_per_call > 1 ? 2 * f->most_per_call : 0;
     const size_t most_runs = f->most_per_call > 1 ? 2 * (size_t)f->most_per_call : MAX_RUNS;
     f->runs = calloc(most_runs, sizeof *f->runs);
-    return f->runs ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d steps", f->most_per_call);
+    f->events = f->stepped ? calloc(most_runs + 4, sizeof *f->events) : NULL;
+    return f->runs && (f->events || !f->stepped)
+               ? STRATA_OK
+               : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d steps", f->most_per_call);
+}
+
+/* Checks that a checkpoint is continued with its own data and options. Only rank 0 has read the checkpoint. */
+static strata_status begin_training(fit *f, strata_error *err) {
+    strata_model *model = f->model;
+    const strata_workers *workers = &model->strategy->workers;
+    const bool many = strata_strategy_has_workers(model->strategy) && !model->strategy->trainer;
+    const bool goes_on = (f->opts.first_epoch || f->opts.first_step) && model->continued;
+    char *training = NULL;
+    strata_status status = strata_training_describe(f->dataset, &f->opts, &training, err);
+    if (!status && goes_on) status = strata_training_compare(model->continued, training, err);
+    int32_t rank_0_status = (int32_t)status;
+    strata_error lost = {0};
+    const strata_status sent = many ? workers->broadcast(workers, STRATA_DTYPE_I32, &rank_0_status, 1, &lost) : STRATA_OK;
+    if (!status && sent) status = strata_fail(err, sent, "%s", lost.message);
+    if (!status && rank_0_status)
+        status = strata_fail(err, (strata_status)rank_0_status, "fit: rank 0 cannot continue its checkpoint with these data");
+    if (status) {
+        free(training);
+        return status;
+    }
+    free(model->training);
+    free(model->continued);
+    model->training = training;
+    model->continued = NULL;
+    return STRATA_OK;
 }
 
 static strata_status begin(fit *f, strata_error *err) {
     strata_model *model = f->model;
     STRATA_TRY(check_options(model, f->dataset, &f->opts, &f->feed, err));
     STRATA_TRY(strata_model_agree(model, f->dataset, &f->opts, err));
+    STRATA_TRY(begin_training(f, err));
     STRATA_TRY(make_history(f, err));
     if (model->strategy->trainer) return STRATA_OK;
     f->accumulate = strata_model_accumulates(model);
@@ -432,7 +472,7 @@ static strata_status begin(fit *f, strata_error *err) {
     STRATA_TRY(allocate_runs(f, err));
     STRATA_TRY(strata_validation_begin(model, &f->opts, err));
     if (f->opts.checkpoint) STRATA_TRY(strata_checkpoint_folder_open(model, f->opts.checkpoint, &f->checkpoints, err));
-    if (strata_validation_is_over(model, &f->opts)) STRATA_TRY(finish_epochs(f, err));
+    if (f->opts.first_epoch == f->opts.epochs || strata_validation_is_over(model, &f->opts)) STRATA_TRY(finish_epochs(f, err));
     return f->opts.trace ? strata_fit_begin_trace(f, err) : STRATA_OK;
 }
 
@@ -440,7 +480,9 @@ static strata_status begin(fit *f, strata_error *err) {
  * returned by the step that failed. */
 static strata_status finish(fit *f, strata_error *err) {
     strata_status status = f->failure;
-    const bool reported = status != STRATA_OK; /* strata_fit_step has returned the failure */
+    /* strata_fit_step has returned the failure, unless it reports older steps first. */
+    const bool reported = status != STRATA_OK && !f->failed.status;
+    if (f->failed.status) strata_fail(err, f->failed.status, "%s", f->failed.message);
     strata_fit_drain(f);
     close_epoch(f);
     if (f->began_callbacks) strata_fit_call(f, STRATA_EVENT_TRAIN_END);
@@ -450,7 +492,10 @@ static strata_status finish(fit *f, strata_error *err) {
     }
     f->model->rate.locked = false;
     free(f->runs);
+    free(f->events);
     free(f->sums);
+    f->model->fitting = false;
+    f->events = NULL;
     f->runs = NULL;
     f->sums = NULL;
     if (!status && !f->history.stopped) strata_validation_forget(f->model);
@@ -462,12 +507,16 @@ static strata_status finish(fit *f, strata_error *err) {
     return reported ? STRATA_OK : status;
 }
 
-static strata_status create(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
+static strata_status create(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts, bool stepped,
                             strata_fit **out_fit, strata_error *err) {
+    if (model->fitting)
+        return strata_fail(err, STRATA_INVALID, "fit: another fit of this model is not over (end its loop over steps first)");
     fit *f = malloc(sizeof *f);
     if (!f) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory");
+    model->fitting = true;
     *f = (fit){.model = model,
                .dataset = dataset,
+               .stepped = stepped,
                .began = strata_fit_seconds(),
                .last_check = strata_fit_seconds(),
                .check_seconds = 1e-2,
@@ -490,7 +539,7 @@ strata_status strata_fit_begin(strata_model *model, const strata_dataset *datase
                            "fit_begin: under strategy %s no task makes the steps of the training by itself; train with "
                            "strata_model_fit, or in closures (strata/coordinator.h)",
                            model->strategy->name);
-    const strata_status status = create(model, dataset, opts, out_fit, err);
+    const strata_status status = create(model, dataset, opts, true, out_fit, err);
     if (!status) return STRATA_OK;
     (void)!strata_fit_end(*out_fit, NULL, NULL); /* `status` is returned instead */
     *out_fit = NULL;
@@ -499,17 +548,30 @@ strata_status strata_fit_begin(strata_model *model, const strata_dataset *datase
 
 strata_status strata_fit_step(strata_fit *fit, const strata_progress **out_progress, strata_error *err) {
     *out_progress = NULL;
-    if (fit->failure)
+    if (fit->failure && !fit->failed.status)
         return strata_fail(err, STRATA_INVALID, "fit_step: the fit has failed before; strata_fit_end is left to be called");
-    if (fit->finished) return STRATA_OK;
-    fit->failure = advance(fit, err);
-    if (!fit->failure) *out_progress = &fit->progress;
-    return fit->failure;
+    fit->model->rate.locked = true;
+    while (!fit->n_events && !fit->finished && !fit->failure) fit->failure = advance(fit, &fit->failed);
+    /* Steps that ended before a failure are reported before it. */
+    if (fit->failure && (!fit->n_events || fit->failure == STRATA_INTERRUPTED)) {
+        const strata_error failed = fit->failed;
+        fit->failed = (strata_error){0};
+        return strata_fail(err, fit->failure, "%s", failed.message);
+    }
+    if (!fit->n_events) return STRATA_OK;
+    fit->reported = fit->events[0];
+    memmove(fit->events, fit->events + 1, (size_t)--fit->n_events * sizeof *fit->events);
+    *out_progress = &fit->reported;
+    /* The caller may set the rate of the next step, if that was not submitted. Workers share the rate between epochs. */
+    const bool many = strata_strategy_has_workers(fit->model->strategy);
+    fit->model->rate.locked = fit->n_runs > 0 || (many && !fit->reported.epoch_end);
+    return STRATA_OK;
 }
 
 strata_status strata_fit_end(strata_fit *fit, strata_history *out_history, strata_error *err) {
     if (!fit) return STRATA_OK;
     strata_status status = STRATA_OK;
+    fit->stepped = false;                  /* nothing is reported any more */
     if (!fit->failure && !fit->finished) { /* the caller makes no more steps */
         fit->stopped = true;
         status = fit->failure = fit->in_epoch ? finish_steps(fit, err) : STRATA_OK;
@@ -565,13 +627,12 @@ static strata_status run_trainer(fit *f, strata_error *err) {
 strata_status strata_model_fit(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                                strata_history *out_history, strata_error *err) {
     strata_fit *fit = NULL;
-    const strata_progress *progress = NULL;
     if (out_history) *out_history = (strata_history){0};
     STRATA_TRY(strata_model_check_compiled(model, "fit", err));
-    strata_status status = create(model, dataset, opts, &fit, err);
+    strata_status status = create(model, dataset, opts, false, &fit, err);
     if (!fit) return status;
     if (!status && model->strategy->trainer) status = fit->failure = run_trainer(fit, err);
-    while (!status && !fit->finished) status = strata_fit_step(fit, &progress, err);
+    while (!status && !fit->finished) status = fit->failure = advance(fit, err);
     const strata_status ended = strata_fit_end(fit, out_history, status ? NULL : err);
     return status ? status : ended;
 }

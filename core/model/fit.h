@@ -79,6 +79,18 @@ struct strata_fit {
     /* [devices] The tracks of the devices in the trace. */
     int *tracks;
 
+    /* ---- what strata_fit_step reports ---- */
+    /* The caller makes the steps (strata_fit_begin). */
+    bool stepped;
+    /* [n_events] The finished steps and ends of epochs that were not reported yet, the oldest first. They fit in `events`: at
+     * most all runs of the queue end before the caller gets the oldest of them. */
+    strata_progress *events;
+    int n_events;
+    /* The event that the caller got last. */
+    strata_progress reported;
+    /* The message of `failure`, while older events are reported. */
+    strata_error failed;
+
     /* ---- the end ---- */
     /* There are no more steps: all were made, the fit was stopped, or it failed. */
     bool finished;
@@ -150,6 +162,8 @@ STRATA_MUST_USE strata_status strata_fit_finish_oldest(strata_fit *fit, strata_e
 void strata_fit_drain(strata_fit *fit);
 /* Calls the callbacks. If one fails, all workers stop after the steps that are submitted. */
 void strata_fit_call(strata_fit *fit, strata_event event);
+/* Adds the progress to the events that strata_fit_step reports. */
+void strata_fit_add_event(strata_fit *fit);
 /* Calls the callbacks and on_progress at the end of a step or of an epoch. */
 STRATA_MUST_USE strata_status strata_fit_report(strata_fit *fit, strata_error *err);
 /* Adds a slice from `began` to now to the trace, if there is one. Steps are numbered from 0. */

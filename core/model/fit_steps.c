@@ -184,6 +184,12 @@ void strata_fit_call(fit *f, strata_event event) {
     f->stop_now = true;
 }
 
+void strata_fit_add_event(fit *f) {
+    if (!f->stepped) return;
+    if (!f->progress.epoch_end) f->progress.epoch_seconds = strata_fit_seconds() - f->epoch_began;
+    f->events[f->n_events++] = f->progress;
+}
+
 strata_status strata_fit_report(fit *f, strata_error *err) {
     strata_fit_call(f, f->progress.epoch_end ? STRATA_EVENT_EPOCH_END : STRATA_EVENT_BATCH_END);
     if (!f->opts.on_progress) return STRATA_OK;
@@ -244,6 +250,7 @@ strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
     adapt_call(f);
     f->progress.step = done.step + 1;
     f->progress.total_step = h->n_steps;
+    strata_fit_add_event(f);
     const int64_t steps_per_execution = f->opts.steps_per_execution;
     return steps_per_execution > 1 && f->progress.step % steps_per_execution ? STRATA_OK : strata_fit_report(f, err);
 }

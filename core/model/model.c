@@ -108,6 +108,8 @@ void strata_model_destroy(strata_model *model) {
     strata_registry_destroy(model->registry);
     strata_model_clear_callbacks(model);
     strata_model_free_notes(model);
+    free(model->training);
+    free(model->continued);
     free(model);
 }
 

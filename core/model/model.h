@@ -80,7 +80,8 @@ typedef struct strata_output_spec {
     int value;
     /* The shape of one example; known once the layers are declared. */
     strata_shape shape;
-    /* In predictions all elements are probabilities, since the layers end in softmax or sigmoid; known once they are declared. */
+    /* In predictions all elements are probabilities, since the layers end in softmax or sigmoid; known once they are
+     * declared. */
     bool probabilities;
     /* "softmax" or "sigmoid" if the layers end in it; NULL: they do not. Known once they are declared. */
     const char *ending;
@@ -329,6 +330,9 @@ struct strata_model {
         } * items;
         int n;
     } notes;
+    /* The description of the training (training.h) of the last fit, and of the checkpoint that was loaded, until a fit has
+     * begun. NULL: there is none. */
+    char *training, *continued;
 
     /* The optimizer; its name is NULL until JSON or compile names it. */
     strata_optimizer optimizer;
@@ -389,6 +393,14 @@ struct strata_model {
     strata_model_best best;
     /* NULL if there are no callbacks. */
     struct strata_model_callbacks *callbacks;
+    /* strata_model_set_poll, and when it was called last, in seconds. */
+    struct {
+        strata_poll_callback call;
+        void *user;
+        double last;
+    } poll;
+    /* A fit has begun and is not over. */
+    bool fitting;
     /* If it is not 0, the devices contain the sums of the steps of the epoch that were done. */
     strata_model_position position;
     /* The output of a step has an additional number: the sum of the squares of its gradients. */
@@ -398,8 +410,8 @@ struct strata_model {
     strata_group_totals communicated;
 };
 
-/* layers.c: builds the graph of a training step up to the losses, without devices. Fails: INVALID if the loss of an output takes
- * logits and the output is none, with a message that says what to change. outputs: [n_outputs] */
+/* layers.c: builds the graph of a training step up to the losses, without devices. Fails: INVALID if the loss of an output
+ * takes logits and the output is none, with a message that says what to change. outputs: [n_outputs] */
 STRATA_MUST_USE strata_status strata_model_check_endings(strata_model *model, const strata_output_spec *outputs,
                                                          strata_error *err);
 /* Builds all calls of layers: inputs [n_inputs] (B, ...) -> outputs [n_outputs] (B, ...). Declares parameters when
@@ -624,6 +636,9 @@ void strata_validation_forget(strata_model *model);
 STRATA_MUST_USE strata_status strata_model_evaluate_batch(strata_model *model, const strata_dataset *dataset,
                                                           const strata_model_feed *feed, strata_batches *batches, int64_t n,
                                                           float *out_sums, strata_error *err);
+/* poll.c: calls the function of strata_model_set_poll about 20 times a second. */
+STRATA_MUST_USE strata_status strata_model_poll(strata_model *model, strata_error *err);
+
 /* callbacks.c: calls the callbacks. event is a strata_event. progress NULL: outside of a fit. Fails with the status of the
  * first callback that fails, and its name. */
 STRATA_MUST_USE strata_status strata_callbacks_call(strata_model *model, int event, const strata_progress *progress,

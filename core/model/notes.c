@@ -9,6 +9,7 @@
 
 #include "core/data/prepare/preprocessing.h"
 #include "core/model/model.h"
+#include "core/model/training.h"
 #include "strata/tokenizer.h"
 
 static const char prefix[] = "strata.", own_key[] = "model", tokenizer_key[] = "tokenizer",
@@ -73,6 +74,7 @@ strata_status strata_model_read_notes(strata_model *model, const strata_safetens
     for (bool more = strata_json_first(&metadata, &item); more; more = strata_json_next(&item)) {
         const char *text;
         if (strncmp(item.name, prefix, sizeof prefix - 1) || !strcmp(item.name + sizeof prefix - 1, own_key)) continue;
+        if (!strcmp(item.name, STRATA_TRAINING_METADATA)) continue; /* of a checkpoint, not of its model */
         STRATA_TRY(strata_json_to_string(&item, &text, err));
         STRATA_TRY(add(model, item.name + sizeof prefix - 1, text, err));
     }

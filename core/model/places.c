@@ -21,7 +21,7 @@ static uint32_t who_runs(const collector *c, const strata_tensor *node) {
     uint32_t bits = 0;
     for (int i = 0; i < c->n_others; i++) {
         const char *reason = NULL;
-        const strata_support support = c->others[i]->api->supports(c->others[i], node, &reason);
+        const strata_support support = strata_device_supports(c->others[i], node, &reason);
         if (support == STRATA_SUPPORT_YES || support == STRATA_SUPPORT_PARTS) bits |= 1u << i;
     }
     return bits;

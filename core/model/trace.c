@@ -13,8 +13,12 @@ strata_status strata_model_trace_devices(strata_model *model, strata_trace *trac
     strata_model_free_programs(model);
     for (int r = 0; r < strategy->n_devices; r++) {
         strata_device *device = strategy->devices[r];
-        const strata_status own =
-            device->api->set_trace ? device->api->set_trace(device, trace, trace ? tracks[r] : 0, err) : STRATA_OK;
+        if (!device->api->set_trace) continue;
+        strata_status own = strata_device_enter(device, err);
+        if (!own) {
+            own = device->api->set_trace(device, trace, trace ? tracks[r] : 0, err);
+            strata_device_leave(device);
+        }
         if (!status) status = own;
     }
     return status;

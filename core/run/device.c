@@ -35,8 +35,64 @@ strata_status strata_device_list_add(strata_device_list *list, const strata_devi
     return STRATA_OK;
 }
 
+static void adopt(void *user) {
+    strata_device *device = user;
+    device->api->adopt(device);
+}
+
+static strata_status check_fork(strata_device *device, strata_error *err) {
+    strata_lock *lock = device->lock;
+    if (!lock || strata_lock_is_own(lock)) return STRATA_OK;
+    if (!device->api->adopt)
+        return strata_fail(err, STRATA_UNAVAILABLE,
+                           "device %s was opened before this process was forked, and its driver does not work in a child of "
+                           "fork; start processes by spawn (Python: multiprocessing.get_context(\"spawn\")), or open devices "
+                           "only after the fork",
+                           device->info.id);
+    if (!strata_lock_adopt(lock, adopt, device))
+        return strata_fail(err, STRATA_UNAVAILABLE,
+                           "device %s was in use by another thread when this process was forked; start processes by spawn "
+                           "(Python: multiprocessing.get_context(\"spawn\"))",
+                           device->info.id);
+    return STRATA_OK;
+}
+
+strata_status strata_device_enter(strata_device *device, strata_error *err) {
+    STRATA_TRY(check_fork(device, err));
+    if (device->lock) strata_lock_take(device->lock);
+    return STRATA_OK;
+}
+
+void strata_device_leave(strata_device *device) {
+    if (device->lock) strata_lock_release(device->lock);
+}
+
+strata_status strata_device_enter_run(strata_device *device, strata_error *err) {
+    return device->runs_in_threads ? check_fork(device, err) : strata_device_enter(device, err);
+}
+
+void strata_device_leave_run(strata_device *device) {
+    if (!device->runs_in_threads) strata_device_leave(device);
+}
+
+strata_support strata_device_supports(strata_device *device, const strata_tensor *node, const char **reason) {
+    strata_error ignored;
+    if (strata_device_enter(device, &ignored)) {
+        *reason = "the process was forked after the device was opened";
+        return STRATA_SUPPORT_NO;
+    }
+    const strata_support support = device->api->supports(device, node, reason);
+    strata_device_leave(device);
+    return support;
+}
+
 void strata_device_close(strata_device *device) {
-    if (device) device->api->close(device);
+    if (!device) return;
+    strata_lock *lock = device->lock;
+    if (check_fork(device, NULL)) return; /* what a driver has in a child of fork cannot be freed */
+    device->api->close(device);
+    if (lock) strata_lock_finish(lock);
+    free(lock);
 }
 
 const strata_device_info *strata_device_get_info(const strata_device *device) {
@@ -89,5 +145,14 @@ strata_device_features strata_device_get_features(strata_device *device) {
 }
 
 strata_device_counters strata_device_get_counters(const strata_device *device) {
-    return device->counters;
+    enum { N = sizeof(strata_device_counters) / sizeof(uint64_t) };
+    union {
+        strata_device_counters counters;
+        uint64_t each[N];
+    } now = {0};
+    if (strata_device_enter((strata_device *)device, NULL)) return now.counters;
+    /* `run` of some devices adds to counters without the lock. */
+    for (int i = 0; i < N; i++) now.each[i] = __atomic_load_n((const uint64_t *)&device->counters + i, __ATOMIC_RELAXED);
+    strata_device_leave((strata_device *)device);
+    return now.counters;
 }

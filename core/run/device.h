@@ -2,10 +2,15 @@
  *
  * The table of functions that a backend implements for its devices. The public header is strata/device.h. Every function that
  * can fail returns a status and a message; none aborts, prints, or silently uses another device. A backend is a folder in
- * backends/ and a row in backends/registry.c; tests/conformance tests every device of every row. */
+ * backends/ and a row in backends/registry.c; tests/conformance tests every device of every row.
+ *
+ * Threads: several threads may use a device at once. The code of core/ takes the device's lock around each call of the table
+ * (strata_device_enter), so a backend's functions are called by one thread at a time, except `run` and `wait` of a device that
+ * sets runs_in_threads. */
 #ifndef STRATA_CORE_DEVICE_H
 #define STRATA_CORE_DEVICE_H
 
+#include "core/base/lock.h"
 #include "core/base/trace.h"
 #include "core/compile/piece.h"
 #include "core/graph/variable.h"
@@ -117,14 +122,20 @@ typedef struct strata_device_api {
     const strata_device_transfers *(*transfers)(strata_device *device);
     /* (optional) Sets n_spaces and spaces of *features (strata/device.h). */
     void (*spaces)(strata_device *device, strata_device_features *features);
-    /* (optional) Marks the device as lost, because its programs wait for a core that is lost. */
+    /* (optional) Marks the device as lost, because its programs wait for a core that is lost. Called without the device's lock,
+     * which another thread may have taken for a wait. */
     void (*abandon)(strata_device *device, const strata_error *why);
+    /* (optional) Called once in a child of fork before it uses the device that its parent had opened. Threads of the device do
+     * not exist there. NULL: the child cannot use the device, and every call fails. */
+    void (*adopt)(strata_device *device);
 } strata_device_api;
 
 /* First member of every backend's device struct. */
 struct strata_device {
     const strata_device_api *api;
     strata_device_info info;
+    /* NULL: the device is part of another device, or of a test, and only one thread uses it. */
+    strata_lock *lock;
     /* The backend increments these. */
     strata_device_counters counters;
     /* Copies of fields of strata_device_options. */
@@ -156,7 +167,19 @@ struct strata_device {
     bool has_fast;
     /* `run` computes in the calling thread, and returns when the program has ended. */
     bool runs_at_once;
+    /* Several threads may call `run` and `wait` at once, for different programs. */
+    bool runs_in_threads;
 };
+
+/* Takes the device's lock; strata_device_leave releases it. A thread may take it several times. Fails: UNAVAILABLE in a child
+ * of fork that cannot use the device. */
+STRATA_MUST_USE strata_status strata_device_enter(strata_device *device, strata_error *err);
+void strata_device_leave(strata_device *device);
+/* The same for a call of `run` or `wait`, for which some devices need no lock. */
+STRATA_MUST_USE strata_status strata_device_enter_run(strata_device *device, strata_error *err);
+void strata_device_leave_run(strata_device *device);
+/* Calls `supports` of the table. */
+strata_support strata_device_supports(strata_device *device, const strata_tensor *node, const char **reason);
 
 /* Calls on_compile, if there is one. */
 void strata_device_report_compile(const strata_device *device, bool tuning, int done, int total);

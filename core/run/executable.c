@@ -223,11 +223,22 @@ static strata_status create_planned(strata_device *device, strata_tensor *const 
     return status;
 }
 
+/* create_planned with the device's lock, which passes and plan need to query what the device supports. */
+static strata_status create_alone(strata_device *device, strata_tensor *const *outputs, int n_outputs,
+                                  strata_tensor *const *updates, int n_updates, strata_executable **out_executable,
+                                  strata_error *err) {
+    STRATA_TRY(strata_device_enter(device, err));
+    const strata_status status =
+        create_planned(device, outputs, n_outputs, updates, n_updates, NULL, true, NULL, out_executable, err);
+    strata_device_leave(device);
+    return status;
+}
+
 strata_status strata_executable_measure(strata_device *device, strata_tensor *const *outputs, int n_outputs,
                                         strata_tensor *const *updates, int n_updates, strata_program_cost *out_cost,
                                         strata_error *err) {
     strata_executable *exe = NULL;
-    STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, NULL, true, NULL, &exe, err));
+    STRATA_TRY(create_alone(device, outputs, n_outputs, updates, n_updates, &exe, err));
     const strata_status status = check_supported(exe, err);
     *out_cost = (strata_program_cost){.device_bytes = plan_device_bytes(&exe->plan, exe->n_slots)};
     for (int i = 0; i < exe->plan.n_schedule; i++) {
@@ -242,7 +253,7 @@ strata_status strata_executable_place(strata_device *device, strata_tensor *cons
                                       strata_tensor *const *updates, int n_updates, strata_placement_visit *visit, void *user,
                                       strata_error *err) {
     strata_executable *exe = NULL;
-    STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, NULL, true, NULL, &exe, err));
+    STRATA_TRY(create_alone(device, outputs, n_outputs, updates, n_updates, &exe, err));
     strata_status status =
         strata_placement_each(device, (const strata_tensor *const *)exe->plan.schedule, exe->plan.n_schedule, visit, user, err);
     strata_executable_destroy(exe);
@@ -288,7 +299,7 @@ strata_status strata_executable_visit_peak(strata_device *device, strata_tensor 
                                            strata_tensor *const *updates, int n_updates, strata_peak_visit *visit, void *user,
                                            strata_error *err) {
     strata_executable *exe = NULL;
-    STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, NULL, true, NULL, &exe, err));
+    STRATA_TRY(create_alone(device, outputs, n_outputs, updates, n_updates, &exe, err));
     const strata_plan *plan = &exe->plan;
     const int peak = find_peak(plan);
     strata_status status = STRATA_OK;
@@ -301,11 +312,10 @@ strata_status strata_executable_visit_peak(strata_device *device, strata_tensor 
     return status;
 }
 
-static strata_status create(strata_device *device, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
-                            int n_updates, const strata_executable_options *opts, bool alone, const strata_core_place *place,
-                            strata_executable **out_executable, strata_error *err) {
-    if (opts && (opts->n_slots < 0 || opts->n_slots > STRATA_MAX_SLOTS))
-        return strata_fail(err, STRATA_INVALID, "executable: n_slots is %d; it must be 1..%d", opts->n_slots, STRATA_MAX_SLOTS);
+static strata_status create_locked(strata_device *device, strata_tensor *const *outputs, int n_outputs,
+                                   strata_tensor *const *updates, int n_updates, const strata_executable_options *opts,
+                                   bool alone, const strata_core_place *place, strata_executable **out_executable,
+                                   strata_error *err) {
     for (;;) {
         strata_executable *exe = NULL;
         const int n_distrusted = device->n_distrusted;
@@ -318,6 +328,18 @@ static strata_status create(strata_device *device, strata_tensor *const *outputs
          * again with other ops. */
         if (status != STRATA_UNSUPPORTED || device->n_distrusted == n_distrusted) return status;
     }
+}
+
+static strata_status create(strata_device *device, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
+                            int n_updates, const strata_executable_options *opts, bool alone, const strata_core_place *place,
+                            strata_executable **out_executable, strata_error *err) {
+    if (opts && (opts->n_slots < 0 || opts->n_slots > STRATA_MAX_SLOTS))
+        return strata_fail(err, STRATA_INVALID, "executable: n_slots is %d; it must be 1..%d", opts->n_slots, STRATA_MAX_SLOTS);
+    STRATA_TRY(strata_device_enter(device, err));
+    const strata_status status =
+        create_locked(device, outputs, n_outputs, updates, n_updates, opts, alone, place, out_executable, err);
+    strata_device_leave(device);
+    return status;
 }
 
 strata_status strata_executable_create(strata_device *device, strata_tensor *const *outputs, int n_outputs,
@@ -333,20 +355,27 @@ strata_status strata_executable_create_replica(strata_device *device, strata_ten
     return create(device, outputs, n_outputs, updates, n_updates, opts, false, place, out_executable, err);
 }
 
-void strata_executable_destroy(strata_executable *exe) {
-    if (!exe) return;
+/* Frees what the device has. */
+static void free_on_device(strata_executable *exe) {
     for (int i = 0; i < exe->n_slots && exe->programs; i++) {
         strata_status ignored = strata_executable_wait(exe, i, NULL); /* the wait fails if the device is lost */
         (void)ignored;
     }
+    if (strata_device_enter(exe->device, NULL)) return; /* in a child of fork */
     for (int k = 0; k < exe->plan.n_segments && exe->programs; k++)
         if (exe->programs[k]) exe->device->api->program_destroy(exe->programs[k]);
-    free(exe->programs);
-    free(exe->tickets);
     for (int i = 0; i < exe->plan.n_arenas; i++) {
         strata_arena *arena = &exe->plan.arenas[i];
         if (arena->kind != STRATA_ARENA_VARIABLE && arena->buffer) exe->device->api->buffer_destroy(exe->device, arena->buffer);
     }
+    strata_device_leave(exe->device);
+}
+
+void strata_executable_destroy(strata_executable *exe) {
+    if (!exe) return;
+    if (exe->device) free_on_device(exe);
+    free(exe->programs);
+    free(exe->tickets);
     strata_plan_finish(&exe->plan);
     strata_graph_destroy(exe->graph);
     strata_prints_finish(&exe->prints);
@@ -405,13 +434,20 @@ void strata_executable_show_nothing(strata_executable *exe, int slot_index) {
     exe->slots[slot_index].shows = false;
 }
 
+static strata_status wait_for(const strata_executable *exe, uint64_t ticket, strata_error *err) {
+    STRATA_TRY(strata_device_enter_run(exe->device, err));
+    const strata_status status = exe->device->api->wait(exe->device, ticket, err);
+    strata_device_leave_run(exe->device);
+    return status;
+}
+
 strata_status strata_executable_wait(strata_executable *exe, int slot_index, strata_error *err) {
     if (slot_index < 0 || slot_index >= exe->n_slots)
         return strata_fail(err, STRATA_INVALID, "executable: slot is %d; there are %d", slot_index, exe->n_slots);
     slot *s = &exe->slots[slot_index];
     if (!s->running) return STRATA_OK;
     s->running = false;
-    STRATA_TRY(exe->device->api->wait(exe->device, s->ticket, err));
+    STRATA_TRY(wait_for(exe, s->ticket, err));
     if (exe->prints.n) show_runs(exe, s->run);
     return STRATA_OK;
 }
@@ -451,7 +487,11 @@ strata_status strata_executable_recheck(strata_executable *exe, int slot, uint32
     if (!exe->device->api->recheck) return STRATA_OK;
     const int k = (int)(random % (uint32_t)exe->plan.n_segments);
     const strata_piece piece = piece_of(exe, k, exe->plan.arenas);
-    return exe->device->api->recheck(exe->device, &piece, exe->programs[k], k ? -1 : slot, random / 64, err);
+    STRATA_TRY(strata_device_enter(exe->device, err));
+    const strata_status status =
+        exe->device->api->recheck(exe->device, &piece, exe->programs[k], k ? -1 : slot, random / 64, err);
+    strata_device_leave(exe->device);
+    return status;
 }
 
 /* ---- segments ---- */
@@ -466,7 +506,10 @@ int strata_executable_n_segments(const strata_executable *exe) {
 
 strata_status strata_executable_submit_segment(strata_executable *exe, int slot_index, int segment, strata_error *err) {
     slot *s = &exe->slots[slot_index];
-    STRATA_TRY(exe->device->api->run(exe->programs[segment], slot_index, &s->ticket, err));
+    STRATA_TRY(strata_device_enter_run(exe->device, err));
+    const strata_status status = exe->device->api->run(exe->programs[segment], slot_index, &s->ticket, err);
+    strata_device_leave_run(exe->device);
+    if (status) return status;
     exe->tickets[slot_index * exe->plan.n_segments + segment] = s->ticket;
     if (!s->running) s->run = exe->n_runs++, s->shows = exe->prints.n > 0;
     s->running = true;
@@ -481,8 +524,11 @@ int strata_executable_most_runs(const strata_executable *exe) {
 strata_status strata_executable_submit_many(strata_executable *exe, int first, int n, strata_error *err) {
     const strata_device_api *api = exe->device->api;
     uint64_t ticket = 0;
-    STRATA_TRY(n > 1 ? api->run_many(exe->programs[0], first, n, &ticket, err)
-                     : api->run(exe->programs[0], first, &ticket, err));
+    STRATA_TRY(strata_device_enter_run(exe->device, err));
+    const strata_status status =
+        n > 1 ? api->run_many(exe->programs[0], first, n, &ticket, err) : api->run(exe->programs[0], first, &ticket, err);
+    strata_device_leave_run(exe->device);
+    if (status) return status;
     for (int i = 0; i < n; i++) {
         const int s = (first + i) % exe->n_slots;
         exe->slots[s] = (slot){.ticket = ticket, .run = exe->n_runs++, .running = true, .shows = exe->prints.n > 0};
@@ -492,7 +538,7 @@ strata_status strata_executable_submit_many(strata_executable *exe, int first, i
 }
 
 strata_status strata_executable_wait_segment(strata_executable *exe, int slot_index, int segment, strata_error *err) {
-    return exe->device->api->wait(exe->device, exe->tickets[slot_index * exe->plan.n_segments + segment], err);
+    return wait_for(exe, exe->tickets[slot_index * exe->plan.n_segments + segment], err);
 }
 
 int strata_executable_n_communications(const strata_executable *exe) {
@@ -519,26 +565,41 @@ strata_executable_node strata_executable_get_node(const strata_executable *exe, 
     return (strata_executable_node){exe->plan.schedule[index], segment};
 }
 
-strata_status strata_executable_time_node(const strata_executable *exe, int index, double *out_us, strata_error *err) {
+static strata_status time_node(const strata_executable *exe, int index, double *out_us, strata_error *err) {
     strata_bench bench;
     strata_program *program = NULL;
-    const uint64_t launches = exe->device->counters.launches;
-    *out_us = 0;
-    if (strata_is_collective(exe->plan.schedule[index])) return STRATA_OK; /* a core cannot run a collective alone */
+    const uint64_t launches = strata_device_get_counters(exe->device).launches;
     strata_status status = strata_bench_init(&bench, exe->device, exe->plan.schedule[index], exe->plan.places, err);
     if (!status) status = exe->device->api->compile(exe->device, &bench.piece, &program, err);
     if (!status) status = strata_bench_time(&bench, program, STRATA_BENCH_ROUNDS, out_us, err);
-    if (exe->device->counters.launches == launches)
+    if (strata_device_get_counters(exe->device).launches == launches)
         *out_us = 0; /* nothing was launched, since the operands are already in place */
     if (program) exe->device->api->program_destroy(program);
     strata_bench_finish(&bench);
     return status;
 }
 
+strata_status strata_executable_time_node(const strata_executable *exe, int index, double *out_us, strata_error *err) {
+    *out_us = 0;
+    if (strata_is_collective(exe->plan.schedule[index])) return STRATA_OK; /* a core cannot run a collective alone */
+    STRATA_TRY(strata_device_enter(exe->device, err));
+    const strata_status status = time_node(exe, index, out_us, err);
+    strata_device_leave(exe->device);
+    return status;
+}
+
+static strata_status program_cost(const strata_executable *exe, int k, int node, strata_device_cost *out_cost,
+                                  strata_error *err) {
+    STRATA_TRY(strata_device_enter(exe->device, err));
+    const strata_status status = exe->device->api->program_cost(exe->programs[k], node, out_cost, err);
+    strata_device_leave(exe->device);
+    return status;
+}
+
 /* Adds the cost of segment k. The utilisation is averaged over time. */
 static strata_status add_segment_cost(const strata_executable *exe, int k, strata_device_cost *sum, strata_error *err) {
     strata_device_cost cost;
-    STRATA_TRY(exe->device->api->program_cost(exe->programs[k], -1, &cost, err));
+    STRATA_TRY(program_cost(exe, k, -1, &cost, err));
     const double cycles = sum->cycles + cost.cycles;
     if (cycles > 0) sum->utilisation = (sum->utilisation * sum->cycles + cost.utilisation * cost.cycles) / cycles;
     sum->cycles = cycles;
@@ -554,7 +615,7 @@ strata_status strata_executable_device_cost(const strata_executable *exe, int in
     if (!exe->device->api->program_cost) return STRATA_OK;
     if (index >= 0) {
         const int k = strata_executable_get_node(exe, index).segment;
-        return exe->device->api->program_cost(exe->programs[k], index - exe->plan.segments[k].first, out_cost, err);
+        return program_cost(exe, k, index - exe->plan.segments[k].first, out_cost, err);
     }
     for (int k = 0; k < exe->plan.n_segments; k++) STRATA_TRY(add_segment_cost(exe, k, out_cost, err));
     return STRATA_OK;

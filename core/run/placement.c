@@ -9,7 +9,7 @@
 
 static strata_support ask(void *device, const strata_tensor *node) {
     const char *reason = NULL;
-    return ((strata_device *)device)->api->supports(device, node, &reason);
+    return strata_device_supports(device, node, &reason);
 }
 
 strata_device_query strata_placement_query(strata_device *device) {
@@ -19,7 +19,7 @@ strata_device_query strata_placement_query(strata_device *device) {
 /* "the device does not have it; nor what it is made of: exp" */
 static strata_placement place(strata_device *device, const strata_tensor *node) {
     const char *reason = NULL;
-    strata_placement p = {.node = node, .support = device->api->supports(device, node, &reason)};
+    strata_placement p = {.node = node, .support = strata_device_supports(device, node, &reason)};
     if (p.support == STRATA_SUPPORT_YES || p.support == STRATA_SUPPORT_PARTS) return p;
     const strata_device_query query = strata_placement_query(device);
     const char *obstacle = strata_decompose_obstacle(node, &query);

@@ -22,7 +22,11 @@ strata_status strata_variable_create(strata_device *device, const char *name, st
     variable->dtype = dtype;
     variable->shape = shape;
     int64_t bytes = strata_shape_elements(shape) * (int64_t)strata_dtype_bytes(dtype);
-    strata_status status = device->api->buffer_create(device, bytes > 0 ? bytes : 4, &variable->buffer, err);
+    strata_status status = strata_device_enter(device, err);
+    if (!status) {
+        status = device->api->buffer_create(device, bytes > 0 ? bytes : 4, &variable->buffer, err);
+        strata_device_leave(device);
+    }
     if (status) {
         strata_fail_in(err, status, "variable %s", name);
         strata_variable_destroy(variable);
@@ -34,7 +38,10 @@ strata_status strata_variable_create(strata_device *device, const char *name, st
 
 void strata_variable_destroy(strata_variable *variable) {
     if (!variable) return;
-    if (variable->buffer) variable->device->api->buffer_destroy(variable->device, variable->buffer);
+    if (variable->buffer && !strata_device_enter(variable->device, NULL)) { /* it fails in a child of fork */
+        variable->device->api->buffer_destroy(variable->device, variable->buffer);
+        strata_device_leave(variable->device);
+    }
     free(variable->name);
     free(variable);
 }
@@ -62,14 +69,22 @@ strata_status strata_variable_set_range(strata_variable *variable, int64_t offse
     STRATA_TRY(check_range(variable, offset, value, err));
     int64_t bytes = (int64_t)strata_array_bytes(value);
     if (!bytes) return STRATA_OK;
-    return variable->device->api->upload(variable->device, variable->buffer, offset, value->data, bytes, err);
+    strata_device *device = variable->device;
+    STRATA_TRY(strata_device_enter(device, err));
+    const strata_status status = device->api->upload(device, variable->buffer, offset, value->data, bytes, err);
+    strata_device_leave(device);
+    return status;
 }
 
 strata_status strata_variable_get_range(strata_variable *variable, int64_t offset, strata_array *value, strata_error *err) {
     STRATA_TRY(check_range(variable, offset, value, err));
     int64_t bytes = (int64_t)strata_array_bytes(value);
     if (!bytes) return STRATA_OK;
-    return variable->device->api->download(variable->device, variable->buffer, offset, value->data, bytes, err);
+    strata_device *device = variable->device;
+    STRATA_TRY(strata_device_enter(device, err));
+    const strata_status status = device->api->download(device, variable->buffer, offset, value->data, bytes, err);
+    strata_device_leave(device);
+    return status;
 }
 
 strata_status strata_variable_set(strata_variable *variable, const strata_array *value, strata_error *err) {
@@ -97,7 +112,17 @@ strata_status strata_variable_set_as(strata_variable *to, strata_variable *from,
     STRATA_TRY(check_range(to, 0, value, err));
     const int64_t bytes = (int64_t)strata_array_bytes(value);
     if (!bytes) return STRATA_OK;
-    return link->copy(to->device, to->buffer, 0, from->device, from->buffer, 0, bytes, err);
+    /* The order of the two locks is the same in all threads. */
+    strata_device *first = (uintptr_t)to->device < (uintptr_t)from->device ? to->device : from->device;
+    strata_device *second = first == to->device ? from->device : to->device;
+    STRATA_TRY(strata_device_enter(first, err));
+    strata_status status = strata_device_enter(second, err);
+    if (!status) {
+        status = link->copy(to->device, to->buffer, 0, from->device, from->buffer, 0, bytes, err);
+        strata_device_leave(second);
+    }
+    strata_device_leave(first);
+    return status;
 }
 
 strata_status strata_variable_get(strata_variable *variable, strata_array *value, strata_error *err) {

@@ -76,8 +76,8 @@ STRATA_API void strata_plugin_set_log(strata_plugin_log *take);
  * the devices of OpenCL and Vulkan are opened and closed again. A backend whose loader or driver is missing is one row with the
  * id "opencl" or "vulkan" and the reason. The host is always listed. The device "null", which computes nothing, can be opened
  * but is never listed. The caller frees the list with strata_devices_free.
- * Thread: only one thread of the process at a time may be in this function or in strata_device_open, since not all drivers can
- * be initialized by two threads at once. */
+ * Thread: any. Calls of this function and of strata_device_open wait for each other, since not all drivers can be initialized
+ * by two threads at once. */
 STRATA_API STRATA_MUST_USE strata_status strata_devices_list(strata_device_info **out_devices, int *out_n, strata_error *err);
 STRATA_API void strata_devices_free(strata_device_info *devices);
 
@@ -181,8 +181,9 @@ typedef struct strata_device_options {
 
 /* Opens the device that `which` names: an id ("opencl:0", "host"), a backend and part of a name ("opencl:intel"), or part of a
  * name ("radeon"). NULL: the best device that can be opened, that is the highest class, then the most memory. opts may be NULL.
- * Fails: UNAVAILABLE, with a list of the devices of the machine. Thread: one at a time for a device and all objects that were
- * made on it. */
+ * Fails: UNAVAILABLE, with a list of the devices of the machine, and in a child of fork whose parent has started the driver.
+ * Thread: any. Several threads may use one device at once, each with models, executables and variables of its own: calls wait
+ * for each other where they must. The host computes for several threads at the same time. */
 STRATA_API STRATA_MUST_USE strata_status strata_device_open(const char *which, const strata_device_options *opts,
                                                             strata_device **out_device, strata_error *err);
 STRATA_API void strata_device_close(strata_device *device); /* after all objects on it were destroyed; NULL is fine */

@@ -9,11 +9,11 @@
  *   sparse_categorical_crossentropy   (B, C) logits    integers (B) in 0..C-1
  *   categorical_crossentropy          (B, C) logits    probabilities (B, C), or integers (B) in 0..C-1
  *
- * predict converts logits to probabilities: by sigmoid for binary_crossentropy, by softmax for the other two. Outputs that end in
- * that function are accepted, too: the loss takes its input, as in Keras, so that the function is applied once and the gradient
- * does not vanish. The function must be last; layers after it may only reshape, transpose or cast its result. For softmax the
- * last axis must be the classes. Other outputs that are probabilities (of the wrong function, behind dropout or a mean) are
- * INVALID, with a message that says what to change; binary_crossentropy takes them with from_probabilities. */
+ * predict converts logits to probabilities: by sigmoid for binary_crossentropy, by softmax for the other two. Outputs that end
+ * in that function are accepted, too: the loss takes its input, as in Keras, so that the function is applied once and the
+ * gradient does not vanish. The function must be last; layers after it may only reshape, transpose or cast its result. For
+ * softmax the last axis must be the classes. Other outputs that are probabilities (of the wrong function, behind dropout or a
+ * mean) are INVALID, with a message that says what to change; binary_crossentropy takes them with from_probabilities. */
 #ifndef STRATA_LOSSES_H
 #define STRATA_LOSSES_H
 

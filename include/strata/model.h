@@ -13,7 +13,8 @@
  *     strata_model_evaluate(model, test, 0, &metrics, &err);
  *     strata_model_save(model, "mnist.strata", &err);
  *
- * Threads: one at a time per model. */
+ * Threads: one at a time per model. Models of one device may each be used by a thread of its own, and several threads may use
+ * one dataset. After a fork see include/strata/README.md. */
 #ifndef STRATA_MODEL_H
 #define STRATA_MODEL_H
 
@@ -140,8 +141,8 @@ STRATA_API const char *strata_model_note(const strata_model *model, const char *
 typedef struct strata_compile_options {
     /* The optimizer. If its name is NULL: the optimizer of the model's JSON; adam where that has none. */
     strata_optimizer optimizer;
-    /* The name of the loss, for all outputs, or a loss for each output by its name: "left=mse,right=mae". NULL: the losses of the
-     * model's JSON; an only output that has none gets "binary_crossentropy" if it ends in sigmoid, else
+    /* The name of the loss, for all outputs, or a loss for each output by its name: "left=mse,right=mae". NULL: the losses of
+     * the model's JSON; an only output that has none gets "binary_crossentropy" if it ends in sigmoid, else
      * "sparse_categorical_crossentropy" (integer labels). If an output ends in softmax or sigmoid and the loss is the
      * cross-entropy of this function, the function is moved into the loss (strata/losses.h). */
     const char *loss;
@@ -179,15 +180,15 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_freeze(strata_model *model
 /* Binds the model to a device (borrowed: it must outlive the model) or to a strategy. Creates the parameters and the
  * optimizer's slots there, and initializes those that were not loaded from a file. With a strategy of several replicas, the
  * batch of fit, evaluate and predict is the global batch: each replica computes a share of its examples, and the results are
- * those of one device with the same batches. A model is compiled once. One that was built may be compiled, on the same devices or
- * others: it keeps its parameters, and functions that use it must have been destroyed. Fails: INVALID if a loss takes logits and
- * an output is other probabilities, with a message that says what to change. */
+ * those of one device with the same batches. A model is compiled once. One that was built may be compiled, on the same devices
+ * or others: it keeps its parameters, and functions that use it must have been destroyed. Fails: INVALID if a loss takes logits
+ * and an output is other probabilities, with a message that says what to change. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_compile(strata_model *model, strata_device *device,
                                                               const strata_compile_options *opts, strata_error *err);
 /* Like compile, but without optimizer, loss and metrics, for predictions and your own training loops (strata/distribute.h).
- * Creates the parameters and states on the devices, and ignores the options of optimizer, loss and metrics. The model can then be
- * applied and saved, its parameters can be read and set, and it predicts. fit, evaluate and checkpoints need compile and fail
- * with INVALID. */
+ * Creates the parameters and states on the devices, and ignores the options of optimizer, loss and metrics. The model can then
+ * be applied and saved, its parameters can be read and set, and it predicts. fit, evaluate and checkpoints need compile and
+ * fail with INVALID. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_build(strata_model *model, strata_device *device,
                                                             const strata_compile_options *opts, strata_error *err);
 
@@ -276,12 +277,18 @@ typedef struct strata_checkpoint_options {
     void *user;
 } strata_checkpoint_options;
 
+/* Interrupts long calls: while the model is fitted, evaluated or used for predictions, `poll` is called between steps and
+ * batches, about 20 times a second, in the thread of the call. If it returns anything but STRATA_OK, the call ends with that
+ * status; the parameters are those after the last step, and the model can be used further. NULL, the initial value: none. */
+typedef strata_status (*strata_poll_callback)(void *user, strata_error *err);
+STRATA_API void strata_model_set_poll(strata_model *model, strata_poll_callback poll, void *user);
+
 /* Zeros are the defaults. */
 typedef struct strata_fit_options {
     /* The number of epochs; 0: 1. */
     int epochs;
-    /* How many of these epochs an earlier fit has done. This fit runs the others, and its history has only these. If `patience`
-     * had ended the earlier fit, no epoch is run, and restore_best is applied. */
+    /* How many of these epochs an earlier fit has done. This fit runs the others, and its history has only these. If it
+     * had done all of them, or `patience` had ended it, no epoch is run, and restore_best is applied. */
     int first_epoch;
     /* How many steps of the epoch first_epoch an earlier fit has done: strata_model_epoch_steps, or 0. Any other number is
      * INVALID. The epoch's metrics then include the earlier steps. */
@@ -418,16 +425,17 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_fit(strata_model *model, c
  * strata_model_fit is this loop. All options, on_progress and callbacks work the same way. */
 typedef struct strata_fit strata_fit;
 /* Checks the arguments and prepares the fit. dataset, and what opts points to, are borrowed until strata_fit_end. Until then
- * the model must not be fitted, evaluated or used for predictions otherwise, except between epochs, and, with wait_each_step,
- * between steps. Fails as strata_model_fit, and sets *out_fit to NULL; UNSUPPORTED under parameter_server, where no single task
- * runs the loop over steps. */
+ * another fit of the model is INVALID. Evaluations and predictions between two steps use the parameters after the steps that
+ * were submitted. Fails as strata_model_fit, and sets *out_fit to NULL; UNSUPPORTED under parameter_server, where no single
+ * task runs the loop over steps. */
 STRATA_API STRATA_MUST_USE strata_status strata_fit_begin(strata_model *model, const strata_dataset *dataset,
                                                           const strata_fit_options *opts, strata_fit **out_fit,
                                                           strata_error *err);
-/* Submits the next step. After the last step of an epoch it ends the epoch instead: validation, callbacks, a checkpoint.
- * *out_progress is valid until the next call; it is NULL when the training is over. Up to three steps are submitted at a time
- * (eight to a CPU if they are short), so progress reports the newest finished step, which with wait_each_step is the step of
- * this call. With several workers all of them must call it equally often. After a failure only strata_fit_end may be called. */
+/* Reports the next step, with its loss, and after the last step of an epoch the end of the epoch: validation, callbacks, a
+ * checkpoint. Each step and each end of an epoch is reported once, in their order. *out_progress is valid until the next call;
+ * it is NULL when the training is over. Up to three steps are submitted at a time (eight to a CPU if they are short), so when a
+ * step is reported, as many later ones may have been submitted. With wait_each_step, and on the host, no later step was. With
+ * several workers all of them must call it equally often. After a failure only strata_fit_end may be called. */
 STRATA_API STRATA_MUST_USE strata_status strata_fit_step(strata_fit *fit, const strata_progress **out_progress,
                                                          strata_error *err);
 /* Waits for the submitted steps and frees the fit; NULL is fine. If the training is not over, it is stopped as by
@@ -510,7 +518,10 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_save_checkpoint(strata_mod
 STRATA_API int64_t strata_model_epoch_steps(const strata_model *model);
 /* Loads a checkpoint into a compiled model. path: a checkpoint file, or a folder of strata_checkpoint_options, of which the
  * newest complete checkpoint is loaded. If the folder has none, *out_epochs is 0 and the model is not changed. With several
- * workers all call it, and all get the checkpoint that rank 0 reads.
+ * workers all call it, and all get the checkpoint that rank 0 reads. A fit that then continues it (first_epoch, first_step)
+ * fails with DATA if its data or options are not those of the checkpoint: another number of examples, other examples or names
+ * of classes (some examples are compared, and not the output of generators), class weights, order of examples, or steps of an
+ * epoch. The batch may be another one. To train the parameters further on other data, load the file with strata_model_load.
  * Fails: DATA for a checkpoint of another model, optimizer or loss (with the first difference) or of another seed, and where
  * all checkpoints of the folder are damaged; UNSUPPORTED for a checkpoint of a newer Strata; UNAVAILABLE for a file that cannot
  * be read. */

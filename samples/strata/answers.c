@@ -177,12 +177,17 @@ static double probability_of(const answers *a, const float *row, int64_t class) 
     return (double)(a->width > 1 ? row[class] : class ? row[0] : 1 - row[0]);
 }
 
+/* "class" is the name of the class, as in a table, or its number if classes have no names; "class_index" is its number. */
 static void add_class_json(answers *a, const float *row, int64_t index, int64_t best, bool known) {
     const char *name = known ? class_name(a->sample, a->preprocessing, best) : NULL;
     add_index(a, index);
     strata_text_add(&a->text, ",\"class\":");
+    if (name)
+        add_json_string(a, name);
+    else
+        add_json_number(a, "%.0f", known ? (double)best : NAN);
+    strata_text_add(&a->text, ",\"class_index\":");
     add_json_number(a, "%.0f", known ? (double)best : NAN);
-    if (name) strata_text_add(&a->text, ",\"name\":"), add_json_string(a, name);
     strata_text_add(&a->text, ",\"probability\":");
     add_json_number(a, "%.6f", known ? probability_of(a, row, best) : NAN);
     if (a->probabilities) {

@@ -37,7 +37,7 @@ int report(failing about, strata_status status, const strata_error *err) {
     static const int by_subject[] = {[FAILING_USAGE] = EXIT_USAGE,
                                      [FAILING_DATA] = EXIT_DATA,
                                      [FAILING_DEVICE] = EXIT_DEVICE,
-                                     [FAILING_RUN] = EXIT_INTERNAL};
+                                     [FAILING_RUN] = EXIT_DATA}; /* such as a folder that cannot be written */
     fprintf(stderr, "strata: %s\n", err->message);
     switch (status) {
         case STRATA_OK:
@@ -100,14 +100,14 @@ static const option_row *taken_row(const command *command, const option_row *row
     return NULL;
 }
 
-static bool is_own(const command *command, const option_row *row) {
+bool is_own_row(const command *command, const option_row *row) {
     for (const option_row *own = command->options; own->name; own++)
         if (own == row) return true;
     return false;
 }
 
 const option_row *next_row(const command *command, const option_row *row) {
-    if (row && command->also && !is_own(command, row)) return taken_row(command, row + 1);
+    if (row && command->also && !is_own_row(command, row)) return taken_row(command, row + 1);
     row = row ? row + 1 : command->options;
     if (row->name) return row;
     return command->also ? taken_row(command, command->also->rows) : NULL;
@@ -157,19 +157,32 @@ static int unknown_option(const command *command, const char *given) {
     const char *words[MAX_OPTIONS + 1] = {"help"};
     int n = 1;
     char name[64];
-    if (given[0] != '-' || given[1] != '-')
-        return usage_error("%s has no option %s; strata help %s lists them", command->name, given, command->name);
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(given + 2, "="), given + 2);
+    const bool dashed = given[0] == '-' && given[1] == '-';
+    if (!dashed && !access(given, F_OK))
+        return usage_error("%s has no option %s. A file whose name begins with a dash is given as ./%s", command->name, given,
+                           given);
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(given + 1 + dashed, "="), given + 1 + dashed);
     const char *instead = other_name(command, name);
     if (instead) return usage_error("%s has no option --%s; use %s", command->name, name, instead);
     for (const option_row *row = next_row(command, NULL); row && n < MAX_OPTIONS; row = next_row(command, row))
         if (row->kind != OPTION_HEADING) words[n++] = row->name;
-    for (int i = 0; i < n; i++) /* the option exists, so only its value can be wrong */
+    for (int i = 0; i < n && !dashed; i++)
+        if (!strcmp(words[i], name))
+            return usage_error("%s has no option %s. Did you mean --%s, with two dashes?", command->name, given, name);
+    for (int i = 0; i < n && dashed; i++) /* the option exists, so only its value can be wrong */
         if (!strcmp(words[i], name))
             return usage_error("%s: --%s takes no value, but is given as %s", command->name, name, given);
-    const char *near = strata_nearest_name(name, words, (size_t)n);
-    if (near) return usage_error("%s has no option --%s. Did you mean --%s?", command->name, name, near);
-    return usage_error("%s has no option --%s; strata help %s lists them", command->name, name, command->name);
+    const char *near = dashed || name[1] ? strata_nearest_name(name, words, (size_t)n) : NULL;
+    const char *before = dashed ? "--" : "-";
+    if (near) return usage_error("%s has no option %s%s. Did you mean --%s?", command->name, before, name, near);
+    return usage_error("%s has no option %s%s; strata help %s lists them", command->name, before, name, command->name);
+}
+
+/* The argument with the option that getopt_long does not know. getopt_long has not gone on to the next argument if the option
+ * is the first letter of several, as the "x" of "-x.strata". */
+static const char *unknown_argument(int argc, char **argv) {
+    const bool is_letter = optopt && optind < argc && argv[optind][0] == '-' && argv[optind][1] == (char)optopt;
+    return is_letter && argv[optind][2] ? argv[optind] : argv[optind - 1];
 }
 
 /* Loads "pjrt:FILE", and adds the bridge to STRATA_PLUGINS, which the library reads and whose parts are separated by colons. */
@@ -207,10 +220,10 @@ static int set_option(const option_row *row, const char *text, void *options) {
         if (status) return report(FAILING_DEVICE, status, &err);
     } else if (row->kind == OPTION_VERBOSE) {
         strata_plugin_set_log(print_message);
-    } else if (row->kind == OPTION_TEXT) {
+    } else if (row->kind == OPTION_TEXT || row->kind == OPTION_INPUT || row->kind == OPTION_OUTPUT) {
         if (!*text) return usage_error("%s%s needs a %s", dashes(row), row->name, row->value);
         *(const char **)target = text;
-    } else if (row->kind == OPTION_LIST) {
+    } else if (row->kind == OPTION_LIST || row->kind == OPTION_INPUTS) {
         text_list *list = target;
         if (list->n == MOST_TEXTS) return usage_error("%s%s is given more than %d times", dashes(row), row->name, MOST_TEXTS);
         list->items[list->n++] = text;
@@ -232,7 +245,7 @@ static int set_option(const option_row *row, const char *text, void *options) {
 
 /* Stores the value of an option. An option that is accepted for another command is also stored in the list for that command. */
 static int set_row(const command *command, const option_row *row, const char *text, void *options) {
-    if (is_own(command, row)) return set_option(row, text, options);
+    if (is_own_row(command, row)) return set_option(row, text, options);
     handed_options *handed = (handed_options *)((char *)options + command->also->handed);
     if (handed->n == (int)(sizeof handed->items / sizeof *handed->items))
         return usage_error("%s: more than %d options are given", command->name, handed->n);
@@ -260,7 +273,7 @@ int read_options(const command *command, int argc, char **argv, void *options, c
             return -1;
         }
         if (found == ':') return usage_error("%s needs a value", argv[optind - 1]);
-        if (found == '?') return unknown_option(command, argv[optind - 1]);
+        if (found == '?') return unknown_option(command, unknown_argument(argc, argv));
         for (int i = 1; i < n && found != 'o' && found != 1; i++)
             if (!table[i].name[1] && *table[i].name == found) index = i, found = 'o';
         if (found == 'o') {
@@ -280,7 +293,7 @@ int read_options(const command *command, int argc, char **argv, void *options, c
     }
     if (*n_arguments < command->least_arguments)
         return usage_error("%s needs %s; strata help %s", command->name, command->arguments, command->name);
-    return EXIT_OK;
+    return check_outputs(command, options, arguments, *n_arguments);
 }
 
 /* ---- functions of several commands ---- */

@@ -25,15 +25,19 @@ enum {
 };
 
 /* ---- options ---- */
-/* LIST is a text_list of the option's values; the option may be repeated. PLUGIN loads a plugin when it is read, and may be
- * repeated; VERBOSE shows plugins' messages; neither of the two is stored. HEADING is not an option: it begins a group of the
- * help and has its title. */
+/* TEXT is any text; INPUT names a file or folder that the command reads, and OUTPUT one that it writes. LIST is a text_list of
+ * the option's values, and INPUTS one of files that are read; these options may be repeated. PLUGIN loads a plugin when it is
+ * read, and may be repeated; VERBOSE shows plugins' messages; neither of the two is stored. HEADING is not an option: it
+ * begins a group of the help and has its title. */
 typedef enum option_kind {
     OPTION_FLAG,
     OPTION_INT,
     OPTION_NUMBER,
     OPTION_TEXT,
+    OPTION_INPUT,
+    OPTION_OUTPUT,
     OPTION_LIST,
+    OPTION_INPUTS,
     OPTION_PLUGIN,
     OPTION_VERBOSE,
     OPTION_HEADING
@@ -87,6 +91,9 @@ typedef struct command {
     const option_row *options; /* ends at a NULL name */
     const taken_options *also; /* NULL: no others */
     int least_arguments, most_arguments;
+    /* What the command does with the file of each argument: r reads it, w writes it, - is for an argument that is no file. The
+     * last letter is also that of all further arguments. NULL: the arguments are no files. */
+    const char *files;
     int (*run)(const struct command *command, int argc, char **argv);
 } command;
 
@@ -100,8 +107,15 @@ extern const command *const commands[]; /* ends with NULL */
  * order. Returns EXIT_OK, EXIT_USAGE after a message on stderr, or -1 after printing the help. */
 int read_options(const command *command, int argc, char **argv, void *options, const char **arguments, int *n_arguments);
 void print_command_help(const command *command);
+/* named_files.c: checks that no output of the command is one of its inputs or of its other outputs. Returns an exit code, after
+ * a message. read_options calls it. */
+int check_outputs(const command *command, const void *options, const char *const *arguments, int n_arguments);
+/* The same for one file that the command finds out later. option: what writes it, for the message. */
+int check_output(const char *option, const char *path, const char *input);
 /* The row after `row`, including headings; NULL: the first row. Returns NULL after the last row. */
 const option_row *next_row(const command *command, const option_row *row);
+/* Whether the row is one of the command's own options, and not one that it accepts of another command. */
+bool is_own_row(const command *command, const option_row *row);
 
 /* ---- messages ---- */
 /* What has failed. The same status has different exit codes for, say, a missing file and a missing device. */
@@ -227,21 +241,21 @@ typedef struct strategy_flags {
         {"tls-cert",                                                                                                           \
          "FILE",                                                                                                               \
          "TLS between workers: this worker's certificate as PEM ($STRATA_TLS_CERT)",                                           \
-         OPTION_TEXT,                                                                                                          \
+         OPTION_INPUT,                                                                                                         \
          offsetof(type, member.tls_cert),                                                                                      \
          0,                                                                                                                    \
          0},                                                                                                                   \
         {"tls-key",                                                                                                            \
          "FILE",                                                                                                               \
          "the certificate's key ($STRATA_TLS_KEY, else in the file of the certificate)",                                       \
-         OPTION_TEXT,                                                                                                          \
+         OPTION_INPUT,                                                                                                         \
          offsetof(type, member.tls_key),                                                                                       \
          0,                                                                                                                    \
          0},                                                                                                                   \
         {"tls-ca",                                                                                                             \
          "FILE",                                                                                                               \
          "the certificates of trusted authorities ($STRATA_TLS_CA)",                                                           \
-         OPTION_TEXT,                                                                                                          \
+         OPTION_INPUT,                                                                                                         \
          offsetof(type, member.tls_ca),                                                                                        \
          0,                                                                                                                    \
          0},                                                                                                                   \

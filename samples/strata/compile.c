@@ -28,7 +28,8 @@ static const option_row rows[] = {
      offsetof(compile_options, target), 0, 0},
     {"strategy", "tpu", "a replica on each chip of the target (one chip)", OPTION_TEXT, offsetof(compile_options, strategy), 0,
      0},
-    {"emit", "stablehlo FILE", "write the program as text to this file", OPTION_TEXT, offsetof(compile_options, emit), 0, 0},
+    {"emit", "stablehlo FILE", "write the program as text to this file", OPTION_OUTPUT, offsetof(compile_options, emit_to), 0,
+     0},
     {"precision", "TYPE", "the type in which activations are stored: f32, f16 or bf16", OPTION_TEXT,
      offsetof(compile_options, precision), 0, 0},
     {"fast", NULL, "let the compiler multiply f32 with lower precision", OPTION_FLAG, offsetof(compile_options, fast), 0, 0},
@@ -223,7 +224,8 @@ static int check(const compile_options *options) {
         return usage_error("--strategy %s: strata compile knows tpu, a replica on each chip", options->strategy);
     if (options->emit && strcmp(options->emit, "stablehlo") != 0)
         return usage_error("--emit %s: the format is stablehlo", options->emit);
-    if (options->emit && !options->emit_to) return usage_error("--emit %s needs a file: --emit stablehlo FILE", options->emit);
+    if (options->emit_to && !options->emit)
+        return usage_error("--emit %s needs a format and a file: --emit stablehlo FILE", options->emit_to);
     if (options->plugin && !plugin_file(options->plugin))
         return usage_error("--plugin %s: strata compile needs pjrt:FILE, for example pjrt:libtpu.so", options->plugin);
     if (options->plugin && !options->target) return usage_error("--plugin needs a --target, as v5e:2x2");
@@ -276,4 +278,5 @@ const command command_compile = {
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,
+    .files = "r",
     .run = run};

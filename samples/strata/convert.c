@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli.h"
+#include "samples.h"
 #include "strata/interchange.h"
 #include "strata/preprocessing.h"
 #include "strata/tokenizer.h"
@@ -19,9 +19,9 @@ static const option_row rows[] = {
      "with .safetensors: a file that assigns its names to parameters, with lines \"THEIR.NAME OUR/NAME [linear|conv2d|..]\", "
      "or "
      "\"THEIR.NAME -\" for a tensor that is not used",
-     OPTION_TEXT, offsetof(convert_options, map), 0, 0},
+     OPTION_INPUT, offsetof(convert_options, map), 0, 0},
     {"model", "MODEL", "with .safetensors: the model that the weights belong to, a .json, .strata, .onnx or .keras file",
-     OPTION_TEXT, offsetof(convert_options, model), 0, 0},
+     OPTION_INPUT, offsetof(convert_options, model), 0, 0},
     {"whole", NULL, "with .onnx: axis 0 of its inputs is not a batch; the model takes one example at a time", OPTION_FLAG,
      offsetof(convert_options, whole), 0, 0},
     {0}};
@@ -134,9 +134,15 @@ static int run_convert(const command *command, int argc, char **argv) {
     const int code = read_options(command, argc, argv, &options, files, &n_files);
     if (code) return code < 0 ? EXIT_OK : code;
     const int from = format_of(files[0]), to = format_of(files[1]);
-    if (from < 0 || from == JSON_FORMAT)
-        return usage_error("%s: it must end in .strata, .onnx, .keras, .h5 or .safetensors", files[0]);
-    if (to < 0 || !formats[to].save) return usage_error("%s: it must end in .strata, .onnx, .keras or .safetensors", files[1]);
+    if (from == JSON_FORMAT)
+        return usage_error("%s: describes a model without weights; strata train %s --save MODEL.strata trains it", files[0],
+                           files[0]);
+    if (from < 0 && foreign_model(files[0])) return usage_error("%s: %s", files[0], foreign_model(files[0]));
+    for (int i = 0; i < 2; i++)
+        if ((i ? to : from) < 0 || (i && !formats[to].save))
+            return usage_error(
+                "%s: the ending of a model's name gives its format; it must end in .strata, .onnx, .keras%s or .safetensors",
+                files[i], i ? "" : ", .h5");
     strata_status status = formats[from].load(files[0], &options, &model, &err);
     if (!status) status = formats[to].save(model, files[1], &options, &err);
     if (!status) printf("%s: %d parameters, from %s\n", files[1], strata_model_n_parameters(model), files[0]);
@@ -154,9 +160,11 @@ const command command_convert = {
         "read\n"
         "and written, .h5 files of Keras only read. A model that was read has no loss and no preprocessing: its outputs are "
         "those\n"
-        "of the file, and it gets data as they are. strata train --from MODEL.strata DATA --loss NAME continues its training.\n",
+        "of the file, and it gets data as they are. strata train --from MODEL.strata DATA --loss NAME continues its "
+        "training.\n",
     .options = rows,
     .least_arguments = 2,
     .most_arguments = 2,
+    .files = "rw",
     .run = run_convert,
 };

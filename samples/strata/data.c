@@ -22,7 +22,7 @@ typedef struct fetch_options {
     bool json;
 } fetch_options;
 
-static const option_row rows[] = {{"to", "DIR", "the folder for the files; it is created if it does not exist", OPTION_TEXT,
+static const option_row rows[] = {{"to", "DIR", "the folder for the files; it is created if it does not exist", OPTION_OUTPUT,
                                    offsetof(fetch_options, to), 0, 0},
                                   {"json", NULL, "print one line of JSON", OPTION_FLAG, offsetof(fetch_options, json), 0, 0},
                                   {0}};
@@ -193,7 +193,13 @@ static int fetch_list(const char *path, const fetch_options *options) {
     int n = 0, code;
     strata_status status = strata_json_read(path, MOST_LIST_BYTES, &root, &err);
     if (!status) status = read_list(&root, files, &n, &err);
-    code = status ? report(FAILING_DATA, status, &err) : make_folder(options->to);
+    code = status ? report(FAILING_DATA, status, &err) : EXIT_OK;
+    for (int i = 0; i < n && !code; i++) {
+        char file[4096];
+        snprintf(file, sizeof file, "%s/%s", options->to, files[i].name);
+        code = check_output("--to", file, path);
+    }
+    if (!code) code = make_folder(options->to);
     if (!code) code = fetch_files(files, n, options);
     strata_json_finish(&root);
     return code;
@@ -245,5 +251,6 @@ const command command_data = {
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1 + MOST_NAMES,
+    .files = "-r",
     .run = run,
 };

@@ -73,6 +73,9 @@ static int evaluate(const evaluate_options *options, strata_model *model, strata
 static int open_test_data(const strata_model *model, const data_options *options, sample_data *data) {
     const sample *sample = sample_of_model(model, options);
     int code = recall_data(model, sample, data);
+    if (!code && data->preprocessing && !options->path)
+        code =
+            usage_error("evaluate: the model was trained on your own data; give the data: strata evaluate MODEL.strata DATA");
     return code ? code : open_data(sample, options, "test", data);
 }
 
@@ -107,4 +110,5 @@ const command command_evaluate = {.name = "evaluate",
                                   .options = rows,
                                   .least_arguments = 1,
                                   .most_arguments = 2,
+                                  .files = "rr",
                                   .run = run};

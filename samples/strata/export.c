@@ -15,7 +15,7 @@ typedef struct export_options {
 
 static const option_row rows[] = {
     {"c", NULL, "write one file of C, which needs only libm", OPTION_FLAG, offsetof(export_options, c), 0, 0},
-    {"to", "FILE", "the file to write", OPTION_TEXT, offsetof(export_options, to), 0, 0},
+    {"to", "FILE", "the file to write", OPTION_OUTPUT, offsetof(export_options, to), 0, 0},
     {"name", "NAME", "the beginning of the names of its functions (made from the name of FILE)", OPTION_TEXT,
      offsetof(export_options, name), 0, 0},
     {"most-mib", "N", "the largest size of the file (64 MiB)", OPTION_INT, offsetof(export_options, most_mib), 1, 1 << 20},
@@ -52,5 +52,6 @@ const command command_export = {
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,
+    .files = "r",
     .run = run,
 };

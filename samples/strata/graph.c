@@ -24,7 +24,7 @@ typedef struct graph_options {
 
 static const option_row rows[] = {
     {"svg", NULL, "write a picture as SVG, to stdout or to --to FILE", OPTION_FLAG, offsetof(graph_options, svg), 0, 0},
-    {"to", "FILE", "write to this file instead of stdout", OPTION_TEXT, offsetof(graph_options, to), 0, 0},
+    {"to", "FILE", "write to this file instead of stdout", OPTION_OUTPUT, offsetof(graph_options, to), 0, 0},
     {"batch", "N", "examples, the first axis of the shapes (64)", OPTION_INT, offsetof(graph_options, batch), 1, 1e12},
     {0}};
 
@@ -271,4 +271,5 @@ const command command_graph = {.name = "graph",
                                .options = rows,
                                .least_arguments = 1,
                                .most_arguments = 1,
+                               .files = "r",
                                .run = run};

@@ -328,4 +328,5 @@ const command command_inspect = {.name = "inspect",
                                  .options = rows,
                                  .least_arguments = 1,
                                  .most_arguments = 1,
+                                 .files = "r",
                                  .run = run};

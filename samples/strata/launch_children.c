@@ -48,6 +48,10 @@ static void exec_child(const child *self, int in, int out, int err, int failure,
 }
 
 static int cannot_start(const child *self, int reason) {
+    for (int i = 0; commands[i]; i++)
+        if (!strcmp(commands[i]->name, self->argv[0]))
+            return usage_error("launch: \"%s\" is a command of strata: strata launch ... -- strata %s ...", self->argv[0],
+                               self->argv[0]);
     int code = usage_error("launch: \"%s\" cannot be started: %s", self->argv[0], strerror(reason));
     return reason == ENOENT || reason == EACCES || reason == ENOEXEC ? code : EXIT_INTERNAL;
 }

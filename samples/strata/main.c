@@ -56,8 +56,18 @@ static int unknown_command(const char *name) {
     const char *words[32] = {"help", "exit-codes", "layers", "ops", "man"};
     int n = 5;
     for (int i = 0; commands[i]; i++) words[n++] = commands[i]->name;
+    static const char *const others[][2] = {{"fit", "train"},     {"test", "evaluate"},    {"score", "evaluate"},
+                                            {"infer", "predict"}, {"run", "predict"},      {"server", "serve"},
+                                            {"show", "summary"},  {"version", "--version"}};
     const char *near = strata_nearest_name(name, words, (size_t)n);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(name, others[i][0])) near = others[i][1];
     if (near) return usage_error("\"%s\" is not a command. Did you mean \"%s\"? strata --help lists them", name, near);
+    const char *ending = strrchr(name, '.');
+    const bool model = ending && (!strcmp(ending, ".strata") || !strcmp(ending, ".safetensors"));
+    if (!access(name, F_OK) && model)
+        return usage_error("\"%s\" is not a command, but a model: strata predict %s DATA, or strata summary %s", name, name,
+                           name);
     if (!access(name, F_OK)) return usage_error("\"%s\" is not a command, but a file: strata train %s", name, name);
     return usage_error("\"%s\" is not a command; strata --help lists them", name);
 }
@@ -101,12 +111,16 @@ static int dispatch(int argc, char **argv) {
         print_help();
         return EXIT_USAGE;
     }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return help(NULL);
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return help(argc > 2 ? argv[2] : NULL);
     if (!strcmp(argv[1], "help")) return help(argc > 2 ? argv[2] : NULL);
     if (!strcmp(argv[1], "--version")) {
         printf("strata %s\n", STRATA_VERSION);
         return EXIT_OK;
     }
+    for (int i = 2; i < argc && argv[1][0] == '-'; i++)
+        if (find_command(argv[i]))
+            return usage_error("\"%s\" is not an option of strata alone; options follow the command: strata %s ... %s", argv[1],
+                               argv[i], argv[1]);
     if (argv[1][0] == '-') return usage_error("\"%s\" is not an option; see strata --help", argv[1]);
     const command *found = find_command(argv[1]);
     if (!found) return unknown_command(argv[1]);

@@ -4,10 +4,12 @@
 #include "own.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/base/file.h"
 #include "core/data/dataset.h"
@@ -41,7 +43,7 @@ bool is_own_data(const char *name) {
     if (!strcmp(name, "-") || is_table(name) || ends_with(name, ".npz") || ends_with(name, ".npy")) return true;
     if (find_sample(name)) return false;
     return exists(name) && !ends_with(name, ".json") && !ends_with(name, ".strata") && !ends_with(name, ".onnx") &&
-           !ends_with(name, ".safetensors");
+           !ends_with(name, ".safetensors") && !ends_with(name, ".keras") && !ends_with(name, ".h5") && !foreign_model(name);
 }
 
 static int opened(strata_status status, const strata_error *err) {
@@ -134,16 +136,23 @@ double test_fraction(const data_options *options) {
 
 /* ---- reports ---- */
 
+unknown_words describe_unknown(const strata_preprocessing_report *r) {
+    unknown_words words;
+    snprintf(
+        words.text, sizeof words.text,
+        "%lld cell%s a word that the training data did not have (\"%s\" in column \"%s\"%s); it counts as none of the known "
+        "ones",
+        (long long)r->n_unknown, r->n_unknown == 1 ? " has" : "s have", r->word, r->column, r->n_unknown == 1 ? "" : ", ...");
+    for (char *c = words.text; *c; c++)
+        if (*c == '\n' || *c == '\r') *c = ' ';
+    return words;
+}
+
 void print_report(const strata_preprocessing_report *r) {
     if (r->n_unlabelled)
         fprintf(stderr, "strata: %lld row%s without a label %s left out\n", (long long)r->n_unlabelled,
                 r->n_unlabelled == 1 ? "" : "s", r->n_unlabelled == 1 ? "is" : "are");
-    if (r->n_unknown)
-        fprintf(stderr,
-                "strata: %lld cell%s a word that the training data did not have (\"%s\" in column \"%s\"%s); it counts as "
-                "none of the known ones\n",
-                (long long)r->n_unknown, r->n_unknown == 1 ? " has" : "s have", r->word, r->column,
-                r->n_unknown == 1 ? "" : ", ...");
+    if (r->n_unknown) fprintf(stderr, "strata: %s\n", describe_unknown(r).text);
     if (r->left_out[0]) fprintf(stderr, "strata: %s\n", r->left_out);
 }
 
@@ -668,6 +677,7 @@ int open_unlabelled(const strata_preprocessing *p, const data_options *options, 
     strata_error err = {0};
     const char *path = options->path;
     const bool file = path && strcmp(path, "-");
+    if (file && exists(path) && access(path, R_OK)) return opened(strata_file_fail(&err, errno, path, "open"), &err);
     if (file && (is_npz(path) || is_npy(path))) return opened(read_unlabelled_arrays(p, options, out, &err), &err);
     if (file && (is_folder(path) || is_picture(path))) {
         strata_preprocessing_report report = {0};

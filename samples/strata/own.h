@@ -28,6 +28,11 @@ void print_own(FILE *to, const data_options *options, const sample_data *data, c
 const sample *own_sample(void);
 /* Reads --separator: one character, or "tab", "\t", "space". *out is 0 if `text` is NULL: the separator is then detected. */
 strata_status read_separator(const char *text, char *out, strata_error *err);
+/* Describes, in one line, the cells whose words the training data did not have. */
+typedef struct unknown_words {
+    char text[320];
+} unknown_words;
+unknown_words describe_unknown(const strata_preprocessing_report *report);
 /* Prints on stderr how many rows had no label, and how many words the training data did not have. */
 void print_report(const strata_preprocessing_report *report);
 

@@ -14,7 +14,7 @@
 enum { MOST_FILES = 8 };
 
 static const option_row rows[] = {
-    {"svg", "FILE", "write the plot as a picture to this file", OPTION_TEXT, offsetof(plot_options, svg), 0, 0},
+    {"svg", "FILE", "write the plot as a picture to this file", OPTION_OUTPUT, offsetof(plot_options, svg), 0, 0},
     {"show", "A,B",
      "the curves of runs: loss, accuracy, learning_rate, gradient_norm, weight_norm, samples_per_s, ... (loss,accuracy)",
      OPTION_TEXT, offsetof(plot_options, show), 0, 0},
@@ -22,7 +22,7 @@ static const option_row rows[] = {
     {"width", "N", "the width in columns (the terminal's)", OPTION_INT, offsetof(plot_options, width), 20, 1000},
     {"height", "N", "runs: the height of a chart in lines (fits the terminal)", OPTION_INT, offsetof(plot_options, height), 2,
      200},
-    {"confusion", "DATA", "plot a model's confusion matrix on these data, which are given as for strata evaluate", OPTION_TEXT,
+    {"confusion", "DATA", "plot a model's confusion matrix on these data, which are given as for strata evaluate", OPTION_INPUT,
      offsetof(plot_options, data.path), 0, 0},
     {"label", "COLUMN", "with --confusion and a CSV: the column with the labels", OPTION_TEXT,
      offsetof(plot_options, data.label), 0, 0},
@@ -96,4 +96,5 @@ const command command_plot = {.name = "plot",
                               .options = rows,
                               .least_arguments = 1,
                               .most_arguments = MOST_FILES,
+                              .files = "r",
                               .run = run};

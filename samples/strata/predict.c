@@ -27,7 +27,7 @@ typedef struct predict_options {
 } predict_options;
 
 static const option_row rows[] = {
-    {"input", "FILE", "the same as the argument FILE", OPTION_LIST, offsetof(predict_options, inputs), 0, 0},
+    {"input", "FILE", "the same as the argument FILE", OPTION_INPUTS, offsetof(predict_options, inputs), 0, 0},
     {"row", "1,2,...", "one row of numbers, in the order of the columns that the model was trained on", OPTION_TEXT,
      offsetof(predict_options, row), 0, 0},
     {"text", "LINE", "one text", OPTION_TEXT, offsetof(predict_options, text), 0, 0},
@@ -35,12 +35,12 @@ static const option_row rows[] = {
      offsetof(predict_options, columns), 0, 0},
     {"separator", "C", "CSV: the character between cells: ; | tab ... (detected from the first lines)", OPTION_TEXT,
      offsetof(predict_options, separator), 0, 0},
-    {"to", "FILE", "write the answers to this file: lines of JSON if it ends in .json or .jsonl, else CSV", OPTION_TEXT,
+    {"to", "FILE", "write the answers to this file: lines of JSON if it ends in .json or .jsonl, else CSV", OPTION_OUTPUT,
      offsetof(predict_options, to), 0, 0},
     {"whole", NULL, "with a .onnx file: evaluate the graph once, with the arrays of --inputs, whose axis 0 is no batch",
      OPTION_FLAG, offsetof(predict_options, whole), 0, 0},
     {"inputs", "FILE.npz", "with --whole: an array for each input, by its name; --to FILE.npz gets one for each output",
-     OPTION_TEXT, offsetof(predict_options, arrays), 0, 0},
+     OPTION_INPUT, offsetof(predict_options, arrays), 0, 0},
     {"probabilities", NULL, "also the probabilities of all classes, and not only of the answer", OPTION_FLAG,
      offsetof(predict_options, probabilities), 0, 0},
     {"invert", NULL,
@@ -275,4 +275,5 @@ const command command_predict = {
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 2,
+    .files = "rr",
     .run = run};

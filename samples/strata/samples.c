@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The table of samples. The build embeds each model, samples/<name>/model.json, as text. */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,6 +194,8 @@ static int unknown_sample(const char *name) {
         snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", words[i]);
     }
     const char *near = strata_nearest_name(name, words, N_SAMPLES);
+    if (!access(name, F_OK))
+        return usage_error("%s: is no model; give MODEL.json, MODEL.strata or the name of a sample: %s", name, list);
     if (near)
         return usage_error(
             "there is no file and no sample \"%s\". Did you mean \"%s\"? To train your own model, give a file MODEL.json", name,
@@ -200,6 +203,36 @@ static int unknown_sample(const char *name) {
     return usage_error(
         "there is no file and no sample \"%s\"; the samples are: %s. To train your own model, give a file MODEL.json", name,
         list);
+}
+
+const char *foreign_model(const char *path) {
+    static const char torch[] =
+        "is a file of PyTorch, which contains code of Python. In Python, write the weights (safetensors.torch.save_file("
+        "model.state_dict(), 'm.safetensors')) or the model (torch.onnx.export(model, (x,), 'm.onnx')); then strata convert "
+        "reads "
+        "it";
+    static const char pickle[] = "is a pickle, which contains code of Python, and no file of a model that strata can read";
+    static const char tensorflow[] =
+        "is a model of TensorFlow. In Python, convert it to ONNX (tf2onnx) or save it by Keras as m.keras; then strata convert "
+        "reads it";
+    static const struct {
+        const char *ending, *advice;
+    } kinds[] = {{".pt", torch},      {".pth", torch},     {".ckpt", torch},    {".bin", torch},        {".pkl", pickle},
+                 {".pickle", pickle}, {".joblib", pickle}, {".pb", tensorflow}, {".tflite", tensorflow}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (ends_with(path, kinds[i].ending)) return kinds[i].advice;
+    return NULL;
+}
+
+/* The model's file in the newest checkpoint of a folder; false: the path is no folder with checkpoints. */
+static bool find_newest(const char *path, char out[4096]) {
+    DIR *folder = opendir(path);
+    char newest[256] = "";
+    for (const struct dirent *item; folder && (item = readdir(folder));)
+        if (!strncmp(item->d_name, "step-", 5) && strcmp(item->d_name, newest) > 0)
+            snprintf(newest, sizeof newest, "%s", item->d_name);
+    if (folder) closedir(folder);
+    return *newest && snprintf(out, 4096, "%s/%s/part-0.safetensors", path, newest) < 4096;
 }
 
 strata_status load_trained(const char *path, strata_model **out_model, strata_error *err) {
@@ -210,7 +243,13 @@ strata_status load_trained(const char *path, strata_model **out_model, strata_er
     if (ends_with(path, ".onnx"))
         return strata_fail(err, STRATA_DATA, "%s: is ONNX; make a model of it first: strata convert %s MODEL.strata", path,
                            path);
-    return strata_model_load(path, out_model, err);
+    if (ends_with(path, ".keras") || ends_with(path, ".h5"))
+        return strata_fail(err, STRATA_DATA, "%s: is a file of Keras; make a model of it first: strata convert %s MODEL.strata",
+                           path, path);
+    char newest[4096];
+    const strata_status status = strata_model_load(find_newest(path, newest) ? newest : path, out_model, err);
+    const char *advice = status == STRATA_DATA ? foreign_model(path) : NULL; /* the ending may be a wrong one */
+    return advice ? strata_fail(err, STRATA_DATA, "%s: %s", path, advice) : status;
 }
 
 int open_model(const char *name, bool saved, strata_model **out_model) {
@@ -225,6 +264,10 @@ int open_model(const char *name, bool saved, strata_model **out_model) {
         return usage_error("%s: is ONNX; make a model of it first: strata convert %s MODEL.strata", name, name);
     else if (saved && (strchr(name, '.') || strchr(name, '/')))
         status = load_trained(name, out_model, &err);
+    else if (foreign_model(name))
+        return usage_error("%s: %s", name, foreign_model(name));
+    else if (ends_with(name, ".keras") || ends_with(name, ".h5"))
+        return usage_error("%s: is a file of Keras; make a model of it first: strata convert %s MODEL.strata", name, name);
     else if (ends_with(name, ".strata") || ends_with(name, ".safetensors"))
         return usage_error("%s: is a trained model; to train it further: strata train --from %s DATA", name, name);
     else

@@ -25,33 +25,33 @@ typedef struct data_options {
     int64_t size;                /* rows and columns of pictures; 0: chosen for the pictures */
     int64_t seed;                /* for dividing the data */
 } data_options;
-#define DATA_OPTION_ROWS(type, member)                                                                                       \
-    {"data", "DIR", "the folder or file of the data (the program generates data)", OPTION_TEXT, offsetof(type, member.path), \
-     0,      0},                                                                                                             \
-        {"label",                                                                                                            \
-         "COLUMN",                                                                                                           \
-         "CSV: the column to learn (the last); A,B learns several columns of numbers together",                              \
-         OPTION_TEXT,                                                                                                        \
-         offsetof(type, member.label),                                                                                       \
-         0,                                                                                                                  \
-         0},                                                                                                                 \
-        {"separator",                                                                                                        \
-         "C",                                                                                                                \
-         "CSV: the character between cells: ; | tab ... (detected from the first lines)",                                    \
-         OPTION_TEXT,                                                                                                        \
-         offsetof(type, member.separator),                                                                                   \
-         0,                                                                                                                  \
-         0},                                                                                                                 \
-        {"labels", "Y.npy", "for data.npy: the file with its labels", OPTION_TEXT, offsetof(type, member.labels), 0, 0},     \
-        {"weight-column",                                                                                                    \
-         "COLUMN",                                                                                                           \
-         "CSV of numbers: the column of weights, by which the loss of each row is multiplied",                               \
-         OPTION_TEXT,                                                                                                        \
-         offsetof(type, member.weight),                                                                                      \
-         0,                                                                                                                  \
-         0},                                                                                                                 \
-    {                                                                                                                        \
-        "columns", "A,B,...", "CSV: the columns to learn from", OPTION_TEXT, offsetof(type, member.columns), 0, 0            \
+#define DATA_OPTION_ROWS(type, member)                                                                                        \
+    {"data", "DIR", "the folder or file of the data (the program generates data)", OPTION_INPUT, offsetof(type, member.path), \
+     0,      0},                                                                                                              \
+        {"label",                                                                                                             \
+         "COLUMN",                                                                                                            \
+         "CSV: the column to learn (the last); A,B learns several columns of numbers together",                               \
+         OPTION_TEXT,                                                                                                         \
+         offsetof(type, member.label),                                                                                        \
+         0,                                                                                                                   \
+         0},                                                                                                                  \
+        {"separator",                                                                                                         \
+         "C",                                                                                                                 \
+         "CSV: the character between cells: ; | tab ... (detected from the first lines)",                                     \
+         OPTION_TEXT,                                                                                                         \
+         offsetof(type, member.separator),                                                                                    \
+         0,                                                                                                                   \
+         0},                                                                                                                  \
+        {"labels", "Y.npy", "for data.npy: the file with its labels", OPTION_INPUT, offsetof(type, member.labels), 0, 0},     \
+        {"weight-column",                                                                                                     \
+         "COLUMN",                                                                                                            \
+         "CSV of numbers: the column of weights, by which the loss of each row is multiplied",                                \
+         OPTION_TEXT,                                                                                                         \
+         offsetof(type, member.weight),                                                                                       \
+         0,                                                                                                                   \
+         0},                                                                                                                  \
+    {                                                                                                                         \
+        "columns", "A,B,...", "CSV: the columns to learn from", OPTION_TEXT, offsetof(type, member.columns), 0, 0             \
     }
 
 typedef struct sample sample;
@@ -112,15 +112,18 @@ const char *class_name(const sample *sample, const strata_preprocessing *preproc
 bool classifies(const strata_model *model);
 /* Whether each example has one class: the only output has a probability for each class, or the probability of class 1. */
 bool predicts_classes(const strata_model *model);
-/* The loss to compile a model with. given: --loss; NULL: the model's own loss, for which the result is NULL, or else the loss for
- * the labels of the dataset. */
+/* The loss to compile a model with. given: --loss; NULL: the model's own loss, for which the result is NULL, or else the loss
+ * for the labels of the dataset. */
 const char *choose_loss(const strata_model *model, const char *given, const strata_dataset *dataset);
 /* The loss for commands that only describe a training step: "mse" if an output has no loss, else NULL. */
 const char *loss_for_description(const strata_model *model);
 /* Prints for example "accuracy 97.00 % on 10000 test examples, loss 0.1", without an end of line; only the loss if the model
  * does not predict classes. */
 void print_metrics(FILE *to, const strata_model *model, const strata_metrics *metrics);
-/* strata_model_load, with a better message if the file contains data or a model that was not trained. */
+/* What a model file of another program is, and how to convert it; NULL: the path does not end like one. */
+const char *foreign_model(const char *path);
+/* strata_model_load, with a better message if the file contains data or a model that was not trained. The path may also be a
+ * folder of checkpoints, of which the newest is loaded. */
 strata_status load_trained(const char *path, strata_model **out_model, strata_error *err);
 /* Opens the model of a sample or of a JSON file, or a saved model if `saved`. Returns an exit code, after a message. */
 int open_model(const char *name, bool saved, strata_model **out_model);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata serve: answers of a model over HTTP/1.1, by libmicrohttpd, which has a thread for each connection.
+ * strata serve: answers of a model over HTTP/1.1 (http.h).
  *
- *     POST /predict    {"inputs": [[...], ...]} (serve.h)      {"predictions": [{"index": 0, "class": 3, ...}, ...]}
+ *     POST /predict    {"inputs": [[...], ...]} (serve.h)      {"predictions": [{"index": 0, "class": "rose", ...}, ...]}
  *     GET /model       what the model takes and answers
  *     GET /health      200 while it serves
  *     GET /metrics     counts and times, for Prometheus (text format 0.0.4) */
@@ -18,12 +18,8 @@
 #include "answers.h"
 #include "core/base/ascii.h"
 #include "core/base/json.h"
+#include "http.h"
 #include "own.h"
-
-#if STRATA_WITH_HTTP
-#include <arpa/inet.h>
-#include <microhttpd.h>
-#endif
 
 typedef struct serve_options {
     const char *host;
@@ -40,8 +36,9 @@ static const option_row rows[] = {
      OPTION_TEXT, offsetof(serve_options, host), 0, 0},
     {"batch", "N", "the most examples, of several requests, that the model computes together (64)", OPTION_INT,
      offsetof(serve_options, batch), 1, 1 << 20},
-    {"wait-ms", "MS", "how long the first example of a batch waits for others (2)", OPTION_NUMBER,
-     offsetof(serve_options, wait_ms), 0, 60000},
+    {"wait-ms", "MS",
+     "how long a batch waits for other clients that are sending requests (2); a client that is alone does not wait",
+     OPTION_NUMBER, offsetof(serve_options, wait_ms), 0, 60000},
     {"max-request", "MIB", "the largest size of a request (16)", OPTION_NUMBER, offsetof(serve_options, most_mib), 0.001, 4096},
     {"max-waiting", "N", "the most examples that may wait; further requests are answered with 503 (4096)", OPTION_INT,
      offsetof(serve_options, most_waiting), 1, 1 << 30},
@@ -52,13 +49,11 @@ static const option_row rows[] = {
     DEVICE_OPTION_ROWS(serve_options, device),
     {0}};
 
-#if STRATA_WITH_HTTP
-
 /* Upper limits of the buckets of request times, in seconds. */
 static const double bucket_limits[] = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5};
 enum { N_BUCKETS = sizeof bucket_limits / sizeof *bucket_limits };
 /* The HTTP status codes of answers, each of which is counted. */
-static const unsigned codes[] = {200, 400, 404, 405, 413, 500, 503};
+static const unsigned codes[] = {200, 400, 404, 405, 413, 414, 417, 431, 500, 501, 503, 505};
 enum { N_CODES = sizeof codes / sizeof *codes };
 
 typedef struct server {
@@ -70,15 +65,7 @@ typedef struct server {
     /* Only one thread at a time writes predictions as JSON. */
     pthread_mutex_t writing;
     atomic_ullong n_codes[N_CODES], in_bucket[N_BUCKETS + 1], microseconds;
-    atomic_int active;
 } server;
-
-/* A request of which more parts may follow. */
-typedef struct request {
-    strata_text body;
-    bool too_large;
-    double started;
-} request;
 
 static void count_request(server *s, unsigned code, double seconds) {
     for (int i = 0; i < N_CODES; i++) s->n_codes[i] += codes[i] == code;
@@ -88,28 +75,13 @@ static void count_request(server *s, unsigned code, double seconds) {
     s->microseconds += (unsigned long long)(seconds * 1e6);
 }
 
-/* Sends the text, which this function takes, and counts the request. */
-static enum MHD_Result send_text(server *s, struct MHD_Connection *connection, const request *r, unsigned code,
-                                 const char *type, char *text) {
-    static char nothing[] = "";
-    struct MHD_Response *response = MHD_create_response_from_buffer(text ? strlen(text) : 0, text ? text : nothing,
-                                                                    text ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
-    if (!response) {
-        free(text);
-        return MHD_NO;
-    }
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    if (code == 503) MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
-    if (code == 405) MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, POST");
-    enum MHD_Result result = MHD_queue_response(connection, code, response);
-    MHD_destroy_response(response);
-    count_request(s, code, now_seconds() - r->started);
-    return result;
+/* Makes an answer of the text, which this function takes. NULL: there was no memory for it. */
+static void answer_text(http_answer *out, unsigned code, const char *type, char *text) {
+    *out = (http_answer){.code = text ? code : 500, .type = type, .text = text};
 }
 
-/* Sends {"error": "..."}. */
-static enum MHD_Result send_error(server *s, struct MHD_Connection *connection, const request *r, unsigned code,
-                                  const char *message) {
+/* Answers {"error": "..."}. */
+static void answer_error(http_answer *out, unsigned code, const char *message) {
     strata_json_writer writer = {0};
     char *text = NULL;
     strata_json_begin_object(&writer);
@@ -117,7 +89,7 @@ static enum MHD_Result send_error(server *s, struct MHD_Connection *connection, 
     strata_json_write_string(&writer, message);
     strata_json_end_object(&writer);
     (void)!strata_json_take(&writer, &text, NULL, NULL);
-    return send_text(s, connection, r, code, "application/json", text);
+    answer_text(out, code, "application/json", text);
 }
 
 /* ---- /predict ---- */
@@ -134,9 +106,25 @@ static unsigned code_of(strata_status status) {
     }
 }
 
-/* Writes {"predictions": [...]}, where each prediction is an object as strata predict --json writes it. */
-static strata_status write_predictions(server *s, const strata_array *predictions, bool probabilities, char **out,
-                                       strata_error *err) {
+/* Adds ,"warnings":["...", ...], with a text for each line, if there are any. */
+static void add_warnings(strata_text *out, char *lines) {
+    bool first = true;
+    for (char *line; (line = strsep(&lines, "\n"));) {
+        strata_json_writer writer = {0};
+        char *string = NULL;
+        if (!*line) continue;
+        strata_json_write_string(&writer, line);
+        if (!strata_json_take(&writer, &string, NULL, NULL))
+            strata_text_add(out, "%s%s", first ? ",\"warnings\":[" : ",", string), first = false;
+        free(string);
+    }
+    if (!first) strata_text_add(out, "]");
+}
+
+/* Writes {"predictions": [...]}, where each prediction is an object as strata predict --json writes it, and the warnings, lines
+ * of text. */
+static strata_status write_predictions(server *s, const strata_array *predictions, bool probabilities, char *warnings,
+                                       char **out, strata_error *err) {
     const int64_t n = predictions->shape.dims[0];
     answers a = {.model = s->served.model,
                  .sample = s->served.sample,
@@ -152,25 +140,45 @@ static strata_status write_predictions(server *s, const strata_array *prediction
         add_answer(&a, (const float *)predictions->data + i * a.width, i);
         if (!a.text.failed) a.text.n_bytes--; /* removes the end of the line */
     }
-    strata_text_add(&a.text, "]}\n");
+    strata_text_add(&a.text, "]");
     pthread_mutex_unlock(&s->writing);
+    add_warnings(&a.text, warnings);
+    strata_text_add(&a.text, "}\n");
     return strata_text_take(&a.text, out, NULL, err);
 }
 
-static enum MHD_Result predict(server *s, struct MHD_Connection *connection, const request *r) {
-    const char *type = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_TYPE);
-    const char *wants = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "probabilities");
+/* Whether the query has "name", or "name=VALUE" with another value than 0. */
+static bool asks_for(const char *query, const char *name) {
+    const size_t n = strlen(name);
+    for (; *query; query += strcspn(query, "&"), query += *query == '&') {
+        const char *value = query + n;
+        if (!strncmp(query, name, n) && (!*value || *value == '&')) return true;
+        if (!strncmp(query, name, n) && *value == '=') return strcspn(value + 1, "&") != 1 || value[1] != '0';
+    }
+    return false;
+}
+
+static void predict(server *s, http_request *r, http_answer *out) {
     strata_array examples = {0}, predictions = {0};
     strata_error err = {0};
-    char *text = NULL;
+    strata_text warnings = {0};
+    char *text = NULL, *lines = NULL;
     strata_status status = read_inputs(&s->served, r->body.bytes ? r->body.bytes : "", r->body.n_bytes,
-                                       type && strata_ascii_same_n(type, "image/", 6), &examples, &err);
-    if (!status) status = predict_in_batch(s->batches, &examples, &predictions, &err);
-    if (!status) status = write_predictions(s, &predictions, wants && strcmp(wants, "0"), &text, &err);
+                                       strata_ascii_same_n(r->type, "image/", 6), &examples, &warnings, &err);
+    if (!status) {
+        r->user = NULL; /* the call that was announced */
+        status = predict_in_batch(s->batches, &examples, &predictions, &err);
+    }
+    if (!status && warnings.n_bytes) status = strata_text_take(&warnings, &lines, NULL, &err);
+    if (!status) status = write_predictions(s, &predictions, asks_for(r->query, "probabilities"), lines, &text, &err);
     strata_array_finish(&examples);
     strata_array_finish(&predictions);
-    if (status) return send_error(s, connection, r, code_of(status), err.message);
-    return send_text(s, connection, r, 200, "application/json", text);
+    strata_text_finish(&warnings);
+    free(lines);
+    if (status)
+        answer_error(out, code_of(status), err.message);
+    else
+        answer_text(out, 200, "application/json", text);
 }
 
 /* ---- /model and /metrics ---- */
@@ -263,126 +271,87 @@ static char *list_metrics(server *s) {
                     "# HELP strata_waiting_examples Examples that wait for a run.\n# TYPE strata_waiting_examples gauge\n"
                     "strata_waiting_examples %lld\n",
                     (long long)counts.waiting);
+    strata_text_add(&t,
+                    "# HELP strata_announced_requests Requests for predictions of which not all has arrived.\n"
+                    "# TYPE strata_announced_requests gauge\n"
+                    "strata_announced_requests %lld\n",
+                    (long long)counts.announced);
     (void)!strata_text_take(&t, &text, NULL, NULL);
     return text;
 }
 
 /* ---- requests ---- */
 
-static enum MHD_Result answer(server *s, struct MHD_Connection *connection, const request *r, const char *url,
-                              const char *method) {
-    char text[200];
-    const bool get = !strcmp(method, "GET") || !strcmp(method, "HEAD"), post = !strcmp(method, "POST");
-    const bool predicts = !strcmp(url, "/predict");
-    if (!predicts && strcmp(url, "/health") && strcmp(url, "/model") && strcmp(url, "/metrics")) {
-        snprintf(text, sizeof text, "there is no %.60s; there are POST /predict, GET /model, /health and /metrics", url);
-        return send_error(s, connection, r, 404, text);
-    }
-    if (predicts ? !post : !get) {
-        snprintf(text, sizeof text, "%s takes %s, not %.20s", url, predicts ? "POST" : "GET", method);
-        return send_error(s, connection, r, 405, text);
-    }
-    if (r->too_large) {
+static bool is_predict(const http_request *r) {
+    return !strcmp(r->path, "/predict");
+}
+
+static void choose_answer(server *s, http_request *r, http_answer *out) {
+    char text[HTTP_LONGEST_TARGET];
+    const bool get = !strcmp(r->method, "GET") || !strcmp(r->method, "HEAD"), post = !strcmp(r->method, "POST");
+    if (r->code == 413) {
         snprintf(text, sizeof text, "the request is larger than %zu bytes (--max-request)", s->most_bytes);
-        return send_error(s, connection, r, 413, text);
+        answer_error(out, r->code, text);
+    } else if (r->code) {
+        answer_error(out, r->code, r->why);
+    } else if (!is_predict(r) && strcmp(r->path, "/health") && strcmp(r->path, "/model") && strcmp(r->path, "/metrics")) {
+        snprintf(text, sizeof text, "there is no %.60s; there are POST /predict, GET /model, /health and /metrics", r->path);
+        answer_error(out, 404, text);
+    } else if (is_predict(r) ? !post : !get) {
+        snprintf(text, sizeof text, "%.10s takes %s, not %s", r->path, is_predict(r) ? "POST" : "GET", r->method);
+        answer_error(out, 405, text);
+    } else if (r->body.failed) {
+        answer_error(out, 500, "no memory for the request");
+    } else if (is_predict(r)) {
+        predict(s, r, out);
+    } else if (!strcmp(r->path, "/metrics")) {
+        answer_text(out, 200, "text/plain; version=0.0.4; charset=utf-8", list_metrics(s));
+    } else {
+        answer_text(out, 200, "application/json", strcmp(r->path, "/model") ? strdup("{\"status\":\"ok\"}") : describe(s));
     }
-    if (predicts) return predict(s, connection, r);
-    if (!strcmp(url, "/metrics"))
-        return send_text(s, connection, r, 200, "text/plain; version=0.0.4; charset=utf-8", list_metrics(s));
-    return send_text(s, connection, r, 200, "application/json",
-                     strcmp(url, "/model") ? strdup("{\"status\":\"ok\"}") : describe(s));
 }
 
-/* libmicrohttpd calls this once when the head of a request has arrived, then for each part of its body, and at its end. */
-static enum MHD_Result handle(void *user, struct MHD_Connection *connection, const char *url, const char *method,
-                              const char *version, const char *part, size_t *part_bytes, void **state) {
+/* The functions of the server of HTTP. A request for predictions is announced to the batches until r->user is NULL. */
+static void on_head(void *user, http_request *r) {
     server *s = user;
-    (void)version;
-    if (!*state) {
-        request *r = calloc(1, sizeof *r);
-        if (!r) return MHD_NO;
-        r->started = now_seconds();
-        s->active++;
-        *state = r;
-        /* A body that is too large is read and discarded, since many clients do not read an answer before they have sent all of
-         * the request. If the header says that the body is far too large, the request is refused at once. */
-        const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
-        r->too_large = length && strtoull(length, NULL, 10) / 16 > s->most_bytes;
-        return r->too_large ? answer(s, connection, r, url, method) : MHD_YES;
-    }
-    request *r = *state;
-    if (!*part_bytes) return answer(s, connection, r, url, method);
-    if (r->body.n_bytes + *part_bytes > s->most_bytes) {
-        r->too_large = true;
-        strata_text_finish(&r->body);
-    } else if (!r->too_large) {
-        strata_text_add_bytes(&r->body, part, *part_bytes);
-    }
-    *part_bytes = 0;
-    return r->body.failed ? MHD_NO : MHD_YES;
+    if (r->code || !is_predict(r) || strcmp(r->method, "POST") != 0) return;
+    batches_announce(s->batches);
+    r->user = s->batches;
 }
 
-static void end_request(void *user, struct MHD_Connection *connection, void **state, enum MHD_RequestTerminationCode why) {
-    (void)connection, (void)why;
-    request *r = *state;
-    if (!r) return;
-    strata_text_finish(&r->body);
-    free(r);
-    *state = NULL;
-    ((server *)user)->active--;
+static void on_request(void *user, http_request *r, http_answer *out) {
+    server *s = user;
+    choose_answer(s, r, out);
+    count_request(s, out->code, now_seconds() - r->began);
+}
+
+static void on_end(void *user, http_request *r) {
+    (void)user;
+    if (r->user) batches_withdraw(r->user);
 }
 
 /* ---- listening ---- */
 
-/* Converts an IP address to a sockaddr. Returns false if `host` is none. */
-static bool read_address(const char *host, int64_t port, struct sockaddr_storage *out) {
-    struct sockaddr_in *v4 = (struct sockaddr_in *)out;
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
-    memset(out, 0, sizeof *out);
-    if (!strcmp(host, "localhost")) host = "127.0.0.1";
-    if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
-        v4->sin_family = AF_INET;
-        v4->sin_port = htons((uint16_t)port);
-        return true;
-    }
-    if (inet_pton(AF_INET6, host, &v6->sin6_addr) != 1) return false;
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = htons((uint16_t)port);
-    return true;
-}
-
 /* Serves until the process receives one of the signals. */
 static int listen_and_serve(const serve_options *options, server *s, const sigset_t *signals) {
-    struct sockaddr_storage address;
-    if (!read_address(options->host, options->port, &address))
-        return usage_error("--host: \"%s\" is not an address; give for example 127.0.0.1, 0.0.0.0 or ::1", options->host);
-    const unsigned flags =
-        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | (address.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0);
-    struct MHD_Daemon *daemon = MHD_start_daemon(
-        flags, (uint16_t)options->port, NULL, NULL, handle, s, MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)options->connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)options->idle_s,
-        MHD_OPTION_NOTIFY_COMPLETED, end_request, s, MHD_OPTION_END);
+    const http_options opts = {.host = options->host,
+                               .port = (int)options->port,
+                               .connections = (int)options->connections,
+                               .idle_seconds = options->idle_s,
+                               .most_body_bytes = s->most_bytes};
+    http_server *http = NULL;
     strata_error err = {0};
-    if (!daemon) {
-        const strata_status status =
-            strata_fail(&err, STRATA_UNAVAILABLE,
-                        "cannot listen on %s, port %lld: another program uses it, or it is not allowed; choose "
-                        "another port (--port)",
-                        options->host, (long long)options->port);
-        return report(FAILING_DATA, status, &err);
-    }
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT);
-    const bool v6 = address.ss_family == AF_INET6;
+    const strata_status status = http_server_start(
+        &opts, &(http_functions){.user = s, .on_head = on_head, .answer = on_request, .on_end = on_end}, &http, &err);
+    if (status) return report(status == STRATA_INVALID ? FAILING_USAGE : FAILING_DATA, status, &err);
+    const bool v6 = strchr(options->host, ':') != NULL;
     printf(
-        options->json ? "{\"url\":\"http://%s%s%s:%u\"}\n" : "serving on http://%s%s%s:%u  (POST /predict; Ctrl-C ends it)\n",
-        v6 ? "[" : "", options->host, v6 ? "]" : "", info ? info->port : (unsigned)options->port);
+        options->json ? "{\"url\":\"http://%s%s%s:%d\"}\n" : "serving on http://%s%s%s:%d  (POST /predict; Ctrl-C ends it)\n",
+        v6 ? "[" : "", options->host, v6 ? "]" : "", http_server_port(http));
     fflush(stdout);
     int received = 0;
     sigwait(signals, &received);
-    MHD_socket listening = MHD_quiesce_daemon(daemon); /* accepts no new connections; current requests are answered */
-    for (int i = 0; i < 500 && s->active; i++) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    MHD_stop_daemon(daemon);
-    if (listening != MHD_INVALID_SOCKET) close(listening);
+    http_server_stop(http, 5);
     const batch_counts counts = count_batches(s->batches);
     if (!options->json)
         printf("answered %llu examples in %llu batches\n", (unsigned long long)counts.examples,
@@ -451,30 +420,21 @@ static int run(const command *command, int argc, char **argv) {
     return code;
 }
 
-#else
-
-static int run(const command *command, int argc, char **argv) {
-    (void)command, (void)argc, (void)argv;
-    strata_error err = {0};
-    return report(FAILING_DEVICE,
-                  strata_fail(&err, STRATA_UNSUPPORTED,
-                              "serve: this build has no HTTP server; install libmicrohttpd-dev and build again"),
-                  &err);
-}
-
-#endif
-
 const command command_serve = {
     .name = "serve",
     .arguments = "MODEL.strata",
     .summary = "answer requests for predictions over HTTP",
     .details =
         "POST /predict accepts {\"inputs\": [[...], ...]}, for a table {\"rows\": [{\"column\": 5.1}, ...]}, for texts\n"
-        "{\"texts\": [\"...\"]}, or the bytes of a picture. The answer is {\"predictions\": [...]}, as\n"
-        "of predict --json; with ?probabilities=1 it has the probabilities of all classes. GET /model describes the inputs;\n"
-        "there are also /health and /metrics. There is no encryption and no password: put the server behind a proxy that has\n"
+        "{\"texts\": [\"...\"]}, or the bytes of a picture. The answer is {\"predictions\": [...]} "
+        "as\n"
+        "of predict --json, and \"warnings\" if there are some; with ?probabilities=1 it has the probabilities of all "
+        "classes.\n"
+        "GET /model describes the inputs; there are also /health and /metrics. There is no encryption and no password: put the "
+        "server behind a proxy that has\n"
         "them, or let it listen on 127.0.0.1.\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,
+    .files = "r",
     .run = run};

@@ -29,6 +29,9 @@ struct batches {
     pthread_mutex_t mutex;
     pthread_cond_t added, answered;
     job *first, **last;
+    /* How many calls are waiting in the queue, and are in the queue or being computed; and the most that were there
+     * together since a batch last waited in vain. */
+    int queued, inside, together;
     batch_counts counts;
     bool ending, started;
 };
@@ -120,19 +123,28 @@ static struct timespec after(double seconds) {
     return (struct timespec){.tv_sec = t.tv_sec + nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};
 }
 
-/* Waits for a first job, then until there are enough examples for a batch or the time is over. Removes jobs from the queue as
+/* Whether a batch that waits may get more examples. */
+static bool may_grow(const batches *all) {
+    return all->counts.waiting < all->batch && (all->counts.announced || all->queued < all->together) && !all->ending;
+}
+
+/* Waits for a first job, then as long as others may join it and the time is not over. Removes jobs from the queue as
  * long as their examples fit in a batch; the first job is removed in any case. */
 static job *take_jobs(batches *all, int64_t *out_n) {
     while (!all->first && !all->ending) pthread_cond_wait(&all->added, &all->mutex);
     if (!all->first) return NULL;
     const struct timespec deadline = after(all->seconds);
-    while (all->counts.waiting < all->batch && !all->ending)
-        if (pthread_cond_timedwait(&all->added, &all->mutex, &deadline) == ETIMEDOUT) break;
+    while (may_grow(all))
+        if (pthread_cond_timedwait(&all->added, &all->mutex, &deadline) == ETIMEDOUT) {
+            all->together = all->queued;
+            break;
+        }
     job *list = all->first, **end = &all->first;
     int64_t n = 0;
     for (job *j = list; j && (!n || n + examples_of(j->examples) <= all->batch); j = j->next) {
         n += examples_of(j->examples);
         end = &j->next;
+        all->queued--;
     }
     all->first = *end;
     *end = NULL;
@@ -166,19 +178,38 @@ static void *run_batches(void *argument) {
     return NULL;
 }
 
+void batches_announce(batches *all) {
+    pthread_mutex_lock(&all->mutex);
+    all->counts.announced++;
+    pthread_mutex_unlock(&all->mutex);
+}
+
+void batches_withdraw(batches *all) {
+    pthread_mutex_lock(&all->mutex);
+    all->counts.announced--;
+    pthread_cond_signal(&all->added);
+    pthread_mutex_unlock(&all->mutex);
+}
+
 strata_status predict_in_batch(batches *all, const strata_array *examples, strata_array *out_predictions, strata_error *err) {
     job own = {.examples = examples, .predictions = out_predictions, .err = err};
     pthread_mutex_lock(&all->mutex);
+    all->counts.announced--;
     if (all->counts.waiting + examples_of(examples) > all->most_waiting && all->counts.waiting) {
         const int64_t waiting = all->counts.waiting;
+        pthread_cond_signal(&all->added);
         pthread_mutex_unlock(&all->mutex);
         return strata_fail(err, STRATA_UNAVAILABLE, "%lld examples are waiting already; try again later", (long long)waiting);
     }
     *all->last = &own;
     all->last = &own.next;
     all->counts.waiting += examples_of(examples);
+    all->queued++;
+    all->inside++;
+    if (all->inside > all->together) all->together = all->inside;
     pthread_cond_signal(&all->added);
     while (!own.done) pthread_cond_wait(&all->answered, &all->mutex);
+    all->inside--;
     pthread_mutex_unlock(&all->mutex);
     return own.status;
 }

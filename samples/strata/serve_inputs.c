@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "core/base/file.h"
@@ -17,7 +18,7 @@
 #include "picture.h"
 #include "serve.h"
 
-enum { MOST_EXAMPLES = 1 << 20 };
+enum { MOST_EXAMPLES = 1 << 20, MOST_WARNING_BYTES = 1 << 12 };
 
 /* ---- numbers ---- */
 
@@ -123,11 +124,11 @@ static strata_status read_ports(const served_model *served, const strata_json *o
 
 /* ---- rows of a table ---- */
 
-/* Whether the model reads the numbers of this column with a decimal comma. */
-static bool has_decimal_comma(const strata_preprocessing *p, const char *name) {
+/* The model's column with this name; NULL: there is none. */
+static const strata_column *column_of(const strata_preprocessing *p, const char *name) {
     for (int i = 0; i < p->n_columns; i++)
-        if (!strcmp(p->columns[i].name, name)) return p->columns[i].decimal_comma;
-    return false;
+        if (!strcmp(p->columns[i].name, name)) return &p->columns[i];
+    return NULL;
 }
 
 /* The name of cell `index` of rows that are arrays of n cells: these are the columns of the model, or all columns of the table
@@ -142,8 +143,28 @@ static void add_quoted(strata_text *csv, const char *text) {
     strata_text_add(csv, "\"");
 }
 
-/* Adds a quoted cell, in which quotes are doubled. null, a missing value, becomes an empty cell. */
-static strata_status add_cell(strata_text *csv, const strata_json *cell, bool decimal_comma, strata_error *err) {
+/* The word of the column that means true or false, such as TRUE, yes or 1; column NULL: it is not known. */
+static const char *word_of_truth(const strata_column *column, bool truth) {
+    static const char *const words[][2] = {{"false", "true"}, {"no", "yes"}, {"0", "1"}, {"f", "t"}, {"n", "y"}, {"off", "on"}};
+    if (column && (column->kind == STRATA_COLUMN_NUMBER || column->numeric)) return truth ? "1" : "0";
+    for (size_t i = 0; column && column->kind == STRATA_COLUMN_WORDS && i < sizeof words / sizeof *words; i++)
+        for (int w = 0; w < column->n_words; w++)
+            if (!strcasecmp(column->words[w], words[i][truth])) return column->words[w];
+    return words[0][truth];
+}
+
+/* Writes a number with as few digits as identify it, so that 0.1 is equal to the word "0.1" of a table. */
+static void write_number(double number, bool decimal_comma, char out[32]) {
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(out, 32, "%.*g", digits, number);
+        if (strtod(out, NULL) == number) break;
+    }
+    if (decimal_comma && strchr(out, '.')) *strchr(out, '.') = ',';
+}
+
+/* Adds a quoted cell of the column, in which quotes are doubled. null, a missing value, becomes an empty cell. column NULL: the
+ * model does not use the cell. */
+static strata_status add_cell(strata_text *csv, const strata_json *cell, const strata_column *column, strata_error *err) {
     const char *text = "";
     char digits[32];
     double number = 0;
@@ -153,32 +174,23 @@ static strata_status add_cell(strata_text *csv, const strata_json *cell, bool de
             break;
         case STRATA_JSON_NUMBER:
             STRATA_TRY(strata_json_to_number(cell, -1e308, 1e308, &number, err));
-            snprintf(digits, sizeof digits, "%.17g", number);
-            if (decimal_comma && strchr(digits, '.')) *strchr(digits, '.') = ',';
+            write_number(number, column && column->decimal_comma, digits);
             text = digits;
             break;
         case STRATA_JSON_BOOL:
             STRATA_TRY(strata_json_to_bool(cell, &truth, err));
-            text = truth ? "true" : "false";
+            text = word_of_truth(column, truth);
+            break;
+        case STRATA_JSON_STRING:
+            STRATA_TRY(strata_json_to_string(cell, &text, err));
             break;
         default:
-            STRATA_TRY(strata_json_to_string(cell, &text, err));
+            if (column)
+                return strata_json_fail(cell, err, STRATA_DATA,
+                                        "must be a number, a text, true, false or null, and not a list or an object");
     }
     add_quoted(csv, text);
     return STRATA_OK;
-}
-
-/* Writes the header: the names of the first row if it is an object, otherwise those of the model's columns. */
-static void write_header(const strata_preprocessing *p, const strata_json *first, bool named, strata_text *csv) {
-    const int64_t n_cells = strata_json_length(first);
-    strata_json cell;
-    int64_t n = 0;
-    if (!named && !name_of_cell(p, n_cells, 0)) return; /* the reader of the table reports the number of cells */
-    for (bool more = strata_json_first(first, &cell); more; more = strata_json_next(&cell), n++) {
-        if (n) strata_text_add(csv, ",");
-        add_quoted(csv, named ? cell.name : name_of_cell(p, n_cells, n));
-    }
-    strata_text_add(csv, "\n");
 }
 
 /* Adds a row that is an array. */
@@ -189,37 +201,78 @@ static strata_status add_row(const strata_preprocessing *p, const strata_json *r
     for (bool more = strata_json_first(row, &cell); more; more = strata_json_next(&cell), n++) {
         const char *name = name_of_cell(p, n_cells, n);
         if (n) strata_text_add(csv, ",");
-        STRATA_TRY(add_cell(csv, &cell, name && has_decimal_comma(p, name), err));
+        STRATA_TRY(add_cell(csv, &cell, name ? column_of(p, name) : NULL, err));
     }
     return STRATA_OK;
 }
 
-/* Adds a row that is an object. Its cells are written in the order of the first row's. */
-static strata_status add_named_row(const strata_preprocessing *p, const strata_json *first, const strata_json *row,
-                                   strata_text *csv, strata_error *err) {
-    strata_json name, cell;
-    int64_t n = 0;
-    for (bool more = strata_json_first(first, &name); more; more = strata_json_next(&name), n++) {
-        if (n) strata_text_add(csv, ",");
-        STRATA_TRY(strata_json_get(row, name.name, &cell, err));
-        STRATA_TRY(add_cell(csv, &cell, has_decimal_comma(p, name.name), err));
+/* Whether the table that the model learned from has this column. */
+static bool is_in_table(const strata_preprocessing *p, const char *name) {
+    for (int i = 0; i < p->n_header; i++)
+        if (!strcmp(p->header[i], name)) return true;
+    return column_of(p, name) != NULL;
+}
+
+/* The field of the row that is no column of the table and has a similar name; NULL: there is none. */
+static const char *similar_field(const strata_preprocessing *p, const strata_json *row, const char *name) {
+    strata_json cell;
+    for (bool more = strata_json_first(row, &cell); more; more = strata_json_next(&cell))
+        if (!is_in_table(p, cell.name) && strata_nearest_name(cell.name, &name, 1)) return cell.name;
+    return NULL;
+}
+
+/* Adds a row that is an object: its cells of the model's columns, in their order. */
+static strata_status add_named_row(const strata_preprocessing *p, const strata_json *row, strata_text *csv, strata_error *err) {
+    strata_json cell;
+    for (int i = 0; i < p->n_columns; i++) {
+        const char *name = p->columns[i].name;
+        if (i) strata_text_add(csv, ",");
+        if (!strata_json_find(row, name, &cell)) {
+            const char *similar = similar_field(p, row, name);
+            return strata_json_fail(row, err, STRATA_DATA, "has no column \"%s\"%s%s%s; null stands for a missing value", name,
+                                    similar ? "; is it \"" : "", similar ? similar : "", similar ? "\"?" : "");
+        }
+        STRATA_TRY(add_cell(csv, &cell, &p->columns[i], err));
     }
     return STRATA_OK;
 }
 
-/* Writes the rows as CSV. If they are objects, all of them must have the first one's names. */
-static strata_status write_rows(const strata_preprocessing *p, const strata_json *list, strata_text *csv, strata_error *err) {
+/* Adds a warning for each field of the rows that is no column of the table. */
+static void warn_of_fields(const strata_preprocessing *p, const strata_json *row, strata_text *warnings) {
+    strata_json cell;
+    char line[300];
+    for (bool more = strata_json_first(row, &cell); more; more = strata_json_next(&cell)) {
+        if (is_in_table(p, cell.name)) continue;
+        snprintf(line, sizeof line, "\"%.200s\" is no column of the training data and is not used", cell.name);
+        for (char *c = line; *c; c++)
+            if (*c == '\n') *c = ' ';
+        if (warnings->n_bytes < MOST_WARNING_BYTES && (!warnings->bytes || !strstr(warnings->bytes, line)))
+            strata_text_add(warnings, "%s\n", line);
+    }
+}
+
+/* Writes the rows as CSV: all of them are objects, or all are arrays with as many cells as the first one. */
+static strata_status write_rows(const strata_preprocessing *p, const strata_json *list, strata_text *csv, strata_text *warnings,
+                                strata_error *err) {
     strata_json row, first;
     if (!strata_json_first(list, &first)) return STRATA_OK;
     const bool named = strata_json_kind_of(&first) == STRATA_JSON_OBJECT;
+    const int64_t n_cells = strata_json_length(&first);
     STRATA_TRY(strata_json_expect(&first, named ? STRATA_JSON_OBJECT : STRATA_JSON_ARRAY, err));
-    write_header(p, &first, named, csv);
+    /* If no table has so many cells, there is no header, and the reader of the table reports the number of cells. */
+    const int n_names = named ? p->n_columns : name_of_cell(p, n_cells, 0) ? (int)n_cells : 0;
+    for (int i = 0; i < n_names; i++) {
+        if (i) strata_text_add(csv, ",");
+        add_quoted(csv, named ? p->columns[i].name : name_of_cell(p, n_cells, i));
+    }
+    if (n_names) strata_text_add(csv, "\n");
     for (bool more = strata_json_first(list, &row); more; more = strata_json_next(&row)) {
         STRATA_TRY(strata_json_expect(&row, named ? STRATA_JSON_OBJECT : STRATA_JSON_ARRAY, err));
-        if (strata_json_length(&row) != strata_json_length(&first))
+        if (!named && strata_json_length(&row) != n_cells)
             return strata_json_fail(&row, err, STRATA_DATA, "has %lld cells, the first row has %lld",
-                                    (long long)strata_json_length(&row), (long long)strata_json_length(&first));
-        STRATA_TRY(named ? add_named_row(p, &first, &row, csv, err) : add_row(p, &row, csv, err));
+                                    (long long)strata_json_length(&row), (long long)n_cells);
+        STRATA_TRY(named ? add_named_row(p, &row, csv, err) : add_row(p, &row, csv, err));
+        if (named) warn_of_fields(p, &row, warnings);
         strata_text_add(csv, "\n");
     }
     return STRATA_OK;
@@ -256,20 +309,23 @@ static strata_status fetch_all(const served_model *served, const strata_dataset 
     return status;
 }
 
-static strata_status read_rows(const served_model *served, const strata_json *list, strata_array *out, strata_error *err) {
+static strata_status read_rows(const served_model *served, const strata_json *list, strata_array *out, strata_text *warnings,
+                               strata_error *err) {
     strata_text text = {0};
     strata_csv *csv = NULL;
     strata_dataset *data = NULL;
     char *bytes = NULL;
     size_t n_bytes = 0;
-    strata_status status = write_rows(served->preprocessing, list, &text, err);
+    strata_status status = write_rows(served->preprocessing, list, &text, warnings, err);
     if (status)
         strata_text_finish(&text);
     else
         status = strata_text_take(&text, &bytes, &n_bytes, err);
     if (!status) status = strata_csv_parse_table("rows", bytes, n_bytes, ',', served->preprocessing, &csv, err);
-    const strata_apply_options unlabelled = {.unlabelled = true};
+    strata_preprocessing_report report = {0};
+    const strata_apply_options unlabelled = {.unlabelled = true, .report = &report};
     if (!status) status = strata_preprocessing_apply_csv(served->preprocessing, csv, &unlabelled, &data, err);
+    if (!status && report.n_unknown) strata_text_add(warnings, "%s\n", describe_unknown(&report).text);
     if (!status) status = fetch_all(served, data, out, err);
     strata_dataset_destroy(data);
     strata_csv_destroy(csv);
@@ -335,7 +391,7 @@ static strata_status read_picture(const served_model *served, const char *body, 
 /* ---- the body ---- */
 
 strata_status read_inputs(const served_model *served, const char *body, size_t n_bytes, bool picture, strata_array *out,
-                          strata_error *err) {
+                          strata_text *warnings, strata_error *err) {
     static const char *const known[] = {"inputs", "rows", "texts"};
     if (picture || strata_picture_matches(body, n_bytes)) return read_picture(served, body, n_bytes, out, err);
     const strata_preprocessing_kind kind =
@@ -360,7 +416,9 @@ strata_status read_inputs(const served_model *served, const char *body, size_t n
     if (!status && (n < 1 || n > MOST_EXAMPLES))
         status =
             strata_json_fail(&list, err, STRATA_DATA, "has %lld examples; 1 to %d are possible", (long long)n, MOST_EXAMPLES);
-    if (!status) status = (table ? read_rows : served->tokenizer ? read_texts : read_array)(served, &list, out, err);
+    if (!status)
+        status = table ? read_rows(served, &list, out, warnings, err)
+                       : (served->tokenizer ? read_texts : read_array)(served, &list, out, err);
     strata_json_finish(&root);
     if (status) strata_array_finish(out);
     return status;

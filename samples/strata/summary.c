@@ -438,4 +438,5 @@ const command command_summary = {
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,
+    .files = "r",
     .run = run};

@@ -60,4 +60,5 @@ const command command_trace = {
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,
+    .files = "r",
     .run = run};

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/model/training.h"
+
 const option_row train_rows[] = {
     OPTION_GROUP("data"),
     DATA_OPTION_ROWS(train_options, data),
@@ -26,7 +28,7 @@ const option_row train_rows[] = {
     {"validation-split", "F", "do not train on this share of the examples of each class, but evaluate it after each epoch (0)",
      OPTION_NUMBER, offsetof(train_options, validation_split), 1e-12, 1},
     {"validation", "DIR", "evaluate these data after each epoch: a CSV file, or the test part of a folder as for --data",
-     OPTION_TEXT, offsetof(train_options, validation), 0, 0},
+     OPTION_INPUT, offsetof(train_options, validation), 0, 0},
     OPTION_GROUP("model"),
     {"model", "KIND", "own data: mlp, cnn, resnet, text or attention (chosen for the data)", OPTION_TEXT,
      offsetof(train_options, model), 0, 0},
@@ -35,7 +37,7 @@ const option_row train_rows[] = {
     {"from", "MODEL.strata",
      "own data: continue the training of this model, with its preprocessing; a model of another program has none, and gets the "
      "data as they are",
-     OPTION_TEXT, offsetof(train_options, from), 0, 0},
+     OPTION_INPUT, offsetof(train_options, from), 0, 0},
     {"freeze", "A,B", "with --from: do not train these layers; strata summary lists their names", OPTION_TEXT,
      offsetof(train_options, freeze), 0, 0},
     {"precision", "TYPE", "the type in which activations are stored: f32, f16 or bf16 (the model's, else f32)", OPTION_TEXT,
@@ -143,14 +145,14 @@ const option_row train_rows[] = {
     {"scale-lr", NULL, "multiply the learning rate by the number of replicas, after a warm-up (Goyal et al. 2017)", OPTION_FLAG,
      offsetof(train_options, scale_lr), 0, 0},
     OPTION_GROUP("output"),
-    {"save", "FILE", "write the trained model to this file", OPTION_TEXT, offsetof(train_options, save), 0, 0},
+    {"save", "FILE", "write the trained model to this file", OPTION_OUTPUT, offsetof(train_options, save), 0, 0},
     {"save-best", "FILE",
      "write the model to this file after each epoch with the smallest loss so far, on validation data if there are some",
-     OPTION_TEXT, offsetof(train_options, save_best), 0, 0},
+     OPTION_OUTPUT, offsetof(train_options, save_best), 0, 0},
     {"checkpoint", "FILE|DIR",
      "write a checkpoint after each epoch, and at Ctrl-C or SIGTERM. FILE: the same command continues from it, and removes it "
      "at the end. DIR: continue with --resume",
-     OPTION_TEXT, offsetof(train_options, checkpoint), 0, 0},
+     OPTION_OUTPUT, offsetof(train_options, checkpoint), 0, 0},
     {"every", "N|30s", "with --checkpoint DIR: write a checkpoint after every N steps, or every so many seconds (each epoch)",
      OPTION_TEXT, offsetof(train_options, every), 0, 0},
     {"keep", "K", "with --checkpoint DIR: how many checkpoints are kept, the newest ones (3)", OPTION_INT,
@@ -159,22 +161,22 @@ const option_row train_rows[] = {
      OPTION_FLAG, offsetof(train_options, resume), 0, 0},
     {"stop-after", "N", "end this run after epoch N of --epochs; the same command continues from the --checkpoint", OPTION_INT,
      offsetof(train_options, stop_after), 1, 1e6},
-    {"write-model", "FILE", "write the model's JSON to this file, where it can be edited", OPTION_TEXT,
+    {"write-model", "FILE", "write the model's JSON to this file, where it can be edited", OPTION_OUTPUT,
      offsetof(train_options, write_model), 0, 0},
     {"log", "FILE",
      "write a row for each step and epoch to this file, .jsonl or .csv; also measures the norms of gradients and weights "
      "(strata plot FILE shows them)",
-     OPTION_TEXT, offsetof(train_options, log), 0, 0},
+     OPTION_OUTPUT, offsetof(train_options, log), 0, 0},
     {"tensorboard", "DIR",
      "write event files to this folder: numbers of steps and epochs, histograms, the model, the steps of --profile "
      "(tensorboard --logdir DIR shows them)",
-     OPTION_TEXT, offsetof(train_options, tensorboard), 0, 0},
+     OPTION_OUTPUT, offsetof(train_options, tensorboard), 0, 0},
     {"log-every", "N", "with --log and --tensorboard: write every Nth step (1)", OPTION_INT, offsetof(train_options, log_every),
      1, 1e12},
     {"trace", "FILE",
      "write what ran when, for chrome://tracing or ui.perfetto.dev; other workers add .rank2, and tasks of parameter_server "
      ".worker2 or .ps0, before the ending",
-     OPTION_TEXT, offsetof(train_options, trace), 0, 0},
+     OPTION_OUTPUT, offsetof(train_options, trace), 0, 0},
     {"log-device-placement", NULL, "print on stderr on which device each variable, node and exchange is", OPTION_FLAG,
      offsetof(train_options, log_device_placement), 0, 0},
     {"json", NULL,
@@ -246,18 +248,25 @@ static int load_checkpoint(training *t, int *out_epochs) {
     if (t->in_folder && !t->options.resume) return EXIT_OK;            /* fit reports an error if the folder has checkpoints */
     if (!path || (has_servers(t) && !t->opened.chief)) return EXIT_OK; /* workers and servers get the weights from the chief */
     strata_status status = strata_model_load_checkpoint(t->model, path, out_epochs, &err);
-    if (!status && *out_epochs >= t->options.epochs)
+    const int64_t steps = status ? 0 : strata_model_epoch_steps(t->model);
+    if (!status && *out_epochs + !!steps > t->options.epochs)
         status = strata_fail(&err, STRATA_DATA,
-                             "%s was written after %d epochs, and --epochs is %lld; give more --epochs to train further", path,
-                             *out_epochs, (long long)t->options.epochs);
+                             "%s was written after %d epochs, and --epochs is %lld; give --epochs %d to evaluate and save this "
+                             "model, and more to train further",
+                             path, *out_epochs, (long long)t->options.epochs, *out_epochs + !!steps);
     if (status) return report(FAILING_DATA, status, &err);
-    const int64_t steps = strata_model_epoch_steps(t->model);
     const bool says = t->opened.chief && !t->options.json;
     if (steps && says)
         printf("continues in epoch %d after step %lld, from %s\n", *out_epochs + 1, (long long)steps, path);
     else if (*out_epochs && says)
-        printf("continues after epoch %d, from %s\n", *out_epochs, path);
+        printf(*out_epochs < t->options.epochs ? "continues after epoch %d, from %s\n"
+                                               : "all %d epochs were done before; the model of %s is evaluated\n",
+               *out_epochs, path);
     fflush(stdout);
+    const int64_t batch = strata_training_batch_before(t->model);
+    if (batch && batch != t->batch && t->opened.chief)
+        fprintf(stderr, "strata: the checkpoint was made with a batch of %lld, and goes on with %lld\n", (long long)batch,
+                (long long)t->batch);
     return EXIT_OK;
 }
 
@@ -317,8 +326,10 @@ static int stop_early(training *t, int epochs) {
     progress_hide(t->reporter.line);
     if (checkpoint && !t->in_folder && (epochs || steps)) /* fit has written a checkpoint in a folder already */
         status = strata_model_save_checkpoint(t->model, epochs, t->opened.chief ? checkpoint : NULL, &err);
-    if (!status && save && t->opened.chief) status = strata_model_save(t->model, save, &err);
-    if (status) return report(FAILING_DATA, status, &err);
+    int code = status ? report(FAILING_DATA, status, &err) : EXIT_OK; /* the model is saved even if the checkpoint is not */
+    status = save && t->opened.chief ? strata_model_save(t->model, save, &err) : STRATA_OK;
+    if (status) code = report(FAILING_DATA, status, &err);
+    if (code) return code;
     /* This process may have been ended by the Ctrl-C of another worker. --stop-after ends only between epochs. */
     if (!was_interrupted() && t->options.stop_after && !steps) return say_paused(t, epochs);
     if (!t->opened.chief) return interrupt_code();
@@ -630,5 +641,6 @@ const command command_train = {
     .options = train_rows,
     .least_arguments = 1,
     .most_arguments = 1,
+    .files = "r",
     .run = run,
 };

@@ -138,6 +138,23 @@ void say_notices(reporter *r) {
     }
 }
 
+/* Writes the file of --checkpoint after an epoch, also after the last one, since the model of --save may not be written if the
+ * disk is full. A checkpoint that cannot be written does not end the training, and the one before it stays. */
+static strata_status save_checkpoint(reporter *r, const strata_progress *p, strata_error *err) {
+    const char *path = r->chief ? r->checkpoint : NULL; /* NULL: the other processes only send their part */
+    const bool last = p->epoch + 1 == p->epochs || *p->stop;
+    strata_error own = {0};
+    const strata_status status = last && r->has_evaluator && r->chief
+                                     ? strata_model_save_last_checkpoint(r->model, p->epoch + 1, path, &own)
+                                     : strata_model_save_checkpoint(r->model, p->epoch + 1, path, &own);
+    if (status != STRATA_OUT_OF_DISK && status != STRATA_UNAVAILABLE)
+        return status ? strata_fail(err, status, "%s", own.message) : STRATA_OK;
+    char text[sizeof own.message + 100];
+    snprintf(text, sizeof text, "a checkpoint was not written, and training goes on: %s", own.message);
+    report_warning(text, r);
+    return STRATA_OK;
+}
+
 strata_status report_progress(const strata_progress *p, void *user, strata_error *err) {
     reporter *r = user;
     say_notices(r);
@@ -153,12 +170,7 @@ strata_status report_progress(const strata_progress *p, void *user, strata_error
         progress_note(r->line, text);
     }
     r->reported = now_seconds();
-    const char *checkpoint = r->chief ? r->checkpoint : NULL; /* NULL: the other processes only send their part */
-    const bool last = p->epoch + 1 == p->epochs || *p->stop;
-    if (p->epoch_end && r->checkpoint && !last)
-        STRATA_TRY(strata_model_save_checkpoint(r->model, p->epoch + 1, checkpoint, err));
-    if (p->epoch_end && r->has_evaluator && r->chief && last)
-        STRATA_TRY(strata_model_save_last_checkpoint(r->model, p->epoch + 1, checkpoint, err));
+    if (p->epoch_end && r->checkpoint) STRATA_TRY(save_checkpoint(r, p, err));
     if (interrupted || (p->epoch_end && p->epoch + 1 == r->stop_after)) *p->stop_now = true;
     return STRATA_OK;
 }

@@ -153,8 +153,8 @@ static void print_validation_json(const training *t) {
 
 void print_result(const training *t) {
     const strata_history *h = &t->history;
-    /* There may be no epoch: --patience had ended the training before the interruption after which this command continues. */
-    const strata_metrics none = {.loss = NAN}, *trained = h->n_epochs ? &h->epochs[h->n_epochs - 1] : &none;
+    /* There may be no epoch: the training had ended, also by --patience, before the run that this command continues. */
+    const strata_metrics none = {.loss = NAN, .accuracy = NAN}, *trained = h->n_epochs ? &h->epochs[h->n_epochs - 1] : &none;
     /* The examples of the epoch are counted, not those of the data, since --steps-per-epoch may leave some out. */
     const double epoch_s = median_epoch(h), rate = h->n_epochs ? (double)trained->examples / epoch_s : 0;
     if (!t->options.json) {
@@ -193,7 +193,8 @@ void print_result(const training *t) {
     print_json_number(trained->loss, "%.9g");
     printf(",\"train_loss\":");
     print_json_number(trained->loss, "%.9g");
-    printf(",\"train_accuracy\":%.6f", trained->accuracy);
+    printf(",\"train_accuracy\":");
+    print_json_number(trained->accuracy, "%.6f");
     printf(",\"accuracy\":%.6f,\"test_accuracy\":%.6f,\"test_examples\":%lld,\"test_loss\":", tested->accuracy,
            tested->accuracy, (long long)tested->examples);
     print_json_number(tested->loss, "%.9g");

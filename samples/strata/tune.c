@@ -33,7 +33,7 @@ static const option_row rows[] = {
     {"log", "FILE.jsonl",
      "write the finished trials to this file; the same command continues the search from it. The epochs of each trial are in "
      "FILE.jsonl.trials/ (strata plot shows them)",
-     OPTION_TEXT, offsetof(tune_options, log), 0, 0},
+     OPTION_OUTPUT, offsetof(tune_options, log), 0, 0},
     {"device", "WHICH", "run all trials on this device", OPTION_TEXT, offsetof(tune_options, device), 0, 0},
     {"devices", "A,B", "run trials in parallel, one on each of these devices (all accelerators, else the best CPU)",
      OPTION_TEXT, offsetof(tune_options, devices), 0, 0},
@@ -338,5 +338,6 @@ const command command_tune = {
                              .handed = offsetof(tune_options, handed)},
     .least_arguments = 1,
     .most_arguments = 1,
+    .files = "r",
     .run = run,
 };

@@ -47,7 +47,7 @@ check "SIGTERM ends it with 143, not $code" test $code = 143
 check "a training that was not killed keeps at most two checkpoints" test "$(kept)" -le 2
 last=$(($(newest | sed 's/step-0*//') / 30 + 1)) # on a fast machine many epochs, of 30 steps, have passed
 expect 0 "" $train --checkpoint $dir/ --resume --epochs $((last + 1)) --stop-after $last
-expect 3 "was written after $last epochs, and --epochs is $last" $train --epochs $last --checkpoint $dir --resume
+[ "$last" = 1 ] || expect 3 "was written after $last epochs, and --epochs is 1" $train --epochs 1 --checkpoint $dir --resume
 check "the parameters are in a model file" \
     "$strata" evaluate "$dir/$(newest)/part-0.safetensors" --device host --data "$work/data"
 expect 0 "weights_sha256" $train --checkpoint $work/other --keep 1

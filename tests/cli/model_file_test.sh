@@ -16,8 +16,8 @@ damaged() { # NAME TEXT
 }
 expect 3 "nowhere.strata: cannot open" evaluate "$work/nowhere.strata" --device host --data "$work/data"
 expect 3 "it is a folder" evaluate "$work/data" --device host --data "$work/data"
-damaged empty "has 0 bytes"
-damaged text "at most 16777216 are allowed"
+damaged empty "it is empty (0 bytes)"
+damaged text "it is a text, not a model file"
 damaged huge_header "says that its header has 4611686018427387904 bytes"
 damaged cut_header "it is cut off"
 damaged cut_data "data_offsets"

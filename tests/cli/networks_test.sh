@@ -52,7 +52,7 @@ json 'r["examples"] == 30 and r["accuracy"] > 0.9'
 # the second plane is the second class
 expect 0 "automobile" predict "$work/cifar.strata" --device host --input "$work/green.ppm"
 expect 0 "" predict "$work/cifar.strata" --device host --input "$work/green.ppm" --json
-json 'r["class"] == 1 and r["name"] == "automobile" and r["probability"] > 0.5'
+json 'r["class"] == "automobile" and r["class_index"] == 1 and r["probability"] > 0.5'
 mkdir "$work/few"
 for file in data_batch_1 test_batch; do head -c $((6 * 3073)) "$work/cifar/$file.bin" >"$work/few/$file.bin"; done
 expect 0 "" train cifar10_resnet --device host --data "$work/few" --epochs 2 --batch 4 --seed 1 --save "$work/resnet.strata" --json
@@ -82,7 +82,7 @@ expect 0 "" train "$STRATA_SOURCE_DIR/samples/imdb/lstm.json" --device host --da
     --set optimizer.learning_rate=0.01 --json
 json 'r["accuracy"] > 0.9'
 expect 0 "" predict "$work/imdb.strata" --device host --input "$work/lines.txt" --json
-json 'r["index"] == 1 and r["class"] == 0 and r["name"] == "negative" and r["probability"] > 0.5'
+json 'r["index"] == 1 and r["class"] == "negative" and r["class_index"] == 0 and r["probability"] > 0.5'
 expect 3 "$work/gap.txt:2: this text contains no word" predict "$work/imdb.strata" --device host --input "$work/gap.txt"
 expect 3 "this must be a folder or a tar archive" train imdb --device host --data "$work/mail/train.csv"
 expect 2 "--text needs a LINE" predict "$work/imdb.strata" --device host --text ""

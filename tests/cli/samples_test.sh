@@ -128,7 +128,7 @@ json 'r["accuracy"] > 0.99' # from files that lack a word and have the columns i
 expect 0 "accuracy 100.00 % on 40 test examples" evaluate "$work/kinds.strata" --device host --data "$work/kinds"
 expect 0 "accuracy 100.00 % on 40 test examples" evaluate "$work/kinds.strata" --device host --data "$work/kinds/test.csv"
 expect 0 "" predict "$work/kinds.strata" --device host --input "$work/kinds/test.csv" --json
-json 'r["index"] == 39 and r["class"] == 2 and r["name"] == "mid" and r["probability"] > 0.5'
+json 'r["index"] == 39 and r["class"] == "mid" and r["class_index"] == 2 and r["probability"] > 0.5'
 expect 3 'not one of the 3 classes; the nearest is "high"' evaluate "$work/kinds.strata" --device host --data "$work/kinds/typo.csv"
 expect 3 'has no column "x"' predict "$work/kinds.strata" --device host --input "$work/kinds/renamed.csv"
 expect 3 'the labels are words ("high", ...); a number' train regression --device host --data "$work/kinds/train.csv" --label kind
@@ -197,7 +197,7 @@ expect 3 "is 100000 x 100000 pixels" predict "$work/digits.strata" --device host
 expect 3 "photo.jpg: i" predict "$work/digits.strata" --device host --input "$work/photo.jpg"
 expect 0 "	-	nan" predict "$work/digits.strata" --device host --input "$work/nan.npy"
 expect 0 "" predict "$work/digits.strata" --device host --input "$work/nan.npy" --json
-json 'r == {"index": 0, "class": None, "probability": None}'
+json 'r == {"index": 0, "class": None, "class_index": None, "probability": None}'
 expect 0 "confusion matrix" evaluate "$work/digits.strata" --device host --data "$work/data" --metrics confusion_matrix
 check "a row of it for each digit" test "$(grep -cE '^[0-9] ( +[0-9]+){10}$' "$work/out")" = 10
 expect 3 "did not learn from pictures" predict "$work/houses.strata" --device host --input "$work/one.pgm"

@@ -48,6 +48,17 @@ class Server:
             sys.exit(f"the server ended with {code}")
 
 
+def until_closed(raw):
+    """Returns all bytes up to the end of the connection. The server may also reset it if it has not read all bytes."""
+    content = b""
+    try:
+        while part := raw.recv(65536):
+            content += part
+    except ConnectionError:
+        pass
+    return content
+
+
 def equal(a, b):
     if a != b:
         raise AssertionError(f"{a!r} is not {b!r}")
@@ -64,7 +75,7 @@ def close(ours, theirs):
     """Checks that answers are equal except for the last digit, because other batch sizes may cause other rounding."""
     equal(len(ours), len(theirs))
     for a, b in zip(ours, theirs):
-        equal((a["class"], a["name"]), (b["class"], b["name"]))
+        equal((a["class"], a["class_index"]), (b["class"], b["class_index"]))
         assert all(abs(p - q) < 2e-6 for p, q in zip(a["probabilities"], b["probabilities"])), (a, b)
 
 
@@ -98,18 +109,161 @@ def answers_are_those_of_predict():
 
 def requests_of_many_clients_share_batches():
     expected = predicted("table.strata", FOLDER / "table.csv")
-    with Server("table.strata", "--wait-ms", "1000", "--batch", "32") as server:
-        def one(i_row):
-            code, answer = server.post({"rows": [i_row[1]]}, "/predict?probabilities=1")
-            equal(code, 200)
-            return answer["predictions"][0]
-        with concurrent.futures.ThreadPoolExecutor(40) as clients:
-            close(list(clients.map(one, enumerate(table_rows()))), expected)
+    rows = list(table_rows())
+    with Server("table.strata", "--wait-ms", "10000", "--batch", "40") as server:
+        # The head of every request arrives before the end of any body, so the requests of a round can share a run.
+        for first in range(0, 200, 40):
+            clients = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(40)]
+            bodies = [json.dumps({"rows": [row]}).encode() for row in rows[first:first + 40]]
+            for client, body in zip(clients, bodies):
+                head = f"POST /predict?probabilities=1 HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+                client.sendall(head.encode() + b"Connection: close\r\n\r\n")
+            until(lambda: server.metric("strata_announced_requests") == 40)
+            for client, body in zip(clients, bodies):
+                client.sendall(body)
+            answers = [until_closed(client).split(b"\r\n\r\n", 1)[1] for client in clients]
+            close([json.loads(answer)["predictions"][0] for answer in answers], expected[first:first + 40])
+            for client in clients:
+                client.close()
         equal(server.metric("strata_examples_total"), 200)
-        batches = server.metric("strata_batches_total")
-        assert batches <= 60, f"200 requests took {batches} runs"  # at most one batch a second is not full
+        equal(server.metric("strata_batches_total"), 5)
         equal(server.metric('strata_requests_total{code="200"}') >= 200, True)
         equal(server.metric("strata_waiting_examples"), 0)
+
+
+def until(condition):
+    """Waits until the condition is true."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def a_client_that_is_alone_does_not_wait():
+    row = next(table_rows())
+    with Server("table.strata", "--wait-ms", "20000") as server:
+        start = time.monotonic()
+        for i in range(20):
+            equal(server.post({"rows": [row]})[0], 200)  # each in a connection of its own
+        client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        for i in range(20):
+            client.request("POST", "/predict", json.dumps({"rows": [row]}))
+            equal(json.loads(client.getresponse().read())["predictions"][0]["index"], 0)
+        client.close()
+        assert time.monotonic() - start < 15
+        # Another connection that is open, and one that has sent a part of a head, are not waited for.
+        others = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(2)]
+        others[0].sendall(b"POST /predict HTTP/1.1\r\nHost:")
+        equal(server.post({"rows": [row]})[0], 200)
+        assert time.monotonic() - start < 15
+        for other in others:
+            other.close()
+
+
+def truth_is_a_word_of_the_table():
+    for words in ("False True", "FALSE TRUE", "false true", "no yes", "N Y", "0 1", "0 1.0", "off On"):
+        no, yes = words.split()
+        (FOLDER / "paid.csv").write_text("paid,y\n" + "".join(f"{(no, yes)[i % 2]},{'ab'[i % 2]}\n" for i in range(80)))
+        train(None, "paid.csv", "paid.strata")
+        with Server("paid.strata") as server:
+            for rows in ([{"paid": True}, {"paid": False}], [[True], [False]], [{"paid": yes}, {"paid": no}]):
+                code, answer = server.post({"rows": rows})
+                equal((code, [p["class"] for p in answer["predictions"]], answer.get("warnings")), (200, ["b", "a"], None))
+
+
+def what_is_unknown_is_told():
+    row = {"a": 1, "b": 2, "kind": "x"}
+    with Server("table.strata") as server:
+        equal(set(server.post({"rows": [row | {"label": "red"}]})[1]), {"predictions"})
+        code, answer = server.post({"rows": [row | {"kind": "new"}, row | {"b": "2.5", "extra": {"nested": [1]}}]})
+        equal((code, len(answer["predictions"]), len(answer["warnings"])), (200, 2, 2))
+        assert 'has a word that the training data did not have ("new" in column "kind")' in answer["warnings"][1], answer
+        assert '"extra" is no column of the training data' in answer["warnings"][0], answer
+        equal(server.post({"rows": [{"kind": "x", "b": "2", "a": None}]})[0], 200)  # in any order, null, numbers as texts
+        # As in a table: the class is the label.
+        (FOLDER / "one.csv").write_text("a,b,kind\n1,2,x\n")
+        target = str(FOLDER / "one.out.csv")
+        files = [str(FOLDER / "table.strata"), str(FOLDER / "one.csv")]
+        subprocess.run([STRATA, "predict", *files, "--device", "host", "--to", target], check=True, capture_output=True)
+        with open(target, newline="") as file:
+            equal(next(csv.DictReader(file))["class"], server.post({"rows": [row]})[1]["predictions"][0]["class"])
+
+
+def requests_that_can_be_read_in_two_ways_are_refused():
+    """Each request is followed by another one in the same connection, which must not be answered after a 400."""
+    good = json.dumps({"rows": [{"a": 1, "b": 1, "kind": "x"}]}).encode()
+    length, host, chunked = b"Content-Length: %d\r\n" % len(good), b"Host: x\r\n", b"Transfer-Encoding: chunked\r\n"
+    chunk = b"%x\r\n%s\r\n" % (len(good), good)
+    line = b"POST /predict HTTP/1.1\r\n"
+    after = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    plain = line + host + length + b"\r\n" + good
+    accepted = {
+        "plain": plain, "a blank line before": b"\r\n" + plain,
+        "an absolute target": plain.replace(b"/predict", b"http://x/predict"),
+        "chunks": line + host + chunked + b"\r\n" + chunk + b"0\r\n\r\n",
+        "an extension": line + host + chunked + b"\r\n" + b"%x;a=b\r\n%s\r\n0\r\n\r\n" % (len(good), good),
+        "a trailer": line + host + chunked + b"\r\n" + chunk + b"0\r\nX-Sum: 1\r\n\r\n",
+        "a newer version": plain.replace(b"HTTP/1.1", b"HTTP/1.2"),
+        "no blank after the colon": plain.replace(b"Host: x", b"Host:x"), "any case": plain.replace(b"Content-L", b"CONTENT-l")}
+    refused = {
+        "two lengths": line + host + length + length + b"\r\n" + good,
+        "two different lengths": line + host + length + b"Content-Length: 3\r\n\r\n" + good,
+        "a list of lengths": line + host + b"Content-Length: %d, %d\r\n\r\n" % (len(good), len(good)) + good,
+        "a signed length": line + host + b"Content-Length: +%d\r\n\r\n" % len(good) + good,
+        "a length in hexadecimal": line + host + b"Content-Length: 0x1\r\n\r\n" + good,
+        "no length": line + host + b"Content-Length:\r\n\r\n" + good,
+        "a blank before the colon": line + host + b"Content-Length : %d\r\n\r\n" % len(good) + good,
+        "length and chunks": line + host + length + chunked + b"\r\n" + chunk + b"0\r\n\r\n",
+        "chunks and length": line + host + chunked + length + b"\r\n" + chunk + b"0\r\n\r\n",
+        "chunked twice": line + host + chunked + chunked + b"\r\n" + chunk + b"0\r\n\r\n",
+        "chunked is not last": line + host + b"Transfer-Encoding: chunked, identity\r\n\r\n" + chunk + b"0\r\n\r\n",
+        "xchunked": line + host + b"Transfer-Encoding: xchunked\r\n\r\n" + chunk + b"0\r\n\r\n",
+        "chunks of HTTP/1.0": (line + host + chunked).replace(b"1.1", b"1.0") + b"\r\n" + chunk + b"0\r\n\r\n",
+        "a chunk too long": line + host + chunked + b"\r\n" + b"3\r\n" + good + b"\r\n0\r\n\r\n",
+        "a chunk without its end": line + host + chunked + b"\r\n" + chunk[:-2] + b"0\r\n\r\n",
+        "a size 0x1": line + host + chunked + b"\r\n0x" + chunk + b"0\r\n\r\n",
+        "a size and a blank": line + host + chunked + b"\r\n" + chunk.replace(b"\r\n", b" \r\n", 1) + b"0\r\n\r\n",
+        "chunks with LF": line + host + chunked + b"\r\n" + chunk.replace(b"\r\n", b"\n") + b"0\n\n",
+        "a size beyond 64 bits": line + host + chunked + b"\r\n1000000000000000" + chunk + b"0\r\n\r\n",
+        "a length after the chunks": line + host + chunked + b"\r\n" + chunk + b"0\r\nContent-Length: 5\r\n\r\n",
+        "a continued line": line + host + b"X: a\r\n b\r\n" + length + b"\r\n" + good,
+        "a continued length": line + host + b"X: a\r\n\tContent-Length: 3\r\n" + length + b"\r\n" + good,
+        "a blank at the beginning": line + b" X: a\r\n" + host + length + b"\r\n" + good,
+        "two hosts": line + host + host + length + b"\r\n" + good, "no host": line + length + b"\r\n" + good,
+        "a host with a blank": line + b"Host: a b\r\n" + length + b"\r\n" + good,
+        "LF": plain.replace(b"\r\n", b"\n"), "one LF": plain.replace(b"\r\n", b"\n", 1), "CR": plain.replace(b"\r\n", b"\r"),
+        "LF in a value": line + host + b"X: a\nContent-Length: 3\r\n" + length + b"\r\n" + good,
+        "CR in a value": line + host + b"X: a\rContent-Length: 3\r\n" + length + b"\r\n" + good,
+        "NUL in a value": line + host + b"X: a\0b\r\n" + length + b"\r\n" + good,
+        "no colon": line + host + b"Foo\r\n" + length + b"\r\n" + good,
+        "no name": line + host + b": a\r\n" + length + b"\r\n" + good,
+        "a blank in a name": line + host + b"X Y: a\r\n" + length + b"\r\n" + good,
+        "two blanks": plain.replace(b"POST ", b"POST  "), "a tab": plain.replace(b"POST ", b"POST\t"),
+        "bytes beyond ASCII": plain.replace(b"/predict", b"/\xff"),
+        "a longer version": plain.replace(b"HTTP/1.1", b"HTTP/1.10"), "four words": plain.replace(b" HTTP", b" x HTTP")}
+    with Server("table.strata") as server:
+        def codes(sent):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
+                raw.sendall(sent)
+                return [code.decode() for code in re.findall(rb"HTTP/1\.1 ([0-9]+) ", until_closed(raw))]
+        for name, request in accepted.items():
+            equal((name, codes(request + after)), (name, ["200", "200"]))
+        for name, request in refused.items():
+            equal((name, codes(request + after)), (name, ["400"]))
+        equal(codes(line + host + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + chunk + after), ["501"])
+        equal(codes(plain.replace(b"HTTP/1.1", b"HTTP/2.0") + after), ["505"])
+        equal(codes(line + host + length + b"Expect: luck\r\n\r\n" + good + after), ["417"])
+        # A client that waits for leave gets it, unless the body is too large.
+        for size, answers in ((len(good), ["100", "200"]), (1 << 25, ["413"])):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
+                head = line + host + b"Connection: close\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % size
+                raw.sendall(head)
+                first = raw.recv(12)
+                if first.endswith(b"100"):
+                    raw.sendall(good)
+                equal([code.decode() for code in re.findall(rb"HTTP/1\.1 ([0-9]+)", first + until_closed(raw))], answers)
+        code, content = server.ask("HEAD", "/health")
+        equal((code, content), (200, b""))
 
 
 def wrong_requests_get_an_answer_that_says_what():
@@ -117,8 +271,11 @@ def wrong_requests_get_an_answer_that_says_what():
         (400, "expected a key", b"{"), (400, "must be an object", b"[1]"), (400, 'has no "rows"', b"{}"),
         (400, "1 to 1048576", b'{"rows": []}'), (400, 'has no column "', b'{"rows": [{"a": 1}]}'),
         (400, "which is not a number", b'{"rows": [{"a": "z", "b": 1, "kind": "x"}]}'),
-        (400, "has 2 cells, the first row has 3", b'{"rows": [{"a": 1, "b": 1, "kind": "x"}, {"a": 1, "b": 2}]}'),
-        (400, "must be a string", b'{"rows": [{"a": 1, "b": 1, "kind": [1]}]}'), (400, "UTF-8", b'{"rows": "\xff"}'),
+        (400, 'rows[1]: has no column "kind"', b'{"rows": [{"a": 1, "b": 1, "kind": "x"}, {"a": 1, "b": 2}]}'),
+        (400, "has 2 cells, the first row has 3", b'{"rows": [[1, 1, "x"], [1, 2]]}'),
+        (400, 'has no column "kind"; is it "Kind"?', b'{"rows": [{"a": 1, "b": 1, "Kind": "x"}]}'),
+        (400, "must be a number, a text, true, false or null", b'{"rows": [{"a": 1, "b": 1, "kind": [1]}]}'),
+        (400, "UTF-8", b'{"rows": "\xff"}'),
         (400, 'did you mean "rows"', b'{"rowz": []}'), (400, "", b"\0\0\0"), (400, "", b""), (400, "", b"[" * 100000),
         (400, "", b'{"rows": ' + b"[" * 50000 + b"]" * 50000 + b"}"), (400, "", b'{"rows": [{"a": NaN, "b": 1, "kind": "x"}]}'),
         (400, "", b'{"rows": [{"a": 1e999, "b": 1, "kind": "x"}]}'),
@@ -155,17 +312,6 @@ def wrong_requests_get_an_answer_that_says_what():
         raw.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n{\"rows\"")
         raw.close()
         equal(server.ask("GET", "/health")[0], 200)
-
-
-def until_closed(raw):
-    """Returns all bytes up to the end of the connection. The server may also reset it if it has not read all bytes."""
-    content = b""
-    try:
-        while part := raw.recv(65536):
-            content += part
-    except ConnectionError:
-        pass
-    return content
 
 
 def raw_bytes_are_answered_or_cut_off():
@@ -340,7 +486,9 @@ def make_arrays():
 
 
 make_arrays()
-for check in (answers_are_those_of_predict, requests_of_many_clients_share_batches, wrong_requests_get_an_answer_that_says_what,
+for check in (answers_are_those_of_predict, requests_of_many_clients_share_batches,
+              a_client_that_is_alone_does_not_wait, truth_is_a_word_of_the_table, what_is_unknown_is_told,
+              requests_that_can_be_read_in_two_ways_are_refused, wrong_requests_get_an_answer_that_says_what,
               raw_bytes_are_answered_or_cut_off, arrays_of_numbers, numbers_of_rows_are_read_as_numbers,
               rows_of_words_have_no_header, pictures_are_sent_as_they_are):
     print(check.__name__)

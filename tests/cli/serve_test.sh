@@ -4,10 +4,6 @@
 # strata serve: its answers are those of strata predict, it joins the requests of many clients to one batch, and it handles
 # requests that are wrong, too large, slow or not HTTP (serve.py).
 . "$(dirname "$0")/support.sh"
-if "$strata" serve /dev/null 2>&1 | grep -q "this build has no HTTP server"; then
-    echo "skipped: this build has no HTTP server (libmicrohttpd-dev)"
-    exit 77
-fi
 
 # Data: a table of numbers, words and missing values, and texts.
 python3 - "$work" <<'END'

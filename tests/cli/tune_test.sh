@@ -77,7 +77,7 @@ END
 done
 expect 0 "continues from" tune "$work/t.csv" --device host --trials 9 --epochs 9 --log "$work/cut.jsonl"
 expect 3 "its seed was 0 and is now 4" tune "$work/t.csv" --device host --trials 9 --epochs 9 --log "$work/cut.jsonl" --seed 4
-expect 3 "it is not the journal of strata tune" tune "$work/t.csv" --device host --log "$work/t.csv"
+expect 2 "would overwrite" tune "$work/t.csv" --device host --log "$work/t.csv"
 check "a file that is no journal stays as it is" grep -q "p,q,r,kind" "$work/t.csv"
 
 # After Ctrl-C the results of trials are kept.

@@ -57,6 +57,70 @@ expect 2 "predict needs a FILE" predict model.strata
 expect 2 'Did you mean "mnist"?' train mnits
 expect 2 "the samples are: mnist, mnist_cnn" train imagenet
 
+# Other names of commands, options at the wrong place or with one dash, and files with strange names.
+expect 2 'Did you mean "train"?' fit data.csv
+expect 2 'Did you mean "evaluate"?' test model.strata
+expect 2 'Did you mean "--version"?' version
+expect 2 "options follow the command: strata train ... --device" --device host train mnist
+expect 0 "usage: strata train" --help train
+expect 2 "train has no option -epochs. Did you mean --epochs, with two dashes?" train mnist -epochs 3
+expect 2 '"train" is a command of strata: strata launch ... -- strata train' launch -n 2 train mnist
+cd "$work" || exit 1
+: >-x.strata
+: >m.strata
+mkdir folder
+expect 2 "predict has no option -x.strata. A file whose name begins with a dash is given as ./-x.strata" predict -x.strata t.csv
+expect 3 "./-x.strata: has 0 bytes" predict ./-x.strata t.csv
+expect 3 "-x.strata: has 0 bytes" predict -- -x.strata t.csv
+expect 2 "but a model: strata predict m.strata DATA" m.strata
+expect 2 "folder: is no model; give MODEL.json, MODEL.strata or the name of a sample" summary folder
+for name in m.pt m.pth m.ckpt; do
+    expect 2 "$name: is a file of PyTorch" convert $name m.strata
+    expect 2 "$name: is a file of PyTorch" train $name
+    : >$name
+    expect 3 "$name: is a file of PyTorch" predict $name t.csv
+done
+expect 2 "m.h5: is a file of Keras; make a model of it first: strata convert m.h5" train m.h5
+expect 2 "x.pt: the ending of a model's name gives its format; it must end in .strata, .onnx" convert m.strata x.pt
+expect 2 "m.keras: is a file of Keras; make a model of it first: strata convert m.keras" train m.keras
+
+# What is not allowed or not there is no internal error. Root may do everything, so the commands run as another user.
+awk 'BEGIN { print "a,y"; for (i = 0; i < 40; i++) print i "," (i % 2 ? "yes" : "no") }' >t.csv
+mkdir locked readonly
+cp t.csv locked/t.csv
+cp t.csv locked.csv
+chmod 000 locked locked.csv
+chmod 555 readonly
+as_user() { "$strata" "$@"; }
+if [ "$(id -u)" = 0 ]; then
+    as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups "$strata" "$@"; }
+    chmod 755 "$work"
+fi
+denied() { # TEXT ARGUMENT...: a user without permission gets code 3 and this text
+    denied_text=$1
+    shift
+    checks=$((checks + 1))
+    HOME=$work as_user "$@" >"$work/out" 2>"$work/err" </dev/null
+    code=$?
+    { [ $code = 3 ] && grep -qF -- "$denied_text" "$work/err"; } || bad "strata $*: $code, not 3 and \"$denied_text\""
+}
+if [ "$(id -u)" != 0 ] || setpriv --reuid=65534 --regid=65534 --clear-groups "$strata" --version >/dev/null 2>&1; then
+    on="--device host --epochs 1"
+    denied "locked.csv: cannot open: Permission denied" train locked.csv
+    denied "locked: cannot open this folder: Permission denied" train locked
+    denied "locked/t.csv: cannot open: Permission denied" train locked/t.csv
+    denied "readonly/ck: cannot make the folder: Permission denied" train t.csv $on --checkpoint readonly/ck --resume
+    denied "readonly/lock: cannot open: Permission denied" train t.csv $on --checkpoint readonly --resume
+    denied "locked: cannot list: Permission denied" train t.csv $on --checkpoint locked --resume
+    for option in save save-best log checkpoint; do
+        denied "--$option readonly/m.jsonl: cannot write in readonly/: Permission denied" \
+            train t.csv $on --$option readonly/m.jsonl
+    done
+    denied "readonly/m.json: cannot write in its folder: Permission denied" train t.csv $on --write-model readonly/m.json
+    denied "there is no folder nowhere; make it first" train t.csv $on --write-model nowhere/m.json
+fi
+chmod 755 locked readonly
+
 for wrong in "--epochs -1" "--epochs 0" "--epochs 1.5" "--epochs x" "--epochs 99999999999999999999" "--batch 0" "--batch -5" \
     "--learning-rate 0" "--learning-rate nan" "--learning-rate 1x" "--seed -1"; do
     # shellcheck disable=SC2086 # an option and its value

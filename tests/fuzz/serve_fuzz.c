@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Any bytes as the body of a request to strata serve: an error that says what is wrong, or examples of the model's shape. The
- * first byte chooses what the model takes: rows of a table (r), texts (t), or numbers (any other). HTTP itself is read by
- * libmicrohttpd. */
+ * first byte chooses what the model takes: rows of a table (r), texts (t), or numbers (any other). http_fuzz.c has the heads of
+ * requests. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +16,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 strata_status picture_read(const char *path, strata_shape element, bool invert, strata_array *out, strata_error *err) {
     (void)path, (void)element, (void)invert, (void)out;
     return strata_fail(err, STRATA_DATA, "no pictures here");
+}
+
+unknown_words describe_unknown(const strata_preprocessing_report *report) {
+    unknown_words words = {""};
+    snprintf(words.text, sizeof words.text, "%s", report->word);
+    return words;
 }
 
 static void table_of(served_model *served) {
@@ -38,6 +44,7 @@ static void table_of(served_model *served) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     served_model served = {.element = STRATA_SHAPE(2, 3), .dtype = STRATA_DTYPE_F32};
     strata_array out = {0};
+    strata_text warnings = {0};
     strata_error err = {0};
     const char kind = size ? (char)data[0] : 'n';
     static const char tokens[] = "{\"kind\":\"subwords\",\"characters\":[\" \",\"a\",\"b\"],\"merges\":[3,4,2,5,3,3]}";
@@ -48,13 +55,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (strata_tokenizer_from_json(tokens, sizeof tokens - 1, "tokens", &served.tokenizer, &err)) abort();
     }
     const strata_status status =
-        read_inputs(&served, size ? (const char *)data + 1 : "", size ? size - 1 : 0, false, &out, &err);
+        read_inputs(&served, size ? (const char *)data + 1 : "", size ? size - 1 : 0, false, &out, &warnings, &err);
     if (status && (status != err.status || !err.message[0] || out.data)) abort();
     if (status && status != STRATA_DATA && status != STRATA_INVALID && status != STRATA_OUT_OF_MEMORY) abort();
     if (!status && (out.shape.rank != served.element.rank + 1 || out.shape.dims[0] < 1 || out.dtype != served.dtype)) abort();
     for (int d = 0; !status && d < served.element.rank; d++)
         if (out.shape.dims[d + 1] != served.element.dims[d]) abort();
     strata_array_finish(&out);
+    strata_text_finish(&warnings);
     strata_preprocessing_destroy(served.preprocessing);
     strata_tokenizer_destroy(served.tokenizer);
     return 0;

@@ -145,7 +145,8 @@ def models():
         ROW, [layer("dense", units=3)], {"name": "sparse_categorical_crossentropy", "label_smoothing": 0.1})
     # Probabilities that are not last: an own computation after them, in predictions only the dropout is without effect.
     yield "sigmoid and dropout", sequential(ROW, [layer("dense", units=3), sigmoid, layer("dropout", rate=0.5)])
-    yield "softmax and dense", sequential(ROW, [layer("dense", units=3), softmax, layer("dense", units=1)], "binary_crossentropy")
+    last = layer("dense", units=1)
+    yield "softmax and dense", sequential(ROW, [layer("dense", units=3), softmax, last], "binary_crossentropy")
     yield "softmax and average", sequential(STEPS, [layer("dense", units=3), softmax, layer("global_average_pool")])
     # Several outputs: with all losses, with none, and an output that another layer takes.
     for own in ("", "softmax"):
@@ -241,8 +242,8 @@ def check_c():
     library = FOLDER / "libendings.so"
     environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
     sources = [FOLDER / f"m{number}.c" for number, *_ in exported]
-    done = subprocess.run([os.environ.get("CC", "cc"), "-std=c99", "-O0", "-w", "-shared", "-fPIC", "-o", library, *sources, "-lm"],
-                          capture_output=True, text=True, env=environment)
+    compiler = [os.environ.get("CC", "cc"), "-std=c99", "-O0", "-w", "-shared", "-fPIC"]
+    done = subprocess.run([*compiler, "-o", library, *sources, "-lm"], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     functions = ctypes.CDLL(str(library))
     for number, name, spec, x, expected in exported:
@@ -258,7 +259,7 @@ def check_c():
         same(numpy.array(rows), expected, f"{name} in C")
 
 
-# ---- the commands, for models without a loss and without a preprocessing ------------------------------------------------------
+# ---- the commands, for models without a loss and without a preprocessing ----------------------------------------------------
 def command(*words, code=0):
     done = subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True)
     assert done.returncode == code, f"{words}: {done.returncode}: {done.stderr}"
@@ -273,6 +274,10 @@ def save(name, spec, *weights):
     model.save(FOLDER / name)
     assert "loss" not in model.to_json() and "optimizer" not in model.to_json()
     return model, FOLDER / name
+
+
+def numbers_of(answer, several):
+    return [*answer["a"], answer["b"]] if several else answer["value"] if "value" in answer else answer["values"]
 
 
 def answers(*words):
@@ -331,7 +336,7 @@ def check_commands_take_any_outputs():
         numpy.save(FOLDER / "x.npy", x), numpy.savez(FOLDER / "x.npz", x=x)
         expected = side_by_side(model.predict(x), 3)
         said = answers(file, FOLDER / ("x.npz" if name == "several" else "x.npy"))
-        got = [[*one["a"], one["b"]] if name == "several" else one["value"] if "value" in one else one["values"] for one in said]
+        got = [numbers_of(one, name == "several") for one in said]
         same(numpy.array(got, "f4").reshape(3, -1), expected, name)
         assert spec["layers"][-1]["layer"] in command("graph", file)
         assert "parameters" in command("summary", file, "--device", "host")
@@ -349,7 +354,7 @@ def served(file, x, several):
     finally:
         server.terminate()
         server.wait()
-    return [[*one["a"], one["b"]] if several else one["value"] if "value" in one else one["values"] for one in found]
+    return [numbers_of(one, several) for one in found]
 
 
 def check_all_layers_activations_and_losses_are_here():

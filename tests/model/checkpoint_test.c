@@ -35,6 +35,74 @@ static void fit(strata_model *model, int first, int epochs, strata_history *hist
     strata_dataset_destroy(data);
 }
 
+/* Trains for an epoch with n examples, whose first value is changed by `add`, and continues with m examples without the
+ * change. */
+static strata_status change_data(strata_device *device, int64_t n, int64_t m, float add, strata_fit_options opts,
+                                 strata_error *out_err) {
+    strata_error err = {0};
+    strata_model *first = make(device, strata_adam_optimizer(0.01), STRATA_DTYPE_F32, 4),
+                 *second = make(device, strata_adam_optimizer(0.01), STRATA_DTYPE_F32, 4);
+    strata_array x = {0}, y = {0};
+    strata_dataset *before = NULL, *after = case_dataset(m);
+    int epochs = 0;
+    case_arrays(n, &x, &y);
+    ((float *)x.data)[0] += add;
+    OK(strata_dataset_from_arrays(&x, &y, 0, &before, &err));
+    OK(strata_model_fit(first, before, &(strata_fit_options){.epochs = 1, .batch = 16, .seed = 9}, NULL, &err));
+    OK(strata_model_save_checkpoint(first, 1, own_path(), &err));
+    OK(strata_model_load_checkpoint(second, own_path(), &epochs, &err));
+    opts.epochs = 2;
+    opts.first_epoch = epochs;
+    const strata_status status = strata_model_fit(second, after, &opts, NULL, &err);
+    strata_dataset_destroy(before);
+    strata_dataset_destroy(after);
+    strata_array_finish(&x);
+    strata_array_finish(&y);
+    strata_model_destroy(first);
+    strata_model_destroy(second);
+    *out_err = err;
+    return status;
+}
+
+TEST_ON_HOST(checkpoint, is_not_continued_with_other_data_or_options) {
+    strata_error err = {0};
+    const strata_fit_options same = {.batch = 16, .seed = 9};
+    const double weights[3] = {1, 2, 1};
+    strata_fit_options other = same;
+    OK(change_data(device, N, N, 0, same, &err));
+    other.batch = 8;
+    OK(change_data(device, N, N, 0, other, &err));
+    FAILS(change_data(device, N, N - 1, 0, same, &err), STRATA_DATA, "it had 40 examples, and now there are 39");
+    FAILS(change_data(device, N, N, 1, same, &err), STRATA_DATA, "its examples or the names of its classes were others");
+    other = same;
+    other.class_weights = weights;
+    other.n_class_weights = 3;
+    FAILS(change_data(device, N, N, 0, other, &err), STRATA_DATA, "its class weights were others");
+    other = same;
+    other.seed = 8;
+    FAILS(change_data(device, N, N, 0, other, &err), STRATA_DATA, "the seed of its shuffles was 9, and now it is 8");
+    other = same;
+    other.no_shuffle = true;
+    FAILS(change_data(device, N, N, 0, other, &err), STRATA_DATA, "its shuffling was on, and now it is off");
+    other = same;
+    other.steps_per_epoch = 2;
+    FAILS(change_data(device, N, N, 0, other, &err), STRATA_DATA, "an epoch could have 0 steps, and now 2");
+}
+
+TEST_ON_HOST(checkpoint, of_all_epochs_is_continued_by_no_step) {
+    strata_model *model = make(device, strata_adam_optimizer(0.01), STRATA_DTYPE_F32, 4);
+    strata_history history = {0};
+    char before[80];
+    fit(model, 0, EPOCHS, NULL);
+    snprintf(before, sizeof before, "%s", case_sha(model));
+    fit(model, EPOCHS, EPOCHS, &history);
+    cr_assert_eq(history.n_epochs, 0);
+    cr_assert_eq(history.n_steps, 0);
+    cr_assert_str_eq(case_sha(model), before);
+    strata_history_finish(&history);
+    strata_model_destroy(model);
+}
+
 static void goes_on(strata_device *device, strata_optimizer optimizer, strata_dtype precision) {
     strata_error err = {0};
     int epochs = 0;
@@ -168,8 +236,8 @@ TEST_ON_HOST(checkpoint, says_what_does_not_fit) {
         strata_model_destroy(others[i]);
     }
     strata_dataset *data = case_dataset(N);
-    FAILS(strata_model_fit(model, data, &(strata_fit_options){.epochs = 2, .first_epoch = 2}, NULL, &err), STRATA_INVALID,
-          "first_epoch is 2");
+    FAILS(strata_model_fit(model, data, &(strata_fit_options){.epochs = 2, .first_epoch = 3}, NULL, &err), STRATA_INVALID,
+          "first_epoch is 3");
     strata_dataset_destroy(data);
     cr_assert_str_eq(case_sha(model), before);
     strata_model_destroy(model);

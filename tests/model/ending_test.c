@@ -23,8 +23,8 @@ static strata_model *read(const char *json) {
     return model;
 }
 
-/* The examples of case_dataset. kind: 'c' classes; 'o' a probability for each class; 'b' whether the class is 0; 's' as 'b', (2)
- * for each example. */
+/* The examples of case_dataset. kind: 'c' classes; 'o' a probability for each class; 'b' whether the class is 0; 's' as 'b',
+ * (2) for each example. */
 static strata_dataset *data_of(char kind) {
     strata_array x, y, labels;
     strata_dataset *data = NULL;

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the Python package promises: the numbers of the command, arrays without copies, errors as exceptions."""
+import concurrent.futures
 import contextlib
 import copy
 import csv
 import ctypes
+import gc
 import glob
 import io
 import json
@@ -12,12 +14,14 @@ import os
 import pathlib
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import unittest
+import zipfile
 import zlib
 
 import numpy
@@ -31,6 +35,8 @@ SOURCE = pathlib.Path(os.environ["STRATA_SOURCE"])
 rng = numpy.random.default_rng(0)
 X = rng.random((300, 8), dtype=numpy.float32)
 Y = (X.sum(1) > 4).astype(numpy.int64)
+# The host, and the first device of a driver, if there is one: what threads and forks break depends on the backend.
+DEVICES = ["host", *[d.id for d in strata.devices() if d.backend in ("opencl", "vulkan") and not d.skipped][:1]]
 
 
 def small(**settings):
@@ -267,6 +273,311 @@ class Steps(unittest.TestCase):
                 raise KeyError("wrong")
         with self.assertRaises(KeyError):
             list(small().steps(X, Y, batch_size=50, epochs=2, callbacks=[Fails()]))
+
+
+    def test_each_step_has_its_own_loss(self):
+        """The reference is a loop that waits for each step; its last losses were left out, and its first were 0."""
+        for device in DEVICES:
+            for steps, accumulate in ((1, 1), (2, 1), (5, 1), (6, 2), (7, 3)):
+                adam = dict(learning_rate=0.01, gradient_accumulation_steps=accumulate)
+                found = []
+                for wait in (True, False):
+                    model = strata.Sequential([layers.dense(8, activation="tanh"), layers.dense(2)])
+                    model.compile(strata.optimizers.Adam(**adam), device=device)
+                    x, y = X[:steps * 20 - 3], Y[:steps * 20 - 3]
+                    found.append([(s.epoch, s.step, s.loss, s.epoch_end, s.logs) for s in
+                                  model.steps(x, y, epochs=2, batch_size=20, wait_each_step=wait)])
+                self.assertEqual(found[0], found[1])
+                of_epoch = -(-steps // accumulate)
+                self.assertEqual([(s[0], s[1], s[3]) for s in found[1]],
+                                 [(e, n, end) for e in (0, 1) for n, end in
+                                  [(n, False) for n in range(1, of_epoch + 1)] + [(of_epoch, True)]])
+                self.assertTrue(all(s[2] > 0 for s in found[1]))
+
+    def test_leaving_the_loop_on_the_host_leaves_no_later_step(self):
+        looped, fitted = small(seed=1), small(seed=1)
+        for step in looped.steps(X, Y, batch_size=20, shuffle=False):
+            if step.step == 4:
+                break
+        fitted.fit(X[:80], Y[:80], batch_size=20, shuffle=False, verbose=0)
+        self.assertEqual(looped.sha256, fitted.sha256)
+
+    def test_the_rate_of_the_next_step_may_be_set_in_the_loop(self):
+        for device, wait in (("host", False), *((d, True) for d in DEVICES)):
+            model, rates = small(device=device), []
+            for step in model.steps(X, Y, epochs=2, batch_size=100, wait_each_step=wait):
+                if not step.epoch_end:
+                    rates.append(step.learning_rate)
+                model.learning_rate = 0.5 / len(rates)
+            numpy.testing.assert_allclose(rates, [0.01, 0.5, 0.25, 0.5 / 3, 0.125, 0.1], rtol=1e-6)
+        for device in DEVICES:
+            model = small(device=device)
+            for step in model.steps(X, Y, epochs=2, batch_size=100):
+                if step.epoch_end:
+                    model.learning_rate = 0.5
+            self.assertEqual(step.learning_rate, 0.5)
+
+    def test_a_failure_comes_after_the_steps_before_it(self):
+        x = X[:100].copy()
+        x[90] = numpy.inf
+        seen = []
+        with self.assertRaisesRegex(strata.DataError, "step 5"):
+            for step in small().steps(x, Y[:100], batch_size=20, shuffle=False):
+                seen.append(step.step)
+        self.assertEqual(seen, [1, 2, 3, 4])
+
+    def test_a_second_fit_within_the_loop_is_an_error_and_predictions_are_none(self):
+        model = small()
+        steps = model.steps(X, Y, batch_size=20)
+        next(steps)
+        with self.assertRaisesRegex(strata.InvalidError, "another fit of this model is not over"):
+            model.fit(X, Y, verbose=0)
+        self.assertEqual(model.predict(X).shape, (300, 2))
+        steps.close()
+        model.fit(X, Y, verbose=0)
+
+
+def in_threads(n, function):
+    """Calls function(i) in n threads, and returns their results. An exception of one of them is raised."""
+    with concurrent.futures.ThreadPoolExecutor(n) as pool:
+        return list(pool.map(function, range(n)))
+
+
+class Threads(unittest.TestCase):
+    def test_predictions_of_one_model_are_those_of_one_thread(self):
+        for device in DEVICES:
+            model, inputs = small(device=device), [rng.random((200, 8), dtype=numpy.float32) for _ in range(4)]
+            alone = [model.predict(x) for x in inputs]
+            for found in in_threads(4, lambda i: [model.predict(inputs[i]) for _ in range(20)]):
+                which = min(range(4), key=lambda i: abs(found[0] - alone[i]).max())
+                for one in found:
+                    numpy.testing.assert_array_equal(one, alone[which])
+
+    def test_models_of_one_device_train_at_once_as_one_after_the_other(self):
+        data = strata.Dataset.from_arrays(X, Y).shuffle(100)
+
+        def train(i):
+            model = small(seed=i, device=device)
+            model.fit(data, epochs=3, batch_size=20, verbose=0, seed=i)
+            return model.sha256
+        for device in DEVICES:
+            self.assertEqual(in_threads(4, train), [train(i) for i in range(4)])
+
+    def test_a_model_is_read_saved_and_evaluated_while_others_predict(self):
+        model = small()
+        model.fit(X, Y, verbose=0)
+        alone, scores = model.predict(X), model.evaluate(X, Y)
+
+        def use(i):
+            for _ in range(20):
+                with tempfile.TemporaryDirectory() as folder:
+                    if i == 0:
+                        model.save(f"{folder}/m.strata")
+                        loaded = strata.load(f"{folder}/m.strata").compile(device="host")
+                        numpy.testing.assert_array_equal(loaded.predict(X), alone)
+                    elif i == 1:
+                        self.assertEqual(model.evaluate(X, Y), scores)
+                    elif i == 2:
+                        model.set_weights(model.get_weights())
+                    else:
+                        numpy.testing.assert_array_equal(model.predict(X), alone)
+        in_threads(5, use)
+
+    def test_a_loaded_model_is_compiled_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            strata.Sequential([layers.dense(2)], 8).compile(device="host").save(f"{folder}/m.strata")
+            model = strata.load(f"{folder}/m.strata")
+        found = in_threads(8, lambda i: model.predict(X))
+        for one in found:
+            numpy.testing.assert_array_equal(one, found[0])
+
+    def test_predictions_during_a_fit_wait_or_take_place_between_steps(self):
+        model, other = small(), small()
+        stop = threading.Event()
+
+        def predict(i):
+            while not stop.is_set():
+                self.assertEqual(model.predict(X).shape, (300, 2))
+                other.predict(X)
+            return True
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            running = [pool.submit(predict, i) for i in range(2)]
+            model.fit(X, Y, epochs=3, verbose=0)
+            losses = [s.loss for s in model.steps(X, Y, batch_size=20) if not s.epoch_end]
+            stop.set()
+            self.assertTrue(all(r.result() for r in running))
+        self.assertEqual(len(losses), 15)
+
+    def test_objects_end_in_other_threads(self):
+        def make(i):
+            model = small(seed=i)
+            model.fit(X, Y, verbose=0)
+            return [model, strata.Dataset.from_arrays(X, Y).batch(10)]
+        for _ in range(3):
+            made = in_threads(4, make)
+            in_threads(4, lambda i: made[i].clear())
+        gc.collect()
+
+
+class Signals(unittest.TestCase):
+    def setUp(self):
+        self.addCleanup(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupted(self, function, seconds=0.05, number=signal.SIGINT, raises=KeyboardInterrupt):
+        """Calls the function, which the signal must end at once; the limit is for busy machines."""
+        sent = []
+
+        def send():
+            sent.append(time.monotonic())
+            os.kill(os.getpid(), number)
+        timer = threading.Timer(seconds, send)
+        timer.start()
+        with self.assertRaises(raises):
+            function()
+        self.assertLess(time.monotonic() - sent[0], 5)
+        timer.join()
+
+    def test_ctrl_c_ends_what_the_library_does_and_the_model_goes_on(self):
+        data = strata.Dataset.from_arrays(X, Y).repeat()
+
+        class Epochs(callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                pass
+
+        class Batches(callbacks.Callback):
+            def on_train_batch_end(self, batch, logs=None):
+                pass
+
+        class Sleeps(callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                time.sleep(30)
+
+        def endless():
+            while True:
+                yield X[0], Y[0]
+
+        def slow():
+            yield X[0], Y[0]
+            time.sleep(30)
+
+        def custom():
+            strategy = strata.Strategy("one_device", ["host"])
+            own = strata.Sequential([layers.dense(2)], 8).build(strategy=strategy)
+            step = strategy.function(lambda x, y: own(x))
+            while True:
+                for batch in strategy.batches(strata.Dataset.from_arrays(X, Y), 10):
+                    step(*batch)
+        for device in DEVICES:
+            model = small(device=device)
+            model.fit(X, Y, verbose=0)
+            for several in ([], [Epochs()], [Batches()], [Sleeps()]):
+                self.interrupted(lambda: model.fit(X, Y, epochs=10**6, verbose=0, callbacks=several))
+            self.interrupted(lambda: [s for s in model.steps(X, Y, epochs=10**6)])
+            self.interrupted(lambda: model.fit(data, steps_per_epoch=10**9, verbose=0))
+            self.interrupted(lambda: model.fit(strata.Dataset.from_generator(endless), verbose=0, steps_per_epoch=10**9))
+            self.interrupted(lambda: model.fit(strata.Dataset.from_generator(slow), verbose=0))
+            big = strata.Dataset.from_arrays(X, Y).repeat(10**6)
+            self.interrupted(lambda: model.predict(big.take(10**9)))
+            self.interrupted(lambda: model.evaluate(big.take(10**9)))
+            self.interrupted(lambda: model.fit(X, Y, verbose=0, validation_data=big.take(10**9)))
+            before = model.sha256
+            model.fit(X, Y, epochs=5, verbose=0)
+            self.assertNotEqual(model.sha256, before)
+            self.assertGreater(model.evaluate(X, Y)["accuracy"], 0.9)
+        self.interrupted(custom)
+        self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)
+
+    def test_handlers_of_one_s_own_are_called_and_stay(self):
+        calls, model = [], small()
+
+        def handler(number, frame):
+            calls.append((number, threading.current_thread() is threading.main_thread()))
+            model.stop_training = True
+        signal.signal(signal.SIGINT, handler)
+        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        history = model.fit(X, Y, epochs=10**6, verbose=0)
+        timer.join()
+        self.assertEqual(calls, [(signal.SIGINT, True)])
+        self.assertLess(len(history.epoch), 10**6)
+        self.assertIs(signal.getsignal(signal.SIGINT), handler)
+
+    def test_a_time_limit_by_a_signal_is_kept(self):
+        class Late(Exception):
+            pass
+
+        def late(number, frame):
+            raise Late()
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, late))
+        self.interrupted(lambda: small().fit(X, Y, epochs=10**6, verbose=0), number=signal.SIGALRM, raises=Late)
+
+    def test_only_the_main_thread_is_interrupted(self):
+        model, result = small(), []
+        thread = threading.Thread(target=lambda: result.append(model.fit(X, Y, epochs=300, verbose=0)))
+        thread.start()
+        self.interrupted(lambda: time.sleep(30), 0.05)
+        thread.join()
+        self.assertEqual(len(result[0].epoch), 300)
+
+
+class Forks(unittest.TestCase):
+    """A child of fork must never hang, so each test has a time limit."""
+
+    def run_child(self, text, device, limit=60):
+        script = ("import os, sys, multiprocessing, numpy, strata\nfrom strata import layers\nX = numpy.ones((8, 8), 'f4')\n"
+                  "Y = numpy.zeros(8, 'i4')\n"
+                  "def make(): return strata.Sequential([layers.dense(2)], 8).compile(device=device)\n"
+                  f"device = {device!r}\n{text}")
+        run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=limit)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return run.stdout
+
+    def test_the_host_works_in_a_child(self):
+        out = self.run_child("""
+model = make(); before = model.predict(X)
+pid = os.fork()
+if not pid:
+    assert (model.predict(X) == before).all()
+    make().fit(X, Y, verbose=0)
+    print("works", flush=True)
+    sys.exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))""", "host")
+        self.assertEqual(out.split(), ["works", "0"])
+
+    def test_a_driver_in_a_child_is_an_error_that_names_spawn(self):
+        for device in DEVICES[1:]:
+            out = self.run_child("""
+model = make(); model.predict(X); data = strata.Dataset.from_arrays(X, Y)
+pid = os.fork()
+if not pid:
+    calls = [lambda: model.predict(X), lambda: model.evaluate(X, Y), lambda: model.fit(X, Y, verbose=0),
+             lambda: next(model.steps(X, Y)), lambda: model.get_weights(), lambda: model.save("/dev/null"), make,
+             lambda: strata.Device(device), lambda: strata.Device(), lambda: strata.Strategy("one_device", [device])]
+    for call in calls:
+        try:
+            call()
+            print("no error", flush=True)
+        except strata.UnavailableError as error:
+            print("spawn" if "spawn" in str(error) else error, flush=True)
+    assert any("spawn" in d.skipped for d in strata.devices())
+    assert len(list(data)) == 8
+    del model
+    strata.Sequential([layers.dense(2)], 8).compile(device="host").predict(X)
+    sys.exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))""", device)
+            self.assertEqual(out.split(), ["spawn"] * 10 + ["0"])
+
+    def test_workers_that_load_data_are_children_of_fork(self):
+        for device in DEVICES:
+            out = self.run_child("""
+def load(i): return X[i % 8] * i, Y[i % 8]
+model = make(); model.predict(X)
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    examples = pool.map(load, range(40))
+    model.fit(strata.Dataset.from_generator(lambda: pool.imap(load, range(40)), 40), verbose=0)
+print(len(examples))""", device)
+            self.assertEqual(out.split(), ["40"])
 
 
 class TensorBoard(unittest.TestCase):
@@ -745,6 +1056,79 @@ class Errors(unittest.TestCase):
         with self.assertRaises(ValueError):
             model.fit(X, Y, validation_split=0.1, callbacks=[callbacks.EarlyStopping("val_acuracy")], verbose=0)
         self.assertEqual(strata.InvalidError.status, "INVALID")
+
+
+class Messages(unittest.TestCase):
+    def test_integers_are_converted_where_a_model_takes_floats(self):
+        whole = rng.integers(0, 2, (60, 8))
+        y = Y[:60]
+        for given in (8, None):
+            expected = None
+            for dtype in ("f4", "f8", "i8", "i4", "i2", "i1", "u2", "u4", "u8", "?"):
+                model = strata.Sequential([layers.dense(4), layers.dense(2)], given).compile(device="host", seed=1)
+                x = whole.astype(dtype)
+                model.fit(x, y, verbose=0)
+                expected = expected or model.sha256
+                self.assertEqual(model.sha256, expected, dtype)
+                numpy.testing.assert_array_equal(model.predict(x), model.predict(whole.astype("f4")))
+                self.assertEqual(model.evaluate(x, y), model.evaluate(whole.astype("f4"), y))
+        value = layers.Input(8)
+        model = strata.Model(inputs=value, outputs=layers.dense(2)(value)).compile(device="host")
+        model.fit({"input": whole}, y, verbose=0)
+        model.fit(whole.tolist(), y.tolist(), verbose=0)
+
+    def test_whole_floats_and_bytes_are_tokens(self):
+        tokens, y = rng.integers(0, 5, (60, 8)), Y[:60]
+        expected = None
+        for given in (8, None):
+            for dtype in ("i4", "i8", "f4", "f8", "u1", "i2"):
+                model = strata.Sequential([layers.embedding(5, 4), layers.flatten(), layers.dense(2)], given)
+                model.compile(device="host", seed=1).fit(tokens.astype(dtype), y, verbose=0)
+                expected = expected or model.sha256
+                self.assertEqual(model.sha256, expected, dtype)
+        with self.assertRaisesRegex(strata.InvalidError, "x: the model takes tokens, which are whole numbers; there is 0.5"):
+            model.predict(numpy.full((2, 8), 0.5))
+
+    def test_words_are_refused_with_names_that_exist(self):
+        for x, y, text in ((numpy.full((4, 8), "cat"), Y[:4], "x is words .'cat', ...."),
+                           (X[:4], ["a", "b", "a", "b"], "y is words"),
+                           (numpy.full((4, 8), None), Y[:4], "x is of type object .None")):
+            with self.assertRaisesRegex(strata.InvalidError, text) as raised:
+                small().fit(x, y, verbose=0)
+            self.assertNotIn("Preprocessing", str(raised.exception))
+
+    def test_messages_name_what_python_has(self):
+        with self.assertRaisesRegex(strata.InvalidError, "Dataset.take sets the size"):
+            small().fit(strata.Dataset.from_arrays(X, Y).repeat(), verbose=0)
+        for text, expected in (("call strata_model_compile first", "call Model.compile first"),
+                               ("strata_model_predict_all gives", "Model.predict gives"),
+                               ("use strata_cast", "use strata.ops.cast"),
+                               ("strata_fit_options.trace", "trace="), ("strata_no_such_thing", "strata_no_such_thing")):
+            self.assertEqual(_native._python_names(text), expected)
+
+    def test_files_that_are_no_model_are_named(self):
+        zipped = io.BytesIO()
+        with zipfile.ZipFile(zipped, "w") as archive:
+            archive.writestr("archive/data.pkl", "x" * 100)
+        arrays = io.BytesIO()
+        numpy.savez(arrays, x=X)
+        contents = {"m.bin": (b"\x89HDF\r\n\x1a\n" + bytes(3000), "HDF5 file"), "m.pt": (zipped.getvalue(), "torch.onnx.export"),
+                    "old.pth": (pickle.dumps({"a": 1}, 2), "pickle"), "a.npz": (arrays.getvalue(), "npz archive of arrays"),
+                    "e.strata": (b"", "empty"), "e.keras": (b"", "empty"), "e.onnx": (b"", "empty"),
+                    "m.json": (b'{"layers": []}', "Model.read_json"), "t.csv": (b"a,b\n1,2\n", "is a text"),
+                    "cut.strata": ((1000).to_bytes(8, "little") + b'{"a"', "cut off")}
+        with tempfile.TemporaryDirectory() as folder:
+            for name, (content, text) in contents.items():
+                pathlib.Path(folder, name).write_bytes(content)
+                with self.assertRaisesRegex(strata.DataError, f"{name}.*{text}"):
+                    strata.load(f"{folder}/{name}")
+            with self.assertRaisesRegex(strata.DataError, "is a folder") as raised:
+                strata.load(folder)
+            self.assertIsInstance(raised.exception, IsADirectoryError)
+            for name in ("none.strata", "none.keras", "none.onnx"):
+                with self.assertRaisesRegex(strata.UnavailableError, "No such file") as raised:
+                    strata.load(pathlib.Path(folder, name))
+                self.assertIsInstance(raised.exception, FileNotFoundError)
 
 
 class Estimator(unittest.TestCase):

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/data/format/kind.h"
 #include "core/data/format/safetensors_dtypes.h"
 
 enum { LENGTH_BYTES = 8 };
@@ -198,6 +199,7 @@ strata_status strata_safetensors_read(const char *path, strata_safetensors *out_
     size_t n_bytes;
     STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(46), &bytes, &n_bytes, err));
     strata_status status = strata_safetensors_parse(path, bytes, n_bytes, out_file, err);
+    status = strata_file_explain(path, bytes, n_bytes, STRATA_FILE_UNKNOWN, status, err);
     if (status) {
         free(bytes);
     } else {

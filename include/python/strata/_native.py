@@ -8,18 +8,28 @@ converted.
 
 These parameters are left out in calls from Python: parameters out_..., whose values are returned (several as a tuple);
 `err`, since an error raises the exception of its status; and a count n_x after a list x, which is the list's length. ctypes
-releases the GIL while a function runs."""
+releases the GIL while a function runs.
+
+Threads: any thread may call any function. Objects that only one thread may use at a time (models, strategies) have a lock,
+which their methods take (@locked). Devices and datasets are shared (strata/device.h)."""
 import ctypes
 import ctypes.util
+import functools
 import itertools
 import json
 import os
 import pathlib
 import re
+import sys
 import threading
 import weakref
 
 import numpy
+
+try:
+    import _signal  # signal.signal converts to enums, which takes longer than a small prediction may
+except ImportError:
+    import signal as _signal
 
 from . import _headers
 
@@ -105,6 +115,126 @@ def ctype(name, dims=()):
 
 _Error, _Array, _Shape = ctype("strata_error"), ctype("strata_array"), ctype("strata_shape")
 
+# ---- threads and forks -----------------------------------------------------------------------------------------------------
+class Lock:
+    """A lock that one thread may take several times. In a child of fork it fails if another thread of the parent had taken
+    it, since that thread does not exist there."""
+    forks = 0  # of the process
+
+    def __init__(self):
+        self.lock, self.forks = threading.RLock(), Lock.forks
+
+    def __enter__(self):
+        if self.forks != Lock.forks:
+            if not self.lock.acquire(blocking=False):
+                raise UnavailableError("another thread used this object when the process was forked; start processes by spawn: "
+                                       'multiprocessing.get_context("spawn")')
+            self.lock.release()
+            self.forks = Lock.forks
+        self.lock.acquire()
+
+    def __exit__(self, *error):
+        self.lock.release()
+
+
+def locked(method):
+    """A method during which no other thread is in such a method of the same object."""
+    @functools.wraps(method)
+    def run(self, *given, **named):
+        with self._lock:
+            return method(self, *given, **named)
+    return run
+
+
+def _after_fork():
+    global _lock
+    Lock.forks += 1
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+# ---- signals ---------------------------------------------------------------------------------------------------------------
+class _Signals:
+    """Python runs the handlers of signals in the main thread, between two instructions of Python code. While a function of the
+    library runs there, the next such code is the entry of a callback, and ctypes drops what is raised at that place: a Ctrl-C
+    would be lost. So handlers are put off while the library runs: until a callback has begun, or until the function returns.
+    In the code of a callback, signals are handled at once."""
+    numbers = [getattr(_signal, n) for n in ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGBREAK")
+               if hasattr(_signal, n)]
+
+    def __init__(self):
+        self.depth, self.in_callback, self.pending, self.handlers = 0, False, [], {}
+        self.put_off = self.handle  # one object, which can be compared with
+
+    def handle(self, number, frame):
+        if self.in_callback or not self.depth:
+            return self.handlers[number](number, frame)
+        self.pending.append((number, frame))
+
+    def deliver(self):
+        while self.pending:
+            number, frame = self.pending.pop(0)
+            self.handlers[number](number, frame)
+
+    def replace(self):
+        try:
+            for number in self.numbers:
+                handler = _signal.getsignal(number)
+                if callable(handler) and handler is not self.put_off:
+                    self.handlers[number] = handler
+                    _signal.signal(number, self.put_off)
+        except BaseException:
+            self.restore()
+            raise
+
+    def restore(self):
+        for number, handler in self.handlers.items():
+            if _signal.getsignal(number) is self.put_off:
+                _signal.signal(number, handler)
+
+
+_signals = _Signals()
+_local = threading.local()  # later: an exception of a callback that cannot return one
+
+
+def _is_main():
+    return threading.get_ident() == threading.main_thread().ident
+
+
+class _PutOff:
+    """While it is entered in the main thread, signals are put off."""
+    outer = None
+
+    def __enter__(self):
+        if _is_main():
+            if not _signals.depth:
+                _signals.replace()
+            self.outer, _signals.in_callback = _signals.in_callback, False
+            _signals.depth += 1
+
+    def __exit__(self, *error):
+        if self.outer is None:
+            return
+        _signals.depth -= 1
+        _signals.in_callback = self.outer
+        if not _signals.depth:
+            _signals.restore()
+        if not _signals.depth or self.outer:
+            _signals.deliver()
+
+
+put_off_signals = _PutOff
+
+
+def _raise_later():
+    error, _local.later = getattr(_local, "later", None), None
+    if error is not None:
+        raise error
+
+
 # Exceptions of Python callbacks. A callback that fails stores its exception here under a number and puts this number into
 # the library's message. The call that receives the message raises the exception.
 _raised, _numbers, _lock = {}, itertools.count(1), threading.Lock()
@@ -123,13 +253,30 @@ def callback(name, function):
     """Returns a C callback of the declared type. The Python function gets the arguments of the C callback except the last
     one, err. If it raises an exception, the C callback fails, and the library call that ran the callback raises the
     exception again."""
-    def run(*arguments):
-        try:
-            function(*arguments[:-1])
+    return ctype(name)(lambda *arguments: guarded(function, arguments[-1], *arguments[:-1]))
+
+
+def guarded(function, err, *arguments):
+    """Calls the function of a callback, and signals' handlers before it. Returns a status; an exception becomes the error
+    `err`. err None: the callback cannot fail, and the exception is raised when the library has returned."""
+    is_main = _signals.depth and _is_main()
+    try:
+        if is_main:
+            _signals.in_callback = True
+            _signals.deliver()
+        _raise_later()
+        function(*arguments)
+        return 0
+    except BaseException as exception:  # KeyboardInterrupt too
+        if is_main:
+            _signals.in_callback = False
+        if err is None:
+            _local.later = exception
             return 0
-        except BaseException as exception:  # KeyboardInterrupt too
-            return _report(exception, arguments[-1])
-    return ctype(name)(run)
+        return _report(exception, err)
+    finally:
+        if is_main:
+            _signals.in_callback = False
 
 
 def _check(status, error):
@@ -142,8 +289,49 @@ def _check(status, error):
             exception = _raised.pop(int(number[1]), None)
         if exception is not None:
             raise exception
-    name = _c_status_name(status).decode()
-    raise _errors.get(name, Error)(message)
+    raise _error_class(_c_status_name(status).decode(), message)(_python_names(message))
+
+
+# Functions that messages name and whose work has another name in Python
+_RENAMED = {"model_predict_all": "Model.predict", "dataset_set_weights": "sample_weight",
+            "fit_end": "the end of the loop over steps",
+            "model_create_functional": "strata.Model(inputs=..., outputs=...)", "model_input": "strata.Input",
+            "model_output": "strata.Model(outputs=...)", "fit_options": "fit", "compile_options": "compile",
+            "model_epoch_steps": "Model.load_checkpoint", "tensor": "strata.Tensor"}
+
+
+def _python_names(message):
+    """Replaces the names of C functions and options in a message by those that a Python program uses."""
+    def replace(match):
+        function, option = match[1], match[2]
+        kind, _, name = function.partition("_")
+        owner = getattr(sys.modules[__package__], kind.title(), None) if kind in ("model", "dataset", "strategy") else None
+        if option and function.endswith("_options"):
+            return f"{option[1:]}="
+        if function in _RENAMED:
+            return _RENAMED[function]
+        if owner is not None and hasattr(owner, name):
+            return f"{kind.title()}.{name}"
+        call = _table["functions"].get(f"strata_{function}")
+        return f"strata.ops.{function}" if call and call[0] == "strata_tensor*" else match[0]
+    return re.sub(r"\bstrata_([a-z0-9_]+)(\.[a-z0-9_]+)?", replace, message)
+
+
+# Messages of the system, and Python's own classes of such errors
+_SYSTEM = {"No such file or directory": FileNotFoundError, "Permission denied": PermissionError,
+           "it is a folder, not a file": IsADirectoryError}
+
+
+@functools.lru_cache(maxsize=None)
+def _system_class(own, system):
+    return type(own.__name__, (own, system), {"__doc__": own.__doc__, "__module__": "strata", "__str__": lambda self:
+                                              str(self.args[0])})
+
+
+def _error_class(name, message):
+    own = _errors.get(name, Error)
+    system = next((error for text, error in _SYSTEM.items() if message.endswith(text)), None)
+    return own if system is None else _system_class(own, system)
 
 
 # ---- arrays ----------------------------------------------------------------------------------------------------------------
@@ -184,7 +372,15 @@ def dims(c_shape):
     return tuple(c_shape.dims[:c_shape.rank])
 
 
-def host_array(value):
+def _described(array):
+    """"words ('cat', ...)", "of objects (None, ...)": the type of an array without numbers, and its first element."""
+    first = array.flat[0] if array.size else None
+    kinds = {"U": "words", "S": "bytes", "M": "dates", "m": "durations", "c": "complex numbers", "V": "records"}
+    first = f" ({getattr(first, 'item', lambda: first)()!r}, ...)" if array.size else ""
+    return f"{kinds.get(array.dtype.kind, f'of type {array.dtype}')}{first}"
+
+
+def host_array(value, what="an array"):
     """Converts an array that numpy or DLPack can read (tensors of PyTorch and JAX, cuDF ...) to a row-major numpy array of
     a type that the library supports. It does not copy an array that is one already."""
     if not isinstance(value, numpy.ndarray) and hasattr(value, "__dlpack__"):
@@ -196,8 +392,9 @@ def host_array(value):
     if array.dtype not in _BY_NUMPY:
         kinds = {"f": numpy.float32, "i": numpy.int64, "u": numpy.int64}
         if array.dtype.kind not in kinds:
-            raise InvalidError(f"an array of {array.dtype} cannot be used: numbers are needed; words become numbers by "
-                               "Preprocessing, or by a table that strata.Dataset.csv reads")
+            raise InvalidError(f"{what} is {_described(array)}: numbers are needed. Give each word a number "
+                               "(numpy.unique(words, return_inverse=True), or pandas.get_dummies for columns of words); the "
+                               "command `strata train FILE` does this for a table by itself")
         array = array.astype(kinds[array.dtype.kind])
     return numpy.require(array, requirements=["C", "ALIGNED"])
 
@@ -278,6 +475,14 @@ def struct(name, /, **fields):
     return value
 
 
+# The functions that may call Python code: a generator's, a callback's.
+_CALLING = {f"strata_{name}" for name in
+            "model_fit fit_begin fit_step fit_end model_evaluate model_predict model_get_gradients model_save_checkpoint "
+            "model_watch_checkpoints model_compile model_build model_placement iterator_create iterator_next strategy_run "
+            "distributed_batches_create distributed_batches_next dataset_from_generator dataset_map dataset_shuffle "
+            "dataset_cache dataset_split dataset_prefetch dataset_batch".split()}
+
+
 class _Call:
     """A function of the library, which can be called from Python."""
 
@@ -286,7 +491,7 @@ class _Call:
         self.function = getattr(_c, name)
         self.function.restype = ctype(self.result)
         self.function.argtypes = [ctypes.POINTER(ctype(t)) if d else ctype(t) for t, _, d in self.parameters]
-        self.name = name
+        self.name, self.calls_back = name, name in _CALLING
         self.counts = {i for i, p in enumerate(self.parameters) if i and p[1] == f"n_{self.parameters[i - 1][1]}"}
         self.n_given = sum(not self.is_out(p) for p in self.parameters) - len(self.counts)
 
@@ -296,6 +501,14 @@ class _Call:
         return name == "err" or ((name.startswith("out_") or name == "out") and (kind.endswith("*") or parameter[2]))
 
     def __call__(self, *given):
+        if not self.calls_back:
+            return self.run(given)
+        with _PutOff():
+            result = self.run(given)
+            _raise_later()
+            return result
+
+    def run(self, given):
         if len(given) != self.n_given:
             raise TypeError(f"{self.name} takes {self.n_given} arguments, not {len(given)}")
         given, arguments, outs, keep, error = iter(given), [], [], [], None
@@ -363,8 +576,10 @@ def names(array):
 def predict_all(model, data, batch, n):
     """Calls strata_model_predict_all, whose out parameter is an array and not a single value."""
     call, arrays, error = _Call("strata_model_predict_all"), (_Array * n)(), _Error()
-    _check(call.function(model._as_parameter_, data._as_parameter_, batch, arrays, ctypes.byref(error)), error)
-    return [from_array(a) for a in arrays]
+    with _PutOff():
+        _check(call.function(model._as_parameter_, data._as_parameter_, batch, arrays, ctypes.byref(error)), error)
+        _raise_later()
+        return [from_array(a) for a in arrays]
 
 
 def _check_abi():
@@ -396,9 +611,11 @@ def store(c_array, value):
 class Handle:
     """An object of the library, which is destroyed with the last Python object that refers to it."""
     _destroy = None  # the name in lib of the function that destroys it
+    _lock = None
 
     def __init__(self, handle, *keep):
         self._as_parameter_ = handle
+        self._lock = self._lock or Lock()
         self._keep = keep  # objects that must outlive it
         self._finalizer = weakref.finalize(self, self._end, getattr(lib, self._destroy), handle, keep)
 

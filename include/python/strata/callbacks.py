@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 
-from ._native import Handle, ctype, lib
+from ._native import Handle, ctype, lib, locked
 
 
 class Callback:
@@ -150,11 +150,16 @@ class Events(Handle):
     def __init__(self, folder):
         super().__init__(lib.events_create(folder))
 
+    @locked
     def scalar(self, tag, step, value): lib.events_scalar(self, tag, step, value)
+    @locked
     def histogram(self, tag, step, values): lib.events_histogram(self, tag, step, values)
+    @locked
     def image(self, tag, step, picture): lib.events_image(self, tag, step, picture)
+    @locked
     def text(self, tag, step, text): lib.events_text(self, tag, step, text)
 
+    @locked
     def hyperparameters(self, parameters: dict, metrics=()):
         """parameters: texts and numbers by name. metrics: the tags of the scalars by which runs are compared."""
         given = (ctype("strata_hyperparameter") * max(1, len(parameters)))()
@@ -166,6 +171,7 @@ class Events(Handle):
                 one.text = str(value).encode()
         lib.events_hyperparameters(self, list(given[:len(parameters)]), list(metrics))
 
+    @locked
     def flush(self):
         """Waits until everything is in the file."""
         lib.events_flush(self)

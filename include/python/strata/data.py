@@ -20,8 +20,8 @@ class Dataset(Handle):
     def from_arrays(cls, x, y=None, sample_weight=None, scale: float = 0) -> "Dataset":
         """Examples x[i] with labels y[i]. x and y are arrays of numpy or of a library that supports DLPack. u8, f32, i32
         and i64 are not copied. scale: features are multiplied by it, for example by 1/255 for pixels that are bytes."""
-        x = _narrow(_native.host_array(x))
-        y = None if y is None else _narrow(_native.host_array(y))
+        x = _narrow(_native.host_array(x, "x"))
+        y = None if y is None else _narrow(_native.host_array(y, "y"))
         dataset = cls(lib.dataset_from_arrays(x, y, scale), x, y)
         if sample_weight is not None:
             lib.dataset_set_weights(dataset, numpy.asarray(sample_weight, numpy.float32))
@@ -34,7 +34,7 @@ class Dataset(Handle):
         for columns in (inputs, targets or {}):
             given = (_native.ctype("strata_data_column") * max(1, len(columns)))()
             for one, (name, array) in zip(given, columns.items()):
-                array = _narrow(_native.host_array(array))
+                array = _narrow(_native.host_array(array, repr(name)))
                 view = _native.view(array)
                 one.name, one.array = name.encode(), ctypes.pointer(view)
                 kept += [array, view]
@@ -198,31 +198,29 @@ def _generated(cls, make, size, is_batch):
         raise InvalidError("the generator gives no example")
     walks, numbers = {}, itertools.count(1)
 
-    def open_walk(user, seed, epoch, out_state, err):
-        try:
-            number = next(numbers)
-            walks[number] = iter(start(epoch))
-            out_state[0] = number
-            return 0
-        except BaseException as exception:
-            return _native._report(exception, err)
+    def open_walk(user, seed, epoch, out_state):
+        number = next(numbers)
+        walks[number] = iter(start(epoch))
+        out_state[0] = number
 
-    def next_element(state, index, element, out_end, err):
-        try:
-            example = next(walks[state], None)
-            out_end[0] = example is None
-            for i, part in enumerate([] if example is None else _parts(example)):
-                _native.store(element[0].parts[i], part)
-                element[0].n_parts = i + 1
-            return 0
-        except BaseException as exception:
-            return _native._report(exception, err)
+    def next_element(state, index, element, out_end):
+        example = next(walks[state], None)
+        out_end[0] = example is None
+        for i, part in enumerate([] if example is None else _parts(example)):
+            _native.store(element[0].parts[i], part)
+            element[0].n_parts = i + 1
 
     generator = struct("generator", spec=_spec(_parts(first), is_batch), size=-1 if size is None else size)
     kinds = dict(generator._fields_)
-    generator.open, generator.next = kinds["open"](open_walk), kinds["next"](next_element)
-    generator.close = kinds["close"](lambda state: walks.pop(state, None) and None)
+    for name, function in (("open", open_walk), ("next", next_element)):
+        setattr(generator, name, kinds[name](lambda *given, f=function: _native.guarded(f, given[-1], *given[:-1])))
+    generator.close = kinds["close"](lambda state: _native.guarded(walks.pop, None, state, None) and None)
     return cls(lib.dataset_from_generator(generator), generator)
+
+
+def is_array(x) -> bool:
+    """Whether x is an array, or a list that becomes one, and not a dataset or a loader."""
+    return hasattr(x, "shape") or isinstance(x, (list, tuple)) or not (isinstance(x, Dataset) or hasattr(x, "__iter__"))
 
 
 def dataset(x, y=None, sample_weight=None) -> Dataset:
@@ -236,6 +234,6 @@ def dataset(x, y=None, sample_weight=None) -> Dataset:
         if y is not None or sample_weight is not None:
             raise InvalidError("a dataset has its labels and weights inside: leave y and sample_weight out")
         return x
-    if y is None and not hasattr(x, "shape") and hasattr(x, "__iter__") and not isinstance(x, (list, tuple)):
+    if y is None and not is_array(x):
         return Dataset.from_batches(x)
     return Dataset.from_arrays(x, y, sample_weight)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices of this machine (strata/device.h)."""
 import ctypes
-import functools
 import typing
 
 from . import _native
@@ -39,7 +38,9 @@ def load_plugin(text: str) -> None:
 def device_options(on_print=lambda printed: print(printed.text.decode()), **options):
     """Makes a strata_device_options. on_print is called with a strata_printed for each value of the layers `print`. None:
     they report nothing."""
-    take = on_print and _native.ctype("strata_print_callback")(lambda printed, user: on_print(printed[0]))
+    def show(printed, user):
+        _native.guarded(on_print, None, printed[0])
+    take = on_print and _native.ctype("strata_print_callback")(show)
     return struct("device_options", on_print=take, **options)
 
 
@@ -56,10 +57,16 @@ class Device(Handle):
         return DeviceInfo.of(ctypes.cast(lib.device_get_info(self), ctypes.POINTER(_native.ctype("strata_device_info")))[0])
 
 
-@functools.lru_cache(maxsize=None)
+_opened, _opening = {}, _native.Lock()
+
+
 def opened(which=None) -> Device:
-    """Returns the device of this name. A process opens it only once."""
-    return Device(which)
+    """Returns the device of this name. A process opens it only once; a child of fork opens its own."""
+    with _opening:
+        key = (_native.Lock.forks, which)
+        if key not in _opened:
+            _opened[key] = Device(which)
+        return _opened[key]
 
 
 def device(value) -> Device:

@@ -23,7 +23,7 @@ import threading
 import numpy
 
 from . import _native, optimizers
-from ._native import Handle, InvalidError, callback, constants, ctype, lib, struct
+from ._native import Handle, InvalidError, callback, constants, ctype, lib, locked, struct
 from .data import Dataset
 from .devices import device_options as _device_options
 
@@ -165,14 +165,17 @@ class Strategy(Handle):
         """Iterates over the batches of an epoch. Each is divided among the replicas, and is a tuple for a function of the
         strategy."""
         options = struct("distributed_batches_options", global_batch=batch_size, shuffle=shuffle, seed=seed, epoch=epoch)
-        walk = _Batches(lib.distributed_batches_create(self, data, options), self, data)
+        with self._lock:
+            walk = _Batches(lib.distributed_batches_create(self, data, options), self, data)
         n_parts = 2 if lib.dataset_has_labels(data) else 1
         while True:
             values = (ctype("strata_per_replica") * 2)()
-            if not lib.distributed_batches_next(walk, values):
-                return
+            with self._lock:
+                if not lib.distributed_batches_next(walk, values):
+                    return
             yield tuple(values[:n_parts])
 
+    @locked
     def reduce(self, reduction: str, values: PerReplica, axis: "int | None" = None) -> numpy.ndarray:
         """Combines the replicas' values to one array. With several workers all of them must call it."""
         held = [_native.host_array(v) for v in values]
@@ -196,6 +199,7 @@ class Function(Handle):
 
     def __init__(self, strategy, body):
         self.body, self.n_inputs, self.n_outputs, self.single = body, 0, None, True
+        self._lock = strategy._lock
         run = callback("strata_replica_function", self._trace)
         super().__init__(lib.function_create(strategy, run, None), strategy, run)
 
@@ -212,6 +216,7 @@ class Function(Handle):
         lib.graph_check(lib.replica_graph(replica))
         self.n_outputs = len(results)
 
+    @locked
     def __call__(self, *inputs):
         self.n_inputs, kept = len(inputs), []
         given = (ctype("strata_per_replica") * max(1, len(inputs)))()
@@ -264,6 +269,7 @@ class Variable(Handle):
         self.shape, self.dtype = value.shape, value.dtype
         lib.distributed_set(self, value)
 
+    @locked
     def numpy(self) -> numpy.ndarray:
         value = numpy.empty(self.shape, self.dtype)
         lib.distributed_get(self, value)

@@ -52,7 +52,17 @@ def describe(inputs, outputs):
             for i in inputs]
     for output in outputs:
         visit(output)
+    for one in spec:  # an input of an embedding has tokens
+        if "dtype" not in one and any(row.get("layer") == "embedding" and one["name"] in row["inputs"] for row in rows):
+            one["dtype"] = "i32"
     return {"inputs": spec, "layers": rows}, [s["name"] for s in spec], [names[id(o)] for o in outputs]
+
+
+def takes_tokens(layers) -> bool:
+    """Whether the first of the layers that computes is an embedding."""
+    moves = ("reshape", "flatten", "permute", "transpose")
+    first = next((one for one in layers if one["layer"] not in moves), {})
+    return first.get("layer") == "embedding"
 
 
 class Layer(dict):

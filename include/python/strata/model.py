@@ -11,8 +11,8 @@ import typing
 import numpy
 
 from . import _native, callbacks as _callbacks, layers as _layers, optimizers
-from ._native import Handle, InvalidError, callback, lib, struct
-from .data import Dataset, dataset
+from ._native import Handle, InvalidError, Lock, callback, lib, locked, struct
+from .data import Dataset, dataset, is_array
 from .devices import device as _device
 
 
@@ -44,7 +44,9 @@ class Step(typing.NamedTuple):
 
 
 class Model(Handle):
-    """A model of layers. Without input_shape the first fit builds it and takes the shape from its data.
+    """A model of layers. Several threads may use one model: their calls wait for each other, and a call waits until a fit is
+    over; in a loop over steps, other calls take place between two steps. Several models may use one device. Without
+    input_shape the first fit builds the model and takes the shape from its data.
 
         model = strata.Sequential([layers.dense(128, activation="relu"), layers.dense(10)])
         model.compile("adam", "sparse_categorical_crossentropy")
@@ -68,6 +70,7 @@ class Model(Handle):
         else:
             self._spec = {"label": name, "layers": list(layers), **({"input_dtype": input_dtype} if input_dtype else {})}
         self._as_parameter_ = self._finalizer = None
+        self._lock = Lock()
         if input_shape is not None:
             self._create(input_shape, input_dtype)
 
@@ -87,6 +90,7 @@ class Model(Handle):
     def read_json(cls, path) -> "Model":
         return cls._of(lib.model_read_json(path))
 
+    @locked
     def to_json(self) -> str:
         return lib.model_to_json(self)
 
@@ -95,14 +99,33 @@ class Model(Handle):
         if self._inputs is None:
             shape = [input_shape] if isinstance(input_shape, int) else list(input_shape)
             spec["input"] = [int(d) for d in shape]
+            if self._input_dtype(input_dtype) == "i32":
+                spec["input_dtype"] = "i32"
         else:
             spec.setdefault("outputs", [{"name": o} for o in self._outputs])
-        if input_dtype is not None and _native.dtype_of(_native.dtype(input_dtype)).kind == "i":
-            spec["input_dtype"] = "i32"
         text = json.dumps(spec)
         Handle.__init__(self, lib.model_from_json(text, len(text.encode()), self._spec["label"] or "model"))
 
+    def _input_dtype(self, given=None):
+        """The type of a sequential model's input: as given, else i32 (tokens) if the first layer that computes is an
+        embedding."""
+        given = given or self._spec.get("input_dtype")
+        if given is not None:
+            return "i32" if _native.dtype_of(_native.dtype(given)).kind == "i" else "f32"
+        return "i32" if _layers.takes_tokens(self._spec["layers"]) else "f32"
+
+    @property
+    def _input_dtypes(self):
+        """"f32" or "i32" (tokens) for each input."""
+        if self._as_parameter_ is not None:
+            dtypes = [lib.model_input_port(self, i).dtype for i in range(lib.model_n_inputs(self))]
+            return ["i32" if _native.dtype_of(d).kind == "i" else "f32" for d in dtypes]
+        if self._inputs is None:
+            return [self._input_dtype()]
+        return ["f32" if i.get("dtype", "f32") == "f32" else "i32" for i in self._spec["inputs"]]
+
     # ---- compile ----
+    @locked
     def compile(self, optimizer=None, loss: "str | dict | None" = None, metrics=None, *, device=None, strategy=None,
                 loss_weights=None, precision: str = "f32", seed: int = 0, gradient_norm: bool = False) -> "Model":
         """Sets how the model is trained. If optimizer, loss or metrics are None, those of the model's JSON are used, or
@@ -126,6 +149,8 @@ class Model(Handle):
             device, strategy = self._where
         if strategy is not None and device is not None:
             raise InvalidError("compile: a strategy has devices of its own; leave device out")
+        if strategy is not None:  # its models share its devices
+            self._lock = strategy._lock
         names = None if metrics is None else ",".join(m for m in metrics if m != "accuracy")
         self._settings = (None if strategy is not None else _device(device),
                           struct("compile_options", optimizer=None if optimizer is None else optimizers.optimizer(optimizer),
@@ -142,9 +167,15 @@ class Model(Handle):
         lib.model_compile(self, where, options)
         self._state = ctypes.create_string_buffer(_STATE_BYTES)  # the state of Python callbacks as JSON
         lib.model_add_callback(self, struct("callback", state=ctypes.addressof(self._state), state_bytes=_STATE_BYTES))
+        self._poll()
         self._compiled, self._keep = True, (*self._keep, where, options)
         self._finalizer.detach()  # the model must now be destroyed before the device or the strategy
         Handle.__init__(self, self._as_parameter_, where, options)
+
+    def _poll(self):
+        """Lets handlers of signals run while the library trains and predicts: a Ctrl-C raises KeyboardInterrupt."""
+        self._interrupt = callback("strata_poll_callback", lambda user: None)
+        lib.model_set_poll(self, self._interrupt, None)
 
     def _ready(self, data=None, trains=False):
         """Creates the parameters. trains: an optimizer and a loss are needed, so a model without settings is compiled."""
@@ -153,13 +184,14 @@ class Model(Handle):
         if self._as_parameter_ is None:
             if data is None and self._inputs is None:
                 raise InvalidError("the model has no input shape yet: give Sequential input_shape=, or fit it first")
-            self._create(*((data.element_shape, data.element_dtype) if self._inputs is None else (None,)))
+            self._create(data.element_shape if self._inputs is None else None)
         if self._settings is None and not self._built:
             self.build()
         elif self._settings is not None and not self._compiled:
             self._build()
 
     # ---- training ----
+    @locked
     def fit(self, x, y=None, *, batch_size: "int | None" = None, epochs: int = 1, verbose="auto", callbacks=(),
             validation_split: float = 0.0, validation_data=None, shuffle: bool = True, class_weight=None, sample_weight=None,
             initial_epoch: int = 0, seed: int = 0, **options) -> History:
@@ -179,24 +211,33 @@ class Model(Handle):
 
     def steps(self, x, y=None, *, initial_epoch: int = 0, verbose=0, **as_fit):
         """Trains like fit, with the same arguments, but as an iterator, so that the caller runs the loop: `for step in
-        model.steps(x, y, epochs=2)`. It returns a Step after each step, with step.loss, and after each epoch, where
-        step.epoch_end is True and step.logs has the metrics. Leaving the loop ends the training. With wait_each_step=True
-        the step has just been made, and the model may be evaluated in the loop. Otherwise a few later steps are already
-        running."""
-        run, data, given = self._prepare(x, y, initial_epoch=initial_epoch, verbose=verbose,
-                                         **{"steps_per_execution": 0, **as_fit})
-        run.begin(initial_epoch)
+        model.steps(x, y, epochs=2)`. It returns a Step for each step, with the loss of that step in step.loss, and after each
+        epoch, where step.epoch_end is True and step.logs has the metrics. Leaving the loop ends the training. On the host, and
+        on all devices with wait_each_step=True, no later step was begun. Otherwise a few later steps may be running already,
+        so that the device does not wait for the loop."""
+        with self._lock:
+            run, data, given = self._prepare(x, y, initial_epoch=initial_epoch, verbose=verbose,
+                                             **{"steps_per_execution": 0, **as_fit})
+            run.begin(initial_epoch)
         fit = None
         try:
-            fit = lib.fit_begin(self, data, given)
-            while progress := lib.fit_step(fit):
+            with self._lock, _native.put_off_signals():
+                fit = lib.fit_begin(self, data, given)
+            while True:
+                with self._lock:
+                    progress = lib.fit_step(fit)
+                if not progress:
+                    return
                 p = progress[0]
                 yield Step(p.loss, p.epoch, p.step, p.learning_rate, bool(p.epoch_end),
                            run.history.latest() if p.epoch_end else {})
         finally:
-            if fit:
-                run.finish(lib.fit_end(fit))
-            run.end()
+            with self._lock:
+                try:
+                    if fit:
+                        run.finish(lib.fit_end(fit))
+                finally:
+                    run.end()
 
     def _prepare(self, x, y, *, batch_size=None, epochs=1, verbose="auto", callbacks=(), validation_split=0.0,
                  validation_data=None, shuffle=True, class_weight=None, sample_weight=None, initial_epoch=0, seed=0,
@@ -225,6 +266,7 @@ class Model(Handle):
         self.stop_training = False
         return run, data, given
 
+    @locked
     def evaluate(self, x, y=None, *, batch_size: int = 0, sample_weight=None, callbacks=()) -> dict:
         """Returns {"loss": ..., "accuracy": ..., ...} for all examples."""
         data = self._data(x, y, sample_weight)
@@ -234,6 +276,7 @@ class Model(Handle):
         _each(callbacks, "on_test_end", logs)
         return logs
 
+    @locked
     def predict(self, x, *, batch_size: int = 0, callbacks=()) -> numpy.ndarray:
         """Returns the outputs, f32 (n, ...), as probabilities if the loss is a crossentropy. A model with several outputs
         returns a dict with their names."""
@@ -253,6 +296,12 @@ class Model(Handle):
         inputs, outputs = self._ports
         if (isinstance(x, dict) or len(inputs) + len(outputs) > 2) and not isinstance(x, Dataset):
             x, y = _by_name("inputs", inputs, x), _by_name("outputs", outputs, y)
+        dtypes = self._input_dtypes
+        if isinstance(x, dict):
+            by_name = dict(zip(inputs, dtypes)) if len(inputs) > 1 else {}
+            x = {name: _as_input(array, by_name.get(name, dtypes[0]), f"input {name!r}") for name, array in x.items()}
+        elif is_array(x):
+            x = _as_input(x, dtypes[0], "x")
         return dataset(x, y, sample_weight)
 
     @property
@@ -264,6 +313,7 @@ class Model(Handle):
             (lib.model_n_inputs, lib.model_input_port), (lib.model_n_outputs, lib.model_output_port)))
 
     @property
+    @locked
     def learning_rate(self) -> float:
         """The learning rate of the next step. It may be set between fits, and by callbacks in on_epoch_begin and
         on_epoch_end."""
@@ -271,6 +321,7 @@ class Model(Handle):
         return lib.model_learning_rate(self)
 
     @learning_rate.setter
+    @locked
     def learning_rate(self, rate: float) -> None:
         self._ready(trains=True)
         lib.model_set_learning_rate(self, rate)
@@ -295,10 +346,12 @@ class Model(Handle):
 
     # ---- weights and files ----
     @property
+    @locked
     def weights(self) -> dict:
         """Returns copies of parameters and states by name, for example "dense/kernel"."""
         return {lib.model_parameter(self, i).name.decode(): w for i, w in enumerate(self.get_weights())}
 
+    @locked
     def get_weights(self) -> list:
         self._ready()
         values = []
@@ -308,6 +361,7 @@ class Model(Handle):
             values.append(value)
         return values
 
+    @locked
     def set_weights(self, weights) -> None:
         """weights: a list in the order of get_weights, or a dict by name, from which names may be missing."""
         self._ready()
@@ -325,6 +379,7 @@ class Model(Handle):
                 raise InvalidError(f"set_weights: {name} is {expected}, not {value.shape}")
             lib.model_set_parameter(self, index, value)
 
+    @locked
     def save(self, path) -> None:
         """Saves the model as a safetensors file that contains the model's JSON. A path that ends in .onnx or .keras becomes
         a file of that format."""
@@ -334,12 +389,14 @@ class Model(Handle):
             raise InvalidError(f"save: {path} would be Keras' old format, which is only read; give a name that ends in .keras")
         {".onnx": lib.model_save_onnx, ".keras": lib.model_save_keras}.get(ending, lib.model_save)(self, path)
 
+    @locked
     def save_checkpoint(self, path, epochs: int) -> None:
         """Saves the model with the optimizer's slots, so that a training can continue from it after load_checkpoint."""
         if self._run:
             self._run.keep_states()
         lib.model_save_checkpoint(self, epochs, path)
 
+    @locked
     def load_checkpoint(self, path) -> int:
         """Loads a checkpoint from a file, or from the folder of fit(checkpoint={"folder": ...}). Returns how many epochs
         are done; 0 if there is no checkpoint. fit(initial_epoch=...) then continues the training. If the checkpoint was
@@ -357,11 +414,13 @@ class Model(Handle):
                 return _unpickled, (file.read(), device.info.id if device else None, self._compiled)
 
     @property
+    @locked
     def sha256(self) -> str:
         """The hash of all parameters. Two models with the same hash have the same bits."""
         self._ready()
         return lib.model_sha256(self)
 
+    @locked
     def summary(self, batch_size: int = 0) -> None:
         """Prints the layers, their output shapes and their numbers of parameters."""
         self._ready()
@@ -386,6 +445,7 @@ class Model(Handle):
     def trainable_variables(self):
         return lib.model_variables(self)
 
+    @locked
     def build(self, input_shape=None, *, strategy=None, device=None, seed: int = 0) -> "Model":
         """Creates the parameters on the devices, without an optimizer and a loss, for predictions and custom training loops.
         The model may be compiled later, and keeps its parameters."""
@@ -394,7 +454,9 @@ class Model(Handle):
         where = None if strategy is not None else _device(device)
         options = struct("compile_options", seed=seed, strategy=strategy)
         lib.model_build(self, where, options)
+        self._poll()
         self._where, self._built = (where, strategy), True
+        self._lock = self._lock if strategy is None else strategy._lock
         self._finalizer.detach()
         Handle.__init__(self, self._as_parameter_, where, options)
         return self
@@ -442,6 +504,20 @@ def load(path, *, whole: bool = False) -> "Model | OnnxGraph":
     if ending == ".onnx":
         return Model._of(lib.model_load_onnx(path, _native.struct("onnx_options")))
     return Model._of((lib.model_load_keras if ending in (".keras", ".h5", ".hdf5") else lib.model_load)(path))
+
+
+def _as_input(array, dtype, what):
+    """Converts integers to floats where a model takes floats, as Keras does, and whole floats to tokens."""
+    array = _native.host_array(array, what)
+    if dtype == "f32":
+        return array.astype(numpy.float32) if array.dtype.kind in "iu" and array.dtype != numpy.uint8 else array
+    if array.dtype.kind == "f":
+        tokens = array.astype(numpy.int64)
+        if not numpy.array_equal(tokens, array):
+            first = array[tokens != array].flat[0]
+            raise InvalidError(f"{what}: the model takes tokens, which are whole numbers; there is {first}")
+        return tokens
+    return array.astype(numpy.int32) if array.dtype.itemsize == 1 else array
 
 
 def _list(values):
