@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finds and opens devices of all backends in backends/registry.c. */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/fallback/fallback.h"
 #include "backends/registry.h"
+#include "core/base/ascii.h"
 #include "core/base/lock.h"
 #include "core/base/option.h"
 
@@ -127,7 +127,7 @@ static bool contains(const char *text, const char *part) {
     size_t n = strlen(part);
     for (; *text; text++) {
         size_t i = 0;
-        while (i < n && text[i] && tolower((unsigned char)text[i]) == tolower((unsigned char)part[i])) i++;
+        while (i < n && text[i] && strata_ascii_lower(text[i]) == strata_ascii_lower(part[i])) i++;
         if (i == n) return true;
     }
     return n == 0;

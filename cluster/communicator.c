@@ -14,6 +14,7 @@
 #include "cluster/clock.h"
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/table.h"
+#include "core/base/locale.h"
 
 static const double CONNECT_SECONDS = 60, STALL_SECONDS = 300;
 
@@ -31,7 +32,7 @@ strata_status strata_communicator_fail(strata_communicator *comm, const strata_c
     char text[STRATA_ERROR_MESSAGE_BYTES / 2];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    strata_format_v(text, sizeof text, format, arguments);
     va_end(arguments);
     char whole[STRATA_ERROR_MESSAGE_BYTES];
     if (call)

@@ -10,12 +10,12 @@ set -eu
 
 build="gcc libc6-dev cmake ninja-build pkg-config libcjson-dev zlib1g-dev libssl-dev"
 build_optional="ocl-icd-opencl-dev libvulkan-dev glslc spirv-tools libclblast-dev liblzma-dev libpng-dev libcurl4-openssl-dev"
-build_optional="$build_optional libturbojpeg0-dev libwebp-dev libprotobuf-c-dev protobuf-c-compiler"
+build_optional="$build_optional libturbojpeg0-dev libwebp-dev libgif-dev libtiff-dev libprotobuf-c-dev protobuf-c-compiler"
 run=""
 run_optional="pocl-opencl-icd mesa-vulkan-drivers libvulkan1 ocl-icd-libopencl1 libclblast1"
 test="libcriterion-dev g++ git python3"
 test_optional="vulkan-validationlayers oclgrind clang clang-format python3-numpy python3-venv openmpi-bin libopenmpi3 mpich"
-test_optional="$test_optional libhdf5-dev python3-setuptools python3-wheel dpkg-dev file groff-base ccache"
+test_optional="$test_optional libhdf5-dev python3-setuptools python3-wheel dpkg-dev file groff-base ccache locales"
 
 required="" optional=""
 for set in "$@"; do

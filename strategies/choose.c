@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Chooses the devices of a strategy if the user names none. */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/registry.h"
+#include "core/base/ascii.h"
 #include "core/run/device.h"
 #include "strategies/kinds.h"
 
@@ -29,10 +29,10 @@ static bool is_accelerator(const strata_device_info *row) {
 /* Compares only letters and digits: "NVIDIA H200" and "NVIDIA_H200" are the same name. */
 static bool same_name(const char *a, const char *b) {
     for (;;) {
-        while (*a && !isalnum((unsigned char)*a)) a++;
-        while (*b && !isalnum((unsigned char)*b)) b++;
+        while (*a && !strata_ascii_is_word(*a)) a++;
+        while (*b && !strata_ascii_is_word(*b)) b++;
         if (!*a || !*b) return !*a && !*b;
-        if (tolower((unsigned char)*a++) != tolower((unsigned char)*b++)) return false;
+        if (strata_ascii_lower(*a++) != strata_ascii_lower(*b++)) return false;
     }
 }
 

@@ -94,6 +94,22 @@ export ASAN_OPTIONS="abort_on_error=1:detect_leaks=1:allocator_may_return_null=1
 export LSAN_OPTIONS="suppressions=$root/tests/leaks.supp:print_suppressions=0"
 export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
 
+# Users' programs choose a locale, where the decimal point may be a comma. So all suites of the preset tests run in such a locale;
+# those of the other presets run in the locale "C". The other two locales are for tests/base/locale_test.c.
+locales=$build/locale
+if [ "$preset" = tests ]; then
+    for locale in fa_IR tr_TR de_DE; do
+        [ -e "$locales/$locale.UTF-8/LC_CTYPE" ] || { mkdir -p "$locales" &&
+            localedef --no-archive -i "$locale" -f UTF-8 "$locales/$locale.UTF-8"; } >"$logs/locale.log" 2>&1
+    done
+    if [ -e "$locales/de_DE.UTF-8/LC_CTYPE" ]; then
+        export LOCPATH="$locales" STRATA_TEST_LOCALE=de_DE.UTF-8
+    else
+        echo "skipped 1: the suites run without a locale with a decimal comma: $(tail -n 1 "$logs/locale.log") (locales)"
+        count 0 0 1
+    fi
+fi
+
 # On a machine without a GPU, only lavapipe is used as Vulkan driver.
 lavapipe=$(ls /usr/share/vulkan/icd.d/lvp_icd*.json 2>/dev/null | head -n 1)
 if [ -n "$lavapipe" ] && [ ! -e /dev/nvidiactl ] && ! ls /dev/dri/renderD* >/dev/null 2>&1; then

@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/locale.h"
+
 enum { TEXT_BYTES = 400 };
 
 /* ---- the piece of all trials ---- */
@@ -280,8 +282,8 @@ static strata_status store_verdicts(strata_checks *checks, const check_round *r,
             continue;
         }
         if (wrong)
-            snprintf(text, sizeof text, "kernel %s computes %s wrongly: off by %.3g of the largest value (driver %s)", kernels,
-                     t->node.op->name, error, checks->driver);
+            strata_format(text, sizeof text, "kernel %s computes %s wrongly: off by %.3g of the largest value (driver %s)",
+                          kernels, t->node.op->name, error, checks->driver);
         else
             snprintf(text, sizeof text, "%s %s%s", kernels, t->node.op->name,
                      t->is_too_large ? ", not compared: small operands have other kernels" : "");

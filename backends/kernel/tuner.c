@@ -18,6 +18,7 @@
 
 #include "backends/kernel/lowering.h"
 #include "core/base/file.h"
+#include "core/base/locale.h"
 #include "core/base/text.h"
 #include "core/compile/cost.h"
 #include "core/run/bench.h"
@@ -111,7 +112,7 @@ static void read_file(strata_tuner *tuner) {
             char *us = winner ? strchr(winner + 1, '\t') : NULL;
             if (!us || winner - line >= KEY_BYTES || us - winner > 48) continue;
             *winner = *us = '\0';
-            add_record(tuner, line, winner + 1, strtod(us + 1, NULL));
+            add_record(tuner, line, winner + 1, strata_scan_number(us + 1, NULL));
         }
     }
     free(bytes);

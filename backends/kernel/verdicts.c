@@ -9,6 +9,7 @@
 
 #include "backends/kernel/check.h"
 #include "core/base/file.h"
+#include "core/base/locale.h"
 #include "core/base/text.h"
 #include "strata/version.h"
 
@@ -108,7 +109,7 @@ static void read_file(strata_checks *checks) {
             char word[8] = "";
             double error = 0;
             int at = 0;
-            if (sscanf(line, "%16" SCNx64 " %7s %lf %n", &key, word, &error, &at) != 3 || !at) continue;
+            if (strata_scan(line, "%16" SCNx64 " %7s %lf %n", &key, word, &error, &at) != 3 || !at) continue;
             const bool wrong = !strcmp(word, "wrong");
             if (wrong || !strcmp(word, "right")) strata_verdict_add(checks, key, wrong, error, line + at);
         }

@@ -9,6 +9,7 @@
 
 #include "backends/opencl/opencl.h"
 #include "backends/registry.h"
+#include "core/base/locale.h"
 
 enum { MAX_PLATFORMS = 32, MAX_DEVICES = 64, MAX_PARTITIONS = 8 };
 #define MAX_RANGE_BYTES (UINT64_C(1) << 32)
@@ -59,7 +60,7 @@ static void find_obstacle(const opencl_functions *cl, cl_device_id device, char 
     char version[128];
     int major = 0, minor = 0;
     strata_opencl_device_text(cl, device, CL_DEVICE_VERSION, version, sizeof version);
-    if (sscanf(version, "OpenCL %d.%d", &major, &minor) != 2 || major < 1 || (major == 1 && minor < 2))
+    if (strata_scan(version, "OpenCL %d.%d", &major, &minor) != 2 || major < 1 || (major == 1 && minor < 2))
         snprintf(reason, bytes, "it speaks \"%s\"; OpenCL 1.2 or later is needed", version);
     else if (!device_number(cl, device, CL_DEVICE_AVAILABLE))
         snprintf(reason, bytes, "the driver says that it is not available now");
@@ -218,7 +219,7 @@ static strata_status take_half(const opencl_functions *cl, int half, opencl_foun
 
 strata_status strata_opencl_find(const opencl_functions *cl, const char *id, opencl_found *out_found, strata_error *err) {
     int index = -1, half = -1;
-    if (sscanf(id, "opencl:%d.%d", &index, &half) < 1)
+    if (strata_scan(id, "opencl:%d.%d", &index, &half) < 1)
         return strata_fail(err, STRATA_UNAVAILABLE, "\"%s\" is not an OpenCL device; one is called opencl:0 or opencl:0.1", id);
     find_walk state = {.index = index};
     cl_int code;

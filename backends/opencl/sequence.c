@@ -30,6 +30,7 @@
 #include <string.h>
 
 #include "backends/opencl/opencl.h"
+#include "core/base/locale.h"
 
 enum {
     MOST_LAUNCHES = 256, /* dependencies are computed for every pair of launches */
@@ -199,7 +200,7 @@ static void write_site(sequence_writer *writer, int site, const char *entry) {
                            : shader->words[i].type == STRATA_SHADER_INT ? ", as_int(w[%d])"
                                                                         : ", w[%d]";
         char word[32];
-        snprintf(word, sizeof word, form, i);
+        strata_format(word, sizeof word, form, i);
         strata_text_add(&writer->source, "%s", word);
     }
     strata_text_add(&writer->source, "); break;\n");

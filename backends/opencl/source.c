@@ -7,12 +7,12 @@
  * The source of each kernel is complete by itself: its constants are macros, and different sources define functions of the same
  * names. So the macros are defined before each source and undefined after it, and further macros rename its functions to unique
  * names. */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/opencl/opencl.h"
+#include "core/base/ascii.h"
 
 enum { MAX_FUNCTIONS = 48, NAME_BYTES = 48 };
 
@@ -22,7 +22,7 @@ typedef struct function_names {
 } function_names;
 
 static bool is_word(char c) {
-    return isalnum((unsigned char)c) || c == '_';
+    return strata_ascii_is_word(c) || c == '_';
 }
 
 /* The functions that the text defines: at the outermost level, the last word before a '(' is the name if a '{' follows. The

@@ -15,6 +15,7 @@
 
 #include "backends/plugin/plugin.h"
 #include "backends/registry.h"
+#include "core/base/locale.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static plugin *plugins; /* protected by `lock` */
@@ -66,7 +67,7 @@ static strata_status load(const char *file, const char *options, strata_error *e
     char path[PATH_MAX];
     if (!realpath(file, path))
         return strata_fail(err, STRATA_UNAVAILABLE, "plugin %s: %s", file,
-                           errno == ENOENT ? "there is no such file" : strerror(errno));
+                           errno == ENOENT ? "there is no such file" : strata_errno_text(errno));
     const plugin *known = find_by_path(path);
     if (!known) return load_new(path, options, err);
     if (known->error.status) return strata_fail(err, known->error.status, "%s", known->error.message);

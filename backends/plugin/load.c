@@ -2,7 +2,6 @@
  *
  * Loads one plugin: checks the file, its entry symbol, its version, its table and its devices. Everything that the
  * plugin returns is checked before it is used. */
-#include <ctype.h>
 #include <dlfcn.h>
 #include <libgen.h>
 #include <stdatomic.h>
@@ -12,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "backends/plugin/plugin.h"
+#include "core/base/ascii.h"
 #include "strata/device.h"
 
 /* MOST_STRUCT_BYTES: a larger size is an error, since every struct of plugin.h is far smaller. */
@@ -117,7 +117,7 @@ static strata_status check_name(const char *name, strata_error *err) {
     static const char *const taken[] = {"host", "null", "opencl", "vulkan", "plugin", "pjrt"};
     const size_t n = name ? strlen(name) : 0;
     bool fits = n > 0 && n < NAME_BYTES;
-    for (size_t i = 0; i < n && fits; i++) fits = isalnum((unsigned char)name[i]) || name[i] == '-';
+    for (size_t i = 0; i < n && fits; i++) fits = strata_ascii_is_word(name[i]) || name[i] == '-';
     if (!fits)
         return strata_fail(err, STRATA_INVALID, "its name is \"%.32s\"; it must be 1 to %d letters, digits and '-'",
                            name ? name : "", NAME_BYTES - 1);

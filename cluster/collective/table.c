@@ -14,6 +14,7 @@
 
 #include "cluster/collective/algorithm.h"
 #include "cluster/communicator.h"
+#include "core/base/locale.h"
 
 /* Finds the path of the user's file; "": there is no folder for it. */
 static void find_file(const char *path, char out[STRATA_TABLE_PATH]) {
@@ -32,7 +33,7 @@ static bool read_row(const char *line, strata_table_row *out) {
     char bytes[24], algorithm[24], *end;
     int row;
     *out = (strata_table_row){0};
-    if (sscanf(line, "%7s %" SCNd32 " %23s %23s", out->transport, &out->ranks, bytes, algorithm) != 4) return false;
+    if (strata_scan(line, "%7s %" SCNd32 " %23s %23s", out->transport, &out->ranks, bytes, algorithm) != 4) return false;
     out->most_bytes = !strcmp(bytes, "any") ? UINT64_MAX : strtoull(bytes, &end, 10);
     if (strcmp(bytes, "any") != 0 && (*end || bytes[0] == '-')) return false;
     if (out->ranks < 2 || strata_algorithm_find(algorithm, &row, NULL)) return false;
@@ -90,24 +91,24 @@ static void make_folders(char *path) {
 }
 
 static bool write_rows(FILE *out, const strata_algorithm_table *others, const strata_algorithm_choice *choices, int n) {
-    fprintf(
+    strata_format_file(
         out,
         "# transport ranks most_bytes algorithm: which all_reduce strata takes; strata bench allreduce --tune measures it\n");
     for (uint64_t i = 0; i < others->n; i++) {
         const strata_table_row *row = &others->rows[i];
         if (row->ranks == choices[0].ranks && !strcmp(row->transport, choices[0].transport)) continue;
-        fprintf(out, "%s %" PRId32 " ", row->transport, row->ranks);
+        strata_format_file(out, "%s %" PRId32 " ", row->transport, row->ranks);
         if (row->most_bytes == UINT64_MAX)
-            fprintf(out, "any %s\n", strata_algorithms[row->algorithm].name);
+            strata_format_file(out, "any %s\n", strata_algorithms[row->algorithm].name);
         else
-            fprintf(out, "%" PRIu64 " %s\n", row->most_bytes, strata_algorithms[row->algorithm].name);
+            strata_format_file(out, "%" PRIu64 " %s\n", row->most_bytes, strata_algorithms[row->algorithm].name);
     }
     for (int i = 0; i < n; i++)
         if (choices[i].most_bytes == UINT64_MAX)
-            fprintf(out, "%s %d any %s\n", choices[i].transport, choices[i].ranks, choices[i].algorithm);
+            strata_format_file(out, "%s %d any %s\n", choices[i].transport, choices[i].ranks, choices[i].algorithm);
         else
-            fprintf(out, "%s %d %" PRIu64 " %s\n", choices[i].transport, choices[i].ranks, choices[i].most_bytes,
-                    choices[i].algorithm);
+            strata_format_file(out, "%s %d %" PRIu64 " %s\n", choices[i].transport, choices[i].ranks, choices[i].most_bytes,
+                               choices[i].algorithm);
     return !fflush(out) && !ferror(out);
 }
 
@@ -136,7 +137,7 @@ strata_status strata_algorithm_table_save(const char *path, const strata_algorit
     if (out) good = !fclose(out) && good;
     good = good && !rename(temporary, file);
     strata_status status = STRATA_OK;
-    if (!good) status = strata_fail(err, STRATA_UNAVAILABLE, "%s: cannot write it: %s", file, strerror(errno));
+    if (!good) status = strata_fail(err, STRATA_UNAVAILABLE, "%s: cannot write it: %s", file, strata_errno_text(errno));
     if (!good && out) unlink(temporary);
     free(others);
     return status;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Functions for resolvers: reading variables as numbers, checking and making addresses, adding tasks to a spec. */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cluster/resolver/resolver.h"
+#include "core/base/ascii.h"
 
 static const char *const type_names[STRATA_TASK_TYPES] = {"chief", "worker", "ps", "evaluator"};
 
@@ -31,7 +31,7 @@ int strata_digits(const char *at, size_t n) {
     int value = 0;
     if (!n || n > 9) return -1;
     for (size_t i = 0; i < n; i++) {
-        if (!isdigit((unsigned char)at[i])) return -1;
+        if (!strata_ascii_is_digit(at[i])) return -1;
         value = value * 10 + (at[i] - '0');
     }
     return value;
@@ -72,7 +72,7 @@ const char *strata_address_complaint(const char *address) {
     bool bracketed = *address == '[' && port[-1] == ']';
     for (const char *c = address; c < port; c++) {
         if (*c == ':' && !bracketed) return "has several colons; an IPv6 host stands in brackets, as in [::1]:2222";
-        if (!isalnum((unsigned char)*c) && !strchr(bracketed ? "[]:.%-_" : ".-_", *c))
+        if (!strata_ascii_is_word(*c) && !strchr(bracketed ? "[]:.%-_" : ".-_", *c))
             return "has a character that no host name has";
     }
     int number = strata_digits(port + 1, strlen(port + 1));

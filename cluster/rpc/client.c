@@ -19,6 +19,7 @@
 
 #include "cluster/clock.h"
 #include "cluster/rpc/client_parts.h"
+#include "core/base/locale.h"
 
 /* A server that is silent for MISSED_BEATS heartbeats is lost. The ticks are the keeper's while requests are pending:
  * WATCH_TICK_MS if no other thread receives, BUSY_TICK_MS if one does. */
@@ -68,7 +69,7 @@ void strata_rpc_client_check_silence(strata_rpc_client *c) {
     const double limit = MISSED_BEATS * (c->heartbeat > c->server_heartbeat ? c->heartbeat : c->server_heartbeat);
     char why[96];
     if (!c->connected || strata_clock_seconds() - atomic_load(&c->channel.received) <= limit) return;
-    snprintf(why, sizeof why, "no sign of life for %.3g s", limit);
+    strata_format(why, sizeof why, "no sign of life for %.3g s", limit);
     strata_rpc_client_break_link(c, why);
 }
 
@@ -193,7 +194,7 @@ strata_status strata_rpc_client_create(const strata_rpc_client_options *opts, st
     strata_rpc_channel channel;
     strata_rpc_greeting g = {0};
     strata_status status = STRATA_OK;
-    if (c->wake < 0) status = strata_fail(err, STRATA_UNAVAILABLE, "no descriptor for a client: %s", strerror(errno));
+    if (c->wake < 0) status = strata_fail(err, STRATA_UNAVAILABLE, "no descriptor for a client: %s", strata_errno_text(errno));
     if (!status) status = strata_tls_create(cluster, &c->tls, err);
     c->credentials.tls = c->tls;
     if (!status) {

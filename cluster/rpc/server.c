@@ -22,6 +22,7 @@
 #include "cluster/rpc/server_parts.h"
 #include "cluster/wire/handshake.h"
 #include "cluster/wire/socket.h"
+#include "core/base/locale.h"
 
 enum {
     MOST_PEERS = 1024, /* the default */
@@ -182,8 +183,9 @@ static void watch(strata_rpc_connection *c, double now) {
         c->unread = SIZE_MAX;
     }
     if (now - c->heard > limit) {
-        snprintf(why, sizeof why,
-                 does == STRATA_RPC_SENDING ? "it took nothing of a reply for %.3g s" : "no sign of life for %.3g s", limit);
+        strata_format(why, sizeof why,
+                      does == STRATA_RPC_SENDING ? "it took nothing of a reply for %.3g s" : "no sign of life for %.3g s",
+                      limit);
         strata_rpc_connection_end(c, why);
         return;
     }
@@ -328,7 +330,8 @@ strata_status strata_rpc_server_create(const strata_rpc_server_options *opts, st
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     strata_status status = STRATA_OK;
-    if (s->wake < 0) status = strata_fail(err, STRATA_UNAVAILABLE, "no descriptor for %s: %s", s->task, strerror(errno));
+    if (s->wake < 0)
+        status = strata_fail(err, STRATA_UNAVAILABLE, "no descriptor for %s: %s", s->task, strata_errno_text(errno));
     if (!status) status = strata_tls_create(cluster, &s->tls, err);
     s->credentials.tls = s->tls;
     if (!status) status = start_listening(s, opts, cluster, err);

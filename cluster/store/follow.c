@@ -9,6 +9,7 @@
 #include "cluster/clock.h"
 #include "cluster/store/loop.h"
 #include "cluster/wire/socket.h"
+#include "core/base/locale.h"
 
 static const double VERDICT_SECONDS = 3, /* how long to wait for rank 0's verdict */
     SLACK_SECONDS = 10;                  /* how much longer than the request's own time to wait for a reply */
@@ -195,7 +196,7 @@ void strata_loop_check_control(strata_loop *loop, double now) {
     if (loop->rank0.connection.stream.fd < 0) return;
     if (now - loop->last_tick > 2 * loop->heartbeat) loop->rank0.last_received = now; /* this process itself was stopped */
     if (now - loop->rank0.last_received > silence) {
-        snprintf(how, sizeof how, "it gave no sign of life for %g s; it is stopped, or its link is cut", silence);
+        strata_format(how, sizeof how, "it gave no sign of life for %g s; it is stopped, or its link is cut", silence);
         mark_store_lost(loop, how);
     } else if (now - loop->rank0.last_sent >= loop->heartbeat) {
         send_heartbeat(loop, now);

@@ -11,6 +11,7 @@
 #include "cluster/clock.h"
 #include "cluster/communicator.h"
 #include "cluster/store/loop.h"
+#include "core/base/locale.h"
 
 static void send_new_events(strata_loop *loop);
 
@@ -248,7 +249,7 @@ void strata_loop_check_sessions(strata_loop *loop, double now) {
         char how[160];
         if (was_away) s->last_received = now;
         if (!s->connected || now - s->last_received <= silence) continue;
-        snprintf(how, sizeof how, "it gave no sign of life for %g s; it is stopped, or its link is cut", silence);
+        strata_format(how, sizeof how, "it gave no sign of life for %g s; it is stopped, or its link is cut", silence);
         mark_session_lost(loop, s, how);
     }
     serve_waiting(loop, now);

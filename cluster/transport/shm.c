@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cluster/transport/memory.h"
+#include "core/base/locale.h"
 
 typedef struct shm {
     char name[48];
@@ -37,7 +38,7 @@ static strata_status map(shm *s, int fd, strata_error *err) {
     if (region == MAP_FAILED)
         return strata_fail(err, STRATA_UNAVAILABLE,
                            "cannot share %zu bytes of memory in /dev/shm: %s; choose the transport tcp", s->n_bytes,
-                           strerror(errno));
+                           strata_errno_text(errno));
     s->region = region;
     return STRATA_OK;
 }
@@ -57,7 +58,7 @@ static strata_status make(strata_communicator *comm, shm *s, strata_error *err) 
     if (full)
         status =
             strata_fail(err, STRATA_UNSUPPORTED, "cannot share %zu bytes of memory in /dev/shm: %s; choose the transport tcp",
-                        s->n_bytes, strerror(full));
+                        s->n_bytes, strata_errno_text(full));
     if (!status) status = map(s, fd, err);
     if (fd >= 0) close(fd);
     if (status && status != STRATA_UNSUPPORTED) return status;

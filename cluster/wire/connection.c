@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cluster/wire/crc32c.h"
+#include "core/base/locale.h"
 
 void strata_connection_init(strata_connection *c, strata_stream stream) {
     *c = (strata_connection){.stream = stream};
@@ -84,7 +85,7 @@ strata_status strata_connection_read(strata_connection *c, strata_take_frame tak
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EAGAIN) return STRATA_OK;
         if (n < 0 && errno == EPROTO) return strata_fail(err, STRATA_DATA, "%s", strata_stream_problem(&c->stream, errno));
-        if (n <= 0) return strata_fail(err, STRATA_UNAVAILABLE, "%s", n ? strerror(errno) : "its connection closed");
+        if (n <= 0) return strata_fail(err, STRATA_UNAVAILABLE, "%s", n ? strata_errno_text(errno) : "its connection closed");
         c->in_n += (size_t)n;
         if (in_header && c->in_n == STRATA_FRAME_BYTES) STRATA_TRY(take_header(c, err));
         if (c->in_n >= STRATA_FRAME_BYTES && c->in_n == STRATA_FRAME_BYTES + c->frame.bytes)

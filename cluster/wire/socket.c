@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "cluster/clock.h"
+#include "core/base/locale.h"
 
 enum {
     BACKLOG = 1024, /* connections that may wait to be accepted */
@@ -99,7 +100,7 @@ strata_status strata_socket_listen(const char *host, const char *port, strata_li
         *out_beyond = true;
         *out_fd = listen_anywhere(port);
         if (*out_fd >= 0) return STRATA_OK;
-        return strata_fail(err, STRATA_UNAVAILABLE, "cannot listen on port %s: %s", port, strerror(errno));
+        return strata_fail(err, STRATA_UNAVAILABLE, "cannot listen on port %s: %s", port, strata_errno_text(errno));
     }
     /* A pod often runs before its own name can be resolved. */
     while ((status = resolve(host, port, AI_PASSIVE, &list, err)) && strata_clock_seconds() < deadline)
@@ -117,7 +118,7 @@ strata_status strata_socket_listen(const char *host, const char *port, strata_li
     const int error = errno;
     freeaddrinfo(list);
     if (*out_fd >= 0) return STRATA_OK;
-    return strata_fail(err, STRATA_UNAVAILABLE, "cannot listen on %s port %s: %s", host, port, strerror(error));
+    return strata_fail(err, STRATA_UNAVAILABLE, "cannot listen on %s port %s: %s", host, port, strata_errno_text(error));
 }
 
 strata_status strata_interface_address(const char *name, char out_host[256], strata_error *err) {
@@ -216,7 +217,7 @@ static strata_status broke_off(const strata_stream *s, const char *address, int 
     *n_refused += step > 0;
     *out_again = *n_refused < MOST_REFUSALS;
     if (step) return strata_fail(err, STRATA_UNAVAILABLE, "%s refuses this rank: is its secret another one?", address);
-    return strata_fail(err, STRATA_TIMEOUT, "%s does not shake hands: %s", address, strerror(error));
+    return strata_fail(err, STRATA_TIMEOUT, "%s does not shake hands: %s", address, strata_errno_text(error));
 }
 
 static strata_status shake_hands(strata_stream *s, const char *address, const strata_hello *hello,
@@ -263,7 +264,8 @@ static strata_status try_once(const char *address, const char *host, const char 
     out_stream->fd = connect_to(list, deadline);
     const int error = errno;
     freeaddrinfo(list);
-    if (out_stream->fd < 0) return strata_fail(err, STRATA_TIMEOUT, "%s does not answer: %s", address, strerror(error));
+    if (out_stream->fd < 0)
+        return strata_fail(err, STRATA_TIMEOUT, "%s does not answer: %s", address, strata_errno_text(error));
     strata_socket_prepare(out_stream->fd);
     if (credentials->tls) STRATA_TRY(strata_tls_begin(credentials->tls, out_stream, host, err));
     const double limit = strata_clock_seconds() + HANDSHAKE_MS / 1000.0;

@@ -17,6 +17,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/base/locale.h"
+
 enum { RECORD = 16 << 10 }; /* the most payload bytes of a TLS record */
 /* The most bytes that are encrypted with one key. AES-GCM is safe for 2^24.5 records (RFC 8446, 5.5). */
 static const uint64_t KEY_BYTES = (uint64_t)64 << 30;
@@ -304,7 +306,7 @@ short strata_stream_events(const strata_stream *s, short otherwise) {
 }
 
 const char *strata_stream_problem(const strata_stream *s, int error) {
-    return s->tls && error == EPROTO ? s->tls->problem : error == ETIMEDOUT ? "its link is cut" : strerror(error);
+    return s->tls && error == EPROTO ? s->tls->problem : error == ETIMEDOUT ? "its link is cut" : strata_errno_text(error);
 }
 
 void strata_stream_close(strata_stream *s) {

@@ -15,19 +15,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/locale.h"
+
 strata_status strata_file_fail(strata_error *err, int error_number, const char *path, const char *verb) {
     switch (error_number) {
         case ENOSPC:
         case EDQUOT:
         case EFBIG:
             return strata_fail(err, STRATA_OUT_OF_DISK, "%s: cannot %s: %s; make room and try again", path, verb,
-                               strerror(error_number));
+                               strata_errno_text(error_number));
         case ENOMEM:
-            return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: cannot %s: %s", path, verb, strerror(error_number));
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: cannot %s: %s", path, verb, strata_errno_text(error_number));
         case EISDIR:
             return strata_fail(err, STRATA_DATA, "%s: cannot %s: it is a folder, not a file", path, verb);
         default:
-            return strata_fail(err, STRATA_UNAVAILABLE, "%s: cannot %s: %s", path, verb, strerror(error_number));
+            return strata_fail(err, STRATA_UNAVAILABLE, "%s: cannot %s: %s", path, verb, strata_errno_text(error_number));
     }
 }
 

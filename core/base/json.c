@@ -14,6 +14,7 @@
 
 #include "core/base/file.h"
 #include "core/base/json_scan.h"
+#include "core/base/locale.h"
 
 /* ---- from text to tree ---- */
 
@@ -86,7 +87,9 @@ strata_status strata_json_parse(const char *name, const void *text, size_t n_byt
         return strata_fail(err, STRATA_DATA, "%s: has %zu bytes; at most %zu are allowed", name, n_bytes, max_bytes);
     }
     STRATA_TRY(strata_json_scan(name, text, n_bytes, err));
+    const strata_c_locale locale = strata_c_locale_enter();
     cJSON *tree = cJSON_ParseWithLength(text, n_bytes);
+    strata_c_locale_leave(locale);
     if (!tree) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a JSON text of %zu bytes", name, n_bytes);
     document doc = {name, text, n_bytes, err};
     size_t ordinal = 0;
@@ -156,9 +159,9 @@ static shown_value show(const strata_json *value) {
             snprintf(shown.text, sizeof shown.text, "%s", cJSON_IsTrue(node) ? "true" : "false");
             break;
         case STRATA_JSON_NUMBER:
-            snprintf(shown.text, sizeof shown.text, "%.9g", node->valuedouble);
-            if (strtod(shown.text, NULL) != node->valuedouble) {
-                snprintf(shown.text, sizeof shown.text, "%.17g", node->valuedouble);
+            strata_format(shown.text, sizeof shown.text, "%.9g", node->valuedouble);
+            if (strata_scan_number(shown.text, NULL) != node->valuedouble) {
+                strata_format(shown.text, sizeof shown.text, "%.17g", node->valuedouble);
             }
             break;
         case STRATA_JSON_STRING:

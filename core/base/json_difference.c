@@ -7,10 +7,13 @@
 #include <string.h>
 
 #include "core/base/json.h"
+#include "core/base/locale.h"
 
 /* Writes the value as text, shortened for a message; "nothing" for NULL. */
 static void show(const cJSON *node, char *out, size_t room) {
+    const strata_c_locale locale = strata_c_locale_enter();
     char *text = node ? cJSON_PrintUnformatted(node) : NULL;
+    strata_c_locale_leave(locale);
     snprintf(out, room, "%.60s%s", text ? text : "nothing", text && strlen(text) > 60 ? "..." : "");
     free(text);
 }

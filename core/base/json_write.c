@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/json.h"
+#include "core/base/locale.h"
 
 /* Called before each value and each key. */
 static void separate(strata_json_writer *writer) {
@@ -84,13 +85,8 @@ static void write_digits(strata_json_writer *writer, const char *format, double 
     }
     separate(writer);
     char digits[64];
-    snprintf(digits, sizeof digits, format, value);
-    bool has_point = false;
-    for (const char *at = digits; *at; at++) { /* some locales have another decimal point, of one or more bytes */
-        bool plain = strchr("0123456789+-e", *at) != NULL;
-        if (plain || !has_point) strata_text_add_bytes(&writer->text, plain ? at : ".", 1);
-        has_point |= !plain;
-    }
+    const int n = strata_format(digits, sizeof digits, format, value);
+    strata_text_add_bytes(&writer->text, digits, (size_t)n);
 }
 
 void strata_json_write_number(strata_json_writer *writer, double value) {

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/locale.h"
+
 static const char *const names[] = {
     [STRATA_OK] = "OK",
     [STRATA_INVALID] = "INVALID",
@@ -44,7 +46,7 @@ static void tidy_message(char *message) {
 strata_status strata_fail_v(strata_error *err, strata_status status, const char *format, va_list arguments) {
     if (!err) return status;
     char message[STRATA_ERROR_MESSAGE_BYTES]; /* apart from err, so that an argument may point into err->message */
-    if (vsnprintf(message, sizeof message, format, arguments) < 0) snprintf(message, sizeof message, "%s", format);
+    if (strata_format_v(message, sizeof message, format, arguments) < 0) snprintf(message, sizeof message, "%s", format);
     tidy_message(message);
     err->status = status;
     memcpy(err->message, message, sizeof message);

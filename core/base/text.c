@@ -3,11 +3,13 @@
  * Growing text, and edit distance for "did you mean". */
 #include "core/base/text.h"
 
-#include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/base/ascii.h"
+#include "core/base/locale.h"
 
 /* Makes room for n_more bytes and the NUL. */
 static bool reserve(strata_text *text, size_t n_more) {
@@ -40,7 +42,7 @@ void strata_text_add_bytes(strata_text *text, const void *bytes, size_t n_bytes)
 void strata_text_add(strata_text *text, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    int length = strata_format_v(NULL, 0, format, arguments);
     va_end(arguments);
     if (length < 0) {
         text->failed = true;
@@ -48,7 +50,7 @@ void strata_text_add(strata_text *text, const char *format, ...) {
     }
     if (!reserve(text, (size_t)length)) return;
     va_start(arguments, format);
-    vsnprintf(text->bytes + text->n_bytes, (size_t)length + 1, format, arguments);
+    strata_format_v(text->bytes + text->n_bytes, (size_t)length + 1, format, arguments);
     va_end(arguments);
     text->n_bytes += (size_t)length;
 }
@@ -117,9 +119,9 @@ static unsigned edit_distance(const char *a, size_t n_a, const char *b, size_t n
         const unsigned *last = rows[(i + 2) % 3], *before_last = rows[(i + 1) % 3];
         now[0] = i;
         for (unsigned j = 1; j <= n_b; j++) {
-            int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
+            int x = strata_ascii_lower(a[i - 1]), y = strata_ascii_lower(b[j - 1]);
             now[j] = min3(last[j] + 1, now[j - 1] + 1, last[j - 1] + (x != y));
-            bool swapped = i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) && y == tolower((unsigned char)a[i - 2]);
+            bool swapped = i > 1 && j > 1 && x == strata_ascii_lower(b[j - 2]) && y == strata_ascii_lower(a[i - 2]);
             if (swapped && before_last[j - 2] + 1 < now[j]) now[j] = before_last[j - 2] + 1;
         }
     }

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "core/base/locale.h"
 #include "core/base/sha256.h"
 #include "core/data/stage/stage.h"
 
@@ -28,7 +29,7 @@ void strata_text_add_term(strata_text *text, const char *name, const char *forma
     va_list values;
     char line[512];
     va_start(values, format);
-    vsnprintf(line, sizeof line, format, values);
+    strata_format_v(line, sizeof line, format, values);
     va_end(values);
     strata_text_add(text, "%s", name);
     const size_t middle = text->n_bytes;

@@ -17,6 +17,7 @@
 
 #include "cluster/wire/crc32c.h"
 #include "core/base/file.h"
+#include "core/base/locale.h"
 #include "core/events/protobuf.h"
 
 enum { MOST_QUEUED = 64 << 20 };
@@ -182,7 +183,8 @@ strata_status strata_events_create(const char *folder, strata_events **out_event
     e->file = -1;
     strata_status status = open_file(e, folder, err);
     int failed = status ? 0 : pthread_create(&e->thread, NULL, write_queue, e);
-    if (failed) status = strata_fail(err, STRATA_UNAVAILABLE, "%s: no thread to write it: %s", e->path, strerror(failed));
+    if (failed)
+        status = strata_fail(err, STRATA_UNAVAILABLE, "%s: no thread to write it: %s", e->path, strata_errno_text(failed));
     if (status) {
         if (e->file >= 0) {
             close(e->file);

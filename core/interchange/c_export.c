@@ -5,11 +5,11 @@
  * result uses the memory of results that no later node needs. */
 #include "core/interchange/c_export.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/ascii.h"
 #include "core/base/file.h"
 #include "core/graph/graph.h"
 #include "strata/interchange.h"
@@ -37,8 +37,8 @@ typedef struct walk {
 
 void strata_c_identifier(const char *name, char *out, size_t bytes) {
     size_t n = 0;
-    if (isdigit((unsigned char)*name) && n + 1 < bytes) out[n++] = '_';
-    for (; *name && n + 1 < bytes; name++) out[n++] = isalnum((unsigned char)*name) && !(*name & 0x80) ? *name : '_';
+    if (strata_ascii_is_digit(*name) && n + 1 < bytes) out[n++] = '_';
+    for (; *name && n + 1 < bytes; name++) out[n++] = strata_ascii_is_word(*name) ? *name : '_';
     if (!n && bytes > 1) out[n++] = '_';
     out[n] = 0;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/locale.h"
 #include "core/graph/launch.h"
 #include "core/interchange/c_export.h"
 #include "core/op/axes.h"
@@ -26,7 +27,7 @@ static void line(strata_c_export *c, const char *format, ...) {
     char text[1024];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    strata_format_v(text, sizeof text, format, arguments);
     va_end(arguments);
     strata_text_add(&c->body, "        %s\n", text);
 }
@@ -57,7 +58,7 @@ static void add_number(strata_text *text, double value, int digits, const char *
         strata_text_add(text, "%s", isnan(value) ? "NAN" : value > 0 ? "INFINITY" : "-INFINITY");
         return;
     }
-    snprintf(number, sizeof number, "%.*g", digits, value);
+    strata_format(number, sizeof number, "%.*g", digits, value);
     strata_text_add(text, "%s%s%s", number, strpbrk(number, ".e") ? "" : ".0", suffix);
 }
 

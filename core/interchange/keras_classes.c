@@ -3,10 +3,10 @@
  * The table of Keras' classes. Its rows are text, which needs a fifth of the memory of structs with as many pointers. */
 #include "core/interchange/keras_classes.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/ascii.h"
 #include "core/layer/layer.h"
 
 #define BIASED        " !use_bias=no_bias "
@@ -115,7 +115,7 @@ static void divide(const char *word, char *key, char *to) {
 bool strata_keras_next_field(const char **at, strata_keras_field *out) {
     char word[2 * STRATA_KERAS_WORD_BYTES];
     if (!next_word(at, word, sizeof word) || *word == '|') return false;
-    const bool sign = !isalpha((unsigned char)*word);
+    const bool sign = !strata_ascii_is_letter(*word);
     out->way = sign ? (strata_keras_way)*word : STRATA_KERAS_COPY;
     divide(word + sign, out->key, out->to);
     return true;
@@ -126,9 +126,9 @@ bool strata_keras_next_field(const char **at, strata_keras_field *out) {
 void strata_keras_group(const char *class_name, char *out, size_t bytes) {
     size_t n = 0;
     for (const char *at = class_name; *at && n + 2 < bytes; at++) {
-        if (at > class_name && isupper((unsigned char)*at) && (islower((unsigned char)at[1]) || islower((unsigned char)at[-1])))
+        if (at > class_name && strata_ascii_is_capital(*at) && (strata_ascii_is_small(at[1]) || strata_ascii_is_small(at[-1])))
             out[n++] = '_';
-        out[n++] = (char)tolower((unsigned char)*at);
+        out[n++] = strata_ascii_lower(*at);
     }
     out[n] = 0;
 }

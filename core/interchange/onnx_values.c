@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/locale.h"
 #include "core/graph/graph.h"
 #include "core/interchange/onnx.h"
 #include "core/layer/op.h"
@@ -38,7 +39,7 @@ strata_status strata_onnx_fail(strata_onnx_import *im, strata_status status, con
     char text[STRATA_ERROR_MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    strata_format_v(text, sizeof text, format, arguments);
     va_end(arguments);
     const StrataOnnx__Node *node = im->node;
     const char *name = node && node->name && *node->name              ? node->name

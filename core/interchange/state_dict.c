@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/locale.h"
 #include "core/data/format/safetensors.h"
 #include "core/model/model.h"
 #include "strata/interchange.h"
@@ -199,7 +200,7 @@ static strata_status read_lines(transfer *t, char *text, strata_error *err) {
         end = stop ? stop + 1 : at + strlen(at);
         if (stop) *stop = 0;
         *l = (line){.number = ++number};
-        const int n = sscanf(at, "%255s %255s %255s %1s", l->theirs, l->ours, l->order, more);
+        const int n = strata_scan(at, "%255s %255s %255s %1s", l->theirs, l->ours, l->order, more);
         if (n < 1 || *l->theirs == '#') continue;
         if (n < 2 || n > 3)
             return strata_fail(err, STRATA_DATA, "%s:%d: a line has two names, and maybe an order of axes", map, l->number);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/locale.h"
 #include "core/base/text.h"
 #include "core/model/model.h"
 
@@ -265,13 +266,13 @@ static void close_csv(void *user) {
 }
 
 static void write_names(FILE *file, const strata_metrics *metrics, const char *prefix) {
-    fprintf(file, ",%sloss,%saccuracy", prefix, prefix);
-    for (int i = 0; i < metrics->n; i++) fprintf(file, ",%s%s", prefix, metrics->more[i].name);
+    strata_format_file(file, ",%sloss,%saccuracy", prefix, prefix);
+    for (int i = 0; i < metrics->n; i++) strata_format_file(file, ",%s%s", prefix, metrics->more[i].name);
 }
 
 static void write_values(FILE *file, const strata_metrics *metrics) {
-    fprintf(file, ",%.9g,%.9g", metrics->loss, metrics->accuracy);
-    for (int i = 0; i < metrics->n; i++) fprintf(file, ",%.9g", metrics->more[i].value);
+    strata_format_file(file, ",%.9g,%.9g", metrics->loss, metrics->accuracy);
+    for (int i = 0; i < metrics->n; i++) strata_format_file(file, ",%.9g", metrics->more[i].value);
 }
 
 static strata_status csv_event(strata_event event, const strata_progress *p, void *user, strata_error *err) {
@@ -283,12 +284,12 @@ static strata_status csv_event(strata_event event, const strata_progress *p, voi
     }
     if (event == STRATA_EVENT_EPOCH_END && s->file) {
         if (fseek(s->file, 0, SEEK_END) == 0 && ftell(s->file) == 0) {
-            fprintf(s->file, "epoch,learning_rate");
+            strata_format_file(s->file, "epoch,learning_rate");
             write_names(s->file, &p->metrics, "");
             if (p->validation.examples) write_names(s->file, &p->validation, "val_");
             fputc('\n', s->file);
         }
-        fprintf(s->file, "%d,%.9g", p->epoch + 1, p->learning_rate);
+        strata_format_file(s->file, "%d,%.9g", p->epoch + 1, p->learning_rate);
         write_values(s->file, &p->metrics);
         if (p->validation.examples) write_values(s->file, &p->validation);
         fputc('\n', s->file);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "core/base/file.h"
+#include "core/base/locale.h"
 #include "core/base/text.h"
 #include "core/model/checkpoint.h"
 
@@ -333,7 +334,7 @@ static strata_status await_hash(const char *folder, int part, char *out_hash, in
     size_t n;
     long long length = -1;
     STRATA_TRY(strata_file_read(path.path, 1 << 10, &bytes, &n, err));
-    const int found = sscanf((const char *)bytes, "%64[0-9a-f] %lld", out_hash, &length);
+    const int found = strata_scan((const char *)bytes, "%64[0-9a-f] %lld", out_hash, &length);
     free(bytes);
     *out_bytes = length;
     if (found != 2 || strlen(out_hash) != STRATA_SHA256_TEXT_BYTES - 1 || length < 0)

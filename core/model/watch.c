@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "core/base/locale.h"
 #include "core/model/model.h"
 
 static const double DEFAULT_WAIT_SECONDS = 3600;
@@ -57,7 +58,8 @@ static strata_status read_stamp(const watch *w, stamp *out_stamp, bool *out_ther
     struct stat info;
     *out_there = !stat(w->opts->path, &info);
     if (!*out_there && errno != ENOENT)
-        return strata_fail(err, STRATA_UNAVAILABLE, "watch: %s cannot be looked at: %s", w->opts->path, strerror(errno));
+        return strata_fail(err, STRATA_UNAVAILABLE, "watch: %s cannot be looked at: %s", w->opts->path,
+                           strata_errno_text(errno));
     if (*out_there) *out_stamp = (stamp){info.st_dev, info.st_ino, info.st_size, info.st_mtim};
     return STRATA_OK;
 }

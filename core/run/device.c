@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/base/locale.h"
+
 static const char *const class_names[] = {
     [STRATA_DEVICE_HOST] = "host",
     [STRATA_DEVICE_SOFTWARE_GPU] = "software-gpu",
@@ -107,7 +109,7 @@ void strata_device_warn(const strata_device *device, const char *format, ...) {
     va_list arguments;
     if (!device->on_warning) return;
     va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
+    strata_format_v(message, sizeof message, format, arguments);
     va_end(arguments);
     device->on_warning(message, device->on_compile_user);
 }

@@ -106,10 +106,11 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_csv(const strata_cs
  * unknown name has the most similar one. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_npz(const char *path, const char *features, const char *labels,
                                                             strata_dataset **out_dataset, strata_error *err);
-/* A folder of pictures, <path>/<class>/<name>.png, .jpg, .jpeg, .webp, .pgm or .ppm: f32 pixels in 0..1 of shape (rows,
- * columns, channels), channels 1 or 3 (0: 3), labels i32 in the order of the folders' names. All pictures must have the size of
- * the first; otherwise DATA names one that differs (strata/preprocessing.h can resize them). UNSUPPORTED for PNG, JPEG or WebP
- * if the library was built without support for that format. */
+/* A folder of pictures, <path>/<class>/, also in folders in it and behind links: f32 pixels in 0..1 of shape (rows, columns,
+ * channels), channels 1 or 3 (0: 3), labels i32 in the order of the folders' names. The formats are PNG, JPEG, WebP, GIF, TIFF,
+ * BMP, PBM, PGM and PPM. strata_dataset_source counts the files that were left out, such as hidden ones. All pictures must have
+ * the size of the first; otherwise DATA names one that differs (strata/preprocessing.h can resize them). DATA for the folder of
+ * a class without pictures. UNSUPPORTED for a format that the library was built without, or that it does not read. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_image_folder(const char *path, int channels,
                                                                      strata_dataset **out_dataset, strata_error *err);
 /* One line about the source of the data, for example "data_batch_1.bin.xz, data_batch_2.bin.xz: 20000 of 50000 images"; ""

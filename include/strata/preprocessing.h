@@ -121,7 +121,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_preprocessing_from_arrays(const 
                                                                           const strata_preprocessing_options *opts,
                                                                           strata_preprocessing **out_preprocessing,
                                                                           strata_error *err);
-/* The same for pictures, <path>/<class>/<name>.png, .jpg, .jpeg, .webp, .pgm or .ppm. Reads only the headers of the files.
+/* The same for pictures in <path>/<class>/, also in folders in it and behind links: PNG, JPEG, WebP, GIF, TIFF, BMP, PBM, PGM
+ * and PPM. Hidden files are left out. strata_preprocessing_found counts what was left out. Reads only the headers of the files.
  * Fails: UNAVAILABLE if there are no pictures; DATA for a class whose folder has no pictures, for a single class, and for a
  * damaged picture. */
 STRATA_API STRATA_MUST_USE strata_status strata_preprocessing_from_pictures(const char *path,
@@ -144,7 +145,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_preprocessing_split_arrays(strat
                                                                            uint64_t seed, strata_dataset **out_train,
                                                                            strata_dataset **out_test, strata_error *err);
 
-/* What strata_preprocessing_apply_csv found in the table that the training data did not have. */
+/* What strata_preprocessing_apply_csv found in the table that the training data did not have, and what
+ * strata_preprocessing_apply_pictures left out. */
 typedef struct strata_preprocessing_report {
     /* Rows without a label, which were left out. */
     int64_t n_unlabelled;
@@ -153,6 +155,8 @@ typedef struct strata_preprocessing_report {
     char word[64], column[64];
     /* The decimal character of the table, if it differs from that of the training data; else 0. */
     char decimal;
+    /* Files of a folder of pictures that were left out: "left out 1 broken link (cats/1.png)"; "": none. */
+    char left_out[512];
 } strata_preprocessing_report;
 
 /* Zeros are the defaults. */
@@ -181,7 +185,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_preprocessing_apply_arrays(const
                                                                            const strata_array *labels,
                                                                            strata_dataset **out_dataset, strata_error *err);
 /* path: a folder with a folder for each class, whose name is the label; with opts->unlabelled, a picture or a folder of
- * pictures. */
+ * pictures. Pictures in folders below and behind links are used, too. */
 STRATA_API STRATA_MUST_USE strata_status strata_preprocessing_apply_pictures(const strata_preprocessing *preprocessing,
                                                                              const char *path, const strata_apply_options *opts,
                                                                              strata_dataset **out_dataset, strata_error *err);

@@ -3,6 +3,7 @@
  * strata, the command: finds the command that argv names, and prints help if there is none. Each command has a file in this
  * folder. */
 #include <errno.h>
+#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -127,6 +128,7 @@ static int dispatch(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    setlocale(LC_ALL, "C"); /* whatever a library that was loaded before chose */
     int code = dispatch(argc, argv);
     if ((fflush(stdout) || ferror(stdout)) && code == EXIT_OK) {
         usage_error("cannot write to standard output: %s", strerror(errno));

@@ -196,6 +196,7 @@ void print_report(const strata_preprocessing_report *r) {
     if (r->decimal)
         fprintf(stderr, "strata: the numbers are read with a decimal %s, although the training data had a decimal %s\n",
                 r->decimal == ',' ? "comma" : "point", r->decimal == ',' ? "point" : "comma");
+    if (r->left_out[0]) fprintf(stderr, "strata: %s\n", r->left_out);
 }
 
 void print_own(FILE *to, const data_options *options, const sample_data *data, const strata_dataset *train,
@@ -614,6 +615,8 @@ static strata_status open_pictures(const sample *sample, const data_options *opt
     const bool train = !strcmp(split, "train"), apart = find_part(options->path, split, part);
     const char *path = apart ? part : options->path;
     strata_dataset *whole = NULL;
+    strata_preprocessing_report report = {0};
+    const bool known = data->preprocessing;
     if (options->label || options->columns)
         return strata_fail(err, STRATA_INVALID, "--%s: only a table has columns; the classes of %s are its folders",
                            options->label ? "label" : "columns", path);
@@ -628,7 +631,9 @@ static strata_status open_pictures(const sample *sample, const data_options *opt
         STRATA_TRY(read_options_of(sample, options, data, &labels, &features, &opts, err));
         STRATA_TRY(strata_preprocessing_from_pictures(path, &opts, &data->preprocessing, err));
     }
-    STRATA_TRY(strata_preprocessing_apply_pictures(data->preprocessing, path, NULL, &whole, err));
+    STRATA_TRY(strata_preprocessing_apply_pictures(data->preprocessing, path, &(strata_apply_options){.report = &report},
+                                                   &whole, err));
+    if (known) print_report(&report); /* otherwise the description of the data contains it */
     return keep_part(options, whole, train && !apart, data, err);
 }
 
@@ -742,11 +747,15 @@ int open_unlabelled(const strata_preprocessing *p, const data_options *options, 
     const bool file = path && strcmp(path, "-");
     if (file && exists(path) && access(path, R_OK)) return opened(strata_file_fail(&err, errno, path, "open"), &err);
     if (file && (is_npz(path) || is_npy(path))) return opened(read_unlabelled_arrays(p, options, out, &err), &err);
-    if (file && (is_folder(path) || is_picture(path)))
-        return opened(strata_preprocessing_apply_pictures(p, path, &(strata_apply_options){.unlabelled = true}, out, &err),
-                      &err);
+    if (file && (is_folder(path) || is_picture(path))) {
+        strata_preprocessing_report report = {0};
+        const strata_apply_options opts = {.unlabelled = true, .report = &report};
+        const strata_status status = strata_preprocessing_apply_pictures(p, path, &opts, out, &err);
+        if (!status) print_report(&report);
+        return opened(status, &err);
+    }
     if (file && strata_preprocessing_get_kind(p) == STRATA_PREPROCESSING_PICTURES && exists(path)) {
-        usage_error("%s: is not a picture (PNG, JPEG, WebP, PGM, PPM), but the model was trained on pictures", path);
+        usage_error("%s: is not a picture (" STRATA_PICTURE_FORMATS "), but the model was trained on pictures", path);
         return EXIT_DATA;
     }
     return opened(read_unlabelled_csv(p, options, out, &err), &err);

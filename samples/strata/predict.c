@@ -75,10 +75,10 @@ static strata_status open_numbers(const predict_options *options, const strata_m
     if (strata_picture_matches(head, n)) return open_picture(options->input, model, options->invert, out, err);
     if (n > 1 && (!memcmp(head, "\x93N", 2) || !memcmp(head, "PK", 2))) return open_as_they_are(model, &data, out, err);
     if (n > 1 && memcmp(head, "\0\0", 2))
-        return strata_fail(
-            err, STRATA_DATA,
-            "%s: is neither a picture (PNG, JPEG, WebP, PGM, PPM) nor an array (.npy, .npz, IDX) nor called .csv",
-            options->input);
+        return strata_fail(err, STRATA_DATA,
+                           "%s: is neither a picture (" STRATA_PICTURE_FORMATS
+                           ") nor an array (.npy, .npz, IDX) nor called .csv",
+                           options->input);
     return strata_dataset_from_file(options->input, strata_model_input_shape(model), out, err);
 }
 

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "answers.h"
+#include "core/base/ascii.h"
 #include "core/base/json.h"
 #include "http.h"
 #include "own.h"
@@ -163,7 +164,7 @@ static void predict(server *s, http_request *r, http_answer *out) {
     strata_text warnings = {0};
     char *text = NULL, *lines = NULL;
     strata_status status = read_inputs(&s->served, r->body.bytes ? r->body.bytes : "", r->body.n_bytes,
-                                       !strncmp(r->type, "image/", 6), &examples, &warnings, &err);
+                                       strata_ascii_same_n(r->type, "image/", 6), &examples, &warnings, &err);
     if (!status) {
         r->user = NULL; /* the call that was announced */
         status = predict_in_batch(s->batches, &examples, &predictions, &err);
@@ -425,7 +426,7 @@ const command command_serve = {
     .summary = "answer requests for predictions over HTTP",
     .details =
         "POST /predict accepts {\"inputs\": [[...], ...]}, for a table {\"rows\": [{\"column\": 5.1}, ...]}, for texts\n"
-        "{\"texts\": [\"...\"]}, or the bytes of a picture (Content-Type: image/png). The answer is {\"predictions\": [...]} "
+        "{\"texts\": [\"...\"]}, or the bytes of a picture. The answer is {\"predictions\": [...]} "
         "as\n"
         "of predict --json, and \"warnings\" if there are some; with ?probabilities=1 it has the probabilities of all "
         "classes.\n"

@@ -11,6 +11,7 @@
 
 #include "core/base/file.h"
 #include "core/base/json.h"
+#include "core/data/format/picture.h"
 #include "core/data/prepare/preprocessing.h"
 #include "core/data/stage/stage.h"
 #include "own.h"
@@ -411,7 +412,7 @@ static strata_status read_picture(const served_model *served, const char *body, 
 strata_status read_inputs(const served_model *served, const char *body, size_t n_bytes, bool picture, strata_array *out,
                           strata_text *warnings, strata_error *err) {
     static const char *const known[] = {"inputs", "rows", "texts"};
-    if (picture) return read_picture(served, body, n_bytes, out, err);
+    if (picture || strata_picture_matches(body, n_bytes)) return read_picture(served, body, n_bytes, out, err);
     const strata_preprocessing_kind kind =
         served->preprocessing ? strata_preprocessing_get_kind(served->preprocessing) : STRATA_PREPROCESSING_PICTURES;
     const char *wanted = kind == STRATA_PREPROCESSING_TABLE ? "rows" : served->tokenizer ? "texts" : "inputs";

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/base/locale.h"
+
 bool strata_ps_chief_synchronous(const strata_ps_chief *c) {
     return c->task->pace.pace == STRATA_PACE_SYNCHRONOUS;
 }
@@ -19,7 +21,7 @@ void strata_ps_chief_notice(strata_ps_chief *c, const char *format, ...) {
     va_start(arguments, format);
     pthread_mutex_lock(&c->task->lock);
     strata_parameter_server_notice *own = &c->task->notices[c->task->totals.notices++ % STRATA_PS_MOST_NOTICES];
-    vsnprintf(own->text, sizeof own->text, format, arguments);
+    strata_format_v(own->text, sizeof own->text, format, arguments);
     pthread_mutex_unlock(&c->task->lock);
     va_end(arguments);
 }

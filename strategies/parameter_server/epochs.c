@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/base/locale.h"
 #include "strategies/parameter_server/chief.h"
 
 /* Continues the training if it was paused because the callback saved the model. */
@@ -118,7 +119,7 @@ strata_status strata_ps_chief_check(strata_ps_chief *c, bool ended, strata_error
         if (c->failed) strata_ps_chief_fail(c, c->failed, c->failure);
         if (waited > c->task->connect_seconds) {
             char text[160];
-            snprintf(text, sizeof text, "fit: no worker is left, and none has come in %.0f s", waited);
+            strata_format(text, sizeof text, "fit: no worker is left, and none has come in %.0f s", waited);
             strata_ps_chief_fail(c, STRATA_PEER_LOST, text);
         }
     }

@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/locale.h"
 #include "strategies/parameter_server/chief.h"
 
 static int worker_of(const strata_ps_chief *c, const char *task) {
     int index = -1, end = 0;
-    if (sscanf(task, "worker:%d%n", &index, &end) != 1 || task[end] || index < 0 || index >= c->n_workers) return -1;
+    if (strata_scan(task, "worker:%d%n", &index, &end) != 1 || task[end] || index < 0 || index >= c->n_workers) return -1;
     return index;
 }
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/locale.h"
 #include "strategies/parameter_server/task.h"
 
 /* The parts of a worker's next push that have arrived: of attempt `attempt`, the gradients of the dense shards for which `came`
@@ -349,7 +350,7 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
 /* The worker's parts; NULL: the task is not a worker of the cluster. */
 static staging *staging_of(server *s, holding *h, const char *task) {
     int index = -1;
-    if (sscanf(task, "worker:%d", &index) != 1 || index < 0 || index >= s->fit->task->pace.n_workers) return NULL;
+    if (strata_scan(task, "worker:%d", &index) != 1 || index < 0 || index >= s->fit->task->pace.n_workers) return NULL;
     return &h->stagings[index];
 }
 

@@ -4,7 +4,6 @@
 #include "core/base/json.h"
 
 #include <criterion/criterion.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,16 +234,6 @@ Test(json, writes_compact_text_that_it_reads_again) {
     strata_json root;
     cr_assert_eq(parse(text, &root, NULL), STRATA_OK);
     strata_json_finish(&root);
-    free(text);
-}
-
-Test(json, the_locale_changes_nothing) {
-    const char *names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "fr_FR.utf8"};
-    bool found = false;
-    for (size_t i = 0; i < 4 && !found; i++) found = setlocale(LC_NUMERIC, names[i]) != NULL;
-    if (!found) cr_skip_test("no locale with a decimal comma is installed");
-    char *text = written_sample();
-    cr_assert_str_eq(text, sample);
     free(text);
 }
 

@@ -115,8 +115,12 @@ expect 0 "16 x 16" train photos/ $on --epochs 1 --size 16 --augment --model resn
 expect 3 "is a table, but the model was trained on pictures" evaluate photos.strata flowers.csv $on
 expect 0 "a picture" inspect photos/bright/3.pgm
 
-expect 0 "24 pictures, grey, of several sizes" train mixed $on --epochs 1
-stdout "left out 2 files that are not pictures in folders of classes: "
+expect 0 "24 pictures, grey, of several sizes" train mixed $on --epochs 1 --save mixed.strata
+stdout "left out 1 picture outside of the folders of classes (c.pgm), 1 file that is not a picture"
+expect 0 "on 24 test examples" evaluate mixed.strata mixed $on
+stderr "left out 1 picture outside of the folders of classes (c.pgm), 1 file that is not a picture"
+expect 0 "12 answers" predict mixed.strata mixed/b $on --to out.csv
+stderr "strata: left out 1 file that is not a picture (notes.txt)"
 
 # ---- arrays ----
 expect 0 "2 numbers, 0 missing, 2 classes; 48 train / 12 test" train x.npy --labels y.npy $on --save arrays.strata

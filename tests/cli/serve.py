@@ -4,6 +4,7 @@ import concurrent.futures
 import csv
 import http.client
 import json
+import os
 import pathlib
 import re
 import signal
@@ -450,6 +451,17 @@ def pictures_are_sent_as_they_are():
         code, content = server.ask("POST", "/predict?probabilities=1", picture.read_bytes(), headers)
         equal(code, 200)
         close(json.loads(content)["predictions"], predicted("photos.strata", picture))
+        # curl --data-binary sends this type, and some clients none that says picture
+        for kind in ("application/x-www-form-urlencoded", "application/octet-stream", "Image/PNG"):
+            code, again = server.ask("POST", "/predict?probabilities=1", picture.read_bytes(), {"Content-Type": kind})
+            equal((code, again), (200, content))
+        # a picture of another format and size is read as predict reads it
+        other = pathlib.Path(os.environ["STRATA_SOURCE_DIR"]) / "tests/fuzz/corpus/picture/bmp_palette.bmp"
+        code, content = server.ask("POST", "/predict?probabilities=1", other.read_bytes(), headers)
+        equal(code, 200)
+        close(json.loads(content)["predictions"], predicted("photos.strata", other))
+        code, content = server.ask("POST", "/predict", b"\0\0\0\x18ftypheic\0\0\0\0", headers)
+        equal((code, "is HEIC, which is not read" in json.loads(content)["error"]), (400, True))
         code, content = server.ask("POST", "/predict", b"P5 8 8 255\nshort", headers)
         error = json.loads(content)["error"]
         equal((code, "/tmp" in error or "strata-picture" in error), (400, False))

@@ -26,7 +26,7 @@ static strata_status take(const char *name, const char *place, unsigned char *by
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size_t sum = 0;
     strata_error err = {0};
-    const strata_tree_visitor visitor = {wants, take, &sum, 0};
+    const strata_tree_visitor visitor = {.wants = wants, .take = take, .user = &sum};
     strata_status status = strata_tree_visit_tar_bytes("input", data, size, &visitor, &err);
     if (status && (status != err.status || !err.message[0])) abort();
     if (status && status != STRATA_DATA && status != STRATA_UNSUPPORTED && status != STRATA_OUT_OF_MEMORY) abort();

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fails when a folder of the library links to, or includes a header of, a folder on its own level or a higher one.
+"""Fails when a folder of the library links to, or includes a header of, a folder on its own level or a higher one, and when a
+file other than core/base/locale.c calls a function of the C library whose result depends on the program's locale.
 
 usage: links.py SOURCE_DIR OBJECTS_DIR...
 
@@ -32,6 +33,42 @@ LEVELS = [
     ["strategies"],
 ]
 LEVEL_OF = {folder: level for level, folders in enumerate(LEVELS) for folder in folders}
+
+
+# What depends on the locale: text of numbers, letters, the order of words, dates and messages. snprintf is checked by its formats.
+LOCALE = set(
+    "printf fprintf sprintf vprintf vfprintf vsprintf vsnprintf dprintf asprintf vasprintf scanf fscanf sscanf vsscanf strtod strtof "
+    "strtold atof isalpha isalnum isupper islower isspace isprint ispunct isgraph isblank toupper tolower ctype_b_loc "
+    "ctype_tolower_loc ctype_toupper_loc strcasecmp strncasecmp strcasestr strcoll strxfrm strftime strptime strerror strerror_r "
+    "setlocale localeconv uselocale newlocale nl_langinfo mbstowcs wcstombs mbrtowc wcrtomb towlower towupper "
+    "cJSON_Parse cJSON_ParseWithLength cJSON_ParseWithOpts cJSON_Print cJSON_PrintUnformatted cJSON_PrintBuffered".split()
+)
+# Files that call some of them: the first is what others call, and the others choose the locale "C" before they call cJSON.
+LOCALE_FILES = {"core/base/locale.c", "core/base/json.c", "core/base/json_difference.c"}
+FRACTION = re.compile(r"%[-+ #0-9.*]*[lL]?[aefgAEFG]")
+
+
+def locale_calls(name, wanted):
+    """The functions of LOCALE that an object calls, also by the names that glibc has for them with checks."""
+    plain = {re.sub(r"^__(isoc\d+_)?|_chk$", "", symbol) for symbol in wanted}
+    return set() if name in LOCALE_FILES else plain & LOCALE
+
+
+def formats_fraction(text):
+    """The calls of snprintf in a source that format a number with a fraction, or whose format is not seen."""
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    found = []
+    for match in re.finditer(r"(?<!\w)sn?printf\(", text):
+        depth, at = 1, match.end()
+        while depth:
+            literal = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'').match(text, at)
+            depth += (text[at] == "(") - (text[at] == ")") if not literal else 0
+            at = literal.end() if literal else at + 1
+        call = text[match.start():at]
+        literals = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', call))
+        if FRACTION.search(literals) or not literals:
+            found.append(" ".join(call.split()))
+    return found
 
 
 def folder_of(path):
@@ -85,10 +122,14 @@ def main():
             target = defined.get(symbol)
             if target and target != name and goes_up(name, target):
                 wrong.append(f"{name} links to {target}, which is not below it: {symbol}")
+        for symbol in sorted(locale_calls(name, wanted)):
+            wrong.append(f"{name} calls {symbol}, which depends on the locale; core/base/locale.h and ascii.h have others")
     n_headers = 0
     for path in sorted(p for top in ("core", "backends", "strategies", "cluster") for p in (source / top).rglob("*.[ch]")):
         name = str(path.relative_to(source))
         n_headers += 1
+        for call in formats_fraction(path.read_text()):
+            wrong.append(f"{name} formats a number with the locale's decimal point; call strata_format: {call}")
         for target in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
             if folder_of(target) and goes_up(name, target):
                 wrong.append(f"{name} includes {target}, which is not below it")
@@ -97,7 +138,7 @@ def main():
         for target in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
             if not (name.startswith("samples/strata/") or target.startswith("strata/") or (path.parent / target).exists()):
                 wrong.append(f"{name} includes {target}: a sample includes the public headers, strata/*.h, alone")
-    print(f"{len(needed)} objects and the includes of {n_headers} files: {len(wrong)} links go up")
+    print(f"{len(needed)} objects and the includes of {n_headers} files: {len(wrong)} are wrong")
     print("\n".join(wrong))
     sys.exit(bool(wrong))
 

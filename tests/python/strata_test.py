@@ -9,6 +9,7 @@ import gc
 import glob
 import io
 import json
+import locale
 import os
 import pathlib
 import pickle
@@ -28,6 +29,8 @@ import numpy
 import strata
 from strata import _native, callbacks, layers
 
+# All of it runs in a locale with a decimal comma, as tests/run.sh says.
+locale.setlocale(locale.LC_ALL, os.environ.get("STRATA_TEST_LOCALE") or "C.UTF-8")
 SOURCE = pathlib.Path(os.environ["STRATA_SOURCE"])
 rng = numpy.random.default_rng(0)
 X = rng.random((300, 8), dtype=numpy.float32)

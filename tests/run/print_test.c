@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/locale.h"
 #include "strata/executable.h"
 #include "strata/ops.h"
 #include "tests/support/restricted.h"
@@ -17,7 +18,7 @@ static char shown[4096];
 
 static void note(const strata_printed *printed, void *user) {
     const size_t used = strlen(shown);
-    snprintf(shown + used, sizeof shown - used, "%s%s %g", used ? ", " : "", printed->name, printed->mean);
+    strata_format(shown + used, sizeof shown - used, "%s%s %g", used ? ", " : "", printed->name, printed->mean);
     if (user) ++*(int *)user;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/locale.h"
 #include "core/op/element.h"
 
 enum { MAX_FILE_BYTES = 16 << 20 };
@@ -60,7 +61,7 @@ static void parse_value(const strata_golden *golden, strata_array *array, int64_
     char *end;
     if (!word) give_up(golden, "too few values for", strata_shape_text(array->shape).text);
     if (strata_dtype_is_float(array->dtype))
-        strata_element_set(array->dtype, array->data, index, strtod(word, &end));
+        strata_element_set(array->dtype, array->data, index, strata_scan_number(word, &end));
     else
         strata_integer_set(array->dtype, array->data, index, strtoll(word, &end, 10));
     if (*end) give_up(golden, "not a number:", word);

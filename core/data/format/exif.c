@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A JPEG is a list of segments. Each begins with 0xFF, a marker byte and the segment's length. Exif data are a segment with the
- * marker APP1. It contains "Exif\0\0" and then a TIFF file, whose header has the byte order and the offset of a directory. Each
- * entry of the directory has 12 bytes. */
+ * Exif data are a TIFF file, whose header has the byte order and the offset of a directory. Each entry of the directory has 12
+ * bytes. A JPEG is a list of segments. Each begins with 0xFF, a marker byte and the segment's length. The segment with the
+ * marker APP1 contains "Exif\0\0" and then the Exif data. In a PNG they are the chunk eXIf, in a WebP the chunk EXIF, and a
+ * TIFF picture has the same directory itself. */
 #include "core/data/format/exif.h"
 
 #include <string.h>
 
-/* The TIFF file that a segment contains. */
+/* The bytes whose numbers are read. */
 typedef struct tiff {
     const unsigned char *bytes;
     size_t n;
@@ -22,34 +23,62 @@ static uint32_t number_at(const tiff *t, size_t at, size_t size) {
     return value;
 }
 
-static int orientation_of(const tiff *t) {
-    enum { ORIENTATION = 0x0112, SHORT = 3, ENTRY = 12 };
-    const size_t directory = number_at(t, 4, 4);
-    const uint32_t n_entries = number_at(t, directory, 2);
-    if (number_at(t, 2, 2) != 42) return 1;
+/* Reads the directory of a TIFF file. In a BigTIFF (version 43) offsets and numbers of entries have 8 bytes, of which those
+ * above the lower 4 are 0 in files that fit into memory. */
+static int orientation_of(const unsigned char *bytes, size_t n) {
+    enum { ORIENTATION = 0x0112, SHORT = 3, LONG = 4 };
+    static const char prefix[6] = "Exif\0"; /* some programs write it where it does not belong */
+    if (n >= sizeof prefix && !memcmp(bytes, prefix, sizeof prefix)) bytes += sizeof prefix, n -= sizeof prefix;
+    if (n < 8 || bytes[0] != bytes[1] || (bytes[0] != 'I' && bytes[0] != 'M')) return 1;
+    const tiff t = {.bytes = bytes, .n = n, .big_endian = bytes[0] == 'M'};
+    const uint32_t version = number_at(&t, 2, 2);
+    const bool big = version == 43;
+    const size_t low = t.big_endian ? 4 : 0, entry_bytes = big ? 20 : 12;
+    const size_t directory = number_at(&t, big ? 8 + low : 4, 4);
+    const uint32_t n_entries = big ? number_at(&t, directory + low, 4) : number_at(&t, directory, 2);
+    if (version != 42 && !big) return 1;
     for (uint32_t i = 0; i < n_entries; i++) {
-        const size_t entry = directory + 2 + (size_t)i * ENTRY;
-        if (entry >= t->n) return 1;
-        if (number_at(t, entry, 2) != ORIENTATION || number_at(t, entry + 2, 2) != SHORT) continue;
-        const uint32_t value = number_at(t, entry + 8, 2);
+        const size_t entry = directory + (big ? 8 : 2) + (size_t)i * entry_bytes;
+        if (entry >= t.n) return 1;
+        const uint32_t type = number_at(&t, entry + 2, 2);
+        if (number_at(&t, entry, 2) != ORIENTATION || (type != SHORT && type != LONG)) continue;
+        const uint32_t value = number_at(&t, entry + (big ? 12 : 8), type == SHORT ? 2 : 4);
         return value >= 1 && value <= 8 ? (int)value : 1;
     }
     return 1;
 }
 
-int strata_exif_orientation(const unsigned char *jpeg, size_t n_bytes) {
+static int in_jpeg(const unsigned char *jpeg, size_t n_bytes) {
     enum { APP1 = 0xE1, START_OF_SCAN = 0xDA };
     for (size_t at = 2; at + 4 <= n_bytes && jpeg[at] == 0xFF;) {
         const unsigned char marker = jpeg[at + 1], *body = jpeg + at + 4;
         const size_t length = (size_t)jpeg[at + 2] << 8 | jpeg[at + 3]; /* includes these two bytes, but not the marker */
         if (marker == START_OF_SCAN || length < 2 || length > n_bytes - at - 2) return 1;
-        if (marker == APP1 && length >= 16 && !memcmp(body, "Exif\0\0", 6)) {
-            const tiff t = {.bytes = body + 6, .n = length - 8, .big_endian = body[6] == 'M'};
-            return orientation_of(&t);
-        }
+        if (marker == APP1 && length >= 16 && !memcmp(body, "Exif\0\0", 6)) return orientation_of(body, length - 2);
         at += 2 + length;
     }
     return 1;
+}
+
+/* Finds a chunk by its name of 4 bytes. PNG writes a big-endian length before the name and a checksum behind the body; RIFF
+ * writes a little-endian length behind the name, and pads the body to an even number of bytes. */
+static int in_chunk(const unsigned char *bytes, size_t n_bytes, bool png, const char *name) {
+    const tiff t = {.bytes = bytes, .n = n_bytes, .big_endian = png};
+    for (size_t at = png ? 8 : 12; at + 8 <= n_bytes;) {
+        const size_t n = number_at(&t, at + (png ? 0 : 4), 4);
+        if (n > n_bytes - at - 8) return 1;
+        if (!memcmp(bytes + at + (png ? 4 : 0), name, 4)) return orientation_of(bytes + at + 8, n);
+        at += 8 + n + (png ? 4 : n & 1);
+    }
+    return 1;
+}
+
+int strata_exif_orientation(const unsigned char *picture, size_t n_bytes) {
+    if (n_bytes < 12) return 1;
+    if (picture[0] == 0xFF && picture[1] == 0xD8) return in_jpeg(picture, n_bytes);
+    if (!memcmp(picture, "\x89PNG", 4)) return in_chunk(picture, n_bytes, true, "eXIf");
+    if (!memcmp(picture, "RIFF", 4)) return in_chunk(picture, n_bytes, false, "EXIF");
+    return orientation_of(picture, n_bytes);
 }
 
 strata_status strata_exif_turn(const char *name, int orientation, strata_array *pixels, strata_error *err) {

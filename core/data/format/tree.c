@@ -34,53 +34,115 @@ int strata_tree_compare_names(const char *a, const char *b) {
 
 /* ---- folders ---- */
 
-static strata_status visit_file(const char *path, const char *name, const strata_tree_visitor *visitor, strata_error *err) {
+typedef struct walk {
+    const strata_tree_visitor *visitor;
+    /* The place that is visited. Its first root_length bytes are the root, which is not part of the visited names. */
+    char path[LONGEST_PATH];
+    size_t root_length;
+    /* The root, and the folders that were visited below the same entry of the root. A loop of links ends at one of them. */
+    struct folder_id {
+        dev_t device;
+        ino_t number;
+    } * visited;
+    size_t n_visited, capacity;
+    strata_error *err;
+} walk;
+
+/* Adds a folder to those that were visited. *out_again: it was one of them. */
+static strata_status enter_once(walk *w, const struct stat *info, bool *out_again) {
+    *out_again = false;
+    for (size_t i = 0; i < w->n_visited; i++)
+        if (w->visited[i].device == info->st_dev && w->visited[i].number == info->st_ino) {
+            *out_again = true;
+            return STRATA_OK;
+        }
+    if (w->n_visited == w->capacity) {
+        const size_t capacity = w->capacity ? 2 * w->capacity : 64;
+        struct folder_id *larger = realloc(w->visited, capacity * sizeof *larger);
+        if (!larger) return strata_fail(w->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", w->path);
+        w->visited = larger, w->capacity = capacity;
+    }
+    w->visited[w->n_visited++] = (struct folder_id){info->st_dev, info->st_ino};
+    return STRATA_OK;
+}
+
+static strata_status visit_file(walk *w, const char *name) {
+    const strata_tree_visitor *visitor = w->visitor;
     unsigned char *bytes;
     size_t n_bytes;
     if (!visitor->wants(name, visitor->user)) return STRATA_OK;
-    STRATA_TRY(strata_file_read(path, LARGEST_FILE, &bytes, &n_bytes, err));
-    return visitor->take(name, path, bytes, n_bytes, visitor->user, err);
+    STRATA_TRY(strata_file_read(w->path, LARGEST_FILE, &bytes, &n_bytes, w->err));
+    return visitor->take(name, w->path, bytes, n_bytes, visitor->user, w->err);
 }
 
-/* Visits the files of the folder `path`. Its first root_length bytes are the root, which is not part of the visited names. */
-static strata_status visit_folder(char path[LONGEST_PATH], size_t root_length, int depth, const strata_tree_visitor *visitor,
-                                  strata_error *err) {
-    if (depth > visitor->depth) return STRATA_OK;
-    DIR *folder = opendir(path);
-    if (!folder) return strata_file_fail(err, errno, path, "open this folder");
-    size_t length = strlen(path);
+static void skip_entry(const walk *w, const char *name, strata_tree_skip why) {
+    if (w->visitor->skips) w->visitor->skips(name, why, w->visitor->user);
+}
+
+static strata_status visit_folder(walk *w, int depth);
+
+/* Visits what is at w->path, an entry of a folder on this level. */
+static strata_status visit_entry(walk *w, int depth) {
+    struct stat info;
+    bool again;
+    const char *name = w->path + w->root_length + 1;
+    if (stat(w->path, &info)) {
+        if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+            return strata_file_fail(w->err, errno, w->path, "open this file");
+        skip_entry(w, name, STRATA_TREE_BROKEN_LINK);
+        return STRATA_OK;
+    }
+    if (S_ISREG(info.st_mode)) return visit_file(w, name);
+    if (!S_ISDIR(info.st_mode)) {
+        skip_entry(w, name, STRATA_TREE_NO_FILE);
+        return STRATA_OK;
+    }
+    if (depth == w->visitor->depth || (w->visitor->enters && !w->visitor->enters(name, w->visitor->user))) return STRATA_OK;
+    if (depth == 0) w->n_visited = 1;
+    STRATA_TRY(enter_once(w, &info, &again));
+    if (!again) return visit_folder(w, depth + 1);
+    skip_entry(w, name, STRATA_TREE_AGAIN);
+    return STRATA_OK;
+}
+
+/* Visits the folder w->path, on this level below the root. */
+static strata_status visit_folder(walk *w, int depth) {
+    DIR *folder = opendir(w->path);
+    if (!folder) return strata_file_fail(w->err, errno, w->path, "open this folder");
+    const size_t length = strlen(w->path);
     strata_status status = STRATA_OK;
     for (struct dirent *entry; !status && (entry = readdir(folder));) {
-        struct stat info;
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
         if (length + strlen(entry->d_name) + 2 > LONGEST_PATH) {
-            status = strata_fail(err, STRATA_DATA, "%s/%s: its name has more than %d bytes", path, entry->d_name, LONGEST_PATH);
+            status = strata_fail(w->err, STRATA_DATA, "%s/%s: its name has more than %d bytes", w->path, entry->d_name,
+                                 LONGEST_PATH);
             break;
         }
-        snprintf(path + length, LONGEST_PATH - length, "/%s", entry->d_name);
-        if (!lstat(path, &info) && S_ISDIR(info.st_mode))
-            status = visit_folder(path, root_length, depth + 1, visitor, err);
-        else if (!stat(path, &info) && S_ISREG(info.st_mode))
-            status = visit_file(path, path + root_length + 1, visitor, err);
-        path[length] = 0;
+        snprintf(w->path + length, LONGEST_PATH - length, "/%s", entry->d_name);
+        status = visit_entry(w, depth);
+        w->path[length] = 0;
     }
     closedir(folder);
     return status;
 }
 
 strata_status strata_tree_visit_folder(const char *path, const strata_tree_visitor *visitor, strata_error *err) {
-    char place[LONGEST_PATH];
+    walk w = {.visitor = visitor, .err = err};
     size_t length = strlen(path);
     struct stat info;
+    bool again;
     while (length > 1 && path[length - 1] == '/') length--;
-    if (length + 1 > sizeof place)
+    if (length + 1 > sizeof w.path)
         return strata_fail(err, STRATA_INVALID, "the name of the data folder has %zu bytes; at most %d are possible", length,
                            LONGEST_PATH);
-    memcpy(place, path, length);
-    place[length] = 0;
-    if (stat(place, &info) != 0) return strata_file_fail(err, errno, place, "open this data folder");
-    if (!S_ISDIR(info.st_mode)) return strata_fail(err, STRATA_DATA, "%s: is not a folder", place);
-    return visit_folder(place, length, 0, visitor, err);
+    memcpy(w.path, path, length);
+    w.root_length = length;
+    if (stat(w.path, &info) != 0) return strata_file_fail(err, errno, w.path, "open this data folder");
+    if (!S_ISDIR(info.st_mode)) return strata_fail(err, STRATA_DATA, "%s: is not a folder", w.path);
+    strata_status status = enter_once(&w, &info, &again);
+    if (!status) status = visit_folder(&w, 0);
+    free(w.visited);
+    return status;
 }
 
 /* ---- tar ---- */

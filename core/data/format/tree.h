@@ -8,6 +8,15 @@
 
 #include "strata/status.h"
 
+typedef enum strata_tree_skip {
+    /* A link whose target does not exist. */
+    STRATA_TREE_BROKEN_LINK,
+    /* A link to a folder that was visited before: each folder is visited once below each entry of the root. */
+    STRATA_TREE_AGAIN,
+    /* A socket, a pipe or a device. */
+    STRATA_TREE_NO_FILE
+} strata_tree_skip;
+
 typedef struct strata_tree_visitor {
     /* Whether the file of this name, relative to the root and with '/', is wanted. */
     bool (*wants)(const char *name, void *user);
@@ -18,14 +27,18 @@ typedef struct strata_tree_visitor {
     void *user;
     /* How many levels of folders below the root are visited. A tar archive is always visited as a whole. */
     int depth;
+    /* (optional) Whether the folder of this name is visited. */
+    bool (*enters)(const char *name, void *user);
+    /* (optional) Called for what cannot be visited. */
+    void (*skips)(const char *name, strata_tree_skip why, void *user);
 } strata_tree_visitor;
 
 /* Whether `path` is a folder. */
 bool strata_tree_is_folder(const char *path);
 
-/* Visits the files of a folder, in no particular order. The files are not decompressed. Links to folders are not followed.
- * Fails: UNAVAILABLE if the folder or a file cannot be read; DATA if the path is not a folder; with the status that `take`
- * returned. */
+/* Visits the files of a folder, in no particular order. The files are not decompressed. Links to files and folders are
+ * followed. Fails: UNAVAILABLE if the folder or a file cannot be read; DATA if the path is not a folder; with the status that
+ * `take` returned. */
 STRATA_MUST_USE strata_status strata_tree_visit_folder(const char *path, const strata_tree_visitor *visitor, strata_error *err);
 /* Visits the files of a tar archive (ustar, GNU's long names, pax paths), in its order. Fails: UNAVAILABLE if it cannot be
  * read; DATA with the offset in the expanded archive; with the status that `take` returned. */

@@ -6,7 +6,8 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-#include <strings.h>
+
+#include "core/base/ascii.h"
 
 static const char blanks[] = " \t";
 
@@ -27,7 +28,7 @@ bool strata_cell_is_usual_marker(const char *cell) {
     size_t length = 0;
     cell = trim(cell, &length);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strlen(words[i]) == length && !strncasecmp(cell, words[i], length)) return true;
+        if (strlen(words[i]) == length && strata_ascii_same_n(cell, words[i], length)) return true;
     return false;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/locale.h"
 #include "core/base/text.h"
 #include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
@@ -131,7 +132,7 @@ static strata_status set_classes(strata_column *label, const double *values, int
     if (!texts || !words)
         STRATA_TRY_GOTO(strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %lld classes", (long long)n));
     for (int64_t i = 0; i < n; i++) {
-        snprintf(texts[i], sizeof texts[i], "%.15g", values[i]);
+        strata_format(texts[i], sizeof texts[i], "%.15g", values[i]);
         words[i] = texts[i];
     }
     STRATA_TRY_GOTO(strata_names_copy(words, (int)n, &label->words, err));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Folders of pictures: finding the classes and the size of the examples, and making datasets of pictures of that size. */
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/format/picture.h"
+#include "core/data/format/picture_folder.h"
 #include "core/data/format/stream.h"
 #include "core/data/format/tree.h"
 #include "core/data/prepare/preprocessing.h"
@@ -43,16 +43,11 @@ typedef struct picture_list {
     int64_t n, capacity;
     /* Pictures are resized to this shape, (rows, columns, channels). Rank 0: only their headers are read. */
     strata_shape element;
-    /* Whether each picture must be in the folder of its class. Otherwise pictures directly in the folder are read, too. */
-    bool classes;
     /* How many pictures could not be read, and the messages for the first of them. */
     int64_t n_unread;
     strata_text unread;
-    /* Some pictures are directly in the folder, although each must be in the folder of its class. */
-    bool outside;
-    /* How many files are not pictures or not in the folder of a class, and the name of the first. */
-    int64_t n_left_out;
-    char left_out[64];
+    /* What was left out: "left out 1 broken link (cats/1.png)", or empty. */
+    strata_text left_out;
 } picture_list;
 
 static void picture_list_finish(picture_list *a) {
@@ -62,17 +57,7 @@ static void picture_list_finish(picture_list *a) {
     }
     free(a->pictures);
     strata_text_finish(&a->unread);
-}
-
-static bool wants_picture(const char *name, void *user) {
-    picture_list *a = user;
-    const char *slash = strchr(name, '/'), *file = slash ? slash + 1 : name;
-    if (strchr(file, '/') || name[0] == '.' || file[0] == '.') return false;
-    const bool picture = strata_picture_is_named(file);
-    if ((slash || !a->classes) && picture) return true;
-    a->outside |= picture;
-    if (!a->n_left_out++) snprintf(a->left_out, sizeof a->left_out, "%s", name);
-    return false;
+    strata_text_finish(&a->left_out);
 }
 
 static strata_status read_pixels(const char *place, const unsigned char *bytes, size_t n_bytes, strata_shape element,
@@ -142,19 +127,12 @@ static int by_name(const void *a, const void *b) {
     return strata_tree_compare_names(((const picture *)a)->name, ((const picture *)b)->name);
 }
 
-/* Reads all pictures of a folder, sorted by name. */
-static strata_status read_folder(const char *path, picture_list *a, strata_error *err) {
-    const strata_tree_visitor visitor = {wants_picture, add_readable_picture, a, .depth = 1};
-    STRATA_TRY(strata_tree_visit_folder(path, &visitor, err));
+/* Reads all pictures of a folder, sorted by name. classes: each must be in the folder of its class. */
+static strata_status read_folder(const char *path, bool classes, picture_list *a, strata_error *err) {
+    strata_picture_folder folder = {.classes = classes, .take = add_readable_picture, .user = a};
+    STRATA_TRY(strata_picture_folder_visit(path, &folder, err));
     STRATA_TRY(check_unread(path, a, err));
-    if (!a->n && a->outside)
-        return strata_fail(
-            err, STRATA_UNAVAILABLE,
-            "%s: its pictures are not in folders of classes; give a folder that contains a folder of pictures for each class",
-            path);
-    if (!a->n)
-        return strata_fail(err, STRATA_UNAVAILABLE, "%s: has no pictures%s (.png, .jpg, .jpeg, .webp, .pgm, .ppm)", path,
-                           a->classes ? " in folders of classes: <class>/<name>" : "");
+    strata_picture_folder_describe(&folder, &a->left_out);
     qsort(a->pictures, (size_t)a->n, sizeof *a->pictures, by_name);
     return STRATA_OK;
 }
@@ -163,30 +141,6 @@ static strata_status read_folder(const char *path, picture_list *a, strata_error
 
 static size_t class_length(const picture *p) {
     return strcspn(p->name, "/");
-}
-
-/* Fails if a folder has no pictures. Otherwise its class would be left out without a message. */
-static strata_status check_folders(const char *path, const picture_list *a, strata_error *err) {
-    char folder[4096];
-    strata_status status = STRATA_OK;
-    DIR *directory = opendir(path);
-    if (!directory) return STRATA_OK;
-    for (struct dirent *entry = readdir(directory); entry && !status; entry = readdir(directory)) {
-        const size_t length = strlen(entry->d_name);
-        bool found = entry->d_name[0] == '.';
-        if (snprintf(folder, sizeof folder, "%s/%s", path, entry->d_name) >= (int)sizeof folder ||
-            !strata_tree_is_folder(folder))
-            continue;
-        for (int64_t i = 0; i < a->n && !found; i++)
-            found = class_length(&a->pictures[i]) == length && !memcmp(a->pictures[i].name, entry->d_name, length);
-        if (!found)
-            status = strata_fail(err, STRATA_DATA,
-                                 "%s: the folder of a class has no pictures (.png, .jpg, .jpeg, .webp, .pgm, .ppm); put some "
-                                 "there, or remove it",
-                                 folder);
-    }
-    closedir(directory);
-    return status;
 }
 
 static strata_status find_classes(const char *path, const picture_list *a, strata_column *label, strata_error *err) {
@@ -251,11 +205,7 @@ static strata_status choose_size(const char *path, const picture_list *a, const 
     if (resized) strata_text_add(&found, "%s, resized to ", same ? "of one size" : "of several sizes");
     strata_text_add(&found, "%lld x %lld, %d classes", (long long)p->element.dims[1], (long long)p->element.dims[0],
                     p->labels[0].n_words);
-    if (a->n_left_out == 1)
-        strata_text_add(&found, "\nleft out a file that is not a picture in the folder of a class: %s", a->left_out);
-    else if (a->n_left_out)
-        strata_text_add(&found, "\nleft out %lld files that are not pictures in folders of classes: %s, ...",
-                        (long long)a->n_left_out, a->left_out);
+    if (a->left_out.n_bytes) strata_text_add(&found, "\n%s", a->left_out.bytes);
     return strata_text_take(&found, &p->found, NULL, err);
 }
 
@@ -266,8 +216,7 @@ static strata_status find_in_pictures(const char *path, const strata_preprocessi
     p->labels = calloc(1, sizeof *p->labels);
     if (!p->labels) return no_memory(path, err);
     p->n_labels = 1;
-    STRATA_TRY(read_folder(path, a, err));
-    STRATA_TRY(check_folders(path, a, err));
+    STRATA_TRY(read_folder(path, true, a, err));
     STRATA_TRY(find_classes(path, a, &p->labels[0], err));
     return choose_size(path, a, opts, p, err);
 }
@@ -275,7 +224,7 @@ static strata_status find_in_pictures(const char *path, const strata_preprocessi
 strata_status strata_preprocessing_from_pictures(const char *path, const strata_preprocessing_options *opts,
                                                  strata_preprocessing **out_preprocessing, strata_error *err) {
     const strata_preprocessing_options defaults = {0};
-    picture_list a = {.classes = true};
+    picture_list a = {0};
     strata_preprocessing *p = calloc(1, sizeof *p);
     strata_status status = p ? find_in_pictures(path, opts ? opts : &defaults, p, &a, err) : no_memory(path, err);
     picture_list_finish(&a);
@@ -354,14 +303,16 @@ strata_status strata_preprocessing_apply_pictures(const strata_preprocessing *p,
                                                   const strata_apply_options *opts, strata_dataset **out_dataset,
                                                   strata_error *err) {
     const bool unlabelled = opts && opts->unlabelled, folder = strata_tree_is_folder(path);
-    picture_list a = {.element = p->element, .classes = !unlabelled};
+    picture_list a = {.element = p->element};
     if (p->kind != STRATA_PREPROCESSING_PICTURES)
         return strata_fail(err, STRATA_DATA, "%s: is %s, but the model did not learn from pictures", path,
                            folder ? "a folder" : "a picture");
     if (!folder && !unlabelled)
         return strata_fail(err, STRATA_DATA, "%s: is not a folder; pictures with labels must be in <folder>/<class>/", path);
     if (opts && opts->report) *opts->report = (strata_preprocessing_report){0};
-    strata_status status = folder ? read_folder(path, &a, err) : read_one(path, &a, err);
+    strata_status status = folder ? read_folder(path, !unlabelled, &a, err) : read_one(path, &a, err);
+    if (opts && opts->report && a.left_out.n_bytes)
+        snprintf(opts->report->left_out, sizeof opts->report->left_out, "%s", a.left_out.bytes);
     if (!status) status = list_to_dataset(p, path, &a, unlabelled, out_dataset, err);
     picture_list_finish(&a);
     return status;

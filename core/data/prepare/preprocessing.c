@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+#include "core/base/ascii.h"
 #include "core/base/text.h"
 #include "core/data/format/csv.h"
 #include "core/data/prepare/cell.h"
@@ -86,8 +86,8 @@ static bool is_counter(const char *name, const strata_column_stats *stats) {
     const size_t length = strlen(name);
     if (!stats->counts_rows || stats->n_rows < LEAST_ROWS) return false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcasecmp(name, names[i])) return true;
-    return length > 2 && !strcasecmp(name + length - 2, "id");
+        if (strata_ascii_same(name, names[i])) return true;
+    return length > 2 && strata_ascii_same(name + length - 2, "id");
 }
 
 /* Whether the cells are dates in this format: more than half of them are, or all have its form. Other cells are then

@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "core/data/format/csv.h"
 #include "core/data/format/parquet.h"
+#include "core/data/format/picture.h"
 #include "core/data/format/stream.h"
 #include "core/data/format/zip.h"
 #include "core/data/prepare/cell.h"
@@ -33,13 +34,14 @@ static strata_status check_text(const char *name, const unsigned char *bytes, si
                     "Parquet, which cannot be read from standard input or compressed; give the name of the uncompressed file"},
                    {"%PDF", 4, "PDF; save the table as CSV"},
                    {"\x93NUMPY", 6, "a NumPy array; rename it to .npy, and give its labels (--labels y.npy)"},
-                   {"\x89PNG", 4, "a picture; give the folder that contains a folder of pictures for each class"},
-                   {"\xFF\xD8\xFF", 3, "a picture; give the folder that contains a folder of pictures for each class"},
                    {"SQLite", 6, "a database; save the table as CSV"},
                    {"\x89HDF", 4, "HDF5; save the table as CSV or the arrays as .npz"}};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (n >= formats[i].n && !memcmp(bytes, formats[i].head, formats[i].n))
             return strata_fail(err, STRATA_DATA, "%s: is %s", name, formats[i].what);
+    if (strata_picture_matches(bytes, n))
+        return strata_fail(err, STRATA_DATA,
+                           "%s: is a picture; give the folder that contains a folder of pictures for each class", name);
     const unsigned char *nul = n ? memchr(bytes, 0, n < 4096 ? n : 4096) : NULL;
     if (nul)
         return strata_fail(err, STRATA_DATA,

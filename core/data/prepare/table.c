@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/locale.h"
 #include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/prepare/cell.h"
@@ -124,7 +125,7 @@ static strata_status label_of(const strata_preprocessing *p, const strata_exampl
     double value = 0;
     if (!examples->csv) {
         value = label_at(examples, row * p->n_labels + i);
-        snprintf(text, sizeof text, "%.15g", value);
+        strata_format(text, sizeof text, "%.15g", value);
     }
     if (label->kind == STRATA_COLUMN_WORDS) {
         const int class = strata_column_word(label, word, examples->csv ? &examples->reading.numbers : NULL);

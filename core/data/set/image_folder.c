@@ -8,7 +8,7 @@
 #include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/format/picture.h"
-#include "core/data/format/tree.h"
+#include "core/data/format/picture_folder.h"
 
 enum { MOST_CLASSES = 65536 };
 
@@ -23,13 +23,6 @@ typedef struct folder {
     entry *entries;
     int64_t n, capacity;
 } folder;
-
-/* Accepts pictures in a folder of a class. */
-static bool wants_picture(const char *name, void *user) {
-    const char *slash = strchr(name, '/');
-    (void)user;
-    return slash && !strchr(slash + 1, '/') && name[0] != '.' && strata_picture_is_named(name);
-}
 
 static strata_status take_picture(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
                                   strata_error *err) {
@@ -102,10 +95,12 @@ static strata_status label_all(folder *f, int32_t *labels, const char **class_na
     return STRATA_OK;
 }
 
-static strata_status to_dataset(folder *f, const char *path, int channels, strata_dataset **out_dataset, strata_error *err) {
+/* left_out: what was left out, for the line about the source; NULL: nothing. */
+static strata_status to_dataset(folder *f, const char *path, int channels, const char *left_out, strata_dataset **out_dataset,
+                                strata_error *err) {
     strata_array images = {0}, labels = {0};
     strata_dataset *dataset = NULL;
-    char source[512];
+    char source[1024];
     int64_t *ends = NULL;
     int n_classes = 0;
     strata_status status = STRATA_OK;
@@ -120,7 +115,8 @@ static strata_status to_dataset(folder *f, const char *path, int channels, strat
     if (!ends) STRATA_TRY_GOTO(strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path));
     for (int64_t i = 0; i < f->n; i++) ends[i] = i + 1; /* each picture is a separate file */
     STRATA_TRY_GOTO(strata_dataset_set_files(dataset, ends, f->n, err));
-    snprintf(source, sizeof source, "%.400s: %lld pictures of %d classes", path, (long long)f->n, n_classes);
+    snprintf(source, sizeof source, "%.400s: %lld pictures of %d classes%s%s", path, (long long)f->n, n_classes,
+             left_out ? "; " : "", left_out ? left_out : "");
     STRATA_TRY_GOTO(strata_dataset_set_source(dataset, source, err));
     STRATA_TRY_GOTO(strata_dataset_set_class_names(dataset, class_names, n_classes, err));
     *out_dataset = dataset;
@@ -136,12 +132,12 @@ cleanup:
 
 strata_status strata_dataset_image_folder(const char *path, int channels, strata_dataset **out_dataset, strata_error *err) {
     folder f = {0};
-    const strata_tree_visitor visitor = {wants_picture, take_picture, &f, .depth = 1};
-    strata_status status = strata_tree_visit_folder(path, &visitor, err);
-    if (!status && !f.n)
-        status = strata_fail(err, STRATA_UNAVAILABLE,
-                             "%s: has no pictures in folders: <class>/*.png, .jpg, .webp, .pgm or .ppm", path);
-    if (!status) status = to_dataset(&f, path, channels ? channels : 3, out_dataset, err);
+    strata_text left_out = {0};
+    strata_picture_folder visited = {.classes = true, .take = take_picture, .user = &f};
+    strata_status status = strata_picture_folder_visit(path, &visited, err);
+    strata_picture_folder_describe(&visited, &left_out);
+    if (!status) status = to_dataset(&f, path, channels ? channels : 3, left_out.bytes, out_dataset, err);
+    strata_text_finish(&left_out);
     for (int64_t i = 0; i < f.n; i++) {
         free(f.entries[i].name);
         free(f.entries[i].place);

@@ -68,7 +68,8 @@ class Dataset(Handle):
 
     @classmethod
     def image_folder(cls, path, channels: int = 3) -> "Dataset":
-        """Pictures in files <path>/<class>/<name>.png and so on, all of one size."""
+        """Pictures in <path>/<class>/, also in folders in it and behind links, all of one size: PNG, JPEG, WebP, GIF, TIFF,
+        BMP, PBM, PGM, PPM. `source` counts what was left out."""
         return cls(lib.dataset_image_folder(path, _native.given("channels", channels)))
 
     @classmethod

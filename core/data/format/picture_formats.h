@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One entry for each file format of pictures. picture.c finds the entry by a file's first bytes; each picture_<format>.c has
+ * one. An entry returns the pixels as the file stores them: picture.c turns them upright and converts grey and colours. */
+#ifndef STRATA_CORE_DATA_PICTURE_FORMATS_H
+#define STRATA_CORE_DATA_PICTURE_FORMATS_H
+
+#include "core/data/format/picture.h"
+
+enum { STRATA_PICTURE_MOST_SIDE = 1 << 15, STRATA_PICTURE_MOST_PIXELS = 1 << 26 };
+
+typedef struct strata_picture_file {
+    /* The picture's name in messages. */
+    const char *name;
+    const unsigned char *bytes;
+    size_t n_bytes;
+} strata_picture_file;
+
+typedef struct strata_picture_format {
+    /* As in messages: "PNG". */
+    const char *name;
+    /* The library that reads it, and its Debian package; NULL: this library reads it by itself. */
+    const char *library, *package;
+    /* Whether head[0..n), the first bytes of a file, are those of this format. */
+    bool (*matches)(const unsigned char *head, size_t n);
+    /* Reads the header: rows and columns before the picture is turned, channels 1 or 3. NULL: this build lacks the library. */
+    strata_status (*measure)(const strata_picture_file *file, strata_picture_size *out_size, strata_error *err);
+    /* Writes `pixels`, u8 (rows, columns, channels) as measured. */
+    strata_status (*decode)(const strata_picture_file *file, strata_picture_size size, uint8_t *pixels, strata_error *err);
+} strata_picture_format;
+
+extern const strata_picture_format strata_picture_bmp, strata_picture_gif, strata_picture_jpeg, strata_picture_netpbm,
+    strata_picture_png, strata_picture_tiff, strata_picture_webp;
+
+/* Fails with DATA: "<name>: its <what> is damaged or cut off: <reason>". what: for example "PNG header". reason may be NULL. */
+strata_status strata_picture_damaged(const strata_picture_file *file, const char *what, const char *reason, strata_error *err);
+/* Converts n pixels of 4 bytes, cyan, magenta, yellow and black (0: no ink), to red, green and blue: the product of what the
+ * colour's and the black ink let through. */
+void strata_picture_from_cmyk(const uint8_t *cmyk, int64_t n, uint8_t *rgb);
+
+#endif

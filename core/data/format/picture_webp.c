@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * WebP, through libwebp. The first picture of an animation is read. Transparency is ignored. */
+#include <string.h>
+#if STRATA_WITH_WEBP
+#include <webp/decode.h>
+#endif
+
+#include "core/data/format/picture_formats.h"
+
+static bool matches(const unsigned char *head, size_t n) {
+    return n >= 12 && !memcmp(head, "RIFF", 4) && !memcmp(head + 8, "WEBP", 4);
+}
+
+#if STRATA_WITH_WEBP
+static strata_status measure(const strata_picture_file *file, strata_picture_size *out, strata_error *err) {
+    WebPBitstreamFeatures features;
+    if (WebPGetFeatures(file->bytes, file->n_bytes, &features) != VP8_STATUS_OK)
+        return strata_picture_damaged(file, "WebP header", NULL, err);
+    *out = (strata_picture_size){features.height, features.width, 3};
+    return STRATA_OK;
+}
+
+static size_t little_endian(const unsigned char *at, int n) {
+    size_t value = 0;
+    while (n--) value = value << 8 | at[n];
+    return value;
+}
+
+/* A rectangle of the picture, and the bytes of a still picture that fills it. */
+typedef struct frame {
+    const unsigned char *bytes;
+    size_t n_bytes;
+    int64_t x, y;
+} frame;
+
+/* Finds the first frame of an animation: a chunk "ANMF", whose header of 16 bytes begins with half the position. Returns false
+ * if there is none. */
+static bool find_frame(const strata_picture_file *file, frame *out) {
+    enum { FRAME_HEADER = 16 };
+    for (size_t at = 12; at + 8 <= file->n_bytes;) {
+        const unsigned char *body = file->bytes + at + 8;
+        const size_t n = little_endian(file->bytes + at + 4, 4), n_left = file->n_bytes - at - 8;
+        if (n > n_left) return false;
+        if (!memcmp(file->bytes + at, "ANMF", 4) && n > FRAME_HEADER) {
+            *out = (frame){body + FRAME_HEADER, n - FRAME_HEADER, 2 * (int64_t)little_endian(body, 3),
+                           2 * (int64_t)little_endian(body + 3, 3)};
+            return true;
+        }
+        at += 8 + n + (n & 1);
+    }
+    return false;
+}
+
+static strata_status decode(const strata_picture_file *file, strata_picture_size size, uint8_t *pixels, strata_error *err) {
+    WebPBitstreamFeatures features;
+    frame f = {.bytes = file->bytes, .n_bytes = file->n_bytes};
+    int width = 0, height = 0;
+    const size_t row_bytes = (size_t)size.columns * 3;
+    if (WebPGetFeatures(file->bytes, file->n_bytes, &features) != VP8_STATUS_OK ||
+        (features.has_animation && !find_frame(file, &f)) || !WebPGetInfo(f.bytes, f.n_bytes, &width, &height) ||
+        f.x + width > size.columns || f.y + height > size.rows)
+        return strata_picture_damaged(file, "WebP data", NULL, err);
+    memset(pixels, 0, (size_t)size.rows * row_bytes);
+    uint8_t *start = pixels + (size_t)f.y * row_bytes + (size_t)f.x * 3;
+    /* The last row has only as many bytes as the frame is wide. */
+    const size_t room = (size_t)(height - 1) * row_bytes + (size_t)width * 3;
+    if (!WebPDecodeRGBInto(f.bytes, f.n_bytes, start, room, (int)row_bytes))
+        return strata_picture_damaged(file, "WebP data", NULL, err);
+    return STRATA_OK;
+}
+#endif
+
+const strata_picture_format strata_picture_webp = {
+    .name = "WebP",
+    .library = "libwebp",
+    .package = "libwebp-dev",
+    .matches = matches,
+#if STRATA_WITH_WEBP
+    .measure = measure,
+    .decode = decode,
+#endif
+};
