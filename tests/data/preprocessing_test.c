@@ -95,8 +95,19 @@ Test(preprocessing, cells_are_numbers_dates_or_missing) {
               value == 1234.5);
     cr_assert(strata_cell_number("12 345", point, &value) && value == 12345 && strata_cell_number("1'234.5", point, &value) &&
               value == 1234.5);
-    const char *const no_groups[] = {"1,23",   "0,123", "1234,567", "1,234 567", "1,234,56",
-                                     "1,2345", ",123",  "1,234,",   "1,,234"};
+    static const char *const spaced[] = {"12 345 €",
+                                         "12\xe2\x80\xaf"
+                                         "345\xc2\xa0€",
+                                         "12345\xe2\x80\xaf%",
+                                         "$\xc2\xa0"
+                                         "12345"};
+    for (size_t i = 0; i < sizeof spaced / sizeof *spaced; i++)
+        cr_assert(strata_cell_number(spaced[i], comma, &value) && value == 12345, "%s", spaced[i]);
+    cr_assert(strata_cell_number("-12,34,567.5", point, &value) && value == -1234567.5 &&
+              strata_cell_number("₹ 1,00,000", point, &value) && value == 100000 && strata_cell_has_groups("1,00,000", ','));
+    const char *const no_groups[] = {"1,23",         "0,123",    "1,23,45",   "123,45,678", "1,23,456,789",
+                                     "1,234,56,789", "1234,567", "1,234 567", "1,234,56",   "1,2345",
+                                     ",123",         "1,234,",   "1,,234"};
     for (size_t i = 0; i < sizeof no_groups / sizeof *no_groups; i++)
         cr_assert(!strata_cell_number(no_groups[i], point, &value), "%s is %g", no_groups[i], value);
     /* GNU date prints 1709164800 for `date -u -d 2024-02-29 +%s`, which is 19782 days. */

@@ -62,22 +62,31 @@ static size_t group_separator_length(const char *at, char thousands) {
     return 0;
 }
 
-/* Finds the end of an integer part that is written in groups: one to three digits that do not begin with 0, then groups of
- * three digits, each after the same separator. *out_separator: the separator and its length. Returns NULL if the digits are not
- * in groups. */
-static const char *end_of_digit_groups(const char *at, char thousands, const char **out_separator, size_t *out_length) {
+static int count_digits(const char *at) {
     int n = 0;
-    if (*at == '0') return NULL;
-    for (; is_digit(*at); at++) n++;
-    const size_t length = group_separator_length(at, thousands);
-    if (n < 1 || n > 3 || !length) return NULL;
+    while (is_digit(at[n])) n++;
+    return n;
+}
+
+/* Finds the end of an integer part that is written in groups, each after the same separator: one to three digits that do not
+ * begin with 0, then groups of three; or, as in India, one or two digits, groups of two and at last one of three
+ * ("12,34,567"). *out_separator: the separator and its length. Returns NULL if the digits are not in groups. */
+static const char *end_of_digit_groups(const char *at, char thousands, const char **out_separator, size_t *out_length) {
+    const int first = count_digits(at);
+    const size_t length = group_separator_length(at + first, thousands);
+    int pairs = 0, triples = 0;
+    if (first < 1 || first > 3 || *at == '0' || !length) return NULL;
+    at += first;
     *out_separator = at;
     *out_length = length;
-    for (const char *digits = at + length; !strncmp(at, *out_separator, length) && is_digit(digits[0]) && is_digit(digits[1]) &&
-                                           is_digit(digits[2]) && !is_digit(digits[3]);
-         digits = at + length)
-        at = digits + 3, n = 4;
-    return n == 4 && strncmp(at, *out_separator, length) ? at : NULL;
+    while (!strncmp(at, *out_separator, length) && is_digit(at[length])) {
+        const int n = count_digits(at + length);
+        const bool fits = n == 3 ? !(pairs && triples) : n == 2 && first < 3 && !triples;
+        if (!fits) return NULL;
+        n == 3 ? triples++ : pairs++;
+        at += length + (size_t)n;
+    }
+    return triples ? at : NULL;
 }
 
 /* The character after the sign at `at`, or `at` if there is none; "\xe2\x88\x92" is the minus of word processors. */
@@ -86,6 +95,21 @@ static const char *skip_sign(const char *at, bool *negative) {
     const bool long_minus = !strncmp(at, minus, sizeof minus - 1);
     *negative |= *at == '-' || long_minus;
     return long_minus ? at + sizeof minus - 1 : *at == '-' || *at == '+' ? at + 1 : at;
+}
+
+/* The character after blanks and spaces that do not end a line, as word processors write before a unit. */
+static const char *skip_spaces(const char *at) {
+    static const char no_break[] = "\xc2\xa0", narrow[] = "\xe2\x80\xaf";
+    for (;;) {
+        if (*at && strchr(blanks, *at))
+            at++;
+        else if (!strncmp(at, no_break, sizeof no_break - 1))
+            at += sizeof no_break - 1;
+        else if (!strncmp(at, narrow, sizeof narrow - 1))
+            at += sizeof narrow - 1;
+        else
+            return at;
+    }
 }
 
 static const char *skip_unit(const char *at, bool percent) {
@@ -97,10 +121,10 @@ static const char *skip_unit(const char *at, bool percent) {
 
 /* The first character after blanks, a sign and a currency, in either order. */
 static const char *skip_to_digits(const char *cell, bool *negative) {
-    cell += strspn(cell, blanks);
+    cell = skip_spaces(cell);
     const char *const number = skip_sign(cell, negative), *const amount = skip_unit(number, false);
     if (amount == number) return number;
-    const char *const digits = amount + strspn(amount, blanks);
+    const char *const digits = skip_spaces(amount);
     return number == cell ? skip_sign(digits, negative) : digits;
 }
 
@@ -150,8 +174,7 @@ bool strata_cell_number(const char *cell, strata_number_format format, double *o
     }
     *out = (exponent ? (double)((long double)digits * powl(10, exponent)) : (double)digits) * (negative ? -1 : 1);
     if (digits == 0) *out = negative ? -0.0 : 0.0;
-    cell = skip_unit(cell + strspn(cell, blanks), true);
-    return n_digits && !cell[strspn(cell, blanks)] && isfinite(*out);
+    return n_digits && !*skip_spaces(skip_unit(skip_spaces(cell), true)) && isfinite(*out);
 }
 
 /* ---- dates ---- */
