@@ -313,16 +313,15 @@ static strata_status inspect(const char *path, listing *list, strata_error *err)
     unsigned char head[64] = {0};
     size_t n = 0;
     STRATA_TRY(strata_stream_peek_file(path, head, sizeof head, &n, err));
+    STRATA_TRY(check_converted(path, err)); /* a .keras is a zip archive */
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (formats[i].matches(path, head, n)) return formats[i].inspect(path, list, err);
-    if (ends_with(path, ".onnx"))
-        return strata_fail(err, STRATA_DATA, "%s: is ONNX; make a model of it first: strata convert %s MODEL.strata", path,
-                           path);
-    return strata_fail(err, STRATA_DATA,
-                       "%s: begins like none of the formats that are known: safetensors, npy, npz, IDX, PNG, JPEG, WebP, PGM, "
-                       "PPM; nor is it called .csv, "
-                       ".json or _batch_1.bin",
-                       path);
+    if (foreign_model(path)) return strata_fail(err, STRATA_DATA, "%s: %s", path, foreign_model(path));
+    return strata_fail(
+        err, STRATA_DATA,
+        "%s: begins like none of the formats that are known: safetensors, npy, npz, IDX, Parquet, " STRATA_PICTURE_FORMATS
+        "; nor is it called .csv, .json or _batch_1.bin",
+        path);
 }
 
 static int run(const command *command, int argc, char **argv) {

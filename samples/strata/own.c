@@ -174,6 +174,34 @@ double test_fraction(const data_options *options) {
     return options->no_test ? 0 : options->test_split > 0 ? options->test_split : USUAL_TEST_SPLIT;
 }
 
+/* Fails if an option says how to read another kind of data than these. */
+typedef enum data_kind { DATA_TABLE, DATA_ARRAY, DATA_ARCHIVE, DATA_PICTURES } data_kind;
+static strata_status check_options(const data_options *o, data_kind kind, const char *path, strata_error *err) {
+    static const char *const kinds[] = {"a table", "an array", "an archive of arrays", "pictures"};
+    const struct {
+        const char *name;
+        bool given;
+        data_kind kind;
+    } options[] = {{"label", o->label, DATA_TABLE},
+                   {"columns", o->columns, DATA_TABLE},
+                   {"weight-column", o->weight, DATA_TABLE},
+                   {"header", o->table.header, DATA_TABLE},
+                   {"separator", o->table.separator, DATA_TABLE},
+                   {"quote", o->table.quote, DATA_TABLE},
+                   {"decimal", o->table.decimal, DATA_TABLE},
+                   {"thousands", o->table.thousands, DATA_TABLE},
+                   {"dates", o->table.dates, DATA_TABLE},
+                   {"na", o->table.na, DATA_TABLE},
+                   {"labels", o->labels, DATA_ARRAY},
+                   {"size", o->size, DATA_PICTURES}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].given && options[i].kind != kind)
+            return strata_fail(err, STRATA_INVALID, "--%s is for %s, and %s is %s%s", options[i].name, kinds[options[i].kind],
+                               path, kinds[kind],
+                               kind == DATA_PICTURES && options[i].kind == DATA_TABLE ? ", whose folders are the classes" : "");
+    return STRATA_OK;
+}
+
 /* ---- reports ---- */
 
 unknown_words describe_unknown(const strata_preprocessing_report *r) {
@@ -397,17 +425,6 @@ static bool find_folder(const char *path, const char *const *names, char out[LON
     return false;
 }
 
-char *find_validation(const char *path) {
-    static const sample beside = {.tables = {{NULL}, {"val", "validation", "valid"}}};
-    static const char *const train[] = {"train", "training", NULL}, *const test[] = {"test", NULL},
-                             *const validation[] = {"val", "valid", "validation", NULL};
-    char found[LONGEST_PATH], other[LONGEST_PATH];
-    if (find_table(own_sample(), path, "train", other)) return find_table(&beside, path, "test", found) ? strdup(found) : NULL;
-    const bool three =
-        find_folder(path, train, other) && find_folder(path, test, other) && find_folder(path, validation, found);
-    return three ? strdup(found) : NULL;
-}
-
 bool has_table(const sample *sample, const char *path) {
     char found[LONGEST_PATH];
     return is_table(path) || find_table(sample, path, "train", found) || find_table(sample, path, "test", found);
@@ -417,6 +434,7 @@ bool has_table(const sample *sample, const char *path) {
 static strata_status open_csv(const sample *sample, const data_options *options, const char *path, bool train, bool parts,
                               sample_data *data, strata_error *err) {
     strata_csv *csv = NULL;
+    STRATA_TRY(check_options(options, DATA_TABLE, path, err));
     STRATA_TRY(read_table(path, &options->table, data->preprocessing, &csv, err));
     strata_status status = STRATA_OK;
     if (data->as_they_are) {
@@ -457,16 +475,44 @@ static bool has_entry(const entries *list, const char *name) {
     return false;
 }
 
-/* Finds the names of this part's arrays: for example "x_train" and "y_train", or "x" and "y" if the archive is not divided into
- * parts for training and testing. */
-static bool choose_pair(const entries *list, const char *split, char out[2][NAME_BYTES]) {
-    for (int part = 0; part < 2; part++)
+/* The ends of names of arrays for each use of a part, the preferred ones first. Where nothing is for testing, the part for
+ * validation is. */
+enum { N_SUFFIXES = 4 };
+static const char *const train_suffixes[N_SUFFIXES] = {"_train"},
+                         *const test_suffixes[N_SUFFIXES] = {"_test", "_val", "_valid", "_validation"},
+                         *const validation_suffixes[N_SUFFIXES] = {"_val", "_valid", "_validation", "_test"};
+
+/* Whether the archive has features and labels with one of these suffixes. *out_pair is their row of array_names, and `out`
+ * their names. */
+static bool find_pair(const entries *list, const char *const *suffixes, int *out_pair, char out[2][NAME_BYTES]) {
+    for (int s = 0; s < N_SUFFIXES && suffixes[s]; s++)
         for (int i = 0; i < N_PAIRS; i++) {
-            for (int k = 0; k < 2; k++)
-                snprintf(out[k], NAME_BYTES, "%.30s%s%.8s", array_names[i][k], part ? "" : "_", part ? "" : split);
+            for (int k = 0; k < 2; k++) snprintf(out[k], NAME_BYTES, "%.30s%s", array_names[i][k], suffixes[s]);
+            *out_pair = i;
             if (has_entry(list, out[0]) && has_entry(list, out[1])) return true;
         }
     return false;
+}
+
+/* Whether features or labels of this row of array_names have this name, in any part of the archive. */
+static bool is_of_pair(const char *name, int pair) {
+    for (int k = 0; k < 2; k++) {
+        const size_t n = strlen(array_names[pair][k]);
+        if (strncmp(name, array_names[pair][k], n)) continue;
+        if (!name[n] || !strcmp(name + n, train_suffixes[0])) return true;
+        for (int s = 0; s < N_SUFFIXES; s++)
+            if (!strcmp(name + n, test_suffixes[s])) return true;
+    }
+    return false;
+}
+
+static void print_unused(const char *path, const entries *list, int pair) {
+    char names[512] = "";
+    size_t n = 0;
+    for (int i = 0; i < list->n && n < sizeof names - 80; i++)
+        if (!is_of_pair(list->names[i], pair))
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", list->names[i]);
+    if (n) fprintf(stderr, "strata: %s: these of its arrays are not used: %s\n", path, names);
 }
 
 static strata_status unknown_arrays(const char *path, const entries *list, strata_error *err) {
@@ -492,16 +538,27 @@ bool is_npz(const char *path) {
     return length > LONGEST_NAME || NAME_AT + length > n || length < 4 || !memcmp(head + NAME_AT + length - 4, ".npy", 4);
 }
 
+static strata_status list_npz(const char *path, const unsigned char *bytes, size_t n, entries *out, strata_error *err) {
+    out->n = 0;
+    return strata_npz_list(path, bytes, n, add_entry, out, err);
+}
+
 /* *out_parts: the archive has separate arrays for training and testing. */
-static strata_status read_npz(const char *path, const char *split, bool labelled, array_pair *out, bool *out_parts,
+static strata_status read_npz(const char *path, const char *const *suffixes, bool labelled, array_pair *out, bool *out_parts,
                               strata_error *err) {
+    static const char *const whole[N_SUFFIXES] = {""};
     unsigned char *bytes = NULL;
     size_t n = 0;
     entries list = {.n = 0};
     char names[2][NAME_BYTES] = {"", ""};
+    int pair = 0;
     STRATA_TRY(strata_file_read(path, MOST_BYTES, &bytes, &n, err));
-    strata_status status = strata_npz_list(path, bytes, n, add_entry, &list, err);
-    if (!status && !choose_pair(&list, split, names)) {
+    strata_status status = list_npz(path, bytes, n, &list, err);
+    *out_parts = !status && find_pair(&list, suffixes, &pair, names);
+    if (!status && (*out_parts || find_pair(&list, whole, &pair, names))) {
+        if (labelled && suffixes == train_suffixes) print_unused(path, &list, pair);
+    } else if (!status) {
+        names[0][0] = names[1][0] = 0;
         if (!labelled && list.n == 1)
             snprintf(names[0], NAME_BYTES, "%s", list.names[0]);
         else if (!labelled && has_entry(&list, "x"))
@@ -509,38 +566,39 @@ static strata_status read_npz(const char *path, const char *split, bool labelled
         else
             status = unknown_arrays(path, &list, err);
     }
-    *out_parts = strstr(names[0], "_train") || strstr(names[0], "_test");
     if (!status) status = strata_npz_parse_exact(path, bytes, n, names[0], &out->x, &out->exact_x, err);
     if (!status && labelled) status = strata_npz_parse_exact(path, bytes, n, names[1], &out->y, &out->exact_y, err);
     free(bytes);
     return status;
 }
 
-/* Pictures (n, rows, columns) become (n, rows, columns, 1), and labels (n, 1) become (n). */
-static void normalize_shapes(array_pair *pair) {
-    strata_shape *x = &pair->x.shape, *y = &pair->y.shape;
+/* Pictures (n, rows, columns) become (n, rows, columns, 1) for a preprocessing. */
+static void add_channel(strata_shape *x) {
     if (x->rank == 3) x->dims[x->rank++] = 1;
-    if (pair->y.data && y->rank == 2 && y->dims[1] == 1) y->rank = 1;
 }
 
-static strata_status read_arrays(const data_options *options, const char *path, const char *split, bool labelled,
+static strata_status read_arrays(const data_options *options, const char *path, const char *const *suffixes, bool labelled,
                                  array_pair *out, bool *out_parts, strata_error *err) {
     strata_status status;
+    const bool archive = is_npz(path);
     *out_parts = false;
-    if (is_npz(path)) {
-        status = read_npz(path, split, labelled, out, out_parts, err);
+    STRATA_TRY(check_options(options, archive ? DATA_ARCHIVE : DATA_ARRAY, path, err));
+    if (archive) {
+        status = read_npz(path, suffixes, labelled, out, out_parts, err);
     } else {
         if (labelled && !options->labels)
             return strata_fail(err, STRATA_INVALID, "%s: has only features; give their labels with --labels y.npy", path);
         status = strata_npy_read_exact(path, &out->x, &out->exact_x, err);
         if (!status && labelled) status = strata_npy_read_exact(options->labels, &out->y, &out->exact_y, err);
     }
-    if (!status) normalize_shapes(out);
+    strata_shape *y = &out->y.shape;
+    if (!status && out->y.data && y->rank == 2 && y->dims[1] == 1) y->rank = 1;
     return status;
 }
 
-static strata_status open_training_arrays(const sample *sample, const data_options *options, const array_pair *pair, bool parts,
+static strata_status open_training_arrays(const sample *sample, const data_options *options, array_pair *pair, bool parts,
                                           sample_data *data, strata_error *err) {
+    add_channel(&pair->x.shape);
     column_list labels = {0}, features = {0};
     strata_preprocessing_options opts;
     const strata_examples examples = examples_of(pair);
@@ -551,7 +609,7 @@ static strata_status open_training_arrays(const sample *sample, const data_optio
         return keep_part(options, whole, parts, data, err);
     }
     STRATA_TRY_GOTO(read_options_of(sample, options, data, &labels, &features, &opts, err));
-    STRATA_TRY_GOTO(strata_preprocessing_from_arrays(&pair->x, &pair->y, &opts, &data->preprocessing, err));
+    STRATA_TRY_GOTO(strata_preprocessing_from_examples(&examples, &opts, &data->preprocessing, err));
     STRATA_TRY_GOTO(strata_preprocessing_split_examples(data->preprocessing, &examples, parts ? test_fraction(options) : 0,
                                                         (uint64_t)options->seed, &data->dataset, &data->rest, err));
     data->split = data->rest != NULL;
@@ -562,8 +620,8 @@ cleanup:
     return status;
 }
 
-static strata_status apply_arrays(const strata_preprocessing *p, const array_pair *pair, strata_dataset **out,
-                                  strata_error *err) {
+static strata_status apply_arrays(const strata_preprocessing *p, array_pair *pair, strata_dataset **out, strata_error *err) {
+    add_channel(&pair->x.shape);
     const strata_examples examples = examples_of(pair);
     return strata_preprocessing_apply_examples(p, &examples, out, err);
 }
@@ -573,7 +631,8 @@ static strata_status open_arrays(const sample *sample, const data_options *optio
     array_pair pair = {0};
     bool apart = false;
     const bool train = !strcmp(split, "train");
-    strata_status status = read_arrays(options, options->path, split, true, &pair, &apart, err);
+    const char *const *suffixes = train ? train_suffixes : data->for_validation ? validation_suffixes : test_suffixes;
+    strata_status status = read_arrays(options, options->path, suffixes, true, &pair, &apart, err);
     if (!status && data->as_they_are) {
         strata_dataset *whole = NULL;
         status = plain_arrays(data->model, options->path, &pair, &whole, err);
@@ -617,9 +676,7 @@ static strata_status open_pictures(const sample *sample, const data_options *opt
     strata_dataset *whole = NULL;
     strata_preprocessing_report report = {0};
     const bool known = data->preprocessing;
-    if (options->label || options->columns)
-        return strata_fail(err, STRATA_INVALID, "--%s: only a table has columns; the classes of %s are its folders",
-                           options->label ? "label" : "columns", path);
+    STRATA_TRY(check_options(options, DATA_PICTURES, path, err));
     snprintf(other, sizeof other, "%s/%s", path, split);
     if (!apart && is_folder(other) && !has_pictures(other))
         return strata_fail(
@@ -635,6 +692,35 @@ static strata_status open_pictures(const sample *sample, const data_options *opt
                                                    &whole, err));
     if (known) print_report(&report); /* otherwise the description of the data contains it */
     return keep_part(options, whole, train && !apart, data, err);
+}
+
+/* ---- validation data beside those for training ---- */
+
+/* Whether the file is an archive with arrays for training, testing and validation. */
+static bool has_validation_arrays(const char *path) {
+    static const char *const test[N_SUFFIXES] = {"_test"}, *const validation[N_SUFFIXES] = {"_val", "_valid", "_validation"};
+    unsigned char *bytes = NULL;
+    size_t n = 0;
+    entries list = {.n = 0};
+    char names[2][NAME_BYTES];
+    int pair;
+    if (!strcmp(path, "-") || !is_npz(path) || strata_file_read(path, MOST_BYTES, &bytes, &n, NULL)) return false;
+    const bool listed = !list_npz(path, bytes, n, &list, NULL);
+    free(bytes);
+    return listed && find_pair(&list, train_suffixes, &pair, names) && find_pair(&list, test, &pair, names) &&
+           find_pair(&list, validation, &pair, names);
+}
+
+char *find_validation(const char *path) {
+    static const sample beside = {.tables = {{NULL}, {"val", "validation", "valid"}}};
+    static const char *const train[] = {"train", "training", NULL}, *const test[] = {"test", NULL},
+                             *const validation[] = {"val", "valid", "validation", NULL};
+    char found[LONGEST_PATH], other[LONGEST_PATH];
+    if (!is_folder(path)) return has_validation_arrays(path) ? strdup(path) : NULL;
+    if (find_table(own_sample(), path, "train", other)) return find_table(&beside, path, "test", found) ? strdup(found) : NULL;
+    const bool three =
+        find_folder(path, train, other) && find_folder(path, test, other) && find_folder(path, validation, found);
+    return three ? strdup(found) : NULL;
 }
 
 /* ---- data of any kind ---- */
@@ -706,7 +792,7 @@ static strata_status read_unlabelled_arrays(const strata_preprocessing *p, const
                                             strata_error *err) {
     array_pair pair = {0};
     bool apart;
-    strata_status status = read_arrays(options, options->path, "test", false, &pair, &apart, err);
+    strata_status status = read_arrays(options, options->path, test_suffixes, false, &pair, &apart, err);
     if (!status) {
         status = apply_arrays(p, &pair, out, err);
         if (status) strata_fail_in(err, status, "%s", options->path);
@@ -728,7 +814,7 @@ strata_status open_as_they_are(const strata_model *model, const data_options *op
     if (path && strcmp(path, "-") && (is_npz(path) || is_npy(path))) {
         array_pair pair = {0};
         bool apart;
-        strata_status status = read_arrays(options, path, "test", false, &pair, &apart, err);
+        strata_status status = read_arrays(options, path, test_suffixes, false, &pair, &apart, err);
         if (!status) status = plain_arrays(model, path, &pair, out, err);
         finish_pair(&pair);
         return status;
@@ -750,7 +836,8 @@ int open_unlabelled(const strata_preprocessing *p, const data_options *options, 
     if (file && (is_folder(path) || is_picture(path))) {
         strata_preprocessing_report report = {0};
         const strata_apply_options opts = {.unlabelled = true, .report = &report};
-        const strata_status status = strata_preprocessing_apply_pictures(p, path, &opts, out, &err);
+        strata_status status = check_options(options, DATA_PICTURES, path, &err);
+        if (!status) status = strata_preprocessing_apply_pictures(p, path, &opts, out, &err);
         if (!status) print_report(&report);
         return opened(status, &err);
     }

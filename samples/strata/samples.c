@@ -224,6 +224,15 @@ const char *foreign_model(const char *path) {
     return NULL;
 }
 
+strata_status check_converted(const char *path, strata_error *err) {
+    const char *kind = ends_with(path, ".onnx")                              ? "ONNX"
+                       : ends_with(path, ".keras") || ends_with(path, ".h5") ? "a file of Keras"
+                                                                             : NULL;
+    return kind ? strata_fail(err, STRATA_DATA, "%s: is %s; make a model of it first: strata convert %s MODEL.strata", path,
+                              kind, path)
+                : STRATA_OK;
+}
+
 /* The model's file in the newest checkpoint of a folder; false: the path is no folder with checkpoints. */
 static bool find_newest(const char *path, char out[4096]) {
     DIR *folder = opendir(path);
@@ -240,12 +249,7 @@ strata_status load_trained(const char *path, strata_model **out_model, strata_er
         return strata_fail(err, STRATA_DATA, "%s: is data, and the model comes before them: MODEL.strata %s", path, path);
     if (ends_with(path, ".json"))
         return strata_fail(err, STRATA_DATA, "%s: is a model that is to be trained first: strata train %s", path, path);
-    if (ends_with(path, ".onnx"))
-        return strata_fail(err, STRATA_DATA, "%s: is ONNX; make a model of it first: strata convert %s MODEL.strata", path,
-                           path);
-    if (ends_with(path, ".keras") || ends_with(path, ".h5"))
-        return strata_fail(err, STRATA_DATA, "%s: is a file of Keras; make a model of it first: strata convert %s MODEL.strata",
-                           path, path);
+    STRATA_TRY(check_converted(path, err));
     char newest[4096];
     const strata_status status = strata_model_load(find_newest(path, newest) ? newest : path, out_model, err);
     const char *advice = status == STRATA_DATA ? foreign_model(path) : NULL; /* the ending may be a wrong one */
@@ -260,14 +264,12 @@ int open_model(const char *name, bool saved, strata_model **out_model) {
         status = strata_model_from_json(found->model, strlen(found->model), name, out_model, &err);
     else if (ends_with(name, ".json"))
         status = strata_model_read_json(name, out_model, &err);
-    else if (ends_with(name, ".onnx"))
-        return usage_error("%s: is ONNX; make a model of it first: strata convert %s MODEL.strata", name, name);
+    else if (check_converted(name, &err))
+        return usage_error("%s", err.message);
     else if (saved && (strchr(name, '.') || strchr(name, '/')))
         status = load_trained(name, out_model, &err);
     else if (foreign_model(name))
         return usage_error("%s: %s", name, foreign_model(name));
-    else if (ends_with(name, ".keras") || ends_with(name, ".h5"))
-        return usage_error("%s: is a file of Keras; make a model of it first: strata convert %s MODEL.strata", name, name);
     else if (ends_with(name, ".strata") || ends_with(name, ".safetensors"))
         return usage_error("%s: is a trained model; to train it further: strata train --from %s DATA", name, name);
     else

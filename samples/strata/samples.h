@@ -116,6 +116,7 @@ typedef struct sample_data {
     strata_task task;                 /* from the model's loss */
     strata_shape picture;             /* the model's input, if it is pictures */
     bool whole;                       /* no rows of a single CSV are kept for testing */
+    bool for_validation;              /* an archive's arrays for validation are preferred to those for testing */
     /* The model is trained and has no preprocessing, since it comes from another program: it gets the data as they are. */
     bool as_they_are;
     /* For the user's own data: the model's preprocessing, or that made from the training part. */
@@ -169,6 +170,8 @@ const char *loss_for_description(const strata_model *model);
 void print_metrics(FILE *to, const strata_model *model, const strata_metrics *metrics);
 /* What a model file of another program is, and how to convert it; NULL: the path does not end like one. */
 const char *foreign_model(const char *path);
+/* Fails for the files of models that strata convert reads: ONNX and Keras. */
+strata_status check_converted(const char *path, strata_error *err);
 /* strata_model_load, with a better message if the file contains data or a model that was not trained. The path may also be a
  * folder of checkpoints, of which the newest is loaded. */
 strata_status load_trained(const char *path, strata_model **out_model, strata_error *err);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/data/prepare/preprocessing.h"
 #include "core/metric/metric.h"
 #include "terminal.h"
 
@@ -67,20 +68,29 @@ static strata_status compare_classes(const float *predictions, const int32_t *la
 
 /* ---- numbers ---- */
 
-static void compare_numbers(const float *predictions, const float *labels, int64_t n, int64_t width, scores *s) {
+/* How many units of its label a difference of 1 between two predictions is. Predictions and labels stay standardised, since f32
+ * would round them off in the label's units: an hour of 2024, in seconds since 1970, would have 28 values. */
+static double unit_of(const strata_preprocessing *p, int64_t label) {
+    const bool numbers = p && !strata_preprocessing_n_classes(p) && strata_preprocessing_n_labels(p);
+    return numbers ? strata_preprocessing_label_unit(p, (int)(label % strata_preprocessing_n_labels(p))) : 1;
+}
+
+static void compare_numbers(const float *predictions, const float *labels, int64_t n, int64_t width,
+                            const strata_preprocessing *preprocessing, scores *s) {
     double absolute = 0, squares = 0, r2 = 0;
     for (int64_t k = 0; k < width; k++) {
         /* The mean is that of the differences to the first label, so that the spread of equal labels is exactly 0. */
-        double mean = 0, off = 0, spread = 0;
-        const double first = (double)labels[k];
+        double mean = 0, sum = 0, off = 0, spread = 0;
+        const double first = (double)labels[k], unit = unit_of(preprocessing, k);
         for (int64_t i = 0; i < n; i++) mean += ((double)labels[i * width + k] - first) / (double)n;
         for (int64_t i = 0; i < n; i++) {
             const double label = (double)labels[i * width + k], error = (double)predictions[i * width + k] - label;
-            absolute += fabs(error);
+            sum += fabs(error);
             off += error * error;
             spread += (label - first - mean) * (label - first - mean);
         }
-        squares += off;
+        absolute += sum * unit;
+        squares += off * unit * unit;
         r2 += (spread > 0 ? 1 - off / spread : NAN) / (double)width;
     }
     s->r2 = r2;
@@ -111,11 +121,7 @@ static strata_status compare(strata_array *predictions, const strata_dataset *da
         for (int64_t i = 0; i < n * n_labels && dtype == STRATA_DTYPE_I32; i++)
             ((float *)labels.data)[i] = (float)((int32_t *)labels.data)[i];
         labels.dtype = STRATA_DTYPE_F32;
-        if (preprocessing) {
-            strata_preprocessing_restore(preprocessing, predictions);
-            strata_preprocessing_restore(preprocessing, &labels);
-        }
-        compare_numbers(predictions->data, labels.data, n, width, s);
+        compare_numbers(predictions->data, labels.data, n, width, preprocessing, s);
     } else if (!status) {
         s->n = 0;
     }
@@ -138,18 +144,10 @@ strata_status scores_measure(strata_model *model, const strata_dataset *dataset,
 }
 
 void metrics_in_units(const strata_preprocessing *preprocessing, strata_metrics *metrics) {
-    enum { MOST = 64 };
-    const float far = 1000; /* far apart, so that a large mean does not round the unit off */
-    float ends[2 * MOST];
-    const bool numbers = preprocessing && !strata_preprocessing_n_classes(preprocessing);
-    const int n = numbers ? strata_preprocessing_n_labels(preprocessing) : 0;
-    strata_array view = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(2, n), ends);
-    if (n < 1 || n > MOST) return;
-    for (int k = 0; k < n; k++) ends[k] = -far, ends[n + k] = far;
-    strata_preprocessing_restore(preprocessing, &view);
+    const int n = preprocessing ? strata_preprocessing_n_labels(preprocessing) : 0;
+    const double unit = unit_of(preprocessing, 0);
     for (int k = 1; k < n; k++)
-        if (ends[n + k] - ends[k] != ends[n] - ends[0]) return;
-    const double unit = ((double)ends[n] - (double)ends[0]) / (2 * (double)far);
+        if (unit_of(preprocessing, k) != unit) return;
     for (int i = 0; i < metrics->n; i++)
         if (!strcmp(metrics->more[i].name, "mae")) metrics->more[i].value *= unit;
 }

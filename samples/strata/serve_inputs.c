@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
+#include "core/base/ascii.h"
 #include "core/base/file.h"
 #include "core/base/json.h"
 #include "core/data/format/picture.h"
@@ -157,13 +157,20 @@ static void add_quoted(strata_text *csv, const char *text) {
     strata_text_add(csv, "\"");
 }
 
-/* The word of the column that means true or false, such as TRUE, yes or 1; column NULL: it is not known. */
+static const char *find_word(const strata_column *column, const char *word) {
+    for (int w = 0; w < column->n_words; w++)
+        if (strata_ascii_same(column->words[w], word)) return column->words[w];
+    return NULL;
+}
+
+/* The word of the column that means true or false, such as TRUE, yes or 1, if it is the only word, or has the other one too; column NULL: it is not
+ * known. */
 static const char *word_of_truth(const strata_column *column, bool truth) {
     static const char *const words[][2] = {{"false", "true"}, {"no", "yes"}, {"0", "1"}, {"f", "t"}, {"n", "y"}, {"off", "on"}};
     if (column && (column->kind == STRATA_COLUMN_NUMBER || column->numeric)) return truth ? "1" : "0";
     for (size_t i = 0; column && column->kind == STRATA_COLUMN_WORDS && i < sizeof words / sizeof *words; i++)
-        for (int w = 0; w < column->n_words; w++)
-            if (!strcasecmp(column->words[w], words[i][truth])) return column->words[w];
+        if (column->n_words == 1 || find_word(column, words[i][!truth]))
+            if (find_word(column, words[i][truth])) return find_word(column, words[i][truth]);
     return words[0][truth];
 }
 

@@ -111,7 +111,7 @@ static int open_validation(training *t) {
     if (t->options.validation_split > 0) return split_validation(t);
     if (!t->options.validation) return EXIT_OK;
     options.path = t->options.validation;
-    t->validation.whole = true;
+    t->validation.whole = t->validation.for_validation = true;
     strata_dataset *rest = t->train.rest; /* the part for testing, which is not for validation */
     t->train.rest = NULL;
     move_common(&t->train, &t->validation);
@@ -139,6 +139,11 @@ int open_all_data(training *t) {
     strata_status status =
         t->test.preprocessing ? strata_model_set_preprocessing(t->model, t->test.preprocessing, &err) : STRATA_OK;
     if (!status && t->test.tokenizer) status = strata_model_set_tokenizer(t->model, t->test.tokenizer, &err);
+    const strata_preprocessing *p = t->test.preprocessing;
+    if (t->options.augment && strata_dataset_element_shape(t->train.dataset).rank != 3)
+        return usage_error("--augment flips and moves pictures, and %s has none", t->name);
+    if (t->options.data.subwords && p && !strata_preprocessing_n_tokens(p))
+        return usage_error("--subwords is for texts, and %s has none", t->name);
     strata_flip_crop *augment = t->options.augment ? &own_augment : t->sample->augment;
     if (!status && augment) {
         status = strata_dataset_keep_bytes(t->train.dataset, &err);

@@ -120,4 +120,6 @@ json 'abs(sum(n["count"] * (n["us"] or 0) for n in r["nodes"]) / r["nodes_us"] -
 json 'next((n["gbytes"] + 0.0005) * n["us"] for n in r["nodes"] if n["op"].startswith("adam")) > 7 * 4 * 101.77'
 expect 4 'there is no "opencl:77"' summary mnist --times --device opencl:77
 expect 2 "--precision f13" summary mnist --precision f13
+printf 'PK\003\004' >"$work/m.keras"
+expect 3 "m.keras: is a file of Keras; make a model of it first: strata convert" inspect "$work/m.keras"
 finish

@@ -112,6 +112,14 @@ archive("both.npz", {"x": x, "y": y})
 archive("odd.npz", {"a": x, "b": y})
 (train_x, train_y), (test_x, test_y) = part(0, 40), part(40, 20)
 archive("parts.npz", {"x_train": train_x, "y_train": train_y, "x_test": test_x, "y_test": test_y})
+archive("three.npz", {"x_train": train_x, "y_train": train_y, "x_val": x, "y_val": y, "x_test": test_x, "y_test": test_y,
+                      "ids": y})
+archive("two.npz", {"x_train": train_x, "y_train": train_y, "x_val": test_x, "y_val": test_y})
+
+# Times in seconds since 1970 as labels: the f32 numbers nearest to them are 128 seconds apart.
+times = [1.7e9 + 20 * a + 5 * b for a, b in xs]
+archive("times.npz", {"x": x, "y": npy("<f8", (60,), struct.pack("<60d", *times))})
+put("times.csv", "a,b,y\n" + "".join(f"{a},{b},{t}\n" for (a, b), t in zip(xs, times)))
 
 # Tables as people write them: lines that end with CR or with a comma, a blank before a quote, numbers near the limits of a
 # double.

@@ -130,6 +130,25 @@ expect 0 "48 train / 12 test" train both.npz $on --epochs 1
 expect 0 "40 train / 20 test" train parts.npz $on --epochs 1
 expect 3 "x.npy: has only features; give their labels with --labels y.npy" train x.npy $on
 expect 3 "its arrays are a, b; name the features x" train odd.npz $on
+expect 0 "validation: 60 of three.npz" train three.npz $on --epochs 1
+stdout "40 train / 20 test"
+stderr "three.npz: these of its arrays are not used: ids"
+expect 0 "40 train / 20 test" train two.npz $on --epochs 1
+for file in times.npz times.csv; do
+    expect 0 "" train $file $on --epochs 40 --metrics mae --json
+    json '0.5 < r["scores"]["r2"] < 1 and 0 < r["scores"]["mae"] < 15 and abs(r["metrics"]["mae"] - r["scores"]["mae"]) < 0.001'
+done
+
+# ---- options for another kind of data ----
+for option in "header yes" "separator ;" "quote none" "decimal ," "thousands ." "dates dmy" "na x" "label y" "columns a"; do
+    expect 3 "--${option%% *} is for a table, and both.npz is an archive of arrays" train both.npz $on --$option
+done
+expect 3 "--header is for a table, and x.npy is an array" evaluate arrays.strata x.npy --labels y.npy $on --header yes
+expect 3 "--labels is for an array, and flowers.csv is a table" train flowers.csv $on --labels y.npy
+expect 3 "--labels is for an array, and both.npz is an archive of arrays" train both.npz $on --labels y.npy
+expect 3 "--size is for pictures, and flowers.csv is a table" train flowers.csv $on --size 8
+expect 2 "--augment flips and moves pictures, and flowers.csv has none" train flowers.csv $on --augment
+expect 2 "--subwords is for texts, and flowers.csv has none" train flowers.csv $on --subwords
 
 # ---- the model ----
 expect 0 "" train flowers.csv $on --epochs 1 --model mlp \

@@ -171,6 +171,13 @@ def truth_is_a_word_of_the_table():
                 equal((code, [p["class"] for p in answer["predictions"]], answer.get("warnings")), (200, ["b", "a"], None))
 
 
+def truth_is_no_word_of_another_column():
+    (FOLDER / "paid.csv").write_text("paid,y\n" + "".join(f"{('red', '1', 'on')[i % 3]},{'ab'[i % 2]}\n" for i in range(80)))
+    train(None, "paid.csv", "paid.strata")
+    with Server("paid.strata") as server:
+        assert '("true" in column "paid")' in server.post({"rows": [{"paid": True}]})[1]["warnings"][0]
+
+
 def what_is_unknown_is_told():
     row = {"a": 1, "b": 2, "kind": "x"}
     with Server("table.strata") as server:
@@ -487,7 +494,8 @@ def make_arrays():
 
 make_arrays()
 for check in (answers_are_those_of_predict, requests_of_many_clients_share_batches,
-              a_client_that_is_alone_does_not_wait, truth_is_a_word_of_the_table, what_is_unknown_is_told,
+              a_client_that_is_alone_does_not_wait, truth_is_a_word_of_the_table,
+              truth_is_no_word_of_another_column, what_is_unknown_is_told,
               requests_that_can_be_read_in_two_ways_are_refused, wrong_requests_get_an_answer_that_says_what,
               raw_bytes_are_answered_or_cut_off, arrays_of_numbers, numbers_of_rows_are_read_as_numbers,
               rows_of_words_have_no_header, pictures_are_sent_as_they_are):

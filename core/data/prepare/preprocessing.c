@@ -632,9 +632,9 @@ static strata_status name_columns(const char *what, int64_t n, strata_column **o
     return STRATA_OK;
 }
 
-static strata_status find_in_arrays(strata_preprocessing *p, const strata_array *x, const strata_array *y,
+static strata_status find_in_arrays(strata_preprocessing *p, const strata_examples *examples,
                                     const strata_preprocessing_options *opts, strata_error *err) {
-    const strata_examples examples = {.x = x, .y = y, .name = "arrays"};
+    const strata_array *x = examples->x, *y = examples->y;
     findings found = {0};
     STRATA_TRY(check_arrays(x, y, err));
     p->kind = STRATA_PREPROCESSING_ARRAYS;
@@ -642,25 +642,31 @@ static strata_status find_in_arrays(strata_preprocessing *p, const strata_array 
     memcpy(p->element.dims, x->shape.dims + 1, (size_t)p->element.rank * sizeof(int64_t));
     STRATA_TRY(name_columns("number", p->element.rank == 1 ? p->element.dims[0] : 1, &p->columns, &p->n_columns, err));
     STRATA_TRY(name_columns("label", y->shape.rank == 2 ? y->shape.dims[1] : 1, &p->labels, &p->n_labels, err));
-    STRATA_TRY(strata_labels_find(p, &examples, NULL, opts->task, err));
+    STRATA_TRY(strata_labels_find(p, examples, NULL, opts->task, err));
     const int64_t n = strata_shape_elements(x->shape);
     for (int64_t i = 0; i < n; i++) found.n_missing += isnan(strata_element_get(x->dtype, x->data, i));
     found.n_numbers = n / x->shape.dims[0];
     return describe(p, &found, err);
 }
 
-strata_status strata_preprocessing_from_arrays(const strata_array *features, const strata_array *labels,
-                                               const strata_preprocessing_options *opts,
-                                               strata_preprocessing **out_preprocessing, strata_error *err) {
+strata_status strata_preprocessing_from_examples(const strata_examples *examples, const strata_preprocessing_options *opts,
+                                                 strata_preprocessing **out_preprocessing, strata_error *err) {
     const strata_preprocessing_options defaults = {0};
     strata_preprocessing *p = calloc(1, sizeof *p);
     if (!p) return no_memory("preprocessing", err);
-    strata_status status = find_in_arrays(p, features, labels, opts ? opts : &defaults, err);
+    strata_status status = find_in_arrays(p, examples, opts ? opts : &defaults, err);
     if (status)
         strata_preprocessing_destroy(p);
     else
         *out_preprocessing = p;
     return status;
+}
+
+strata_status strata_preprocessing_from_arrays(const strata_array *features, const strata_array *labels,
+                                               const strata_preprocessing_options *opts,
+                                               strata_preprocessing **out_preprocessing, strata_error *err) {
+    const strata_examples examples = {.x = features, .y = labels, .name = "arrays"};
+    return strata_preprocessing_from_examples(&examples, opts, out_preprocessing, err);
 }
 
 /* ---- the public functions that return a value ---- */

@@ -170,13 +170,18 @@ STRATA_MUST_USE strata_status strata_preprocessing_measure(strata_preprocessing 
                                                            const int64_t *rows, int64_t n, strata_error *err);
 
 STRATA_EXPORT_BEGIN
-/* As strata_preprocessing_split_arrays and _apply_arrays, for examples whose exact_x and exact_y may be given. */
+/* As strata_preprocessing_from_arrays, _split_arrays and _apply_arrays, for examples whose exact_x and exact_y may be given. */
+STRATA_MUST_USE strata_status strata_preprocessing_from_examples(const strata_examples *examples,
+                                                                 const strata_preprocessing_options *opts,
+                                                                 strata_preprocessing **out_preprocessing, strata_error *err);
 STRATA_MUST_USE strata_status strata_preprocessing_split_examples(strata_preprocessing *p, const strata_examples *examples,
                                                                   double fraction, uint64_t seed, strata_dataset **out_train,
                                                                   strata_dataset **out_test, strata_error *err);
 STRATA_MUST_USE strata_status strata_preprocessing_apply_examples(const strata_preprocessing *p,
                                                                   const strata_examples *examples, strata_dataset **out_dataset,
                                                                   strata_error *err);
+/* The deviation of a label that is a number: a difference of 1 between two predictions is this many of the label's units. */
+double strata_preprocessing_label_unit(const strata_preprocessing *p, int label);
 STRATA_EXPORT_END
 
 /* ---- core/data/split.c ---- */

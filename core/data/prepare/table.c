@@ -585,6 +585,10 @@ strata_status strata_preprocessing_apply_arrays(const strata_preprocessing *p, c
     return strata_preprocessing_apply_examples(p, &(strata_examples){.x = x, .y = y, .name = "arrays"}, out_dataset, err);
 }
 
+double strata_preprocessing_label_unit(const strata_preprocessing *p, int label) {
+    return p->labels[label].deviation;
+}
+
 void strata_preprocessing_restore(const strata_preprocessing *p, strata_array *predictions) {
     const int64_t n = strata_shape_elements(predictions->shape);
     float *values = predictions->data;
