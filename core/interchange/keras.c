@@ -137,9 +137,7 @@ bool strata_keras_is_last_axis(const strata_json *layer, const strata_json *valu
     int64_t axis = 0;
     if (strata_json_kind_of(value) == STRATA_JSON_ARRAY && (strata_json_length(value) != 1 || !strata_json_first(value, &item)))
         return false;
-    /* Files of Keras 2 do not say how many axes there are. The sizes of the weights are compared in any case. */
-    if (!strata_json_find(layer, "build_config", &build) || !strata_json_find(&build, "input_shape", &all))
-        return !strata_json_to_int(&item, 1, 64, &axis, NULL);
+    if (!strata_json_find(layer, "build_config", &build) || !strata_json_find(&build, "input_shape", &all)) return false;
     shape = strata_json_first(&all, &first) && strata_json_kind_of(&first) == STRATA_JSON_ARRAY ? first : all;
     return !strata_json_to_int(&item, 1, 64, &axis, NULL) && axis == strata_json_length(&shape) - 1;
 }
@@ -169,10 +167,11 @@ static strata_status write_field(reader *r, const strata_json *layer, const kera
         return STRATA_OK;
     }
     if (!strata_json_find(config, f->key, &value)) return STRATA_OK;
-    if (f->way == STRATA_KERAS_REQUIRED)
-        return is_as(&value, f->to, r->err) || (!strcmp(f->key, "axis") && strata_keras_is_last_axis(layer, &value))
-                   ? STRATA_OK
-                   : wrong(&value, f, r->err);
+    if (f->way == STRATA_KERAS_REQUIRED) {
+        /* Files of Keras 2 do not say how many axes there are. The sizes of the weights are compared in any case. */
+        const bool last = !strcmp(f->key, "axis") && (r->legacy || strata_keras_is_last_axis(layer, &value));
+        return is_as(&value, f->to, r->err) || last ? STRATA_OK : wrong(&value, f, r->err);
+    }
     if (strata_json_kind_of(&value) == STRATA_JSON_NULL) return STRATA_OK;
     if (f->way == STRATA_KERAS_AXIS && (is_as(&value, "-1", r->err) || strata_keras_is_last_axis(layer, &value)))
         return STRATA_OK;
