@@ -206,11 +206,18 @@ static strata_status check_options(const data_options *o, data_kind kind, const 
 
 unknown_words describe_unknown(const strata_preprocessing_report *r) {
     unknown_words words;
-    snprintf(
-        words.text, sizeof words.text,
-        "%lld cell%s a word that the training data did not have (\"%s\" in column \"%s\"%s); it counts as none of the known "
-        "ones",
-        (long long)r->n_unknown, r->n_unknown == 1 ? " has" : "s have", r->word, r->column, r->n_unknown == 1 ? "" : ", ...");
+    if (!*r->word)
+        snprintf(words.text, sizeof words.text,
+                 "%lld cell%s a value that the training data did not have (column \"%s\" is empty%s); it counts as none of the "
+                 "known ones",
+                 (long long)r->n_unknown, r->n_unknown == 1 ? " has" : "s have", r->column, r->n_unknown == 1 ? "" : ", ...");
+    else
+        snprintf(words.text, sizeof words.text,
+                 "%lld cell%s a word that the training data did not have (\"%s\" in column \"%s\"%s); it counts as none of the "
+                 "known "
+                 "ones",
+                 (long long)r->n_unknown, r->n_unknown == 1 ? " has" : "s have", r->word, r->column,
+                 r->n_unknown == 1 ? "" : ", ...");
     for (char *c = words.text; *c; c++)
         if (*c == '\n' || *c == '\r') *c = ' ';
     return words;

@@ -330,6 +330,17 @@ static strata_status fetch_all(const served_model *served, const strata_dataset 
     return status;
 }
 
+/* Replaces the line of the table in an error by the row of the request. */
+static strata_status fail_in_row(const strata_csv *csv, strata_status status, strata_error *err) {
+    static const char name[] = "rows:";
+    char rest[STRATA_ERROR_MESSAGE_BYTES], *end = err->message;
+    const long long line = strncmp(err->message, name, sizeof name - 1) ? 0 : strtoll(err->message + sizeof name - 1, &end, 10);
+    snprintf(rest, sizeof rest, "%s", end);
+    for (int64_t row = 0; line && row < strata_csv_n_rows(csv); row++)
+        if (strata_csv_line(csv, row) == line) return strata_fail(err, status, "request: rows[%lld]%s", (long long)row, rest);
+    return status;
+}
+
 static strata_status read_rows(const served_model *served, const strata_json *list, strata_array *out, strata_text *warnings,
                                strata_error *err) {
     strata_text text = {0};
@@ -350,7 +361,10 @@ static strata_status read_rows(const served_model *served, const strata_json *li
     if (!status) status = strata_csv_parse_table("rows", bytes, n_bytes, &dialect, served->preprocessing, &csv, err);
     strata_preprocessing_report report = {0};
     const strata_apply_options unlabelled = {.unlabelled = true, .report = &report};
-    if (!status) status = strata_preprocessing_apply_csv(served->preprocessing, csv, &unlabelled, &data, err);
+    if (!status) {
+        status = strata_preprocessing_apply_csv(served->preprocessing, csv, &unlabelled, &data, err);
+        if (status) status = fail_in_row(csv, status, err);
+    }
     if (!status && report.n_unknown) strata_text_add(warnings, "%s\n", describe_unknown(&report).text);
     if (!status) status = fetch_all(served, data, out, err);
     strata_dataset_destroy(data);

@@ -186,6 +186,10 @@ def what_is_unknown_is_told():
         equal((code, len(answer["predictions"]), len(answer["warnings"])), (200, 2, 2))
         assert 'has a word that the training data did not have ("new" in column "kind")' in answer["warnings"][1], answer
         assert '"extra" is no column of the training data' in answer["warnings"][0], answer
+        code, answer = server.post({"rows": [row, row | {"b": "two\n"}, row | {"b": "three"}]})
+        equal((code, 'request: rows[1]: column "b" has the cell "two' in answer["error"]), (400, True))
+        code, answer = server.post({"rows": [row | {"kind": None}]})
+        assert '(column "kind" is empty)' in answer["warnings"][0], answer
         equal(server.post({"rows": [{"kind": "x", "b": "2", "a": None}]})[0], 200)  # in any order, null, numbers as texts
         # As in a table: the class is the label.
         (FOLDER / "one.csv").write_text("a,b,kind\n1,2,x\n")
