@@ -13,8 +13,9 @@
 #include "core/data/stage/stage.h"
 #include "core/model/model.h"
 
-/* How many examples are hashed, evenly spaced over the data. */
-enum { MOST_HASHED = 32, MOST_DESCRIPTION = 1 << 16 };
+/* As many examples as HASHED_BYTES have are hashed, and not fewer than LEAST_HASHED, evenly spaced over the data. Each fit does
+ * this, so that it takes no longer than a few steps; all examples of small data are hashed. */
+enum { HASHED_BYTES = 1 << 18, LEAST_HASHED = 32, MOST_DESCRIPTION = 1 << 16 };
 
 /* The dataset in memory under a chain of stages; NULL: there is none. */
 static const strata_dataset *source_of(const strata_dataset *dataset) {
@@ -36,7 +37,8 @@ static strata_status hash_example(strata_sha256 *sha, const strata_dataset *data
 
 /* Hashes some examples, and the names of the classes. */
 static strata_status hash_data(const strata_dataset *data, char out[STRATA_SHA256_TEXT_BYTES], strata_error *err) {
-    const int64_t n = data->n < MOST_HASHED ? data->n : MOST_HASHED;
+    const int64_t fit = HASHED_BYTES / (4 * (strata_shape_elements(data->element) + 1));
+    const int64_t most = fit > LEAST_HASHED ? fit : LEAST_HASHED, n = data->n < most ? data->n : most;
     strata_sha256 sha = {0};
     strata_order *order = NULL;
     STRATA_TRY(strata_sha256_init(&sha, err));

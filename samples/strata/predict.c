@@ -221,8 +221,9 @@ static int check_options(predict_options *options, const char *file) {
     if (options->inputs.n + !!file > 1)
         return usage_error("predict takes one FILE; join them, or call it for each: \"%s\" and \"%s\" are two",
                            file ? file : options->inputs.items[0], options->inputs.items[file ? 0 : 1]);
-    if (options->to && (ends_with(options->to, ".parquet") || ends_with(options->to, ".npy") || ends_with(options->to, ".npz")))
-        return usage_error("--to %s: answers are written as .csv or .json", options->to);
+    static const char *const others[] = {".parquet", ".npy", ".npz", ".xlsx", ".xls", ".ods", ".feather", ".h5"};
+    for (size_t i = 0; options->to && i < sizeof others / sizeof *others; i++)
+        if (ends_with(options->to, others[i])) return usage_error("--to %s: answers are written as .csv or .json", options->to);
     options->input = file ? file : options->inputs.n ? options->inputs.items[0] : NULL;
     const int n = !!options->input + !!options->text + !!options->row;
     if (n != 1)

@@ -244,6 +244,19 @@ static bool find_newest(const char *path, char out[4096]) {
     return *newest && snprintf(out, 4096, "%s/%s/part-0.safetensors", path, newest) < 4096;
 }
 
+strata_status check_saved_name(const char *option, const char *path, strata_error *err) {
+    if (!check_converted(path, NULL))
+        return !is_table(path) && !ends_with(path, ".npz") && !ends_with(path, ".npy") && !ends_with(path, ".json")
+                   ? STRATA_OK
+                   : strata_fail(err, STRATA_INVALID,
+                                 "--%s %s: is the name of other data, and the model would not be read; call it MODEL.strata",
+                                 option, path);
+    return strata_fail(
+        err, STRATA_INVALID,
+        "--%s %s: a training saves a .strata file; call it MODEL.strata, and then strata convert MODEL.strata %s", option, path,
+        path);
+}
+
 strata_status load_trained(const char *path, strata_model **out_model, strata_error *err) {
     if (is_table(path) || ends_with(path, ".npz") || ends_with(path, ".npy"))
         return strata_fail(err, STRATA_DATA, "%s: is data, and the model comes before them: MODEL.strata %s", path, path);

@@ -172,6 +172,8 @@ void print_metrics(FILE *to, const strata_model *model, const strata_metrics *me
 const char *foreign_model(const char *path);
 /* Fails for the files of models that strata convert reads: ONNX and Keras. */
 strata_status check_converted(const char *path, strata_error *err);
+/* Fails if load_trained refuses models of this name. `option` names it. */
+strata_status check_saved_name(const char *option, const char *path, strata_error *err);
 /* strata_model_load, with a better message if the file contains data or a model that was not trained. The path may also be a
  * folder of checkpoints, of which the newest is loaded. */
 strata_status load_trained(const char *path, strata_model **out_model, strata_error *err);

@@ -471,6 +471,11 @@ static int check_save(const char *option, const char *path) {
     return code;
 }
 
+static int check_model(const char *option, const char *path) {
+    strata_error err = {0};
+    return check_saved_name(option, path, &err) ? usage_error("%s", err.message) : check_save(option, path);
+}
+
 /* Finds whether --checkpoint names a folder, and how often a checkpoint is written to it. */
 static int read_checkpoint(training *t) {
     const train_options *o = &t->options;
@@ -566,8 +571,8 @@ static int train(training *t) {
     t->options.data.seed = t->options.seed;
     int code = check_validation(&t->options);
     if (!code) code = read_auto_shard(t);
-    if (!code && t->options.save) code = check_save("save", t->options.save);
-    if (!code && t->options.save_best) code = check_save("save-best", t->options.save_best);
+    if (!code && t->options.save) code = check_model("save", t->options.save);
+    if (!code && t->options.save_best) code = check_model("save-best", t->options.save_best);
     if (!code) code = read_checkpoint(t);
     if (!code) code = read_plateau(t);
     if (!code && t->options.log) code = run_log_check(t->options.log);

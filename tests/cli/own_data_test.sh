@@ -212,6 +212,18 @@ expect 0 "12 train / 11 test" train half $on --epochs 1
 [ -e "$STRATA_BUILD_DIR/libstrata_parquet.so" ] ||
     expect 3 "data.parquet: is a Parquet file, and Strata's module that reads such files cannot" train data.parquet $on
 expect 2 "answers are written as .csv or .json" predict flowers.strata flowers.csv --to out.parquet $on
+expect 2 "answers are written as .csv or .json" predict flowers.strata flowers.csv --to out.xlsx $on
+
+# A model is saved only under a name under which it is read.
+for ending in onnx keras h5; do
+    expect 2 "then strata convert MODEL.strata m.$ending" train flowers.csv $on --save m.$ending
+    expect 2 "then strata convert MODEL.strata m.$ending" train flowers.csv $on --save-best m.$ending --validation-split 0.2
+done
+for ending in csv txt json npz; do expect 2 "call it MODEL.strata" train flowers.csv $on --save m.$ending; done
+
+# ONNX without the name of the program that wrote it: after the version there is a graph.
+printf '\010\010:\022\n\020abcdefgh' >renamed.strata
+expect 3 "it seems to be an ONNX file; give it the ending .onnx" predict renamed.strata flowers.csv $on
 expect 3 "it must be one character" train flowers.csv $on --separator abc
 expect 3 "name them (--separator)" train tilde.csv $on
 expect 3 "too many for classes" train names.csv $on

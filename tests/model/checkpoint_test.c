@@ -35,7 +35,7 @@ static void fit(strata_model *model, int first, int epochs, strata_history *hist
     strata_dataset_destroy(data);
 }
 
-/* Trains for an epoch with n examples, whose first value is changed by `add`, and continues with m examples without the
+/* Trains for an epoch with n examples, the fifth of which is changed by `add`, and continues with m examples without the
  * change. */
 static strata_status change_data(strata_device *device, int64_t n, int64_t m, float add, strata_fit_options opts,
                                  strata_error *out_err) {
@@ -46,7 +46,7 @@ static strata_status change_data(strata_device *device, int64_t n, int64_t m, fl
     strata_dataset *before = NULL, *after = case_dataset(m);
     int epochs = 0;
     case_arrays(n, &x, &y);
-    ((float *)x.data)[0] += add;
+    ((float *)x.data)[4 * x.shape.dims[1]] += add;
     OK(strata_dataset_from_arrays(&x, &y, 0, &before, &err));
     OK(strata_model_fit(first, before, &(strata_fit_options){.epochs = 1, .batch = 16, .seed = 9}, NULL, &err));
     OK(strata_model_save_checkpoint(first, 1, own_path(), &err));

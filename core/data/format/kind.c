@@ -70,8 +70,10 @@ strata_file_kind strata_file_find_kind(const unsigned char *bytes, size_t n_byte
         if (n_bytes >= rows[i].at + rows[i].n && !memcmp(bytes + rows[i].at, rows[i].begin, rows[i].n)) return rows[i].kind;
     /* Protocol 2 to 5 of pickle, whose last byte is '.'. */
     if (n_bytes >= 4 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5) return STRATA_FILE_PICKLE;
-    /* Field 1 of an ONNX model is its version, and field 2 the name of the program that wrote it. */
-    if (n_bytes >= 4 && bytes[0] == 0x08 && bytes[1] < 0x20 && bytes[2] == 0x12) return STRATA_FILE_ONNX;
+    /* Field 1 of an ONNX model is its version. The keys of the fields that may follow: names of the program, domain, version of
+     * the model, text, graph, opsets. */
+    static const char fields[] = {0x12, 0x1a, 0x22, 0x28, 0x32, 0x3a, 0x42};
+    if (n_bytes >= 4 && bytes[0] == 0x08 && bytes[1] < 0x20 && memchr(fields, bytes[2], sizeof fields)) return STRATA_FILE_ONNX;
     return is_text(bytes, n_bytes) ? STRATA_FILE_TEXT : STRATA_FILE_UNKNOWN;
 }
 
