@@ -717,7 +717,8 @@ class Data(unittest.TestCase):
             self.assertEqual(rows("a;b\n'1,5';2\n", quote="'", separator=";", decimal=","), [[1.5, 2]])
             self.assertEqual(rows("a;b\n1,250;2\n", thousands="", decimal=",", na=["x"]), [[1.25, 2]])
             for options in ({"decimal": ";"}, {"decimal": ""}, {"quote": "ab"}, {"decimal": ".", "thousands": "."}):
-                self.fails(ValueError, "csv", lambda: rows("a,b\n1,2\n", **options))
+                with self.assertRaisesRegex(ValueError, "csv"):
+                    rows("a,b\n1,2\n", **options)
 
     def test_labels_of_any_integers(self):
         labels = numpy.array([0, 1, 2, 1])
@@ -1263,7 +1264,8 @@ class Messages(unittest.TestCase):
             archive.writestr("archive/data.pkl", "x" * 100)
         arrays = io.BytesIO()
         numpy.savez(arrays, x=X)
-        contents = {"m.bin": (b"\x89HDF\r\n\x1a\n" + bytes(3000), "HDF5 file"), "m.pt": (zipped.getvalue(), "torch.onnx.export"),
+        contents = {"m.bin": (b"\x89HDF\r\n\x1a\n" + bytes(3000), "HDF5 file"),
+                    "m.pt": (zipped.getvalue(), "torch.onnx.export"),
                     "old.pth": (pickle.dumps({"a": 1}, 2), "pickle"), "a.npz": (arrays.getvalue(), "npz archive of arrays"),
                     "e.strata": (b"", "empty"), "e.keras": (b"", "empty"), "e.onnx": (b"", "empty"),
                     "m.json": (b'{"layers": []}', "Model.read_json"), "t.csv": (b"a,b\n1,2\n", "is a text"),
