@@ -174,8 +174,9 @@ double test_fraction(const data_options *options) {
     return options->no_test ? 0 : options->test_split > 0 ? options->test_split : USUAL_TEST_SPLIT;
 }
 
-/* Fails if an option says how to read another kind of data than these. */
 typedef enum data_kind { DATA_TABLE, DATA_ARRAY, DATA_ARCHIVE, DATA_PICTURES } data_kind;
+
+/* Fails if an option says how to read another kind of data than these. */
 static strata_status check_options(const data_options *o, data_kind kind, const char *path, strata_error *err) {
     static const char *const kinds[] = {"a table", "an array", "an archive of arrays", "pictures"};
     const struct {

@@ -163,8 +163,8 @@ static const char *find_word(const strata_column *column, const char *word) {
     return NULL;
 }
 
-/* The word of the column that means true or false, such as TRUE, yes or 1, if it is the only word, or has the other one too; column NULL: it is not
- * known. */
+/* The word of the column that means true or false, such as TRUE, yes or 1, if it is the only word, or has the other one too;
+ * column NULL: it is not known. */
 static const char *word_of_truth(const strata_column *column, bool truth) {
     static const char *const words[][2] = {{"false", "true"}, {"no", "yes"}, {"0", "1"}, {"f", "t"}, {"n", "y"}, {"off", "on"}};
     if (column && (column->kind == STRATA_COLUMN_NUMBER || column->numeric)) return truth ? "1" : "0";

@@ -111,6 +111,7 @@ static int open_validation(training *t) {
     if (t->options.validation_split > 0) return split_validation(t);
     if (!t->options.validation) return EXIT_OK;
     options.path = t->options.validation;
+    if (is_npz(options.path)) options.labels = NULL; /* it has its own */
     t->validation.whole = t->validation.for_validation = true;
     strata_dataset *rest = t->train.rest; /* the part for testing, which is not for validation */
     t->train.rest = NULL;

@@ -136,6 +136,7 @@ expect 0 "validation: 60 of three.npz" train three.npz $on --epochs 1
 stdout "40 train / 20 test"
 stderr "three.npz: these of its arrays are not used: ids"
 expect 0 "40 train / 20 test" train two.npz $on --epochs 1
+expect 0 "val_loss" train x.npy --labels y.npy --validation both.npz $on --epochs 1
 for file in times.npz times.csv; do
     expect 0 "" train $file $on --epochs 40 --metrics mae --json
     json '0.5 < r["scores"]["r2"] < 1 and 0 < r["scores"]["mae"] < 15 and abs(r["metrics"]["mae"] - r["scores"]["mae"]) < 0.001'
