@@ -124,6 +124,43 @@ class Training(unittest.TestCase):
         for a, b in zip(one.get_weights(), two.get_weights()):
             numpy.testing.assert_allclose(a, b, atol=1e-5)
 
+    def test_a_scope_is_used_by_compile_build_and_fit(self):
+        strategy, other = strata.Strategy("mirrored", ["host", "host"]), strata.Strategy("one_device", ["host"])
+
+        def made(**options):
+            return strata.Sequential([layers.dense(8, activation="tanh"), layers.dense(2)], **options)
+        expected = made().compile("adam", strategy=strategy)
+        with strategy.scope():
+            inside, created, implicit = made().compile("adam"), made(), made()
+            built = made(input_shape=8).build()
+            implicit.fit(X, Y, verbose=0)
+            inside.fit(X, Y, verbose=0)
+        created.compile("adam").fit(X, Y, verbose=0)
+        built.compile("adam").fit(X, Y, verbose=0)
+        expected.fit(X, Y, verbose=0)
+        self.assertEqual({m.sha256 for m in (inside, created, implicit, built)}, {expected.sha256})
+        alone = made().compile("adam", device="host")
+        alone.fit(X, Y, verbose=0)
+        self.assertNotEqual(expected.sha256, alone.sha256)  # two replicas add in another order
+
+        foreign, device = made().compile("adam", strategy=other), small()
+        foreign.fit(X, Y, verbose=0)
+        device.fit(X, Y, verbose=0)
+        with strategy.scope():
+            for call in (lambda: made().compile("adam", device="host"), lambda: made(input_shape=8).build(device="host")):
+                self.assertRaisesRegex(strata.InvalidError, "strategy mirrored, in whose scope this is; leave device out", call)
+            self.assertRaisesRegex(strata.InvalidError, "leave strategy out", made().compile, "adam", strategy=other)
+            for model, name in ((foreign, "another strategy, one_device"), (device, "the device host")):
+                for call in (model.fit, model.evaluate, lambda x, y: model.predict(x), lambda x, y: next(model.steps(x, y))):
+                    self.assertRaisesRegex(strata.InvalidError, f"compiled for {name}", call, X, Y)
+            self.assertEqual(copy.copy(device).predict(X).shape, (300, 2))  # a copy is made in the scope
+            self.assertRaisesRegex(strata.InvalidError, "Strategy.scope", other.scope().__enter__)
+        for options, text in (({"device": "host"}, "which the model has"), ({"strategy": other}, "another strategy, mirrored")):
+            with strategy.scope():
+                created = made()
+            self.assertRaisesRegex(strata.InvalidError, text, created.compile, "adam", **options)
+        device.fit(X, Y, verbose=0)  # outside of the scope
+
     def test_a_loop_of_one_s_own_trains_as_fit_does(self):
         targets = X.sum(1, keepdims=True)
 

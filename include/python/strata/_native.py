@@ -294,7 +294,7 @@ def _check(status, error):
 
 # Functions that messages name and whose work has another name in Python
 _RENAMED = {"model_predict_all": "Model.predict", "dataset_set_weights": "sample_weight",
-            "fit_end": "the end of the loop over steps",
+            "strategy_enter": "Strategy.scope", "strategy_exit": "Strategy.scope", "fit_end": "the end of the loop over steps",
             "model_create_functional": "strata.Model(inputs=..., outputs=...)", "model_input": "strata.Input",
             "model_output": "strata.Model(outputs=...)", "fit_options": "fit", "compile_options": "compile",
             "model_epoch_steps": "Model.load_checkpoint", "tensor": "strata.Tensor"}

@@ -4,6 +4,9 @@
     strategy = strata.Strategy("mirrored", ["opencl:0", "vulkan:0"])
     model.compile("adam", strategy=strategy)                     # fit, evaluate and predict over the devices
 
+    with strategy.scope():                                       # the same, as TensorFlow's users write it
+        model.compile("adam")
+
     model.build(strategy=strategy)                               # or a loop:
     with strategy.scope():
         optimizer = strata.Optimizer("adam", learning_rate=1e-3)
@@ -150,10 +153,13 @@ class Strategy(Handle):
 
     @contextlib.contextmanager
     def scope(self):
+        """Models that this thread makes, compiles or builds in the scope use the strategy."""
         lib.strategy_enter(self)
+        outer, _local.strategy = current_strategy(), self
         try:
             yield self
         finally:
+            _local.strategy = outer
             lib.strategy_exit(self)
 
     def function(self, body):
@@ -183,6 +189,11 @@ class Strategy(Handle):
         given = struct("per_replica", n=len(held))
         given.arrays = ctypes.cast(arrays, ctypes.POINTER(ctype("strata_array")))
         return lib.strategy_reduce(self, given, _reduction(reduction), constants["STRATA_NO_AXIS"] if axis is None else axis)
+
+
+def current_strategy() -> "Strategy | None":
+    """The strategy whose scope this thread has entered."""
+    return getattr(_local, "strategy", None)
 
 
 def strategy_names() -> list:
