@@ -525,6 +525,24 @@ class Signals(unittest.TestCase):
         self.interrupted(custom)
         self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)
 
+    def test_ctrl_c_in_a_finalizer_is_not_lost(self):
+        class Thing:
+            pass
+
+        def ends_with(number):
+            thing, called = Thing(), []
+            _native._Finalizer(thing, lambda: called.append(os.kill(os.getpid(), number)))
+            del thing
+            time.sleep(5)  # a handler of the finalizer would be called within it, and its exception dropped
+            self.fail(f"the signal was lost: {called}")
+
+        def late(number, frame):
+            raise TimeoutError
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, late))
+        self.assertRaises(KeyboardInterrupt, ends_with, signal.SIGINT)
+        self.assertRaises(TimeoutError, ends_with, signal.SIGALRM)
+        self.assertIs(signal.getsignal(signal.SIGALRM), late)
+
     def test_handlers_of_one_s_own_are_called_and_stay(self):
         calls, model = [], small()
 

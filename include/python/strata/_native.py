@@ -20,8 +20,11 @@ import json
 import os
 import pathlib
 import re
+import signal
 import sys
+import _thread
 import threading
+import time
 import weakref
 
 import numpy
@@ -29,7 +32,7 @@ import numpy
 try:
     import _signal  # signal.signal converts to enums, which takes longer than a small prediction may
 except ImportError:
-    import signal as _signal
+    _signal = signal
 
 from . import _headers
 
@@ -229,6 +232,40 @@ class _PutOff:
 put_off_signals = _PutOff
 
 
+class _PutOffFurther(_PutOff):
+    """As _PutOff, in a finalizer: Python drops what is raised there, so the signals are sent again soon after it."""
+
+    def __exit__(self, *error):
+        if self.outer is None:
+            return
+        _signals.depth -= 1
+        _signals.in_callback = self.outer
+        if not _signals.depth:
+            _signals.restore()
+            while _signals.pending:
+                _send_soon(_signals.pending.pop(0)[0])
+
+
+def _send_soon(number):
+    def send():
+        time.sleep(0.002)
+        signal.pthread_kill(main, number) if hasattr(signal, "pthread_kill") else signal.raise_signal(number)
+    main = threading.main_thread().ident
+    _thread.start_new_thread(send, ())
+
+
+class _Finalizer(weakref.finalize):
+    __slots__ = ()
+
+    def __call__(self, _=None):
+        while True:
+            try:
+                with _PutOffFurther():
+                    return super().__call__()  # a second call does nothing
+            except KeyboardInterrupt:  # just before or after the signals were put off
+                _send_soon(signal.SIGINT)
+
+
 def _raise_later():
     error, _local.later = getattr(_local, "later", None), None
     if error is not None:
@@ -410,7 +447,7 @@ def from_array(c_array, owner=None):
     size = int(numpy.prod(dims(c_array.shape), dtype=numpy.int64)) * _BY_NUMBER[c_array.dtype].itemsize
     memory = (ctypes.c_char * size).from_address(c_array.data) if size else (ctypes.c_char * 0)()
     if owner is None:
-        weakref.finalize(memory, _libc.free, c_array.owned)
+        _Finalizer(memory, _libc.free, c_array.owned)
     else:
         memory.owner = owner
     return numpy.frombuffer(memory, _BY_NUMBER[c_array.dtype]).reshape(dims(c_array.shape))
@@ -646,7 +683,7 @@ class Handle:
         self._as_parameter_ = handle
         self._lock = self._lock or Lock()
         self._keep = keep  # objects that must outlive it
-        self._finalizer = weakref.finalize(self, self._end, getattr(lib, self._destroy), handle, keep)
+        self._finalizer = _Finalizer(self, self._end, getattr(lib, self._destroy), handle, keep)
 
     @staticmethod
     def _end(destroy, handle, keep):

@@ -46,8 +46,9 @@ class Step(typing.NamedTuple):
 
 class Model(Handle):
     """A model of layers. Several threads may use one model: their calls wait for each other, and a call waits until a fit is
-    over; in a loop over steps, other calls take place between two steps. Several models may use one device. Without
-    input_shape the first fit builds the model and takes the shape from its data.
+    over; in a loop over steps, other calls take place between two steps. So a callback may call the model itself, and must not
+    wait for another thread that calls it. Several models may use one device. Without input_shape the first fit builds the model
+    and takes the shape from its data.
 
         model = strata.Sequential([layers.dense(128, activation="relu"), layers.dense(10)])
         model.compile("adam", "sparse_categorical_crossentropy")
