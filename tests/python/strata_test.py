@@ -772,7 +772,8 @@ class Data(unittest.TestCase):
             self.assertEqual(rows("a;b\n'1,5';2\n", quote="'", separator=";", decimal=","), [[1.5, 2]])
             self.assertEqual(rows("a;b\n1,250;2\n", thousands="", decimal=",", na=["x"]), [[1.25, 2]])
             for options in ({"decimal": ";"}, {"decimal": ""}, {"quote": "ab"}, {"decimal": ".", "thousands": "."}):
-                self.fails(ValueError, "csv", lambda: rows("a,b\n1,2\n", **options))
+                with self.assertRaisesRegex(ValueError, "csv"):
+                    rows("a,b\n1,2\n", **options)
 
     def test_labels_of_any_integers(self):
         labels = numpy.array([0, 1, 2, 1])
@@ -1283,6 +1284,21 @@ class Messages(unittest.TestCase):
         model.fit({"input": whole}, y, verbose=0)
         model.fit(whole.tolist(), y.tolist(), verbose=0)
 
+        class Loader:
+            def __init__(self, x):
+                self.batches = [(x[:30], y[:30]), (x[30:], y[30:])]
+
+            def __iter__(self):
+                return iter(self.batches)
+        hashes = set()
+        for dtype in ("f4", "i8", "i2", "u1", "?"):
+            model = strata.Sequential([layers.dense(2)], 8).compile(device="host", seed=1)
+            model.fit(Loader(whole.astype(dtype)), verbose=0)
+            hashes.add(model.sha256)
+        self.assertEqual(len(hashes), 1)
+        with self.assertRaisesRegex(strata.DataError, "features are i32, the model takes f32 .*convert the data to f32 before"):
+            model.fit(strata.Dataset.from_arrays(whole, y), verbose=0)
+
     def test_whole_floats_and_bytes_are_tokens(self):
         tokens, y = rng.integers(0, 5, (60, 8)), Y[:60]
         expected = None
@@ -1298,7 +1314,8 @@ class Messages(unittest.TestCase):
     def test_words_are_refused_with_names_that_exist(self):
         for x, y, text in ((numpy.full((4, 8), "cat"), Y[:4], "x is words .'cat', ...."),
                            (X[:4], ["a", "b", "a", "b"], "y is words"),
-                           (numpy.full((4, 8), None), Y[:4], "x is of type object .None")):
+                           (numpy.full((4, 8), None), Y[:4], r"x is of type object .None, .*astype\("),
+                           (X[:4].astype(object), Y[:4], r"x is of type object .0[.].*astype\(")):
             with self.assertRaisesRegex(strata.InvalidError, text) as raised:
                 small().fit(x, y, verbose=0)
             self.assertNotIn("Preprocessing", str(raised.exception))
@@ -1328,6 +1345,9 @@ class Messages(unittest.TestCase):
                 pathlib.Path(folder, name).write_bytes(content)
                 with self.assertRaisesRegex(strata.DataError, f"{name}.*{text}"):
                     strata.load(f"{folder}/{name}")
+            for name, text in (("m.pt", "torch.onnx.export"), ("e.onnx", "empty")):
+                with self.assertRaisesRegex(strata.DataError, f"{name}.*{text}"):
+                    strata.load(f"{folder}/{name}", whole=True)
             with self.assertRaisesRegex(strata.DataError, "is a folder") as raised:
                 strata.load(folder)
             self.assertIsInstance(raised.exception, IsADirectoryError)

@@ -429,9 +429,12 @@ def host_array(value, what="an array"):
     if array.dtype not in _BY_NUMPY:
         kinds = {"f": numpy.float32, "i": numpy.int64, "u": numpy.int64}
         if array.dtype.kind not in kinds:
-            raise InvalidError(f"{what} is {_described(array)}: numbers are needed. Give each word a number "
-                               "(numpy.unique(words, return_inverse=True), or pandas.get_dummies for columns of words); the "
-                               "command `strata train FILE` does this for a table by itself")
+            first = array.flat[0] if array.size else None
+            advice = ("Give each word a number (numpy.unique(words, return_inverse=True), or pandas.get_dummies for columns of "
+                      "words); the command `strata train FILE` does this for a table by itself"
+                      if isinstance(first, (str, bytes)) else
+                      'Convert it, for example by astype("float32"); missing values (None) must be filled before')
+            raise InvalidError(f"{what} is {_described(array)}: numbers are needed. {advice}")
         array = array.astype(kinds[array.dtype.kind])
     return numpy.require(array, requirements=["C", "ALIGNED"])
 

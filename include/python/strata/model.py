@@ -334,7 +334,7 @@ class Model(Handle):
             x = {name: _as_input(array, by_name.get(name, dtypes[0]), f"input {name!r}") for name, array in x.items()}
         elif is_array(x):
             x = _as_input(x, dtypes[0], "x")
-        return dataset(x, y, sample_weight)
+        return dataset(x, y, sample_weight, lambda batch: _of_loader(batch, dtypes[0]))
 
     @property
     def _ports(self):
@@ -550,6 +550,12 @@ def _as_input(array, dtype, what):
             raise InvalidError(f"{what}: the model takes tokens, which are whole numbers; there is {first}")
         return tokens
     return array.astype(numpy.int32) if array.dtype.itemsize == 1 else array
+
+
+def _of_loader(batch, dtype):
+    """As _as_input; bytes are converted too, since a stream of them has no scale."""
+    array = _as_input(batch, dtype, "a batch")
+    return array.astype(numpy.float32) if dtype == "f32" and array.dtype.kind in "ub" else array
 
 
 def _list(values):
