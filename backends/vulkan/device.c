@@ -116,7 +116,11 @@ static strata_status device_wait(strata_device *base, uint64_t ticket, strata_er
 }
 
 /* ---- close ---- */
-void strata_vulkan_close_and_report(strata_device *base, vulkan_messages *out_messages) {
+void strata_vulkan_report_close(strata_device *base, vulkan_messages *out_messages) {
+    ((vulkan_device *)base)->closing = out_messages;
+}
+
+static void device_close(strata_device *base) {
     vulkan_device *device = (vulkan_device *)base;
     const vulkan_functions *vk = &device->instance.vk;
     strata_tuner_destroy(device->tuner);
@@ -138,13 +142,9 @@ void strata_vulkan_close_and_report(strata_device *base, vulkan_messages *out_me
     }
     vulkan_messages *messages = device->instance.messages;
     strata_vulkan_instance_destroy(&device->instance);
-    if (messages && out_messages) *out_messages = *messages;
+    if (messages && device->closing) *device->closing = *messages;
     free(messages);
     free(device);
-}
-
-static void device_close(strata_device *base) {
-    strata_vulkan_close_and_report(base, NULL);
 }
 
 /* ---- open ---- */
@@ -308,7 +308,7 @@ static strata_status vulkan_open(const strata_device_info *info, const strata_de
     device->base = (strata_device){.api = &device_api, .info = *info};
     strata_status status = open_device(device, opts, err);
     if (status)
-        strata_vulkan_close_and_report(&device->base, NULL);
+        device_close(&device->base);
     else
         *out_device = &device->base;
     return status;

@@ -144,6 +144,8 @@ typedef struct vulkan_device {
     /* The first member, so that a pointer to the base is also a pointer to the device. */
     strata_device base;
     vulkan_instance instance;
+    /* See strata_vulkan_report_close; NULL: nobody reads the messages. */
+    vulkan_messages *closing;
     vulkan_physical physical;
     VkDevice handle;
     VkQueue queue;
@@ -200,10 +202,10 @@ strata_status strata_vulkan_wait(vulkan_device *device, uint64_t ticket, strata_
  * The first call after a stall waits some seconds for the submission to end. */
 bool strata_vulkan_is_idle(vulkan_device *device);
 
-/* For tests. The number of messages so far; and a close that stores the layer's messages about closing in the caller's
- * zeroed struct. There are messages only for devices that were opened with validation. */
+/* For tests. The number of messages so far; and where strata_device_close stores all messages, in the caller's zeroed struct.
+ * There are messages only for devices that were opened with validation. */
 int strata_vulkan_validation_messages(const strata_device *device);
-void strata_vulkan_close_and_report(strata_device *device, vulkan_messages *out_messages);
+void strata_vulkan_report_close(strata_device *device, vulkan_messages *out_messages);
 
 /* ---- memory.c ---- */
 typedef enum vulkan_memory_use {

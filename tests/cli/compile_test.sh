@@ -17,7 +17,7 @@ expect 0 '"replicas":4' compile cifar10_resnet --batch 8 --strategy tpu --target
 
 expect 2 "give --plugin pjrt:FILE and --target NAME, or --emit stablehlo FILE" compile mnist
 expect 2 "the format is stablehlo" compile mnist --emit onnx "$work/x"
-expect 2 "needs a file" compile mnist --emit stablehlo
+expect 2 "needs a format and a file" compile mnist --emit stablehlo
 expect 2 "needs a --target" compile mnist --plugin pjrt:x.so
 expect 2 "strata compile knows tpu" compile mnist --emit stablehlo "$work/x" --strategy mirrored --target v5e:2x2
 expect 2 "4 must divide it" compile mnist --batch 6 --strategy tpu --target v5e:2x2 --emit stablehlo "$work/x"

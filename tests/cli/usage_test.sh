@@ -70,8 +70,8 @@ cd "$work" || exit 1
 : >m.strata
 mkdir folder
 expect 2 "predict has no option -x.strata. A file whose name begins with a dash is given as ./-x.strata" predict -x.strata t.csv
-expect 3 "./-x.strata: has 0 bytes" predict ./-x.strata t.csv
-expect 3 "-x.strata: has 0 bytes" predict -- -x.strata t.csv
+expect 3 "./-x.strata: it is empty (0 bytes)" predict ./-x.strata t.csv
+expect 3 "-x.strata: it is empty (0 bytes)" predict -- -x.strata t.csv
 expect 2 "but a model: strata predict m.strata DATA" m.strata
 expect 2 "folder: is no model; give MODEL.json, MODEL.strata or the name of a sample" summary folder
 for name in m.pt m.pth m.ckpt; do

@@ -100,7 +100,8 @@ void conformance_close(strata_device *device) {
 #if STRATA_WITH_VULKAN
     if (!strcmp(device->info.backend, "vulkan")) {
         vulkan_messages messages = {0};
-        strata_vulkan_close_and_report(device, &messages);
+        strata_vulkan_report_close(device, &messages);
+        strata_device_close(device);
         cr_assert_eq(messages.n, 0, "%s: %d validation messages, the first: %s", id, messages.n, messages.first);
         return;
     }

@@ -464,7 +464,7 @@ def check_wrong_files_are_refused():
     )
 
     (FOLDER / "no.onnx").write_bytes(b"\xff\xff no model")
-    convert(FOLDER / "no.onnx", target, fails="it is no ONNX model")
+    convert(FOLDER / "no.onnx", target, fails="not a model file")
     whole = (FOLDER / "resnet.onnx").read_bytes() if (FOLDER / "resnet.onnx").exists() else path.read_bytes()
     for n in (0, 10, len(whole) // 2, len(whole) - 1):
         (FOLDER / "cut.onnx").write_bytes(whole[:n])

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/base/locale.h"
 #include "core/compile/collectives.h"
 #include "core/op/communication.h"
 #include "core/op/ops.h"
@@ -460,7 +461,7 @@ static strata_status wait_for(strata_device *device, uint64_t ticket, strata_err
         const struct timespec until = {(time_t)end, (long)((end - (double)(time_t)end) * 1e9)};
         if (pthread_cond_timedwait(&system->changed, &system->lock, &until) == ETIMEDOUT && c->done < ticket) {
             char reason[64];
-            snprintf(reason, sizeof reason, "nothing has ended for %g s", system->opts.stall_seconds);
+            strata_format(reason, sizeof reason, "nothing has ended for %g s", system->opts.stall_seconds);
             status = fail_system(system, STRATA_TIMEOUT, reason);
         }
     }
