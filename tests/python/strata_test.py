@@ -304,6 +304,17 @@ class Steps(unittest.TestCase):
         again.fit(X, Y, batch_size=50, epochs=1, steps_per_epoch=3, verbose=0, seed=4)
         self.assertEqual(model.sha256, again.sha256)  # three steps, and no fourth
 
+    def test_a_loop_that_is_open_at_the_end_of_the_process_ends(self):
+        program = """if True:
+            import numpy, strata
+            model = strata.Sequential([strata.layers.dense(2)], 4).compile(device="host")
+            steps = model.steps(numpy.zeros((64, 4), "f4"), numpy.zeros(64, "i4"), epochs=9)
+            next(steps)
+            """
+        for end in ("", "del model", "raise SystemExit(0)"):
+            done = subprocess.run([sys.executable, "-c", program + end], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), end)
+
     def test_what_a_callback_raises_comes_out_of_the_loop(self):
         class Fails(callbacks.Callback):
             def on_epoch_end(self, epoch, logs=None):
@@ -531,7 +542,7 @@ class Signals(unittest.TestCase):
 
         def ends_with(number):
             thing, called = Thing(), []
-            _native._Finalizer(thing, lambda: called.append(os.kill(os.getpid(), number)))
+            _native.Finalizer(thing, lambda: called.append(os.kill(os.getpid(), number)))
             del thing
             time.sleep(5)  # a handler of the finalizer would be called within it, and its exception dropped
             self.fail(f"the signal was lost: {called}")

@@ -254,7 +254,7 @@ def _send_soon(number):
     _thread.start_new_thread(send, ())
 
 
-class _Finalizer(weakref.finalize):
+class Finalizer(weakref.finalize):
     __slots__ = ()
 
     def __call__(self, _=None):
@@ -450,7 +450,7 @@ def from_array(c_array, owner=None):
     size = int(numpy.prod(dims(c_array.shape), dtype=numpy.int64)) * _BY_NUMBER[c_array.dtype].itemsize
     memory = (ctypes.c_char * size).from_address(c_array.data) if size else (ctypes.c_char * 0)()
     if owner is None:
-        _Finalizer(memory, _libc.free, c_array.owned)
+        Finalizer(memory, _libc.free, c_array.owned)
     else:
         memory.owner = owner
     return numpy.frombuffer(memory, _BY_NUMBER[c_array.dtype]).reshape(dims(c_array.shape))
@@ -686,7 +686,7 @@ class Handle:
         self._as_parameter_ = handle
         self._lock = self._lock or Lock()
         self._keep = keep  # objects that must outlive it
-        self._finalizer = _Finalizer(self, self._end, getattr(lib, self._destroy), handle, keep)
+        self._finalizer = Finalizer(self, self._end, getattr(lib, self._destroy), handle, keep)
 
     @staticmethod
     def _end(destroy, handle, keep):

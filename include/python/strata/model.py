@@ -251,6 +251,8 @@ class Model(Handle):
         try:
             with self._lock, _native.put_off_signals():
                 fit = lib.fit_begin(self, data, given)
+                # At the end of the process it is called before the model is destroyed. Until then it keeps the model.
+                end = _native.Finalizer(run, lambda fit, model: lib.fit_end(fit), fit, self)
             while True:
                 with self._lock:
                     progress = lib.fit_step(fit)
@@ -262,7 +264,7 @@ class Model(Handle):
         finally:
             with self._lock:
                 try:
-                    if fit:
+                    if fit and end.detach():
                         run.finish(lib.fit_end(fit))
                 finally:
                     run.end()
