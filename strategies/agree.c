@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Checks that the workers of a job run the same custom loop: the same data, the same function, the same optimizers. A fit has
- * the same check (core/model/agree.c). Shapes and attributes of nodes are not compared, since the workers' shares of a batch may
- * have different sizes. */
+ * the same check (core/model/agree.c). Shapes and attributes of nodes are not compared, since the workers' shares of a batch
+ * may have different sizes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

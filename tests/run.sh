@@ -94,8 +94,8 @@ export ASAN_OPTIONS="abort_on_error=1:detect_leaks=1:allocator_may_return_null=1
 export LSAN_OPTIONS="suppressions=$root/tests/leaks.supp:print_suppressions=0"
 export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
 
-# Users' programs choose a locale, where the decimal point may be a comma. So all suites of the preset tests run in such a locale;
-# those of the other presets run in the locale "C". The other two locales are for tests/base/locale_test.c.
+# Users' programs choose a locale, where the decimal point may be a comma. So all suites of the preset tests run in such a
+# locale; those of the other presets run in the locale "C". The other two locales are for tests/base/locale_test.c.
 locales=$build/locale
 if [ "$preset" = tests ]; then
     for locale in fa_IR tr_TR de_DE; do

@@ -17,8 +17,8 @@ STRATA_MUST_USE strata_status strata_member_create_remote(const strata_communica
  * 0. */
 void strata_member_set_rank0_name(strata_member *member, const char *name);
 
-/* A text that is appended to the message "rank 2 did not come": where this process listens, how many connections it refused, and
- * why it refused the last one. */
+/* A text that is appended to the message "rank 2 did not come": where this process listens, how many connections it refused,
+ * and why it refused the last one. */
 typedef struct strata_refused_text {
     char text[480];
 } strata_refused_text;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks that the workers of a job train the same model, with the same data, in the same way. Different counts or shapes fail in
- * the first sum anyway. A different batch, learning rate or order of examples would not fail, and would train a model that no
- * worker described.
+ * Checks that the workers of a job train the same model, with the same data, in the same way. Different counts or shapes fail
+ * in the first sum anyway. A different batch, learning rate or order of examples would not fail, and would train a model that
+ * no worker described.
  *
  * Everything that a step computes from is described by lines of text, the *terms*: "name\tvalue". A value may be a JSON object,
  * whose members are compared one by one, or begin with STRATA_HASH_MARK. Workers first exchange a hash of their terms. Only if

@@ -28,9 +28,9 @@ typedef struct served_model {
  *   {"rows": [{"column": 5.1}, ...]} or [[5.1, ...], ...]     rows with the columns of the table that the model was trained on
  *   {"inputs": {"left": [[...], ...], "right": [[...], ...]}}     the inputs by name, for a model with several
  *   {"texts": ["...", ...]}
- * or a picture; with `picture` the body can be nothing else. Adds to *warnings what the client should know, as strata predict prints it: a
- * line for words that the training data did not have, and for each field that is no column of the table. Fails: DATA, with the
- * position in the JSON, if something does not fit the model. */
+ * or a picture; with `picture` the body can be nothing else. Adds to *warnings what the client should know, as strata predict
+ * prints it: a line for words that the training data did not have, and for each field that is no column of the table. Fails:
+ * DATA, with the position in the JSON, if something does not fit the model. */
 strata_status read_inputs(const served_model *served, const char *body, size_t n_bytes, bool picture, strata_array *out,
                           strata_text *warnings, strata_error *err);
 

@@ -62,8 +62,8 @@ static void join(strata_ps_chief *c, int w) {
 }
 
 /* A worker gives its batches back because it cannot reach a server. If it does so again and again while the chief finds the
- * servers well, only the link between the two is broken. Then the worker is left out, since its batches would come back for ever.
- */
+ * servers well, only the link between the two is broken. Then the worker is left out, since its batches would come back for
+ * ever. */
 static strata_status take_back(strata_ps_chief *c, int w, const char *what, strata_error *err) {
     enum { MOST_RETURNS = 3 };
     static const double least_seconds = 15; /* a server that was started again has come back by then, or is found lost */

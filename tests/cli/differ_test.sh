@@ -6,7 +6,8 @@
 . "$(dirname "$0")/support.sh"
 mkdir "$work/a" "$work/b"
 awk 'BEGIN { srand(1); print "a,b,w,y"
-    for (i = 0; i < 120; i++) printf "%.4f,%.4f,%d,%s\n", i % 3 + rand(), rand() - i % 3, 1 + i % 4, substr("rgb", i % 3 + 1, 1) }' \
+    for (i = 0; i < 120; i++)
+        printf "%.4f,%.4f,%d,%s\n", i % 3 + rand(), rand() - i % 3, 1 + i % 4, substr("rgb", i % 3 + 1, 1) }' \
     >"$work/a/t.csv"
 
 # Gives the command $1 to the tasks of a job, and the words in the variable `other` instead of it to worker 1 (parameter_server:

@@ -9,7 +9,8 @@ on="--device host"
 
 # ---- a table whose classes are words ----
 {
-expect 0 "2 numbers, 1 column of words, 12 missing (6 empty, 6 NA), 3 classes; 120 train / 30 test, shuffled and stratified, seed 0" \
+described="2 numbers, 1 column of words, 12 missing (6 empty, 6 NA), 3 classes; 120 train / 30 test"
+expect 0 "$described, shuffled and stratified, seed 0" \
     train flowers.csv $on --save flowers.strata
 stdout 'left out "id", which counts the rows'
 expect 0 "" train flowers.csv $on --json
@@ -86,7 +87,8 @@ expect 0 "on 200 test examples" evaluate reviews.strata reviews.csv $on
 expect 0 "200 answers" predict reviews.strata reviews.csv $on --to out.csv
 expect 0 "accuracy" train reviews.csv --label mood $on --epochs 1 --model attention
 # Texts beside other columns. Neither the text nor the other columns alone determine the class.
-expect 0 "1 number, 1 column of words, 1 text, 10 missing (10 empty), 2 classes" train stays.csv $on --epochs 30 --save stays.strata
+expect 0 "1 number, 1 column of words, 1 text, 10 missing (10 empty), 2 classes" \
+    train stays.csv $on --epochs 30 --save stays.strata
 expect 0 "on 300 test examples" evaluate stays.strata stays.csv $on
 expect 0 "" evaluate stays.strata stays.csv $on --json
 json 'r["accuracy"] > 0.9'

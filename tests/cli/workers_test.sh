@@ -37,7 +37,7 @@ expect 0 "" launch -n 2 -- "$strata" $train --precision f16 --strategy multi_wor
 json 'r["precision"] == "f16" and r["replica_weights_equal"] is True and r["loss"] < 2'
 
 # --stop-after ends all workers behind the same epoch, and the same command continues there.
-short="train mnist --data $work/data --epochs 3 --steps-per-epoch 2 --seed 1 --global-batch 60 --devices host --json --strategy multi_worker_mirrored"
+short="train mnist --data $work/data --epochs 3 --steps-per-epoch 2 --seed 1 --global-batch 60 --devices host --json"
 expect 0 "" launch -n 2 -- "$strata" $short
 cp "$work/out" "$work/whole"
 expect 0 '{"event":"paused","epochs":2}' launch -n 2 -- "$strata" $short --checkpoint "$work/two" --stop-after 2
@@ -226,9 +226,10 @@ done
 expect 2 "--task TYPE:INDEX" $train --cluster a:1,b:2
 expect 2 "multi_worker_mirrored" $train --task worker:1
 for option in "--insecure" "--wait 1" "--heartbeat 1" "--stall 1" "--interface lo" "--transport tcp"; do expect 2 "multi_worker_mirrored" $train $option; done
-# Without --strategy the tasks of a job choose it. Workers that train separately although there is a cluster are warned once, and
-# so is one without a cluster.
-expect 0 "--strategy multi_worker_mirrored, since TF_CONFIG names 2 tasks" launch -n 2 -- "$strata" train linear --devices host --epochs 1 --json
+# Without --strategy the tasks of a job choose it. Workers that train separately although there is a cluster are warned once,
+# and so is one without a cluster.
+expect 0 "--strategy multi_worker_mirrored, since TF_CONFIG names 2 tasks" \
+    launch -n 2 -- "$strata" train linear --devices host --epochs 1 --json
 json "r['replicas'] == 2 and r['strategy'] == 'multi_worker_mirrored'"
 expect 0 "" launch -n 2 -- "$strata" train linear --devices host --epochs 1 --strategy mirrored
 check "a job without the strategy is warned of, once" test "$(grep -c 'TF_CONFIG names 2 workers, and each trains alone' "$work/err")" = 1

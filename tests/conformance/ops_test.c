@@ -265,8 +265,8 @@ static const strata_kernel_limits classes[] = {
 /* Compares `writes` of each launch of the node with the buffers that the kernel's file declares as written. */
 static void check_writes(const strata_kernel_limits *limits, const strata_tensor *node) {
     strata_lowering lowering = {0};
-    if (strata_lowering_run(&lowering, limits, NULL, node, NULL)) return;
-    for (int l = 0; l < lowering.n; l++) {
+    const bool lowers = !strata_lowering_run(&lowering, limits, NULL, node, NULL);
+    for (int l = 0; lowers && l < lowering.n; l++) {
         const strata_launch *launch = &lowering.launches[l];
         const strata_shader *shader = strata_shader_find(launch->kernel, launch->variant);
         for (int i = 0; shader && i < launch->n_buffers; i++) {

@@ -35,13 +35,15 @@ LEVELS = [
 LEVEL_OF = {folder: level for level, folders in enumerate(LEVELS) for folder in folders}
 
 
-# What depends on the locale: text of numbers, letters, the order of words, dates and messages. snprintf is checked by its formats.
+# What depends on the locale: text of numbers, letters, the order of words, dates and messages. snprintf is checked by its
+# formats.
 LOCALE = set(
-    "printf fprintf sprintf vprintf vfprintf vsprintf vsnprintf dprintf asprintf vasprintf scanf fscanf sscanf vsscanf strtod strtof "
-    "strtold atof isalpha isalnum isupper islower isspace isprint ispunct isgraph isblank toupper tolower ctype_b_loc "
-    "ctype_tolower_loc ctype_toupper_loc strcasecmp strncasecmp strcasestr strcoll strxfrm strftime strptime strerror strerror_r "
-    "setlocale localeconv uselocale newlocale nl_langinfo mbstowcs wcstombs mbrtowc wcrtomb towlower towupper "
-    "cJSON_Parse cJSON_ParseWithLength cJSON_ParseWithOpts cJSON_Print cJSON_PrintUnformatted cJSON_PrintBuffered".split()
+    "printf fprintf sprintf vprintf vfprintf vsprintf vsnprintf dprintf asprintf vasprintf scanf fscanf sscanf "
+    "vsscanf strtod strtof strtold atof isalpha isalnum isupper islower isspace isprint ispunct isgraph isblank "
+    "toupper tolower ctype_b_loc ctype_tolower_loc ctype_toupper_loc strcasecmp strncasecmp strcasestr strcoll "
+    "strxfrm strftime strptime strerror strerror_r setlocale localeconv uselocale newlocale nl_langinfo mbstowcs "
+    "wcstombs mbrtowc wcrtomb towlower towupper cJSON_Parse cJSON_ParseWithLength cJSON_ParseWithOpts cJSON_Print "
+    "cJSON_PrintUnformatted cJSON_PrintBuffered".split()
 )
 # Files that call some of them: the first is what others call, and the others choose the locale "C" before they call cJSON.
 LOCALE_FILES = {"core/base/locale.c", "core/base/json.c", "core/base/json_difference.c"}

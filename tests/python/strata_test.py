@@ -1346,7 +1346,8 @@ class Messages(unittest.TestCase):
             archive.writestr("archive/data.pkl", "x" * 100)
         arrays = io.BytesIO()
         numpy.savez(arrays, x=X)
-        contents = {"m.bin": (b"\x89HDF\r\n\x1a\n" + bytes(3000), "HDF5 file"), "m.pt": (zipped.getvalue(), "torch.onnx.export"),
+        contents = {"m.bin": (b"\x89HDF\r\n\x1a\n" + bytes(3000), "HDF5 file"),
+                    "m.pt": (zipped.getvalue(), "torch.onnx.export"),
                     "old.pth": (pickle.dumps({"a": 1}, 2), "pickle"), "a.npz": (arrays.getvalue(), "npz archive of arrays"),
                     "e.strata": (b"", "empty"), "e.keras": (b"", "empty"), "e.onnx": (b"", "empty"),
                     "m.json": (b'{"layers": []}', "Model.read_json"), "t.csv": (b"a,b\n1,2\n", "is a text"),
