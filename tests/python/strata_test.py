@@ -456,6 +456,22 @@ class Threads(unittest.TestCase):
             self.assertTrue(all(r.result() for r in running))
         self.assertEqual(len(losses), 15)
 
+    def test_a_process_may_end_while_a_daemon_uses_a_model(self):
+        program = """if True:
+            import numpy, strata, sys, threading, time
+            x, y = numpy.zeros((64, 4), "f4"), numpy.zeros(64, "i4")
+            model = strata.Sequential([strata.layers.dense(2)], 4).compile(device="host")
+            calls = {"fit": lambda: model.fit(x, y, epochs=10**7, verbose=0), "predict": lambda: model.predict(x)}
+            def work():
+                while True:
+                    calls[sys.argv[1]]()
+            threading.Thread(target=work, daemon=True).start()
+            time.sleep(0.2)
+            """
+        for call in ("fit", "predict"):
+            done = subprocess.run([sys.executable, "-c", program, call], capture_output=True, text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), call)
+
     def test_objects_end_in_other_threads(self):
         def make(i):
             model = small(seed=i)

@@ -12,6 +12,7 @@ releases the GIL while a function runs.
 
 Threads: any thread may call any function. Objects that only one thread may use at a time (models, strategies) have a lock,
 which their methods take (@locked). Devices and datasets are shared (strata/device.h)."""
+import atexit
 import ctypes
 import ctypes.util
 import functools
@@ -123,9 +124,12 @@ class Lock:
     """A lock that one thread may take several times. In a child of fork it fails if another thread of the parent had taken
     it, since that thread does not exist there."""
     forks = 0  # of the process
+    of_models = weakref.WeakSet()  # and of strategies
 
-    def __init__(self):
+    def __init__(self, of_model=False):
         self.lock, self.forks = threading.RLock(), Lock.forks
+        if of_model:
+            Lock.of_models.add(self)
 
     def __enter__(self):
         if self.forks != Lock.forks:
@@ -256,14 +260,41 @@ def _send_soon(number):
 
 class Finalizer(weakref.finalize):
     __slots__ = ()
+    abandons = False  # the process ends while other threads use objects, so none is destroyed
 
     def __call__(self, _=None):
         while True:
+            if Finalizer.abandons:
+                return self.detach() and None
             try:
                 with _PutOffFurther():
                     return super().__call__()  # a second call does nothing
             except KeyboardInterrupt:  # just before or after the signals were put off
                 _send_soon(signal.SIGINT)
+
+
+class QuickFinalizer(Finalizer):
+    """For what ends with each prediction: it costs less, and of the signals only a Ctrl-C is not lost."""
+    __slots__ = ()
+
+    def __call__(self, _=None):
+        try:
+            if not Finalizer.abandons:
+                return weakref.finalize.__call__(self)
+            self.detach()
+        except KeyboardInterrupt:
+            weakref.finalize.__call__(self)
+            _send_soon(signal.SIGINT)
+
+
+def _at_exit():
+    """Before all finalizers: no other thread begins to use a model any more. If one uses it now (a daemon), nothing is
+    destroyed."""
+    Finalizer.abandons = not all([one.lock.acquire(blocking=False) for one in list(Lock.of_models)])
+
+
+weakref.finalize(_signals, lambda: None)  # registers weakref's own function, which runs after what is registered later
+atexit.register(_at_exit)
 
 
 def _raise_later():
@@ -450,7 +481,7 @@ def from_array(c_array, owner=None):
     size = int(numpy.prod(dims(c_array.shape), dtype=numpy.int64)) * _BY_NUMBER[c_array.dtype].itemsize
     memory = (ctypes.c_char * size).from_address(c_array.data) if size else (ctypes.c_char * 0)()
     if owner is None:
-        Finalizer(memory, _libc.free, c_array.owned)
+        QuickFinalizer(memory, _libc.free, c_array.owned)
     else:
         memory.owner = owner
     return numpy.frombuffer(memory, _BY_NUMBER[c_array.dtype]).reshape(dims(c_array.shape))
@@ -681,12 +712,13 @@ class Handle:
     """An object of the library, which is destroyed with the last Python object that refers to it."""
     _destroy = None  # the name in lib of the function that destroys it
     _lock = None
+    _finalizer_of = Finalizer
 
     def __init__(self, handle, *keep):
         self._as_parameter_ = handle
         self._lock = self._lock or Lock()
         self._keep = keep  # objects that must outlive it
-        self._finalizer = Finalizer(self, self._end, getattr(lib, self._destroy), handle, keep)
+        self._finalizer = self._finalizer_of(self, self._end, getattr(lib, self._destroy), handle, keep)
 
     @staticmethod
     def _end(destroy, handle, keep):

@@ -14,6 +14,7 @@ class Dataset(Handle):
     """Examples, which are features and, where they are known, labels. A stage returns a new dataset and does not change the
     old one."""
     _destroy = "dataset_destroy"
+    _finalizer_of = _native.QuickFinalizer
 
     # ---- sources ----
     @classmethod

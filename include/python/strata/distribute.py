@@ -142,6 +142,7 @@ class Strategy(Handle):
     _destroy = "strategy_destroy"
 
     def __init__(self, name: str = "default", devices=None, device_options=None, **options):
+        self._lock = _native.Lock(True)
         device = _device_options(**(device_options or {}))
         options = struct("strategy_options", devices=devices, n_devices=len(devices or ()), device_options=device, **options)
         super().__init__(lib.strategy_create(name, options), device)

@@ -72,14 +72,14 @@ class Model(Handle):
         else:
             self._spec = {"label": name, "layers": list(layers), **({"input_dtype": input_dtype} if input_dtype else {})}
         self._as_parameter_ = self._finalizer = None
-        self._lock, self._where = Lock(), (None, current_strategy())
+        self._lock, self._where = Lock(True), (None, current_strategy())
         if input_shape is not None:
             self._create(input_shape, input_dtype)
 
     @classmethod
     def _of(cls, handle):
         model = cls.__new__(cls)
-        model._where = None, current_strategy()
+        model._lock, model._where = Lock(True), (None, current_strategy())
         Handle.__init__(model, handle)
         return model
 
