@@ -133,12 +133,17 @@ static bool is_zero(const strata_json *value) {
 }
 
 bool strata_keras_is_last_axis(const strata_json *layer, const strata_json *value) {
-    strata_json build, all, first, shape, item = *value;
+    strata_json build, all, first, shape, nodes, node, arguments, tensor, config, item = *value;
     int64_t axis = 0;
     if (strata_json_kind_of(value) == STRATA_JSON_ARRAY && (strata_json_length(value) != 1 || !strata_json_first(value, &item)))
         return false;
-    if (!strata_json_find(layer, "build_config", &build) || !strata_json_find(&build, "input_shape", &all)) return false;
-    shape = strata_json_first(&all, &first) && strata_json_kind_of(&first) == STRATA_JSON_ARRAY ? first : all;
+    if (strata_json_find(layer, "build_config", &build) && strata_json_find(&build, "input_shape", &all)) {
+        shape = strata_json_first(&all, &first) && strata_json_kind_of(&first) == STRATA_JSON_ARRAY ? first : all;
+    } else if (!strata_json_find(layer, "inbound_nodes", &nodes) || !strata_json_first(&nodes, &node) ||
+               !strata_json_find(&node, "args", &arguments) || !strata_json_first(&arguments, &tensor) ||
+               !strata_json_find(&tensor, "config", &config) || !strata_json_find(&config, "shape", &shape)) {
+        return false;
+    }
     return !strata_json_to_int(&item, 1, 64, &axis, NULL) && axis == strata_json_length(&shape) - 1;
 }
 
@@ -168,8 +173,10 @@ static strata_status write_field(reader *r, const strata_json *layer, const kera
     }
     if (!strata_json_find(config, f->key, &value)) return STRATA_OK;
     if (f->way == STRATA_KERAS_REQUIRED) {
-        /* Files of Keras 2 do not say how many axes there are. The sizes of the weights are compared in any case. */
-        const bool last = !strcmp(f->key, "axis") && (r->legacy || strata_keras_is_last_axis(layer, &value));
+        /* Files of Keras 2 do not say how many axes there are. The sizes of the weights are compared in any case, and a Softmax
+         * has none. */
+        const bool open = r->legacy && strcmp(own->row.name, "Softmax") != 0;
+        const bool last = !strcmp(f->key, "axis") && (open || strata_keras_is_last_axis(layer, &value));
         return is_as(&value, f->to, r->err) || last ? STRATA_OK : wrong(&value, f, r->err);
     }
     if (strata_json_kind_of(&value) == STRATA_JSON_NULL) return STRATA_OK;

@@ -34,7 +34,7 @@ static const char *const rows[] = {
         "") "| vars/0=depthwise_kernel vars/1=pointwise_kernel vars/2=bias",
     "BatchNormalization batch_norm momentum epsilon ?axis=-1" SCALED
     "| vars/0=gamma vars/1=beta vars/2=moving_mean vars/3=moving_variance",
-    "LayerNormalization layer_norm epsilon ?axis=-1" SCALED "| vars/0=gamma vars/1=beta",
+    "LayerNormalization layer_norm epsilon ?axis=-1 ?rms_scaling=false" SCALED "| vars/0=gamma vars/1=beta",
     "GroupNormalization group_norm groups epsilon ?axis=-1" SCALED "| vars/0=gamma vars/1=beta",
     "RMSNormalization rms_norm epsilon ?axis=-1 | vars/0=gamma",
     "Embedding embedding input_dim=vocabulary output_dim=units mask_zero | vars/0=embeddings",

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/data/format/kind.h"
 #include "core/interchange/onnx.h"
 #include "strata/interchange.h"
 
@@ -51,6 +52,8 @@ strata_status strata_onnx_graph_open(const char *path, strata_onnx_graph **out_g
     if (graph) graph->path = strdup(path);
     strata_status status =
         graph && graph->path ? open_file(graph, err) : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path);
+    if (status && graph && graph->bytes)
+        status = strata_file_explain(path, graph->bytes, graph->n_bytes, STRATA_FILE_ONNX, status, err);
     if (status)
         strata_onnx_graph_destroy(graph);
     else

@@ -121,8 +121,10 @@ static strata_status check_input(const strata_input_spec *input, const strata_da
     const strata_dtype dtype = part_dtype(dataset, part);
     const bool bytes = input->dtype == STRATA_DTYPE_F32 && part == 0 && strata_dataset_byte_scale(dataset) != 0;
     if (dtype != input->dtype && !bytes)
-        return strata_fail(err, STRATA_DATA, "%s: the data's features are %s, the model takes %s (its input_dtype)", verb,
-                           strata_dtype_name(dtype), strata_dtype_name(input->dtype));
+        return strata_fail(
+            err, STRATA_DATA,
+            "%s: the data's features are %s, the model takes %s (its input_dtype); convert the data to %s before", verb,
+            strata_dtype_name(dtype), strata_dtype_name(input->dtype), strata_dtype_name(input->dtype));
     if (!input->n_tokens) return STRATA_OK;
     const strata_status status = strata_dataset_check_part_tokens(dataset, part, input->n_tokens, err);
     return status ? strata_fail_in(err, status, "%s", verb) : STRATA_OK;

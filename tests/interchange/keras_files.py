@@ -276,6 +276,29 @@ def check_padding():
         )
 
 
+def check_softmax_has_its_axis():
+    """Keras writes no build_config for a Softmax, which has no weights."""
+    compiled(chain([3, 2], layer("dense", units=2), layer("activation", function="softmax"))).save(FOLDER / "axis.keras")
+    with zipfile.ZipFile(FOLDER / "axis.keras") as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    refused = "config.axis: is not what a layer here has: -1"
+    for axis, inbound, fails in ((-1, [], None), (1, [], refused), (2, [], refused), ([1, 2], [], refused),
+                                 (1, [None, 3, 2], refused), (2, [None, 3, 2], None)):  # fmt: skip
+        config = json.loads(files["config.json"])
+        last = config["config"]["layers"][-1]
+        last.update(class_name="Softmax", config={"name": last["config"]["name"], "axis": axis})
+        last.pop("build_config", None)
+        if inbound:
+            last["inbound_nodes"] = [{"args": [{"class_name": "__keras_tensor__", "config": {"shape": inbound}}]}]
+        with zipfile.ZipFile(FOLDER / "axis.keras", "w") as archive:
+            for name, content in files.items():
+                archive.writestr(name, json.dumps(config) if name == "config.json" else content)
+        target = FOLDER / "axis.strata"
+        target.unlink(missing_ok=True)
+        convert(FOLDER / "axis.keras", target, fails)
+    (FOLDER / "axis.keras").unlink()
+
+
 def check_calls():
     there_and_back("several", strata.Model.from_json({
         "inputs": [{"name": "left", "shape": [5]}, {"name": "right", "shape": [5]},

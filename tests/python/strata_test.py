@@ -124,6 +124,43 @@ class Training(unittest.TestCase):
         for a, b in zip(one.get_weights(), two.get_weights()):
             numpy.testing.assert_allclose(a, b, atol=1e-5)
 
+    def test_a_scope_is_used_by_compile_build_and_fit(self):
+        strategy, other = strata.Strategy("mirrored", ["host", "host"]), strata.Strategy("one_device", ["host"])
+
+        def made(**options):
+            return strata.Sequential([layers.dense(8, activation="tanh"), layers.dense(2)], **options)
+        expected = made().compile("adam", strategy=strategy)
+        with strategy.scope():
+            inside, created, implicit = made().compile("adam"), made(), made()
+            built = made(input_shape=8).build()
+            implicit.fit(X, Y, verbose=0)
+            inside.fit(X, Y, verbose=0)
+        created.compile("adam").fit(X, Y, verbose=0)
+        built.compile("adam").fit(X, Y, verbose=0)
+        expected.fit(X, Y, verbose=0)
+        self.assertEqual({m.sha256 for m in (inside, created, implicit, built)}, {expected.sha256})
+        alone = made().compile("adam", device="host")
+        alone.fit(X, Y, verbose=0)
+        self.assertNotEqual(expected.sha256, alone.sha256)  # two replicas add in another order
+
+        foreign, device = made().compile("adam", strategy=other), small()
+        foreign.fit(X, Y, verbose=0)
+        device.fit(X, Y, verbose=0)
+        with strategy.scope():
+            for call in (lambda: made().compile("adam", device="host"), lambda: made(input_shape=8).build(device="host")):
+                self.assertRaisesRegex(strata.InvalidError, "strategy mirrored, in whose scope this is; leave device out", call)
+            self.assertRaisesRegex(strata.InvalidError, "leave strategy out", made().compile, "adam", strategy=other)
+            for model, name in ((foreign, "another strategy, one_device"), (device, "the device host")):
+                for call in (model.fit, model.evaluate, lambda x, y: model.predict(x), lambda x, y: next(model.steps(x, y))):
+                    self.assertRaisesRegex(strata.InvalidError, f"compiled for {name}", call, X, Y)
+            self.assertEqual(copy.copy(device).predict(X).shape, (300, 2))  # a copy is made in the scope
+            self.assertRaisesRegex(strata.InvalidError, "Strategy.scope", other.scope().__enter__)
+        for options, text in (({"device": "host"}, "which the model has"), ({"strategy": other}, "another strategy, mirrored")):
+            with strategy.scope():
+                created = made()
+            self.assertRaisesRegex(strata.InvalidError, text, created.compile, "adam", **options)
+        device.fit(X, Y, verbose=0)  # outside of the scope
+
     def test_a_loop_of_one_s_own_trains_as_fit_does(self):
         targets = X.sum(1, keepdims=True)
 
@@ -267,6 +304,17 @@ class Steps(unittest.TestCase):
         again.fit(X, Y, batch_size=50, epochs=1, steps_per_epoch=3, verbose=0, seed=4)
         self.assertEqual(model.sha256, again.sha256)  # three steps, and no fourth
 
+    def test_a_loop_that_is_open_at_the_end_of_the_process_ends(self):
+        program = """if True:
+            import numpy, strata
+            model = strata.Sequential([strata.layers.dense(2)], 4).compile(device="host")
+            steps = model.steps(numpy.zeros((64, 4), "f4"), numpy.zeros(64, "i4"), epochs=9)
+            next(steps)
+            """
+        for end in ("", "del model", "raise SystemExit(0)"):
+            done = subprocess.run([sys.executable, "-c", program + end], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), end)
+
     def test_what_a_callback_raises_comes_out_of_the_loop(self):
         class Fails(callbacks.Callback):
             def on_epoch_end(self, epoch, logs=None):
@@ -408,6 +456,22 @@ class Threads(unittest.TestCase):
             self.assertTrue(all(r.result() for r in running))
         self.assertEqual(len(losses), 15)
 
+    def test_a_process_may_end_while_a_daemon_uses_a_model(self):
+        program = """if True:
+            import numpy, strata, sys, threading, time
+            x, y = numpy.zeros((64, 4), "f4"), numpy.zeros(64, "i4")
+            model = strata.Sequential([strata.layers.dense(2)], 4).compile(device="host")
+            calls = {"fit": lambda: model.fit(x, y, epochs=10**7, verbose=0), "predict": lambda: model.predict(x)}
+            def work():
+                while True:
+                    calls[sys.argv[1]]()
+            threading.Thread(target=work, daemon=True).start()
+            time.sleep(0.2)
+            """
+        for call in ("fit", "predict"):
+            done = subprocess.run([sys.executable, "-c", program, call], capture_output=True, text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), call)
+
     def test_objects_end_in_other_threads(self):
         def make(i):
             model = small(seed=i)
@@ -487,6 +551,24 @@ class Signals(unittest.TestCase):
             self.assertGreater(model.evaluate(X, Y)["accuracy"], 0.9)
         self.interrupted(custom)
         self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)
+
+    def test_ctrl_c_in_a_finalizer_is_not_lost(self):
+        class Thing:
+            pass
+
+        def ends_with(number):
+            thing, called = Thing(), []
+            _native.Finalizer(thing, lambda: called.append(os.kill(os.getpid(), number)))
+            del thing
+            time.sleep(5)  # a handler of the finalizer would be called within it, and its exception dropped
+            self.fail(f"the signal was lost: {called}")
+
+        def late(number, frame):
+            raise TimeoutError
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, late))
+        self.assertRaises(KeyboardInterrupt, ends_with, signal.SIGINT)
+        self.assertRaises(TimeoutError, ends_with, signal.SIGALRM)
+        self.assertIs(signal.getsignal(signal.SIGALRM), late)
 
     def test_handlers_of_one_s_own_are_called_and_stay(self):
         calls, model = [], small()
@@ -1229,6 +1311,21 @@ class Messages(unittest.TestCase):
         model.fit({"input": whole}, y, verbose=0)
         model.fit(whole.tolist(), y.tolist(), verbose=0)
 
+        class Loader:
+            def __init__(self, x):
+                self.batches = [(x[:30], y[:30]), (x[30:], y[30:])]
+
+            def __iter__(self):
+                return iter(self.batches)
+        hashes = set()
+        for dtype in ("f4", "i8", "i2", "u1", "?"):
+            model = strata.Sequential([layers.dense(2)], 8).compile(device="host", seed=1)
+            model.fit(Loader(whole.astype(dtype)), verbose=0)
+            hashes.add(model.sha256)
+        self.assertEqual(len(hashes), 1)
+        with self.assertRaisesRegex(strata.DataError, "features are i32, the model takes f32 .*convert the data to f32 before"):
+            model.fit(strata.Dataset.from_arrays(whole, y), verbose=0)
+
     def test_whole_floats_and_bytes_are_tokens(self):
         tokens, y = rng.integers(0, 5, (60, 8)), Y[:60]
         expected = None
@@ -1244,7 +1341,8 @@ class Messages(unittest.TestCase):
     def test_words_are_refused_with_names_that_exist(self):
         for x, y, text in ((numpy.full((4, 8), "cat"), Y[:4], "x is words .'cat', ...."),
                            (X[:4], ["a", "b", "a", "b"], "y is words"),
-                           (numpy.full((4, 8), None), Y[:4], "x is of type object .None")):
+                           (numpy.full((4, 8), None), Y[:4], r"x is of type object .None, .*astype\("),
+                           (X[:4].astype(object), Y[:4], r"x is of type object .0[.].*astype\(")):
             with self.assertRaisesRegex(strata.InvalidError, text) as raised:
                 small().fit(x, y, verbose=0)
             self.assertNotIn("Preprocessing", str(raised.exception))
@@ -1275,6 +1373,9 @@ class Messages(unittest.TestCase):
                 pathlib.Path(folder, name).write_bytes(content)
                 with self.assertRaisesRegex(strata.DataError, f"{name}.*{text}"):
                     strata.load(f"{folder}/{name}")
+            for name, text in (("m.pt", "torch.onnx.export"), ("e.onnx", "empty")):
+                with self.assertRaisesRegex(strata.DataError, f"{name}.*{text}"):
+                    strata.load(f"{folder}/{name}", whole=True)
             with self.assertRaisesRegex(strata.DataError, "is a folder") as raised:
                 strata.load(folder)
             self.assertIsInstance(raised.exception, IsADirectoryError)

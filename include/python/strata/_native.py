@@ -12,6 +12,7 @@ releases the GIL while a function runs.
 
 Threads: any thread may call any function. Objects that only one thread may use at a time (models, strategies) have a lock,
 which their methods take (@locked). Devices and datasets are shared (strata/device.h)."""
+import atexit
 import ctypes
 import ctypes.util
 import functools
@@ -20,8 +21,11 @@ import json
 import os
 import pathlib
 import re
+import signal
 import sys
+import _thread
 import threading
+import time
 import weakref
 
 import numpy
@@ -29,7 +33,7 @@ import numpy
 try:
     import _signal  # signal.signal converts to enums, which takes longer than a small prediction may
 except ImportError:
-    import signal as _signal
+    _signal = signal
 
 from . import _headers
 
@@ -120,9 +124,12 @@ class Lock:
     """A lock that one thread may take several times. In a child of fork it fails if another thread of the parent had taken
     it, since that thread does not exist there."""
     forks = 0  # of the process
+    of_models = weakref.WeakSet()  # and of strategies
 
-    def __init__(self):
+    def __init__(self, of_model=False):
         self.lock, self.forks = threading.RLock(), Lock.forks
+        if of_model:
+            Lock.of_models.add(self)
 
     def __enter__(self):
         if self.forks != Lock.forks:
@@ -229,6 +236,67 @@ class _PutOff:
 put_off_signals = _PutOff
 
 
+class _PutOffFurther(_PutOff):
+    """As _PutOff, in a finalizer: Python drops what is raised there, so the signals are sent again soon after it."""
+
+    def __exit__(self, *error):
+        if self.outer is None:
+            return
+        _signals.depth -= 1
+        _signals.in_callback = self.outer
+        if not _signals.depth:
+            _signals.restore()
+            while _signals.pending:
+                _send_soon(_signals.pending.pop(0)[0])
+
+
+def _send_soon(number):
+    def send():
+        time.sleep(0.002)
+        signal.pthread_kill(main, number) if hasattr(signal, "pthread_kill") else signal.raise_signal(number)
+    main = threading.main_thread().ident
+    _thread.start_new_thread(send, ())
+
+
+class Finalizer(weakref.finalize):
+    __slots__ = ()
+    abandons = False  # the process ends while other threads use objects, so none is destroyed
+
+    def __call__(self, _=None):
+        while True:
+            if Finalizer.abandons:
+                return self.detach() and None
+            try:
+                with _PutOffFurther():
+                    return super().__call__()  # a second call does nothing
+            except KeyboardInterrupt:  # just before or after the signals were put off
+                _send_soon(signal.SIGINT)
+
+
+class QuickFinalizer(Finalizer):
+    """For what ends with each prediction: it costs less, and of the signals only a Ctrl-C is not lost."""
+    __slots__ = ()
+
+    def __call__(self, _=None):
+        try:
+            if not Finalizer.abandons:
+                return weakref.finalize.__call__(self)
+            self.detach()
+        except KeyboardInterrupt:
+            weakref.finalize.__call__(self)
+            _send_soon(signal.SIGINT)
+
+
+def _at_exit():
+    """Before all finalizers: no other thread begins to use a model any more. If one uses it now (a daemon), nothing is
+    destroyed."""
+    Finalizer.abandons = not all([one.lock.acquire(blocking=False) for one in list(Lock.of_models)])
+
+
+weakref.finalize(_signals, lambda: None)  # registers weakref's own function, which runs after what is registered later
+atexit.register(_at_exit)
+
+
 def _raise_later():
     error, _local.later = getattr(_local, "later", None), None
     if error is not None:
@@ -294,7 +362,7 @@ def _check(status, error):
 
 # Functions that messages name and whose work has another name in Python
 _RENAMED = {"model_predict_all": "Model.predict", "dataset_set_weights": "sample_weight",
-            "fit_end": "the end of the loop over steps",
+            "strategy_enter": "Strategy.scope", "strategy_exit": "Strategy.scope", "fit_end": "the end of the loop over steps",
             "model_create_functional": "strata.Model(inputs=..., outputs=...)", "model_input": "strata.Input",
             "model_output": "strata.Model(outputs=...)", "fit_options": "fit", "compile_options": "compile",
             "model_epoch_steps": "Model.load_checkpoint", "tensor": "strata.Tensor"}
@@ -392,9 +460,12 @@ def host_array(value, what="an array"):
     if array.dtype not in _BY_NUMPY:
         kinds = {"f": numpy.float32, "i": numpy.int64, "u": numpy.int64}
         if array.dtype.kind not in kinds:
-            raise InvalidError(f"{what} is {_described(array)}: numbers are needed. Give each word a number "
-                               "(numpy.unique(words, return_inverse=True), or pandas.get_dummies for columns of words); the "
-                               "command `strata train FILE` does this for a table by itself")
+            first = array.flat[0] if array.size else None
+            advice = ("Give each word a number (numpy.unique(words, return_inverse=True), or pandas.get_dummies for columns of "
+                      "words); the command `strata train FILE` does this for a table by itself"
+                      if isinstance(first, (str, bytes)) else
+                      'Convert it, for example by astype("float32"); missing values (None) must be filled before')
+            raise InvalidError(f"{what} is {_described(array)}: numbers are needed. {advice}")
         array = array.astype(kinds[array.dtype.kind])
     return numpy.require(array, requirements=["C", "ALIGNED"])
 
@@ -410,7 +481,7 @@ def from_array(c_array, owner=None):
     size = int(numpy.prod(dims(c_array.shape), dtype=numpy.int64)) * _BY_NUMBER[c_array.dtype].itemsize
     memory = (ctypes.c_char * size).from_address(c_array.data) if size else (ctypes.c_char * 0)()
     if owner is None:
-        weakref.finalize(memory, _libc.free, c_array.owned)
+        QuickFinalizer(memory, _libc.free, c_array.owned)
     else:
         memory.owner = owner
     return numpy.frombuffer(memory, _BY_NUMBER[c_array.dtype]).reshape(dims(c_array.shape))
@@ -641,12 +712,13 @@ class Handle:
     """An object of the library, which is destroyed with the last Python object that refers to it."""
     _destroy = None  # the name in lib of the function that destroys it
     _lock = None
+    _finalizer_of = Finalizer
 
     def __init__(self, handle, *keep):
         self._as_parameter_ = handle
         self._lock = self._lock or Lock()
         self._keep = keep  # objects that must outlive it
-        self._finalizer = weakref.finalize(self, self._end, getattr(lib, self._destroy), handle, keep)
+        self._finalizer = self._finalizer_of(self, self._end, getattr(lib, self._destroy), handle, keep)
 
     @staticmethod
     def _end(destroy, handle, keep):

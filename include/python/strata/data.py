@@ -14,6 +14,7 @@ class Dataset(Handle):
     """Examples, which are features and, where they are known, labels. A stage returns a new dataset and does not change the
     old one."""
     _destroy = "dataset_destroy"
+    _finalizer_of = _native.QuickFinalizer
 
     # ---- sources ----
     @classmethod
@@ -88,14 +89,14 @@ class Dataset(Handle):
         return _generated(cls, make, size, False)
 
     @classmethod
-    def from_batches(cls, loader) -> "Dataset":
+    def from_batches(cls, loader, _features=None) -> "Dataset":
         """Batches of a loader such as torch.utils.data.DataLoader, an iterable of (x, y) whose first axes count examples.
         It is iterated in each epoch, and the loader determines the size of the batches."""
         # A class of another module may begin again in its __iter__ and return itself.
         if type(loader).__module__ in ("builtins", "itertools") and iter(loader) is loader:
             raise InvalidError("from_batches: an iterator returns its batches only once, but they are read in each epoch; "
                                "give a list or a loader of them")
-        return _generated(cls, lambda: loader, len(loader) if hasattr(loader, "__len__") else None, True)
+        return _generated(cls, lambda: loader, len(loader) if hasattr(loader, "__len__") else None, True, _features)
 
     def keep_bytes(self) -> "Dataset":
         """Sends pixels to the device as bytes, which needs a quarter of the memory. Call it before stages. The command does
@@ -190,8 +191,11 @@ def _narrow(array):
     return array.view(numpy.uint8) if array.dtype == numpy.bool_ else array
 
 
-def _parts(example):
-    parts = example if isinstance(example, (tuple, list)) else (example,)
+def _parts(example, features=None):
+    """The arrays of an example or a batch. features: converts the first of them."""
+    parts = list(example) if isinstance(example, (tuple, list)) else [example]
+    if features is not None:
+        parts[0] = features(parts[0])
     parts = [_narrow(_native.host_array(p)) for p in parts]
     for part in parts:
         if part.dtype == numpy.int64 and part.size and not -2**31 <= part.min() <= part.max() < 2**31:
@@ -207,7 +211,7 @@ def _spec(parts, is_batch):
     return spec
 
 
-def _generated(cls, make, size, is_batch):
+def _generated(cls, make, size, is_batch, features=None):
     takes_epoch = getattr(getattr(make, "__code__", None), "co_argcount", 0) - hasattr(make, "__self__") > 0
     start = make if takes_epoch else (lambda epoch: make())
     first = next(iter(start(0)), None)
@@ -223,11 +227,11 @@ def _generated(cls, make, size, is_batch):
     def next_element(state, index, element, out_end):
         example = next(walks[state], None)
         out_end[0] = example is None
-        for i, part in enumerate([] if example is None else _parts(example)):
+        for i, part in enumerate([] if example is None else _parts(example, features)):
             _native.store(element[0].parts[i], part)
             element[0].n_parts = i + 1
 
-    generator = struct("generator", spec=_spec(_parts(first), is_batch), size=-1 if size is None else size)
+    generator = struct("generator", spec=_spec(_parts(first, features), is_batch), size=-1 if size is None else size)
     kinds = dict(generator._fields_)
     for name, function in (("open", open_walk), ("next", next_element)):
         setattr(generator, name, kinds[name](lambda *given, f=function: _native.guarded(f, given[-1], *given[:-1])))
@@ -240,8 +244,9 @@ def is_array(x) -> bool:
     return hasattr(x, "shape") or isinstance(x, (list, tuple)) or not (isinstance(x, Dataset) or hasattr(x, "__iter__"))
 
 
-def dataset(x, y=None, sample_weight=None) -> Dataset:
-    """Returns x if it is a dataset, otherwise a dataset of the arrays x and y, or of a loader of batches."""
+def dataset(x, y=None, sample_weight=None, features=None) -> Dataset:
+    """Returns x if it is a dataset, otherwise a dataset of the arrays x and y, or of a loader of batches, whose first array
+    `features` converts."""
     if isinstance(x, dict):
         data = Dataset.from_columns(x, y)
         if sample_weight is not None:
@@ -252,5 +257,5 @@ def dataset(x, y=None, sample_weight=None) -> Dataset:
             raise InvalidError("a dataset has its labels and weights inside: leave y and sample_weight out")
         return x
     if y is None and not is_array(x):
-        return Dataset.from_batches(x)
+        return Dataset.from_batches(x, features)
     return Dataset.from_arrays(x, y, sample_weight)

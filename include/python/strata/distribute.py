@@ -4,6 +4,9 @@
     strategy = strata.Strategy("mirrored", ["opencl:0", "vulkan:0"])
     model.compile("adam", strategy=strategy)                     # fit, evaluate and predict over the devices
 
+    with strategy.scope():                                       # the same, as TensorFlow's users write it
+        model.compile("adam")
+
     model.build(strategy=strategy)                               # or a loop:
     with strategy.scope():
         optimizer = strata.Optimizer("adam", learning_rate=1e-3)
@@ -139,6 +142,7 @@ class Strategy(Handle):
     _destroy = "strategy_destroy"
 
     def __init__(self, name: str = "default", devices=None, device_options=None, **options):
+        self._lock = _native.Lock(True)
         device = _device_options(**(device_options or {}))
         options = struct("strategy_options", devices=devices, n_devices=len(devices or ()), device_options=device, **options)
         super().__init__(lib.strategy_create(name, options), device)
@@ -150,10 +154,13 @@ class Strategy(Handle):
 
     @contextlib.contextmanager
     def scope(self):
+        """Models that this thread makes, compiles or builds in the scope use the strategy."""
         lib.strategy_enter(self)
+        outer, _local.strategy = current_strategy(), self
         try:
             yield self
         finally:
+            _local.strategy = outer
             lib.strategy_exit(self)
 
     def function(self, body):
@@ -183,6 +190,11 @@ class Strategy(Handle):
         given = struct("per_replica", n=len(held))
         given.arrays = ctypes.cast(arrays, ctypes.POINTER(ctype("strata_array")))
         return lib.strategy_reduce(self, given, _reduction(reduction), constants["STRATA_NO_AXIS"] if axis is None else axis)
+
+
+def current_strategy() -> "Strategy | None":
+    """The strategy whose scope this thread has entered."""
+    return getattr(_local, "strategy", None)
 
 
 def strategy_names() -> list:

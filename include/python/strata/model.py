@@ -14,6 +14,7 @@ from . import _native, callbacks as _callbacks, layers as _layers, optimizers
 from ._native import Handle, InvalidError, Lock, callback, lib, locked, struct
 from .data import Dataset, dataset, is_array
 from .devices import device as _device
+from .distribute import Tensor, current_replica, current_strategy
 
 
 _STATE_BYTES = 4096
@@ -45,8 +46,9 @@ class Step(typing.NamedTuple):
 
 class Model(Handle):
     """A model of layers. Several threads may use one model: their calls wait for each other, and a call waits until a fit is
-    over; in a loop over steps, other calls take place between two steps. Several models may use one device. Without
-    input_shape the first fit builds the model and takes the shape from its data.
+    over; in a loop over steps, other calls take place between two steps. So a callback may call the model itself, and must not
+    wait for another thread that calls it. Several models may use one device. Without input_shape the first fit builds the model
+    and takes the shape from its data.
 
         model = strata.Sequential([layers.dense(128, activation="relu"), layers.dense(10)])
         model.compile("adam", "sparse_categorical_crossentropy")
@@ -60,7 +62,7 @@ class Model(Handle):
     _one_accuracy = _run = None  # known after compile; the last fit
     _settings = _inputs = _outputs = None  # arguments of compile; names of a functional model
     _compiled = _built = stop_training = False  # compile and build have created the parameters
-    _where = None, None  # the device and the strategy of build
+    _where = None, None  # the device and the strategy of compile or build; before, of the scope in which the model was created
     _first_step = 0  # the step of an epoch at which the next fit begins
 
     def __init__(self, layers=None, input_shape=None, input_dtype=None, name: str = "", *, inputs=None, outputs=None):
@@ -70,13 +72,14 @@ class Model(Handle):
         else:
             self._spec = {"label": name, "layers": list(layers), **({"input_dtype": input_dtype} if input_dtype else {})}
         self._as_parameter_ = self._finalizer = None
-        self._lock = Lock()
+        self._lock, self._where = Lock(True), (None, current_strategy())
         if input_shape is not None:
             self._create(input_shape, input_dtype)
 
     @classmethod
     def _of(cls, handle):
         model = cls.__new__(cls)
+        model._lock, model._where = Lock(True), (None, current_strategy())
         Handle.__init__(model, handle)
         return model
 
@@ -130,8 +133,10 @@ class Model(Handle):
                 loss_weights=None, precision: str = "f32", seed: int = 0, gradient_norm: bool = False) -> "Model":
         """Sets how the model is trained. If optimizer, loss or metrics are None, those of the model's JSON are used, or
         else adam, and binary_crossentropy if the model ends in sigmoid, or else sparse_categorical_crossentropy. loss: a
-        name, or {"name": "huber", "delta": 2}. device: its id, or a Device. strategy: the model is trained on its devices. A
-        model with several outputs takes loss and loss_weights as dicts with the outputs' names, or one loss for all."""
+        name, or {"name": "huber", "delta": 2}. device: its id, or a Device. strategy: the model is trained on its devices;
+        None: the strategy in whose scope (Strategy.scope) the model is compiled or was created, if there is one. A model with
+        several outputs takes loss and loss_weights as dicts with the outputs' names, or one loss for all."""
+        device, strategy = self._place("compile", device, strategy)
         if self._outputs is not None and self._as_parameter_ is None:
             losses = loss if isinstance(loss, dict) and "name" not in loss else {self._outputs[0]: loss}
             weights = loss_weights or {}
@@ -146,20 +151,40 @@ class Model(Handle):
             loss = ",".join(f"{output}={one}" for output, one in loss.items())
         if isinstance(loss, dict):
             loss, loss_options = loss["name"], struct("loss_options", **{k: v for k, v in loss.items() if k != "name"})
-        if strategy is None and device is None:
-            device, strategy = self._where
-        if strategy is not None and device is not None:
-            raise InvalidError("compile: a strategy has devices of its own; leave device out")
         if strategy is not None:  # its models share its devices
             self._lock = strategy._lock
         names = None if metrics is None else ",".join(m for m in metrics if m != "accuracy")
-        self._settings = (None if strategy is not None else _device(device),
+        where = None if strategy is not None else _device(device)
+        self._settings = (where,
                           struct("compile_options", optimizer=None if optimizer is None else optimizers.optimizer(optimizer),
                                  loss=loss, loss_options=loss_options, metrics=names or None, seed=seed, precision=precision,
                                  gradient_norm=gradient_norm, strategy=None if strategy is None else strategy))
         if self._as_parameter_ is not None:
             self._build()
+        self._where = where, strategy
         return self
+
+    def _place(self, method, device, strategy):
+        """Returns the device and the strategy, one of them None: as given, else those of the scope or the model."""
+        scope, (placed, own) = current_strategy(), self._where
+        if device is not None and (strategy or scope or own):
+            raise InvalidError(f"{method}: the devices are those of the strategy {(strategy or scope or own).name}"
+                               f"{'' if strategy else ', in whose scope this is' if scope else ', which the model has'}; "
+                               "leave device out")
+        strategy = strategy or scope or own
+        if scope not in (None, strategy):
+            raise InvalidError(f"{method}: this is the scope of another strategy, {scope.name}; leave strategy out")
+        if own not in (None, strategy):
+            raise InvalidError(f"{method}: the model was created or built for another strategy, {own.name}")
+        return placed if strategy is None and device is None else device, strategy
+
+    def _in_scope(self):
+        """Fails in the scope of a strategy that is not the model's."""
+        scope, (device, own) = current_strategy(), self._where
+        if scope not in (None, own):
+            other = f"another strategy, {own.name}" if own else f"the device {device.info.id}"
+            raise InvalidError(f"this is the scope of the strategy {scope.name}, and the model was compiled for {other}; "
+                               "compile it in the scope, or leave the scope before")
 
     def _build(self):
         if self._compiled:
@@ -190,6 +215,8 @@ class Model(Handle):
             self.build()
         elif self._settings is not None and not self._compiled:
             self._build()
+        if data is not None:
+            self._in_scope()
 
     # ---- training ----
     @locked
@@ -224,6 +251,8 @@ class Model(Handle):
         try:
             with self._lock, _native.put_off_signals():
                 fit = lib.fit_begin(self, data, given)
+                # At the end of the process it is called before the model is destroyed. Until then it keeps the model.
+                end = _native.Finalizer(run, lambda fit, model: lib.fit_end(fit), fit, self)
             while True:
                 with self._lock:
                     progress = lib.fit_step(fit)
@@ -235,7 +264,7 @@ class Model(Handle):
         finally:
             with self._lock:
                 try:
-                    if fit:
+                    if fit and end.detach():
                         run.finish(lib.fit_end(fit))
                 finally:
                     run.end()
@@ -307,7 +336,7 @@ class Model(Handle):
             x = {name: _as_input(array, by_name.get(name, dtypes[0]), f"input {name!r}") for name, array in x.items()}
         elif is_array(x):
             x = _as_input(x, dtypes[0], "x")
-        return dataset(x, y, sample_weight)
+        return dataset(x, y, sample_weight, lambda batch: _of_loader(batch, dtypes[0]))
 
     @property
     def _ports(self):
@@ -415,7 +444,7 @@ class Model(Handle):
         with tempfile.TemporaryDirectory() as folder:
             self.save(os.path.join(folder, "model"))
             with open(os.path.join(folder, "model"), "rb") as file:
-                device = (self._settings or self._where)[0]
+                device = self._where[0]
                 return _unpickled, (file.read(), device.info.id if device else None, self._compiled)
 
     @property
@@ -443,7 +472,6 @@ class Model(Handle):
 
     def __call__(self, x, training: bool = False):
         """Returns the model's outputs for a Tensor. Only in the function of a replica."""
-        from .distribute import Tensor, current_replica
         return Tensor(lib.model_apply(self, current_replica(), x, training))
 
     @property
@@ -454,6 +482,7 @@ class Model(Handle):
     def build(self, input_shape=None, *, strategy=None, device=None, seed: int = 0) -> "Model":
         """Creates the parameters on the devices, without an optimizer and a loss, for predictions and custom training loops.
         The model may be compiled later, and keeps its parameters."""
+        device, strategy = self._place("build", device, strategy)
         if self._as_parameter_ is None:
             self._create(input_shape)
         where = None if strategy is not None else _device(device)
@@ -525,6 +554,12 @@ def _as_input(array, dtype, what):
     return array.astype(numpy.int32) if array.dtype.itemsize == 1 else array
 
 
+def _of_loader(batch, dtype):
+    """As _as_input; bytes are converted too, since a stream of them has no scale."""
+    array = _as_input(batch, dtype, "a batch")
+    return array.astype(numpy.float32) if dtype == "f32" and array.dtype.kind in "ub" else array
+
+
 def _list(values):
     return list(values) if isinstance(values, (list, tuple)) else [values]
 
@@ -544,7 +579,7 @@ def _unpickled(content, device, compiled=True):
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "model"), "wb") as file:
             file.write(content)
-        model = load(os.path.join(folder, "model"))
+        model, device = load(os.path.join(folder, "model")), None if current_strategy() else device
         return model.compile(device=device) if compiled else model.build(device=device)
 
 
