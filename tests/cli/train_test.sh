@@ -103,6 +103,7 @@ check "the last of five" test "$(wc -l <"$work/out")" = 5
 expect 0 "" predict "$work/a.strata" --device host --input "$work/data/images.npy" --json
 json 'r["index"] == 4 and 0 <= r["class"] <= 9 and 0 < r["probability"] <= 1'
 expect 3 "cannot open" predict "$work/a.strata" --device host --input "$work/nowhere.npy"
-expect 3 "the features are (2,28,30); the model takes (28,28)" predict "$work/a.strata" --device host --input "$work/data/wide.npy"
+expect 3 "the features are (2,28,30); the model takes (28,28)" \
+    predict "$work/a.strata" --device host --input "$work/data/wide.npy"
 expect 0 "index" predict "$work/a.strata" --device host --input "$work/data/i64.npy" # integers become floats
 finish
