@@ -114,6 +114,7 @@ static const char *skip_spaces(const char *at) {
 
 static const char *skip_unit(const char *at, bool percent) {
     static const char *const units[] = {"%", "$", "€", "£", "¥", "₹"};
+    if (*at != '%' && *at != '$' && (unsigned char)*at < 0x80) return at; /* most cells have no unit */
     for (size_t i = percent ? 0 : 1; i < sizeof units / sizeof *units; i++)
         if (!strncmp(at, units[i], strlen(units[i]))) return at + strlen(units[i]);
     return at;
@@ -138,6 +139,16 @@ bool strata_cell_has_groups(const char *cell, char thousands) {
 
 bool strata_cell_has_mark(const char *cell) {
     return cell[strcspn(cell, ".,")] != 0;
+}
+
+/* digits x 10^exponent. The powers of the table are exact where a long double has 64 bits or more for its digits. */
+static long double scale(uint64_t digits, int exponent) {
+    static const long double tens[] = {1e0L,  1e1L,  1e2L,  1e3L,  1e4L,  1e5L,  1e6L,  1e7L,  1e8L,  1e9L,
+                                       1e10L, 1e11L, 1e12L, 1e13L, 1e14L, 1e15L, 1e16L, 1e17L, 1e18L, 1e19L,
+                                       1e20L, 1e21L, 1e22L, 1e23L, 1e24L, 1e25L, 1e26L, 1e27L};
+    const int most = sizeof tens / sizeof *tens - 1;
+    if (exponent < -most || exponent > most) return (long double)digits * powl(10, exponent);
+    return exponent < 0 ? (long double)digits / tens[-exponent] : (long double)digits * tens[exponent];
 }
 
 /* strtod is not used, since it depends on the program's locale. 19 digits in a long double are far more exact than the f32 that
@@ -172,7 +183,7 @@ bool strata_cell_number(const char *cell, strata_number_format format, double *o
             written_exponent = written_exponent < 100000 ? written_exponent * 10 + (*cell - '0') : written_exponent;
         exponent += down ? -written_exponent : written_exponent;
     }
-    *out = (exponent ? (double)((long double)digits * powl(10, exponent)) : (double)digits) * (negative ? -1 : 1);
+    *out = (double)scale(digits, exponent) * (negative ? -1 : 1);
     if (digits == 0) *out = negative ? -0.0 : 0.0;
     return n_digits && !*skip_spaces(skip_unit(skip_spaces(cell), true)) && isfinite(*out);
 }
