@@ -142,7 +142,8 @@ const command command_launch = {
     .arguments = "-- COMMAND...",
     .summary = "start the workers of a job, here or on several hosts",
     .details =
-        "Each worker gets the variables that --strategy multi_worker_mirrored reads: TF_CONFIG, STRATA_LOCAL_RANK,\n"
+        "Each worker gets the variables that --strategy multi_worker_mirrored reads, which is what train takes then if no\n"
+        "strategy is named (with --ps: parameter_server): TF_CONFIG, STRATA_LOCAL_RANK,\n"
         "STRATA_LOCAL_SIZE, STRATA_SECRET and STRATA_RESTART (how often the job was started again). Its lines are printed\n"
         "with its rank, and it gets its share of the cores and accelerators (if all workers are on one host and each has one\n"
         "core, also PoCL's driver without threads, unless POCL_DEVICES is set). The first worker that fails ends the others,\n"
