@@ -372,7 +372,7 @@ run_drivers() {
             "$intel/bin/pip" install -q intel-opencl-rt intel-cmplr-lib-rt >>"$logs/intel.log" 2>&1 && touch "$intel/complete"
     fi
     if [ -e "$intel/complete" ]; then
-        driver "Intel's runtime" STRATA_TEST_DEVICES=opencl "LD_LIBRARY_PATH=$intel/lib" \
+        driver "Intel's runtime" STRATA_TEST_DEVICES=opencl STRATA_TEST_PREFERRED=1 "LD_LIBRARY_PATH=$intel/lib" \
             "OCL_ICD_VENDORS=$(icd_folder intel "$intel/lib/libintelocl.so")"
     else
         no_driver "Intel's runtime" "pip could not fetch it: $(tail -n 1 "$logs/intel.log")"
