@@ -13,6 +13,7 @@
 #include "tests/conformance/case.h"
 #include "tests/support/check.h"
 #include "tests/support/eval.h"
+#include "tests/support/parts.h"
 
 enum { MOST_PARTS = 3, MOST_ELEMENTS = 4000 };
 static strata_error err;
@@ -78,30 +79,6 @@ static strata_variable *variable_of(void *user, strata_variable *whole, int devi
     return &t->parts[i][device];
 }
 
-/* Copies a part of `whole` to `part`, or back. */
-static void copy_part(const strata_array *whole, const strata_array *part, const int64_t *begin, bool to_part) {
-    const size_t bytes = strata_dtype_bytes(whole->dtype);
-    const int rank = whole->shape.rank;
-    for (int64_t e = 0; e < strata_shape_elements(part->shape); e++) {
-        int64_t at = 0, rest = e, index[STRATA_MAX_RANK];
-        for (int d = rank - 1; d >= 0; d--) {
-            index[d] = begin[d] + rest % part->shape.dims[d];
-            rest /= part->shape.dims[d];
-        }
-        for (int d = 0; d < rank; d++) at = at * whole->shape.dims[d] + index[d];
-        char *in_whole = (char *)whole->data + (size_t)at * bytes, *in_part = (char *)part->data + (size_t)e * bytes;
-        memcpy(to_part ? in_part : in_whole, to_part ? in_whole : in_part, bytes);
-    }
-}
-
-static strata_array part_of(const trial *t, const strata_array *whole, const strata_placement *placement, int device) {
-    strata_array part;
-    int64_t first[STRATA_MAX_RANK];
-    OK(strata_array_create(whole->dtype, strata_placement_part(&t->mesh, placement, whole->shape, device, first), &part, &err));
-    copy_part(whole, &part, first, true);
-    return part;
-}
-
 static void assert_same(const trial *t, const strata_array *got, const strata_array *want, const char *what) {
     /* A sum in parts is rounded once more for each part, and where its terms cancel, relative to the terms. */
     strata_test_tolerance tolerance = strata_test_tolerance_of(want->dtype, (t->instance->terms ? t->instance->terms : 1) + 8);
@@ -126,7 +103,7 @@ static void check_parts(trial *t, const strata_partition *partition, const strat
         int n_feeds = 0;
         strata_graph *graph = partition->parts[d].graph;
         for (int i = 0; i < n_operands; i++) {
-            values[d][i] = part_of(t, &t->values[i], &t->placements[i], d);
+            values[d][i] = strata_test_part_of(&t->mesh, &t->placements[i], &t->values[i], d);
             const void *leaf = &t->parts[i][d];
             for (int k = 0; k < graph->n_nodes && !t->row->operands[i].variable; k++)
                 if (graph->nodes[k]->op == &strata_op_input &&
@@ -142,7 +119,7 @@ static void check_parts(trial *t, const strata_partition *partition, const strat
     for (int d = 0; d < n; d++) {
         for (int i = 0; i < n_operands; i++) {
             if (t->row->operands[i].variable) {
-                strata_array part = part_of(t, &after[i], &t->placements[i], d);
+                strata_array part = strata_test_part_of(&t->mesh, &t->placements[i], &after[i], d);
                 assert_same(t, &values[d][i], &part, "a variable");
                 strata_array_finish(&part);
             }
