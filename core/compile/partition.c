@@ -24,7 +24,10 @@ typedef struct partitioner {
     const strata_partition_options *opts;
     const strata_mesh *mesh;
     strata_partition *result;
-    int n_devices;
+    /* The devices whose graphs are made: n from `first` on. */
+    int first, n_devices;
+    /* All devices of the mesh. */
+    int n_all;
     /* Memory of forms and lengths. */
     strata_graph *memory;
     /* [n_nodes of the whole graph] */
@@ -60,7 +63,7 @@ static int64_t *new_lengths(partitioner *p, int n) {
 /* The shape of device d's part of a node that has this placement. */
 static strata_shape part_of(const partitioner *p, const strata_tensor *node, const strata_placement *placement, int d,
                             int64_t *out_begin) {
-    return strata_placement_part(p->mesh, placement, node->shape, d, out_begin);
+    return strata_placement_part(p->mesh, placement, node->shape, p->first + d, out_begin);
 }
 
 /* ---- exchanges ---- */
@@ -68,8 +71,11 @@ static strata_shape part_of(const partitioner *p, const strata_tensor *node, con
 /* The devices that have the same coordinates as device d on all axes that are not in `axes`. */
 static strata_channel channel_of(const partitioner *p, unsigned axes, int d) {
     strata_channel channel = {0};
-    int first = -1;
-    for (int other = 0; other < p->n_devices; other++) {
+    int first = -1, n = 1;
+    for (int a = 0; a < p->mesh->n_axes; a++) n *= axes >> a & 1 ? p->mesh->axes[a].size : 1;
+    if (n == p->n_all) return channel;
+    d += p->first;
+    for (int other = 0; other < p->n_all; other++) {
         bool same = true;
         for (int a = 0; a < p->mesh->n_axes && same; a++)
             same = (axes >> a & 1) || strata_mesh_coordinate(p->mesh, other, a) == strata_mesh_coordinate(p->mesh, d, a);
@@ -77,7 +83,7 @@ static strata_channel channel_of(const partitioner *p, unsigned axes, int d) {
         if (first < 0) first = other;
         channel.members |= (int64_t)1 << other;
     }
-    channel.id = 1 + (int64_t)axes * p->n_devices + first;
+    channel.id = 1 + (int64_t)axes * p->n_all + first;
     return channel;
 }
 
@@ -124,7 +130,8 @@ static strata_status coarser(partitioner *p, const strata_dim_split *split, int 
 /* The lengths of the pieces into which the last axis of the split divides device d's piece of the coarser split. *out_own: the
  * piece of device d. */
 static const int64_t *lengths_along(const partitioner *p, const strata_dim_split *split, int d, int *out_n, int *out_own) {
-    const int n = p->mesh->axes[split->axes[split->n_axes - 1]].size, piece = strata_dim_split_piece(p->mesh, split, d);
+    const int n = p->mesh->axes[split->axes[split->n_axes - 1]].size;
+    const int piece = strata_dim_split_piece(p->mesh, split, p->first + d);
     *out_n = n;
     *out_own = piece % n;
     return split->lengths + piece / n * n;
@@ -200,9 +207,29 @@ static strata_status wants_pieces(partitioner *p, const strata_placement *from, 
     return STRATA_OK;
 }
 
+/* Makes a value of which the devices along these axes have copies partial: the first device keeps it, the others get zeros. They
+ * still depend on the value, so that all devices take part in the exchanges that it needs. */
+static void count_once(partitioner *p, form *f, unsigned axes) {
+    for (int d = 0; d < p->n_devices; d++) {
+        strata_tensor *x = f->tensors[d];
+        bool is_first = true;
+        for (int a = 0; a < p->mesh->n_axes; a++)
+            is_first &= !(axes >> a & 1) || strata_mesh_coordinate(p->mesh, p->first + d, a) == 0;
+        const strata_array never = strata_array_view(STRATA_DTYPE_BOOL, STRATA_SHAPE(), &(bool){false});
+        if (!is_first) f->tensors[d] = strata_where(strata_constant(x->graph, &never), x, strata_scalar(x->graph, x->dtype, 0));
+    }
+    f->placement.partial |= axes;
+}
+
 /* Changes the placement of a form to `to`. */
 static strata_status move(partitioner *p, const strata_tensor *value, form *f, const strata_placement *to, strata_error *err) {
     const int rank = value->shape.rank;
+    if (f->placement.own & ~to->own)
+        return strata_fail(err, STRATA_INVALID,
+                           "partition: %s reads %s, of which each device has its own value: %s; an exchange must come first",
+                           p->reader ? p->reader->op->name : "an output", value->op->name,
+                           strata_placement_text(p->mesh, &f->placement, value->shape).text);
+    if (to->partial & ~f->placement.partial) count_once(p, f, to->partial & ~f->placement.partial);
     unsigned owed = f->placement.partial & ~to->partial;
     bool pieces;
     STRATA_TRY(wants_pieces(p, &f->placement, to, rank, &pieces, err));
@@ -258,8 +285,8 @@ typedef struct division {
     strata_factors factors;
     /* [n_inputs] */
     form **operands;
-    /* The axes over which the operands stay partial, and so does the result. */
-    unsigned deferred;
+    /* The axes over which the operands stay partial, and so does the result; those over which an operand is each device's own. */
+    unsigned deferred, own;
     /* [n_inputs] Bit i of an operand that stays partial over `deferred`. */
     bool *stays_partial;
     /* Ways in which an operand divides a factor. */
@@ -277,7 +304,8 @@ static strata_status placement_under(partitioner *p, const division *v, const ch
     const bool is_result = i == v->node->n_inputs;
     const strata_factor_dims *dims = is_result ? &v->factors.result : &v->factors.inputs[i];
     const int rank = is_result ? v->node->shape.rank : v->node->inputs[i]->shape.rank;
-    *out_placement = (strata_placement){.partial = is_result || v->stays_partial[i] ? v->deferred : 0};
+    *out_placement = (strata_placement){.partial = is_result || v->stays_partial[i] ? v->deferred : 0,
+                                        .own = is_result ? v->own : v->operands[i]->placement.own};
     unsigned seen = 0;
     for (int d = 0; d < rank; d++) {
         if (dims->factor[d] < 0) continue;
@@ -292,7 +320,11 @@ static strata_status placement_under(partitioner *p, const division *v, const ch
         for (int k = 0; k < n; k++) lengths[k] = split->lengths[k] * dims->unit[d];
         out_placement->dims[d].lengths = lengths;
     }
-    if (is_result) out_placement->partial |= c->used & ~seen;
+    if (!is_result) return STRATA_OK;
+    /* A sum over a divided factor, of values that are each device's own or of its own examples, is its own too. */
+    const unsigned summed = c->used & ~seen;
+    out_placement->own = (out_placement->own | (v->factors.own ? summed : 0)) & ~seen;
+    out_placement->partial = (out_placement->partial | summed) & ~out_placement->own;
     return STRATA_OK;
 }
 
@@ -379,24 +411,33 @@ static unsigned split_axes(const division *v, int i) {
     return axes;
 }
 
+/* Whether the result is linear in operand i together with others. */
+static bool is_joint(const division *v, int i) {
+    return v->factors.linearity == STRATA_LINEAR_JOINTLY && (i > 63 || v->factors.linear_operands >> i & 1);
+}
+
+/* The result of an op that is linear in several operands together: partial ones stay so; complete ones are counted once unless
+ * they are divided along the same axis. */
+static void defer_jointly(const partitioner *p, division *v) {
+    const strata_tensor *node = v->node;
+    unsigned any = 0;
+    for (int i = 0; i < node->n_inputs; i++) any |= is_joint(v, i) ? v->operands[i]->placement.partial : 0;
+    for (int i = 0; i < node->n_inputs; i++) {
+        if (!is_joint(v, i)) any &= ~v->operands[i]->placement.partial;
+        any &= ~split_axes(v, i);
+        if (v->operands[i]->placement.partial && p->uses[node->inputs[i]->id] > 1) any = 0;
+    }
+    v->deferred = any;
+    for (int i = 0; i < node->n_inputs; i++) v->stays_partial[i] = any && is_joint(v, i);
+}
+
 /* Decides over which axes partial operands stay partial. A value that several nodes read is added up once instead. */
 static void defer(const partitioner *p, division *v) {
     const strata_tensor *node = v->node;
     const int n = node->n_inputs;
-    unsigned all = ~0u, any = 0;
-    for (int i = 0; i < n; i++) {
-        const unsigned partial = v->operands[i]->placement.partial;
-        all &= partial;
-        any |= partial;
-        if (partial && p->uses[node->inputs[i]->id] > 1) all = 0;
-    }
-    if (!any) return;
-    if (v->factors.linearity == STRATA_LINEAR_JOINTLY) {
-        v->deferred = all;
-        for (int i = 0; i < n; i++) v->stays_partial[i] = true;
-        return;
-    }
-    if (v->factors.linearity == STRATA_LINEAR_NOT) return;
+    for (int i = 0; i < n; i++) v->own |= v->operands[i]->placement.own;
+    if (v->factors.linearity == STRATA_LINEAR_JOINTLY) defer_jointly(p, v);
+    if (v->factors.linearity == STRATA_LINEAR_JOINTLY || v->factors.linearity == STRATA_LINEAR_NOT) return;
     const int last = v->factors.linearity == STRATA_LINEAR_FIRST ? 1 : n;
     for (int i = 0; i < last && !v->deferred; i++) {
         unsigned axes = v->operands[i]->placement.partial;
@@ -442,7 +483,7 @@ static strata_status follow_variables(partitioner *p, division *v, strata_error 
 
 static strata_status divide(partitioner *p, division *v, strata_error *err) {
     v->best.cost = -1;
-    strata_factors_of(v->node, &v->factors);
+    strata_factors_of(v->node, p->opts->own_statistics, &v->factors);
     if (v->node->op->flags & STRATA_OP_UPDATE) return follow_variables(p, v, err);
     defer(p, v);
     for (int i = 0; i < v->node->n_inputs; i++) STRATA_TRY(add_candidates(p, v, i, err));
@@ -463,14 +504,15 @@ static strata_status add_leaf(partitioner *p, const strata_tensor *node, strata_
     const strata_placement *placement = is_constant ? &whole : p->opts->place(p->opts->user, node);
     form *f;
     STRATA_TRY(strata_placement_fits(p->mesh, placement, node->shape, err));
-    if (placement->partial)
-        return strata_fail(err, STRATA_INVALID, "%s cannot be partial", node->name ? node->name : node->op->name);
+    if (placement->own || (placement->partial && node->op == &strata_op_read))
+        return strata_fail(err, STRATA_INVALID, "%s cannot be %s", strata_tensor_name(node),
+                           strata_placement_text(p->mesh, placement, node->shape).text);
     STRATA_TRY(add_form(p, node, placement, &f, err));
     for (int d = 0; d < p->n_devices; d++) {
         strata_graph *graph = p->result->parts[d].graph;
         if (node->op == &strata_op_read) {
             strata_variable *whole_variable = ((const strata_read_attrs *)node->attrs)->variable;
-            f->tensors[d] = strata_variable_read(graph, p->opts->variable(p->opts->user, whole_variable, d));
+            f->tensors[d] = strata_variable_read(graph, p->opts->variable(p->opts->user, whole_variable, p->first + d));
         } else if (is_constant) {
             f->tensors[d] = strata_copy_node(graph, node, NULL);
         } else {
@@ -517,8 +559,29 @@ static strata_status build_parts(partitioner *p, division *v, strata_error *err)
     return STRATA_OK;
 }
 
+/* An all_reduce of the graph: here a value must be complete. */
+static strata_status add_exchange(partitioner *p, const strata_tensor *node, strata_error *err) {
+    const form *x = p->forms[node->inputs[0]->id];
+    strata_placement placement = x->placement;
+    const unsigned axes = placement.partial | placement.own;
+    form *f;
+    placement.partial = placement.own = 0;
+    STRATA_TRY(add_form(p, node, &placement, &f, err));
+    for (int d = 0; d < p->n_devices; d++) {
+        strata_all_reduce_attrs attrs = *(const strata_all_reduce_attrs *)node->attrs;
+        f->tensors[d] = x->tensors[d];
+        if (!axes) continue;
+        attrs.common.channel = channel_of(p, axes, d);
+        attrs.common.shape = x->tensors[d]->shape;
+        f->tensors[d] = strata_tensor_set_name(strata_all_reduce_among(x->tensors[d]->graph, x->tensors[d], attrs), node->name);
+    }
+    p->reader = node;
+    return axes ? note_exchange(p, node->inputs[0], "all_reduce", axes, bytes_of(f->tensors[0]), err) : STRATA_OK;
+}
+
 static strata_status add_node(partitioner *p, const strata_tensor *node, strata_error *err) {
     if (node->op->flags & STRATA_OP_LEAF) return add_leaf(p, node, err);
+    if (node->op == &strata_op_all_reduce && node->n_inputs) return add_exchange(p, node, err);
     if (node->op->flags & STRATA_OP_COMMUNICATION)
         return strata_fail(err, STRATA_UNSUPPORTED, "partition: the graph has an exchange already (%s)", node->op->name);
     division *v = calloc(1, sizeof *v);
@@ -593,7 +656,8 @@ strata_status strata_partition_create(const strata_partition_options *opts, stra
     if (opts->n_outputs + opts->n_updates == 0) return strata_fail(err, STRATA_INVALID, "partition: there are no outputs");
     strata_graph *graph = (opts->n_outputs ? opts->outputs[0] : opts->updates[0])->graph;
     STRATA_TRY(strata_graph_check(graph, err));
-    partitioner p = {.opts = opts, .mesh = opts->mesh, .n_devices = strata_mesh_n_devices(opts->mesh)};
+    partitioner p = {.opts = opts, .mesh = opts->mesh, .first = opts->first, .n_all = strata_mesh_n_devices(opts->mesh)};
+    p.n_devices = opts->n ? opts->n : p.n_all;
     if (p.n_devices > 62)
         return strata_fail(err, STRATA_UNSUPPORTED, "the mesh has %d devices; exchanges take 62 at most", p.n_devices);
     const strata_status status = partition(&p, graph, err);

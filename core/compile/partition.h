@@ -11,7 +11,8 @@
  *   - Where a placement must change, the partitioner inserts the exchange: all_reduce, reduce_scatter, all_gather. Taking a part
  *     of a value that the device has is no exchange.
  *
- * An op without a rule, or a division that its rule does not allow, is computed from gathered operands by every device; the
+ * An all_reduce in the graph says where a value must be complete: it is an exchange if the devices' values differ, and nothing
+ * if they are equal. An op without a rule, or a division that its rule does not allow, is computed from gathered operands by every device; the
  * exchanges name the node, so that a report can say so. Gradients must be in the graph already. */
 #ifndef STRATA_CORE_PARTITION_H
 #define STRATA_CORE_PARTITION_H
@@ -20,7 +21,12 @@
 
 typedef struct strata_partition_options {
     const strata_mesh *mesh;
-    /* The placement of an input or of a variable, which is read by `leaf`; it must not be partial. */
+    /* The devices whose graphs are made: [first, first + n); n 0: all. Their exchanges involve the others too. */
+    int first, n;
+    /* Each device computes the statistics of batch norm of its own examples; else they are those of all examples. */
+    bool own_statistics;
+    /* The placement of an input or of a variable, which is read by `leaf`. An input may be partial: the values that the devices are
+     * given add up to it. */
     const strata_placement *(*place)(void *user, const strata_tensor *leaf);
     /* The device's variable, of the shape of its part, that stands for the variable of the graph. */
     strata_variable *(*variable)(void *user, strata_variable *whole, int device);
@@ -53,6 +59,7 @@ typedef struct strata_partition_exchange {
 } strata_partition_exchange;
 
 typedef struct strata_partition {
+    /* [n_devices] of the devices from options.first on. */
     int n_devices;
     strata_device_part *parts;
     int n_exchanges;

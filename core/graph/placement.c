@@ -68,7 +68,7 @@ bool strata_dim_split_equal(const strata_mesh *mesh, const strata_dim_split *a, 
 bool strata_placement_equal(const strata_mesh *mesh, int rank, const strata_placement *a, const strata_placement *b) {
     for (int d = 0; d < rank; d++)
         if (!strata_dim_split_equal(mesh, &a->dims[d], &b->dims[d])) return false;
-    return a->partial == b->partial;
+    return a->partial == b->partial && a->own == b->own;
 }
 
 strata_shape strata_placement_part(const strata_mesh *mesh, const strata_placement *placement, strata_shape shape, int device,
@@ -111,9 +111,9 @@ static strata_status check_split(const strata_mesh *mesh, const strata_dim_split
 }
 
 strata_status strata_placement_fits(const strata_mesh *mesh, const strata_placement *placement, strata_shape shape,
-                                     strata_error *err) {
-    unsigned used = placement->partial;
-    if (placement->partial >> mesh->n_axes)
+                                    strata_error *err) {
+    unsigned used = placement->partial | placement->own;
+    if (used >> mesh->n_axes)
         return strata_fail(err, STRATA_INVALID, "a value is partial over an axis that the mesh does not have");
     for (int d = 0; d < STRATA_MAX_RANK; d++) {
         if (d >= shape.rank && placement->dims[d].n_axes)
@@ -151,6 +151,11 @@ static void write_split(writer *w, const strata_mesh *mesh, const strata_dim_spl
     for (int p = 0; p < n; p++) write_text(w, "%s%" PRId64, p ? " " : ": ", split->lengths[p]);
 }
 
+static void write_axes(writer *w, const strata_mesh *mesh, unsigned axes, const char *before) {
+    for (int a = 0, n = 0; a < mesh->n_axes; a++)
+        if (axes >> a & 1) write_text(w, "%s%s", n++ ? ", " : before, mesh->axes[a].name);
+}
+
 strata_placement_words strata_placement_text(const strata_mesh *mesh, const strata_placement *placement, strata_shape shape) {
     strata_placement_words words = {""};
     writer w = {.words = &words};
@@ -160,8 +165,8 @@ strata_placement_words strata_placement_text(const strata_mesh *mesh, const stra
         if (placement->dims[d].n_axes) write_split(&w, mesh, &placement->dims[d]);
     }
     write_text(&w, ")");
-    for (int a = 0, n = 0; a < mesh->n_axes; a++)
-        if (placement->partial >> a & 1) write_text(&w, "%s%s", n++ ? ", " : ", partial over ", mesh->axes[a].name);
+    write_axes(&w, mesh, placement->partial, ", partial over ");
+    write_axes(&w, mesh, placement->own, ", own over ");
     return words;
 }
 
@@ -232,9 +237,10 @@ void strata_factors_row(const char *row, const strata_tensor *node, strata_facto
     }
 }
 
-void strata_factors_of(const strata_tensor *node, strata_factors *factors) {
+void strata_factors_of(const strata_tensor *node, bool own_statistics, strata_factors *factors) {
     factors->n = 0;
-    factors->filled = 0;
+    factors->filled = factors->own = 0;
+    factors->linear_operands = ~(uint64_t)0;
     factors->linearity = (strata_linearity)node->op->linearity;
     for (int i = 0; i <= node->n_inputs; i++) {
         strata_factor_dims *dims = dims_of(factors, node, i);
@@ -244,12 +250,16 @@ void strata_factors_of(const strata_tensor *node, strata_factors *factors) {
         }
     }
     memset(factors->sizes, 0, sizeof factors->sizes);
-    if (node->op->factors)
+    if (own_statistics && node->op->own_dims) {
+        strata_factors_row(node->op->own_dims, node, factors);
+        factors->own = ~(uint64_t)0;
+    } else if (node->op->factors) {
         node->op->factors(node, factors);
-    else if (node->op->dims)
+    } else if (node->op->dims) {
         strata_factors_row(node->op->dims, node, factors);
-    else if ((node->op->flags & STRATA_OP_ELEMENTWISE) && !node->op->whole)
+    } else if ((node->op->flags & STRATA_OP_ELEMENTWISE) && !node->op->whole) {
         strata_factors_row("...->...", node, factors);
+    }
 }
 
 strata_tensor *strata_node_part_with(const strata_node_part *part, const void *attrs) {

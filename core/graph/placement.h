@@ -44,6 +44,9 @@ typedef struct strata_placement {
     strata_dim_split dims[STRATA_MAX_RANK];
     /* Bit a: the value is the sum of what the devices along axis a have. */
     unsigned partial;
+    /* Bit a: each device along axis a has a value of its own, such as the mean of its own examples. An exchange that is a node of
+     * the graph makes one value of them. */
+    unsigned own;
 } strata_placement;
 
 int strata_dim_split_n_pieces(const strata_mesh *mesh, const strata_dim_split *split);
@@ -57,9 +60,9 @@ strata_shape strata_placement_part(const strata_mesh *mesh, const strata_placeme
 /* Fails with INVALID if the placement does not fit the mesh and the shape: an axis that is not there or is used twice, a
  * dimension beyond the rank, lengths that are negative or do not add up. */
 STRATA_MUST_USE strata_status strata_placement_fits(const strata_mesh *mesh, const strata_placement *placement,
-                                                     strata_shape shape, strata_error *err);
+                                                    strata_shape shape, strata_error *err);
 
-/* "(128 over data: 43 43 42, 10), partial over tensor". A buffer that is too small ends in "...". */
+/* "(128 over data: 43 43 42, 10), partial over tensor, own over stage". A buffer that is too small ends in "...". */
 typedef struct strata_placement_words {
     char text[256];
 } strata_placement_words;
@@ -80,10 +83,11 @@ typedef struct strata_factor_dims {
     int64_t unit[STRATA_MAX_RANK];
 } strata_factor_dims;
 
-/* How partial operands make a partial result. An operand that must be complete is added up first. */
+/* How partial operands make a partial result. An operand that must be complete is added up first. A complete operand of an op that
+ * is linear in all operands together counts once: the first device along the axis has it, the others have zeros. */
 typedef enum strata_linearity {
     STRATA_LINEAR_NOT = 0,
-    /* The result is linear in all operands together: x + y. */
+    /* The result is linear in all operands together, or in those of `linear_operands`: x + y. */
     STRATA_LINEAR_JOINTLY,
     /* The result is linear in each operand if the others are complete: x y. */
     STRATA_LINEAR_EACH,
@@ -98,8 +102,12 @@ struct strata_factors {
     strata_factor_dims *inputs;
     strata_factor_dims result;
     strata_linearity linearity;
+    /* Bit i: operand i is one of those in which the result is linear together (STRATA_LINEAR_JOINTLY). All by default. */
+    uint64_t linear_operands;
     /* Bit f: no part of factor f may be empty. */
     uint64_t filled;
+    /* Bit f: if factor f, which the result does not have, is divided, the result is not partial but each device's own. */
+    uint64_t own;
 };
 
 /* Gives a dimension of the operand (n_inputs: of the result) a factor of the same size with unit 1. The factor's number is
@@ -117,8 +125,9 @@ static inline uint64_t strata_factor_bit(char letter) {
 }
 
 /* Fills the rule of the node: by the op's function `factors`, its row `dims`, or, for an element-wise op, the row "...->...".
- * An op without a rule gets one without factors. factors->inputs: [n_inputs], of the caller. */
-void strata_factors_of(const strata_tensor *node, strata_factors *factors);
+ * An op without a rule gets one without factors. factors->inputs: [n_inputs], of the caller. own_statistics: each device computes
+ * the statistics of its own examples (strata_op.own_dims). */
+void strata_factors_of(const strata_tensor *node, bool own_statistics, strata_factors *factors);
 
 /* A device's part of a node, for strata_op.part. */
 struct strata_node_part {

@@ -184,7 +184,7 @@ static void check_dimension(trial *t, int i, int dim, int parts, bool together) 
     memset(t->placements, 0, sizeof t->placements);
     t->mesh = (strata_mesh){.n_axes = 1, .axes = {{"a", parts}}};
     if (together && takes_leaves(t)) {
-        strata_factors_of(t->output, &factors);
+        strata_factors_of(t->output, false, &factors);
         const int factor = inputs[i].factor[dim];
         if (factor < 0) return;
         for (int k = 0; k < t->row->n_operands; k++)
