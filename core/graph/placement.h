@@ -2,8 +2,8 @@
  *
  * Where the elements of a value are when several devices compute a graph together: meshes, placements, and the rules of ops
  * that say which dimensions may be divided. core/compile/partition.c uses them to make each device's part of a graph. */
-#ifndef STRATA_CORE_PLACEMENT_H
-#define STRATA_CORE_PLACEMENT_H
+#ifndef STRATA_CORE_GRAPH_PLACEMENT_H
+#define STRATA_CORE_GRAPH_PLACEMENT_H
 
 #include "core/graph/graph.h"
 

@@ -4,7 +4,7 @@
  *
  * x and y stand for the inputs and labels of the model, of which there may be several (x, x1, ...; y, y1, ...).
  *
- *   training      x (B, ...), y (B), weights (B), step, rng [, example_weights (B)] -> sums;  updates parameters, optimizer
+ *   training      x (B, ...), y (B), weights (B), step, rng [, example_weights (B)] [, share] -> sums;  updates parameters, optimizer
  *                 slots, states, the epoch's sums
  *   accumulation  x, y, weights, step, rng -> nothing;  adds gradients, sums and new states to variables of the replica
  *   gradients     x, y, weights, step, rng -> sums, gradients, changes of states, rows that are used;  updates nothing
@@ -163,6 +163,12 @@ static strata_tensor *batch_sums(const builder *b, strata_tensor *per_example, s
 
 /* ---- training ---- */
 
+/* The replica's share of the whole batch. The shares of all replicas add up to 1. */
+static strata_tensor *share_of(const builder *b) {
+    return b->role.whole ? strata_input(b->graph, "share", STRATA_DTYPE_F32, STRATA_SHAPE())
+                         : strata_step_word(b, STRATA_STEP_SHARE);
+}
+
 static computed compute(builder *b) {
     computed c = {0};
     strata_tensor *outputs[STRATA_MAX_OUTPUTS], *labels[STRATA_MAX_OUTPUTS];
@@ -184,7 +190,7 @@ static computed compute(builder *b) {
     if (!b->context.penalty) return c;
     /* The layers' penalty is multiplied by this replica's share of the whole batch. */
     c.y = strata_reduce_sum(strata_mul(c.y, c.dy), NULL, 0, false);
-    c.y = strata_add(c.y, strata_mul(b->context.penalty, strata_step_word(b, STRATA_STEP_SHARE)));
+    c.y = strata_add(c.y, strata_mul(b->context.penalty, share_of(b)));
     c.dy = NULL;
     return c;
 }
@@ -431,6 +437,7 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
     strata_status status = begin(&b, err);
     if (!status) {
         builders[kind](&b);
+        step->exchanges_inside = b.context.exchanges_inside;
         status = strata_graph_check(b.graph, err);
     }
     if (status) strata_graph_destroy(b.graph);
