@@ -306,6 +306,7 @@ static strata_status placement_under(partitioner *p, const division *v, const ch
     const int rank = is_result ? v->node->shape.rank : v->node->inputs[i]->shape.rank;
     *out_placement = (strata_placement){.partial = is_result || v->stays_partial[i] ? v->deferred : 0,
                                         .own = is_result ? v->own : v->operands[i]->placement.own};
+    out_placement->partial &= ~out_placement->own;
     unsigned seen = 0;
     for (int d = 0; d < rank; d++) {
         if (dims->factor[d] < 0) continue;
@@ -411,6 +412,12 @@ static unsigned split_axes(const division *v, int i) {
     return axes;
 }
 
+/* Whether a partial value is to be added up where it is read first, since several nodes read it. An input is not: it was made partial
+ * so that its readers are. */
+static bool is_shared(const partitioner *p, const strata_tensor *value) {
+    return p->uses[value->id] > 1 && !(value->op->flags & STRATA_OP_LEAF);
+}
+
 /* Whether the result is linear in operand i together with others. */
 static bool is_joint(const division *v, int i) {
     return v->factors.linearity == STRATA_LINEAR_JOINTLY && (i > 63 || v->factors.linear_operands >> i & 1);
@@ -425,7 +432,7 @@ static void defer_jointly(const partitioner *p, division *v) {
     for (int i = 0; i < node->n_inputs; i++) {
         if (!is_joint(v, i)) any &= ~v->operands[i]->placement.partial;
         any &= ~split_axes(v, i);
-        if (v->operands[i]->placement.partial && p->uses[node->inputs[i]->id] > 1) any = 0;
+        if (v->operands[i]->placement.partial && is_shared(p, node->inputs[i])) any = 0;
     }
     v->deferred = any;
     for (int i = 0; i < node->n_inputs; i++) v->stays_partial[i] = any && is_joint(v, i);
@@ -441,7 +448,7 @@ static void defer(const partitioner *p, division *v) {
     const int last = v->factors.linearity == STRATA_LINEAR_FIRST ? 1 : n;
     for (int i = 0; i < last && !v->deferred; i++) {
         unsigned axes = v->operands[i]->placement.partial;
-        if (p->uses[node->inputs[i]->id] > 1) axes = 0;
+        if (is_shared(p, node->inputs[i])) axes = 0;
         for (int k = 0; k < n; k++)
             if (k != i) axes &= ~(v->operands[k]->placement.partial | split_axes(v, k));
         v->deferred = axes;

@@ -29,13 +29,14 @@ bool strata_model_is_divided(const strata_model *model, strata_program_kind kind
 /* ---- placements ---- */
 
 static const strata_placement *place(void *user, const strata_tensor *leaf) {
-    static const char *const copied[] = {"step", "rng"};
+    static const char *const copied[] = {"step", "rng"}, *const summed[] = {"share", "examples"};
     const division *v = user;
     if (leaf->op == &strata_op_read) return &v->whole;
     const char *name = ((const strata_input_attrs *)leaf->attrs)->name;
-    if (!strcmp(name, "share")) return &v->partial;
-    for (size_t i = 0; i < sizeof copied / sizeof *copied; i++)
+    for (int i = 0; i < 2; i++) {
         if (!strcmp(name, copied[i])) return &v->whole;
+        if (!strcmp(name, summed[i])) return &v->partial;
+    }
     return &v->examples;
 }
 

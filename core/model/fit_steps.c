@@ -287,8 +287,8 @@ static void write_replica_inputs(fit *f, const run *step, const strata_program_p
     memcpy(words, step->words, sizeof words);
     words[STRATA_STEP_SHARE] = (float)(step->scale * (double)part->n / (double)step_examples);
     if (part->step >= 0) memcpy(strata_executable_input(exe, step->slot, part->step), words, sizeof words);
-    if (part->share >= 0)
-        memcpy(strata_executable_input(exe, step->slot, part->share), &words[STRATA_STEP_SHARE], sizeof *words);
+    if (part->share >= 0) *(float *)strata_executable_input(exe, step->slot, part->share) = words[STRATA_STEP_SHARE];
+    if (part->examples >= 0) *(float *)strata_executable_input(exe, step->slot, part->examples) = (float)part->n;
     if (!part->n) return;
     const strata_model *model = f->model;
     void *inputs[STRATA_MAX_INPUTS], *labels[STRATA_MAX_OUTPUTS];

@@ -170,7 +170,7 @@ typedef struct strata_program_part {
     strata_executable *executable;
     int64_t first, n;
     /* The indices of the executable's inputs; -1: it has no such input. */
-    int x[STRATA_MAX_INPUTS], y[STRATA_MAX_OUTPUTS], weights, example_weights, step, rng, share;
+    int x[STRATA_MAX_INPUTS], y[STRATA_MAX_OUTPUTS], weights, example_weights, step, rng, share, examples;
     /* The index of the output with the scores of the part's examples; -1: no metric needs them. */
     int scores;
 } strata_program_part;

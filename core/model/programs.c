@@ -180,6 +180,7 @@ static strata_status compile_graph(strata_model *model, strata_model_program *pr
     part->example_weights = strata_executable_input_index(*exe, "example_weights");
     part->rng = strata_executable_input_index(*exe, "rng");
     part->share = strata_executable_input_index(*exe, "share");
+    part->examples = strata_executable_input_index(*exe, "examples");
     return STRATA_OK;
 }
 

@@ -4,7 +4,7 @@
  *
  * x and y stand for the inputs and labels of the model, of which there may be several (x, x1, ...; y, y1, ...).
  *
- *   training      x (B, ...), y (B), weights (B), step, rng [, example_weights (B)] [, share] -> sums;  updates parameters, optimizer
+ *   training      x (B, ...), y (B), weights (B), step, rng [, example_weights (B)] [, share, examples] -> sums;  updates parameters, optimizer
  *                 slots, states, the epoch's sums
  *   accumulation  x, y, weights, step, rng -> nothing;  adds gradients, sums and new states to variables of the replica
  *   gradients     x, y, weights, step, rng -> sums, gradients, changes of states, rows that are used;  updates nothing
@@ -149,6 +149,22 @@ static strata_tensor *example_losses(const builder *b, strata_tensor *const *out
     return strata_tensor_set_name(losses, "loss");
 }
 
+/* A scalar that is a word of the step or a constant in a replica's graph. In the graph of all replicas it is an input, whose values on
+ * the replicas add up to its value. */
+static strata_tensor *summed_input(const builder *b, const char *name) {
+    return strata_input(b->graph, name, STRATA_DTYPE_F32, STRATA_SHAPE());
+}
+
+/* The replica's share of the whole batch. */
+static strata_tensor *share_of(const builder *b) {
+    return b->role.whole ? summed_input(b, "share") : strata_step_word(b, STRATA_STEP_SHARE);
+}
+
+/* x times the number of the replica's examples. */
+static strata_tensor *times_examples(const builder *b, strata_tensor *x) {
+    return b->role.whole ? strata_mul(x, summed_input(b, "examples")) : times(x, (double)b->role.batch);
+}
+
 /* The batch's contribution to the epoch's sums. The layers' penalty is added to the loss of each example. */
 static strata_tensor *batch_sums(const builder *b, strata_tensor *per_example, strata_tensor *const *outputs,
                                  strata_tensor *const *labels) {
@@ -158,16 +174,10 @@ static strata_tensor *batch_sums(const builder *b, strata_tensor *per_example, s
     strata_tensor *sums = strata_model_metric_sums(
         b->model, strata_metric_answer_sums(loss, &first->loss_options, per_example, outputs[0], labels[0]), outputs, labels);
     if (!b->context.penalty) return sums;
-    return strata_step_add_to_loss(sums, times(b->context.penalty, (double)strata_tensor_shape(per_example).dims[0]));
+    return strata_step_add_to_loss(sums, times_examples(b, b->context.penalty));
 }
 
 /* ---- training ---- */
-
-/* The replica's share of the whole batch. The shares of all replicas add up to 1. */
-static strata_tensor *share_of(const builder *b) {
-    return b->role.whole ? strata_input(b->graph, "share", STRATA_DTYPE_F32, STRATA_SHAPE())
-                         : strata_step_word(b, STRATA_STEP_SHARE);
-}
 
 static computed compute(builder *b) {
     computed c = {0};
