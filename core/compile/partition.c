@@ -207,8 +207,8 @@ static strata_status wants_pieces(partitioner *p, const strata_placement *from, 
     return STRATA_OK;
 }
 
-/* Makes a value of which the devices along these axes have copies partial: the first device keeps it, the others get zeros. They
- * still depend on the value, so that all devices take part in the exchanges that it needs. */
+/* Makes a value of which the devices along these axes have copies partial: the first device keeps it, the others get zeros.
+ * They still depend on the value, so that all devices take part in the exchanges that it needs. */
 static void count_once(partitioner *p, form *f, unsigned axes) {
     for (int d = 0; d < p->n_devices; d++) {
         strata_tensor *x = f->tensors[d];
@@ -285,7 +285,8 @@ typedef struct division {
     strata_factors factors;
     /* [n_inputs] */
     form **operands;
-    /* The axes over which the operands stay partial, and so does the result; those over which an operand is each device's own. */
+    /* The axes over which the operands stay partial, and so does the result; those over which an operand is each device's
+     * own. */
     unsigned deferred, own;
     /* [n_inputs] Bit i of an operand that stays partial over `deferred`. */
     bool *stays_partial;
@@ -412,8 +413,8 @@ static unsigned split_axes(const division *v, int i) {
     return axes;
 }
 
-/* Whether a partial value is to be added up where it is read first, since several nodes read it. An input is not: it was made partial
- * so that its readers are. */
+/* Whether a partial value is to be added up where it is read first, since several nodes read it. An input is not: it was made
+ * partial so that its readers are. */
 static bool is_shared(const partitioner *p, const strata_tensor *value) {
     return p->uses[value->id] > 1 && !(value->op->flags & STRATA_OP_LEAF);
 }

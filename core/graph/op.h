@@ -115,8 +115,8 @@ struct strata_op {
      * (core/graph/placement.h). `dims` is a row of letters such as "...k,kn->...n"; `factors` is a function for ops whose
      * attributes decide. Both NULL: an element-wise op may be divided along all dimensions, any other op along none. */
     const char *dims;
-    /* The row if each device computes the statistics of its own examples (batch norm): the result of a sum over a divided factor is
-     * then each device's own. NULL: no other row. */
+    /* The row if each device computes the statistics of its own examples (batch norm): the result of a sum over a divided
+     * factor is then each device's own. NULL: no other row. */
     const char *own_dims;
     void (*factors)(const strata_tensor *node, strata_factors *factors);
     /* A strata_linearity: how partial operands make a partial result; `factors` may set another one. */

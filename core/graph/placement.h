@@ -44,8 +44,8 @@ typedef struct strata_placement {
     strata_dim_split dims[STRATA_MAX_RANK];
     /* Bit a: the value is the sum of what the devices along axis a have. */
     unsigned partial;
-    /* Bit a: each device along axis a has a value of its own, such as the mean of its own examples. An exchange that is a node of
-     * the graph makes one value of them. */
+    /* Bit a: each device along axis a has a value of its own, such as the mean of its own examples. An exchange that is a node
+     * of the graph makes one value of them. */
     unsigned own;
 } strata_placement;
 
@@ -83,8 +83,8 @@ typedef struct strata_factor_dims {
     int64_t unit[STRATA_MAX_RANK];
 } strata_factor_dims;
 
-/* How partial operands make a partial result. An operand that must be complete is added up first. A complete operand of an op that
- * is linear in all operands together counts once: the first device along the axis has it, the others have zeros. */
+/* How partial operands make a partial result. An operand that must be complete is added up first. A complete operand of an op
+ * that is linear in all operands together counts once: the first device along the axis has it, the others have zeros. */
 typedef enum strata_linearity {
     STRATA_LINEAR_NOT = 0,
     /* The result is linear in all operands together, or in those of `linear_operands`: x + y. */
@@ -114,8 +114,8 @@ struct strata_factors {
  * below STRATA_MOST_FACTORS. */
 void strata_factors_set(strata_factors *factors, const strata_tensor *node, int operand, int dim, int factor);
 
-/* Fills the rule from a row such as "...k,kn->...n": operands, "->", the result. Lower-case letters are factors; a dimension with
- * an upper-case letter must not be divided. "..." are the leading dimensions, which are aligned at the last of them and
+/* Fills the rule from a row such as "...k,kn->...n": operands, "->", the result. Lower-case letters are factors; a dimension
+ * with an upper-case letter must not be divided. "..." are the leading dimensions, which are aligned at the last of them and
  * broadcast. If the row has fewer operands than the node, the last one stands for the rest. */
 void strata_factors_row(const char *row, const strata_tensor *node, strata_factors *factors);
 
@@ -125,8 +125,8 @@ static inline uint64_t strata_factor_bit(char letter) {
 }
 
 /* Fills the rule of the node: by the op's function `factors`, its row `dims`, or, for an element-wise op, the row "...->...".
- * An op without a rule gets one without factors. factors->inputs: [n_inputs], of the caller. own_statistics: each device computes
- * the statistics of its own examples (strata_op.own_dims). */
+ * An op without a rule gets one without factors. factors->inputs: [n_inputs], of the caller. own_statistics: each device
+ * computes the statistics of its own examples (strata_op.own_dims). */
 void strata_factors_of(const strata_tensor *node, bool own_statistics, strata_factors *factors);
 
 /* A device's part of a node, for strata_op.part. */

@@ -506,8 +506,8 @@ struct strata_partition; /* core/compile/partition.h */
 /* divide.c: whether the parts of this worker's replicas are made by the partitioner from one graph. */
 bool strata_model_is_divided(const strata_model *model, strata_program_kind kind);
 /* Builds the graph of a step over all examples of the program's parts and divides it. *out_partition: a graph for each part,
- * whose outputs are `output` and `scores` of the step, where it has them. NULL: the step cannot be divided, since layers exchange
- * values themselves. The caller destroys step->graph and the partition. */
+ * whose outputs are `output` and `scores` of the step, where it has them. NULL: the step cannot be divided, since layers
+ * exchange values themselves. The caller destroys step->graph and the partition. */
 STRATA_MUST_USE strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_step *step,
                                                   struct strata_partition **out_partition, strata_error *err);
 

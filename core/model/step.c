@@ -4,13 +4,14 @@
  *
  * x and y stand for the inputs and labels of the model, of which there may be several (x, x1, ...; y, y1, ...).
  *
- *   training      x (B, ...), y (B), weights (B), step, rng [, example_weights (B)] [, share, examples] -> sums;  updates parameters, optimizer
+ *   training      x (B, ...), y (B), weights (B), step, rng [, example_weights (B)] -> sums;  updates parameters, optimizer
  *                 slots, states, the epoch's sums
  *   accumulation  x, y, weights, step, rng -> nothing;  adds gradients, sums and new states to variables of the replica
  *   gradients     x, y, weights, step, rng -> sums, gradients, changes of states, rows that are used;  updates nothing
  *   application   step -> sums;  makes the update from these variables and sets them to zero
  *   evaluation    x, y [, example_weights] -> sums
  *   prediction    x -> outputs, as probabilities where the loss takes logits; a model without a loss has its outputs
+ * If layers have penalties, the graph that is divided among the replicas (divide.c) also has the inputs share and examples.
  * sums: the sum of the examples' losses (times example_weights), the number of right answers, then the numbers of the metrics.
  * weights: the factor of each example's loss in the gradient, which is 1 / (examples in the batch of all replicas). For
  * accumulated batches it is 1 / (examples that the step is expected to have), and the input `step` of the update contains the
@@ -149,8 +150,8 @@ static strata_tensor *example_losses(const builder *b, strata_tensor *const *out
     return strata_tensor_set_name(losses, "loss");
 }
 
-/* A scalar that is a word of the step or a constant in a replica's graph. In the graph of all replicas it is an input, whose values on
- * the replicas add up to its value. */
+/* An input of the graph of all replicas: a scalar whose values on the replicas add up to its value. In the graph of one
+ * replica it is a word of the step, or a constant. */
 static strata_tensor *summed_input(const builder *b, const char *name) {
     return strata_input(b->graph, name, STRATA_DTYPE_F32, STRATA_SHAPE());
 }

@@ -53,8 +53,8 @@ static strata_status reshape_reference(const strata_op_call *call, strata_error 
     return STRATA_OK;
 }
 
-/* Runs of dimensions of x and y with the same number of elements belong together; the first dimension of each run is divided. One of
- * its elements is `unit` elements of the larger of the two first dimensions' runs. */
+/* Runs of dimensions of x and y with the same number of elements belong together; the first dimension of each run is divided.
+ * One of its elements is `unit` elements of the larger of the two first dimensions' runs. */
 static void reshape_factors(const strata_tensor *node, strata_factors *factors) {
     const strata_shape x = node->inputs[0]->shape, y = node->shape;
     for (int i = 0, j = 0, factor = 0; i < x.rank && j < y.rank; factor++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Random graphs (random_graph.h) on random meshes: inputs, variables and outputs are placed at random, with uneven and empty
- * parts, and the divided graph must give the values of the whole graph. Both are computed by the ops' references. Values that are
- * whole numbers must have the same bits, since no order of sums changes them.
+ * parts, and the divided graph must give the values of the whole graph. Both are computed by the ops' references. Values that
+ * are whole numbers must have the same bits, since no order of sums changes them.
  *
  * tests/conformance/placement_test.c tests the rule of each op by itself. */
 #include "core/compile/partition.h"

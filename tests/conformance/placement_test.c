@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The placement rule of each op. Every instance of the conformance tables is computed whole, and then divided by the
- * partitioner: each dimension of each operand in two and in three uneven parts, alone, and with all other operands that its rule
- * divides together with it. The references compute the parts, so the results differ only by the order of sums. */
+ * partitioner: each dimension of each operand in two and in three uneven parts, alone, and with all other operands that its
+ * rule divides together with it. The references compute the parts, so the results differ only by the order of sums. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
