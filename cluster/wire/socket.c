@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cluster/clock.h"
+#include "core/base/clock.h"
 #include "core/base/locale.h"
 
 enum {
@@ -77,6 +77,20 @@ static int listen_on(const struct sockaddr *address, socklen_t size) {
     return -1;
 }
 
+/* Returns the error of a socket that cannot listen. What the user has to change is named, if the system's error shows it. */
+static strata_status cannot_listen(const char *host, const char *port, int error, strata_error *err) {
+    const char *what = error == EADDRINUSE
+                           ? "another process listens there (ss -ltnp shows which). End it, or give this task another port, in "
+                             "the list of the tasks (--cluster, TF_CONFIG) or with --port of strata launch"
+                       : error == EADDRNOTAVAIL ? "no interface of this host has this address. Does the list of the tasks "
+                                                  "name another host for this task?"
+                       : error == EACCES        ? "the system does not allow it. Ports below 1024 are for root"
+                                                : NULL;
+    const char *left = strchr(host, ':') ? "[" : "", *right = *left ? "]" : "";
+    return strata_fail(err, what ? STRATA_INVALID : STRATA_UNAVAILABLE, "cannot listen on %s%s%s:%s: %s%s%s", left, host, right,
+                       port, strata_errno_text(error), what ? ": " : "", what ? what : "");
+}
+
 /* Listens on all addresses. Returns a socket, or -1 with errno. */
 static int listen_anywhere(const char *port) {
     const uint16_t number = htons((uint16_t)atoi(port));
@@ -100,7 +114,7 @@ strata_status strata_socket_listen(const char *host, const char *port, strata_li
         *out_beyond = true;
         *out_fd = listen_anywhere(port);
         if (*out_fd >= 0) return STRATA_OK;
-        return strata_fail(err, STRATA_UNAVAILABLE, "cannot listen on port %s: %s", port, strata_errno_text(errno));
+        return cannot_listen("*", port, errno, err);
     }
     /* A pod often runs before its own name can be resolved. */
     while ((status = resolve(host, port, AI_PASSIVE, &list, err)) && strata_clock_seconds() < deadline)
@@ -118,7 +132,7 @@ strata_status strata_socket_listen(const char *host, const char *port, strata_li
     const int error = errno;
     freeaddrinfo(list);
     if (*out_fd >= 0) return STRATA_OK;
-    return strata_fail(err, STRATA_UNAVAILABLE, "cannot listen on %s port %s: %s", host, port, strata_errno_text(error));
+    return cannot_listen(host, port, error, err);
 }
 
 strata_status strata_interface_address(const char *name, char out_host[256], strata_error *err) {

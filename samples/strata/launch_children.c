@@ -53,7 +53,7 @@ static int cannot_start(const child *self, int reason) {
             return usage_error("launch: \"%s\" is a command of strata: strata launch ... -- strata %s ...", self->argv[0],
                                self->argv[0]);
     int code = usage_error("launch: \"%s\" cannot be started: %s", self->argv[0], strerror(reason));
-    return reason == ENOENT || reason == EACCES || reason == ENOEXEC ? code : EXIT_INTERNAL;
+    return reason == ENOENT || reason == EACCES || reason == ENOEXEC ? code : EXIT_DATA;
 }
 
 static int start_child(child *self) {

@@ -198,7 +198,7 @@ int choose_local_addresses(job *j) {
     for (int i = 0; i < j->n_ranks; i++) j->held[i] = -1;
     for (int i = 0; i < j->n_ranks; i++) {
         const int port = j->options->port ? (int)j->options->port + i : hold_port(&j->held[i]);
-        if (port < 0) return usage_error("launch: there is no free port: %s", strerror(errno)), EXIT_INTERNAL;
+        if (port < 0) return usage_error("launch: there is no free port: %s", strerror(errno)), EXIT_DATA;
         if (asprintf(&j->addresses[i], "127.0.0.1:%d", port) < 0) {
             j->addresses[i] = NULL;
             return no_memory();
