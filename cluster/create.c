@@ -10,13 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cluster/clock.h"
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/table.h"
 #include "cluster/communicator.h"
 #include "cluster/engine/mpi.h"
 #include "cluster/store/remote.h"
 #include "cluster/wire/socket.h"
+#include "core/base/clock.h"
 
 /* LIST_SECONDS: how much longer the other ranks wait, so that rank 0 can report first which ranks are absent. */
 static const double CONNECT_SECONDS = 60, LIST_SECONDS = 15;

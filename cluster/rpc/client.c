@@ -17,8 +17,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "cluster/clock.h"
 #include "cluster/rpc/client_parts.h"
+#include "core/base/clock.h"
 #include "core/base/locale.h"
 
 /* A server that is silent for MISSED_BEATS heartbeats is lost. The ticks are the keeper's while requests are pending:
@@ -182,11 +182,7 @@ strata_status strata_rpc_client_create(const strata_rpc_client_options *opts, st
     c->reconnect_seconds = opts->reconnect_seconds > 0 ? opts->reconnect_seconds : RECONNECT_SECONDS;
     if (cluster->secret_bytes) memcpy(c->secret, cluster->secret, cluster->secret_bytes);
     c->credentials = (strata_credentials){c->secret, cluster->secret_bytes, NULL};
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    strata_clock_cond_init(&c->changed);
     pthread_mutex_init(&c->lock, NULL);
     c->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 

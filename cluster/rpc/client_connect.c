@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cluster/clock.h"
 #include "cluster/rpc/client_parts.h"
+#include "core/base/clock.h"
 
 /* The first and the longest pause between attempts to connect again, and the time limits of one attempt and of a greeting. */
 enum { FIRST_PAUSE_MS = 10, MOST_PAUSE_MS = 1000 };

@@ -8,6 +8,7 @@
  * again. One connection at a time owns a session, and only the thread of that connection uses it. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <openssl/rand.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +16,12 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "cluster/clock.h"
 #include "cluster/rpc/server_parts.h"
 #include "cluster/wire/handshake.h"
 #include "cluster/wire/socket.h"
+#include "core/base/clock.h"
 #include "core/base/locale.h"
 
 enum {
@@ -33,9 +33,11 @@ static const double HELLO_SECONDS = 5, HEARTBEAT_SECONDS = 1, TICK_SECONDS = 0.1
 static const uint64_t MOST_BODY_BYTES = (uint64_t)4 << 30;
 
 uint64_t strata_rpc_incarnation(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+    uint64_t number = 0;
+    while (!number)
+        if (RAND_bytes((unsigned char *)&number, sizeof number) != 1)
+            number = (uint64_t)getpid() << 44 ^ (uint64_t)(strata_clock_seconds() * 1e9);
+    return number;
 }
 
 /* ---- the end of a connection ---- */
@@ -173,9 +175,12 @@ static void watch(strata_rpc_connection *c, double now) {
         return;
     }
     if (does == STRATA_RPC_HANDLING) {
-        /* no thread receives now, so the peer's bytes accumulate */
+        /* No thread receives now, so the peer's bytes accumulate. Between two requests the thread may receive for so short a
+         * time that this thread never sees it. */
         bool full = false;
+        const double received = atomic_load(&c->channel.received);
         const size_t unread = strata_rpc_channel_unread(&c->channel, &full);
+        if (received > c->heard) c->heard = received;
         if (full || unread != c->unread) c->heard = now;
         c->unread = unread;
     } else {

@@ -26,12 +26,15 @@ typedef struct strata_rpc_kept {
 
 struct strata_rpc_connection;
 
+enum { STRATA_RPC_OLD = 64 };
+
 typedef struct strata_rpc_session {
     struct strata_rpc_session *next;
     char task[STRATA_RPC_TASK_BYTES];
-    /* The highest incarnation that has connected, guarded by the server's lock. The stored replies may belong to a lower
-     * one. */
-    uint64_t incarnation;
+    /* The incarnation that has connected last, the first time. The stored replies may belong to the one before (replaced). The
+     * incarnations before it are refused: the last STRATA_RPC_OLD of them are in a ring. Guarded by the server's lock. */
+    uint64_t incarnation, old[STRATA_RPC_OLD];
+    int64_t n_old;
     bool replaced;
     /* Guarded by the lock too; NULL: none. */
     struct strata_rpc_connection *owner;

@@ -12,10 +12,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cluster/clock.h"
 #include "cluster/message/link.h"
 #include "cluster/store/loop.h"
 #include "cluster/wire/socket.h"
+#include "core/base/clock.h"
 
 static const double HANDSHAKE_SECONDS = 5;
 enum { TLS_HANDSHAKE = 0x16 /* the first byte of a side that begins TLS */ };

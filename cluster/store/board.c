@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/clock.h"
+#include "core/base/clock.h"
 
 typedef struct entry {
     struct entry *next;

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/clock.h"
 #include "cluster/store/loop.h"
 #include "cluster/wire/socket.h"
+#include "core/base/clock.h"
 #include "core/base/locale.h"
 
 static const double VERDICT_SECONDS = 3, /* how long to wait for rank 0's verdict */

@@ -10,10 +10,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "cluster/clock.h"
 #include "cluster/message/link.h"
 #include "cluster/store/loop.h"
 #include "cluster/wire/socket.h"
+#include "core/base/clock.h"
 
 static const double HEARTBEAT_SECONDS = 1;
 
@@ -149,12 +149,8 @@ static strata_loop *allocate(const strata_communicator_options *opts, strata_err
     loop->heartbeat = opts->heartbeat_seconds > 0 ? opts->heartbeat_seconds : HEARTBEAT_SECONDS;
     loop->epoll = loop->wake = loop->listener = loop->rank0.connection.stream.fd = -1;
     for (int r = 0; r < opts->world && is_first; r++) loop->sessions[r].connection.stream.fd = -1;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&loop->lock, NULL);
-    pthread_cond_init(&loop->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    strata_clock_cond_init(&loop->changed);
     loop->member = (strata_member){.references = 1,
                                    .rank = opts->rank,
                                    .world = opts->world,

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/clock.h"
 #include "cluster/communicator.h"
 #include "cluster/store/loop.h"
+#include "core/base/clock.h"
 #include "core/base/locale.h"
 
 static void send_new_events(strata_loop *loop);

@@ -12,6 +12,9 @@
 
 #include "core/base/locale.h"
 
+/* A chief may begin 2^SERIAL_BITS epochs. A server knows only the first serial number of the last chief. */
+enum { SERIAL_BITS = 32 };
+
 bool strata_ps_chief_synchronous(const strata_ps_chief *c) {
     return c->task->pace.pace == STRATA_PACE_SYNCHRONOUS;
 }
@@ -146,6 +149,10 @@ strata_status strata_ps_chief_spread_when_there(strata_ps_chief *c, int64_t seri
 static strata_status begin(strata_ps_chief *c, strata_rpc_server *rpc, strata_error *err) {
     STRATA_TRY(strata_ps_watch_meet(&c->watch, err));
     STRATA_TRY(wait_for_workers(c, rpc, err));
+    pthread_mutex_lock(&c->lock);
+    if (c->fit->serial > c->serial) c->serial = c->fit->serial;
+    c->serial = ((c->serial >> SERIAL_BITS) + 1) << SERIAL_BITS;
+    pthread_mutex_unlock(&c->lock);
     strata_status status = strata_ps_watch_spread(&c->watch, c->serial, err);
     if (status == STRATA_PEER_LOST) /* its connection broke, or it was started again and has no values yet */
         status = strata_ps_chief_spread_when_there(c, c->serial, strata_ps_seconds() + c->task->connect_seconds, err);
@@ -238,7 +245,6 @@ strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err) {
                          .watch = {.notice = note, .on_route = take_route, .on_hello = note_queue},
                          .n_workers = fit->task->pace.n_workers,
                          .n_sums = fit->model->metrics.n_sums,
-                         .serial = (int64_t)fit->task->incarnation,
                          .rate = fit->model->rate.own,
                          .scale = 1};
     strata_rpc_server *rpc = NULL;

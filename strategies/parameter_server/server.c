@@ -67,6 +67,8 @@ typedef struct server {
     pthread_cond_t changed;
     /* Guarded by the lock. */
     strata_ps_route route;
+    /* The greatest serial number that came with values. */
+    int64_t serial;
     /* When the chief was lost; 0: it is connected, or was never connected. */
     bool chief_came, over;
     double chief_lost;
@@ -466,6 +468,9 @@ static strata_status set(server *s, const strata_rpc_call *call, strata_error *e
     strata_ps_set_ask ask;
     if (call->head_bytes != sizeof ask) return wrong_size(call, err);
     memcpy(&ask, call->head, sizeof ask);
+    pthread_mutex_lock(&s->lock);
+    if (ask.serial > s->serial) s->serial = ask.serial;
+    pthread_mutex_unlock(&s->lock);
     for (int i = 0; i < s->n_holdings; i++) {
         const holding *h = &s->holdings[i];
         if (h->group != ask.group) continue;
@@ -531,10 +536,12 @@ static void enter_queue(struct queue *queue) {
 
 static strata_status hello(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     strata_ps_hello_reply own = {.copy_failed = atomic_load(&s->copy_failed)};
-    STRATA_TRY(strata_ps_answer_hello(s->fit, call, err));
+    int64_t ignored = 0;
+    STRATA_TRY(strata_ps_answer_hello(s->fit, call, &ignored, err));
     if (s->failed) return strata_fail(err, s->failed, "%s", s->failure);
     pthread_mutex_lock(&s->lock);
     own.route = s->route;
+    own.serial = s->serial;
     pthread_mutex_unlock(&s->lock);
     if (!strncmp(call->task, "chief", 5)) {
         own.pulls = atomic_exchange(&s->pulls.most, atomic_load(&s->pulls.n));

@@ -11,7 +11,6 @@ strata_status strata_ps_watch_make(strata_ps_watch *watch, strata_ps_fit *fit, s
     const size_t n = (size_t)fit->plan.n_servers;
     watch->fit = fit;
     watch->n = fit->plan.n_servers;
-    fit->route.number = (int64_t)fit->task->incarnation; /* above those of an earlier chief */
     watch->clients = calloc(n, sizeof(*watch->clients));
     watch->incarnations = calloc(n, sizeof *watch->incarnations);
     watch->lost = calloc(n, sizeof *watch->lost);
@@ -39,11 +38,15 @@ strata_status strata_ps_watch_meet(strata_ps_watch *watch, strata_error *err) {
         if (status == STRATA_TIMEOUT)
             strata_fail_in(err, status, "fit: ps:%d did not come in %.0f s", s, task->connect_seconds);
         if (status) return status;
+        strata_ps_hello_reply reply = {0};
         do
             status =
-                strata_ps_say_hello(watch->fit, watch->clients[s], task->connect_seconds, NULL, differs ? NULL : &difference);
+                strata_ps_say_hello(watch->fit, watch->clients[s], task->connect_seconds, &reply, differs ? NULL : &difference);
         while (status == STRATA_PEER_LOST && strata_ps_seconds() < until);
         if (!differs) differs = status;
+        /* the numbers of this chief are above those of an earlier one */
+        if (reply.route.number > watch->fit->route.number) watch->fit->route.number = reply.route.number;
+        if (reply.serial > watch->fit->serial) watch->fit->serial = reply.serial;
     }
     return differs ? strata_fail(err, differs, "%s", difference.message) : STRATA_OK;
 }

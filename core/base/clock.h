@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The monotonic clock, in seconds. Deadlines and heartbeats use it, because the time of day may be set back. */
-#ifndef STRATA_CLUSTER_CLOCK_H
-#define STRATA_CLUSTER_CLOCK_H
+ * The monotonic clock, in seconds. Deadlines and heartbeats use it, because the time of day may be set back or forward. All
+ * conditions on which a thread waits with a deadline are made by strata_clock_cond_init. */
+#ifndef STRATA_BASE_CLOCK_H
+#define STRATA_BASE_CLOCK_H
 
+#include <pthread.h>
 #include <time.h>
 
 static inline double strata_clock_seconds(void) {
@@ -21,6 +23,15 @@ static inline double strata_clock_coarse_seconds(void) {
 #else
     return strata_clock_seconds();
 #endif
+}
+
+/* Makes a condition whose pthread_cond_timedwait takes times of this clock, as strata_clock_after returns them. */
+static inline void strata_clock_cond_init(pthread_cond_t *condition) {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
 }
 
 /* The time `seconds` from now, in the form that pthread_cond_timedwait needs. */
