@@ -333,7 +333,7 @@ strata_status strata_rpc_server_create(const strata_rpc_server_options *opts, st
     s->listener = -1;
     s->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->changed, NULL);
+    strata_clock_cond_init(&s->changed);
     strata_status status = STRATA_OK;
     if (s->wake < 0)
         status = strata_fail(err, STRATA_UNAVAILABLE, "no descriptor for %s: %s", s->task, strata_errno_text(errno));

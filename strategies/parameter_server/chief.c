@@ -106,16 +106,38 @@ static void list_absent(const strata_ps_chief *c, char *out, size_t room) {
         if (!c->workers[w].came) used += (size_t)snprintf(out + used, room - used, "%sworker:%d", used ? ", " : "", w);
 }
 
+/* How many workers are waited for. Those that ended before they came are not. The caller has the lock. */
+static int n_awaited(strata_ps_chief *c) {
+    int n = 0, code = 0;
+    for (int w = 0; w < c->n_workers; w++) {
+        struct worker *own = &c->workers[w];
+        if (own->came) continue;
+        const bool ended = strata_ps_has_ended(STRATA_TASK_WORKER, w, &code);
+        if (ended && !own->ended) {
+            c->task->totals.lost++;
+            strata_ps_chief_notice(c, "worker:%d ended (exit code %d) before it joined; the training begins without it", w,
+                                   code);
+        }
+        own->ended = ended;
+        n += !ended;
+    }
+    return n;
+}
+
 static strata_status wait_for_workers(strata_ps_chief *c, strata_rpc_server *rpc, strata_error *err) {
     const double until = strata_ps_seconds() + c->task->connect_seconds;
     char absent[256];
     strata_status status = STRATA_OK;
     pthread_mutex_lock(&c->lock);
-    while (!c->status && strata_ps_chief_n_there(c) < c->n_workers && strata_ps_seconds() < until) {
+    while (!c->status && n_awaited(c) && strata_ps_seconds() < until) {
         const struct timespec deadline = strata_ps_deadline(0.25);
         pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
     }
-    if (!c->status && strata_ps_chief_n_there(c) < c->n_workers) {
+    if (!c->status && !n_awaited(c) && !strata_ps_chief_n_there(c)) {
+        list_absent(c, absent, sizeof absent);
+        status = strata_fail(err, STRATA_PEER_LOST, "fit: %s ended before they joined, and no worker is left", absent);
+    }
+    if (!c->status && n_awaited(c)) {
         list_absent(c, absent, sizeof absent);
         status = strata_fail(err, STRATA_TIMEOUT, "fit: %s did not come to the chief in %.0f s%s", absent,
                              c->task->connect_seconds, strata_rpc_server_refused(rpc).text);
@@ -129,12 +151,17 @@ strata_status strata_ps_chief_spread_when_there(strata_ps_chief *c, int64_t seri
     const double began = strata_ps_seconds();
     strata_error found = {0};
     strata_status status;
+    int code = 0;
     do {
         for (int s = 0; s < c->watch.n; s++) {
             do {
                 const double left = until - strata_ps_seconds();
                 status = strata_ps_say_hello(c->fit, c->watch.clients[s], left > 1 ? left : 1, NULL, &found);
-            } while (status == STRATA_PEER_LOST && strata_ps_seconds() < until);
+            } while (status == STRATA_PEER_LOST && strata_ps_seconds() < until &&
+                     !strata_ps_has_ended(STRATA_TASK_PS, s, &code));
+            if (status == STRATA_PEER_LOST && strata_ps_has_ended(STRATA_TASK_PS, s, &code))
+                return strata_fail(err, status, "fit: ps:%d ended (exit code %d), and no other server has its shards (%s)", s,
+                                   code, found.message);
             if (status == STRATA_PEER_LOST)
                 return strata_fail(err, status, "fit: ps:%d was lost and did not start again in %.0f s (%s)", s, until - began,
                                    found.message);
@@ -191,7 +218,7 @@ static void dismiss_workers(strata_ps_chief *c, strata_status status, const char
         const bool waits = !c->begun && status != STRATA_TIMEOUT && strata_ps_seconds() < heard_until;
         for (int w = 0; w < c->n_workers; w++) {
             const struct worker *own = &c->workers[w];
-            any |= own->connected || (waits && !own->heard);
+            any |= own->connected || (waits && !own->heard && !own->ended);
             any |= own->lost_at > 0 && strata_ps_seconds() < own->lost_at + back_within;
         }
         if (!any || strata_ps_seconds() > until) break;

@@ -35,6 +35,8 @@ typedef struct strata_ps_chief {
          * at some time. */
         bool connected, came, heard;
         uint64_t incarnation;
+        /* It ended before it came, and is not started again. */
+        bool ended;
         /* Seconds of its steps, a moving mean. */
         double seconds;
         /* When the chief replied to its last request. Since then the worker has been computing. */

@@ -4,6 +4,7 @@
 #include "strategies/parameter_server/task.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -39,6 +40,20 @@ strata_status strata_ps_connect_within(const strata_ps_task *task, strata_task_t
         status = strata_rpc_client_create(&opts, out_client, err);
     }
     return status;
+}
+
+bool strata_ps_has_ended(strata_task_type type, int index, int *out_code) {
+    const char *path = getenv("STRATA_ENDED_TASKS");
+    char line[80], name[STRATA_RPC_TASK_BYTES];
+    bool found = false;
+    FILE *list = path && *path ? fopen(path, "re") : NULL;
+    const int n = snprintf(name, sizeof name, "%s:%d ", strata_task_type_name(type), index);
+    while (list && !found && fgets(line, sizeof line, list)) {
+        found = !strncmp(line, name, (size_t)n) && strchr(line, '\n');
+        if (found) *out_code = atoi(line + n);
+    }
+    if (list) fclose(list);
+    return found;
 }
 
 strata_status strata_ps_listen(const strata_ps_task *task, strata_rpc_handler handler, strata_rpc_on_peer on_peer, void *user,
