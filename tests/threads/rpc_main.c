@@ -4,6 +4,8 @@
  * request must be executed exactly once. Servers end and start again, processes are stopped or killed or have another
  * secret, connections are made that do not belong to the job, and handlers block. */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -579,6 +581,34 @@ static void come_back(void) {
     strata_rpc_client_destroy(client);
 }
 
+/* More connections than the server lets say nothing at a time, as those of a port scanner. They stay, and keep out no task. */
+static void silent_connections(void) {
+    enum { SILENT = 150 };
+    world *w = start_world(NULL);
+    const char *address = strata_rpc_server_address(w->server);
+    strata_rpc_client *before = must_connect("worker:1", 1, address);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    to.sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
+    strata_error err = {0};
+    int fds[SILENT];
+    for (int i = 0; i < SILENT; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+        check(!connect(fds[i], (struct sockaddr *)&to, sizeof to), "a silent connection", strerror(errno));
+    }
+    const double began = now();
+    strata_rpc_client *after = must_connect("worker:2", 1, address);
+    check(now() - began < 4, "a task beside silent connections", "it came late");
+    check(!call(before, PUT, SECONDS, &err) && !call(after, PUT, SECONDS, &err), "a task beside silent connections",
+          err.message);
+    pthread_mutex_lock(&w->lock);
+    check(!w->n_lost, "a task beside silent connections", w->why);
+    pthread_mutex_unlock(&w->lock);
+    for (int i = 0; i < SILENT; i++) close(fds[i]);
+    strata_rpc_client_destroy(before);
+    strata_rpc_client_destroy(after);
+    stop_world(w);
+}
+
 /* A client that sends one request after the other sends no heartbeats, since its requests show that it lives. Each request runs
  * for almost a heartbeat, so the server's monitor never sees that its connection waits for a request. */
 static void ask_without_pause(uint64_t incarnation) {
@@ -838,6 +868,7 @@ int main(void) {
     for (int i = 0; i < 2; i++) cut_a_wait(ways[i]);
     follow_a_client_that_was_cut_off();
     come_back();
+    silent_connections();
     ask_without_pause(BY_SOCKET);
     ask_without_pause(1);
     replace(1, 2);
