@@ -96,6 +96,7 @@ void strata_rpc_client_use_channel(strata_rpc_client *c, strata_rpc_channel *cha
     c->channel = *channel;
     pthread_mutex_init(&c->channel.tls, NULL);
     c->open = c->connected = true;
+    c->checked_at = strata_clock_seconds();
     c->server_incarnation = g->incarnation;
     c->server_heartbeat = g->heartbeat;
 }

@@ -171,6 +171,7 @@ static void watch(strata_rpc_connection *c, double now) {
     char why[128];
     if (atomic_load(&c->ended) || does == STRATA_RPC_FINISHED) return;
     if (does == STRATA_RPC_GREETING) {
+        if (c->since < c->server->awake_since) c->since = c->server->awake_since;
         if (now - c->since > HELLO_SECONDS) strata_rpc_connection_end(c, "it did not say who it is");
         return;
     }
@@ -187,6 +188,7 @@ static void watch(strata_rpc_connection *c, double now) {
         c->heard = atomic_load(does == STRATA_RPC_SENDING ? &c->channel.sent : &c->channel.received);
         c->unread = SIZE_MAX;
     }
+    if (c->heard < c->server->awake_since) c->heard = c->server->awake_since;
     if (now - c->heard > limit) {
         strata_format(why, sizeof why,
                       does == STRATA_RPC_SENDING ? "it took nothing of a reply for %.3g s" : "no sign of life for %.3g s",
@@ -246,6 +248,7 @@ static void *run_monitor(void *user) {
     strata_rpc_server *s = user;
     struct pollfd *fds = NULL;
     int room = 0;
+    double last = strata_clock_seconds();
     const double tick = s->heartbeat / 4 < TICK_SECONDS ? s->heartbeat / 4 : TICK_SECONDS;
     while (!atomic_load(&s->stopping)) {
         uint64_t count;
@@ -256,6 +259,8 @@ static void *run_monitor(void *user) {
             for (strata_rpc_connection *c = fds[i].revents ? s->connections : NULL; c; c = c->next)
                 if (c->channel.stream.fd == fds[i].fd) note_end(c);
         const double now = strata_clock_seconds();
+        if (now - last > 2 * s->heartbeat) s->awake_since = now;
+        last = now;
         for (strata_rpc_connection *c = s->connections; c; c = c->next) watch(c, now);
         reap(s);
         for (int fd; n && fds[1].revents && (fd = accept4(s->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)

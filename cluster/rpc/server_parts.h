@@ -128,8 +128,10 @@ struct strata_rpc_server {
         char last[256];
     } refused;
 
-    /* Used only by the monitor's thread. */
+    /* Used only by the monitor's thread. awake_since: when the process ran again after it had been stopped for longer than two
+     * heartbeats. Peers had no chance to be heard before that. */
     strata_rpc_connection *connections;
+    double awake_since;
 };
 
 /* ---- server.c ---- */

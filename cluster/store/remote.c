@@ -46,7 +46,7 @@ static void *run(void *user) {
     const int tick_ms = (int)(loop->heartbeat * 1000 / 4) + 1;
     struct epoll_event event;
     pthread_mutex_lock(&loop->lock);
-    loop->last_tick = strata_clock_seconds();
+    double last = loop->last_tick = strata_clock_seconds();
     while (!loop->leaving) {
         pthread_mutex_unlock(&loop->lock);
         /* One event at a time: handling it may end what another event of the same call would point to. */
@@ -54,6 +54,9 @@ static void *run(void *user) {
         pthread_mutex_lock(&loop->lock);
         const double now = strata_clock_seconds();
         if (loop->leaving) break;
+        /* a longer time than two heartbeats: this process did not run */
+        loop->awake += now - last > 2 * loop->heartbeat ? tick_ms / 1000.0 : now - last;
+        last = now;
         if (n > 0) {
             strata_source *source = event.data.ptr;
             source->ready(loop, source);

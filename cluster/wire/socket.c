@@ -30,6 +30,9 @@ enum {
     MOST_REFUSALS = 5    /* so many in a row mean that the secret is wrong */
 };
 
+/* The longest attempt to connect; it is shorter than STRATA_PATIENCE_AWAY. */
+static const double ATTEMPT_SECONDS = 4.9;
+
 strata_status strata_address_split(const char *address, char out_host[256], char out_port[8], strata_error *err) {
     const char *colon = address ? strrchr(address, ':') : NULL, *host = address, *end = colon;
     if (colon && *address == '[' && colon > address && colon[-1] == ']') {
@@ -292,13 +295,16 @@ strata_status strata_socket_connect(const char *address, const strata_hello *hel
     *out_stream = (strata_stream){.fd = -1};
     STRATA_TRY(strata_address_split(address, host, port, err));
     int n_refused = 0;
+    strata_patience patience = strata_patience_of(deadline - strata_clock_seconds());
     for (int tries = 0;; tries++) {
         bool again;
+        const double left = patience.left < ATTEMPT_SECONDS ? patience.left : ATTEMPT_SECONDS;
+        const double until = strata_clock_seconds() + (left > 0 ? left : 0);
         const strata_status status =
-            try_once(address, host, port, hello, credentials, deadline, out_stream, &again, &n_refused, err);
+            try_once(address, host, port, hello, credentials, until, out_stream, &again, &n_refused, err);
         if (!status) return STRATA_OK;
         strata_stream_close(out_stream);
-        if (!again || strata_clock_seconds() >= deadline) return status;
+        if (!again || strata_patience_left(&patience) <= 0) return status;
         /* If nobody listens yet, pauses from 5 ms up to half a second, and by a different time for each rank, so that ranks
          * do not connect at the same moment. */
         const long pause_ms = (tries < 7 ? 5L << tries : 500) + hello->rank * 7 % 50;

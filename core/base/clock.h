@@ -6,6 +6,7 @@
 #define STRATA_BASE_CLOCK_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <time.h>
 
 static inline double strata_clock_seconds(void) {
@@ -46,6 +47,38 @@ static inline struct timespec strata_clock_after(double seconds) {
         at.tv_nsec -= 1000000000;
     }
     return at;
+}
+
+/* How much longer to wait for something. The time in which this process did not run is left out: it was stopped, its virtual
+ * machine was paused, or a tool moved the clock. Otherwise such a pause would end each wait at once, although what is waited for
+ * had no time to come. */
+typedef struct strata_patience {
+    double left, last;
+    int n_away;
+} strata_patience;
+
+/* A time between two calls of strata_patience_left that is longer than AWAY counts as TICK, but only the first MOST_AWAY times,
+ * since a call of the system, such as the resolution of a name, may take long too. */
+static const double STRATA_PATIENCE_AWAY = 5, STRATA_PATIENCE_TICK = 0.5;
+enum { STRATA_PATIENCE_MOST_AWAY = 3 };
+
+static inline strata_patience strata_patience_of(double seconds) {
+    return (strata_patience){.left = seconds, .last = strata_clock_seconds()};
+}
+
+/* The seconds that are left; 0 or less: the wait is over. To be called at least every STRATA_PATIENCE_TICK seconds. */
+static inline double strata_patience_left(strata_patience *p) {
+    const double now = strata_clock_seconds(), passed = now - p->last;
+    const bool away = passed > STRATA_PATIENCE_AWAY && p->n_away < STRATA_PATIENCE_MOST_AWAY;
+    p->n_away += away;
+    p->left -= away ? STRATA_PATIENCE_TICK : passed > 0 ? passed : 0;
+    p->last = now;
+    return p->left;
+}
+
+/* The time until which pthread_cond_timedwait waits before strata_patience_left is called again. */
+static inline struct timespec strata_patience_step(const strata_patience *p) {
+    return strata_clock_after(p->left > STRATA_PATIENCE_TICK ? STRATA_PATIENCE_TICK : p->left > 0 ? p->left : 0);
 }
 
 #endif

@@ -125,11 +125,11 @@ static int n_awaited(strata_ps_chief *c) {
 }
 
 static strata_status wait_for_workers(strata_ps_chief *c, strata_rpc_server *rpc, strata_error *err) {
-    const double until = strata_ps_seconds() + c->task->connect_seconds;
+    strata_patience patience = strata_patience_of(c->task->connect_seconds);
     char absent[256];
     strata_status status = STRATA_OK;
     pthread_mutex_lock(&c->lock);
-    while (!c->status && n_awaited(c) && strata_ps_seconds() < until) {
+    while (!c->status && n_awaited(c) && strata_patience_left(&patience) > 0) {
         const struct timespec deadline = strata_ps_deadline(0.25);
         pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
     }
