@@ -122,7 +122,7 @@ static void *call_and_leave(void *user) {
         strata_rpc_client *client = NULL;
         strata_communicator_options cluster = security;
         cluster.connect_seconds = 0.05;
-        snprintf(name, sizeof name, "worker:%d", p->number);
+        snprintf(name, sizeof name, "worker:%d", p->number % 2); /* two threads are the same task */
         const strata_rpc_client_options opts = {.task = name,
                                                 .server = "ps:0",
                                                 .address = p->address,
