@@ -14,8 +14,8 @@
  * request has a sequence number. When a connection breaks the client connects again and sends every request without a reply
  * once more; the server executes a request only if it has not done so before, else it sends the stored reply. The client
  * reports with each frame which replies it has received, and the server frees these. When a task connects with an incarnation
- * that the server does not know, it was started again, and the server refuses all requests of its earlier incarnations. No clock
- * is used for this, since the clocks of two hosts differ.
+ * that the server does not know, it was started again, and the server refuses all requests of its earlier incarnations. No
+ * clock is used for this, since the clocks of two hosts differ.
  *
  * A server that is started again has lost the stored replies. Requests that were sent to the server before and have no reply
  * then fail with PEER_LOST, since only the caller can find out whether they were executed; later requests go to the new server.

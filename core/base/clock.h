@@ -50,8 +50,8 @@ static inline struct timespec strata_clock_after(double seconds) {
 }
 
 /* How much longer to wait for something. The time in which this process did not run is left out: it was stopped, its virtual
- * machine was paused, or a tool moved the clock. Otherwise such a pause would end each wait at once, although what is waited for
- * had no time to come. */
+ * machine was paused, or a tool moved the clock. Otherwise such a pause would end each wait at once, although what is waited
+ * for had no time to come. */
 typedef struct strata_patience {
     double left, last;
     int n_away;

@@ -48,8 +48,8 @@ typedef struct child {
 
 /* How long run_children waits, and for what. */
 typedef struct launch_patience {
-    /* Seconds between SIGTERM and SIGKILL; also for how long all children that still run must be stopped (SIGSTOP) until they are
-     * killed, if what they do is over. */
+    /* Seconds between SIGTERM and SIGKILL. Also for how long all children that still run must be stopped (SIGSTOP) until they
+     * are killed, if what they do is over. */
     double grace_s;
     /* Seconds that replaceable children may run after the last other child has ended with exit code 0; not for an evaluator. */
     double linger_s;

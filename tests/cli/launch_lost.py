@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs jobs of the strategy parameter_server in which tasks are lost, and prints what is wrong. The exit code is 1 if anything is.
+"""Runs jobs of the strategy parameter_server in which tasks are lost, and prints what is wrong. The exit code is 1 if anything
+is.
 
 usage: launch_lost.py STRATA FOLDER      FOLDER/data has the data set
 """
@@ -46,7 +47,8 @@ class Job:
     """A job, and what it has printed so far."""
 
     def __init__(self, words):
-        self.run = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.run = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                    text=True)
         self.text = ""
         self.reader = threading.Thread(target=self.read)
         self.reader.start()
@@ -148,7 +150,8 @@ def one_link_is_cut():
     proxy.cut()
     codes = {task: job.end() for task, job in jobs.items()}
     text = jobs["chief:0"].text
-    check("one link is cut", f"its exit codes are {codes}", [codes[t] for t in ("chief:0", "ps:0", "worker:0")] == [0, 0, 0], text)
+    well = [codes[task] for task in ("chief:0", "ps:0", "worker:0")]
+    check("one link is cut", f"its exit codes are {codes}", well == [0, 0, 0], text)
     check("one link is cut", "worker:1 ends well", codes["worker:1"] != 0, jobs["worker:1"].text)
     check("one link is cut", "worker:1 is not left out", "worker:1 was lost (it is left out" in text, text)
     check("one link is cut", "the link is not named", f"ps:0 at 127.0.0.1:{proxy.port}" in text, text)
@@ -156,11 +159,33 @@ def one_link_is_cut():
     check("one link is cut", "not all epochs ended", "epoch 200/200" in text, text)
 
 
+def a_rank_0_is_stopped_while_ranks_gather():
+    """The time in which rank 0 is stopped does not count: rank 1 comes after it, and the job is done."""
+    ports = free_ports(2)
+    cluster = f"127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}"
+    words = [*train, "--epochs", "1", "--wait", "8", "--strategy", "multi_worker_mirrored", "--cluster", cluster, "--task"]
+    first = Job([*words, "worker:0"])
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:  # until it listens
+        try:
+            socket.create_connection(("127.0.0.1", ports[0])).close()
+            break
+        except OSError:
+            time.sleep(0.05)
+    first.run.send_signal(signal.SIGSTOP)
+    time.sleep(9)
+    first.run.send_signal(signal.SIGCONT)
+    second = Job([*words, "worker:1"])
+    codes = [second.end(), first.end()]
+    check("rank 0 is stopped while ranks gather", f"the exit codes are {codes}", codes == [0, 0], first.text + second.text)
+
+
 two = ["--workers", "2", "--ps", "1"]
 few, many = [*train, "--epochs", "3", "--wait", "120"], [*train, "--epochs", "300", "--wait", "120"]
 # None of these jobs waits for --wait.
 jobs = [
-    lambda: one_link_is_cut(),
+    one_link_is_cut,
+    a_rank_0_is_stopped_while_ranks_gather,
     lambda: launched("a worker that is killed before it joins", two, [*lost_before, "worker:1", "kill -9 $$", *few], 0,
                      ["worker:1 ended (exit code 137) before it joined", "epoch 3/3"]),
     lambda: launched("workers that fail before they join", ["--workers", "1", "--ps", "1"],
@@ -174,8 +199,8 @@ jobs = [
     lambda: launched("a chief that is stopped", two, [*many, "--wait", "10"], 137, ["chief:0 is stopped (SIGSTOP)"],
                      (signal.SIGSTOP, ["chief:0"])),
     lambda: launched("a worker that runs on", [*two, "--linger", "1"],
-                     ["sh", "-c", """"$@"; case $TF_CONFIG in *'"type":"worker","index":1}'*) sleep 300 ;; esac""", "sh", *few], 0,
-                     ["worker:1 still runs 1 s after"]),
+                     ["sh", "-c", """"$@"; case $TF_CONFIG in *'"type":"worker","index":1}'*) sleep 300 ;; esac""", "sh", *few],
+                     0, ["worker:1 still runs 1 s after"]),
     lambda: launched("a rank that is stopped", ["-n", "2"],
                      ["sh", "-c", 'if [ "$STRATA_LOCAL_RANK" = 1 ]; then kill -STOP $$; fi'], 137,
                      ["worker 1 is stopped (SIGSTOP)"]),

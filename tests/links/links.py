@@ -51,8 +51,8 @@ LOCALE_FILES = {"core/base/locale.c", "core/base/json.c", "core/base/json_differ
 FRACTION = re.compile(r"%[-+ #0-9.*]*[lL]?[aefgAEFG]")
 
 
-# Files that read the time of day, because people read it: the dates of logs, of replies of HTTP and of a profile. All others use
-# the monotonic clock (core/base/clock.h), since the time of day may jump and differs between hosts.
+# Files that read the time of day, because people read it: the dates of logs, of replies of HTTP and of a profile. All others
+# use the monotonic clock (core/base/clock.h), since the time of day may jump and differs between hosts.
 TIME_OF_DAY_FILES = {"core/events/events.c", "core/events/summary.c", "samples/strata/http.c", "samples/strata/train_profile.c"}
 TIME_OF_DAY = re.compile(
     r"CLOCK_REALTIME|CLOCK_TAI|TIME_UTC|(?<![\w>.])(?:time|ftime|gettimeofday|timespec_get|sem_timedwait|mtx_timedlock|"
@@ -60,8 +60,8 @@ TIME_OF_DAY = re.compile(
 
 
 def uses_time_of_day(name, text, timed):
-    """The uses of the time of day in a source: calls, and conditions that are waited for with a deadline of it. timed: the names
-    of the conditions for which some source of the folder waits with a deadline."""
+    """The uses of the time of day in a source: calls, and conditions that are waited for with a deadline of it. timed: the
+    names of the conditions for which some source of the folder waits with a deadline."""
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
     found = [] if name in TIME_OF_DAY_FILES else [match.group() for match in TIME_OF_DAY.finditer(text)]
     by_default = re.findall(r"pthread_cond_init\(&?(?:\w+(?:->|\.))*(\w+), NULL\)", text)

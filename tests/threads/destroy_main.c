@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Destroys objects while others that share something with them still work or end at the same moment: communicators and their
- * parts, whose ranks leave in any order with messages under way, and servers and clients of remote calls. ThreadSanitizer reports
- * data races between them. */
+ * parts, whose ranks leave in any order with messages under way, and servers and clients of remote calls. ThreadSanitizer
+ * reports data races between them. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

@@ -348,8 +348,8 @@ static void slow_connections(void) {
         if (fds[k] >= 0) close(fds[k]);
 }
 
-/* More connections than rank 0 shakes hands with at a time, which say nothing, as those of a port scanner. They stay, and a late
- * rank joins at once nevertheless. */
+/* More connections than rank 0 shakes hands with at a time, which say nothing, as those of a port scanner. They stay, and a
+ * late rank joins at once nevertheless. */
 static void silent_connections(void) {
     const job j = {.transport = "tcp", .connect_seconds = 20, .late = 0.7, .victim = -1};
     pid_t pids[RANKS];
