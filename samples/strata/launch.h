@@ -55,7 +55,7 @@ typedef struct launch_patience {
     double linger_s;
     /* How often replaceable children are started again, all of them together. */
     int64_t restarts;
-    /* A file that gets the line "NAME CODE" of each replaceable child that ended and is not started again; -1: none. */
+    /* A file that gets the line "NAME CODE" for each replaceable child that ended and is not started again; -1: none. */
     int ended_fd;
 } launch_patience;
 

@@ -305,6 +305,7 @@ static void reap(watch *w) {
             replace(w, c);
         else
             note_end(w, c);
+        if (c->replaceable && !c->code) list_ended(w, c);
     }
 }
 

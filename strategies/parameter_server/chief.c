@@ -106,20 +106,29 @@ static void list_absent(const strata_ps_chief *c, char *out, size_t room) {
         if (!c->workers[w].came) used += (size_t)snprintf(out + used, room - used, "%sworker:%d", used ? ", " : "", w);
 }
 
+/* Takes note of a worker that ended before it came. If a signal ended it, the training begins without it. If it ended by
+ * itself, its command or its host differs from those of the others, which the user should know. The caller has the lock. */
+static void note_ended(strata_ps_chief *c, int w, int code, strata_rpc_server *rpc) {
+    enum { SIGNALS = 128, LEAST_OWN_CODE = 160 };
+    char text[sizeof c->message];
+    c->workers[w].ended = true;
+    c->task->totals.lost++;
+    if (code > SIGNALS && code < LEAST_OWN_CODE) {
+        strata_ps_chief_notice(c, "worker:%d ended (exit code %d) before it joined; the training begins without it", w, code);
+        return;
+    }
+    snprintf(text, sizeof text, "fit: worker:%d ended (exit code %d) before it joined%s", w, code,
+             strata_rpc_server_refused(rpc).text);
+    strata_ps_chief_fail(c, STRATA_PEER_LOST, text);
+}
+
 /* How many workers are waited for. Those that ended before they came are not. The caller has the lock. */
-static int n_awaited(strata_ps_chief *c) {
+static int n_awaited(strata_ps_chief *c, strata_rpc_server *rpc) {
     int n = 0, code = 0;
     for (int w = 0; w < c->n_workers; w++) {
-        struct worker *own = &c->workers[w];
-        if (own->came) continue;
-        const bool ended = strata_ps_has_ended(STRATA_TASK_WORKER, w, &code);
-        if (ended && !own->ended) {
-            c->task->totals.lost++;
-            strata_ps_chief_notice(c, "worker:%d ended (exit code %d) before it joined; the training begins without it", w,
-                                   code);
-        }
-        own->ended = ended;
-        n += !ended;
+        const struct worker *own = &c->workers[w];
+        if (!own->came && !own->ended && strata_ps_has_ended(STRATA_TASK_WORKER, w, &code)) note_ended(c, w, code, rpc);
+        n += !own->came && !own->ended;
     }
     return n;
 }
@@ -129,15 +138,15 @@ static strata_status wait_for_workers(strata_ps_chief *c, strata_rpc_server *rpc
     char absent[256];
     strata_status status = STRATA_OK;
     pthread_mutex_lock(&c->lock);
-    while (!c->status && n_awaited(c) && strata_patience_left(&patience) > 0) {
+    while (!c->status && n_awaited(c, rpc) && strata_patience_left(&patience) > 0) {
         const struct timespec deadline = strata_ps_deadline(0.25);
         pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
     }
-    if (!c->status && !n_awaited(c) && !strata_ps_chief_n_there(c)) {
+    if (!c->status && !n_awaited(c, rpc) && !strata_ps_chief_n_there(c)) {
         list_absent(c, absent, sizeof absent);
         status = strata_fail(err, STRATA_PEER_LOST, "fit: %s ended before they joined, and no worker is left", absent);
     }
-    if (!c->status && n_awaited(c)) {
+    if (!c->status && n_awaited(c, rpc)) {
         list_absent(c, absent, sizeof absent);
         status = strata_fail(err, STRATA_TIMEOUT, "fit: %s did not come to the chief in %.0f s%s", absent,
                              c->task->connect_seconds, strata_rpc_server_refused(rpc).text);
