@@ -10,13 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cluster/clock.h"
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/table.h"
 #include "cluster/communicator.h"
 #include "cluster/engine/mpi.h"
 #include "cluster/store/remote.h"
 #include "cluster/wire/socket.h"
+#include "core/base/clock.h"
 
 /* LIST_SECONDS: how much longer the other ranks wait, so that rank 0 can report first which ranks are absent. */
 static const double CONNECT_SECONDS = 60, LIST_SECONDS = 15;
@@ -79,13 +79,16 @@ static strata_status tell_about_self(strata_communicator *comm, const char *addr
 
 /* Rank 0 waits for the descriptions of all ranks. If some are absent, the call fails with a verdict that lists them. */
 static strata_status wait_for_all(strata_communicator *comm, double seconds, strata_error *err) {
-    const double deadline = strata_clock_seconds() + seconds;
+    strata_patience patience = strata_patience_of(seconds);
     char absent[200] = "";
     int n_absent = 0;
     for (int r = 0; r < comm->world; r++) {
-        const double left = deadline - strata_clock_seconds();
-        comm->connect_seconds = left > 0 ? left : 0;
-        strata_status status = strata_communicator_get_of(comm, "peer", r, &comm->peers[r], sizeof comm->peers[r], err);
+        strata_status status;
+        do {
+            const double left = strata_patience_left(&patience);
+            comm->connect_seconds = left > STRATA_PATIENCE_TICK ? STRATA_PATIENCE_TICK : left > 0 ? left : 0;
+            status = strata_communicator_get_of(comm, "peer", r, &comm->peers[r], sizeof comm->peers[r], err);
+        } while (status == STRATA_TIMEOUT && patience.left > 0 && !strata_seat_failed(comm->seat));
         if (status && (status != STRATA_TIMEOUT || strata_seat_failed(comm->seat))) return status;
         if (!status) continue;
         const size_t used = strlen(absent);

@@ -11,9 +11,10 @@
 #include <time.h>
 
 #include "backends/kernel/kernel.h"
+#include "core/base/clock.h"
 
-enum { POLL_NS = 50 * 1000 * 1000, STACK_BYTES = 8 << 20, MOST_TIMES = 5 };
-static const double NOTICE_SECONDS = 20, COMPILE_SECONDS = 120;
+enum { STACK_BYTES = 8 << 20, MOST_TIMES = 5 };
+static const double NOTICE_SECONDS = 20, COMPILE_SECONDS = 120, POLL_SECONDS = 0.05;
 
 /* Shared by both threads; the one that ends last frees it. */
 typedef struct build {
@@ -23,12 +24,6 @@ typedef struct build {
     void (*run)(void *call);
     void *call;
 } build;
-
-static double now_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static void destroy(build *b) {
     pthread_cond_destroy(&b->changed);
@@ -40,7 +35,6 @@ static void destroy(build *b) {
 static build *create(const strata_kernel_build *what) {
     build *b = calloc(1, sizeof *b);
     void *call = malloc(what->call_bytes);
-    pthread_condattr_t attributes;
     if (!b || !call) {
         free(b);
         free(call);
@@ -49,10 +43,7 @@ static build *create(const strata_kernel_build *what) {
     memcpy(call, what->call, what->call_bytes);
     b->run = what->run;
     b->call = call;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&b->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    strata_clock_cond_init(&b->changed);
     pthread_mutex_init(&b->mutex, NULL);
     return b;
 }
@@ -85,13 +76,7 @@ static bool start(build *b, pthread_t *out_thread) {
 
 /* Waits for about 50 ms at most; returns whether the call has returned. */
 static bool wait_briefly(build *b) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += POLL_NS;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
+    const struct timespec until = strata_clock_after(POLL_SECONDS);
     pthread_mutex_lock(&b->mutex);
     if (!b->done) pthread_cond_timedwait(&b->changed, &b->mutex, &until);
     const bool done = b->done;
@@ -125,11 +110,11 @@ static strata_status wait_with_limits(strata_device *device, build *b, const str
     const double one = device->compile_seconds > 0 ? device->compile_seconds : COMPILE_SECONDS, most = times * one,
                  default_notice = one / 6 < NOTICE_SECONDS ? one / 6 : NOTICE_SECONDS,
                  notice = device->compile_notice_seconds > 0 ? device->compile_notice_seconds : default_notice,
-                 began = now_seconds();
+                 began = strata_clock_seconds();
     bool noticed = false;
     *out_abandoned = false;
     while (!wait_briefly(b)) {
-        const double seconds = now_seconds() - began;
+        const double seconds = strata_clock_seconds() - began;
         const bool interrupted = device->is_interrupted && device->is_interrupted(device->on_compile_user);
         if (!noticed && seconds > notice)
             strata_device_warn(device, "%s: compiling %s has taken %.3g s so far, which the driver (%s) does once",

@@ -22,11 +22,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "cluster/clock.h"
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/fold.h"
 #include "cluster/communicator.h"
 #include "cluster/engine/mpi_library.h"
+#include "core/base/clock.h"
 
 enum {
     THREAD_MULTIPLE = 3,

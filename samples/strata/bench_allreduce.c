@@ -470,7 +470,7 @@ static int run_here(job *j) {
     const int port = hold_port(&held); /* held until rank 0 listens at the port */
     if (port < 0) usage_error("bench allreduce: there is no free port: %s", strerror(errno));
     snprintf(j->store, sizeof j->store, "127.0.0.1:%d", port);
-    const int ended = port < 0 ? EXIT_INTERNAL : j->options->tune ? tune(j) : run_job(j, peer, NULL);
+    const int ended = port < 0 ? EXIT_DATA : j->options->tune ? tune(j) : run_job(j, peer, NULL);
     if (held >= 0) close(held);
     return ended;
 }

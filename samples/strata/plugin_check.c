@@ -57,10 +57,10 @@ static void settle(watcher *w, int unit, int what, int n_right, const char *text
 
 static int start_child(watcher *w, int first) {
     int ends[2];
-    if (pipe(ends)) return usage_error("plugin-check: the system cannot make a pipe: %s", strerror(errno)), EXIT_INTERNAL;
+    if (pipe(ends)) return usage_error("plugin-check: the system cannot make a pipe: %s", strerror(errno)), EXIT_DATA;
     fflush(stdout);
     w->child = fork();
-    if (w->child < 0) return usage_error("plugin-check: the system cannot start a process: %s", strerror(errno)), EXIT_INTERNAL;
+    if (w->child < 0) return usage_error("plugin-check: the system cannot start a process: %s", strerror(errno)), EXIT_DATA;
     if (w->child == 0) {
         close(ends[0]);
         check_run(w->options, first, ends[1]);
@@ -256,7 +256,7 @@ static int run(const command *command, int argc, char **argv) {
     if (code) return code < 0 ? EXIT_OK : code;
     watcher w = {.options = &options, .n_units = check_n_units()};
     w.outcomes = calloc((size_t)w.n_units, sizeof *w.outcomes);
-    if (!w.outcomes) return usage_error("plugin-check: no host memory"), EXIT_INTERNAL;
+    if (!w.outcomes) return usage_error("plugin-check: no host memory"), EXIT_DEVICE;
     printf("plugin %s\n", options.plugin);
     code = check(&w);
     if (!code) code = print_report(&w);

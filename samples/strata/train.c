@@ -524,7 +524,7 @@ static int read_class_weights(const char *list, training *t) {
     if (!list) return EXIT_OK;
     for (const char *at = list; *at; at++) n += *at == ',';
     t->class_weights = calloc((size_t)n, sizeof *t->class_weights);
-    if (!t->class_weights) return usage_error("--class-weights: no memory for %d numbers", n), EXIT_INTERNAL;
+    if (!t->class_weights) return usage_error("--class-weights: no memory for %d numbers", n), EXIT_DEVICE;
     for (int i = 0; i < n; i++) {
         char *end;
         t->class_weights[i] = strtod(list, &end);

@@ -84,6 +84,7 @@ static strata_status ask_chief(strata_ps_worker *w, bool waits, double seconds, 
     }
     w->report.gives_back = false;
     w->fit->route = w->given.route;
+    if (w->given.unit.epoch > w->fit->serial) w->fit->serial = w->given.unit.epoch;
     return STRATA_OK;
 }
 
@@ -312,7 +313,7 @@ static strata_status make_job(const strata_ps_worker *w, strata_ps_job *j, strat
 
 strata_status strata_ps_worker_make(strata_ps_worker *w, strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
-    w->attempt = (int64_t)w->task->incarnation; /* a task that is started again continues with higher numbers */
+    w->attempt = (int64_t)(w->task->incarnation >> 2) + 1; /* a task that is started again has other numbers */
     w->servers = calloc((size_t)w->n_servers, sizeof(*w->servers));
     w->pushes = calloc((size_t)w->n_servers, sizeof *w->pushes);
     w->sparse = calloc((size_t)set->n + 1, sizeof *w->sparse);

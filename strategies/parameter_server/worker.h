@@ -138,7 +138,8 @@ typedef struct strata_ps_worker {
      * to sums_of_dense; those of later batches are added. */
     const strata_gradient_layout *layout;
     bool first_batch;
-    /* Buckets are pushed as soon as they are computed. `attempt` counts the units for which this is done. */
+    /* Buckets are pushed as soon as they are computed. `attempt` counts the units for which this is done, from a random number
+     * on. */
     bool streams;
     int64_t attempt;
     /* A bucket of the unit is not finite, so no more are pushed; and the error of a bucket that could not be pushed. */
