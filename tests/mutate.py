@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plants faults in the sources, one at a time, and counts how many of them the tests notice.
 
-usage: python3 tests/mutate.py [--seed N] [--number N] [--since COMMIT] [--again] [--list] [PATH ...]
+usage: python3 tests/mutate.py [--seed N] [--number N] [--since COMMIT] [--quick] [--again] [--list] [PATH ...]
 
   PATH            folders or files of the sources whose lines are changed (default: all folders of the table SUITES)
   --number N      how many mutants are drawn, evenly from the folders (default 200)
   --seed N        the seed by which they are drawn (default 1)
   --since COMMIT  only lines that differ from this commit
+  --quick         only the first two suites of each folder; try what survives once more by --again
   --again         no new mutants: those that survived the last run
   --list          prints the mutants and runs nothing
 
@@ -47,6 +48,7 @@ WORK = ROOT / "build/mutate"
 COPY = WORK / "tree"
 BUILD = COPY / "build/tests"
 RESULTS = WORK / "results.txt"
+MEASURED = WORK / "measured.json"
 FETCHED = ("interchange", "keras", "python-packages")
 EQUIVALENT = ROOT / "tests/mutate_equivalent.txt"
 WANTED = 95  # per cent
@@ -67,7 +69,8 @@ SUITES = [
     ("core/data/format/picture*", "data replay_picture cli/pictures"),
     ("core/data/prepare/*", "data replay_preprocessing cli/tables cli/own_data cli/named_arrays cli/pictures cli/serve"),
     ("core/data/text/*", "data replay_tokenizer cli/own_data cli/tables"),
-    ("core/data/*", "data threads_dataset replay_npz replay_npy replay_idx replay_safetensors cli/data model cli/own_data cli/tables"),
+    ("core/data/*", "data threads_dataset replay_npz replay_npy replay_idx replay_safetensors cli/data model cli/own_data"
+     " cli/tables"),
     ("core/events/*", "events model cli/log cli/plot cli/graph"),
     ("core/graph/*", "graph op compile run model conformance@host alloc"),
     ("core/interchange/onnx*", "interchange replay_onnx interchange/interchange interchange/endings interchange/pytorch"),
@@ -408,13 +411,16 @@ def drawn(files, lines, seed):
 
 # ---- the copy, its build and its suites --------------------------------------------------------------------------------------
 def make_copy():
-    """Brings the copy up to the state of this tree, also what is not committed. Files that are equal keep their time."""
+    """Brings the copy up to the state of this tree, also what is not committed. Files that are equal keep their time. Returns a
+    hash of all files."""
+    digest = hashlib.sha256()
     names = set(filter(None, git("ls-files", "-z", "-co", "--exclude-standard").split("\0")))
-    for name in names:
+    for name in sorted(names):
         source, target = ROOT / name, COPY / name
         if not source.is_file() or source.is_symlink():
             continue
         data = source.read_bytes()
+        digest.update(name.encode() + hashlib.sha256(data).digest())
         if not target.exists() or target.read_bytes() != data:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
@@ -427,6 +433,7 @@ def make_copy():
         name = str(target.relative_to(COPY))
         if not name.startswith("build/") and (name not in names or not (ROOT / name).exists()):
             target.unlink()
+    return digest.hexdigest()
 
 
 def environment(drivers=""):
@@ -475,6 +482,7 @@ def build(*targets):
 
 class Suite:
     known = {}
+    measured = {}  # {suite: seconds, or None where it is skipped}, of the sources as they are
 
     def __init__(self, text):
         name, _, pattern = text.partition("=")
@@ -502,19 +510,23 @@ class Suite:
 
     def measure(self):
         """Runs it on the sources as they are. A suite that is skipped is left out; one that fails ends everything."""
-        code, output = build(*self.target)
-        if code:
-            fail(f"the unchanged sources do not build {self.target}:\n{output[-3000:]}", 3)
-        for attempt in range(2):
-            start = time.monotonic()
-            code, output = run(self.command, 1200, self.env)
-            if code in (0, 77):
-                break
-        self.limit = max(LIMIT, 4 * (time.monotonic() - start))
-        if code not in (0, 77):
-            fail(f"the unchanged sources do not pass {self.text}:\n{output[-3000:]}", 3)
-        self.skipped = code == 77
-        print(f"    {self.text}: {'skipped' if self.skipped else 'passes'} in {time.monotonic() - start:.1f} s", flush=True)
+        if self.text not in Suite.measured:
+            code, output = build(*self.target)
+            if code:
+                fail(f"the unchanged sources do not build {self.target}:\n{output[-3000:]}", 3)
+            for attempt in range(2):
+                start = time.monotonic()
+                code, output = run(self.command, 1200, self.env)
+                if code in (0, 77):
+                    break
+            if code not in (0, 77):
+                fail(f"the unchanged sources do not pass {self.text}:\n{output[-3000:]}", 3)
+            Suite.measured[self.text] = None if code else time.monotonic() - start
+            print(f"    {self.text}: {'skipped' if code else 'passes'} in {time.monotonic() - start:.1f} s", flush=True)
+            MEASURED.write_text(json.dumps([Suite.of_sources, Suite.measured]))
+        seconds = Suite.measured[self.text]
+        self.skipped = seconds is None
+        self.limit = max(LIMIT, 4 * (seconds or 0))
 
 
 def compile_alone(path):
@@ -548,7 +560,7 @@ def unchanged(path):
     return digest
 
 
-def judge(mutant, equivalent):
+def judge(mutant, equivalent, quick):
     start = time.monotonic()
     file = COPY / mutant.path
     whole = (ROOT / mutant.path).read_text()
@@ -559,7 +571,7 @@ def judge(mutant, equivalent):
     if mutant.key() in equivalent:
         mutant.verdict, mutant.by = "equivalent", equivalent[mutant.key()]
         return
-    suites = [Suite.of(text, mutant.path) for text in suites_of(mutant.path)]
+    suites = [Suite.of(text, mutant.path) for text in suites_of(mutant.path)[: 2 if quick else None]]
     original = unchanged(mutant.path)
     try:
         file.write_text(changed)
@@ -643,6 +655,7 @@ def main():
     parser.add_argument("--number", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--since")
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("-h", "--help", action="store_true")
@@ -664,14 +677,17 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what runs is ended, and the copy's file is as before
     WORK.mkdir(parents=True, exist_ok=True)
     (WORK / "none").mkdir(exist_ok=True)
-    make_copy()
+    Suite.of_sources = make_copy()
+    if MEASURED.exists():
+        of_sources, measured = json.loads(MEASURED.read_text())
+        Suite.measured = measured if of_sources == Suite.of_sources else {}
     if run(["cmake", "--preset", "tests"], 600, environment())[0]:
         fail(f"cmake --preset tests fails in {COPY}", 3)
     equivalent, done = read_equivalent(), 0
     for mutant in source:
         if done == wanted:
             break
-        judge(mutant, equivalent)
+        judge(mutant, equivalent, given.quick)
         if mutant.verdict in ("does not compile", "gone") and not given.again:
             continue
         done += 1

@@ -171,7 +171,8 @@ def check_missing_inputs(cases, folder, command):
                     wrong.append(f"{name} without its input {i} ({formal.name}): {said or 'is accepted'}")
                 continue
             try:
-                expected = ReferenceEvaluator(changed[0]).run(None, {v.name: a for v, a in zip(changed[0].graph.input, changed[1])})
+                arrays = {v.name: a for v, a in zip(changed[0].graph.input, changed[1])}
+                expected = ReferenceEvaluator(changed[0]).run(None, arrays)
             except Exception:  # the evaluator does not know the op, or the file is none without this input
                 expected = None
             said = expected and run(*changed, expected, folder, command)
