@@ -61,6 +61,30 @@ Test(loss, labels_out_of_range_are_not_hidden) {
     }
 }
 
+/* As Keras' losses without arguments. Errors are 0.5 and 3; the probabilities of yes are 0.622 and 0.953. */
+Test(loss, options_that_are_left_out_are_their_defaults) {
+    static const struct {
+        const char *name;
+        double want[2];
+    } losses[] = {
+        {"huber", {0.125, 2.5}}, {"mse", {0.25, 9}}, {"mae", {0.5, 3}}, {"binary_crossentropy", {0.474076984, 3.048587352}}};
+    strata_array x = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(2, 1), (float[]){0.5F, 3});
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
+        /* labels 1 and 0 for a yes or no, otherwise 0 */
+        strata_array y = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(2), (float[]){i == 3, 0}), got;
+        strata_graph *graph = NULL;
+        OK(strata_graph_create(&graph, &err));
+        strata_tensor *xs = strata_input(graph, "x", x.dtype, x.shape), *ys = strata_input(graph, "y", y.dtype, y.shape);
+        strata_tensor *result = strata_example_losses(losses[i].name, NULL, xs, ys);
+        OK(strata_test_eval(&result, 1, (strata_test_feed[]){{xs, &x}, {ys, &y}}, 2, &got, &err));
+        for (int k = 0; k < 2; k++)
+            cr_expect_float_eq((double)((float *)got.data)[k], losses[i].want[k], 1e-6, "%s: %g", losses[i].name,
+                               (double)((float *)got.data)[k]);
+        strata_array_finish(&got);
+        strata_graph_destroy(graph);
+    }
+}
+
 Test(loss, each_equals_pytorch_with_its_gradient) {
     strata_golden *golden = strata_golden_load("losses");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
