@@ -71,7 +71,7 @@ SUITES = [
     ("core/data/text/*", "data replay_tokenizer cli/own_data cli/tables"),
     ("core/data/*", "data threads_dataset replay_npz replay_npy replay_idx replay_safetensors cli/data model cli/own_data"
      " cli/tables"),
-    ("core/events/*", "events model cli/log cli/plot cli/graph"),
+    ("core/events/*", "events model cli/log cli/plot cli/graph python/python"),
     ("core/graph/*", "graph op compile run model conformance@host alloc"),
     ("core/interchange/onnx*", "interchange replay_onnx interchange/interchange interchange/endings interchange/pytorch"),
     ("core/interchange/c_*", "interchange interchange/c interchange/endings"),

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "model_case.h"
+#include "strata/metrics.h"
 #include "tests/support/check.h"
 #include "tests/support/eval.h"
 #include "tests/support/golden.h"
@@ -81,6 +82,26 @@ Test(loss, options_that_are_left_out_are_their_defaults) {
             cr_expect_float_eq((double)((float *)got.data)[k], losses[i].want[k], 1e-6, "%s: %g", losses[i].name,
                                (double)((float *)got.data)[k]);
         strata_array_finish(&got);
+        strata_graph_destroy(graph);
+    }
+}
+
+/* In any graph: outputs must have an axis of examples, for each loss and each metric. */
+Test(loss, outputs_without_an_axis_of_examples_are_refused) {
+    static const char *const losses[] = {"mse", "mae", "huber", "binary_crossentropy"};
+    static const char *const metrics[] = {"accuracy", "mae", "precision", "recall", "auc"};
+    enum { N_LOSSES = sizeof losses / sizeof *losses, N_METRICS = sizeof metrics / sizeof *metrics };
+    for (int i = 0; i < N_LOSSES + N_METRICS; i++) {
+        strata_graph *graph = NULL;
+        OK(strata_graph_create(&graph, &err));
+        strata_tensor *x = strata_input(graph, "x", STRATA_DTYPE_F32, STRATA_SHAPE()),
+                      *y = strata_input(graph, "y", STRATA_DTYPE_F32, STRATA_SHAPE());
+        const strata_metric metric = {.name = i < N_LOSSES ? "" : metrics[i - N_LOSSES], .loss = "binary_crossentropy"};
+        strata_tensor *result = i < N_LOSSES ? strata_example_losses(losses[i], NULL, x, y) : strata_metric_sums(&metric, x, y);
+        const char *name = i < N_LOSSES ? losses[i] : metric.name;
+        cr_expect(strata_tensor_is_poison(result), "%s", name);
+        cr_expect_eq(strata_graph_check(graph, &err), STRATA_INVALID, "%s", name);
+        cr_expect(strstr(err.message, "outputs have no axis of examples"), "%s: %s", name, err.message);
         strata_graph_destroy(graph);
     }
 }
