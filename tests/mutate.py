@@ -315,7 +315,7 @@ def mutants_of(path, text):
             end = statement_end(tokens, i, python)
             if end:
                 found.append(("statement", token.start, tokens[end - 1].end, "pass" if python else "{}"))
-        called = token.kind == "name" and after.text == "(" and token.text not in DECLARES
+        called = token.kind == "name" and after.text == "(" and token.text not in DECLARES and token.text != "calloc"
         if called and before.kind != "name" and before.text != "*":
             given = arguments(tokens, i + 1)
             for (a0, a1), (b0, b1) in zip(given, given[1:]):
