@@ -443,9 +443,9 @@ strata_tensor *strata_model_build_layers(strata_model *model, strata_layer_conte
  * layers. */
 STRATA_MUST_USE strata_status strata_model_declare(strata_model *model, strata_error *err);
 void strata_model_free_parameters(strata_model *model);
-/* json.c: the losses of the outputs as text, for files of other programs: a name, or JSON where there are options or several
- * outputs. *out_text NULL: there are none; the caller frees it. strata_model_recall_losses sets the outputs' losses to those of
- * such a text; it ignores losses that the program does not have. */
+/* json.c: the losses of the outputs, their weights and metrics as text, for files of other programs: the loss's name, or JSON
+ * where there is more than that. *out_text NULL: there are none; the caller frees it. strata_model_recall_losses sets those of
+ * the outputs to those of such a text; it ignores losses and metrics that the program does not have. */
 STRATA_MUST_USE strata_status strata_model_losses_text(const strata_model *model, char **out_text, strata_error *err);
 STRATA_MUST_USE strata_status strata_model_recall_losses(strata_model *model, const char *text, strata_error *err);
 /* values.c: creates the values of a sequential model, or checks those of a functional one. */

@@ -132,7 +132,7 @@ STRATA_API const char *strata_model_label(const strata_model *model);
 /* Notes are texts by key that are saved and loaded with the model, in the file's metadata under "strata.<key>". Three keys are
  * in use: strata_model_set_tokenizer sets "tokenizer" (strata/tokenizer.h), strata_model_compile sets "precision", and "model"
  * is the model's JSON. text NULL removes a note.
- * Fails: INVALID for a key that is not lower-case letters and '_', or is "model". */
+ * Fails: INVALID for a key that is not lower-case letters and '_', or is "model" or "training". */
 STRATA_API STRATA_MUST_USE strata_status strata_model_set_note(strata_model *model, const char *key, const char *text,
                                                                strata_error *err);
 /* NULL: there is none. The text is valid until the note is set again. */

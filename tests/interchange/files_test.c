@@ -10,6 +10,7 @@
 
 #include "core/base/file.h"
 #include "core/data/format/npz.h"
+#include "core/model/model.h"
 #include "strata/interchange.h"
 #include "strata/preprocessing.h"
 #include "tests/support/check.h"
@@ -100,6 +101,60 @@ static void round_trips(const char *name, const char *ending) {
     }
     strata_array_finish(&want);
     strata_array_finish(&got);
+}
+
+/* A model of two outputs whose losses have options other than the defaults, with a label and notes. */
+static strata_model *annotated(void) {
+    static const char json[] =
+        "{\"inputs\": [{\"name\": \"x\", \"shape\": [3]}], \"layers\": ["
+        "{\"layer\": \"dense\", \"name\": \"kind\", \"units\": 4, \"inputs\": [\"x\"]}, "
+        "{\"layer\": \"dense\", \"name\": \"size\", \"units\": 2, \"inputs\": [\"x\"]}], \"outputs\": ["
+        "{\"name\": \"kind\", \"loss\": {\"name\": \"sparse_categorical_crossentropy\", \"label_smoothing\": 0.125}, "
+        "\"weight\": 0.25, \"metrics\": [\"top_2_accuracy\"]}, {\"name\": \"size\", \"loss\": {\"name\": \"huber\", \"delta\": "
+        "0.375}}]}";
+    strata_device *host = NULL;
+    strata_model *model = NULL;
+    OK(strata_device_open("host", NULL, &host, &err));
+    OK(strata_model_from_json(json, strlen(json), "annotated", &model, &err));
+    OK(strata_model_set_label(model, "a label \xC3\xA9", &err));
+    OK(strata_model_set_note(model, "plain", "a text", &err));
+    OK(strata_model_set_note(model, "odd", "\"quotes\", \\ and\n\ta line, \xE2\x82\xAC", &err));
+    OK(strata_model_set_note(model, "empty", "", &err));
+    OK(strata_model_set_note(model, "loss", "not the loss", &err));
+    OK(strata_model_set_note(model, "label", "not the label", &err));
+    OK(strata_model_set_note(model, "a_key_of_as_many_letters_as_a_key_may_have_which_are_sixty_four", "long", &err));
+    OK(strata_model_compile(model, host, NULL, &err));
+    return model;
+}
+
+Test(files, the_label_the_losses_and_every_note_come_back_from_each_format) {
+    static const char *const endings[] = {"m.strata", "m.onnx", "m.keras"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        strata_model *model = annotated();
+        char *losses = NULL, *again = NULL;
+        const char *file = test_path(endings[i]);
+        OK(strata_model_losses_text(model, &losses, &err));
+        cr_assert(
+            losses && strstr(losses, "0.125") && strstr(losses, "0.375") && strstr(losses, "0.25") && strstr(losses, "top_2"),
+            "%s", losses);
+        OK(strstr(file, ".onnx")    ? strata_model_save_onnx(model, file, &err)
+           : strstr(file, ".keras") ? strata_model_save_keras(model, file, &err)
+                                    : strata_model_save(model, file, &err));
+        strata_model *back = load(file);
+        OK(strata_model_losses_text(back, &again, &err));
+        cr_expect(again && !strcmp(again, losses), "%s: the losses are %s, not %s", endings[i], again ? again : "not there",
+                  losses);
+        cr_expect_str_eq(back->label, model->label);
+        cr_expect_eq(back->notes.n, model->notes.n, "%s: %d notes", endings[i], back->notes.n);
+        for (int k = 0; k < model->notes.n; k++) {
+            const char *key = model->notes.items[k].key + strlen("strata."), *text = strata_model_note(back, key);
+            cr_expect(text && !strcmp(text, model->notes.items[k].text), "%s: note %s is \"%s\"", endings[i], key, text);
+        }
+        free(losses);
+        free(again);
+        strata_model_destroy(back);
+        strata_model_destroy(model);
+    }
 }
 
 Test(files, infinities_nan_and_open_bounds_are_read_and_written) {
