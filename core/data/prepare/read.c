@@ -201,32 +201,44 @@ static bool are_single_numbers(const char *text, size_t n_bytes, const strata_pr
     return n > 0;
 }
 
-/* Whether the cell of the label in this line, which has no names, is blank or a class of the model. A number can be any. */
-static bool has_label_of(const char *line, const char *end, char separator, const strata_preprocessing *known) {
+/* The end of the cell that begins at `at`: the next separator that is not in quotes, or the end of the line. */
+static const char *end_of_cell(const char *at, const char *end, char separator, char quote) {
+    bool quoted = false;
+    for (; at < end && (quoted || (*at != separator && *at != '\r')); at++)
+        if (quote && *at == quote) quoted = !quoted;
+    return at;
+}
+
+/* Whether the cell of the label in this line, which has no names, is blank or a class of the model. A number can be any, and so
+ * can a cell in quotes. */
+static bool has_label_of(const char *line, const char *end, char separator, char quote, const strata_preprocessing *known) {
     char cell[64];
     int column = 0;
     while (column < known->n_header && strcmp(known->header[column], known->labels[0].name)) column++;
     for (; column && line < end; column--) {
-        const char *next = memchr(line, separator, (size_t)(end - line));
-        line = next ? next + 1 : end;
+        line = end_of_cell(line, end, separator, quote);
+        line += line < end;
     }
-    const size_t length = strcspn(line, (const char[]){separator, '\r', '\n', 0});
+    const size_t length = (size_t)(end_of_cell(line, end, separator, quote) - line);
     if (length >= sizeof cell || strata_preprocessing_n_classes(known) == 0) return true;
     memcpy(cell, line, length);
     cell[length] = 0;
-    return strata_cell_is_blank(cell) || *cell == '"' || strata_column_word(&known->labels[0], cell, NULL) >= 0;
+    return strata_cell_is_blank(cell) || (quote && *cell == quote) || strata_column_word(&known->labels[0], cell, NULL) >= 0;
 }
 
 /* Whether a separator that divides the first line into n cells makes a table for the model: n is the number of the model's
  * columns, or that of its whole table, if the first line has names, or if it has a label and the separator is that of the
  * table. */
-static bool makes_known_table(const char *text, size_t n_bytes, char separator, int n, const strata_preprocessing *known) {
-    const char *stop = memchr(text, '\n', n_bytes), *end = stop ? stop : text + n_bytes;
+static bool makes_known_table(const char *text, size_t n_bytes, char separator, char quote, int n,
+                              const strata_preprocessing *known) {
+    int unused;
+    const char *end = scan_line(text, text + n_bytes, separator, quote, &unused);
     if (n == known->n_columns) return true;
     if (n != known->n_header || !known->n_columns) return false;
     const char *name = strstr(text, known->columns[0].name);
     if (name && name < end) return true;
-    return (!known->dialect.separator || separator == known->dialect.separator) && has_label_of(text, end, separator, known);
+    return (!known->dialect.separator || separator == known->dialect.separator) &&
+           has_label_of(text, end, separator, quote, known);
 }
 
 /* Finds the separator that divides the first lines best. If `known` is given, a separator that makes a table for it comes
@@ -242,7 +254,7 @@ static char find_separator(const char *text, size_t n_bytes, char quote, const s
     for (size_t c = 0; c < N_CANDIDATES; c++) {
         const division d = divide(text, n_bytes, candidates[c], quote);
         if (d.n_separators < 1) continue;
-        const bool own = known && makes_known_table(text, n_bytes, candidates[c], d.n_separators + 1, known);
+        const bool own = known && makes_known_table(text, n_bytes, candidates[c], quote, d.n_separators + 1, known);
         if (fits && !own) continue;
         if ((own && !fits) || is_better(&d, &most)) most = d, best = candidates[c];
         fits |= own;
@@ -250,11 +262,20 @@ static char find_separator(const char *text, size_t n_bytes, char quote, const s
     return best;
 }
 
-/* If the text has no line feed, each CR becomes one: old Macs ended lines with CR, and some spreadsheets still do. */
-static void convert_line_ends(unsigned char *text, size_t n_bytes) {
-    if (n_bytes && memchr(text, '\n', n_bytes)) return;
-    for (size_t i = 0; i < n_bytes; i++)
-        if (text[i] == '\r') text[i] = '\n';
+/* If no line ends with a line feed, each CR becomes one: old Macs ended lines with CR, and some spreadsheets still do. Line ends
+ * in quoted cells are characters of the cell. */
+static void convert_line_ends(unsigned char *text, size_t n_bytes, char quote) {
+    bool quoted = false;
+    if (!n_bytes || !memchr(text, '\r', n_bytes)) return;
+    for (size_t i = 0; i < n_bytes; i++) {
+        quoted ^= quote && text[i] == (unsigned char)quote;
+        if (!quoted && text[i] == '\n') return;
+    }
+    quoted = false;
+    for (size_t i = 0; i < n_bytes; i++) {
+        quoted ^= quote && text[i] == (unsigned char)quote;
+        if (!quoted && text[i] == '\r') text[i] = '\n';
+    }
 }
 
 /* ---- the first line ---- */
@@ -472,8 +493,9 @@ static strata_status parse_text(const char *name, unsigned char *bytes, size_t n
     const size_t byte_order_mark = n_bytes >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3) ? 3 : 0;
     const char *text = (const char *)bytes + byte_order_mark;
     const size_t n_text = n_bytes - byte_order_mark;
-    convert_line_ends(bytes, n_bytes);
-    if (!d.separator) d.separator = find_separator(text, n_text, d.quote == STRATA_CSV_NONE ? 0 : d.quote, known);
+    const char quote = d.quote == STRATA_CSV_NONE ? 0 : d.quote;
+    convert_line_ends(bytes, n_bytes, quote);
+    if (!d.separator) d.separator = find_separator(text, n_text, quote, known);
     STRATA_TRY_GOTO(parse_first_lines(name, text, n_text, &d, &head, err));
     const int n = strata_csv_n_columns(head);
     if (!d.header)
