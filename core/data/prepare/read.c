@@ -403,18 +403,31 @@ static bool has_name(const strata_csv *csv, const char *name) {
     return false;
 }
 
-/* Whether the cells of the first line are values of the model's columns, which are in the same order. */
-static bool has_values_of(const strata_csv *csv, const strata_column *columns, int n) {
+/* The column of the model of which the cell at this place of a line is a value: the cells are in the order of the model's
+ * columns, or of its whole table, which may have columns that the model leaves out (NULL). */
+static const strata_column *column_at(const strata_preprocessing *known, int n_cells, int index) {
+    if (n_cells == known->n_columns) return &known->columns[index];
+    for (int i = 0; i < known->n_columns; i++)
+        if (!strcmp(known->columns[i].name, known->header[index])) return &known->columns[i];
+    for (int i = 0; i < known->n_labels; i++)
+        if (!strcmp(known->labels[i].name, known->header[index])) return &known->labels[i];
+    return NULL;
+}
+
+/* Whether the cells of the first line are values of the model's columns. */
+static bool has_values_of(const strata_csv *csv, const strata_preprocessing *known) {
+    const int n = strata_csv_n_columns(csv);
     int n_certain = 0;
-    if (strata_csv_n_columns(csv) != n) return false;
+    if (n != known->n_columns && n != known->n_header) return false;
     for (int i = 0; i < n; i++) {
         const char *cell = strata_csv_column(csv, i);
+        const strata_column *column = column_at(known, n, i);
         const cell_type type = type_of(cell);
-        if (type == CELL_MISSING) continue;
-        if (columns[i].kind == STRATA_COLUMN_NUMBER && type != CELL_NUMBER) return false;
-        if (columns[i].kind == STRATA_COLUMN_DATE && type != CELL_DATE) return false;
-        n_certain += columns[i].kind == STRATA_COLUMN_NUMBER || columns[i].kind == STRATA_COLUMN_DATE ||
-                     (columns[i].kind == STRATA_COLUMN_WORDS && strata_column_word(&columns[i], cell, NULL) >= 0);
+        if (type == CELL_MISSING || !column) continue;
+        if (column->kind == STRATA_COLUMN_NUMBER && type != CELL_NUMBER) return false;
+        if (column->kind == STRATA_COLUMN_DATE && type != CELL_DATE) return false;
+        n_certain += column->kind == STRATA_COLUMN_NUMBER || column->kind == STRATA_COLUMN_DATE ||
+                     (column->kind == STRATA_COLUMN_WORDS && strata_column_word(column, cell, NULL) >= 0);
     }
     return n_certain > 0;
 }
@@ -428,7 +441,7 @@ static bool begins_with_names(const strata_csv *csv, const strata_preprocessing 
         n_words += found && !is_number(known->columns[i].name);
     }
     if (n_names == known->n_columns || n_words) return true;
-    if (has_values_of(csv, known->columns, known->n_columns)) return false;
+    if (has_values_of(csv, known)) return false;
     for (int i = 0; i < strata_csv_n_columns(csv); i++)
         if (is_number(strata_csv_column(csv, i))) return false;
     return (strata_csv_n_columns(csv) != known->n_header && strata_csv_n_columns(csv) != known->n_columns) ||
