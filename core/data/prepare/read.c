@@ -201,29 +201,20 @@ static bool are_single_numbers(const char *text, size_t n_bytes, const strata_pr
     return n > 0;
 }
 
-/* The end of the cell that begins at `at`: the next separator that is not in quotes, or the end of the line. */
-static const char *end_of_cell(const char *at, const char *end, char separator, char quote) {
-    bool quoted = false;
-    for (; at < end && (quoted || (*at != separator && *at != '\r')); at++)
-        if (quote && *at == quote) quoted = !quoted;
-    return at;
+static bool has_name(const strata_csv *csv, const char *name) {
+    for (int i = 0; i < strata_csv_n_columns(csv); i++)
+        if (!strcmp(strata_csv_column(csv, i), name)) return true;
+    return false;
 }
 
-/* Whether the cell of the label in this line, which has no names, is blank or a class of the model. A number can be any, and so
- * can a cell in quotes. */
-static bool has_label_of(const char *line, const char *end, char separator, char quote, const strata_preprocessing *known) {
-    char cell[64];
+/* Whether the cell of the label in the first line, which has no names, is blank or a class of the model. A number can be
+ * any. */
+static bool has_label_of(const strata_csv *first, const strata_preprocessing *known) {
     int column = 0;
     while (column < known->n_header && strcmp(known->header[column], known->labels[0].name)) column++;
-    for (; column && line < end; column--) {
-        line = end_of_cell(line, end, separator, quote);
-        line += line < end;
-    }
-    const size_t length = (size_t)(end_of_cell(line, end, separator, quote) - line);
-    if (length >= sizeof cell || strata_preprocessing_n_classes(known) == 0) return true;
-    memcpy(cell, line, length);
-    cell[length] = 0;
-    return strata_cell_is_blank(cell) || (quote && *cell == quote) || strata_column_word(&known->labels[0], cell, NULL) >= 0;
+    if (column >= strata_csv_n_columns(first) || strata_preprocessing_n_classes(known) == 0) return true;
+    const char *cell = strata_csv_column(first, column);
+    return strata_cell_is_blank(cell) || strata_column_word(&known->labels[0], cell, NULL) >= 0;
 }
 
 /* Whether a separator that divides the first line into n cells makes a table for the model: n is the number of the model's
@@ -231,14 +222,18 @@ static bool has_label_of(const char *line, const char *end, char separator, char
  * table. */
 static bool makes_known_table(const char *text, size_t n_bytes, char separator, char quote, int n,
                               const strata_preprocessing *known) {
+    const strata_csv_dialect dialect = {
+        .separator = separator, .quote = quote ? quote : STRATA_CSV_NONE, .header = STRATA_CSV_HEADER_YES};
+    strata_csv *first = NULL;
     int unused;
-    const char *end = scan_line(text, text + n_bytes, separator, quote, &unused);
     if (n == known->n_columns) return true;
     if (n != known->n_header || !known->n_columns) return false;
-    const char *name = strstr(text, known->columns[0].name);
-    if (name && name < end) return true;
-    return (!known->dialect.separator || separator == known->dialect.separator) &&
-           has_label_of(text, end, separator, quote, known);
+    const char *end = scan_line(text, text + n_bytes, separator, quote, &unused);
+    if (strata_csv_parse_first("", text, (size_t)(end - text), &dialect, &first, NULL)) return false;
+    const bool same = !known->dialect.separator || separator == known->dialect.separator;
+    const bool makes = has_name(first, known->columns[0].name) || (same && has_label_of(first, known));
+    strata_csv_destroy(first);
+    return makes;
 }
 
 /* Finds the separator that divides the first lines best. If `known` is given, a separator that makes a table for it comes
@@ -295,8 +290,8 @@ static bool is_date(const char *cell) {
 
 typedef enum cell_type { CELL_MISSING, CELL_NUMBER, CELL_DATE, CELL_WORD } cell_type;
 
-static cell_type type_of(const char *cell) {
-    if (strata_cell_is_blank(cell) || strata_cell_is_usual_marker(cell)) return CELL_MISSING;
+static cell_type type_of(const strata_csv *csv, const char *cell) {
+    if (strata_csv_marks_missing(csv, cell)) return CELL_MISSING;
     return is_number(cell) ? CELL_NUMBER : is_date(cell) ? CELL_DATE : CELL_WORD;
 }
 
@@ -318,12 +313,12 @@ static column_below examine_below(const strata_csv *csv, int index) {
     enum { MOST = 32 };
     const char *different[MOST];
     const char *name = strata_csv_column(csv, index);
-    column_below c = {.first = type_of(name), .type = CELL_MISSING, .all_marks = true};
+    column_below c = {.first = type_of(csv, name), .type = CELL_MISSING, .all_marks = true};
     int64_t n = 0;
     int n_different = 0;
     for (int64_t row = 0; row < strata_csv_n_rows(csv); row++) {
         const char *cell = strata_csv_cell(csv, row, index);
-        const cell_type type = type_of(cell);
+        const cell_type type = type_of(csv, cell);
         int i = 0;
         c.contains_first |= !strcmp(cell, name);
         if (type == CELL_MISSING) continue;
@@ -344,7 +339,7 @@ static bool counts_columns(const strata_csv *csv, int64_t row) {
     int n = 0;
     for (int i = 0; i < strata_csv_n_columns(csv); i++) {
         const char *cell = row < 0 ? strata_csv_column(csv, i) : strata_csv_cell(csv, row, i);
-        if (type_of(cell) != CELL_NUMBER) continue;
+        if (type_of(csv, cell) != CELL_NUMBER) continue;
         if (strata_cell_has_mark(cell) || !strata_cell_number(cell, strata_decimal_point, &value)) return false;
         if (n++ && value != before + 1) return false;
         before = value;
@@ -397,12 +392,6 @@ static bool has_names(const strata_csv *csv) {
     return s.n_new_words || s.n_whole_above || s.new_label || (s.n_numbers > 2 && s.n_new_numbers * 2 > s.n_numbers);
 }
 
-static bool has_name(const strata_csv *csv, const char *name) {
-    for (int i = 0; i < strata_csv_n_columns(csv); i++)
-        if (!strcmp(strata_csv_column(csv, i), name)) return true;
-    return false;
-}
-
 /* The column of the model of which the cell at this place of a line is a value: the cells are in the order of the model's
  * columns, or of its whole table, which may have columns that the model leaves out (NULL). */
 static const strata_column *column_at(const strata_preprocessing *known, int n_cells, int index) {
@@ -422,7 +411,7 @@ static bool has_values_of(const strata_csv *csv, const strata_preprocessing *kno
     for (int i = 0; i < n; i++) {
         const char *cell = strata_csv_column(csv, i);
         const strata_column *column = column_at(known, n, i);
-        const cell_type type = type_of(cell);
+        const cell_type type = type_of(csv, cell);
         if (type == CELL_MISSING || !column) continue;
         if (column->kind == STRATA_COLUMN_NUMBER && type != CELL_NUMBER) return false;
         if (column->kind == STRATA_COLUMN_DATE && type != CELL_DATE) return false;
