@@ -746,8 +746,8 @@ void random_graph_begin(scene *s, strata_device *device, uint64_t seed, strata_a
         repeat(s);
         return;
     }
-    const int most = s->most_nodes ? s->most_nodes : MOST_NODES;
-    const int n_nodes = (int)between(strata_test_next(&s->state), most < 12 ? 1 : 12, most - LEAVES - 2);
+    const int most = s->most_nodes ? s->most_nodes : MOST_NODES, most_tries = most - LEAVES - 2;
+    const int n_nodes = (int)between(strata_test_next(&s->state), most_tries < 12 ? most_tries : 12, most_tries);
     for (int tries = 0; tries < n_nodes && s->n < most; tries++) {
         const recipe r = s->n > LEAVES + 2 && strata_test_next(&s->state) % 3 == 0 ? twin_recipe(s) : random_recipe(s);
         add(s, &r);

@@ -29,7 +29,7 @@ import traceback
 
 SECONDS = 60  # the limit of one draw
 NO_END = f"no end within {SECONDS} s"
-TRIES = 150  # the limit of runs to make a case smaller
+TRIES = 300  # the limit of runs to make a case smaller
 
 
 class Differs(Exception):
