@@ -168,7 +168,8 @@ def exported(c, folder):
         near(f"the loss of {ending}", [again.evaluate(x, y)["loss"]], [evaluated(model, case)["loss"]], 1e-4)
     twice = os.path.join(folder, "twice" + ending)
     again.save(twice)
-    near(f"the predictions of a second {ending}", outputs(strata.load(twice).build(device="host"), x), outputs(model, case["data"]["x"]))
+    second = strata.load(twice).build(device="host")
+    near(f"the predictions of a second {ending}", outputs(second, x), outputs(model, case["data"]["x"]))
 
 
 def state_dict(c, folder):
@@ -425,7 +426,8 @@ class Trial:
 
     def train(self, path, to, told, env=None):
         t = self.t
-        label = [] if t.all[-1] is t.label else ["--label", t.label["name"] if t.header else f"column {t.all.index(t.label) + 1}"]
+        name = t.label["name"] if t.header else f"column {t.all.index(t.label) + 1}"
+        label = [] if t.all[-1] is t.label else ["--label", name]
         try:
             command("train", path, *tables.as_options(told), *label, "--device", "host", "--epochs", "2", "--seed", self.seed,
                     "--save", to, env=env)

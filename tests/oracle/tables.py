@@ -234,7 +234,8 @@ def dialect_of(t):
 def as_struct(told):
     """The same as strata_csv_dialect."""
     orders = {"dmy": 1, "mdy": 2, "ymd": 3}
-    dialect = struct("csv_dialect", header={"yes": 1, "no": 2}.get(told.get("header"), 0), dates=orders.get(told.get("dates"), 0))
+    header = {"yes": 1, "no": 2}.get(told.get("header"), 0)
+    dialect = struct("csv_dialect", header=header, dates=orders.get(told.get("dates"), 0))
     for name in ("separator", "quote", "decimal", "thousands"):
         if name in told:
             setattr(dialect, name, {"tab": b"\t", "space": b" ", "none": b"\1"}.get(told[name], told[name].encode()))

@@ -257,8 +257,8 @@ static char find_separator(const char *text, size_t n_bytes, char quote, const s
     return best;
 }
 
-/* If no line ends with a line feed, each CR becomes one: old Macs ended lines with CR, and some spreadsheets still do. Line ends
- * in quoted cells are characters of the cell. */
+/* If no line ends with a line feed, each CR becomes one: old Macs ended lines with CR, and some spreadsheets still do. Line
+ * ends in quoted cells are characters of the cell. */
 static void convert_line_ends(unsigned char *text, size_t n_bytes, char quote) {
     bool quoted = false;
     if (!n_bytes || !memchr(text, '\r', n_bytes)) return;
