@@ -220,8 +220,9 @@ static int set_option(const option_row *row, const char *text, void *options) {
         if (status) return report(FAILING_DEVICE, status, &err);
     } else if (row->kind == OPTION_VERBOSE) {
         strata_plugin_set_log(print_message);
-    } else if (row->kind == OPTION_TEXT || row->kind == OPTION_INPUT || row->kind == OPTION_OUTPUT) {
-        if (!*text) return usage_error("%s%s needs a %s", dashes(row), row->name, row->value);
+    } else if (row->kind == OPTION_TEXT || row->kind == OPTION_WORDS || row->kind == OPTION_INPUT ||
+               row->kind == OPTION_OUTPUT) {
+        if (!*text && row->kind != OPTION_WORDS) return usage_error("%s%s needs a %s", dashes(row), row->name, row->value);
         *(const char **)target = text;
     } else if (row->kind == OPTION_LIST || row->kind == OPTION_INPUTS) {
         text_list *list = target;

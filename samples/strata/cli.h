@@ -25,15 +25,16 @@ enum {
 };
 
 /* ---- options ---- */
-/* TEXT is any text; INPUT names a file or folder that the command reads, and OUTPUT one that it writes. LIST is a text_list of
- * the option's values, and INPUTS one of files that are read; these options may be repeated. PLUGIN loads a plugin when it is
- * read, and may be repeated; VERBOSE shows plugins' messages; neither of the two is stored. HEADING is not an option: it
- * begins a group of the help and has its title. */
+/* TEXT is a text, and WORDS one that may be empty. INPUT names a file or folder that the command reads, and OUTPUT one that it
+ * writes. LIST is a text_list of the option's values, and INPUTS one of files that are read; these options may be repeated.
+ * PLUGIN loads a plugin when it is read, and may be repeated; VERBOSE shows plugins' messages; neither of the two is stored.
+ * HEADING is not an option: it begins a group of the help and has its title. */
 typedef enum option_kind {
     OPTION_FLAG,
     OPTION_INT,
     OPTION_NUMBER,
     OPTION_TEXT,
+    OPTION_WORDS,
     OPTION_INPUT,
     OPTION_OUTPUT,
     OPTION_LIST,
