@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/run/driver.h"
+
 enum { MOST_MESSAGE = 400 };
 
 /* ---- calls ---- */
@@ -58,23 +60,42 @@ static strata_status fail(const pjrt_plugin *plugin, pjrt_api_error *error, cons
     return status;
 }
 
+static strata_driver_work work_of(int function) {
+    switch (function) {
+        case PJRT_FUNCTION_Event_Await:
+            return STRATA_DRIVER_WAIT;
+        case PJRT_FUNCTION_LoadedExecutable_Execute:
+            return STRATA_DRIVER_SUBMIT;
+        case PJRT_FUNCTION_Client_BufferFromHostBuffer:
+        case PJRT_FUNCTION_Buffer_ToHostBuffer:
+            return STRATA_DRIVER_COPY;
+        default:
+            return STRATA_DRIVER_ASK;
+    }
+}
+
+static pjrt_api_error *call_marked(const pjrt_plugin *plugin, int function, void *args, strata_driver_work work) {
+    if (!plugin->device) return plugin->api->functions[function](args);
+    STRATA_DRIVER_MARK(plugin->device, work, 1);
+    return plugin->api->functions[function](args);
+}
+
 strata_status strata_pjrt_call(const pjrt_plugin *plugin, int function, void *args, const char *what, strata_status otherwise,
                                strata_error *err) {
     if (!has(plugin->api, function))
         return strata_fail(err, STRATA_UNSUPPORTED, "pjrt: %s: the plugin %s has no %s", what, plugin->path, names[function]);
-    pjrt_api_error *error = plugin->api->functions[function](args);
+    pjrt_api_error *error = call_marked(plugin, function, args, work_of(function));
     return error ? fail(plugin, error, what, otherwise, err) : STRATA_OK;
 }
 
 void strata_pjrt_destroy(const pjrt_plugin *plugin, int function, void *object) {
     pjrt_object_args args = {.head = {PJRT_SIZE(pjrt_object_args, object), NULL}, .object = object};
     if (!object || !has(plugin->api, function)) return;
-    pjrt_api_error *(*const destroy)(void *) = plugin->api->functions[function];
     if (function == PJRT_FUNCTION_Error_Destroy) {
-        destroy(&args); /* it returns nothing */
+        plugin->api->functions[function](&args); /* it returns nothing */
         return;
     }
-    pjrt_api_error *error = destroy(&args);
+    pjrt_api_error *error = call_marked(plugin, function, &args, STRATA_DRIVER_FREE);
     if (error) strata_pjrt_destroy(plugin, PJRT_FUNCTION_Error_Destroy, error);
 }
 

@@ -222,7 +222,7 @@ static VkResult create_module(vulkan_device *device, const strata_kernel *kernel
     return result;
 }
 
-/* *out_result is the driver's result. Fails in the same cases as strata_kernel_build_run. */
+/* *out_result is the driver's result. Fails in the same cases as strata_driver_compile_run. */
 static strata_status build(vulkan_device *device, const strata_kernel *kernel, const void *code, size_t bytes,
                            VkPipelineLayout layout, VkPipeline *out_pipeline, VkResult *out_result, strata_error *err) {
     const vulkan_functions *vk = &device->instance.vk;
@@ -236,8 +236,8 @@ static strata_status build(vulkan_device *device, const strata_kernel *kernel, c
     if (*out_result) return STRATA_OK;
     char name[96];
     snprintf(name, sizeof name, "kernel %s %s", kernel->shader->stem, kernel->shader->variant);
-    const strata_kernel_build what = {name, 1, make_build_call, &call, sizeof call};
-    STRATA_TRY(strata_kernel_build_run(&device->base, &what, err));
+    const strata_driver_compile what = {name, 1, make_build_call, &call, sizeof call};
+    STRATA_TRY(strata_driver_compile_run(&device->base, &what, err));
     vk->DestroyShaderModule(device->handle, call.module, NULL);
     *out_result = call.result;
     *out_pipeline = call.pipeline;

@@ -63,6 +63,7 @@ static int start_child(watcher *w, int first) {
     if (w->child < 0) return usage_error("plugin-check: the system cannot start a process: %s", strerror(errno)), EXIT_INTERNAL;
     if (w->child == 0) {
         close(ends[0]);
+        do_not_watch_drivers(); /* the parent does it */
         check_run(w->options, first, ends[1]);
         _exit(0);
     }

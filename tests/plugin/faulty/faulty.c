@@ -17,6 +17,8 @@
  *     short             run leaves out the last element of an output
  *     skips             run leaves out the last step if there are several, so that tests of single ops find no error
  *     crash-run exit-run
+ *     hangs:CALL        the call does not return; exits:CALL: it calls exit(0). CALL may also be entry, start or device_info.
+ *                       hangs:CALL:K, exits:CALL:K: only the K-th call
  *     slow:MS           run takes this many milliseconds longer, which is not a fault
  *     copies            it has the table "transfers", which is not a fault; a copy is made at the next run or wait
  *     unordered         with copies: pending copies are made in the wrong order, the newest first
@@ -62,7 +64,17 @@ static bool is_call(const char *kind, const char *name) {
     return ++count == atoi(at + n);
 }
 
+static void misbehave(const char *name) {
+    char each[64];
+    snprintf(each, sizeof each, "hangs:%s", name);
+    if (is(each) || is_call("hangs", name))
+        for (;;) pause();
+    snprintf(each, sizeof each, "exits:%s", name);
+    if (is(each) || is_call("exits", name)) exit(0);
+}
+
 static strata_plugin_status before(const char *name, strata_plugin_error *error) {
+    misbehave(name);
     if (lost) _exit(99); /* no call but destroy and close may follow */
     if (is_call("fail", name)) return fail(error, STRATA_PLUGIN_OUT_OF_MEMORY, "injected", 0);
     if (!is_call("lost", name)) return STRATA_PLUGIN_OK;
@@ -120,6 +132,7 @@ static const void *faulty_table(strata_plugin_device *device, const char *name) 
     static const strata_plugin_transfers transfers = {
         .size = sizeof transfers, .upload = begin_upload, .download = begin_download};
     (void)device;
+    misbehave("table");
     return is("copies") && !strcmp(name, "transfers") ? &transfers : NULL;
 }
 
@@ -130,6 +143,21 @@ static strata_plugin_status faulty_buffer_create(strata_plugin_device *device, i
     BEFORE("buffer_create");
     if (is("buffer-null")) return STRATA_PLUGIN_OK;
     return buffer_create(device, bytes, out_buffer, error);
+}
+
+static void faulty_buffer_destroy(strata_plugin_device *device, strata_plugin_buffer *buffer) {
+    misbehave("buffer_destroy");
+    buffer_destroy(device, buffer);
+}
+
+static void faulty_program_destroy(strata_plugin_program *program) {
+    misbehave("program_destroy");
+    program_destroy(program);
+}
+
+static void faulty_close(strata_plugin_device *device) {
+    misbehave("close");
+    close_device(device);
 }
 
 static strata_plugin_status faulty_upload(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
@@ -148,6 +176,7 @@ static strata_plugin_status faulty_download(strata_plugin_device *device, strata
 static strata_plugin_support faulty_supports(strata_plugin_device *device, const strata_plugin_piece *piece, int32_t node,
                                              const char **out_reason) {
     if (lost) _exit(99);
+    misbehave("supports");
     if (is("support")) return 7;
     if (is("parts") && piece->nodes[node]->n_parts) return STRATA_PLUGIN_PARTS;
     return supports(device, piece, node, out_reason);
@@ -163,6 +192,7 @@ static strata_plugin_status faulty_compile(strata_plugin_device *device, const s
 }
 
 static void *faulty_program_input(strata_plugin_program *program, int32_t slot) {
+    misbehave("program_input");
     if (is("input-null")) return NULL;
     return (char *)program_input(program, slot) + (is("input-odd") ? 4 : 0);
 }
@@ -226,6 +256,7 @@ static struct {
 } own_plugin;
 
 static strata_plugin_status faulty_start(const char *options, int32_t *out_n_devices, strata_plugin_error *error) {
+    misbehave("start");
     if (is("start-fails")) return fail(error, STRATA_PLUGIN_UNAVAILABLE, "no chip on board %lld", 3);
     if (is("start-crash")) abort();
     if (is("start-exit")) _exit(3);
@@ -235,6 +266,7 @@ static strata_plugin_status faulty_start(const char *options, int32_t *out_n_dev
 }
 
 static const strata_plugin_device_info *faulty_device_info(int32_t index) {
+    misbehave("device_info");
     own_info.info = *device_info(index);
     own_info.info.size = is("info-small") ? 24 : is("size-large") ? sizeof own_info : sizeof own_info.info;
     if (is("no-dtypes")) own_info.info.dtypes = 0;
@@ -278,7 +310,10 @@ static strata_plugin_status faulty_open(int32_t index, strata_plugin_device **ou
     own_calls.calls.size = is("calls-small")  ? offsetof(strata_plugin_device_calls, run)
                            : is("size-large") ? sizeof own_calls
                                               : sizeof own_calls.calls;
+    own_calls.calls.close = faulty_close;
     own_calls.calls.buffer_create = faulty_buffer_create;
+    own_calls.calls.buffer_destroy = faulty_buffer_destroy;
+    own_calls.calls.program_destroy = faulty_program_destroy;
     own_calls.calls.upload = faulty_upload;
     own_calls.calls.download = faulty_download;
     own_calls.calls.supports = faulty_supports;
@@ -296,6 +331,7 @@ static strata_plugin_status faulty_open(int32_t index, strata_plugin_device **ou
 
 STRATA_PLUGIN_EXPORT const strata_plugin *strata_plugin_v1(const strata_plugin_host *host);
 const strata_plugin *strata_plugin_v1(const strata_plugin_host *host) {
+    misbehave("entry");
     own_plugin.plugin = *healthy_plugin(host);
     own_plugin.plugin.name = is("name-long") ? "a-name-of-many-letters" : is("name-host") ? "host" : "faulty";
     own_plugin.plugin.size = is("size-small") ? 16 : is("size-large") ? sizeof own_plugin : sizeof own_plugin.plugin;
