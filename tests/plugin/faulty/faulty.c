@@ -13,7 +13,7 @@
  *     parts             supports asks for the parts of every node
  *     ticket input-null input-odd output-null program-null buffer-null wrong
  *     hang              no run ends, so that wait times out
- *     hang-run          run does not return
+ *     hang-later:K      no run ends from the K-th wait on
  *     short             run leaves out the last element of an output
  *     skips             run leaves out the last step if there are several, so that tests of single ops find no error
  *     crash-run exit-run
@@ -205,8 +205,6 @@ static strata_plugin_status faulty_run(strata_plugin_program *program, int32_t f
                                        strata_plugin_error *error) {
     BEFORE("run");
     make_copies();
-    if (is("hang-run"))
-        for (;;) pause();
     const char *slow = strstr(fault(), "slow:");
     if (slow) usleep((useconds_t)atoi(slow + strlen("slow:")) * 1000);
     if (is("crash-run")) abort();
@@ -233,7 +231,10 @@ static strata_plugin_status faulty_wait(strata_plugin_device *device, uint64_t t
     if (status) n_later = 0; /* after an error the device must not access host memory any more */
     if (status) return status;
     make_copies();
-    if (!is("hang")) return wait_for(device, ticket, timeout_ns, error);
+    static int waits;
+    const char *later = strstr(fault(), "hang-later:");
+    const bool hangs = is("hang") || (later && ++waits >= atoi(later + strlen("hang-later:")));
+    if (!hangs) return wait_for(device, ticket, timeout_ns, error);
     const struct timespec time = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
     nanosleep(&time, NULL);
     lost = true; /* Strata treats the device as lost from now on */
