@@ -5,6 +5,7 @@
 #include "backends/pjrt/plugin.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -130,8 +131,7 @@ static strata_status check_file(const char *path, strata_error *err) {
     return STRATA_OK;
 }
 
-strata_status strata_pjrt_load(const char *path, pjrt_plugin *out_plugin, strata_error *err) {
-    STRATA_TRY(check_file(path, err));
+static strata_status load(const char *path, pjrt_plugin *out_plugin, strata_error *err) {
     void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     if (!library) return strata_fail(err, STRATA_UNAVAILABLE, "pjrt: the plugin cannot be opened: %s", dlerror());
     const pjrt_api *(*get)(void) = NULL;
@@ -144,6 +144,35 @@ strata_status strata_pjrt_load(const char *path, pjrt_plugin *out_plugin, strata
     pjrt_plugin_initialize_args args = {.head = {sizeof(pjrt_plugin_initialize_args), NULL}};
     STRATA_TRY(strata_pjrt_call(&plugin, PJRT_FUNCTION_Plugin_Initialize, &args, "initialize", STRATA_UNAVAILABLE, err));
     *out_plugin = plugin;
+    return STRATA_OK;
+}
+
+typedef struct load_call {
+    char path[PATH_MAX];
+    pjrt_plugin plugin;
+    strata_status status;
+    strata_error err;
+} load_call;
+
+static void run_load(void *user) {
+    load_call *call = user;
+    call->status = load(call->path, &call->plugin, &call->err);
+}
+
+strata_status strata_pjrt_load(const char *path, pjrt_plugin *out_plugin, strata_error *err) {
+    load_call loading = {.plugin = {0}};
+    char subject[PATH_MAX + 16];
+    STRATA_TRY(check_file(path, err));
+    if (strlen(path) >= sizeof loading.path)
+        return strata_fail(err, STRATA_INVALID, "pjrt: the plugin's path has %zu bytes; it may have %d", strlen(path),
+                           PATH_MAX - 1);
+    strcpy(loading.path, path);
+    snprintf(subject, sizeof subject, "pjrt: %s", path);
+    const strata_driver_call call = {
+        .what = {subject, NULL, STRATA_DRIVER_START}, .run = run_load, .call = &loading, .bytes = sizeof loading};
+    STRATA_TRY(strata_driver_call_within(&call, strata_driver_seconds(), NULL, NULL, err));
+    if (loading.status) return strata_fail(err, loading.status, "%s", loading.err.message);
+    *out_plugin = (pjrt_plugin){.api = loading.plugin.api, .path = path};
     return STRATA_OK;
 }
 

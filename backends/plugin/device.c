@@ -102,7 +102,8 @@ static strata_status await_oldest(plugin_device *device, strata_error *err) {
         device->calls.wait(device->device, device->pending[0], (int64_t)(seconds * 1e9), &message);
     if (answer == STRATA_PLUGIN_TIMEOUT) {
         strata_error own = {0};
-        strata_fail(&own, STRATA_TIMEOUT, "%s: a run has not ended for %.3g s (stall_seconds); the device counts as lost. Allow more time: "
+        strata_fail(&own, STRATA_TIMEOUT,
+                    "%s: a run has not ended for %.3g s (stall_seconds); the device counts as lost. Allow more time: "
                     "--stall-seconds, strata_device_options.stall_seconds",
                     device->base.info.id, seconds);
         if (err) *err = own;

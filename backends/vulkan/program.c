@@ -300,6 +300,7 @@ static strata_status make_slot(recording *r, vulkan_slot *slot, strata_error *er
     strata_program *program = r->program;
     vulkan_device *device = program->device;
     const int n = program->list.n_launches;
+    STRATA_DRIVER_CALL(&device->base, COMPILE);
     STRATA_TRY(make_slot_buffers(program, slot, r->piece, err));
     if (program->labels) STRATA_TRY(strata_vulkan_time_pool(device, (uint32_t)n + 3, &slot->times, err));
     for (int i = 0; i < n; i++) STRATA_TRY(make_set(r, slot, i, err));

@@ -39,8 +39,8 @@ strata_status strata_device_list_add_hung(strata_device_list *list, const char *
     strata_device_info row = {0};
     snprintf(row.id, sizeof row.id, "%s", backend);
     snprintf(row.backend, sizeof row.backend, "%s", backend);
-    snprintf(row.skipped, sizeof row.skipped,
-             "a driver hangs: it has not listed its devices for %.3g s; more time: --driver-seconds", seconds);
+    strata_format(row.skipped, sizeof row.skipped,
+                  "a driver hangs: it has not listed its devices for %.3g s; more time: --driver-seconds", seconds);
     return strata_device_list_add(list, &row, err);
 }
 

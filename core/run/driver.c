@@ -209,7 +209,8 @@ static void report_hung(strata_device *device, strata_driver_work work, double s
     strata_driver_report(device, &why);
 }
 
-/* The time is the sum of naps, so that a process that is stopped (SIGSTOP) or suspended does not count as a driver that hangs. */
+/* The time is the sum of naps, so that a process that is stopped (SIGSTOP) or suspended does not count as a driver that
+ * hangs. */
 static void *observe(void *data) {
     strata_device *device = data;
     strata_driver_watch *watch = device->driver.watch;

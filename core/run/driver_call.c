@@ -37,7 +37,8 @@ static void destroy(made_call *c) {
     free(c);
 }
 
-/* The texts of what->subject and what->driver are copied behind the call's own bytes, since they may be freed before it ends. */
+/* The texts of what->subject and what->driver are copied behind the call's own bytes, since they may be freed before it
+ * ends. */
 static made_call *create(const strata_driver_call *what) {
     made_call *c = calloc(1, sizeof *c);
     const char *driver = what->what.driver ? what->what.driver : "";

@@ -145,10 +145,11 @@ typedef struct strata_device_options {
     bool no_cache;
     /* NULL: $XDG_CACHE_HOME/strata, else ~/.cache/strata; borrowed during the call. */
     const char *cache_dir;
-    /* How long a driver or plugin may take for one program, for example a training step, and for each call that submits, copies,
-     * allocates or frees: 0.001..1e9 seconds; 0 means 600, or the plugin's own default. A wait that the driver can end fails
-     * with TIMEOUT, and the device counts as lost (Vulkan, plugins, and OpenCL of NVIDIA). All other calls cannot be ended, and
-     * are reported by strata_driver_options.on_failure. The host runs programs in the calling thread, without a limit. */
+    /* How long a driver or plugin may take for one program, for example a training step, and for each call that submits,
+     * copies, allocates or frees: 0.001..1e9 seconds; 0 means 600, or the plugin's own default. A wait that the driver can end
+     * fails with TIMEOUT, and the device counts as lost (Vulkan, plugins, and OpenCL of NVIDIA). All other calls cannot be
+     * ended, and are reported by strata_driver_options.on_failure. The host runs programs in the calling thread, without a
+     * limit. */
     double stall_seconds;
     /* The host runs the nodes that the device cannot run. In each run, values that both sides need are copied between them, and
      * the run waits for these copies (strata_device_counters counts them). Default: a node that the device cannot run is an
@@ -165,10 +166,10 @@ typedef struct strata_device_options {
     /* Called when a kernel was replaced because it computes wrongly, when a device that computed correctly before computes
      * wrongly now, and when a kernel has been compiling for longer than compile_notice_seconds. NULL: none. */
     strata_warning_callback on_warning;
-    /* 0.01..1e9 seconds: after compile_notice_seconds of compiling one program a warning names it (0: 20 or compile_seconds / 6,
-     * whichever is less), and after compile_seconds compiling fails with TIMEOUT (0: 120). On OpenCL and Vulkan the latter limit
-     * is multiplied by n for a program of n kernels, but at most by 5. A plugin compiles a whole program in one call, which may
-     * take compile_seconds (0: 600). */
+    /* 0.01..1e9 seconds: after compile_notice_seconds of compiling one program a warning names it (0: 20 or compile_seconds /
+     * 6, whichever is less), and after compile_seconds compiling fails with TIMEOUT (0: 120). On OpenCL and Vulkan the latter
+     * limit is multiplied by n for a program of n kernels, but at most by 5. A plugin compiles a whole program in one call,
+     * which may take compile_seconds (0: 600). */
     double compile_notice_seconds, compile_seconds;
     /* Called about 20 times a second while a driver compiles. If it returns true, compiling fails with INTERRUPTED. NULL:
      * compiling is never interrupted. A driver's compiler itself cannot be stopped: after INTERRUPTED or TIMEOUT a thread is

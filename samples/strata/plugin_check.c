@@ -101,7 +101,8 @@ static double seconds_left(const watcher *w) {
     return left > 0 ? left : 0;
 }
 
-/* Reads messages until the child closes the pipe. Returns false if it sent none for too long, or if the check takes too long. */
+/* Reads messages until the child closes the pipe. Returns false if it sent none for too long, or if the check takes too
+ * long. */
 static bool listen(watcher *w) {
     check_message message;
     size_t have = 0;

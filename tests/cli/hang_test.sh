@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The command with a plugin and with drivers that hang in a call, or call exit (tests/plugin/faulty, tests/shims): it ends with a
-# message and the exit code, soon after the limit, and what was to be saved is saved.
+# The command with a plugin and with drivers that hang in a call, or call exit (tests/plugin/faulty, tests/shims): it ends with
+# a message and the exit code, soon after the limit, and what was to be saved is saved.
 . "$(dirname "$0")/support.sh"
 
 plugin=$STRATA_BUILD_DIR/suites/plugins/libstrata_faulty_plugin.so
@@ -51,8 +51,8 @@ END
         soon 160 "called exit in its call to" $on_plugin
     done
 
-    # After the first epoch a run hangs: its checkpoint, its line of JSON and its rows of the log are there, and training goes on
-    # from the checkpoint.
+    # After the first epoch a run hangs: its checkpoint, its line of JSON and its rows of the log are there, and training goes
+    # on from the checkpoint.
     for fault in hangs:run:100 hang-later:100 exits:run:100; do
         rm -f checkpoint log.jsonl
         code=163

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A function of a driver that does not return. The environment variable STRATA_SHIM_HANG names it, and STRATA_SHIM_HANG_NTH says
- * which call of it hangs (the first). Only some functions are counted; the first call of all others hangs. */
+ * A function of a driver that does not return. The environment variable STRATA_SHIM_HANG names it, and STRATA_SHIM_HANG_NTH
+ * says which call of it hangs (the first). Only some functions are counted; the first call of all others hangs. */
 #ifndef STRATA_TESTS_SHIMS_HANG_H
 #define STRATA_TESTS_SHIMS_HANG_H
 

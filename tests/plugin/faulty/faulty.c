@@ -67,8 +67,8 @@ static bool is_call(const char *kind, const char *name) {
 static void misbehave(const char *name) {
     char each[64];
     snprintf(each, sizeof each, "hangs:%s", name);
-    if (is(each) || is_call("hangs", name))
-        for (;;) pause();
+    const bool nth = is_call("hangs", name);
+    while (nth || is(each)) usleep(10000); /* a test may end the hang by another value of the variable */
     snprintf(each, sizeof each, "exits:%s", name);
     if (is(each) || is_call("exits", name)) exit(0);
 }
