@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A plugin that hangs in a call: what the library returns, what it reports by strata_driver_options.on_failure, and that nothing
- * waits for the call. Each test case is a process of its own. */
+ * A plugin that hangs in a call: what the library returns, what it reports by strata_driver_options.on_failure, and that
+ * nothing waits for the call. Each test case is a process of its own. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -37,10 +37,12 @@ _EXIT_CODES = {constants["STRATA_TIMEOUT"]: 163, constants["STRATA_DEVICE_LOST"]
 
 def _end_process(status, message):
     """A call of a driver hangs, so the function of the library that made it never returns, and no exception can be raised."""
-    sys.stdout.flush()
-    sys.stderr.write(f"strata: {message}\n")
-    sys.stderr.flush()
-    os._exit(_EXIT_CODES.get(status, 1))
+    try:
+        sys.stderr.write(f"strata: {message}\n")
+        sys.stderr.flush()
+        sys.stdout.flush()
+    finally:
+        os._exit(_EXIT_CODES.get(status, 1))
 
 
 def configure_drivers(seconds: float = None, on_failure=_end_process) -> None:
@@ -51,7 +53,8 @@ def configure_drivers(seconds: float = None, on_failure=_end_process) -> None:
     it returns, the process goes on waiting."""
     global _on_failure
     given = {} if seconds is None else {"seconds": seconds}
-    taken = _native.ctype("strata_driver_callback")(lambda status, message, user: on_failure(status, message.decode()))
+    taken = _native.ctype("strata_driver_callback")(lambda status, message, user: on_failure(
+        status, _native._python_names(message.decode(errors="replace"))))
     lib.drivers_configure(struct("driver_options", on_failure=taken, **given))
     _on_failure = taken  # the library calls it later
 
