@@ -12,8 +12,8 @@
 #include "cli.h"
 #include "terminal.h"
 
-/* If saving takes longer than so many seconds, the process ends without it. */
-enum { SAVING_SECONDS = 20 };
+/* If saving, and then flushing files, takes longer than so many seconds, the process ends without it. */
+enum { SAVING_SECONDS = 20, FLUSHING_SECONDS = 2 };
 
 static void (*saves)(void *user);
 static void *saves_user;
@@ -30,11 +30,14 @@ static void end_now(int number) {
     _exit(exit_code);
 }
 
-/* The thread in the driver may have locked stdout. */
-static void flush_stdout(void) {
-    if (ftrylockfile(stdout)) return;
-    fflush(stdout);
-    funlockfile(stdout);
+/* stdout and other files that are open. The thread in the driver may have locked one of them. */
+static void flush_files(void) {
+    if (!ftrylockfile(stdout)) {
+        fflush(stdout);
+        funlockfile(stdout);
+    }
+    alarm(FLUSHING_SECONDS);
+    fflush(NULL);
 }
 
 /* stderr is not used as a FILE, which the thread in the driver may have locked. */
@@ -54,7 +57,7 @@ static void fail(strata_status status, const char *message, void *user) {
     alarm(SAVING_SECONDS);
     print(message);
     if (saves) saves(saves_user);
-    flush_stdout();
+    flush_files();
     _exit(exit_code);
 }
 
@@ -62,9 +65,8 @@ static void fail(strata_status status, const char *message, void *user) {
 static void check_end(void) {
     if (!ends)
         fail(STRATA_DEVICE_LOST,
-             "the process ended before the command did: a driver or plugin called exit, which it must not do; strata "
-             "plugin-check "
-             "FILE finds out whether a plugin does it",
+             "the process ended before the command did: a driver, a plugin or another library called exit; strata "
+             "plugin-check FILE finds out whether a plugin does it",
              NULL);
 }
 
