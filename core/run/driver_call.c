@@ -64,10 +64,15 @@ static made_call *create(const strata_driver_call *what) {
     return c;
 }
 
+/* LLVM, which drivers compile with, gives the thread another alternate stack for signals. AddressSanitizer frees its own one
+ * when the thread ends, so that must be the thread's. */
 static void *run(void *data) {
     made_call *c = data;
+    stack_t signals;
+    const bool known = !sigaltstack(NULL, &signals);
     (void)strata_driver_enter_thread(c->what);
     c->run(c->call);
+    if (known) (void)sigaltstack(&signals, NULL);
     (void)strata_driver_enter_thread((strata_driver_inside){0});
     pthread_mutex_lock(&c->mutex);
     c->done = true;
