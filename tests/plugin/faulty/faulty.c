@@ -76,7 +76,7 @@ static void misbehave(const char *name) {
 /* Strata destroys nothing of a device that hangs. The list refers to its objects, so that LeakSanitizer does not report them. */
 static void hold(const void *object) {
     enum { MOST_HELD = 256 };
-    static const void *held[MOST_HELD];
+    static const void *volatile held[MOST_HELD];
     static int n_held;
     if (strstr(fault(), "hang")) held[n_held++ % MOST_HELD] = object;
 }
