@@ -74,11 +74,13 @@ static void misbehave(const char *name) {
 }
 
 /* Strata destroys nothing of a device that hangs. The list refers to its objects, so that LeakSanitizer does not report them. */
+enum { MOST_HELD = 256 };
+extern const void *strata_faulty_held[MOST_HELD];
+const void *strata_faulty_held[MOST_HELD];
+
 static void hold(const void *object) {
-    enum { MOST_HELD = 256 };
-    static const void *volatile held[MOST_HELD];
     static int n_held;
-    if (strstr(fault(), "hang")) held[n_held++ % MOST_HELD] = object;
+    if (strstr(fault(), "hang")) strata_faulty_held[n_held++ % MOST_HELD] = object;
 }
 
 static strata_plugin_status before(const char *name, strata_plugin_error *error) {
