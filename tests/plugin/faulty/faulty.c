@@ -73,7 +73,8 @@ static void misbehave(const char *name) {
     if (is(each) || is_call("exits", name)) exit(0);
 }
 
-/* Strata destroys nothing of a device that hangs. The list refers to its objects, so that LeakSanitizer does not report them. */
+/* Strata destroys nothing of a device that hangs. The list refers to its objects, so that LeakSanitizer does not report
+ * them. */
 enum { MOST_HELD = 256 };
 extern const void *strata_faulty_held[MOST_HELD];
 const void *strata_faulty_held[MOST_HELD];
