@@ -219,7 +219,7 @@ static int run_threads(const job *j) {
         ranks[r] = (thread_rank){.job = j, .comm = comms[r]};
         if (pthread_create(&ranks[r].thread, NULL, run_thread, &ranks[r])) {
             fprintf(stderr, "strata: no thread for rank %d\n", r);
-            exit(EXIT_INTERNAL);
+            _exit(EXIT_INTERNAL);
         }
     }
     for (int r = 0; r < world; r++) pthread_join(ranks[r].thread, NULL);

@@ -615,13 +615,22 @@ static int train(training *t) {
     return code;
 }
 
+/* The log lines and events until now. Checkpoints are on the disk; weights cannot be read from a device that hangs. */
+static void save_logs(void *user) {
+    training *t = user;
+    (void)board_close(&t->reporter.board, &t->test_metrics);
+    (void)run_log_close(&t->reporter.log);
+}
+
 static int run(const command *command, int argc, char **argv) {
     training t = {.began = now_seconds()};
     int n_arguments = 0;
     int code = read_options(command, argc, argv, &t.options, &t.name, &n_arguments);
     if (code) return code < 0 ? EXIT_OK : code;
     char *const validation = use_own_validation(t.name, &t.options);
+    save_at_driver_failure(save_logs, &t);
     code = train(&t);
+    save_at_driver_failure(NULL, NULL); /* the files are closed */
     free(validation);
     finish_profile(&t);
     strata_history_finish(&t.history);
