@@ -45,7 +45,8 @@ static const strata_mpi_library *const libraries[] = {&strata_mpi_library_open_m
 
 static struct {
     pthread_mutex_t lock;
-    const strata_mpi_library *library; /* NULL: MPI was not initialized */
+    /* NULL: MPI was not searched for yet. */
+    const strata_mpi_library *library;
     /* This file initialized MPI. */
     bool ready, ours;
     /* A communicator failed, so MPI_Finalize would wait for the lost rank. */
@@ -84,19 +85,24 @@ static strata_status open_library(const strata_mpi_library *library, strata_erro
                        library->package, why);
 }
 
-static strata_status begin(strata_error *err) {
-    int threads = 0;
-    bool ours = false;
-    if (mpi.ready) return STRATA_OK;
-    const strata_mpi_library *library = library_of_launcher();
+static strata_status find(strata_error *err) {
+    const strata_mpi_library *library = mpi.library ? mpi.library : library_of_launcher();
+    if (mpi.library) return STRATA_OK;
     if (!library)
         return strata_fail(err, STRATA_INVALID,
                            "engine mpi: this process was not started by the mpirun of Open MPI or MPICH; start the job as "
                            "mpirun -n 2 COMMAND, or leave the engine away");
     STRATA_TRY(open_library(library, err));
-    if (library->begin(&ours, &threads)) return strata_fail(err, STRATA_UNAVAILABLE, "engine mpi: MPI_Init_thread failed");
-    mpi.ours = ours;
     mpi.library = library;
+    return STRATA_OK;
+}
+
+static strata_status begin(strata_error *err) {
+    int threads = 0;
+    bool ours = false;
+    if (mpi.ready) return STRATA_OK;
+    if (mpi.library->begin(&ours, &threads)) return strata_fail(err, STRATA_UNAVAILABLE, "engine mpi: MPI_Init_thread failed");
+    mpi.ours = ours;
     if (ours) atexit(finish);
     if (threads < THREAD_MULTIPLE)
         return strata_fail(err, STRATA_UNSUPPORTED, "engine mpi: MPI gives thread level %d; MPI_THREAD_MULTIPLE (%d) is needed",
@@ -105,11 +111,19 @@ static strata_status begin(strata_error *err) {
     return STRATA_OK;
 }
 
-strata_status strata_mpi_begin(strata_error *err) {
+static strata_status locked(strata_status (*call)(strata_error *err), strata_error *err) {
     pthread_mutex_lock(&mpi.lock);
-    strata_status status = begin(err);
+    const strata_status status = call(err);
     pthread_mutex_unlock(&mpi.lock);
     return status;
+}
+
+strata_status strata_mpi_find(strata_error *err) {
+    return locked(find, err);
+}
+
+strata_status strata_mpi_begin(strata_error *err) {
+    return locked(begin, err);
 }
 
 /* ---- waiting ---- */

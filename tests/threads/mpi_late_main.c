@@ -15,7 +15,7 @@
 
 enum { RANKS = 2, ELEMENTS = 9000, BLOCKS = 200, MOST_RANGES = 64, OURS = 0x11, LATE = 0xee };
 
-static int rank, failures;
+static int rank, port, failures;
 #define CHECK(condition, ...)                                      \
     do {                                                           \
         if (!(condition)) {                                        \
@@ -185,9 +185,11 @@ static bool is_ours(const void *memory, size_t bytes) {
 }
 
 /* Calls a collective of which the request after the first `sound` ones hangs. */
-static void call(const char *store, strata_collective what, int sound) {
+static void call(strata_collective what, int sound) {
     static float in[RANKS * ELEMENTS], out[RANKS * ELEMENTS];
     static const size_t sizes[] = {16, 64, 200, 1000, sizeof out / RANKS, sizeof out, 3 * sizeof out};
+    char store[64];
+    snprintf(store, sizeof store, "127.0.0.1:%d", port++); /* rank 0 may still listen at the one before */
     const strata_communicator_options opts = {
         .rank = rank, .world = RANKS, .store = store, .engine = "mpi", .stall_seconds = 0.05, .connect_seconds = 20};
     strata_communicator *comm = NULL;
@@ -220,24 +222,23 @@ static void call(const char *store, strata_collective what, int sound) {
     }
 }
 
-static void call_all(const char *store) {
+static void call_all(void) {
     for (int kind = STRATA_ALL_REDUCE; kind <= STRATA_SCATTER; kind++)
-        call(store, (strata_collective){.kind = (strata_collective_kind)kind, .count = ELEMENTS}, 0);
-    call(store, (strata_collective){.kind = STRATA_ALL_REDUCE, .count = 10}, 0);       /* one request for all inputs */
-    call(store, (strata_collective){.kind = STRATA_ALL_REDUCE, .count = ELEMENTS}, 1); /* the second request hangs */
-    for (int sound = 0; sound <= 1; sound++)                                           /* the description, and the data */
-        call(store, (strata_collective){.kind = rank ? STRATA_SEND : STRATA_RECV, .count = ELEMENTS, .root = !rank}, sound);
+        call((strata_collective){.kind = (strata_collective_kind)kind, .count = ELEMENTS}, 0);
+    call((strata_collective){.kind = STRATA_ALL_REDUCE, .count = 10}, 0);       /* one request for all inputs */
+    call((strata_collective){.kind = STRATA_ALL_REDUCE, .count = ELEMENTS}, 1); /* the second request hangs */
+    for (int sound = 0; sound <= 1; sound++)                                    /* the description, and the data */
+        call((strata_collective){.kind = rank ? STRATA_SEND : STRATA_RECV, .count = ELEMENTS, .root = !rank}, sound);
 }
 
 int main(void) {
-    char store[64];
     int status = 0;
-    snprintf(store, sizeof store, "127.0.0.1:%d", 20000 + (int)getpid() % 12000);
+    port = 20000 + (int)getpid() % 12000;
     setenv("STRATA_TEST_MPI_LATE", "1", 1);
     alarm(120);
     const pid_t child = fork();
     rank = child ? 0 : 1;
-    call_all(store);
+    call_all();
     if (!child) return failures ? 1 : 0;
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status), "the other rank failed");
     return failures ? 1 : 0;
