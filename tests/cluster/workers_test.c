@@ -6,7 +6,9 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/data/dataset.h"
 #include "core/data/stage/stage.h"
@@ -180,6 +182,65 @@ Test(over_workers, shards_have_the_bits_of_replicated_updates, .init = test_fold
     expect_shards_over_workers(3, 1, STRATA_DTYPE_F32);
     expect_shards_over_workers(3, 2, STRATA_DTYPE_F32);
     expect_shards_over_workers(2, 1, STRATA_DTYPE_BF16);
+}
+
+/* ---- checkpoints of a sharded optimizer, in a folder that the workers share, and in folders of their own ---- */
+
+typedef struct saving {
+    sharding s;
+    bool local; /* each worker has a folder of its own, as with local disks */
+    char folders[MOST_WORKERS][200];
+    int warnings;
+    char warning[400];
+    char whole[65]; /* rank 0's model after training in one piece */
+} saving;
+
+static void take_warning(const char *text, void *user) {
+    saving *s = user;
+    s->warnings++;
+    snprintf(s->warning, sizeof s->warning, "%s", text);
+}
+
+/* Trains two epochs with checkpoints, and two more from the last of them; or four epochs without checkpoints. */
+static strata_test_result save_sharded(strata_communicator *comm, const void *user) {
+    saving *s = (saving *)user;
+    const int w = strata_communicator_rank(comm);
+    strata_error err = {0};
+    for (int part = 0; part < 3; part++) {
+        const strata_checkpoint_options checkpoint = {
+            .folder = s->folders[s->local ? w : 0], .on_warning = take_warning, .user = s};
+        strata_fit_options opts = {.epochs = part ? 4 : 2, .batch = 9, .checkpoint = part < 2 ? &checkpoint : NULL};
+        strata_strategy *strategy = NULL;
+        strata_model *model = NULL;
+        TEST_TRY(make_sharded(comm, &s->s, STRATA_SHARD_OPTIMIZER_YES, &strategy, &model, &err));
+        if (part == 1) TEST_TRY(strata_model_load_checkpoint(model, checkpoint.folder, &opts.first_epoch, &err));
+        if (opts.first_epoch != (part == 1 ? 2 : 0)) return strata_test_bad("%d epochs in the checkpoint", opts.first_epoch);
+        TEST_TRY(strata_model_fit(model, s->s.dataset, &opts, NULL, &err));
+        TEST_TRY(strata_model_sha256(model, part == 2 && !w ? s->whole : s->s.sha[w], &err));
+        strata_model_destroy(model);
+        strata_strategy_destroy(strategy);
+    }
+    return strata_test_ok();
+}
+
+Test(over_workers, a_sharded_optimizer_is_saved_on_local_disks_too, .init = test_folder_make, .fini = test_folder_remove) {
+    static saving s;
+    strata_error err = {0};
+    strata_dataset *dataset = NULL;
+    cr_assert_eq(open_points("9", NULL, &dataset, &err), STRATA_OK);
+    for (int local = 0; local <= 1; local++) {
+        struct timespec began, ended;
+        s = (saving){.s = {.replicas = 1, .dataset = dataset}, .local = local};
+        for (int w = 0; w < 3; w++) snprintf(s.folders[w], sizeof s.folders[w], "%s%d", test_path("points"), 3 * local + w);
+        clock_gettime(CLOCK_MONOTONIC, &began);
+        RUN(3, save_sharded, &s);
+        clock_gettime(CLOCK_MONOTONIC, &ended);
+        cr_assert_str_eq(s.s.sha[0], s.whole);
+        cr_assert_eq(s.warnings, local ? 2 : 0, "%d warnings: %s", s.warnings, s.warning);
+        if (local) cr_assert(strstr(s.warning, "2 of 3 workers do not reach rank 0's folder"), "%s", s.warning);
+        cr_assert_lt(ended.tv_sec - began.tv_sec, 20);
+    }
+    strata_dataset_destroy(dataset);
 }
 
 /* ---- workers with different settings ---- */
