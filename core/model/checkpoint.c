@@ -403,8 +403,8 @@ static strata_status check_preparation(const strata_model *model, const source *
         if (!differs) continue;
         return strata_fail(
             err, STRATA_DATA,
-            "%s is a checkpoint of a training with other data or options: in its %s, %s is %s, and here %s; give "
-            "all tasks, and the training that goes on, the same data and options",
+            "%s is a checkpoint of a training with other data or options: in its %s, %s is %s, and here %s; all tasks of a "
+            "job need the same; " STRATA_TRAINING_ADVICE,
             from->path, keys[i], change.path, change.left, change.right);
     }
     return STRATA_OK;

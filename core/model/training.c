@@ -55,14 +55,12 @@ int64_t strata_training_batch_before(const strata_model *model) {
 }
 
 strata_status strata_training_compare(strata_model *model, strata_error *err) {
-    static const char advice[] =
-        "to begin again, give another checkpoint or remove this one; to train its model further on purpose, load it as a model "
-        "(strata train --from)";
     char difference[700];
     const char *now = NULL, *before = model->continued ? behind_batch(model->continued) : NULL;
     STRATA_TRY(strata_training_of(model, &now, err));
     if (!before || !strata_terms_differ(before, "in the checkpoint", behind_batch(now), "now", difference, sizeof difference))
         return STRATA_OK;
-    return strata_fail(err, STRATA_DATA, "fit: the checkpoint is of a training with other data or options: %s; %s", difference,
-                       advice);
+    return strata_fail(err, STRATA_DATA,
+                       "fit: the checkpoint is of a training with other data or options: %s; " STRATA_TRAINING_ADVICE,
+                       difference);
 }

@@ -9,6 +9,10 @@
 
 /* The key of the description in the metadata of a checkpoint. */
 #define STRATA_TRAINING_METADATA "strata.training"
+/* What a user can do about a checkpoint of a training with other data or options. */
+#define STRATA_TRAINING_ADVICE                                                                                               \
+    "to begin again, give another checkpoint or remove this one; to train its model further on purpose, load it as a model " \
+    "(strata train --from)"
 
 /* The description of the model's training: of the fit that runs, of the last one, or of the checkpoint that was loaded. NULL:
  * there is none. It is made when it is needed for the first time, from model->fitted. Valid until the next fit. */
