@@ -105,7 +105,8 @@ static strata_status compare_options(strata_communicator *comm, int r, strata_er
                                     strata_peer_text(comm, 0).text, transports ? "--transport, --engine" : "--algorithm");
 }
 
-/* Rank 0 waits for the descriptions of all ranks, and compares their options with its own. If some are absent, the call fails with a verdict that lists them. */
+/* Rank 0 waits for the descriptions of all ranks, and compares their options with its own. If some are absent, the call fails
+ * with a verdict that lists them. */
 static strata_status wait_for_all(strata_communicator *comm, double seconds, strata_error *err) {
     const double deadline = strata_clock_seconds() + seconds;
     char absent[200] = "";

@@ -4,8 +4,8 @@
  * library is Open MPI, MPICH, or one with MPICH's binary interface; it is loaded at run time, because users have one or the
  * other (mpi_library.h). mpirun starts the job. Strata's own store, verdicts and heartbeats work as with other transports.
  *
- * MPI cannot cancel a collective that has begun. If a call fails because a rank is lost or makes no progress, MPI may still read
- * and write the call's memory later, so this is never the caller's: all of it lies in the communicator's scratch memory
+ * MPI cannot cancel a collective that has begun. If a call fails because a rank is lost or makes no progress, MPI may still
+ * read and write the call's memory later, so this is never the caller's: all of it lies in the communicator's scratch memory
  * (struct area), to and from which values are copied, and which is abandoned when a call fails.
  *
  * The results have the same bits as with other transports. MPI_Allreduce adds in an order that depends on size, ranks and

@@ -17,8 +17,8 @@ void strata_text_add_term(strata_text *text, const char *name, const char *forma
 typedef struct strata_describe_options {
     /* What the dataset is called in the lines, for example "training data". */
     const char *what;
-    /* Describe the pipeline: its stages, the parts of an element and, with `rows`, the values of some elements of epoch 0, which
-     * are computed with `seed` if the stages can compute elements independently of each other. */
+    /* Describe the pipeline: its stages, the parts of an element and, with `rows`, the values of some elements of epoch 0,
+     * which are computed with `seed` if the stages can compute elements independently of each other. */
     bool pipeline;
     uint64_t seed;
     /* Add hashes of all examples that are in memory, of each array in up to n_blocks blocks. Of an array with more than

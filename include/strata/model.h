@@ -275,8 +275,8 @@ typedef struct strata_checkpoint_options {
     /* How many checkpoints stay in the folder; older ones are deleted. 0: 3. */
     int keep;
     /* Called in the fit's own thread when a checkpoint could not be written (for example because the disk is full; training
-     * goes on, and older checkpoints stay), when a damaged checkpoint was renamed, and when rank 0 writes alone. NULL: a checkpoint that cannot be
-     * written ends the fit with that error. */
+     * goes on, and older checkpoints stay), when a damaged checkpoint was renamed, and when rank 0 writes alone. NULL: a
+     * checkpoint that cannot be written ends the fit with that error. */
     void (*on_warning)(const char *text, void *user);
     void *user;
 } strata_checkpoint_options;

@@ -88,9 +88,9 @@ static int64_t n_contributing(const strata_ps_worker *w, const strata_ps_job *j,
 }
 
 /* Adds the changes that the unit's batch i makes to the states after the batches before it: with a rate r, s + c after them
- * becomes (1 - r) (s + c) + r x, and the program's change is r (x - s). The servers divide the sum of the shares' changes by the
- * number of shares, which is that of the first batch. A last batch of which fewer shares have examples counts as much as the
- * others, so its changes are multiplied by the quotient. */
+ * becomes (1 - r) (s + c) + r x, and the program's change is r (x - s). The servers divide the sum of the shares' changes by
+ * the number of shares, which is that of the first batch. A last batch of which fewer shares have examples counts as much as
+ * the others, so its changes are multiplied by the quotient. */
 static void add_states(strata_ps_worker *w, const strata_ps_job *j, int i, const float *changes) {
     const int64_t n = w->model->parameters.state_size;
     const float *rates = changes + n, factor = (float)n_contributing(w, j, 0) / (float)n_contributing(w, j, i);

@@ -69,7 +69,8 @@ for at in o.ck "o --resume"; do
     # shellcheck disable=SC2086 # words
     {
         expect 3 "the number of class weights is 2 now and 0 in the checkpoint" $train --class-weights 1,2 --checkpoint $at
-        expect 3 "the number of steps an epoch may have is 5 now and 0 in the checkpoint" $train --steps-per-epoch 5 --checkpoint $at
+        expect 3 "the number of steps an epoch may have is 5 now and 0 in the checkpoint" \
+            $train --steps-per-epoch 5 --checkpoint $at
         expect 0 "continues after epoch 1" $train --batch 4 --checkpoint $at
         stderr "the checkpoint was made with a batch of 16, and goes on with 4"
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each exchange between workers fails in turn, on one of them: every broadcast, sum, all_gather, send and receive of a fit with a
- * sharded optimizer, validation and checkpoints, of loading a checkpoint, and of a custom loop. The call that makes the exchange
- * must fail with the exchange's error, and no worker may report success. */
+ * Each exchange between workers fails in turn, on one of them: every broadcast, sum, all_gather, send and receive of a fit with
+ * a sharded optimizer, validation and checkpoints, of loading a checkpoint, and of a custom loop. The call that makes the
+ * exchange must fail with the exchange's error, and no worker may report success. */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 #include <stdio.h>

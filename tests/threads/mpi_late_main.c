@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The engine mpi over a library of this program, whose requests do not end. Each collective must fail after stall_seconds, and
- * what the library does with the request's memory afterwards must change nothing of the caller's, and nothing that was allocated
- * since. The definitions of the two libraries here replace those of open_mpi.c and mpich.c. */
+ * what the library does with the request's memory afterwards must change nothing of the caller's, and nothing that was
+ * allocated since. The definitions of the two libraries here replace those of open_mpi.c and mpich.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
