@@ -229,8 +229,9 @@ static void reduce_sums(builder *b, computed *c) {
     const strata_model *model = b->model;
     c->reduced = true;
     c->sums = sum_over_replicas(b, c->sums, model->metrics.n_sums, STRATA_REDUCE_SUM, false);
-    if (model->parameters.state_size)
-        c->state = sum_over_replicas(b, c->state, model->parameters.state_size, STRATA_REDUCE_MEAN, false);
+    /* Accumulated states are parts of a mean already (strata_step_computed.rates). */
+    const strata_reduction states = c->rates ? STRATA_REDUCE_SUM : STRATA_REDUCE_MEAN;
+    if (model->parameters.state_size) c->state = sum_over_replicas(b, c->state, model->parameters.state_size, states, false);
 }
 
 strata_tensor *strata_step_reduce(builder *b, computed *c, int block) {
