@@ -339,7 +339,7 @@ void strata_layer_penalize(strata_layer_context *context, strata_tensor *x, doub
         double factor;
         strata_tensor *(*of)(strata_tensor *x);
     } terms[] = {{l1, strata_abs}, {l2, strata_square}};
-    if (context->declaring || context->layer->frozen) return;
+    if (context->declaring || context->layer->frozen || context->call > 1) return; /* a shared parameter counts once */
     for (int i = 0; i < 2; i++) {
         if (terms[i].factor == 0) continue;
         strata_tensor *sum = strata_reduce_sum(terms[i].of(x), NULL, 0, false);

@@ -40,7 +40,8 @@ typedef struct strata_dense_options {
     const char *kernel_initializer;
     /* NULL: "zeros". */
     const char *bias_initializer;
-    /* Penalties: kernel_l1 sum |w| + kernel_l2 sum w^2 over the elements w of the kernel is added to the loss. */
+    /* Penalties: kernel_l1 sum |w| + kernel_l2 sum w^2 over the elements w of the kernel is added to the loss, once for a layer
+     * that is called several times. */
     double kernel_l1, kernel_l2;
     const char *name;
 } strata_dense_options;
@@ -392,7 +393,7 @@ STRATA_API void strata_model_add_multi_head_attention(strata_model *model, strat
  *            no_reset_after it is applied before, and "bias" is (3 U)
  * The names of the parameters of a bidirectional layer's second direction begin with "backward_". Steps that are padding
  * (mask_zero of an embedding) do not change h. With return_sequences the mask of padding is passed to later layers, unless the
- * layer goes backwards. Sums and states are f32 in every precision. */
+ * layer goes backwards; y of a padded step is h, or 0 from a bidirectional layer, as in Keras. Sums and states are f32 in every precision. */
 typedef struct strata_recurrent_layer_options {
     /* U, at least 1. */
     int64_t units;

@@ -103,3 +103,19 @@ Test(embedding, padding_is_left_out_of_the_statistics_of_batch_norm) {
     strata_array_finish(&y);
     strata_model_destroy(model);
 }
+
+/* As in Keras, where the layer Bidirectional sets zero_output_for_mask. */
+Test(embedding, padding_is_zero_behind_a_bidirectional_layer) {
+    strata_model *model = token_model(STRATA_SHAPE(4));
+    strata_model_add_embedding(model, (strata_embedding_options){.vocabulary = 4, .units = 1, .mask_zero = true});
+    strata_model_add_lstm(model, (strata_lstm_options){.units = 1, .return_sequences = true, .bidirectional = "concat"});
+    double parameters[28];
+    for (int i = 0; i < 28; i++) parameters[i] = 0.5;
+    strata_array x = strata_test_array(STRATA_DTYPE_I32, STRATA_SHAPE(1, 4), (double[]){1, 0, 2, 0});
+    strata_array y = layer_run(model, &x, parameters, false);
+    const float *of_step = y.data;
+    for (int i = 0; i < 8; i++) cr_assert_eq(of_step[i] == 0, i / 2 % 2 == 1, "%d: %g", i, (double)of_step[i]);
+    strata_array_finish(&x);
+    strata_array_finish(&y);
+    strata_model_destroy(model);
+}
