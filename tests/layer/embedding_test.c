@@ -85,8 +85,8 @@ Test(embedding, padding_counts_behind_a_layer_that_mixes_places) {
     strata_model_destroy(model);
 }
 
-/* Example 2 is only padding, and takes no part in the mean (3 + 7 + 5 + 7 + 3) / 5 = 5 and the variance 3.2 of channel 0, nor in
- * -3.6 and 26.24 of channel 1. */
+/* Example 2 is only padding, and takes no part in the mean (3 + 7 + 5 + 7 + 3) / 5 = 5 and the variance 3.2 of channel 0, nor
+ * in -3.6 and 26.24 of channel 1. */
 Test(embedding, padding_is_left_out_of_the_statistics_of_batch_norm) {
     strata_model *model = token_model(STRATA_SHAPE(4));
     strata_model_add_embedding(model, (strata_embedding_options){.vocabulary = 4, .units = 2, .mask_zero = true});
