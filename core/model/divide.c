@@ -28,16 +28,20 @@ bool strata_model_is_divided(const strata_model *model, strata_program_kind kind
 
 /* ---- placements ---- */
 
-static const strata_placement *place(void *user, const strata_tensor *leaf) {
+strata_input_kind strata_model_input_kind(const char *name) {
     static const char *const copied[] = {"step", "rng"}, *const summed[] = {"share", "examples"};
+    for (int i = 0; i < 2; i++) {
+        if (!strcmp(name, copied[i])) return STRATA_INPUT_COPIED;
+        if (!strcmp(name, summed[i])) return STRATA_INPUT_SUMMED;
+    }
+    return STRATA_INPUT_EXAMPLES;
+}
+
+static const strata_placement *place(void *user, const strata_tensor *leaf) {
     const division *v = user;
     if (leaf->op == &strata_op_read) return &v->whole;
-    const char *name = ((const strata_input_attrs *)leaf->attrs)->name;
-    for (int i = 0; i < 2; i++) {
-        if (!strcmp(name, copied[i])) return &v->whole;
-        if (!strcmp(name, summed[i])) return &v->partial;
-    }
-    return &v->examples;
+    const strata_input_kind kind = strata_model_input_kind(((const strata_input_attrs *)leaf->attrs)->name);
+    return kind == STRATA_INPUT_COPIED ? &v->whole : kind == STRATA_INPUT_SUMMED ? &v->partial : &v->examples;
 }
 
 /* The variable of another replica that has the same place as one of replica 0. */

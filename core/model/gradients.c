@@ -191,6 +191,7 @@ static strata_tensor *sum_over_replicas(builder *b, strata_tensor *x, int64_t n,
     const strata_strategy *strategy = b->model->strategy;
     const strata_all_reduce_attrs attrs = {
         .common = {.dtype = STRATA_DTYPE_F32, .shape = STRATA_SHAPE(n)}, .reduction = reduction, .gradients = gradients};
+    if (b->role.whole) return strata_all_reduce_among(b->graph, x, attrs);
     strata_tensor *node = strategy->exchanges->sum(strategy, b->role.replica, b->graph, x, attrs);
     if (!b->role.updates) strata_step_add(b, node);
     return node;

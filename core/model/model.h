@@ -502,6 +502,10 @@ void strata_model_add(strata_model *model, const strata_layer_kind *kind, const 
 STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind,
                                                 strata_step_role role, strata_layer_cost *layers, strata_error *err);
 
+/* divide.c: how an input of the graph of all replicas is placed: each replica has the rows of its examples, a copy, or a
+ * number; the replicas' numbers add up to the input's value. */
+typedef enum strata_input_kind { STRATA_INPUT_EXAMPLES = 0, STRATA_INPUT_COPIED, STRATA_INPUT_SUMMED } strata_input_kind;
+strata_input_kind strata_model_input_kind(const char *name);
 struct strata_partition; /* core/compile/partition.h */
 /* divide.c: whether the parts of this worker's replicas are made by the partitioner from one graph. */
 bool strata_model_is_divided(const strata_model *model, strata_program_kind kind);
