@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Random cases of each kind, with the seed of the day. Models take longest, so there are fewer of them.
+# 60 random models, with the seed of the day.
 set -u
 if ldd "$STRATA_BUILD_DIR/libstrata.so" | grep -q 'lib[at]san'; then
     echo "skipped: the other programs do not run with a library that was built with a sanitizer"
