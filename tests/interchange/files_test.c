@@ -442,3 +442,28 @@ Test(files, columns_that_a_file_cannot_hold_are_named) {
     strata_dataset_destroy(data);
     strata_device_close(host);
 }
+
+/* The file lists the input b before a, since the first layer takes it. Keras' order of arguments is that of "input_layers". */
+Test(files, inputs_of_a_keras_file_keep_their_order) {
+    strata_model *model = NULL;
+    strata_device *host = NULL;
+    OK(strata_device_open("host", NULL, &host, &err));
+    OK(strata_model_create_functional(&model, &err));
+    const strata_value *a = strata_model_input(model, "a", STRATA_SHAPE(2), STRATA_DTYPE_F32);
+    const strata_value *b = strata_model_input(model, "b", STRATA_SHAPE(2), STRATA_DTYPE_F32);
+    strata_model_add_dense(model, (strata_dense_options){.units = 2, .name = "first"});
+    const strata_value *both[] = {strata_layer_call(model, "first", &b, 1), a};
+    strata_model_add_concat(model, (strata_concat_options){0});
+    strata_model_output(model, strata_layer_call(model, NULL, both, 2), (strata_output_options){0});
+    OK(strata_model_build(model, host, NULL, &err));
+    const strata_status status = strata_model_save_keras(model, test_path("order.keras"), &err);
+    if (status == STRATA_UNSUPPORTED && strstr(err.message, "libhdf5")) cr_skip_test("%s", err.message);
+    cr_assert_eq(status, STRATA_OK, "%s", err.message);
+    strata_model *loaded = load(test_path("order.keras"));
+    cr_assert_eq(strata_model_n_inputs(loaded), 2);
+    cr_assert_str_eq(strata_model_input_port(loaded, 0).name, "a");
+    cr_assert_str_eq(strata_model_input_port(loaded, 1).name, "b");
+    strata_model_destroy(loaded);
+    strata_model_destroy(model);
+    strata_device_close(host);
+}
