@@ -99,6 +99,15 @@ static strata_status divide(const strata_model *model, strata_step *step, const 
     return strata_partition_create(&opts, out_partition, err);
 }
 
+/* Whether the only exchanges are those that the builder asked for. Others come from layers that compute something of all
+ * examples, such as their mean. Each replica computes it of its own examples, as in tf.distribute, so such a step is built by
+ * roles. */
+static bool has_only_sums(const strata_partition *partition) {
+    for (int i = 0; i < partition->n_exchanges; i++)
+        if (!partition->exchanges[i].reader || partition->exchanges[i].reader->op != &strata_op_all_reduce) return false;
+    return true;
+}
+
 /* Layers that exchange values themselves are built for one replica, and so are the scores of several metrics, which follow each
  * other. */
 static bool can_divide(const strata_step *step, int64_t batch) {
@@ -118,6 +127,10 @@ strata_status strata_model_divide(strata_model *model, const strata_model_progra
     if (!status && can_divide(step, role.batch)) {
         status = divide(model, step, lengths, out_partition, err);
         if (status) strata_graph_destroy(step->graph);
+        if (!status && !has_only_sums(*out_partition)) {
+            strata_partition_destroy(*out_partition);
+            *out_partition = NULL;
+        }
     }
     free(lengths);
     return status;
