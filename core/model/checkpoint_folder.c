@@ -297,7 +297,7 @@ static strata_status find_folder(strata_checkpoint_folder *f, strata_error *err)
     const strata_workers *workers = &f->model->strategy->workers;
     char name[96];
     struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
+    clock_gettime(CLOCK_MONOTONIC, &now);
     snprintf(name, sizeof name, ".reach-%ld-%lld-%ld", (long)getpid(), (long long)now.tv_sec, now.tv_nsec);
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_U8, name, sizeof name, err));
     name[sizeof name - 1] = '\0';

@@ -194,9 +194,13 @@ def conv2d_transpose(c, s, depth):
     if min(stride) > 1 and c.chance(3):
         extra = [c.number(0, t - 1) for t in stride]
         row["output_padding"] = extra
-        if any(extra):
-            out = [(n - 1) * t + w + e - (2 * (w // 2) if padding == "same" else 0)
-                   for n, t, w, e in zip(s[:2], stride, wide, extra)]
+        larger = [(n - 1) * t + w + e - (2 * (w // 2) if padding == "same" else 0)
+                  for n, t, w, e in zip(s[:2], stride, wide, extra)]
+        # With the padding same, the convolution of the result must have the size of the input.
+        if any(extra) and (padding == "valid" or [-(-o // t) for o, t in zip(larger, stride)] == list(s[:2])):
+            out = larger
+        else:
+            del row["output_padding"]
     return ({"layer": "conv2d_transpose", "filters": filters, "padding": padding, **row, **function(c), **kernel(c)},
             (*out, filters))
 
