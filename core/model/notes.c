@@ -53,7 +53,7 @@ static strata_status add(strata_model *model, const char *key, const char *text,
 
 strata_status strata_model_set_note(strata_model *model, const char *key, const char *text, strata_error *err) {
     size_t length = strlen(key);
-    const char *of_checkpoints = STRATA_TRAINING_METADATA + sizeof prefix - 1;
+    const char *of_checkpoints = &STRATA_TRAINING_METADATA[sizeof prefix - 1];
     if (!length || length > LONGEST_KEY || strspn(key, "abcdefghijklmnopqrstuvwxyz_") != length || !strcmp(key, own_key) ||
         !strcmp(key, of_checkpoints))
         return strata_fail(

@@ -66,8 +66,8 @@ typedef struct strata_driver_scope {
 strata_driver_scope strata_driver_begin(strata_device *device, strata_driver_work work, int runs);
 void strata_driver_end(strata_driver_scope *scope);
 /* Marks the rest of the enclosing block as a call of the device's driver. It may take the limit of its kind times `runs`. */
-#define STRATA_DRIVER_MARK(device, work, runs)                                                     \
-    __attribute__((cleanup(strata_driver_end))) strata_driver_scope strata_driver_scope_of_block = \
+#define STRATA_DRIVER_MARK(device, work, runs)                                                                             \
+    __attribute__((unused)) __attribute__((cleanup(strata_driver_end))) strata_driver_scope strata_driver_scope_of_block = \
         strata_driver_begin(device, work, runs)
 #define STRATA_DRIVER_RUNS(device, work, runs) STRATA_DRIVER_MARK(device, STRATA_DRIVER_##work, runs)
 #define STRATA_DRIVER_CALL(device, work)       STRATA_DRIVER_RUNS(device, work, 1)

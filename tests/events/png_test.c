@@ -41,7 +41,7 @@ Test(png, is_a_header_all_rows_and_an_end) {
         const unsigned char *packed = chunk(&file, &at, "IDAT", &n);
         uLongf n_rows = sizeof rows;
         cr_assert_eq(uncompress(rows, &n_rows, packed, (uLong)n), Z_OK);
-        cr_assert_eq(n_rows, ROWS * (COLUMNS * channels + 1));
+        cr_assert_eq(n_rows, (uLongf)(ROWS * (COLUMNS * channels + 1)));
         for (int r = 0; r < ROWS; r++) {
             const unsigned char *row = rows + r * (COLUMNS * channels + 1);
             cr_expect(!row[0] && !memcmp(row + 1, pixels + r * COLUMNS * channels, (size_t)(COLUMNS * channels)),
