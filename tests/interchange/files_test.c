@@ -104,7 +104,7 @@ static void round_trips(const char *name, const char *ending) {
 }
 
 /* A model of two outputs whose losses have options other than the defaults, with a label and notes. */
-static strata_model *annotated(void) {
+static strata_model *annotated(strata_device *host) {
     static const char json[] =
         "{\"inputs\": [{\"name\": \"x\", \"shape\": [3]}], \"layers\": ["
         "{\"layer\": \"dense\", \"name\": \"kind\", \"units\": 4, \"inputs\": [\"x\"]}, "
@@ -112,9 +112,7 @@ static strata_model *annotated(void) {
         "{\"name\": \"kind\", \"loss\": {\"name\": \"sparse_categorical_crossentropy\", \"label_smoothing\": 0.125}, "
         "\"weight\": 0.25, \"metrics\": [\"top_2_accuracy\"]}, {\"name\": \"size\", \"loss\": {\"name\": \"huber\", \"delta\": "
         "0.375}}]}";
-    strata_device *host = NULL;
     strata_model *model = NULL;
-    OK(strata_device_open("host", NULL, &host, &err));
     OK(strata_model_from_json(json, strlen(json), "annotated", &model, &err));
     OK(strata_model_set_label(model, "a label \xC3\xA9", &err));
     OK(strata_model_set_note(model, "plain", "a text", &err));
@@ -129,8 +127,10 @@ static strata_model *annotated(void) {
 
 Test(files, the_label_the_losses_and_every_note_come_back_from_each_format) {
     static const char *const endings[] = {"m.strata", "m.onnx", "m.keras"};
+    strata_device *host = NULL;
+    OK(strata_device_open("host", NULL, &host, &err));
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        strata_model *model = annotated();
+        strata_model *model = annotated(host);
         char *losses = NULL, *again = NULL;
         const char *file = test_path(endings[i]);
         OK(strata_model_losses_text(model, &losses, &err));
@@ -155,6 +155,7 @@ Test(files, the_label_the_losses_and_every_note_come_back_from_each_format) {
         strata_model_destroy(back);
         strata_model_destroy(model);
     }
+    strata_device_close(host);
 }
 
 Test(files, infinities_nan_and_open_bounds_are_read_and_written) {
