@@ -162,15 +162,13 @@ static strata_strategy *two_hosts_with_copies(int device, int copies) {
 }
 
 /* Everything that reads or writes the variables of a model. */
-static strata_status use_model(strata_strategy *strategy, const strata_dataset *dataset, const char *path,
+static strata_status use_model(strata_model *model, strata_strategy *strategy, const strata_dataset *dataset, const char *path,
                                strata_error *error) {
-    strata_model *model = NULL;
     strata_array predictions = {0};
     strata_metrics metrics;
     int epochs = 0;
     bool equal = false;
     char sha[65];
-    STRATA_TRY(strata_model_create(STRATA_SHAPE(FEATURES), &model, error));
     strata_model_add_dense(model, (strata_dense_options){.units = 40, .activation = "relu"});
     strata_model_add_batch_norm(model, (strata_batch_norm_options){0});
     strata_model_add_dense(model, (strata_dense_options){.units = 2});
@@ -200,9 +198,12 @@ Test(failure, a_device_lost_in_a_copy_is_reported_by_the_call_that_copies, .init
         int copies = 0;
         for (lost = true; lost; copies++) {
             strata_strategy *strategy = two_hosts_with_copies(device, copies);
-            const strata_status status = use_model(strategy, dataset, test_path("model.strata"), &err);
+            strata_model *model = NULL;
+            OK(strata_model_create(STRATA_SHAPE(FEATURES), &model, &err));
+            const strata_status status = use_model(model, strategy, dataset, test_path("model.strata"), &err);
             cr_assert_eq(status, lost ? STRATA_DEVICE_LOST : STRATA_OK, "device %d, copy %d: %s", device, copies, err.message);
             cr_assert(!lost || strstr(err.message, "was taken out"), "copy %d: %s", copies, err.message);
+            strata_model_destroy(model);
             strata_strategy_destroy(strategy);
         }
         cr_assert_gt(copies, 20);
