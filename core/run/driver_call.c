@@ -137,9 +137,15 @@ static bool wait_until(made_call *c, bool (*gives_up)(void *user, double seconds
     return true;
 }
 
+/* Oclgrind's search for uninitialised reads keeps state of the thread that opened its device, and crashes in others. */
+static bool makes_threads(void) {
+    const char *set = getenv("STRATA_DRIVER_THREADS");
+    return !set || strcmp(set, "0") != 0;
+}
+
 bool strata_driver_call_run(const strata_driver_call *what, bool (*gives_up)(void *user, double seconds), void *user) {
     pthread_t thread;
-    made_call *c = create(what);
+    made_call *c = makes_threads() ? create(what) : NULL;
     if (!c || !start(c, &thread)) { /* without memory or a thread, make the call here, without limits */
         if (c) destroy(c);
         what->run(what->call);
