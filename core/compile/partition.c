@@ -13,6 +13,9 @@
 #include "core/op/update.h"
 #include "strata/ops.h"
 
+/* The most devices whose bits strata_channel.members has. */
+enum { MOST_MEMBERS = 62 };
+
 typedef struct form {
     strata_placement placement;
     /* [n_devices] */
@@ -669,8 +672,10 @@ strata_status strata_partition_create(const strata_partition_options *opts, stra
     STRATA_TRY(strata_graph_check(graph, err));
     partitioner p = {.opts = opts, .mesh = opts->mesh, .first = opts->first, .n_all = strata_mesh_n_devices(opts->mesh)};
     p.n_devices = opts->n ? opts->n : p.n_all;
-    if (p.n_devices > 62)
-        return strata_fail(err, STRATA_UNSUPPORTED, "the mesh has %d devices; exchanges take 62 at most", p.n_devices);
+    /* Exchanges of all devices need no list of members (core/op/communication.h), so a mesh of one axis may have more. */
+    if (p.n_devices > MOST_MEMBERS || (p.n_all > MOST_MEMBERS && p.mesh->n_axes > 1))
+        return strata_fail(err, STRATA_UNSUPPORTED, "the mesh has %d devices; exchanges among some of them take %d at most",
+                           p.n_all, MOST_MEMBERS);
     const strata_status status = partition(&p, graph, err);
     free(p.forms);
     free(p.live);

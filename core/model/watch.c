@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "core/base/clock.h"
 #include "core/base/locale.h"
 #include "core/model/model.h"
 
@@ -42,12 +43,6 @@ typedef struct watch {
     int64_t epoch_steps, steps;
 } watch;
 
-static double now_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static bool same(const stamp *a, const stamp *b) {
     return a->device == b->device && a->inode == b->inode && a->size == b->size && a->changed.tv_sec == b->changed.tv_sec &&
            a->changed.tv_nsec == b->changed.tv_nsec;
@@ -67,9 +62,9 @@ static strata_status read_stamp(const watch *w, stamp *out_stamp, bool *out_ther
 static strata_status evaluate(watch *w, int epochs, bool over, strata_error *err) {
     strata_checkpoint_evaluation own = {
         .epochs = epochs, .epoch_steps = w->model->position.steps, .steps = w->model->optimizer_steps, .last = over};
-    const double began = now_seconds();
+    const double began = strata_clock_seconds();
     STRATA_TRY(strata_model_evaluate(w->model, w->dataset, w->opts->batch, &own.metrics, err));
-    own.seconds = now_seconds() - began;
+    own.seconds = strata_clock_seconds() - began;
     own.best = own.metrics.loss < w->result->best_loss; /* false for NaN */
     if (own.best) {
         w->result->best_epochs = epochs;
@@ -88,8 +83,8 @@ static strata_status evaluate_file(watch *w, const stamp *found, bool *out_ends,
     bool over = false;
     strata_error why = {0};
     const strata_status status = strata_checkpoint_load(w->model, w->opts->path, &epochs, &over, &why);
-    if (status && (!same(found, &w->unread) || now_seconds() - w->tried < RETRY_SECONDS)) {
-        if (!same(found, &w->unread)) w->tried = now_seconds();
+    if (status && (!same(found, &w->unread) || strata_clock_seconds() - w->tried < RETRY_SECONDS)) {
+        if (!same(found, &w->unread)) w->tried = strata_clock_seconds();
         w->unread = *found;
         return STRATA_OK;
     }
@@ -101,7 +96,7 @@ static strata_status evaluate_file(watch *w, const stamp *found, bool *out_ends,
     const bool known = w->result->n && epochs == w->epochs && w->model->position.steps == w->epoch_steps &&
                        w->model->optimizer_steps == w->steps;
     if (!known) STRATA_TRY(evaluate(w, epochs, over, err));
-    w->since = now_seconds();
+    w->since = strata_clock_seconds();
     w->result->over = over;
     *out_ends = over || (w->opts->epochs && epochs >= w->opts->epochs);
     return STRATA_OK;
@@ -130,7 +125,7 @@ static strata_status run(watch *w, strata_error *err) {
             return STRATA_OK;
         }
         STRATA_TRY(read_stamp(w, &found, &there, err));
-        const double now = now_seconds();
+        const double now = strata_clock_seconds();
         w->gone = there ? 0 : w->gone > 0 ? w->gone : now;
         if (there && !same(&found, &w->seen)) {
             STRATA_TRY(evaluate_file(w, &found, &ends, err));
@@ -160,6 +155,6 @@ strata_status strata_model_watch_checkpoints(strata_model *model, const strata_d
                .opts = opts,
                .result = out_result,
                .wait_seconds = strata_number_or(opts->wait_seconds, DEFAULT_WAIT_SECONDS),
-               .since = now_seconds()};
+               .since = strata_clock_seconds()};
     return run(&w, err);
 }

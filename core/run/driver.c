@@ -10,8 +10,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "core/base/clock.h"
 #include "core/base/locale.h"
 #include "core/base/option.h"
 #include "core/base/trace.h"
@@ -184,10 +184,7 @@ static double limit_of(const strata_device *device, strata_driver_work work) {
 }
 
 static void nap(strata_driver_watch *watch, double seconds) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)(seconds * 1e9);
-    if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
+    const struct timespec until = strata_clock_after(seconds);
     pthread_cond_timedwait(&watch->changed, &watch->mutex, &until);
 }
 
@@ -235,13 +232,9 @@ static void *observe(void *data) {
 
 void strata_driver_watch_start(strata_device *device) {
     strata_driver_watch *watch = calloc(1, sizeof *watch);
-    pthread_condattr_t attributes;
     sigset_t all, before;
     if (!watch) return;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&watch->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    strata_clock_cond_init(&watch->changed);
     pthread_mutex_init(&watch->mutex, NULL);
     device->driver.watch = watch;
     (void)pthread_once(&exit_once, register_exit);

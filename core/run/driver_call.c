@@ -7,12 +7,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/base/clock.h"
 #include "core/run/device.h"
 
-enum { POLL_NS = 50 * 1000 * 1000, STACK_BYTES = 8 << 20, MOST_TIMES = 5 };
-static const double NOTICE_SECONDS = 20, COMPILE_SECONDS = 120;
+enum { STACK_BYTES = 8 << 20, MOST_TIMES = 5 };
+static const double NOTICE_SECONDS = 20, COMPILE_SECONDS = 120, POLL_SECONDS = 0.05;
 
 /* Shared by both threads; the one that ends last frees it. */
 typedef struct made_call {
@@ -23,12 +23,6 @@ typedef struct made_call {
     void (*run)(void *call);
     void *call;
 } made_call;
-
-static double now_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static void destroy(made_call *c) {
     pthread_cond_destroy(&c->changed);
@@ -44,7 +38,6 @@ static made_call *create(const strata_driver_call *what) {
     const char *driver = what->what.driver ? what->what.driver : "";
     const size_t subject_bytes = strlen(what->what.subject) + 1, driver_bytes = strlen(driver) + 1;
     char *call = malloc(what->bytes + subject_bytes + driver_bytes);
-    pthread_condattr_t attributes;
     if (!c || !call) {
         free(c);
         free(call);
@@ -56,10 +49,7 @@ static made_call *create(const strata_driver_call *what) {
     c->what = (strata_driver_inside){call + what->bytes, call + what->bytes + subject_bytes, what->what.work};
     c->run = what->run;
     c->call = call;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    strata_clock_cond_init(&c->changed);
     pthread_mutex_init(&c->mutex, NULL);
     return c;
 }
@@ -102,13 +92,7 @@ static bool start(made_call *c, pthread_t *out_thread) {
 
 /* Waits for about 50 ms at most; returns whether the call has returned. */
 static bool wait_briefly(made_call *c) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += POLL_NS;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
+    const struct timespec until = strata_clock_after(POLL_SECONDS);
     pthread_mutex_lock(&c->mutex);
     if (!c->done) pthread_cond_timedwait(&c->changed, &c->mutex, &until);
     const bool done = c->done;
@@ -127,9 +111,9 @@ static bool abandon(made_call *c) {
 /* Returns whether the call has returned; false: it was abandoned. A process that was stopped (SIGSTOP) or suspended wakes after
  * a longer time than 50 ms, which counts only once. */
 static bool wait_until(made_call *c, bool (*gives_up)(void *user, double seconds), void *user) {
-    double seconds = 0, before = now_seconds();
+    double seconds = 0, before = strata_clock_seconds();
     while (!wait_briefly(c)) {
-        const double now = now_seconds(), passed = now - before;
+        const double now = strata_clock_seconds(), passed = now - before;
         seconds += passed < 1 ? passed : 1;
         before = now;
         if (gives_up(user, seconds) && abandon(c)) return false;

@@ -34,7 +34,7 @@ static double step_seconds(const strata_ps_chief *c, int w) {
     const struct worker *own = &c->workers[w];
     const bool computes = strata_ps_pace_started(c->pace, w) > strata_ps_pace_clock(c->pace, w);
     const double since =
-        computes && own->seconds > 0 ? (strata_ps_seconds() - own->answered) / (own->n_given ? own->n_given : 1) : 0;
+        computes && own->seconds > 0 ? (strata_clock_seconds() - own->answered) / (own->n_given ? own->n_given : 1) : 0;
     return since > own->seconds ? since : own->seconds;
 }
 
@@ -139,7 +139,7 @@ static strata_status wait_for_workers(strata_ps_chief *c, strata_rpc_server *rpc
     strata_status status = STRATA_OK;
     pthread_mutex_lock(&c->lock);
     while (!c->status && n_awaited(c, rpc) && strata_patience_left(&patience) > 0) {
-        const struct timespec deadline = strata_ps_deadline(0.25);
+        const struct timespec deadline = strata_clock_after(0.25);
         pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
     }
     if (!c->status && !n_awaited(c, rpc) && !strata_ps_chief_n_there(c)) {
@@ -157,16 +157,16 @@ static strata_status wait_for_workers(strata_ps_chief *c, strata_rpc_server *rpc
 }
 
 strata_status strata_ps_chief_spread_when_there(strata_ps_chief *c, int64_t serial, double until, strata_error *err) {
-    const double began = strata_ps_seconds();
+    const double began = strata_clock_seconds();
     strata_error found = {0};
     strata_status status;
     int code = 0;
     do {
         for (int s = 0; s < c->watch.n; s++) {
             do {
-                const double left = until - strata_ps_seconds();
+                const double left = until - strata_clock_seconds();
                 status = strata_ps_say_hello(c->fit, c->watch.clients[s], left > 1 ? left : 1, NULL, &found);
-            } while (status == STRATA_PEER_LOST && strata_ps_seconds() < until &&
+            } while (status == STRATA_PEER_LOST && strata_clock_seconds() < until &&
                      !strata_ps_has_ended(STRATA_TASK_PS, s, &code));
             if (status == STRATA_PEER_LOST && strata_ps_has_ended(STRATA_TASK_PS, s, &code))
                 return strata_fail(err, status, "fit: ps:%d ended (exit code %d), and no other server has its shards (%s)", s,
@@ -178,7 +178,7 @@ strata_status strata_ps_chief_spread_when_there(strata_ps_chief *c, int64_t seri
         }
         strata_ps_watch_forget(&c->watch);
         status = strata_ps_watch_spread(&c->watch, serial, err);
-    } while (status == STRATA_PEER_LOST && strata_ps_seconds() < until);
+    } while (status == STRATA_PEER_LOST && strata_clock_seconds() < until);
     return status;
 }
 
@@ -191,7 +191,7 @@ static strata_status begin(strata_ps_chief *c, strata_rpc_server *rpc, strata_er
     pthread_mutex_unlock(&c->lock);
     strata_status status = strata_ps_watch_spread(&c->watch, c->serial, err);
     if (status == STRATA_PEER_LOST) /* its connection broke, or it was started again and has no values yet */
-        status = strata_ps_chief_spread_when_there(c, c->serial, strata_ps_seconds() + c->task->connect_seconds, err);
+        status = strata_ps_chief_spread_when_there(c, c->serial, strata_clock_seconds() + c->task->connect_seconds, err);
     if (status) return status;
     pthread_mutex_lock(&c->lock);
     c->begun = true;
@@ -205,7 +205,7 @@ strata_status strata_ps_chief_keep_for_workers(strata_ps_chief *c, bool has_last
     strata_status status = strata_ps_watch_look(&c->watch, err);
     if (status == STRATA_PEER_LOST && has_last) {
         strata_ps_chief_notice(c, "a server was lost behind the last step (%.200s)", err->message);
-        status = strata_ps_chief_spread_when_there(c, c->serial + 1, strata_ps_seconds() + patience, err);
+        status = strata_ps_chief_spread_when_there(c, c->serial + 1, strata_clock_seconds() + patience, err);
     }
     return status == STRATA_PEER_LOST || status == STRATA_TIMEOUT ? STRATA_OK : status;
 }
@@ -217,20 +217,20 @@ strata_status strata_ps_chief_keep_for_workers(strata_ps_chief *c, bool has_last
 static void dismiss_workers(strata_ps_chief *c, strata_status status, const char *message) {
     /* the model then has the parameters of the best epoch */
     const bool best = c->fit->opts->restore_best && c->fit->model->best.epochs;
-    const double now = strata_ps_seconds(), until = now + 10, heard_until = now + 5, back_within = 4;
+    const double now = strata_clock_seconds(), until = now + 10, heard_until = now + 5, back_within = 4;
     pthread_mutex_lock(&c->lock);
     c->over = true;
     if (status) strata_ps_chief_fail(c, status, message);
     pthread_cond_broadcast(&c->changed);
     for (;;) {
         bool any = false;
-        const bool waits = !c->begun && status != STRATA_TIMEOUT && strata_ps_seconds() < heard_until;
+        const bool waits = !c->begun && status != STRATA_TIMEOUT && strata_clock_seconds() < heard_until;
         for (int w = 0; w < c->n_workers; w++) {
             const struct worker *own = &c->workers[w];
             any |= own->connected || (waits && !own->heard && !own->ended);
-            any |= own->lost_at > 0 && strata_ps_seconds() < own->lost_at + back_within;
+            any |= own->lost_at > 0 && strata_clock_seconds() < own->lost_at + back_within;
         }
-        if (!any || strata_ps_seconds() > until) break;
+        if (!any || strata_clock_seconds() > until) break;
         if (c->doubted && !status) {
             strata_error own = {0};
             c->doubted = false;
@@ -239,7 +239,7 @@ static void dismiss_workers(strata_ps_chief *c, strata_status status, const char
             (void)ignored;
             pthread_mutex_lock(&c->lock);
         }
-        const struct timespec deadline = strata_ps_deadline(0.1);
+        const struct timespec deadline = strata_clock_after(0.1);
         pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
     }
     pthread_mutex_unlock(&c->lock);
@@ -287,7 +287,7 @@ strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err) {
     strata_error own = {0};
     c.watch.user = &c;
     pthread_mutex_init(&c.lock, NULL);
-    strata_ps_cond_init(&c.changed);
+    strata_clock_cond_init(&c.changed);
     strata_status status = make(&c, &own);
     if (!status && !fit->opts->first_step) fit->model->position = (strata_model_position){0};
     if (!status) status = strata_validation_begin(fit->model, fit->opts, &own);

@@ -27,7 +27,7 @@ static strata_status tell(strata_ps_loop *l, strata_error *err) {
     const strata_fit_options *opts = l->c->fit->opts;
     strata_model *model = l->c->fit->model;
     if (!opts->on_progress) return STRATA_OK;
-    if (!l->progress.epoch_end) l->progress.epoch_seconds = strata_ps_seconds() - l->epoch_began;
+    if (!l->progress.epoch_end) l->progress.epoch_seconds = strata_clock_seconds() - l->epoch_began;
     /* in synchronous training workers may already compute the next step; without synchronization a new rate is for later
      * batches */
     model->rate.locked = strata_ps_chief_synchronous(l->c) && !l->progress.epoch_end && !opts->wait_each_step;
@@ -68,7 +68,7 @@ static bool follow_step(strata_ps_loop *l) {
     const strata_ps_finished_step *step = &l->steps[l->next_step++];
     const int64_t together = c->fit->opts->steps_per_execution;
     if (h->n_losses < (int)(sizeof h->losses / sizeof *h->losses)) h->losses[h->n_losses++] = (float)step->loss;
-    if (h->n_steps++ == 0) h->first_step_seconds = strata_ps_seconds() - l->began;
+    if (h->n_steps++ == 0) h->first_step_seconds = strata_clock_seconds() - l->began;
     l->progress.loss = step->loss;
     l->progress.learning_rate = step->rate;
     l->progress.gradient_norm = step->norm;
@@ -104,7 +104,7 @@ void strata_ps_chief_tell_rest(strata_ps_loop *l) {
     do {
         while (l->next_step < l->n_steps && !l->failure.status) {
             if (!follow_step(l)) continue;
-            l->progress.epoch_seconds = strata_ps_seconds() - l->epoch_began;
+            l->progress.epoch_seconds = strata_clock_seconds() - l->epoch_began;
             const strata_status status = opts->on_progress(&l->progress, opts->user, &l->failure);
             l->failure.status = status;
         }
@@ -115,7 +115,7 @@ void strata_ps_chief_tell_rest(strata_ps_loop *l) {
 
 strata_status strata_ps_chief_check(strata_ps_chief *c, bool ended, strata_error *err) {
     if (!ended && c->alone > 0 && !c->status) {
-        const double waited = strata_ps_seconds() - c->alone;
+        const double waited = strata_clock_seconds() - c->alone;
         if (c->failed) strata_ps_chief_fail(c, c->failed, c->failure);
         bool all_ended = true;
         int code = 0;
@@ -134,21 +134,21 @@ strata_status strata_ps_chief_check(strata_ps_chief *c, bool ended, strata_error
 static strata_status wait_for_epoch(strata_ps_loop *l, strata_error *err) {
     const double patience = 0.5;
     strata_ps_chief *c = l->c;
-    double looked = strata_ps_seconds();
+    double looked = strata_clock_seconds();
     for (;;) {
         strata_status status = STRATA_OK;
         pthread_mutex_lock(&c->lock);
         const bool doubted = c->doubted;
         c->doubted = false;
         pthread_mutex_unlock(&c->lock);
-        if (doubted || strata_ps_seconds() - looked > patience) {
+        if (doubted || strata_clock_seconds() - looked > patience) {
             STRATA_TRY(strata_ps_watch_look(&c->watch, err));
-            looked = strata_ps_seconds();
+            looked = strata_clock_seconds();
         }
         pthread_mutex_lock(&c->lock);
         if (l->stop_now) strata_ps_pace_stop(c->pace);
         if (!c->n_finished && !strata_ps_pace_ended(c->pace) && !c->status) {
-            const struct timespec deadline = strata_ps_deadline(0.1);
+            const struct timespec deadline = strata_clock_after(0.1);
             pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
         }
         const bool ended = strata_ps_pace_ended(c->pace);
@@ -197,7 +197,7 @@ static void open_epoch(strata_ps_loop *l) {
 static strata_status recover(strata_ps_loop *l, strata_error *err) {
     strata_ps_chief *c = l->c;
     strata_history *h = c->fit->history;
-    const double until = strata_ps_seconds() + c->task->connect_seconds;
+    const double until = strata_clock_seconds() + c->task->connect_seconds;
     const int64_t first = l->base.step, repeated = l->progress.step - first;
     pthread_mutex_lock(&c->lock);
     c->recovering = true;
@@ -224,14 +224,14 @@ static strata_status recover(strata_ps_loop *l, strata_error *err) {
 /* Copies the parameters of the servers to the model. */
 static strata_status fetch_values(strata_ps_chief *c, strata_error *err) {
     const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
-    const double until = strata_ps_seconds() + c->task->connect_seconds;
+    const double until = strata_clock_seconds() + c->task->connect_seconds;
     strata_ps_close close;
     pthread_mutex_lock(&c->lock);
     const bool closed = strata_ps_chief_last_close(c, &close);
     pthread_mutex_unlock(&c->lock);
     for (;;) {
         const strata_status status = strata_ps_fetch_values(c->fit, c->watch.clients, closed ? &close : NULL, err);
-        if (status != STRATA_PEER_LOST || !c->task->replicas || strata_ps_seconds() > until) return status;
+        if (status != STRATA_PEER_LOST || !c->task->replicas || strata_clock_seconds() > until) return status;
         STRATA_TRY(strata_ps_watch_look(&c->watch, err));
         nanosleep(&pause, NULL);
     }
@@ -305,11 +305,11 @@ static strata_status run_epoch(strata_ps_loop *l, int64_t first, strata_error *e
 /* Waits until workers have evaluated all batches; false: they cannot, as no worker is left or a server was lost. */
 static strata_status wait_for_visits(strata_ps_chief *c, bool *out_done, strata_error *err) {
     const double patience = 0.5;
-    double looked = strata_ps_seconds();
+    double looked = strata_clock_seconds();
     *out_done = false;
     for (;;) {
         pthread_mutex_lock(&c->lock);
-        const struct timespec deadline = strata_ps_deadline(0.1);
+        const struct timespec deadline = strata_clock_after(0.1);
         if (!strata_ps_pace_ended(c->visits) && !c->status && strata_ps_chief_n_there(c))
             pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
         const bool there = strata_ps_chief_n_there(c) > 0, doubted = c->doubted;
@@ -318,10 +318,10 @@ static strata_status wait_for_visits(strata_ps_chief *c, bool *out_done, strata_
         c->doubted = false;
         pthread_mutex_unlock(&c->lock);
         if (status || *out_done || !there) return status;
-        if (!doubted && strata_ps_seconds() - looked < patience) continue;
+        if (!doubted && strata_clock_seconds() - looked < patience) continue;
         /* the next epoch finds out whether the training can continue */
         if (strata_ps_watch_look(&c->watch, err)) return STRATA_OK;
-        looked = strata_ps_seconds();
+        looked = strata_clock_seconds();
     }
 }
 
@@ -370,7 +370,7 @@ static strata_status end_epoch(strata_ps_loop *l, strata_error *err) {
     strata_progress *p = &l->progress;
     strata_history *h = c->fit->history;
     p->epoch_end = true;
-    p->epoch_seconds = strata_ps_seconds() - l->epoch_began;
+    p->epoch_seconds = strata_clock_seconds() - l->epoch_began;
     const double began = strata_trace_now();
     STRATA_TRY(validate(l, err));
     if (c->fit->opts->validation) trace_slice(c, "validation", began);
@@ -383,12 +383,12 @@ static strata_status end_epoch(strata_ps_loop *l, strata_error *err) {
 
 strata_status strata_ps_chief_run_epochs(strata_ps_chief *c, strata_error *err) {
     const strata_fit_options *opts = c->fit->opts;
-    strata_ps_loop l = {.c = c, .began = strata_ps_seconds()};
+    strata_ps_loop l = {.c = c, .began = strata_clock_seconds()};
     l.progress = (strata_progress){.model = c->fit->model, .epochs = opts->epochs, .stop = &l.stop, .stop_now = &l.stop_now};
     int64_t first = opts->first_step;
     l.stop = strata_validation_is_over(c->fit->model, opts);
     for (l.progress.epoch = opts->first_epoch; l.progress.epoch < opts->epochs && !l.stop; l.progress.epoch++, first = 0) {
-        l.epoch_began = strata_ps_seconds();
+        l.epoch_began = strata_clock_seconds();
         STRATA_TRY(run_epoch(&l, first, err));
         if (c->fit->history->stopped) return STRATA_OK;
         STRATA_TRY(end_epoch(&l, err));

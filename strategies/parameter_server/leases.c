@@ -27,7 +27,7 @@ static void lose(strata_ps_chief *c, int w, const char *why) {
         strata_ps_chief_notice(c, "worker:%d was lost%s%s%s; %d batch%s that it had %s given to other workers", w,
                                *why ? " (" : "", why, *why ? ")" : "", n, n == 1 ? "" : "es", n == 1 ? "is" : "are");
     }
-    if (!strata_ps_chief_n_there(c)) c->alone = strata_ps_seconds();
+    if (!strata_ps_chief_n_there(c)) c->alone = strata_clock_seconds();
 }
 
 void strata_ps_chief_on_peer(void *user, strata_rpc_event event, const char *task, uint64_t incarnation, const char *why) {
@@ -42,7 +42,7 @@ void strata_ps_chief_on_peer(void *user, strata_rpc_event event, const char *tas
         own->incarnation = incarnation;
         own->lost_at = 0;
     } else if (own->incarnation == incarnation) {
-        own->lost_at = event == STRATA_RPC_LEFT ? 0 : strata_ps_seconds();
+        own->lost_at = event == STRATA_RPC_LEFT ? 0 : strata_clock_seconds();
         lose(c, w, event == STRATA_RPC_LEFT ? "it ended" : why);
     }
     strata_ps_chief_update_totals(c);
@@ -76,8 +76,8 @@ static strata_status take_back(strata_ps_chief *c, int w, const char *what, stra
         own->n_returned = 0;
         return STRATA_OK;
     }
-    if (!own->n_returned++) own->first_returned = strata_ps_seconds();
-    if (own->n_returned < MOST_RETURNS || strata_ps_seconds() - own->first_returned < least_seconds) {
+    if (!own->n_returned++) own->first_returned = strata_clock_seconds();
+    if (own->n_returned < MOST_RETURNS || strata_clock_seconds() - own->first_returned < least_seconds) {
         strata_ps_chief_notice(c, "worker:%d gave its batches back: %.200s", w, what);
         return STRATA_OK;
     }
@@ -278,7 +278,7 @@ static strata_status next(strata_ps_chief *c, const strata_rpc_call *call, int w
         (reports[i].evaluates ? take_visit : take_report)(c, w, &reports[i], (const float *)call->body + i * (size_t)c->n_sums);
         pthread_cond_broadcast(&c->changed);
     }
-    const struct timespec deadline = strata_ps_deadline(patience);
+    const struct timespec deadline = strata_clock_after(patience);
     int waited = 0;
     for (;;) {
         if (c->status) break;
@@ -287,7 +287,7 @@ static strata_status next(strata_ps_chief *c, const strata_rpc_call *call, int w
         if (!ask->waits || waited || strata_rpc_call_ended(call)) break;
         waited = pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
     }
-    c->workers[w].answered = strata_ps_seconds();
+    c->workers[w].answered = strata_clock_seconds();
     c->workers[w].n_given = answer.grant == STRATA_PS_GRANTED ? 1 + answer.n_more : 1;
     strata_ps_chief_update_totals(c);
     strata_ps_chief_note_leases(c);

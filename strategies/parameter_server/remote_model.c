@@ -102,7 +102,7 @@ static void *look_after_servers(void *user) {
     pthread_mutex_lock(&r->lock);
     while (!r->closing) {
         const strata_status ignored = strata_ps_watch_look(&r->watch, &(strata_error){0});
-        const struct timespec deadline = strata_ps_deadline(patience);
+        const struct timespec deadline = strata_clock_after(patience);
         (void)ignored;
         pthread_cond_timedwait(&r->changed, &r->lock, &deadline);
     }
@@ -115,7 +115,7 @@ static strata_status open_chief(strata_remote_model *r, strata_error *err) {
     r->is_chief = true;
     r->watch = (strata_ps_watch){.notice = note, .on_route = take_route, .user = r};
     pthread_mutex_init(&r->lock, NULL);
-    strata_ps_cond_init(&r->changed);
+    strata_clock_cond_init(&r->changed);
     STRATA_TRY(strata_ps_watch_make(&r->watch, &r->fit, err));
     STRATA_TRY(strata_ps_watch_meet(&r->watch, err));
     STRATA_TRY(strata_ps_watch_spread(&r->watch, 0, err));
@@ -189,10 +189,10 @@ strata_status strata_remote_model_step(strata_remote_model *r, int64_t number, c
 
 /* With replicas, a server that has just been lost is detected, and the server with its copy is used. */
 static strata_status fetch(strata_remote_model *r, strata_error *err) {
-    const double until = strata_ps_seconds() + r->fit.task->connect_seconds;
+    const double until = strata_clock_seconds() + r->fit.task->connect_seconds;
     for (;;) {
         const strata_status status = strata_ps_fetch_values(&r->fit, r->watch.clients, NULL, err);
-        if (!r->fit.task->replicas || (status && status != STRATA_PEER_LOST) || strata_ps_seconds() > until) return status;
+        if (!r->fit.task->replicas || (status && status != STRATA_PEER_LOST) || strata_clock_seconds() > until) return status;
         /* No closure runs, so servers that were lost and are there again may take part again. */
         if (!status) return strata_ps_watch_take_back(&r->watch, 0, err);
         STRATA_TRY(strata_ps_watch_look(&r->watch, err));

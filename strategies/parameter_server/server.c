@@ -647,7 +647,7 @@ static strata_status serve(server *s, strata_rpc_server *rpc, strata_error *err)
     strata_status status = STRATA_OK;
     pthread_mutex_lock(&s->lock);
     while (!s->over && !status) {
-        const struct timespec deadline = strata_ps_deadline(0.25);
+        const struct timespec deadline = strata_clock_after(0.25);
         pthread_cond_timedwait(&s->changed, &s->lock, &deadline);
         if (s->over) break;
         const bool waits = !s->chief_came || s->chief_lost;
@@ -717,7 +717,7 @@ strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err) {
     pthread_mutex_init(&s.chain, NULL);
     pthread_mutex_init(&s.meeting, NULL);
     pthread_mutex_init(&s.device, NULL);
-    strata_ps_cond_init(&s.changed);
+    strata_clock_cond_init(&s.changed);
     s.peers = calloc((size_t)n, sizeof(*s.peers));
     strata_error own = {0};
     strata_status status =

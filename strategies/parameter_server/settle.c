@@ -13,7 +13,7 @@
 static strata_status pause_training(strata_ps_loop *l, bool tells, strata_error *err) {
     const double patience = 0.5;
     strata_ps_chief *c = l->c;
-    double looked = strata_ps_seconds();
+    double looked = strata_clock_seconds();
     bool ended = l->progress.epoch_end;
     if (ended || l->paused) return STRATA_OK;
     l->paused = true;
@@ -24,7 +24,7 @@ static strata_status pause_training(strata_ps_loop *l, bool tells, strata_error 
     pthread_mutex_unlock(&c->lock);
     while (!ended) {
         pthread_mutex_lock(&c->lock);
-        const struct timespec deadline = strata_ps_deadline(0.1);
+        const struct timespec deadline = strata_clock_after(0.1);
         if (!strata_ps_pace_ended(c->pace) && !c->status) pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
         ended = strata_ps_pace_ended(c->pace);
         const bool doubted = c->doubted;
@@ -32,9 +32,9 @@ static strata_status pause_training(strata_ps_loop *l, bool tells, strata_error 
         const strata_status status = strata_ps_chief_check(c, ended, err);
         pthread_mutex_unlock(&c->lock);
         if (status) return status;
-        if (!doubted && strata_ps_seconds() - looked < patience) continue;
+        if (!doubted && strata_clock_seconds() - looked < patience) continue;
         STRATA_TRY(strata_ps_watch_look(&c->watch, err));
-        looked = strata_ps_seconds();
+        looked = strata_clock_seconds();
     }
     if (tells) strata_ps_chief_tell_rest(l);
     strata_model *model = c->fit->model;
@@ -67,14 +67,14 @@ strata_status strata_ps_write_parts(strata_model *model, const char *folder, str
     *out_written = l && !l->stands;
     if (!*out_written) return STRATA_OK;
     strata_ps_chief *c = l->c;
-    const double until = strata_ps_seconds() + c->task->connect_seconds;
+    const double until = strata_clock_seconds() + c->task->connect_seconds;
     pthread_mutex_lock(&c->lock);
     const bool closed = strata_ps_chief_last_close(c, &close);
     pthread_mutex_unlock(&c->lock);
     for (;;) {
         const strata_status status =
             strata_ps_save_all(&c->watch, closed ? &close : NULL, folder, manifest, &model->optimizer_steps, err);
-        if (status != STRATA_PEER_LOST || !c->task->replicas || strata_ps_seconds() > until) return status;
+        if (status != STRATA_PEER_LOST || !c->task->replicas || strata_clock_seconds() > until) return status;
         strata_manifest_finish(manifest); /* the server with the copy writes the shards of the lost one */
         STRATA_TRY(strata_ps_watch_look(&c->watch, err));
         nanosleep(&pause, NULL);

@@ -23,7 +23,7 @@ static strata_status ask_route(strata_ps_worker *w, int server, double seconds, 
 /* With replicas: connects to the server that has the shards of each group. A server that was lost before this worker began is
  * not waited for, since the other servers know that it was lost. */
 static strata_status meet_holders(strata_ps_worker *w, strata_error *err) {
-    const double until = strata_ps_seconds() + w->task->connect_seconds, patience = 1;
+    const double until = strata_clock_seconds() + w->task->connect_seconds, patience = 1;
     for (;;) {
         int missing = -1;
         for (int s = 0; s < w->n_servers; s++) {
@@ -39,7 +39,7 @@ static strata_status meet_holders(strata_ps_worker *w, strata_error *err) {
             if (!w->servers[server]) missing = server;
         }
         if (missing < 0) return STRATA_OK;
-        if (strata_ps_seconds() > until)
+        if (strata_clock_seconds() > until)
             return strata_fail(err, STRATA_TIMEOUT, "ps:%d did not come to %s in %.0f s", missing, w->task->name,
                                w->task->connect_seconds);
     }
@@ -127,10 +127,10 @@ strata_status strata_ps_stepper_step(strata_ps_stepper *s, int64_t number, const
     j->rate = w->model->rate.own;
     j->n_batches = 1;
     j->examples = j->whole = n;
-    const double until = strata_ps_seconds() + w->task->connect_seconds;
+    const double until = strata_clock_seconds() + w->task->connect_seconds;
     for (;;) {
         const strata_status status = make_step(w, j, number, out_loss, err);
-        if (status != STRATA_PEER_LOST || !w->task->replicas || strata_ps_seconds() > until) return status;
+        if (status != STRATA_PEER_LOST || !w->task->replicas || strata_clock_seconds() > until) return status;
         find_holders(w);
     }
 }

@@ -78,12 +78,12 @@ strata_status strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *c
                                 .body = &body,
                                 .n_body = 1,
                                 .what = "the comparison of what is trained"};
-    const double until = strata_ps_seconds() + seconds;
+    const double until = strata_clock_seconds() + seconds;
     strata_status status;
     do {
         strata_rpc_answer answer = {.head = out_reply, .head_bytes = sizeof *out_reply};
         status = strata_rpc_client_call(client, &ask, out_reply ? &answer : NULL, seconds, err);
-    } while (status == STRATA_PEER_LOST && strata_rpc_client_connected(client) && strata_ps_seconds() < until);
+    } while (status == STRATA_PEER_LOST && strata_rpc_client_connected(client) && strata_clock_seconds() < until);
     return status;
 }
 

@@ -243,16 +243,6 @@ STRATA_MUST_USE strata_status strata_ps_stepper_step(strata_ps_stepper *stepper,
                                                      const strata_array *y, int64_t n, double *out_loss, strata_error *err);
 void strata_ps_stepper_destroy(strata_ps_stepper *stepper); /* NULL is fine */
 
-static inline double strata_ps_seconds(void) {
-    return strata_clock_seconds();
-}
-static inline void strata_ps_cond_init(pthread_cond_t *cond) {
-    strata_clock_cond_init(cond);
-}
-static inline struct timespec strata_ps_deadline(double seconds) {
-    return strata_clock_after(seconds);
-}
-
 /* ---- messages: structs in the machine's byte order; the magic number of the hello checks that both sides have the same
  * ---- */
 

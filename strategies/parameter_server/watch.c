@@ -33,19 +33,19 @@ void strata_ps_watch_finish(strata_ps_watch *watch) {
 /* No server has values yet, so a server that does not respond is waited for as long as one that is not running. */
 strata_status strata_ps_watch_meet(strata_ps_watch *watch, strata_error *err) {
     const strata_ps_task *task = watch->fit->task;
-    const double until = strata_ps_seconds() + task->connect_seconds;
+    const double until = strata_clock_seconds() + task->connect_seconds;
     strata_status differs = STRATA_OK;
     strata_error difference = {0};
     for (int s = 0; s < watch->n; s++) {
         strata_status status;
         int code = 0;
         do {
-            const double left = until - strata_ps_seconds();
+            const double left = until - strata_clock_seconds();
             if (strata_ps_has_ended(STRATA_TASK_PS, s, &code))
                 return strata_fail(err, STRATA_PEER_LOST, "fit: ps:%d ended (exit code %d) before the training began", s, code);
             status = strata_ps_connect_within(task, STRATA_TASK_PS, s, left < LOOK_SECONDS ? left : LOOK_SECONDS, 0,
                                               &watch->clients[s], err);
-        } while (status == STRATA_TIMEOUT && strata_ps_seconds() < until);
+        } while (status == STRATA_TIMEOUT && strata_clock_seconds() < until);
         if (status == STRATA_TIMEOUT)
             strata_fail_in(err, status, "fit: ps:%d did not come in %.0f s", s, task->connect_seconds);
         if (status) return status;
@@ -53,7 +53,7 @@ strata_status strata_ps_watch_meet(strata_ps_watch *watch, strata_error *err) {
         do
             status =
                 strata_ps_say_hello(watch->fit, watch->clients[s], task->connect_seconds, &reply, differs ? NULL : &difference);
-        while (status == STRATA_PEER_LOST && strata_ps_seconds() < until);
+        while (status == STRATA_PEER_LOST && strata_clock_seconds() < until);
         if (!differs) differs = status;
         /* the numbers of this chief are above those of an earlier one */
         if (reply.route.number > watch->fit->route.number) watch->fit->route.number = reply.route.number;

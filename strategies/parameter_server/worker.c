@@ -184,7 +184,7 @@ static strata_status visit(strata_ps_worker *w, strata_ps_job *j, strata_error *
 
 static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_job *ahead, int32_t *out_grant,
                              strata_error *err) {
-    const double began = strata_ps_seconds();
+    const double began = strata_clock_seconds();
     *out_grant = STRATA_PS_WAIT;
     if (j->evaluates) return visit(w, j, err);
     if (!j->pulling) STRATA_TRY(of_server(w, strata_ps_start_pull(w, j, err)));
@@ -203,7 +203,7 @@ static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
     w->report.refused = wrong && !overflow;
     if (!w->report.refused || !strata_ps_name_wrong_data(w, j, w->report.what, sizeof w->report.what))
         snprintf(w->report.what, sizeof w->report.what, "%s", wrong ? wrong : "");
-    w->report.seconds = strata_ps_seconds() - began;
+    w->report.seconds = strata_clock_seconds() - began;
     keep_report(w);
     return may_overlap(w, *out_grant) ? STRATA_OK : finish_push(w, err);
 }
@@ -275,12 +275,12 @@ static strata_status train(strata_ps_worker *w, strata_error *err) {
 /* Copies the final parameters to the model. If a server cannot be reached, the chief checks the servers: the copy of a lost
  * server's shards serves them, or it gets them again when it has started again. */
 static strata_status take_last(strata_ps_worker *w, strata_error *err) {
-    const double until = strata_ps_seconds() + LAST_SECONDS;
+    const double until = strata_clock_seconds() + LAST_SECONDS;
     for (;;) {
         strata_error own = {0};
         w->jobs[0].has_close = false;
         const strata_status status = take_all(w, &w->jobs[0], &own);
-        const double left = until - strata_ps_seconds();
+        const double left = until - strata_clock_seconds();
         if (!status) return STRATA_OK;
         if (status != STRATA_PEER_LOST || left <= 0) return strata_fail(err, status, "%s", own.message);
         give_back(w, own.message);

@@ -187,14 +187,19 @@ def report(result, how):
     print(f"  {result[1] or result[0]}", *result[3], f"repeat it: {how}", sep="\n    ", flush=True)
 
 
-def main(name, check):
+def arguments(name):
+    """The options that all parts have."""
     parser = argparse.ArgumentParser(description=f"random {name}")
     parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--seed", type=int, default=int(datetime.date.today().strftime("%Y%m%d")))
     parser.add_argument("--only", type=int)
     parser.add_argument("--choices")
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
-    given = parser.parse_args()
+    return parser.parse_args()
+
+
+def main(name, check):
+    given = arguments(name)
     if given.choices is not None:
         result = isolated(check, given=[int(v) for v in given.choices.split(",") if v])
         report(result, f"--choices {given.choices}")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random models, trained by Strata and by Keras: losses, weights and predictions must agree. README.md describes the method;
 draws.py has the options."""
-import argparse
-import datetime
 import json
 import mmap
 import os
@@ -988,13 +986,7 @@ def work(numbers, seed, shared, known):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="random models")
-    parser.add_argument("--draws", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=int(datetime.date.today().strftime("%Y%m%d")))
-    parser.add_argument("--only", type=int)
-    parser.add_argument("--choices")
-    parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
-    given = parser.parse_args()
+    given = draws.arguments("models")
     if given.choices is not None:
         result = draws._run(check, draws.Choices(given=[int(v) for v in given.choices.split(",") if v]))
         print(result[1] or result[0] or "no difference", *result[3], sep="\n    ")
