@@ -49,7 +49,8 @@ static strata_status read_header(const strata_picture_file *file, header *out, c
     out->columns = next_number(c);
     out->rows = next_number(c);
     out->most = out->kind == '1' || out->kind == '4' ? 1 : next_number(c);
-    if (out->columns < 0 || out->rows < 0 || out->most < 1 || out->most > 65535 || c->at == c->end)
+    const bool sized = out->columns >= 0 && out->columns <= INT32_MAX && out->rows >= 0 && out->rows <= INT32_MAX;
+    if (!sized || out->most < 1 || out->most > 65535 || c->at == c->end)
         return strata_fail(err, STRATA_DATA, "%s: its header has no width, height and largest value (1..65535)", file->name);
     c->at++; /* exactly one white-space character ends the header */
     return STRATA_OK;
