@@ -34,9 +34,9 @@ typedef struct check_message {
     char text[1500];
 } check_message;
 
-/* A unit is one row of the conformance suite in one dtype. Units before them check how the device is opened, its memory, and
- * training, which comes last in time. */
-enum { CHECK_UNIT_OPEN = 0, CHECK_UNIT_MEMORY = 1, CHECK_UNIT_TRAINING = 2, CHECK_FIRST_ROW = 3 };
+/* A unit is one row of the conformance suite in one dtype. Units before them check how the device is opened and its memory. The
+ * last two check what is left in use when calls are repeated, and training. */
+enum { CHECK_UNIT_OPEN = 0, CHECK_UNIT_MEMORY = 1, CHECK_FIRST_ROW = 2 };
 int check_n_units(void);
 /* Writes the name of a unit, for example "matmul f32", for messages and the report. */
 void check_unit_name(int unit, char *out_name, int bytes);
@@ -52,11 +52,18 @@ typedef struct check_options {
     double limit_s;
     /* Ops to check, "matmul,add"; NULL: all. */
     const char *ops;
+    /* Leave out the shapes that accelerators have. */
+    bool quick;
+    /* The time on the monotonic clock, in seconds, after which no more of these shapes are begun. */
+    double large_until;
 } check_options;
 
 /* Trains a small model on the device and on the host, and compares them (plugin_training.c). rounding: the relative rounding
  * error of the operands of products, 2^-8 for bf16; 0: they are not rounded. */
 strata_test_result check_training(const char *device, double limit_s, double rounding);
+
+/* The time on the monotonic clock, in seconds. */
+double check_now(void);
 
 /* Runs units from `first` on in this process and writes messages to the pipe; the plugin may end the process. */
 void check_run(const check_options *options, int first, int pipe);

@@ -6,7 +6,8 @@
  *     start-fails start-many start-crash start-exit info-null info-small no-dtypes skipped
  *     open-null calls-null calls-small null:SLOT
  *     fail:CALL:K       the K-th call fails with OUT_OF_MEMORY
- *     lost:CALL:K       the K-th call fails with DEVICE_LOST; any call but destroy and close after it ends the process
+ *     lost:CALL:K       the K-th call fails with DEVICE_LOST; any call but destroy and close after it ends the process, and so
+ *                       does a destroy of what a run uses that has not been waited for, as in all faults
  *     status            compile returns a status that plugin.h does not define
  *     silent            compile fails and writes no message
  *     support           supports returns a value that plugin.h does not define
@@ -20,6 +21,18 @@
  *     slow:MS           run takes this many milliseconds longer, which is not a fault
  *     copies            it has the table "transfers", which is not a fault; a copy is made at the next run or wait
  *     unordered         with copies: pending copies are made in the wrong order, the newest first
+ *
+ *     memory-negative memory-huge buffer-huge dtypes-all product-77 stall-nan units-negative   in device_info
+ *     noise             every seventh run adds a unit in the last place to an element
+ *     large             results of more than 10000 elements are wrong in their last element
+ *     thousandth        every 1000th element of a result is wrong
+ *     half              operands of matmul are rounded to f16
+ *     early             wait returns before the newest run is made
+ *     stale             an upload of more than 1 MiB leaves the rest of the buffer as it was
+ *     dirty             new buffers have the bytes of one that was destroyed
+ *     writes-source writes-piece     upload, compile: writes to what it borrows
+ *     keeps-source keeps-piece       upload, compile: reads what it borrowed in an earlier call
+ *     leaks-run leaks-buffer leaks-program
  *
  * The plugin's name is "faulty". */
 #define strata_plugin_v1 healthy_plugin
