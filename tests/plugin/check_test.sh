@@ -17,12 +17,14 @@ fail() {
     exit 1
 }
 
-# check FAULT CODE TEXT...: plugin-check of the faulty plugin ends with the code, and its report has each text.
+# check FAULT CODE TEXT...: plugin-check of the faulty plugin ends with the code, and its report has each text. options: of the
+# command.
+options=--quick
 check() {
     fault=$1 wanted=$2 limit=30
     shift 2
     [ "$fault" != hang ] || limit=0.5
-    STRATA_FAULTY=$fault "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit $limit >"$work/report" 2>&1
+    STRATA_FAULTY=$fault "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit $limit $options >"$work/report" 2>&1
     code=$?
     [ "$code" = "$wanted" ] || fail "plugin-check of the fault \"$fault\": exit code $code instead of $wanted"
     for text in "$@"; do
@@ -46,6 +48,25 @@ check crash-run 4 '^  CRASH  *add f32 .*operands f32 .*signal 6' '^  CRASH  *mat
 check exit-run 4 '^  CRASH  *matmul f32 .*exit code 3'
 check hang 4 '^  WRONG  *matmul f32 .*TIMEOUT.*has not ended for 0.5 s'
 check lost:run:2 4 '^  ok  *memory' '^  WRONG  *add f32 .*DEVICE_LOST' '^  WRONG  *matmul f32 .*DEVICE_LOST'
+check memory-huge 4 '^  WRONG  *opening .*memory_bytes 9223372036854775807'
+check dirty 4 '^  WRONG  *memory .* in a new buffer, after one of the same size was destroyed'
+check stale 4 '^  WRONG  *memory .*byte 1048576 of an upload of .* reads back as'
+check writes-source 4 '^  WRONG  *memory .*wrote to .*the source of upload'
+check keeps-source 4 '^  WRONG  *memory .*after the call had returned, .* the source of upload'
+options='--quick --ops add'
+check writes-piece 4 '^  WRONG  *add f32 .*wrote to .*the piece of compile'
+check keeps-piece 4 '^  WRONG  *add f32 .*after the call had returned, .* the piece of compile'
+check early 4 '^  WRONG  *add f32 .*first at'
+check noise 4 '^  WRONG  *add f32 .*the same values give other bits'
+check leaks-run 4 '^  ok  *add f32' '^  WRONG  *counts .*each leaves [0-9]* bytes of memory in use'
+check leaks-buffer 4 '^  WRONG  *counts .*buffers: each leaves 65[0-9]* bytes'
+check leaks-program 4 '^  WRONG  *counts .*programs: each leaves'
+options='--ops add'
+check large 4 '^  WRONG  *add f32 .*operands f32 (1048583), .*1 of 1048583 elements'
+options='--ops matmul'
+check thousandth 4 '^  WRONG  *matmul f32 .*element (7,103) of the product of (128,128) and (128,128)'
+check half 4 '^  WRONG  *matmul f32 .*differs by more than sums in f32 may'
+options=--quick
 check buffer-null 4 '^  WRONG  *memory .*its buffer is NULL'
 
 # A plugin in C++ that throws where its calls may not.
@@ -59,7 +80,7 @@ fi
 STRATA_FAULTY=hang-run "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit 0.5 --ops add >"$work/report" 2>&1
 [ $? = 4 ] && grep -q '^  HANG  *add f32 .*not answered for 0.5 s' "$work/report" ||
     fail "plugin-check does not see a run that hangs"
-"$strata" plugin-check "$plugins/libstrata_host_plugin.so" >"$work/report" 2>&1 || fail "the host as a plugin is not right"
+"$strata" plugin-check "$plugins/libstrata_host_plugin.so" --quick >"$work/report" 2>&1 || fail "the host as a plugin is not right"
 grep -q ' 0 wrong, 0 not claimed' "$work/report" || fail "the host as a plugin does not claim every op"
 "$strata" plugin-check /nowhere.so >"$work/report" 2>&1
 [ $? = 4 ] || fail "plugin-check of no file succeeds"
@@ -94,6 +115,6 @@ for fault in "" copies; do
     grep -q '"host_nodes":[1-9]' "$work/report" || fail "the host ran nothing for a device that lacks most ops"
 done
 cmp -s "$work/faulty." "$work/faulty.copies" || fail "copies that do not wait give other bits"
-STRATA_FAULTY=copies "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" >"$work/report" 2>&1 ||
+STRATA_FAULTY=copies "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --quick >"$work/report" 2>&1 ||
     fail "plugin-check of a device that copies without waiting"
 echo "plugin-check reports, plugin-new, and mnist on the host as a plugin"

@@ -286,6 +286,13 @@ Test(plugin, devices_with_bad_tables_cannot_be_opened) {
     expect_no_device("info-null", STRATA_UNAVAILABLE, "is NULL");
     expect_no_device("info-small", STRATA_UNAVAILABLE, "size 24");
     expect_no_device("no-dtypes", STRATA_UNAVAILABLE, "no dtypes");
+    expect_no_device("memory-negative", STRATA_UNAVAILABLE, "memory_bytes -5; it must be 0 (not known), or");
+    expect_no_device("memory-huge", STRATA_UNAVAILABLE, "memory_bytes 9223372036854775807");
+    expect_no_device("buffer-negative", STRATA_UNAVAILABLE, "max_buffer_bytes -1");
+    expect_no_device("units-negative", STRATA_UNAVAILABLE, "compute_units -2");
+    expect_no_device("dtypes-all", STRATA_UNAVAILABLE, "dtypes 0xffffffff");
+    expect_no_device("product-77", STRATA_UNAVAILABLE, "product_dtype 77; it must be F32 (0), F16 (1) or BF16 (2)");
+    expect_no_device("stall-nan", STRATA_UNAVAILABLE, "stall_seconds nan");
     expect_no_device("skipped", STRATA_UNAVAILABLE, "the board has no power");
     expect_no_device("fail:device_open:1", STRATA_OUT_OF_MEMORY, "faulty:0: injected");
 }

@@ -22,8 +22,8 @@
  *     copies            it has the table "transfers", which is not a fault; a copy is made at the next run or wait
  *     unordered         with copies: pending copies are made in the wrong order, the newest first
  *
- *     memory-negative memory-huge buffer-huge dtypes-all product-77 stall-nan units-negative   in device_info
- *     noise             every seventh run adds a unit in the last place to an element
+ *     memory-negative memory-huge buffer-negative dtypes-all product-77 stall-nan units-negative   in device_info
+ *     noise             every fifth run adds a unit in the last place to an element
  *     large             results of more than 10000 elements are wrong in their last element
  *     thousandth        every 1000th element of a result is wrong
  *     half              operands of matmul are rounded to f16
@@ -39,6 +39,7 @@
 #include "samples/plugin/acme.c"
 #undef strata_plugin_v1
 
+#include <math.h>
 #include <stdbool.h>
 #include <time.h>
 #include <unistd.h>
@@ -129,6 +130,81 @@ static strata_plugin_status begin_download(strata_plugin_device *device, strata_
     return copy_later(device, target, buffer->bytes + offset, bytes, out_ticket);
 }
 
+/* ---- runs that have not been waited for ---- */
+
+enum { MOST_ACTIVE = 64 };
+static struct {
+    strata_plugin_program *program;
+    uint64_t ticket;
+} active[MOST_ACTIVE];
+/* Buffers that were created, so that LeakSanitizer does not report those that are never destroyed. */
+static strata_plugin_buffer *created[MOST_ACTIVE];
+static int n_created;
+
+static void begin_run(strata_plugin_program *program, uint64_t ticket) {
+    for (int i = 0; i < MOST_ACTIVE; i++)
+        if (!active[i].program) {
+            active[i].program = program;
+            active[i].ticket = ticket;
+            return;
+        }
+}
+
+static void end_runs(uint64_t ticket) {
+    for (int i = 0; i < MOST_ACTIVE; i++)
+        if (active[i].ticket <= ticket) active[i].program = NULL;
+}
+
+/* Ends the process if a run uses the program, or, for NULL, any. */
+static void expect_idle(const strata_plugin_program *program) {
+    for (int i = 0; i < MOST_ACTIVE; i++)
+        if (active[i].program && (!program || active[i].program == program)) _exit(98);
+}
+
+/* ---- faults of results ---- */
+
+/* With the fault "early": the run that is made when it is too late. */
+static struct {
+    strata_plugin_program *program;
+    int32_t slot;
+} late;
+
+static void make_late_run(void) {
+    strata_plugin_error error = {.size = sizeof error};
+    uint64_t ticket;
+    strata_plugin_program *program = late.program;
+    late.program = NULL;
+    if (program) run(program, late.slot, 1, &ticket, &error);
+}
+
+static void round_operands(const strata_plugin_program *program, int32_t slot) {
+    for (int k = 0; k < program->n_steps; k++) {
+        const int32_t operands[2] = {program->steps[k].a, program->steps[k].b};
+        for (int i = 0; i < 2 && program->steps[k].is_matmul; i++) {
+            float *x = address(program, operands[i], slot);
+            for (int64_t e = 0; e < elements(&program->values[operands[i]]); e++) {
+                int exponent;
+                const double fraction = frexp(x[e], &exponent);
+                x[e] = (float)ldexp(rint(fraction * 2048), exponent - 11); /* the 11 bits of an f16 */
+            }
+        }
+    }
+}
+
+/* Damages the results of a run that was right. */
+static void damage(const strata_plugin_program *program, int32_t slot) {
+    static int n_runs;
+    n_runs++;
+    for (int k = 0; k < program->n_steps; k++) {
+        const value *out = &program->values[program->steps[k].out];
+        const int64_t n = elements(out);
+        float *y = address(program, program->steps[k].out, slot);
+        if (is("large") && n > 10000) y[n - 1] += 1;
+        for (int64_t i = 999; i < n && is("thousandth"); i += 1000) y[i] += 1;
+        if (is("noise") && n > 1 && n_runs % 5 == 0) y[n / 2] *= 1.0000002f;
+    }
+}
+
 static const void *faulty_table(strata_plugin_device *device, const char *name) {
     static const strata_plugin_transfers transfers = {
         .size = sizeof transfers, .upload = begin_upload, .download = begin_download};
@@ -142,19 +218,36 @@ static strata_plugin_status faulty_buffer_create(strata_plugin_device *device, i
                                                  strata_plugin_error *error) {
     BEFORE("buffer_create");
     if (is("buffer-null")) return STRATA_PLUGIN_OK;
-    return buffer_create(device, bytes, out_buffer, error);
+    static int64_t earlier_bytes;
+    const strata_plugin_status status = buffer_create(device, bytes, out_buffer, error);
+    if (!status) created[n_created++ % MOST_ACTIVE] = *out_buffer;
+    if (!status && is("dirty") && bytes == earlier_bytes) (*out_buffer)->bytes[bytes - 1] = 1;
+    earlier_bytes = bytes;
+    return status;
+}
+
+static void faulty_buffer_destroy(strata_plugin_device *device, strata_plugin_buffer *buffer) {
+    if (lost) expect_idle(NULL);
+    if (!is("leaks-buffer")) buffer_destroy(device, buffer);
 }
 
 static strata_plugin_status faulty_upload(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
                                           const void *source, int64_t bytes, strata_plugin_error *error) {
     BEFORE("upload");
     if (is("copies")) return fail(error, STRATA_PLUGIN_INTERNAL, "the table has copies of %lld bytes", bytes);
+    static const volatile char *kept;
+    make_late_run();
+    if (is("keeps-source") && kept) (void)*kept;
+    kept = source;
+    if (is("writes-source")) ((volatile char *)source)[0] ^= 1;
+    if (is("stale") && bytes > 1 << 20) bytes = 1 << 20;
     return upload(device, buffer, offset, source, bytes, error);
 }
 
 static strata_plugin_status faulty_download(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
                                             void *target, int64_t bytes, strata_plugin_error *error) {
     BEFORE("download");
+    make_late_run();
     return download(device, buffer, offset, target, bytes, error);
 }
 
@@ -172,7 +265,17 @@ static strata_plugin_status faulty_compile(strata_plugin_device *device, const s
     if (is("status")) return 77;
     if (is("silent")) return STRATA_PLUGIN_UNAVAILABLE;
     if (is("program-null")) return STRATA_PLUGIN_OK;
+    static const volatile strata_plugin_piece *kept;
+    if (is("keeps-piece") && kept) (void)kept->n_nodes;
+    kept = piece;
+    if (is("writes-piece")) ((volatile strata_plugin_piece *)(uintptr_t)piece)->n_slots = piece->n_slots;
     return compile(device, piece, out_program, error);
+}
+
+static void faulty_program_destroy(strata_plugin_program *program) {
+    expect_idle(program);
+    if (late.program == program) late.program = NULL;
+    if (!is("leaks-program")) program_destroy(program);
 }
 
 static void *faulty_program_input(strata_plugin_program *program, int32_t slot) {
@@ -184,10 +287,21 @@ static const void *faulty_program_output(strata_plugin_program *program, int32_t
     return is("output-null") ? NULL : program_output(program, slot);
 }
 
+static void *leaked;
+
 static strata_plugin_status faulty_run(strata_plugin_program *program, int32_t first_slot, int32_t n, uint64_t *out_ticket,
                                        strata_plugin_error *error) {
     BEFORE("run");
     make_copies();
+    make_late_run();
+    if (is("early")) {
+        late.program = program;
+        late.slot = first_slot;
+        *out_ticket = ++program->device->last_ticket;
+        return STRATA_PLUGIN_OK;
+    }
+    if (is("leaks-run")) *(void *volatile *)&leaked = malloc(40);
+    if (is("half")) round_operands(program, first_slot);
     if (is("hang-run"))
         for (;;) pause();
     const char *slow = strstr(fault(), "slow:");
@@ -203,6 +317,8 @@ static strata_plugin_status faulty_run(strata_plugin_program *program, int32_t f
     program->n_steps -= skipped;
     const strata_plugin_status status = run(program, first_slot, n, out_ticket, error);
     program->n_steps += skipped;
+    damage(program, first_slot);
+    if (!is("ticket")) begin_run(program, *out_ticket); /* Strata cannot wait for a run without a ticket */
     if (last) *last = before;
     if (is("ticket")) *out_ticket = 1;
     if (is("wrong") && program->outputs[first_slot]) *(float *)(void *)program->outputs[first_slot] += 1;
@@ -216,10 +332,13 @@ static strata_plugin_status faulty_wait(strata_plugin_device *device, uint64_t t
     if (status) n_later = 0; /* after an error the device must not access host memory any more */
     if (status) return status;
     make_copies();
-    if (!is("hang")) return wait_for(device, ticket, timeout_ns, error);
+    if (!is("hang")) {
+        end_runs(ticket);
+        return wait_for(device, ticket, timeout_ns, error);
+    }
     const struct timespec time = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
     nanosleep(&time, NULL);
-    lost = true; /* Strata treats the device as lost from now on */
+    lost = timeout_ns > 0; /* Strata treats the device as lost from now on */
     return STRATA_PLUGIN_TIMEOUT;
 }
 
@@ -251,6 +370,13 @@ static const strata_plugin_device_info *faulty_device_info(int32_t index) {
     own_info.info = *device_info(index);
     own_info.info.size = is("info-small") ? 24 : is("size-large") ? sizeof own_info : sizeof own_info.info;
     if (is("no-dtypes")) own_info.info.dtypes = 0;
+    if (is("memory-negative")) own_info.info.memory_bytes = -5;
+    if (is("memory-huge")) own_info.info.memory_bytes = INT64_MAX;
+    if (is("buffer-negative")) own_info.info.max_buffer_bytes = -1;
+    if (is("units-negative")) own_info.info.compute_units = -2;
+    if (is("dtypes-all")) own_info.info.dtypes = UINT32_MAX;
+    if (is("product-77")) own_info.info.product_dtype = 77;
+    if (is("stall-nan")) own_info.info.stall_seconds = NAN;
     if (is("skipped")) own_info.info.skipped = "the board has no power";
     return is("info-null") ? NULL : &own_info.info;
 }
@@ -283,6 +409,7 @@ static int n_kept;
 static strata_plugin_status faulty_open(int32_t index, strata_plugin_device **out_device,
                                         const strata_plugin_device_calls **out_calls, strata_plugin_error *error) {
     lost = false;
+    end_runs(UINT64_MAX);
     BEFORE("device_open");
     const strata_plugin_status status = device_open(index, out_device, out_calls, error);
     if (status) return status;
@@ -292,6 +419,8 @@ static strata_plugin_status faulty_open(int32_t index, strata_plugin_device **ou
                            : is("size-large") ? sizeof own_calls
                                               : sizeof own_calls.calls;
     own_calls.calls.buffer_create = faulty_buffer_create;
+    own_calls.calls.buffer_destroy = faulty_buffer_destroy;
+    own_calls.calls.program_destroy = faulty_program_destroy;
     own_calls.calls.upload = faulty_upload;
     own_calls.calls.download = faulty_download;
     own_calls.calls.supports = faulty_supports;
