@@ -6,12 +6,42 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/base/ascii.h"
+
 /* The most ops without a time. Each of them counts as -1 s (strata_pjrt_read_costs), so a smaller sum is not an estimate. */
 enum { MOST_UNTIMED = 1000 };
+
+strata_status strata_pjrt_check_topology(const char *name, int *out_n_chips, strata_error *err) {
+    enum { MOST_CHIPS = 4096, MOST_AXES = 3 };
+    int64_t n = 1;
+    const char *at = name;
+    while (strata_ascii_is_word(*at)) at++;
+    if (at == name || *at != ':')
+        return strata_fail(err, STRATA_INVALID, "%s: it must be a chip and the sides of a grid, for example v5e:2x2", name);
+    for (int axis = 0; *at; axis++) {
+        int64_t side = 0;
+        const char *digits = ++at;
+        for (; *at >= '0' && *at <= '9' && side <= MOST_CHIPS; at++) side = 10 * side + (*at - '0');
+        if (at == digits || (*at && *at != 'x') || axis == MOST_AXES)
+            return strata_fail(
+                err, STRATA_INVALID,
+                "%s: it must be a chip and the sides of a grid, one to %d numbers with x between them, for example "
+                "v5e:2x2",
+                name, MOST_AXES);
+        if (side < 1 || side > MOST_CHIPS || n * side > MOST_CHIPS)
+            return strata_fail(err, STRATA_INVALID,
+                               "%s: it must be a chip and the sides of a grid, each at least 1, with %d chips at most", name,
+                               MOST_CHIPS);
+        n *= side;
+    }
+    if (out_n_chips) *out_n_chips = (int)n;
+    return STRATA_OK;
+}
 
 strata_status strata_pjrt_topology_create(const pjrt_plugin *plugin, const char *name, pjrt_topology *out_topology,
                                           strata_error *err) {
     *out_topology = (pjrt_topology){.plugin = *plugin};
+    STRATA_TRY(strata_pjrt_check_topology(name, NULL, err));
     pjrt_topology_create_args args = {
         .head = {PJRT_SIZE(pjrt_topology_create_args, topology), NULL}, .name = name, .name_size = strlen(name)};
     STRATA_TRY(strata_pjrt_call(plugin, PJRT_FUNCTION_TopologyDescription_Create, &args, name, STRATA_INVALID, err));

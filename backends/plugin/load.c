@@ -12,6 +12,7 @@
 
 #include "backends/plugin/plugin.h"
 #include "core/base/ascii.h"
+#include "core/base/elf.h"
 #include "strata/device.h"
 
 /* MOST_STRUCT_BYTES: a larger size is an error, since every struct of plugin.h is far smaller. */
@@ -93,6 +94,7 @@ static strata_status no_entry(void *library, strata_error *err) {
 
 static strata_status open_file(plugin *loaded, strata_error *err) {
     STRATA_TRY(check_file(loaded->path, err));
+    STRATA_TRY(strata_elf_check(loaded->path, err));
     void *library = dlopen(loaded->path, RTLD_NOW | RTLD_LOCAL); /* plugins are never unloaded */
     if (!library) {
         const char *reason = dlerror();
@@ -173,8 +175,8 @@ static void copy_text(char *target, size_t bytes, const char *source) {
     snprintf(target, bytes, "%s", source ? source : "");
 }
 
-/* Writes what is wrong with the numbers of the plugin's device_info to out_reason; "": nothing. minor: the minor version that the
- * plugin was compiled for; a later one may have more dtypes. */
+/* Writes what is wrong with the numbers of the plugin's device_info to out_reason; "": nothing. minor: the minor version that
+ * the plugin was compiled for; a later one may have more dtypes. */
 static void check_info(const strata_plugin_device_info *info, int32_t minor, char *out_reason, size_t bytes) {
     static const int64_t least_bytes = 1 << 16, most_bytes = (int64_t)1 << 50;
     static const int32_t most_units = 1 << 24;

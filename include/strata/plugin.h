@@ -8,8 +8,8 @@
  * initialize a struct with {}, then set `size` and the fields). A user names the file with --plugin FILE or in STRATA_PLUGINS
  * (several, separated by colons), or puts it into a plugin folder ($XDG_DATA_HOME/strata/plugins, PREFIX/lib/strata/plugins).
  * `strata plugin-new NAME --to DIR` writes a plugin to begin with. `strata plugin-check FILE` checks a plugin: it compares each
- * op that the plugin supports with Strata's reference, in small shapes and in those of accelerators, tests its memory, and trains
- * a small model on it.
+ * op that the plugin supports with Strata's reference, in small shapes and in those of accelerators, tests its memory, and
+ * trains a small model on it.
  *
  * Overview. strata_plugin lists devices. A device creates buffers, compiles *programs* and runs them. A program is compiled
  * from a *piece*: a table of nodes (an op's name, attributes, ids of values) and a table of values (dtype, shape, where its
@@ -51,8 +51,8 @@
  *   threads      Strata calls a device, its buffers and its programs from one thread at a time. Different devices may be called
  *                by different threads at once. A plugin may create threads.
  *   failure      After a call returned STRATA_PLUGIN_DEVICE_LOST Strata calls only destroy and close of that device. If Strata
- *                has not seen a run end, its program and the buffers are not destroyed, since the run may still use them; close,
- *                which waits for such runs, frees them too. The same holds after a run that did not end in time.
+ *                has not seen a run end, its program and the buffers are not destroyed, since the run may still use them;
+ *                close, which waits for such runs, frees them too. The same holds after a run that did not end in time.
  *   exceptions   A plugin must not throw an exception, longjmp or exit out of a call. It prints nothing: host->log takes
  *                messages.
  *   unloading    A plugin is never unloaded.
@@ -290,8 +290,8 @@ typedef struct strata_plugin_device_info {
 /* A device's calls. All are required unless marked "(optional)". */
 typedef struct strata_plugin_device_calls {
     size_t size;
-    /* The last call for the device, after its buffers and programs have been destroyed. Waits for runs that have not ended. After
-     * DEVICE_LOST the programs of such runs, and buffers, may not have been destroyed ("failure" above). */
+    /* The last call for the device, after its buffers and programs have been destroyed. Waits for runs that have not ended.
+     * After DEVICE_LOST the programs of such runs, and buffers, may not have been destroyed ("failure" above). */
     void (*close)(strata_plugin_device *device);
 
     /* ---- memory ---- */

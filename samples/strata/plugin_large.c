@@ -143,15 +143,14 @@ static int64_t result_elements(const op_row *row, strata_dtype dtype, const case
     return n;
 }
 
-static bool scale(const op_row *row, strata_dtype dtype, const case_instance *from, case_instance *out_instance) {
-    enum { MOST_ELEMENTS = 1500000 };
+static bool scale(const op_row *row, strata_dtype dtype, const case_instance *from, int64_t most, case_instance *out_instance) {
     static const int64_t sizes[][4] = {
         {1048583, 4099, 257, 129}, {1031, 1280, 257, 130}, {515, 260, 129, 33}, {131, 129, 33, 9}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         double ratio;
         *out_instance = *from;
-        if (replace(row, sizes[i], out_instance, &ratio) > MOST_ELEMENTS) continue;
-        if (result_elements(row, dtype, out_instance) > MOST_ELEMENTS) continue;
+        if (replace(row, sizes[i], out_instance, &ratio) > most) continue;
+        if (result_elements(row, dtype, out_instance) > most) continue;
         const strata_op *op = strata_op_find(row->op);
         const bool sums = !(op->flags & (STRATA_OP_ELEMENTWISE | STRATA_OP_UPDATE)) && from->terms > 1;
         if (sums) out_instance->terms = (int64_t)((double)from->terms * ratio);
@@ -161,10 +160,13 @@ static bool scale(const op_row *row, strata_dtype dtype, const case_instance *fr
 }
 
 bool large_instance(const op_row *row, strata_dtype dtype, int index, case_instance *out_instance, case_operand *out_operands) {
+    enum { MOST_ELEMENTS = 1500000, MOST_OF_OTHERS = 300000 };
     int n = 0;
     memcpy(out_operands, row->operands, sizeof row->operands);
     for (int i = 0; i < row->n_instances && is_scaled_op(row->op) && (dtype == STRATA_DTYPE_F32 || n == 0); i++) {
-        if (!can_scale(row, &row->instances[i]) || is_repeated(row, i) || !scale(row, dtype, &row->instances[i], out_instance))
+        if (!can_scale(row, &row->instances[i]) || is_repeated(row, i) ||
+            !scale(row, dtype, &row->instances[i], dtype == STRATA_DTYPE_F32 && n == 0 ? MOST_ELEMENTS : MOST_OF_OTHERS,
+                   out_instance))
             continue;
         if (n++ == index) return true;
     }

@@ -59,7 +59,7 @@ static strata_test_result try_write(strata_device *device, strata_buffer *buffer
     return try_read(device, buffer, m, 0, bytes, when);
 }
 
-/* Checks that new buffers contain zeros, also where an earlier one was, and that all of it and parts can be written and read. */
+/* Checks that new buffers contain zeros, also where an earlier one was, and that they can be written and read. */
 static strata_test_result try_memory(strata_device *device, int64_t bytes) {
     const strata_device_api *api = device->api;
     strata_error err = {0};

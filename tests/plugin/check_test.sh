@@ -24,7 +24,8 @@ check() {
     fault=$1 wanted=$2 limit=30
     shift 2
     [ "$fault" != hang ] || limit=0.5
-    STRATA_FAULTY=$fault "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit $limit $options >"$work/report" 2>&1
+    STRATA_FAULTY=$fault "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit $limit $options \
+        >"$work/report" 2>&1
     code=$?
     [ "$code" = "$wanted" ] || fail "plugin-check of the fault \"$fault\": exit code $code instead of $wanted"
     for text in "$@"; do
@@ -80,7 +81,8 @@ fi
 STRATA_FAULTY=hang-run "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit 0.5 --ops add >"$work/report" 2>&1
 [ $? = 4 ] && grep -q '^  HANG  *add f32 .*not answered for 0.5 s' "$work/report" ||
     fail "plugin-check does not see a run that hangs"
-"$strata" plugin-check "$plugins/libstrata_host_plugin.so" --quick >"$work/report" 2>&1 || fail "the host as a plugin is not right"
+"$strata" plugin-check "$plugins/libstrata_host_plugin.so" --quick >"$work/report" 2>&1 ||
+    fail "the host as a plugin is not right"
 grep -q ' 0 wrong, 0 not claimed' "$work/report" || fail "the host as a plugin does not claim every op"
 "$strata" plugin-check /nowhere.so >"$work/report" 2>&1
 [ $? = 4 ] || fail "plugin-check of no file succeeds"
