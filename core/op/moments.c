@@ -69,6 +69,8 @@ static strata_tensor *compose(strata_tensor *node) {
 const strata_op strata_op_moments = {.name = "moments",
                                      .min_inputs = 1,
                                      .max_inputs = 1,
+                                     .dims = "c->Sc",
+                                     .own_dims = "...c->Sc",
                                      .shape = shape,
                                      .gradient = gradient,
                                      .reference = reference,
