@@ -154,6 +154,8 @@ static bool scale(const op_row *row, strata_dtype dtype, const case_instance *fr
         const strata_op *op = strata_op_find(row->op);
         const bool sums = !(op->flags & (STRATA_OP_ELEMENTWISE | STRATA_OP_UPDATE)) && from->terms > 1;
         if (sums) out_instance->terms = (int64_t)((double)from->terms * ratio);
+        /* Among a million elements of a step of an optimizer, some have a second moment near 0, by whose root they divide. */
+        if (op->flags & STRATA_OP_UPDATE && from->terms > 1) out_instance->terms = 64 * from->terms;
         return true;
     }
     return false;
