@@ -273,12 +273,12 @@ const command command_plugin_check = {
     .arguments = "FILE[,key=value]",
     .summary = "run the conformance suite against a vendor's plugin",
     .details =
-        "The plugin runs in a child process. Each op that its device claims to run is compared with Strata's reference, in "
-        "each\n"
-        "dtype that the device has, in small shapes and in those of accelerators, and runs that are repeated must give the same\n"
-        "bits. Products of large matrices are compared in all elements. Memory that the plugin borrows is protected, and what\n"
-        "is left in use when calls are repeated is counted. Without --ops a small model is trained as well, where the host runs\n"
-        "ops that the device does not have. The exit code is 0 only if all results are right. --quick leaves out large shapes.\n",
+        "The plugin runs in a child process. Each op that its device claims to run is compared with Strata's reference, in\n"
+        "each dtype that the device has, in small shapes and in those of accelerators, and runs that are repeated must give\n"
+        "the same bits. Products of large matrices are compared in all elements. Memory that the plugin borrows is\n"
+        "protected, and what is left in use when calls are repeated is counted. Without --ops a small model is trained as\n"
+        "well, where the host runs ops that the device does not have. --quick leaves out large shapes. The exit code is 0\n"
+        "only if all results are right.\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,

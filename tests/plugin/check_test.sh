@@ -108,8 +108,14 @@ train own "$host,memory=own,fused=no" host-plugin:0
 cmp -s "$work/built-in" "$work/plugin" || fail "mnist on the host as a plugin has other bits than on the host"
 cmp -s "$work/built-in" "$work/own" || fail "mnist on a plugin that plans its memory has other bits than on the host"
 
-# The host and a device that copies without waiting: the bits are those of a device whose copies wait.
 python3 "$STRATA_SOURCE_DIR/tests/cli/files.py" data "$work/mnist" 200 50
+# A program that cannot be compiled is no batch that does not fit.
+STRATA_FAULTY=refuses "$strata" train mnist --data "$work/mnist" --epochs 1 --plugin "$plugins/libstrata_faulty_plugin.so" \
+    --device faulty:0 --allow-fallback host >"$work/report" 2>&1 && fail "a program that cannot be compiled is trained"
+grep -q "the compiler has no kernel for" "$work/report" && ! grep -q "does not fit" "$work/report" ||
+    fail "a program that cannot be compiled is reported as a batch that does not fit"
+
+# The host and a device that copies without waiting: the bits are those of a device whose copies wait.
 for fault in "" copies; do
     STRATA_FAULTY=$fault "$strata" train mnist --data "$work/mnist" --epochs 2 --seed 1 --save "$work/faulty.$fault" --json \
         --plugin "$plugins/libstrata_faulty_plugin.so" --device faulty:0 --allow-fallback host >"$work/report" 2>&1 ||

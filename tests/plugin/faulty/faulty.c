@@ -10,6 +10,7 @@
  *                       does a destroy of what a run uses that has not been waited for, as in all faults
  *     status            compile returns a status that plugin.h does not define
  *     silent            compile fails and writes no message
+ *     refuses           compile fails with UNSUPPORTED
  *     support           supports returns a value that plugin.h does not define
  *     parts             supports asks for the parts of every node
  *     ticket input-null input-odd output-null program-null buffer-null wrong
@@ -264,6 +265,8 @@ static strata_plugin_status faulty_compile(strata_plugin_device *device, const s
     BEFORE("compile");
     if (is("status")) return 77;
     if (is("silent")) return STRATA_PLUGIN_UNAVAILABLE;
+    if (is("refuses"))
+        return fail(error, STRATA_PLUGIN_UNSUPPORTED, "the compiler has no kernel for %lld nodes", piece->n_nodes);
     if (is("program-null")) return STRATA_PLUGIN_OK;
     static const volatile strata_plugin_piece *kept;
     if (is("keeps-piece") && kept) (void)kept->n_nodes;
