@@ -403,7 +403,8 @@ check_kind check_large_product(const checker *c, strata_dtype dtype, int index, 
     const double begin = check_now();
     const strata_status status = try_product(c, &t, &result, &err);
     const double seconds = check_now() - begin;
-    if (seconds > 0) rate = 2 * t.p->n_runs * (double)t.p->m * (double)t.p->n * (double)t.p->k / seconds;
+    const double work = (double)t.p->m * (double)t.p->n * (double)t.p->k;
+    if (seconds > 0 && work > 1 << 20) rate = 2 * t.p->n_runs * work / seconds; /* the others take no time */
     finish_product(&t);
     *out_lost = status == STRATA_DEVICE_LOST || status == STRATA_TIMEOUT;
     if (status == STRATA_UNSUPPORTED) return CHECK_NOT_CLAIMED;
