@@ -353,11 +353,13 @@ run_drivers() {
     oclgrind=$(ls /usr/lib/oclgrind/liboclgrind-rt-icd.so /usr/lib/*/oclgrind/liboclgrind-rt-icd.so 2>/dev/null | head -n 1)
     if [ -n "$oclgrind" ]; then
         driver Oclgrind STRATA_TEST_DEVICES=opencl STRATA_TEST_SMALL=1 "OCL_ICD_VENDORS=$(icd_folder oclgrind "$oclgrind")" \
-            OCLGRIND_DATA_RACES=1 OCLGRIND_UNINITIALIZED=1 "OCLGRIND_LOG=$messages"
+            OCLGRIND_DATA_RACES=1 OCLGRIND_UNINITIALIZED=1 STRATA_DRIVER_THREADS=0 \
+            "OCLGRIND_LOG=$messages"
         all_tests=$filter
         case conformance in *"$filter"*) filter='@(window|products)' ;; esac
         suite "GPUs' kernels on Oclgrind" "$conformance" STRATA_TEST_KERNELS=gpu STRATA_TEST_DEVICES=opencl STRATA_TEST_SMALL=1 \
-            "OCL_ICD_VENDORS=$logs/icd-oclgrind" OCLGRIND_DATA_RACES=1 OCLGRIND_UNINITIALIZED=1 "OCLGRIND_LOG=$messages"
+            "OCL_ICD_VENDORS=$logs/icd-oclgrind" OCLGRIND_DATA_RACES=1 OCLGRIND_UNINITIALIZED=1 STRATA_DRIVER_THREADS=0 \
+            "OCLGRIND_LOG=$messages"
         filter=$all_tests
         no_driver "Oclgrind, 3 kernels" \
             "it calls memory uninitialised that memset set (conv2d_filter_grad, scatter_rows), or errs (max_pool2d_grad)"

@@ -28,13 +28,15 @@ typedef struct pjrt_estimate {
 /* Checks the text of a topology, a chip and the sides of a grid of one to three axes: "v5e:2x2". Some compilers end the process
  * for other texts. out_n_chips may be NULL. Fails: INVALID, with the part that is wrong. */
 STRATA_MUST_USE strata_status strata_pjrt_check_topology(const char *name, int *out_n_chips, strata_error *err);
-/* name: as above. Fails: INVALID where it has another form; otherwise with the plugin's error. */
+/* name: as above. Fails: INVALID where it has another form; TIMEOUT if the plugin hangs; otherwise with the plugin's error. */
 STRATA_MUST_USE strata_status strata_pjrt_topology_create(const pjrt_plugin *plugin, const char *name,
                                                           pjrt_topology *out_topology, strata_error *err);
 void strata_pjrt_topology_destroy(pjrt_topology *topology);
-/* Compiles StableHLO text for n_replicas of the topology's devices. Fails: UNSUPPORTED with the compiler's message. */
+/* Compiles StableHLO text for n_replicas of the topology's devices. Fails: UNSUPPORTED with the compiler's message, TIMEOUT
+ * after `seconds`; the topology must then not be destroyed. */
 STRATA_MUST_USE strata_status strata_pjrt_compile_ahead(const pjrt_topology *topology, const char *text, size_t n_bytes,
-                                                        int n_replicas, pjrt_estimate *out_estimate, strata_error *err);
+                                                        int n_replicas, double seconds, pjrt_estimate *out_estimate,
+                                                        strata_error *err);
 
 /* Reads the numbers of a compiler's cost analysis into the estimate. Numbers that it lacks stay unchanged.
  *

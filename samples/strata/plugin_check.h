@@ -48,22 +48,19 @@ typedef struct check_options {
     const char *plugin;
     /* "NAME:1"; NULL: the plugin's first. */
     const char *device;
-    /* Seconds that one case may take. */
-    double limit_s;
+    /* Seconds that the whole check may take, and one case. */
+    double limit_s, case_s;
     /* Ops to check, "matmul,add"; NULL: all. */
     const char *ops;
     /* Leave out the shapes that accelerators have. */
     bool quick;
-    /* The time on the monotonic clock, in seconds, after which no more of these shapes are begun. */
+    /* The time (now_seconds) after which no more of these shapes are begun. */
     double large_until;
 } check_options;
 
 /* Trains a small model on the device and on the host, and compares them (plugin_training.c). rounding: the relative rounding
  * error of the operands of products, 2^-8 for bf16; 0: they are not rounded. */
 strata_test_result check_training(const char *device, double limit_s, double rounding);
-
-/* The time on the monotonic clock, in seconds. */
-double check_now(void);
 
 /* Runs units from `first` on in this process and writes messages to the pipe; the plugin may end the process. */
 void check_run(const check_options *options, int first, int pipe);

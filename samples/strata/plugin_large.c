@@ -11,23 +11,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "backends/plugin/plugin.h"
+#include "cli.h"
 #include "core/op/ops.h"
 #include "plugin_cases.h"
 #include "strata/executable.h"
 #include "strata/ops.h"
 #include "tests/support/eval.h"
 
-double check_now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
 bool has_time(const checker *c) {
-    return !c->options->quick && check_now() < c->options->large_until;
+    return !c->options->quick && now_seconds() < c->options->large_until;
 }
 
 /* ---- instances in large shapes ---- */
@@ -396,7 +390,7 @@ static void finish_product(product_trial *t) {
 /* Whether a product of this size may be tried: a device that is slow does not get the largest. rate: multiplications in a
  * second of the last product. */
 static bool fits_time(const checker *c, const product *p, double rate) {
-    const double left = c->options->large_until - check_now(), work = (double)p->m * (double)p->n * (double)p->k;
+    const double left = c->options->large_until - now_seconds(), work = (double)p->m * (double)p->n * (double)p->k;
     return work < 1 << 27 || (rate > 0 && 2 * work / rate < left / 4);
 }
 
@@ -408,9 +402,9 @@ check_kind check_large_product(const checker *c, strata_dtype dtype, int index, 
     strata_test_result result = strata_test_ok();
     *out_more = index + 1 < N_PRODUCTS;
     if (!fits_time(c, t.p, rate) || (t.p->k >= (int64_t)exact_integer_limit(dtype) * 16)) return CHECK_NOT_CLAIMED;
-    const double begin = check_now();
+    const double begin = now_seconds();
     const strata_status status = try_product(c, &t, &result, &err);
-    const double seconds = check_now() - begin;
+    const double seconds = now_seconds() - begin;
     const double work = (double)t.p->m * (double)t.p->n * (double)t.p->k;
     if (seconds > 0 && work > 1 << 20) rate = 2 * t.p->n_runs * work / seconds; /* the others take no time */
     finish_product(&t);
