@@ -14,6 +14,7 @@
 #include "backends/plugin/plugin.h"
 #include "core/base/ascii.h"
 #include "core/base/elf.h"
+#include "core/base/locale.h"
 #include "strata/device.h"
 
 /* MOST_STRUCT_BYTES: a larger size is an error, since every struct of plugin.h is far smaller. */
@@ -217,8 +218,8 @@ static void check_info(const strata_plugin_device_info *info, int32_t minor, cha
                  (int)info->unified_memory, (int)info->wants_arenas);
     else if (info->stall_seconds != 0 &&
              !(info->stall_seconds >= PLUGIN_LEAST_STALL_SECONDS && info->stall_seconds <= PLUGIN_MOST_STALL_SECONDS))
-        snprintf(out_reason, bytes, "%s stall_seconds %g; it must be 0 (600), or %g to %g", what, info->stall_seconds,
-                 PLUGIN_LEAST_STALL_SECONDS, PLUGIN_MOST_STALL_SECONDS);
+        strata_format(out_reason, bytes, "%s stall_seconds %g; it must be 0 (600), or %g to %g", what, info->stall_seconds,
+                      PLUGIN_LEAST_STALL_SECONDS, PLUGIN_MOST_STALL_SECONDS);
     else if (info->product_dtype < STRATA_PLUGIN_F32 || info->product_dtype > STRATA_PLUGIN_BF16)
         snprintf(out_reason, bytes, "%s product_dtype %d; it must be F32 (0), F16 (1) or BF16 (2)", what,
                  (int)info->product_dtype);
