@@ -251,8 +251,8 @@ static strata_status find_squares(trial *t, strata_error *err) {
     return evaluate(t, sum, &t->squares, err);
 }
 
-/* c: how many terms of a sum may be equal. The gradient of a gather may be a tensor that is broadcast along the last axis of the
- * indices; then indices that are equal along this axis add the same element. */
+/* c: how many terms of a sum may be equal. The gradient of a gather may be a tensor that is broadcast along the last axis of
+ * the indices; then indices that are equal along this axis add the same element. */
 static int64_t most_equal_terms(const trial *t) {
     const strata_array *indices = &t->values[1], *dy = &t->values[2];
     const int axis = (int)t->instance->p[0] + indices->shape.rank - 1; /* that of dy that is broadcast */
