@@ -7,10 +7,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/ascii.h"
 #include "core/run/driver.h"
 
 /* The most ops without a time. Each of them counts as -1 s (strata_pjrt_read_costs), so a smaller sum is not an estimate. */
 enum { MOST_UNTIMED = 1000 };
+
+strata_status strata_pjrt_check_topology(const char *name, int *out_n_chips, strata_error *err) {
+    enum { MOST_CHIPS = 4096, MOST_AXES = 3 };
+    int64_t n = 1;
+    const char *at = name;
+    while (strata_ascii_is_word(*at)) at++;
+    if (at == name || *at != ':')
+        return strata_fail(err, STRATA_INVALID, "%s: it must be a chip and the sides of a grid, for example v5e:2x2", name);
+    for (int axis = 0; *at; axis++) {
+        int64_t side = 0;
+        const char *digits = ++at;
+        for (; *at >= '0' && *at <= '9' && side <= MOST_CHIPS; at++) side = 10 * side + (*at - '0');
+        if (at == digits || (*at && *at != 'x') || axis == MOST_AXES)
+            return strata_fail(
+                err, STRATA_INVALID,
+                "%s: it must be a chip and the sides of a grid, one to %d numbers with x between them, for example "
+                "v5e:2x2",
+                name, MOST_AXES);
+        if (side < 1 || side > MOST_CHIPS || n * side > MOST_CHIPS)
+            return strata_fail(err, STRATA_INVALID,
+                               "%s: it must be a chip and the sides of a grid, each at least 1, with %d chips at most", name,
+                               MOST_CHIPS);
+        n *= side;
+    }
+    if (out_n_chips) *out_n_chips = (int)n;
+    return STRATA_OK;
+}
 
 static strata_status create_topology(const char *name, pjrt_topology *topology, strata_error *err) {
     const pjrt_plugin *plugin = &topology->plugin;
@@ -45,6 +73,7 @@ strata_status strata_pjrt_topology_create(const pjrt_plugin *plugin, const char 
                                           strata_error *err) {
     topology_call creating = {.topology = {.plugin = *plugin}};
     *out_topology = (pjrt_topology){.plugin = *plugin};
+    STRATA_TRY(strata_pjrt_check_topology(name, NULL, err));
     if (strlen(name) >= sizeof creating.name)
         return strata_fail(err, STRATA_INVALID, "%s: the name of a target has %d bytes at most", name, NAME_BYTES - 1);
     strcpy(creating.name, name);

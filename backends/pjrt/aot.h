@@ -25,7 +25,10 @@ typedef struct pjrt_estimate {
     int n_untimed;
 } pjrt_estimate;
 
-/* name: in the plugin's notation, for example "v5e:2x2". Fails: with the plugin's error, and TIMEOUT if the plugin hangs. */
+/* Checks the text of a topology, a chip and the sides of a grid of one to three axes: "v5e:2x2". Some compilers end the process
+ * for other texts. out_n_chips may be NULL. Fails: INVALID, with the part that is wrong. */
+STRATA_MUST_USE strata_status strata_pjrt_check_topology(const char *name, int *out_n_chips, strata_error *err);
+/* name: as above. Fails: INVALID where it has another form; TIMEOUT if the plugin hangs; otherwise with the plugin's error. */
 STRATA_MUST_USE strata_status strata_pjrt_topology_create(const pjrt_plugin *plugin, const char *name,
                                                           pjrt_topology *out_topology, strata_error *err);
 void strata_pjrt_topology_destroy(pjrt_topology *topology);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/base/elf.h"
 #include "core/run/driver.h"
 
 enum { MOST_MESSAGE = 400 };
@@ -122,12 +123,14 @@ static strata_status check_version(const pjrt_plugin *plugin, strata_error *err)
                        api->version.major, api->version.minor, PJRT_MAJOR, PJRT_LEAST_MINOR, PJRT_MAJOR);
 }
 
-/* Rejects a shared object that every user may write. */
+/* Rejects a shared object that every user may write, or that cannot be loaded. */
 static strata_status check_file(const char *path, strata_error *err) {
     struct stat file;
     if (strchr(path, '/') && !stat(path, &file) && (file.st_mode & S_IWOTH))
         return strata_fail(err, STRATA_UNAVAILABLE, "pjrt: every user may write the plugin %s; chmod o-w lets it be used",
                            path);
+    if (strchr(path, '/') && strata_elf_check(path, err))
+        return strata_fail_in(err, STRATA_UNAVAILABLE, "pjrt: the plugin %s cannot be opened", path);
     return STRATA_OK;
 }
 

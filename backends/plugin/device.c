@@ -9,7 +9,7 @@
 
 #include "backends/plugin/plugin.h"
 
-static const double DEFAULT_STALL_SECONDS = 600, LEAST_STALL_SECONDS = 0.001, MOST_STALL_SECONDS = 1e9;
+static const double DEFAULT_STALL_SECONDS = 600;
 
 /* ---- results of the plugin's calls ---- */
 
@@ -84,8 +84,10 @@ static strata_status create_buffer(strata_device *base, int64_t bytes, strata_bu
 static void destroy_buffer(strata_device *base, strata_buffer *buffer) {
     plugin_device *device = (plugin_device *)base;
     if (!buffer) return;
+    /* A run that has not ended may use the buffer. */
+    const bool used = device->lost && device->n_pending;
     STRATA_DRIVER_CALL(base, FREE);
-    if (!strata_bridge_is_gone(device)) device->calls.buffer_destroy(device->device, buffer->buffer);
+    if (!strata_bridge_is_gone(device) && !used) device->calls.buffer_destroy(device->device, buffer->buffer);
     base->counters.allocated_bytes -= (uint64_t)buffer->bytes;
     free(buffer);
 }
@@ -96,7 +98,7 @@ static strata_status await_oldest(plugin_device *device, strata_error *err) {
     strata_plugin_error message = {.size = sizeof message};
     const double runs = device->longest_call > 1 ? device->longest_call : 1;
     const double seconds =
-        device->stall_seconds * runs < MOST_STALL_SECONDS ? device->stall_seconds * runs : MOST_STALL_SECONDS;
+        device->stall_seconds * runs < PLUGIN_MOST_STALL_SECONDS ? device->stall_seconds * runs : PLUGIN_MOST_STALL_SECONDS;
     STRATA_DRIVER_RUNS(&device->base, WAIT, (int)runs);
     const strata_plugin_status answer =
         device->calls.wait(device->device, device->pending[0], (int64_t)(seconds * 1e9), &message);
@@ -248,9 +250,9 @@ strata_status strata_bridge_device_open(const plugin *loaded, const strata_devic
     double stall = opts->stall_seconds != 0   ? opts->stall_seconds
                    : given.stall_seconds != 0 ? given.stall_seconds
                                               : DEFAULT_STALL_SECONDS;
-    if (!(stall >= LEAST_STALL_SECONDS && stall <= MOST_STALL_SECONDS))
+    if (!(stall >= PLUGIN_LEAST_STALL_SECONDS && stall <= PLUGIN_MOST_STALL_SECONDS))
         return strata_fail(err, STRATA_INVALID, "%s: stall_seconds is %g; it must be %g to %g", info->id, stall,
-                           LEAST_STALL_SECONDS, MOST_STALL_SECONDS);
+                           PLUGIN_LEAST_STALL_SECONDS, PLUGIN_MOST_STALL_SECONDS);
     plugin_device *device = calloc(1, sizeof *device);
     if (!device) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for the device", info->id);
     device->base =

@@ -13,6 +13,8 @@
 
 #include "backends/plugin/plugin.h"
 #include "core/base/ascii.h"
+#include "core/base/elf.h"
+#include "core/base/locale.h"
 #include "strata/device.h"
 
 /* MOST_STRUCT_BYTES: a larger size is an error, since every struct of plugin.h is far smaller. */
@@ -94,6 +96,7 @@ static strata_status no_entry(void *library, strata_error *err) {
 
 static strata_status open_file(plugin *loaded, strata_error *err) {
     STRATA_TRY(check_file(loaded->path, err));
+    STRATA_TRY(strata_elf_check(loaded->path, err));
     void *library = dlopen(loaded->path, RTLD_NOW | RTLD_LOCAL); /* plugins are never unloaded */
     if (!library) {
         const char *reason = dlerror();
@@ -190,6 +193,38 @@ static void copy_text(char *target, size_t bytes, const char *source) {
     snprintf(target, bytes, "%s", source ? source : "");
 }
 
+/* Writes what is wrong with the numbers of the plugin's device_info to out_reason; "": nothing. minor: the minor version that
+ * the plugin was compiled for; a later one may have more dtypes. */
+static void check_info(const strata_plugin_device_info *info, int32_t minor, char *out_reason, size_t bytes) {
+    static const int64_t least_bytes = 1 << 16, most_bytes = (int64_t)1 << 50;
+    static const int32_t most_units = 1 << 24;
+    static const uint32_t known = (1u << STRATA_DTYPE_COUNT) - 1;
+    const char *what = "the plugin's device_info has";
+    if (info->memory_bytes && (info->memory_bytes < least_bytes || info->memory_bytes > most_bytes))
+        snprintf(out_reason, bytes, "%s memory_bytes %lld; it must be 0 (not known), or %lld to %lld", what,
+                 (long long)info->memory_bytes, (long long)least_bytes, (long long)most_bytes);
+    else if (info->max_buffer_bytes < 0)
+        snprintf(out_reason, bytes, "%s max_buffer_bytes %lld; it must be 0 (memory_bytes) or more", what,
+                 (long long)info->max_buffer_bytes);
+    else if (info->compute_units < 0 || info->compute_units > most_units)
+        snprintf(out_reason, bytes, "%s compute_units %d; it must be 0 (not known) to %d", what, (int)info->compute_units,
+                 (int)most_units);
+    else if (!(info->dtypes & known) || (minor <= STRATA_PLUGIN_VERSION_MINOR && (info->dtypes & ~known)))
+        snprintf(out_reason, bytes,
+                 "%s dtypes 0x%x; version %d.%d has no dtypes but the bits of 0x%x, and one at least is needed", what,
+                 (unsigned)info->dtypes, STRATA_PLUGIN_VERSION_MAJOR, STRATA_PLUGIN_VERSION_MINOR, (unsigned)known);
+    else if ((info->unified_memory | info->wants_arenas) & ~1)
+        snprintf(out_reason, bytes, "%s unified_memory %d and wants_arenas %d; each must be 0 or 1", what,
+                 (int)info->unified_memory, (int)info->wants_arenas);
+    else if (info->stall_seconds != 0 &&
+             !(info->stall_seconds >= PLUGIN_LEAST_STALL_SECONDS && info->stall_seconds <= PLUGIN_MOST_STALL_SECONDS))
+        strata_format(out_reason, bytes, "%s stall_seconds %g; it must be 0 (600), or %g to %g", what, info->stall_seconds,
+                      PLUGIN_LEAST_STALL_SECONDS, PLUGIN_MOST_STALL_SECONDS);
+    else if (info->product_dtype < STRATA_PLUGIN_F32 || info->product_dtype > STRATA_PLUGIN_BF16)
+        snprintf(out_reason, bytes, "%s product_dtype %d; it must be F32 (0), F16 (1) or BF16 (2)", what,
+                 (int)info->product_dtype);
+}
+
 strata_device_info strata_bridge_device_row(const plugin *loaded, int index) {
     strata_device_info row = {
         .device_class = STRATA_DEVICE_ACCELERATOR, .max_workgroup = 1, .vector_width = 1, .max_range_bytes = INT64_MAX};
@@ -214,8 +249,7 @@ strata_device_info strata_bridge_device_row(const plugin *loaded, int index) {
     row.compute_units = info.compute_units > 0 ? (uint32_t)info.compute_units : 0;
     row.unified_memory = info.unified_memory != 0;
     row.dtypes = info.dtypes & ((1u << STRATA_DTYPE_COUNT) - 1);
-    if (!row.dtypes && !row.skipped[0])
-        copy_text(row.skipped, sizeof row.skipped, "the plugin's device_info has no dtypes that this Strata knows");
+    if (!row.skipped[0]) check_info(&info, loaded->calls.version_minor, row.skipped, sizeof row.skipped);
     return row;
 }
 

@@ -52,6 +52,10 @@ void strata_bridge_copy_struct(void *target, size_t target_bytes, const void *so
 
 /* ---- a device (device.c) ---- */
 
+/* The range of stall_seconds. */
+#define PLUGIN_LEAST_STALL_SECONDS 0.001
+#define PLUGIN_MOST_STALL_SECONDS  1e9
+
 enum { MOST_SPACES = sizeof((strata_device_features *)0)->spaces / sizeof(strata_memory_space) };
 
 typedef struct plugin_device {

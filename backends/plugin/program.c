@@ -13,6 +13,8 @@ struct strata_program {
     plugin_device *device;
     strata_plugin_program *program;
     int n_nodes, n_slots;
+    /* The ticket of its newest run; 0: it has not run. */
+    uint64_t last_ticket;
     /* [2 slot + arena] The host memory of the INPUT and OUTPUT arenas; NULL for an arena of 0 bytes. */
     void **arenas;
 };
@@ -153,10 +155,20 @@ strata_status strata_bridge_compile(strata_device *base, const strata_piece *pie
     return STRATA_OK;
 }
 
+/* Whether all runs of the program have ended. It waits for those that have not, unless the device is lost or hangs. */
+static bool has_ended(const strata_program *program) {
+    plugin_device *device = program->device;
+    if (strata_bridge_is_gone(device)) return false;
+    if (!device->lost && strata_bridge_await(device, program->last_ticket, 0, NULL)) return false;
+    return !device->n_pending || program->last_ticket < device->pending[0];
+}
+
 void strata_bridge_program_destroy(strata_program *program) {
     if (!program) return;
-    STRATA_DRIVER_CALL(&program->device->base, FREE);
-    if (program->program && !strata_bridge_is_gone(program->device)) program->device->calls.program_destroy(program->program);
+    if (program->program && has_ended(program)) {
+        STRATA_DRIVER_CALL(&program->device->base, FREE);
+        program->device->calls.program_destroy(program->program);
+    }
     program->device->n_slots -= program->n_slots;
     free(program->arenas);
     free(program);
@@ -186,6 +198,7 @@ strata_status strata_bridge_run_many(strata_program *program, int first, int n, 
     STRATA_TRY(
         strata_bridge_result(device, "run", device->calls.run(program->program, first, n, &ticket, &message), &message, err));
     STRATA_TRY(strata_bridge_submitted(device, "run", ticket, err));
+    program->last_ticket = ticket;
     if (n > device->longest_call) device->longest_call = n;
     device->base.counters.launches += (uint64_t)program->n_nodes * (uint64_t)n;
     device->base.counters.submissions++;

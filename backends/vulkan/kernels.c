@@ -276,6 +276,8 @@ strata_status strata_vulkan_pipeline_get(vulkan_device *device, const strata_ker
     STRATA_TRY(built);
     if (result) {
         strata_status status = strata_vulkan_fail(device, result, "the driver refused it: vkCreateComputePipelines", err);
+        /* A pipeline has the same size for each batch, so a smaller batch would not help. */
+        if (status == STRATA_OUT_OF_MEMORY) status = STRATA_UNSUPPORTED;
         return strata_fail_in(err, status, "kernel %s (%s)", kernel->shader->stem, kernel->shader->variant);
     }
     device->pipelines[device->n_pipelines++] = (vulkan_pipeline){.kernel = *kernel, .handle = handle};

@@ -113,7 +113,11 @@ static int64_t batch_that_fits(strata_model *model, strata_program_kind kind, in
 /* Adds the batch size that would fit to an out-of-memory error of the device. */
 static strata_status explain_memory(strata_model *model, strata_program_kind kind, int64_t batch, const strata_device *device,
                                     strata_status status, strata_error *err) {
-    bool memory = status == STRATA_OUT_OF_MEMORY || status == STRATA_UNSUPPORTED || status == STRATA_INVALID;
+    const strata_device *too_small;
+    /* A node may be too large for a buffer of the device. If the program passes the check, its size is not the reason, but, for
+     * example, a kernel that the driver does not compile. */
+    bool memory = status == STRATA_OUT_OF_MEMORY || ((status == STRATA_UNSUPPORTED || status == STRATA_INVALID) &&
+                                                     check_parts(model, kind, batch, &too_small, NULL));
     int64_t fits = memory && batch > 1 ? batch_that_fits(model, kind, batch) : 0;
     if (!fits) return status;
     strata_error reason = {0};

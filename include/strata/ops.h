@@ -430,6 +430,77 @@ typedef enum strata_reduction { STRATA_REDUCE_SUM = 0, STRATA_REDUCE_MEAN = 1 } 
  * order. */
 STRATA_API strata_tensor *strata_all_reduce(strata_tensor *x, strata_reduction reduction);
 
+/* ---- ops of programs that have no function here ----
+ * Gradients and the passes of the compiler build these nodes. A plugin (strata/plugin.h) may be given them. `strata help ops`
+ * lists their attributes, which have their names here. dy is the gradient of the result of the op whose gradient this is.
+ *
+ *   relu_grad (dy, y)           b > 0 ? a : 0, element by element with a = dy and b = y, which is broadcast as in strata_add
+ *   tanh_grad (dy, y)           dy (1 - y^2)
+ *   sigmoid_grad (dy, y)        dy y (1 - y)
+ *   gelu_grad (dy, x)           dy ((1 + erf(x / sqrt 2)) / 2 + x e^(-x^2 / 2) / sqrt(2 pi))
+ *   gelu_tanh_grad (dy, x)      dy ((1 + t) / 2 + x (1 - t^2) sqrt(2 / pi) (1 + 0.134145 x^2) / 2), where
+ *                               t = tanh(sqrt(2 / pi) (x + 0.044715 x^3))
+ *   silu_grad (dy, x)           dy s (1 + x (1 - s)), s = sigmoid(x)
+ *   sigmoid_sub (a, b)          sigmoid(a) - b, the gradient of sigmoid_cross_entropy by its logits a
+ *   chain (x ...)               an expression of element-wise ops; its parts are the same expression, one node for each op
+ *
+ *   conv2d_input_grad (dy, filter)   of x in strata_conv2d: dx (N, H, W, C), where H and W are input_size:
+ *                               dx[n, h, w, c] = sum over kh, kw, f of dy[n, oh, ow, f] filter[kh, kw, c, f], where
+ *                               h = oh stride + kh dilation - top and w = ow stride + kw dilation - left; with groups, over the
+ *                               filters f of c's group, and c counts from the group's first channel in the filter
+ *   conv2d_filter_grad (x, dy)  of the filter: df (KH, KW, C / groups, K), where KH and KW are size:
+ *                               df[kh, kw, c, f] = sum over n, oh, ow of dy[n, oh, ow, f] x[n, oh stride + kh dilation - top,
+ *                               ow stride + kw dilation - left, c], with zeros outside of x; with groups, c counts from the
+ *                               first channel of f's group. In all window ops, padding has the numbers of zeros that SAME means
+ *   max_pool2d_grad (x, dy)     of x's shape: each dy is added at the first largest element of its window; NaN counts as larger
+ *                               than all. If rectified is 1, elements at which x is not above 0 are 0
+ *   max_pool2d (x, v)           with a second input of x's shape: the element of v at the position of the largest x
+ *   avg_pool2d_grad (dy)        (N, H, W, C), where H and W are input_size: each dy, divided by the number of elements of its
+ *                               window that are inside of the image, is added at all of these
+ *
+ *   gather_grad (dy, indices)   of x in strata_gather, whose axis `axis` has `size` elements: dx[i] is the sum of the rows
+ *                               dy[j] with indices[j] = i. The last axis of the indices in dy may be 1: its row then counts
+ *                               for all indices along this axis
+ *   gather_mean (x, indices)    x (A, ...), indices (J ..., T) -> (J ..., ...): y[j] = sum over t of x[indices[j, t]] / T; an
+ *                               index out of range counts as zeros
+ *
+ *   softmax_grad (y, dy)        y (dy - sum over c of y_c dy_c), for each row; y is the softmax
+ *   log_softmax_grad (y, dy)    dy - e^y sum over c of dy_c; y is the log_softmax
+ *   softmax_cross_entropy_grad (logits, labels, dy)   dy has a value for each row. of "logits": dy (softmax(logits) sum over c
+ *                               of labels_c - labels). of "labels": -dy log_softmax(logits)
+ *   sparse_softmax_cross_entropy_grad (logits, labels, dy)   dy (softmax(logits)_c - (c = label ? 1 : 0)); NaN in a row whose
+ *                               label is out of range
+ *
+ *   batch_norm_sums (x, mean, variance, dy)   f32 (2, C): for each channel the sums over all rows of dy and of dy n, where
+ *                               n = (x - mean) r, r = 1 / sqrt(variance + epsilon)
+ *   batch_norm_grad (x, mean, variance, scale, sums, dy)   dx = scale r (dy - own (sums_0 + n sums_1) / rows), with n and r as
+ *                               above. own is 1 if mean and variance are those of x
+ *   layer_norm_grad (x, scale, dy)   dx = r (g - mean of g - n mean of g n) for each row, where g = dy scale and
+ *                               n = (x - mean of x) r, r = 1 / sqrt(variance of x + epsilon)
+ *
+ *   recurrent (z, matrix, bias [, mask])   strata_lstm and strata_gru, which select a part of its result, f32 (N, T, P U): for
+ *                               each step P planes of U numbers. cell "lstm" (P = 6): h c i f g o. "gru" (P = 5): h u r g s2.
+ *                               "gru_reset_first" (P = 5): h u r g q, q = r k h'. k h' is the h of the step before times k,
+ *                               which is 1 or, for a mask (N, T + U), its last U elements in the row
+ *   recurrent_grad (states, matrix transposed, dy [, mask])   da, f32 (N, T, 4 U): the gradients of the arguments of A and R
+ *                               at each step. states is the result of recurrent; of its gradient dy the plane of h is used.
+ *                               "lstm": of z0 + s0, z1 + s1, z2 + s2, z3 + s3. "gru": of z0 + s0, z1 + s1, s2, z2 + r s2.
+ *                               "gru_reset_first": of z0 + s0, z1 + s1, the argument of A, and q
+ *
+ *   adam_product (parameters, m, v, gradients, step, gate, a, b)   strata_adamw, in which elements offset .. offset + M N - 1
+ *                               of the gradients are those of a^T b instead, row by row. a is (K, M), b is (K, N)
+ *   adam_gather (parameters, m, v, gradients, step, gate, dy, indices)   strata_adamw, in which the elements from `offset` on
+ *                               are those of gather_grad(dy, indices) for axis 0 and `rows` rows
+ *
+ * Between devices. Only all_reduce, all_gather and reduce_scatter are given to plugins, those with the table "collectives".
+ *   all_gather (x)              the members' x, concatenated along `axis`
+ *   reduce_scatter (x)          part `own`, along axis 0, of the sum or mean of the members' x; part i has lengths[i] rows
+ *   reduce_to (x)               the sum or mean of the members' x, on the devices that receive it; empty on others
+ *   broadcast (x)               x of the member that has one
+ *   send (x)                    empty; x is sent to the device of the channel that has recv
+ *   recv ()                     the x of the device of the channel that has send
+ *   merge (x)                   the result of a function of the host that gets the x of all replicas */
+
 /* ---- measuring ---- */
 /* f32: y = x, then `steps` times (0..60000) y = fma(y, 0.999, 0.001). It reads and writes little and computes 2 * steps
  * operations per element, so its time measures the device's multiply-add units (strata bench). No gradient. */

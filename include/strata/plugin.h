@@ -8,7 +8,8 @@
  * initialize a struct with {}, then set `size` and the fields). A user names the file with --plugin FILE or in STRATA_PLUGINS
  * (several, separated by colons), or puts it into a plugin folder ($XDG_DATA_HOME/strata/plugins, PREFIX/lib/strata/plugins).
  * `strata plugin-new NAME --to DIR` writes a plugin to begin with. `strata plugin-check FILE` checks a plugin: it compares each
- * op that the plugin supports with Strata's reference, tests its memory, and trains a small model on it.
+ * op that the plugin supports with Strata's reference, in small shapes and in those of accelerators, tests its memory, and
+ * trains a small model on it.
  *
  * Overview. strata_plugin lists devices. A device creates buffers, compiles *programs* and runs them. A program is compiled
  * from a *piece*: a table of nodes (an op's name, attributes, ids of values) and a table of values (dtype, shape, where its
@@ -50,7 +51,9 @@
  *   threads      Strata calls a device, its buffers and its programs from one thread at a time, but not always from the same:
  *                start, device_info, device_open, compile and close are each called by a thread of their own. Different devices
  *                may be called by different threads at once. A plugin may create threads.
- *   failure      After a call returned STRATA_PLUGIN_DEVICE_LOST Strata calls only destroy and close of that device.
+ *   failure      After a call returned STRATA_PLUGIN_DEVICE_LOST Strata calls only destroy and close of that device. If Strata
+ *                has not seen a run end, its program and the buffers are not destroyed, since the run may still use them;
+ *                close, which waits for such runs, frees them too.
  *   time         A call that hangs cannot be ended. So each has a limit (`strata help train`: --driver-seconds,
  *                --compile-seconds, --stall-seconds). If it is over, or if a wait returns TIMEOUT, Strata calls nothing of that
  *                device any more, and the command ends.
@@ -265,11 +268,11 @@ typedef struct strata_plugin_device_info {
     size_t size;
     /* Shown to the user: "Systolic S1", "Acme". */
     const char *name, *vendor, *driver_version;
-    /* 0: not known. */
+    /* 0: not known. Otherwise 2^16 to 2^50. */
     int64_t memory_bytes;
     /* The largest buffer; 0: memory_bytes. */
     int64_t max_buffer_bytes;
-    /* Cores or units, for `strata devices`; 0: not known. */
+    /* Cores or units, for `strata devices`; 0: not known. At most 2^24. */
     int32_t compute_units;
     /* Bit (1 << dtype) for each dtype that values on the device may have. `supports` is never called for nodes with other
      * dtypes. So a device without I32 does not run the nodes that read labels and tokens. */
@@ -291,7 +294,8 @@ typedef struct strata_plugin_device_info {
 /* A device's calls. All are required unless marked "(optional)". */
 typedef struct strata_plugin_device_calls {
     size_t size;
-    /* The last call for the device, after its buffers and programs have been destroyed. Waits for runs that have not ended. */
+    /* The last call for the device, after its buffers and programs have been destroyed. Waits for runs that have not ended.
+     * After DEVICE_LOST the programs of such runs, and buffers, may not have been destroyed ("failure" above). */
     void (*close)(strata_plugin_device *device);
 
     /* ---- memory ---- */
@@ -319,7 +323,7 @@ typedef struct strata_plugin_device_calls {
      * because the gaps that may be between the parts of a pack are read too and must be 0. */
     strata_plugin_status (*compile)(strata_plugin_device *device, const strata_plugin_piece *piece,
                                     strata_plugin_program **out_program, strata_plugin_error *error);
-    /* Called only when no run of the program is in progress. */
+    /* Called only when no run of the program is in progress, also after DEVICE_LOST. */
     void (*program_destroy)(strata_plugin_program *program);
     /* The host memory of a slot's two arenas, of piece->input_bytes and piece->output_bytes bytes. The plugin owns it. It is
      * aligned to 64 bytes, and its address stays the same as long as the program lives. Strata writes inputs before a run of

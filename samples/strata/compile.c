@@ -56,21 +56,6 @@ static double peak_of(const char *target) {
     return 0;
 }
 
-/* The number of chips of a target, for example 4 for "v5e:2x2"; 0: the text does not have this form. */
-static int chips_of(const char *target) {
-    enum { MOST_CHIPS = 4096 };
-    const char *at = strchr(target, ':');
-    long n = at ? 1 : 0;
-    while (at && *at && n > 0) {
-        char *end;
-        const long side = strtol(at + 1, &end, 10);
-        if (end == at + 1 || side < 1 || side > MOST_CHIPS || n * side > MOST_CHIPS || (*end && *end != 'x')) return 0;
-        n *= side;
-        at = *end ? end : NULL;
-    }
-    return (int)n;
-}
-
 /* ---- the step ---- */
 
 /* Places the model on n devices that compute nothing, since only the step's graph is needed. */
@@ -179,12 +164,12 @@ static int compile_for(const compile_options *options, const char *name, const p
     strata_strategy *strategy = NULL;
     pjrt_module module = {0};
     pjrt_estimate estimate;
-    const int n_chips = topology ? topology->n_devices : options->target ? chips_of(options->target) : 1;
-    const int n = options->strategy ? n_chips : 1;
+    int n_chips = 1;
+    if (options->target && strata_pjrt_check_topology(options->target, &n_chips, &err)) n_chips = 1; /* checked before */
+    const int n = !options->strategy ? 1 : topology ? topology->n_devices : n_chips;
     if (n < 1 || options->batch % n) {
         strata_model_destroy(model);
-        if (n < 1)
-            return usage_error("--target %s: it must be a chip and the sides of a grid, for example v5e:2x2", options->target);
+        if (n < 1) return usage_error("--target %s: the plugin has no devices for it", options->target);
         return usage_error("--batch %lld on %d replicas: each has the same program, so %d must divide it",
                            (long long)options->batch, n, n);
     }
@@ -235,6 +220,9 @@ static int check(const compile_options *options) {
         return usage_error("--plugin %s: strata compile needs pjrt:FILE, for example pjrt:libtpu.so", options->plugin);
     if (options->plugin && !options->target) return usage_error("--plugin needs a --target, as v5e:2x2");
     if (options->strategy && !options->target) return usage_error("--strategy tpu needs a --target, as v5e:2x2");
+    strata_error err = {0};
+    if (options->target && strata_pjrt_check_topology(options->target, NULL, &err))
+        return usage_error("--target %s", err.message);
     if (!options->plugin && !options->emit)
         return usage_error("give --plugin pjrt:FILE and --target NAME, or --emit stablehlo FILE; strata help compile");
     return EXIT_OK;

@@ -2,6 +2,8 @@
  *
  * The child's side of `strata plugin-check`: loads the plugin, opens a device, and compares each op that it claims with the
  * op's reference, over the rows of the conformance suite. */
+#include "plugin_cases.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +13,8 @@
 #include "backends/plugin/plugin.h"
 #include "core/op/ops.h"
 #include "core/run/device.h"
-#include "plugin_check.h"
+#include "plugin_witness.h"
 #include "strata/executable.h"
-#include "tests/conformance/case.h"
-#include "tests/support/check.h"
 #include "tests/support/eval.h"
 
 enum { MOST_REASON = 1200, CASE_BYTES = 400 };
@@ -33,11 +33,19 @@ static const op_row *row_of(int unit, strata_dtype *out_dtype) {
     return NULL;
 }
 
-int check_n_units(void) {
+static int counts_unit(void) {
     int n = CHECK_FIRST_ROW;
     strata_dtype dtype;
     while (row_of(n, &dtype)) n++;
     return n;
+}
+
+static int training_unit(void) {
+    return counts_unit() + 1;
+}
+
+int check_n_units(void) {
+    return training_unit() + 1;
 }
 
 const char *check_unit_op(int unit) {
@@ -56,18 +64,11 @@ void check_unit_name(int unit, char *out_name, int bytes) {
         snprintf(out_name, (size_t)bytes, "%s",
                  unit == CHECK_UNIT_OPEN     ? "opening"
                  : unit == CHECK_UNIT_MEMORY ? "memory"
+                 : unit == counts_unit()     ? "counts"
                                              : "training");
 }
 
 /* ---- messages ---- */
-
-typedef struct checker {
-    const check_options *options;
-    strata_device *device;
-    /* The id of another device of the plugin; "": there is none. */
-    char other[32];
-    int pipe, unit;
-} checker;
 
 static void send(const checker *c, check_kind kind, int n, const char *text) {
     check_message message = {.kind = kind, .unit = c->unit, .n = n};
@@ -77,36 +78,53 @@ static void send(const checker *c, check_kind kind, int n, const char *text) {
 
 /* ---- one case ---- */
 
-/* The graph of an instance, the values of its leaves, and the device's result. */
+/* The graph of an instance, the values of its leaves, and the results of the device and of the reference. The results are the
+ * output, or, for an op that updates variables, these. */
 typedef struct trial {
     const op_row *row;
     const case_instance *instance;
+    const case_operand *operands;
     strata_dtype dtype;
+    /* All sums are exact: the results must equal the reference's. */
+    bool exact;
     strata_graph *graph;
     strata_tensor *x[CASE_INPUTS], *y;
-    strata_array values[CASE_INPUTS], got, want, magnitude;
+    strata_array values[CASE_INPUTS], got[CASE_INPUTS], want[CASE_INPUTS], first[CASE_INPUTS], squares;
     strata_variable *variables[CASE_INPUTS];
     char names[CASE_INPUTS][16];
 } trial;
 
+/* A trial runs a program several times, with other values in between: results that are left over from an earlier run, or that
+ * differ from run to run, are found by it. */
+static const uint64_t run_seeds[] = {1000, 5000, 1000, 1000};
+enum { N_RUNS = sizeof run_seeds / sizeof *run_seeds };
+
 static strata_status build(const checker *c, trial *t, strata_error *err) {
     STRATA_TRY(strata_graph_create(&t->graph, err));
     for (int i = 0; i < t->row->n_operands; i++) {
-        const case_operand *operand = &t->row->operands[i];
+        const case_operand *operand = &t->operands[i];
         const strata_dtype own = operand->dtype ? (strata_dtype)(operand->dtype - 1) : t->dtype;
-        t->values[i] = case_operand_value(operand, own, t->instance->shapes[i], 1000 + (uint64_t)i);
+        const strata_shape shape = t->instance->shapes[i];
         snprintf(t->names[i], sizeof t->names[i], "x%d", i);
         if (operand->variable) {
-            STRATA_TRY(strata_variable_create(c->device, t->names[i], own, t->values[i].shape, &t->variables[i], err));
-            STRATA_TRY(strata_variable_set(t->variables[i], &t->values[i], err));
+            STRATA_TRY(strata_variable_create(c->device, t->names[i], own, shape, &t->variables[i], err));
             t->x[i] = strata_variable_read(t->graph, t->variables[i]);
         } else {
-            t->x[i] = strata_input(t->graph, t->names[i], own, t->values[i].shape);
+            t->x[i] = strata_input(t->graph, t->names[i], own, shape);
         }
     }
     t->y = t->row->build ? t->row->build(t->x, t->instance->p, t->dtype)
                          : strata_node(NULL, t->row->generic, t->row->n_operands, t->x, NULL);
     return strata_graph_check(t->graph, err);
+}
+
+static strata_status set_values(trial *t, uint64_t seed, strata_error *err) {
+    for (int i = 0; i < t->row->n_operands; i++) {
+        strata_array_finish(&t->values[i]);
+        t->values[i] = case_operand_value(&t->operands[i], t->x[i]->dtype, t->instance->shapes[i], seed + (uint64_t)i);
+        if (t->variables[i]) STRATA_TRY(strata_variable_set(t->variables[i], &t->values[i], err));
+    }
+    return STRATA_OK;
 }
 
 static bool is_needed(const strata_tensor *root, const strata_tensor *node) {
@@ -137,24 +155,35 @@ static check_kind find_claim(const checker *c, const trial *t, char *reason) {
     return CHECK_NOT_CLAIMED;
 }
 
-static strata_status run_trial(const checker *c, trial *t, strata_error *err) {
-    strata_executable *exe = NULL;
+static strata_status create_program(const checker *c, trial *t, strata_executable **out_exe, strata_error *err) {
+    const strata_executable_options opts = {.no_fusion = true, .n_slots = 2};
+    /* For an op that updates a variable, the variable is compared instead of the output. */
+    const int n_updates = t->variables[0] ? 1 : 0;
+    return strata_executable_create(c->device, &t->y, 1 - n_updates, &t->y, n_updates, &opts, out_exe, err);
+}
+
+/* Runs the program with the values, and reads the results. */
+static strata_status run_program(trial *t, strata_executable *exe, strata_error *err) {
     const char *names[CASE_INPUTS];
     strata_array inputs[CASE_INPUTS];
     int n = 0;
-    const strata_executable_options opts = {.no_fusion = true, .n_slots = 1};
-    /* For an op that updates a variable, the variable is compared instead of the output. */
-    const int n_updates = t->variables[0] ? 1 : 0, n_outputs = 1 - n_updates;
-    STRATA_TRY(strata_executable_create(c->device, &t->y, n_outputs, &t->y, n_updates, &opts, &exe, err));
     for (int i = 0; i < t->row->n_operands; i++) {
         if (t->variables[i]) continue;
         names[n] = t->names[i];
         inputs[n++] = t->values[i];
     }
-    strata_status status = n_outputs ? strata_array_create(t->y->dtype, t->y->shape, &t->got, err) : STRATA_OK;
-    if (!status) status = strata_executable_run(exe, names, inputs, n, &t->got, n_outputs, err);
-    strata_executable_destroy(exe);
-    return status;
+    for (int i = 0; i < CASE_INPUTS; i++) strata_array_finish(&t->got[i]);
+    if (!t->variables[0]) {
+        STRATA_TRY(strata_array_create(t->y->dtype, t->y->shape, &t->got[0], err));
+        return strata_executable_run(exe, names, inputs, n, t->got, 1, err);
+    }
+    STRATA_TRY(strata_executable_run(exe, names, inputs, n, NULL, 0, err));
+    for (int i = 0; i < t->row->n_operands; i++) {
+        if (!t->variables[i]) continue;
+        STRATA_TRY(strata_array_create(t->x[i]->dtype, t->x[i]->shape, &t->got[i], err));
+        STRATA_TRY(strata_variable_get(t->variables[i], &t->got[i], err));
+    }
+    return STRATA_OK;
 }
 
 static strata_status evaluate(trial *t, strata_tensor *y, strata_array *out_value, strata_error *err) {
@@ -164,7 +193,33 @@ static strata_status evaluate(trial *t, strata_tensor *y, strata_array *out_valu
     return strata_test_eval(&y, 1, feeds, t->row->n_operands, out_value, err);
 }
 
-/* ---- products of rounded operands ---- */
+/* Computes the results of the reference. */
+static strata_status find_wanted(trial *t, strata_error *err) {
+    strata_array y = {0};
+    for (int i = 0; i < CASE_INPUTS; i++) strata_array_finish(&t->want[i]);
+    STRATA_TRY(evaluate(t, t->y, t->variables[0] ? &y : &t->want[0], err));
+    strata_array_finish(&y);
+    for (int i = 0; i < t->row->n_operands; i++) { /* the reference has updated the values of the variables */
+        if (!t->variables[i]) continue;
+        t->want[i] = t->values[i];
+        t->values[i] = (strata_array){0};
+    }
+    return STRATA_OK;
+}
+
+/* ---- sums ----
+ * Let p_i be the n terms of a sum in f32, u = 2^-24, and s the sum. A device may add them in any order, also one after the
+ * other. The partial sum of k terms is then about k mean(p) plus a random walk, and its addition has a rounding error of u /
+ * sqrt(3) times it at most. The standard deviation of all errors together is
+ *     u / sqrt(3) sqrt(sum of squared partial sums) <= u / sqrt(3) sqrt(c n (s^2 / 3 + c q / 2)),   q = sum of p_i^2
+ * c is 1 if the terms are independent. If c terms that follow each other are equal, the walk has 1 / c as many steps, each c
+ * times as long, and the c additions of a step have the same rounding error.
+ * If operands of products are rounded with a relative error r, each p_i has an error of 2 r |p_i| at most. A rounding that is
+ * biased changes s by 2 r |s| at most, and the rest of the errors add up like a random walk; together they are not above
+ * 2 r sum of |p_i| <= 2 r sqrt(n q). q is what the op computes from squared operands, since these ops are linear in each. */
+
+/* Errors of six standard deviations come once in 5 10^8 elements. */
+static const double DEVIATIONS = 6;
 
 static bool is_product(const char *op) {
     static const char *const products[] = {"matmul", "conv2d", "conv2d_input_grad", "conv2d_filter_grad"};
@@ -173,68 +228,114 @@ static bool is_product(const char *op) {
     return false;
 }
 
-/* Computes for each element the sum of the absolute values of its products. If operands have a relative rounding error u, an
- * element may differ by (2 u + u^2) times this sum. */
-static strata_status find_magnitude(trial *t, strata_error *err) {
-    for (int i = 0; i < 2; i++) {
-        strata_array *value = &t->values[i];
-        for (int64_t k = 0; k < strata_shape_elements(value->shape); k++)
-            strata_element_set(value->dtype, value->data, k, fabs(strata_element_get(value->dtype, value->data, k)));
-    }
-    /* The sum of the product alone; an op that may be fused into it does not enlarge the error. */
-    strata_tensor *product = t->y;
-    while (!is_product(product->op->name) && product->n_inputs) product = product->inputs[0];
-    return evaluate(t, product, &t->magnitude, err);
+static bool is_sum(const char *op) {
+    static const char *const sums[] = {"reduce_sum",  "reduce_mean", "gather_grad",    "gather_mean",
+                                       "segment_sum", "avg_pool2d",  "avg_pool2d_grad"};
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
+        if (!strcmp(sums[i], op)) return true;
+    return is_product(op);
 }
 
-static strata_test_result compare_product(trial *t, double u, strata_test_tolerance tolerance) {
+/* Computes the op of squared operands. */
+static strata_status find_squares(trial *t, strata_error *err) {
+    for (int i = 0; i < t->row->n_operands; i++) {
+        strata_array *value = &t->values[i];
+        for (int64_t k = 0; strata_dtype_is_float(value->dtype) && k < strata_shape_elements(value->shape); k++) {
+            const double x = strata_element_get(value->dtype, value->data, k);
+            strata_element_set(value->dtype, value->data, k, x * x);
+        }
+    }
+    /* The sum alone; an op that may be fused into it does not enlarge the error. */
+    strata_tensor *sum = t->y;
+    while (!is_sum(sum->op->name) && sum->n_inputs) sum = sum->inputs[0];
+    return evaluate(t, sum, &t->squares, err);
+}
+
+/* c: how many terms of a sum may be equal. The gradient of a gather may be a tensor that is broadcast along the last axis of
+ * the indices; then indices that are equal along this axis add the same element. */
+static int64_t most_equal_terms(const trial *t) {
+    const strata_array *indices = &t->values[1], *dy = &t->values[2];
+    const int axis = (int)t->instance->p[0] + indices->shape.rank - 1; /* that of dy that is broadcast */
+    if (strcmp(t->row->op, "gather_grad") != 0 || dy->shape.dims[axis] != 1) return 1;
+    const int64_t n = indices->shape.dims[indices->shape.rank - 1], n_rows = strata_shape_elements(indices->shape) / n;
+    int64_t most = 1;
+    for (int64_t r = 0; r < n_rows; r++)
+        for (int64_t i = 0; i < n; i++) {
+            int64_t count = 0;
+            for (int64_t k = 0; k < n; k++)
+                count += strata_element_get(indices->dtype, indices->data, r * n + k) ==
+                         strata_element_get(indices->dtype, indices->data, r * n + i);
+            if (count > most) most = count;
+        }
+    return most;
+}
+
+static strata_test_result compare_sums(trial *t, double rounding) {
+    const double n = (double)(t->instance->terms ? t->instance->terms : 1);
+    strata_test_tolerance tolerance = strata_test_tolerance_of(t->want->dtype, (int64_t)n);
+    const double absolute = tolerance.absolute;
     strata_error err = {0};
-    if (find_magnitude(t, &err)) return strata_test_bad("%s", err.message);
-    for (int64_t i = 0; i < strata_shape_elements(t->want.shape); i++) {
-        const double got = strata_element_get(t->got.dtype, t->got.data, i);
-        const double want = strata_element_get(t->want.dtype, t->want.data, i);
-        const double more = (2 * u + u * u) * strata_element_get(t->magnitude.dtype, t->magnitude.data, i);
-        tolerance.absolute += more;
-        const bool close = strata_test_close(got, want, tolerance);
-        tolerance.absolute -= more;
-        if (!close)
+    strata_test_result result = strata_test_compare(t->got, t->want, tolerance);
+    if (result.ok) return result;
+    if (find_squares(t, &err)) return strata_test_bad("%s", err.message);
+    const double c = (double)most_equal_terms(t);
+    for (int64_t i = 0; i < strata_shape_elements(t->want->shape); i++) {
+        const double got = strata_element_get(t->got->dtype, t->got->data, i);
+        const double want = strata_element_get(t->want->dtype, t->want->data, i);
+        const double q = fabs(strata_element_get(t->squares.dtype, t->squares.data, i));
+        tolerance.absolute = absolute + DEVIATIONS * 0x1p-24 / sqrt(3) * sqrt(c * n * (want * want / 3 + c * q / 2)) +
+                             2 * rounding * (1 + rounding) * fmin(fabs(want) + DEVIATIONS / sqrt(3) * sqrt(q), sqrt(n * q));
+        if (!strata_test_close(got, want, tolerance))
             return strata_test_bad(
-                "element %lld of %s differs by more than products of operands rounded to %s may: got %.9g, "
-                "expected %.9g, allowed %.3g",
-                (long long)i, strata_shape_text(t->want.shape).text, u > 0x1p-10 ? "bf16" : "f16", got, want, more);
+                "element %lld of %s differs by more than sums in f32%s may: got %.9g, expected %.9g, allowed "
+                "%.3g",
+                (long long)i, strata_shape_text(t->want->shape).text,
+                rounding == 0        ? ""
+                : rounding > 0x1p-10 ? " of operands rounded to bf16"
+                                     : " of operands rounded to f16",
+                got, want, tolerance.absolute);
     }
     return strata_test_ok();
 }
 
 /* ---- comparing ---- */
 
-static strata_test_result compare(const checker *c, trial *t) {
-    const plugin_device *device = (const plugin_device *)c->device;
-    const strata_test_tolerance tolerance =
-        strata_test_tolerance_of(t->want.dtype, t->instance->terms ? t->instance->terms : 1);
-    if (t->row->exact) return strata_test_same(&t->got, &t->want);
-    if (is_product(t->row->op) && t->dtype == STRATA_DTYPE_F32 && device->product_dtype != STRATA_PLUGIN_F32)
-        return compare_product(t, device->product_dtype == STRATA_PLUGIN_F16 ? 0x1p-11 : 0x1p-8, tolerance);
-    return strata_test_compare(&t->got, &t->want, tolerance);
+/* The relative error of the operands of products. */
+static double rounding_of(const checker *c, const trial *t) {
+    const strata_plugin_dtype rounded = ((const plugin_device *)c->device)->product_dtype;
+    if (!is_product(t->row->op) || t->dtype != STRATA_DTYPE_F32) return 0;
+    return rounded == STRATA_PLUGIN_F16 ? 0x1p-11 : rounded == STRATA_PLUGIN_BF16 ? 0x1p-8 : 0;
 }
 
-/* Compares the variables that the node updated in place. */
-static strata_test_result compare_variables(trial *t) {
-    for (int i = 0; i < t->row->n_operands; i++) {
-        strata_array got = {0};
-        strata_error err = {0};
-        if (!t->variables[i]) continue;
-        if (strata_array_create(t->values[i].dtype, t->values[i].shape, &got, &err) ||
-            strata_variable_get(t->variables[i], &got, &err)) {
-            strata_array_finish(&got);
-            return strata_test_bad("operand %d cannot be read back: %s", i, err.message);
-        }
-        const strata_test_tolerance tolerance =
-            strata_test_tolerance_of(got.dtype, t->instance->terms ? t->instance->terms : 1);
-        const strata_test_result result =
-            t->row->exact ? strata_test_same(&got, &t->values[i]) : strata_test_compare(&got, &t->values[i], tolerance);
-        strata_array_finish(&got);
-        if (!result.ok) return strata_test_bad("operand %d after the update: %.600s", i, result.text);
+/* Compares the results with those of the reference. */
+static strata_test_result compare(const checker *c, trial *t) {
+    strata_test_result result = strata_test_ok();
+    for (int i = 0; i < CASE_INPUTS && result.ok; i++) {
+        if (!t->want[i].data && i > 0) continue;
+        strata_test_tolerance tolerance =
+            strata_test_tolerance_of(t->want[i].dtype, t->instance->terms ? t->instance->terms : 1);
+        /* Sums in nonlinear ops: their terms are not known. */
+        if (!is_sum(t->row->op) && t->instance->terms > 64) tolerance.absolute *= 4;
+        if (t->row->exact)
+            result = strata_test_same(&t->got[i], &t->want[i]);
+        else if (t->exact)
+            result = strata_test_compare(&t->got[i], &t->want[i], (strata_test_tolerance){0});
+        else if (is_sum(t->row->op) && strata_dtype_is_float(t->want[i].dtype))
+            result = compare_sums(t, rounding_of(c, t));
+        else
+            result = strata_test_compare(&t->got[i], &t->want[i], tolerance);
+        if (!result.ok && t->variables[0]) result = strata_test_bad("operand %d after the update: %.600s", i, result.text);
+    }
+    return result;
+}
+
+/* Compares the results of a run with those of the first one, which had the same values. */
+static strata_test_result compare_with_first(trial *t) {
+    for (int i = 0; i < CASE_INPUTS; i++) {
+        if (!t->first[i].data) continue;
+        const strata_test_result result = strata_test_same(&t->got[i], &t->first[i]);
+        if (!result.ok)
+            return strata_test_bad("the same values give other bits when they are computed again: %.500s", result.text);
     }
     return strata_test_ok();
 }
@@ -242,11 +343,12 @@ static strata_test_result compare_variables(trial *t) {
 static void finish(trial *t) {
     for (int i = 0; i < CASE_INPUTS; i++) {
         strata_array_finish(&t->values[i]);
+        strata_array_finish(&t->got[i]);
+        strata_array_finish(&t->want[i]);
+        strata_array_finish(&t->first[i]);
         strata_variable_destroy(t->variables[i]);
     }
-    strata_array_finish(&t->got);
-    strata_array_finish(&t->want);
-    strata_array_finish(&t->magnitude);
+    strata_array_finish(&t->squares);
     strata_graph_destroy(t->graph);
 }
 
@@ -260,19 +362,47 @@ static void describe_case(const op_row *row, const case_instance *instance, stra
     }
 }
 
+/* Runs the program with each of the values, and compares. Returns a status if a run or the reference fails. */
+static strata_status try_runs(const checker *c, trial *t, strata_test_result *out_result, strata_error *err) {
+    strata_executable *exe = NULL;
+    strata_status status = create_program(c, t, &exe, err);
+    const int n_runs = t->operands == t->row->operands ? N_RUNS : N_RUNS - 1; /* large shapes take longer */
+    for (int r = 0; r < n_runs && !status && out_result->ok; r++) {
+        status = set_values(t, run_seeds[r], err);
+        if (!status) status = run_program(t, exe, err);
+        if (status) break;
+        if (run_seeds[r] == run_seeds[0] && r > 0) {
+            *out_result = compare_with_first(t);
+            continue;
+        }
+        status = find_wanted(t, err);
+        if (status) strata_fail_in(err, status, "the reference failed");
+        if (!status) *out_result = compare(c, t);
+        for (int i = 0; i < CASE_INPUTS && r == 0; i++) {
+            t->first[i] = t->got[i];
+            t->got[i] = (strata_array){0};
+        }
+    }
+    strata_executable_destroy(exe);
+    return status;
+}
+
 /* Checks one instance. *out_text: what is wrong, or why the op is not claimed. *out_lost: the device cannot run any more
  * programs. */
 static check_kind check_instance(const checker *c, trial *t, char *out_text, bool *out_lost) {
     strata_error err = {0};
+    strata_test_result result = strata_test_ok();
     strata_status status = build(c, t, &err);
     char shapes[CASE_BYTES];
     check_kind claim = CHECK_RIGHT;
     *out_lost = false;
     describe_case(t->row, t->instance, t->dtype, shapes, sizeof shapes);
+    *out_text = 0;
+    if (status && t->operands != t->row->operands) return CHECK_NOT_CLAIMED; /* no large shape of this kind */
     if (!status) {
         claim = find_claim(c, t, out_text);
         if (claim == CHECK_NOT_CLAIMED) return claim;
-        status = run_trial(c, t, &err);
+        status = try_runs(c, t, &result, &err);
     }
     if (status == STRATA_UNSUPPORTED && claim == CHECK_BLOCKED) return claim;
     if (status == STRATA_UNSUPPORTED && strata_op_find(t->row->op)->flags & STRATA_OP_VIEW) {
@@ -285,136 +415,97 @@ static check_kind check_instance(const checker *c, trial *t, char *out_text, boo
         snprintf(out_text, MOST_REASON, "%s: %s: %.700s", shapes, strata_status_name(status), err.message);
         return CHECK_WRONG;
     }
-    if (evaluate(t, t->y, &t->want, &err)) {
-        snprintf(out_text, MOST_REASON, "%s: the reference failed: %.700s", shapes, err.message);
-        return CHECK_WRONG;
-    }
-    const strata_test_result result = t->variables[0] ? compare_variables(t) : compare(c, t);
     if (!result.ok) snprintf(out_text, MOST_REASON, "%s: %s", shapes, result.text);
     return result.ok ? CHECK_RIGHT : CHECK_WRONG;
 }
 
 /* ---- units ---- */
 
-/* Checks a row in one dtype, and reports the first case that is wrong. */
-static bool check_row(const checker *c, const op_row *row, strata_dtype dtype) {
-    char text[MOST_REASON] = "", reason[MOST_REASON] = "";
-    check_kind worst = CHECK_NOT_CLAIMED;
-    int n_right = 0;
-    bool lost = false;
-    for (int i = 0; i < row->n_instances && !lost; i++) {
-        trial t = {.row = row, .instance = &row->instances[i], .dtype = dtype};
-        describe_case(row, t.instance, dtype, text, CASE_BYTES);
-        send(c, CHECK_BEGIN, i, text);
-        const check_kind kind = check_instance(c, &t, text, &lost);
-        finish(&t);
-        n_right += kind == CHECK_RIGHT;
-        if (kind == CHECK_WRONG) {
-            send(c, kind, n_right, text);
-            return !lost;
-        }
-        if (kind != CHECK_RIGHT && *text) snprintf(reason, sizeof reason, "%s", text);
-        if (kind == CHECK_BLOCKED && worst == CHECK_NOT_CLAIMED) worst = kind;
+/* The cases of a row in one dtype so far. */
+typedef struct row_state {
+    const op_row *row;
+    strata_dtype dtype;
+    check_kind worst;
+    int n_begun, n_right;
+    bool lost;
+    char text[MOST_REASON], reason[MOST_REASON];
+} row_state;
+
+/* Counts a case. Returns false after one that is wrong, which is reported. */
+static bool take_case(const checker *c, row_state *s, check_kind kind) {
+    s->n_right += kind == CHECK_RIGHT;
+    if (kind == CHECK_WRONG) {
+        send(c, kind, s->n_right, s->text);
+        return false;
     }
-    send(c, n_right ? CHECK_RIGHT : worst, n_right, reason);
+    if (kind != CHECK_RIGHT && *s->text) snprintf(s->reason, sizeof s->reason, "%s", s->text);
+    if (kind == CHECK_BLOCKED && s->worst == CHECK_NOT_CLAIMED) s->worst = kind;
     return true;
 }
 
-/* Checks that new buffers contain zeros, and that parts of them can be written and read. */
-static strata_test_result try_memory(strata_device *device, int64_t bytes) {
-    const strata_device_api *api = device->api;
-    strata_error err = {0};
-    strata_buffer *buffer = NULL;
-    strata_test_result result = strata_test_ok();
-    const int64_t first = bytes / 3, n = bytes - first - bytes / 5;
-    char *source = malloc((size_t)bytes), *target = malloc((size_t)bytes);
-    if (!source || !target || api->buffer_create(device, bytes, &buffer, &err))
-        result = strata_test_bad("a buffer of %lld bytes: %s", (long long)bytes, err.message);
-    for (int64_t i = 0; i < bytes && source; i++) source[i] = (char)(i * 37 + 11);
-    if (result.ok && api->download(device, buffer, 0, target, bytes, &err))
-        result = strata_test_bad("downloading a new buffer of %lld bytes: %s", (long long)bytes, err.message);
-    for (int64_t i = 0; i < bytes && result.ok; i++)
-        if (target[i]) result = strata_test_bad("byte %lld of a new buffer of %lld is not 0", (long long)i, (long long)bytes);
-    if (result.ok && n > 0 &&
-        (api->upload(device, buffer, first, source, n, &err) || api->download(device, buffer, 0, target, bytes, &err)))
-        result = strata_test_bad("writing %lld bytes at %lld: %s", (long long)n, (long long)first, err.message);
-    for (int64_t i = 0; i < bytes && result.ok && n > 0; i++)
-        if (target[i] != (i >= first && i < first + n ? source[i - first] : 0))
-            result = strata_test_bad("byte %lld of a buffer of %lld is wrong after %lld bytes were written at %lld",
-                                     (long long)i, (long long)bytes, (long long)n, (long long)first);
-    if (buffer) api->buffer_destroy(device, buffer);
-    free(source);
-    free(target);
-    return result;
+static bool check_case(const checker *c, row_state *s, trial *t) {
+    describe_case(s->row, t->instance, s->dtype, s->text, CASE_BYTES);
+    send(c, CHECK_BEGIN, s->n_begun++, s->text);
+    const check_kind kind = check_instance(c, t, s->text, &s->lost);
+    finish(t);
+    return take_case(c, s, kind);
 }
 
-static const strata_device_transfers *transfers_of(strata_device *device) {
-    /* Every plugin's device has this function; it returns NULL if the plugin has no such table. */
-    return device->api->transfers(device);
-}
-
-/* Checks the copies of the table "transfers": a copy must begin after the earlier copies, also without a wait between them.
- * other: a device of the same plugin, to which copies are made over the link between both; NULL: there is none. */
-static strata_test_result try_transfers(strata_device *device, strata_device *other) {
-    enum { BYTES = 70001 };
-    const strata_device_transfers *transfers = transfers_of(device);
-    strata_device *last = other ? other : device;
-    strata_error err = {0};
-    strata_buffer *buffer = NULL, *copy = NULL;
-    uint64_t ticket = 0;
-    strata_test_result result = strata_test_ok();
-    char *first = malloc(BYTES), *second = malloc(BYTES), *target = calloc(1, BYTES);
-    for (int i = 0; i < BYTES && first && second; i++) first[i] = (char)(i * 7 + 1), second[i] = (char)(i * 5 + 2);
-    if (!first || !second || !target || device->api->buffer_create(device, BYTES, &buffer, &err) ||
-        (other && other->api->buffer_create(other, BYTES, &copy, &err)) ||
-        transfers->upload(device, buffer, 0, first, BYTES, &ticket, &err) ||
-        transfers->upload(device, buffer, 0, second, BYTES, &ticket, &err) ||
-        (other && transfers->copy(other, copy, 0, device, buffer, 0, BYTES, &err)) ||
-        transfers->download(last, other ? copy : buffer, 0, target, BYTES, &ticket, &err) ||
-        last->api->wait(last, ticket, &err))
-        result = strata_test_bad("copies of the table \"transfers\"%s%s: %s", other ? " to " : "",
-                                 other ? strata_device_get_info(other)->id : "", err.message);
-    for (int i = 0; i < BYTES && result.ok; i++)
-        if (target[i] != second[i])
-            result = strata_test_bad(
-                "byte %d of %d is not that of the last of two uploads, after a %sdownload of the table "
-                "\"transfers\"; copies must come in the order in which they were submitted",
-                i, BYTES, other ? "copy to another device and its " : "");
-    if (buffer) device->api->buffer_destroy(device, buffer);
-    if (copy) other->api->buffer_destroy(other, copy);
-    free(first);
-    free(second);
-    free(target);
-    return result;
-}
-
-static strata_test_result check_transfers(const checker *c) {
-    strata_device *other = NULL;
-    strata_error err = {0};
-    if (!transfers_of(c->device)) return strata_test_ok();
-    strata_test_result result = try_transfers(c->device, NULL);
-    if (!result.ok || !transfers_of(c->device)->copy || !c->other[0]) return result;
-    if (strata_device_open(c->other, NULL, &other, &err)) return strata_test_bad("%s", err.message);
-    result = try_transfers(c->device, other);
-    strata_device_close(other);
-    return result;
-}
-
-static void check_memory(const checker *c) {
-    static const int64_t sizes[] = {1, 4, 255, 4096, 100003};
-    int n = 0;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        send(c, CHECK_BEGIN, (int)i, NULL);
-        const strata_test_result result = try_memory(c->device, sizes[i]);
-        if (!result.ok) {
-            send(c, CHECK_WRONG, n, result.text);
-            return;
-        }
-        n++;
+/* The same in the shapes that accelerators have. */
+static bool check_large_cases(const checker *c, row_state *s) {
+    case_instance instance;
+    case_operand operands[CASE_INPUTS];
+    bool more = !strcmp(s->row->op, "matmul"), right = true;
+    for (int i = 0; right && has_time(c) && large_instance(s->row, s->dtype, i, &instance, operands); i++) {
+        trial t = {.row = s->row, .instance = &instance, .operands = operands, .dtype = s->dtype};
+        t.exact = memcmp(operands, s->row->operands, sizeof operands) != 0;
+        right = check_case(c, s, &t);
     }
-    send(c, CHECK_BEGIN, n, NULL);
-    const strata_test_result result = check_transfers(c);
-    send(c, result.ok ? CHECK_RIGHT : CHECK_WRONG, n, result.ok ? NULL : result.text);
+    for (int i = 0; right && more && has_time(c); i++) {
+        s->text[0] = 0;
+        send(c, CHECK_BEGIN, s->n_begun++, "a large product");
+        const check_kind kind = check_large_product(c, s->dtype, i, s->text, MOST_REASON, &s->lost, &more);
+        if (kind != CHECK_NOT_CLAIMED) right = take_case(c, s, kind);
+    }
+    return right;
+}
+
+/* Checks a row in one dtype, and reports the first case that is wrong. Returns false if the device is lost. */
+static bool check_row(const checker *c, const op_row *row, strata_dtype dtype) {
+    row_state s = {.row = row, .dtype = dtype, .worst = CHECK_NOT_CLAIMED};
+    bool right = true;
+    for (int i = 0; i < row->n_instances && right; i++) {
+        trial t = {.row = row, .instance = &row->instances[i], .operands = row->operands, .dtype = dtype};
+        right = check_case(c, &s, &t);
+    }
+    if (right && s.n_right) right = check_large_cases(c, &s);
+    const bool in_time = !s.n_right || c->options->quick || has_time(c);
+    if (right && s.n_right)
+        send(c, CHECK_RIGHT, s.n_right, in_time ? "" : ", not in all large shapes: the time was up");
+    else if (right)
+        send(c, s.worst, 0, s.reason);
+    return !s.lost;
+}
+
+static void begin_case(const checker *c, int index) {
+    send(c, CHECK_BEGIN, index, NULL);
+}
+
+static void run_memory(const checker *c) {
+    int n_right = 0;
+    const strata_test_result result = check_memory(c, begin_case, &n_right);
+    send(c, result.ok ? CHECK_RIGHT : CHECK_WRONG, n_right, result.text);
+}
+
+/* What is left in use when calls are repeated. The device is closed between both parts, and stays closed. */
+static void run_counts(checker *c) {
+    c->unit = counts_unit();
+    begin_case(c, 0);
+    strata_test_result result = check_counts(c);
+    send(c, CHECK_BEGIN, 1, "closing");
+    strata_device_close(c->device);
+    if (result.ok) result = check_openings(c);
+    send(c, result.ok ? CHECK_RIGHT : CHECK_WRONG, 1, result.text);
 }
 
 /* Opens the plugin's first device, or that of --device. */
@@ -449,47 +540,62 @@ static bool is_wanted(const checker *c, const char *op) {
     return !c->options->ops;
 }
 
-static void train(checker *c, const char *id, strata_plugin_dtype rounded) {
-    c->unit = CHECK_UNIT_TRAINING;
+static void train(checker *c, strata_plugin_dtype rounded) {
+    c->unit = training_unit();
     send(c, CHECK_BEGIN, 0, "two layers");
     const double rounding = rounded == STRATA_PLUGIN_F16 ? 0x1p-11 : rounded == STRATA_PLUGIN_BF16 ? 0x1p-8 : 0;
-    const strata_test_result result = check_training(id, c->options->case_s, rounding);
+    const strata_test_result result = check_training(c->id, c->options->case_s, rounding);
     send(c, result.ok ? CHECK_RIGHT : CHECK_WRONG, 1, result.text);
+}
+
+/* The checker of this process, for report_fault. */
+static const checker *running;
+
+/* Called in a signal's handler. The process ends after it, and the parent starts another for the remaining units. */
+static void report_fault(const char *text) {
+    send(running, CHECK_WRONG, 0, text);
+}
+
+static void describe_device(const checker *c) {
+    const strata_device_info *info = strata_device_get_info(c->device);
+    char text[512];
+    snprintf(text, sizeof text, "%s, %s%s%s%s, driver %s", info->id, info->name, info->vendor[0] ? " (" : "", info->vendor,
+             info->vendor[0] ? ")" : "", info->driver[0] ? info->driver : "?");
+    send(c, CHECK_DEVICE, 0, text);
 }
 
 void check_run(const check_options *options, int first, int pipe) {
     checker c = {.options = options, .pipe = pipe, .unit = CHECK_UNIT_OPEN};
     strata_error err = {0};
-    const int n_units = check_n_units();
+    const int counts = counts_unit();
     bool go_on = true;
-    send(&c, CHECK_BEGIN, 0, NULL);
+    running = &c;
+    witness_begin(report_fault);
+    begin_case(&c, 0);
     if (open_device_of(&c, &err)) {
         send(&c, CHECK_WRONG, 0, err.message);
         send(&c, CHECK_END, 0, NULL);
         return;
     }
-    const strata_device_info *info = strata_device_get_info(c.device);
-    char text[512];
-    snprintf(text, sizeof text, "%s, %s%s%s%s, driver %s", info->id, info->name, info->vendor[0] ? " (" : "", info->vendor,
-             info->vendor[0] ? ")" : "", info->driver[0] ? info->driver : "?");
-    send(&c, CHECK_DEVICE, 0, text);
+    snprintf(c.id, sizeof c.id, "%s", strata_device_get_info(c.device)->id);
+    describe_device(&c);
+    witness_watch(c.device);
     if (first <= CHECK_UNIT_OPEN) send(&c, CHECK_RIGHT, 1, NULL);
     const strata_plugin_dtype rounded = ((const plugin_device *)c.device)->product_dtype;
-    for (int unit = first > CHECK_UNIT_MEMORY ? first : CHECK_UNIT_MEMORY; unit < n_units && go_on; unit++) {
-        if (unit == CHECK_UNIT_TRAINING) continue;
+    for (int unit = first > CHECK_UNIT_MEMORY ? first : CHECK_UNIT_MEMORY; unit < counts && go_on; unit++) {
         strata_dtype dtype = STRATA_DTYPE_F32;
-        const op_row *row = unit >= CHECK_FIRST_ROW ? row_of(unit, &dtype) : NULL;
+        const op_row *row = row_of(unit, &dtype);
         c.unit = unit;
         if (!row)
-            check_memory(&c);
-        else if (is_wanted(&c, row->op) && info->dtypes >> dtype & 1)
+            run_memory(&c);
+        else if (is_wanted(&c, row->op) && strata_device_get_info(c.device)->dtypes >> dtype & 1)
             go_on = check_row(&c, row, dtype);
     }
     if (!go_on) _exit(0); /* the device is lost; the parent starts another child for the remaining units */
-    send(&c, CHECK_BEGIN, 0, "closing");
-    char id[32];
-    snprintf(id, sizeof id, "%s", info->id);
-    strata_device_close(c.device);
-    if (!options->ops) train(&c, id, rounded);
+    if (first <= counts)
+        run_counts(&c);
+    else
+        strata_device_close(c.device);
+    if (!options->ops) train(&c, rounded);
     send(&c, CHECK_END, 0, NULL);
 }

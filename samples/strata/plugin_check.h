@@ -34,9 +34,9 @@ typedef struct check_message {
     char text[1500];
 } check_message;
 
-/* A unit is one row of the conformance suite in one dtype. Units before them check how the device is opened, its memory, and
- * training, which comes last in time. */
-enum { CHECK_UNIT_OPEN = 0, CHECK_UNIT_MEMORY = 1, CHECK_UNIT_TRAINING = 2, CHECK_FIRST_ROW = 3 };
+/* A unit is one row of the conformance suite in one dtype. Units before them check how the device is opened and its memory. The
+ * last two check what is left in use when calls are repeated, and training. */
+enum { CHECK_UNIT_OPEN = 0, CHECK_UNIT_MEMORY = 1, CHECK_FIRST_ROW = 2 };
 int check_n_units(void);
 /* Writes the name of a unit, for example "matmul f32", for messages and the report. */
 void check_unit_name(int unit, char *out_name, int bytes);
@@ -52,6 +52,10 @@ typedef struct check_options {
     double limit_s, case_s;
     /* Ops to check, "matmul,add"; NULL: all. */
     const char *ops;
+    /* Leave out the shapes that accelerators have. */
+    bool quick;
+    /* The time (now_seconds) after which no more of these shapes are begun. */
+    double large_until;
 } check_options;
 
 /* Trains a small model on the device and on the host, and compares them (plugin_training.c). rounding: the relative rounding

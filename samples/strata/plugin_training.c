@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/fallback/fallback.h"
 #include "plugin_check.h"
+#include "plugin_witness.h"
 #include "strata/strata.h"
 #include "tests/support/check.h"
 
@@ -49,6 +51,7 @@ static strata_status train(const char *id, double limit_s, float losses[STEPS], 
     strata_dataset *dataset = NULL;
     strata_history history = {0};
     STRATA_TRY(strata_device_open(id, &device_opts, &device, err));
+    if (strcmp(id, "host") != 0) witness_watch(((fallback_device *)device)->sides[FALLBACK_DEVICE]);
     strata_status status = make_data(&data, &dataset, err);
     if (!status) status = make_model(device, &model, err);
     if (!status) status = strata_model_fit(model, dataset, &opts, &history, err);

@@ -22,6 +22,9 @@ expect 2 "needs a --target" compile mnist --plugin pjrt:x.so
 expect 2 "strata compile knows tpu" compile mnist --emit stablehlo "$work/x" --strategy mirrored --target v5e:2x2
 expect 2 "4 must divide it" compile mnist --batch 6 --strategy tpu --target v5e:2x2 --emit stablehlo "$work/x"
 expect 2 "a chip and the sides of a grid" compile mnist --strategy tpu --target v5e --emit stablehlo "$work/x"
+for target in v5e:0x0 v5e:2x0 v5e:-1x2 v5e:2x v5e: :2x2 v5e:2x2x2x2 v5e:99999999999999999999x1 v5e:4096x2 'v5e:2 x2'; do
+    expect 2 "a chip and the sides of a grid" compile mnist --plugin "pjrt:$plugin" --target "$target"
+done
 expect 2 "needs pjrt:FILE" compile mnist --plugin other:x.so --target v5e:2x2
 expect 3 "cannot be written" compile mnist --emit stablehlo /nonexistent/x
 expect 4 "cannot be opened" compile mnist --plugin pjrt:/nonexistent.so --target v5e:2x2

@@ -17,12 +17,15 @@ fail() {
     exit 1
 }
 
-# check FAULT CODE TEXT...: plugin-check of the faulty plugin ends with the code, and its report has each text.
+# check FAULT CODE TEXT...: plugin-check of the faulty plugin ends with the code, and its report has each text. options: of the
+# command.
+options=--quick
 check() {
-    fault=$1 wanted=$2 limit=60
+    fault=$1 wanted=$2 limit=600
     shift 2
     [ "$fault" != hang ] || limit=10
-    STRATA_FAULTY=$fault "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit $limit >"$work/report" 2>&1
+    STRATA_FAULTY=$fault "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit $limit $options \
+        >"$work/report" 2>&1
     code=$?
     [ "$code" = "$wanted" ] || fail "plugin-check of the fault \"$fault\": exit code $code instead of $wanted"
     for text in "$@"; do
@@ -46,6 +49,28 @@ check crash-run 4 '^  CRASH  *add f32 .*operands f32 .*signal 6' '^  CRASH  *mat
 check exit-run 4 '^  CRASH  *matmul f32 .*exit code 3'
 check hang 4 '^  WRONG  *matmul f32 .*TIMEOUT.*has not ended for 1 s'
 check lost:run:2 4 '^  ok  *memory' '^  WRONG  *add f32 .*DEVICE_LOST' '^  WRONG  *matmul f32 .*DEVICE_LOST'
+check memory-huge 4 '^  WRONG  *opening .*memory_bytes 9223372036854775807'
+check dirty 4 '^  WRONG  *memory .* in a new buffer, after one of the same size was destroyed'
+check stale 4 '^  WRONG  *memory .*byte 1048576 of an upload of .* reads back as'
+check writes-source 4 '^  WRONG  *memory .*wrote to .*the source of upload'
+check keeps-source 4 '^  WRONG  *memory .*after the call had returned, .* the source of upload'
+options='--quick --ops add'
+check writes-piece 4 '^  WRONG  *add f32 .*wrote to .*the piece of compile'
+check keeps-piece 4 '^  WRONG  *add f32 .*after the call had returned, .* the piece of compile'
+check early 4 '^  WRONG  *add f32 .*first at'
+check noise 4 '^  WRONG  *add f32 .*the same values give other bits'
+# A sanitizer has its own heap, whose memory is not counted.
+if ! grep -q '^STRATA_SANITIZE:STRING=.' "$STRATA_BUILD_DIR/CMakeCache.txt"; then
+    check leaks-run 4 '^  ok  *add f32' '^  WRONG  *counts .*each leaves [0-9]* bytes of memory in use'
+    check leaks-buffer 4 '^  WRONG  *counts .*buffers: each leaves 65[0-9]* bytes'
+    check leaks-program 4 '^  WRONG  *counts .*programs: each leaves'
+fi
+options='--ops add'
+check large 4 '^  WRONG  *add f32 .*operands f32 (1048583), .*1 of 1048583 elements'
+options='--ops matmul'
+check thousandth 4 '^  WRONG  *matmul f32 .*element (7,103) of the product of (128,128) and (128,128)'
+check half 4 '^  WRONG  *matmul f32 .*differs by more than sums in f32 may'
+options=--quick
 check buffer-null 4 '^  WRONG  *memory .*its buffer is NULL'
 
 # A plugin in C++ that throws where its calls may not.
@@ -64,10 +89,11 @@ for call in run start; do
         fail "plugin-check does not see that $call hangs"
     [ $(($(date +%s) - before)) -le 5 ] || fail "plugin-check --limit 3 of a plugin whose $call hangs took longer"
 done
-STRATA_FAULTY=slow:400 "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit 1 >"$work/report" 2>&1
-[ $? = 163 ] && grep -q 'ended after 1 s, before all was checked' "$work/report" ||
+STRATA_FAULTY=slow:50 "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --quick --limit 3 >"$work/report" 2>&1
+[ $? = 163 ] && grep -q 'ended after 3 s, before all was checked' "$work/report" ||
     fail "plugin-check does not report that its time is over"
-"$strata" plugin-check "$plugins/libstrata_host_plugin.so" >"$work/report" 2>&1 || fail "the host as a plugin is not right"
+"$strata" plugin-check "$plugins/libstrata_host_plugin.so" --quick >"$work/report" 2>&1 ||
+    fail "the host as a plugin is not right"
 grep -q ' 0 wrong, 0 not claimed' "$work/report" || fail "the host as a plugin does not claim every op"
 "$strata" plugin-check /nowhere.so >"$work/report" 2>&1
 [ $? = 4 ] || fail "plugin-check of no file succeeds"
@@ -93,8 +119,14 @@ train own "$host,memory=own,fused=no" host-plugin:0
 cmp -s "$work/built-in" "$work/plugin" || fail "mnist on the host as a plugin has other bits than on the host"
 cmp -s "$work/built-in" "$work/own" || fail "mnist on a plugin that plans its memory has other bits than on the host"
 
-# The host and a device that copies without waiting: the bits are those of a device whose copies wait.
 python3 "$STRATA_SOURCE_DIR/tests/cli/files.py" data "$work/mnist" 200 50
+# A program that cannot be compiled is no batch that does not fit.
+STRATA_FAULTY=refuses "$strata" train mnist --data "$work/mnist" --epochs 1 --plugin "$plugins/libstrata_faulty_plugin.so" \
+    --device faulty:0 --allow-fallback host >"$work/report" 2>&1 && fail "a program that cannot be compiled is trained"
+grep -q "the compiler has no kernel for" "$work/report" && ! grep -q "does not fit" "$work/report" ||
+    fail "a program that cannot be compiled is reported as a batch that does not fit"
+
+# The host and a device that copies without waiting: the bits are those of a device whose copies wait.
 for fault in "" copies; do
     STRATA_FAULTY=$fault "$strata" train mnist --data "$work/mnist" --epochs 2 --seed 1 --save "$work/faulty.$fault" --json \
         --plugin "$plugins/libstrata_faulty_plugin.so" --device faulty:0 --allow-fallback host >"$work/report" 2>&1 ||
@@ -102,6 +134,6 @@ for fault in "" copies; do
     grep -q '"host_nodes":[1-9]' "$work/report" || fail "the host ran nothing for a device that lacks most ops"
 done
 cmp -s "$work/faulty." "$work/faulty.copies" || fail "copies that do not wait give other bits"
-STRATA_FAULTY=copies "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" >"$work/report" 2>&1 ||
+STRATA_FAULTY=copies "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --quick >"$work/report" 2>&1 ||
     fail "plugin-check of a device that copies without waiting"
 echo "plugin-check reports, plugin-new, and mnist on the host as a plugin"

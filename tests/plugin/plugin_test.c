@@ -202,6 +202,36 @@ static void copy_plugin(const char *name, char *out_path, size_t bytes) {
     cr_assert_eq(system(command), 0);
 }
 
+/* Writes `byte` at `at` of the file, and cuts it to `bytes` bytes; -1: neither. */
+static void damage(const char *path, long at, int byte, long bytes) {
+    FILE *file = fopen(path, "r+b");
+    cr_assert_not_null(file);
+    if (at >= 0) cr_assert(!fseek(file, at, SEEK_SET) && fputc(byte, file) == byte);
+    cr_assert_eq(fclose(file), 0);
+    if (bytes >= 0) cr_assert_eq(truncate(path, bytes), 0);
+}
+
+Test(plugin, that_is_truncated_is_refused_with_the_bytes) {
+    static const long bytes[] = {17, 64, 300, 4096, 20000};
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
+        strata_error err = {0};
+        char path[512], name[32];
+        snprintf(name, sizeof name, "short%d.so", (int)i);
+        copy_plugin(name, path, sizeof path);
+        damage(path, -1, 0, bytes[i]);
+        expect(strata_plugin_load(path, &err), STRATA_INVALID, &err, "it is truncated");
+    }
+}
+
+Test(plugin, of_another_processor_is_refused_with_both_names) {
+    strata_error err = {0};
+    char path[512];
+    copy_plugin("other.so", path, sizeof path);
+    damage(path, 18, 22, -1); /* e_machine: s390 */
+    damage(path, 19, 0, -1);
+    expect(strata_plugin_load(path, &err), STRATA_INVALID, &err, "it was built for s390x (ELF machine 22), and this process");
+}
+
 Test(plugin, that_every_user_may_write_is_refused) {
     strata_error err = {0};
     char path[512];
@@ -286,6 +316,13 @@ Test(plugin, devices_with_bad_tables_cannot_be_opened) {
     expect_no_device("info-null", STRATA_UNAVAILABLE, "is NULL");
     expect_no_device("info-small", STRATA_UNAVAILABLE, "size 24");
     expect_no_device("no-dtypes", STRATA_UNAVAILABLE, "no dtypes");
+    expect_no_device("memory-negative", STRATA_UNAVAILABLE, "memory_bytes -5; it must be 0 (not known), or");
+    expect_no_device("memory-huge", STRATA_UNAVAILABLE, "memory_bytes 9223372036854775807");
+    expect_no_device("buffer-negative", STRATA_UNAVAILABLE, "max_buffer_bytes -1");
+    expect_no_device("units-negative", STRATA_UNAVAILABLE, "compute_units -2");
+    expect_no_device("dtypes-all", STRATA_UNAVAILABLE, "dtypes 0xffffffff");
+    expect_no_device("product-77", STRATA_UNAVAILABLE, "product_dtype 77; it must be F32 (0), F16 (1) or BF16 (2)");
+    expect_no_device("stall-nan", STRATA_UNAVAILABLE, "stall_seconds nan");
     expect_no_device("skipped", STRATA_UNAVAILABLE, "the board has no power");
     expect_no_device("fail:device_open:1", STRATA_OUT_OF_MEMORY, "faulty:0: injected");
 }

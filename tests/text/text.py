@@ -4,11 +4,12 @@
 
 usage: text.py SOURCE_DIR [--write]
 
-Checks four things in the files that git knows:
+Checks five things in the files that git knows:
   long    a line has at most 128 columns. In a README, rows of tables and lines with a link may be longer.
   readme  a folder with sources has a README.md. Folders that contain only data are described by the folder above.
   path    a file, script or command `strata ...` that a README names in backticks exists. A path starts at the README's folder,
           at the project's folder or at include/; a file name without a folder lies somewhere below the README's folder.
+  formula each op that a program may have is a function of include/strata/ops.h, or in its list of those that have none.
   figure  measured figures (GFLOP/s, samples/s, "1.2 times as fast") are in tests/bench/RESULTS.md and in no README.
 
 debts.txt lists how many findings each file still has: more of them fail. --write writes it anew; a change may only shorten it.
@@ -61,6 +62,15 @@ def check_readme(source, name, lines, files, known, found):
                     found.append(("path", name, f"{name}:{n}: {word} does not exist"))
 
 
+def check_formulas(source, found):
+    """Every op of ops.def but leaves is declared in ops.h, or a line of its comments begins with the op and its inputs."""
+    header = (source / "include/strata/ops.h").read_text()
+    known = set(re.findall(r"\bstrata_(\w+)\(", header)) | set(re.findall(r"^ \*   (\w+) \(", header, re.M))
+    for op in re.findall(r"^STRATA_OP\((\w+)\)", (source / "core/op/ops.def").read_text(), re.M):
+        if op not in known | {"input", "constant", "read"}:
+            found.append(("formula", "include/strata/ops.h", f"core/op/ops.def: {op} has no formula in include/strata/ops.h"))
+
+
 def findings(source):
     """(kind, file or folder, message) for everything that is wrong."""
     listed = subprocess.run(["git", "-C", source, "ls-files"], check=True, capture_output=True, text=True).stdout
@@ -76,6 +86,7 @@ def findings(source):
     for folder in sorted({str(pathlib.Path(f).parent) for f in files if SOURCES.search(f)}):
         if not folder.startswith(".") and not (source / folder / "README.md").exists():
             found.append(("readme", folder, f"{folder}/README.md is missing"))
+    check_formulas(source, found)
     return found
 
 

@@ -6,9 +6,11 @@
  *     start-fails start-many start-crash start-exit info-null info-small no-dtypes skipped
  *     open-null calls-null calls-small null:SLOT
  *     fail:CALL:K       the K-th call fails with OUT_OF_MEMORY
- *     lost:CALL:K       the K-th call fails with DEVICE_LOST; any call but destroy and close after it ends the process
+ *     lost:CALL:K       the K-th call fails with DEVICE_LOST; any call but destroy and close after it ends the process, and so
+ *                       does a destroy of what a run uses that has not been waited for, as in all faults
  *     status            compile returns a status that plugin.h does not define
  *     silent            compile fails and writes no message
+ *     refuses           compile fails with UNSUPPORTED
  *     support           supports returns a value that plugin.h does not define
  *     parts             supports asks for the parts of every node
  *     ticket input-null input-odd output-null program-null buffer-null wrong
@@ -23,11 +25,24 @@
  *     copies            it has the table "transfers", which is not a fault; a copy is made at the next run or wait
  *     unordered         with copies: pending copies are made in the wrong order, the newest first
  *
+ *     memory-negative memory-huge buffer-negative dtypes-all product-77 stall-nan units-negative   in device_info
+ *     noise             every fifth run adds a unit in the last place to an element
+ *     large             results of more than 10000 elements are wrong in their last element
+ *     thousandth        every 1000th element of a result is wrong
+ *     half              operands of matmul are rounded to f16
+ *     early             wait returns before the newest run is made
+ *     stale             an upload of more than 1 MiB leaves the rest of the buffer as it was
+ *     dirty             new buffers have the bytes of one that was destroyed
+ *     writes-source writes-piece     upload, compile: writes to what it borrows
+ *     keeps-source keeps-piece       upload, compile: reads what it borrowed in an earlier call
+ *     leaks-run leaks-buffer leaks-program
+ *
  * The plugin's name is "faulty". */
 #define strata_plugin_v1 healthy_plugin
 #include "samples/plugin/acme.c"
 #undef strata_plugin_v1
 
+#include <math.h>
 #include <stdbool.h>
 #include <time.h>
 #include <unistd.h>
@@ -73,15 +88,15 @@ static void misbehave(const char *name) {
     if (is(each) || is_call("exits", name)) exit(0);
 }
 
-/* Strata destroys nothing of a device that hangs. The list refers to its objects, so that LeakSanitizer does not report
- * them. */
+/* Strata destroys nothing of a device that hangs, and nothing that a run of a lost device may use. The list refers to these
+ * objects, so that LeakSanitizer does not report them. */
 enum { MOST_HELD = 256 };
 extern const void *strata_faulty_held[MOST_HELD];
 const void *strata_faulty_held[MOST_HELD];
 
 static void hold(const void *object) {
     static int n_held;
-    if (strstr(fault(), "hang")) strata_faulty_held[n_held++ % MOST_HELD] = object;
+    if (strstr(fault(), "hang") || strstr(fault(), "lost")) strata_faulty_held[n_held++ % MOST_HELD] = object;
 }
 
 static strata_plugin_status before(const char *name, strata_plugin_error *error) {
@@ -139,6 +154,78 @@ static strata_plugin_status begin_download(strata_plugin_device *device, strata_
     return copy_later(device, target, buffer->bytes + offset, bytes, out_ticket);
 }
 
+/* ---- runs that have not been waited for ---- */
+
+enum { MOST_ACTIVE = 64 };
+static struct {
+    strata_plugin_program *program;
+    uint64_t ticket;
+} active[MOST_ACTIVE];
+
+static void begin_run(strata_plugin_program *program, uint64_t ticket) {
+    for (int i = 0; i < MOST_ACTIVE; i++)
+        if (!active[i].program) {
+            active[i].program = program;
+            active[i].ticket = ticket;
+            return;
+        }
+}
+
+static void end_runs(uint64_t ticket) {
+    for (int i = 0; i < MOST_ACTIVE; i++)
+        if (active[i].ticket <= ticket) active[i].program = NULL;
+}
+
+/* Ends the process if a run uses the program, or, for NULL, any. */
+static void expect_idle(const strata_plugin_program *program) {
+    for (int i = 0; i < MOST_ACTIVE; i++)
+        if (active[i].program && (!program || active[i].program == program)) _exit(98);
+}
+
+/* ---- faults of results ---- */
+
+/* With the fault "early": the run that is made when it is too late. */
+static struct {
+    strata_plugin_program *program;
+    int32_t slot;
+} late;
+
+static void make_late_run(void) {
+    strata_plugin_error error = {.size = sizeof error};
+    uint64_t ticket;
+    strata_plugin_program *program = late.program;
+    late.program = NULL;
+    if (program) run(program, late.slot, 1, &ticket, &error);
+}
+
+static void round_operands(const strata_plugin_program *program, int32_t slot) {
+    for (int k = 0; k < program->n_steps; k++) {
+        const int32_t operands[2] = {program->steps[k].a, program->steps[k].b};
+        for (int i = 0; i < 2 && program->steps[k].is_matmul; i++) {
+            float *x = address(program, operands[i], slot);
+            for (int64_t e = 0; e < elements(&program->values[operands[i]]); e++) {
+                int exponent;
+                const double fraction = frexp(x[e], &exponent);
+                x[e] = (float)ldexp(rint(fraction * 2048), exponent - 11); /* the 11 bits of an f16 */
+            }
+        }
+    }
+}
+
+/* Damages the results of a run that was right. */
+static void damage(const strata_plugin_program *program, int32_t slot) {
+    static int n_runs;
+    n_runs++;
+    for (int k = 0; k < program->n_steps; k++) {
+        const value *out = &program->values[program->steps[k].out];
+        const int64_t n = elements(out);
+        float *y = address(program, program->steps[k].out, slot);
+        if (is("large") && n > 10000) y[n - 1] += 1;
+        for (int64_t i = 999; i < n && is("thousandth"); i += 1000) y[i] += 1;
+        if (is("noise") && n > 1 && n_runs % 5 == 0) y[n / 2] *= 1.0000002f;
+    }
+}
+
 static const void *faulty_table(strata_plugin_device *device, const char *name) {
     static const strata_plugin_transfers transfers = {
         .size = sizeof transfers, .upload = begin_upload, .download = begin_download};
@@ -153,19 +240,18 @@ static strata_plugin_status faulty_buffer_create(strata_plugin_device *device, i
                                                  strata_plugin_error *error) {
     BEFORE("buffer_create");
     if (is("buffer-null")) return STRATA_PLUGIN_OK;
+    static int64_t earlier_bytes;
     const strata_plugin_status status = buffer_create(device, bytes, out_buffer, error);
     if (!status) hold(*out_buffer);
+    if (!status && is("dirty") && bytes == earlier_bytes) (*out_buffer)->bytes[bytes - 1] = 1;
+    earlier_bytes = bytes;
     return status;
 }
 
 static void faulty_buffer_destroy(strata_plugin_device *device, strata_plugin_buffer *buffer) {
     misbehave("buffer_destroy");
-    buffer_destroy(device, buffer);
-}
-
-static void faulty_program_destroy(strata_plugin_program *program) {
-    misbehave("program_destroy");
-    program_destroy(program);
+    if (lost) expect_idle(NULL);
+    if (!is("leaks-buffer")) buffer_destroy(device, buffer);
 }
 
 static void faulty_close(strata_plugin_device *device) {
@@ -177,12 +263,19 @@ static strata_plugin_status faulty_upload(strata_plugin_device *device, strata_p
                                           const void *source, int64_t bytes, strata_plugin_error *error) {
     BEFORE("upload");
     if (is("copies")) return fail(error, STRATA_PLUGIN_INTERNAL, "the table has copies of %lld bytes", bytes);
+    static const volatile char *kept;
+    make_late_run();
+    if (is("keeps-source") && kept) (void)*kept;
+    kept = source;
+    if (is("writes-source")) ((volatile char *)source)[0] ^= 1;
+    if (is("stale") && bytes > 1 << 20) bytes = 1 << 20;
     return upload(device, buffer, offset, source, bytes, error);
 }
 
 static strata_plugin_status faulty_download(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
                                             void *target, int64_t bytes, strata_plugin_error *error) {
     BEFORE("download");
+    make_late_run();
     return download(device, buffer, offset, target, bytes, error);
 }
 
@@ -200,10 +293,23 @@ static strata_plugin_status faulty_compile(strata_plugin_device *device, const s
     BEFORE("compile");
     if (is("status")) return 77;
     if (is("silent")) return STRATA_PLUGIN_UNAVAILABLE;
+    if (is("refuses"))
+        return fail(error, STRATA_PLUGIN_UNSUPPORTED, "the compiler has no kernel for %lld nodes", piece->n_nodes);
     if (is("program-null")) return STRATA_PLUGIN_OK;
+    static const volatile strata_plugin_piece *kept;
+    if (is("keeps-piece") && kept) (void)kept->n_nodes;
+    kept = piece;
+    if (is("writes-piece")) ((volatile strata_plugin_piece *)(uintptr_t)piece)->n_slots = piece->n_slots;
     const strata_plugin_status status = compile(device, piece, out_program, error);
     if (!status) hold(*out_program);
     return status;
+}
+
+static void faulty_program_destroy(strata_plugin_program *program) {
+    misbehave("program_destroy");
+    expect_idle(program);
+    if (late.program == program) late.program = NULL;
+    if (!is("leaks-program")) program_destroy(program);
 }
 
 static void *faulty_program_input(strata_plugin_program *program, int32_t slot) {
@@ -216,10 +322,21 @@ static const void *faulty_program_output(strata_plugin_program *program, int32_t
     return is("output-null") ? NULL : program_output(program, slot);
 }
 
+static void *leaked;
+
 static strata_plugin_status faulty_run(strata_plugin_program *program, int32_t first_slot, int32_t n, uint64_t *out_ticket,
                                        strata_plugin_error *error) {
     BEFORE("run");
     make_copies();
+    make_late_run();
+    if (is("early")) {
+        late.program = program;
+        late.slot = first_slot;
+        *out_ticket = ++program->device->last_ticket;
+        return STRATA_PLUGIN_OK;
+    }
+    if (is("leaks-run")) *(void *volatile *)&leaked = malloc(40);
+    if (is("half")) round_operands(program, first_slot);
     const char *slow = strstr(fault(), "slow:");
     if (slow) usleep((useconds_t)atoi(slow + strlen("slow:")) * 1000);
     if (is("crash-run")) abort();
@@ -233,6 +350,8 @@ static strata_plugin_status faulty_run(strata_plugin_program *program, int32_t f
     program->n_steps -= skipped;
     const strata_plugin_status status = run(program, first_slot, n, out_ticket, error);
     program->n_steps += skipped;
+    damage(program, first_slot);
+    if (!is("ticket")) begin_run(program, *out_ticket); /* Strata cannot wait for a run without a ticket */
     if (last) *last = before;
     if (is("ticket")) *out_ticket = 1;
     if (is("wrong") && program->outputs[first_slot]) *(float *)(void *)program->outputs[first_slot] += 1;
@@ -249,10 +368,13 @@ static strata_plugin_status faulty_wait(strata_plugin_device *device, uint64_t t
     static int waits;
     const char *later = strstr(fault(), "hang-later:");
     const bool hangs = is("hang") || (later && ++waits >= atoi(later + strlen("hang-later:")));
-    if (!hangs) return wait_for(device, ticket, timeout_ns, error);
+    if (!hangs) {
+        end_runs(ticket);
+        return wait_for(device, ticket, timeout_ns, error);
+    }
     const struct timespec time = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
     nanosleep(&time, NULL);
-    lost = true; /* Strata treats the device as lost from now on */
+    lost = timeout_ns > 0; /* Strata treats the device as lost from now on */
     return STRATA_PLUGIN_TIMEOUT;
 }
 
@@ -286,6 +408,13 @@ static const strata_plugin_device_info *faulty_device_info(int32_t index) {
     own_info.info = *device_info(index);
     own_info.info.size = is("info-small") ? 24 : is("size-large") ? sizeof own_info : sizeof own_info.info;
     if (is("no-dtypes")) own_info.info.dtypes = 0;
+    if (is("memory-negative")) own_info.info.memory_bytes = -5;
+    if (is("memory-huge")) own_info.info.memory_bytes = INT64_MAX;
+    if (is("buffer-negative")) own_info.info.max_buffer_bytes = -1;
+    if (is("units-negative")) own_info.info.compute_units = -2;
+    if (is("dtypes-all")) own_info.info.dtypes = UINT32_MAX;
+    if (is("product-77")) own_info.info.product_dtype = 77;
+    if (is("stall-nan")) own_info.info.stall_seconds = NAN;
     if (is("skipped")) own_info.info.skipped = "the board has no power";
     return is("info-null") ? NULL : &own_info.info;
 }
@@ -318,6 +447,7 @@ static int n_kept;
 static strata_plugin_status faulty_open(int32_t index, strata_plugin_device **out_device,
                                         const strata_plugin_device_calls **out_calls, strata_plugin_error *error) {
     lost = false;
+    end_runs(UINT64_MAX);
     BEFORE("device_open");
     const strata_plugin_status status = device_open(index, out_device, out_calls, error);
     if (status) return status;
