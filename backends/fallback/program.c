@@ -116,7 +116,9 @@ static strata_status compile_part(const cutter *c, program_part *part, int first
                                 .arenas = c->arenas,
                                 .n_arenas = c->n_arenas,
                                 .n_slots = program->whole ? c->piece->n_slots : 1};
-    const strata_status status = device->api->compile(device, &piece, &part->program, err);
+    strata_status status = device->api->compile(device, &piece, &part->program, err);
+    const strata_check_request request = {.first = true, .share = 1};
+    if (!status && device->api->check) status = device->api->check(device, &piece, part->program, &request, err);
     program->device->base.n_distrusted = program->device->sides[FALLBACK_DEVICE]->n_distrusted;
     return status;
 }
