@@ -303,6 +303,22 @@ strata_status strata_fallback_run_many(strata_program *program, int first, int n
     return status;
 }
 
+strata_status strata_fallback_check(strata_device *base, const strata_piece *piece, strata_program *program,
+                                    const strata_check_request *request, strata_error *err) {
+    strata_device *inner = ((fallback_device *)base)->sides[FALLBACK_DEVICE];
+    if (!program->whole || request->first || !inner->api->check) return STRATA_OK;
+    strata_arena *arenas = malloc((size_t)piece->n_arenas * sizeof *arenas);
+    if (!arenas) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for %d arenas", piece->n_arenas);
+    memcpy(arenas, piece->arenas, (size_t)piece->n_arenas * sizeof *arenas);
+    for (int i = 0; i < piece->n_arenas; i++)
+        if (arenas[i].buffer) arenas[i].buffer = arenas[i].buffer->sides[FALLBACK_DEVICE];
+    strata_piece own = *piece;
+    own.arenas = arenas;
+    const strata_status status = inner->api->check(inner, &own, program->parts[0].program, request, err);
+    free(arenas);
+    return status;
+}
+
 strata_status strata_fallback_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
     return strata_fallback_run_many(program, slot, 1, out_ticket, err);
 }

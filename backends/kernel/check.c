@@ -101,23 +101,46 @@ static void add_range(check *c, const strata_tensor *tensor, bool changes) {
     const strata_place *place = place_of(c, tensor);
     if (place->arena < 0 || !strata_check_bytes(tensor)) return;
     for (int i = 0; i < c->n_ranges; i++)
-        if (is_same_place(c->ranges[i].place, place)) return;
+        if (is_same_place(c->ranges[i].place, place)) {
+            c->ranges[i].changes |= changes;
+            return;
+        }
     c->ranges[c->n_ranges++] = (range){.tensor = tensor, .place = place, .changes = changes};
 }
 
-/* Lists variables that are updated, outputs, and values for later pieces. */
+static const strata_tensor *owner_of(const strata_tensor *tensor) {
+    while (tensor->op->flags & STRATA_OP_VIEW) tensor = tensor->inputs[0];
+    return tensor;
+}
+
+/* Marks the nodes of the piece as seen. Operands that are not seen are computed elsewhere. */
+static void see_nodes(const check *c) {
+    const strata_piece *piece = c->step->piece;
+    memset(c->seen, 0, (size_t)piece->n_places + 1);
+    for (int k = 0; k < piece->n_nodes; k++) c->seen[piece->nodes[k]->id] = true;
+}
+
+/* Lists variables that are updated, outputs, values for later pieces, and values of earlier pieces, over which a node may
+ * write. */
 static strata_status list_ranges(check *c, strata_error *err) {
     const strata_piece *piece = c->step->piece;
     size_t most = 1;
+    see_nodes(c);
     for (int k = 0; k < piece->n_nodes; k++) most += (size_t)piece->nodes[k]->n_inputs + 1;
     c->ranges = calloc(most, sizeof *c->ranges);
     if (!c->ranges) return no_memory(c, err);
     for (int k = 0; k < piece->n_nodes; k++) {
         const strata_tensor *node = piece->nodes[k];
-        for (int i = 0; i < node->n_inputs; i++)
+        for (int i = 0; i < node->n_inputs; i++) {
+            const strata_tensor *owner = owner_of(node->inputs[i]);
+            const strata_place *from = place_of(c, owner);
+            const bool earlier = !c->seen[owner->id] && from->arena >= 0 && kind_of(c, from) == STRATA_ARENA_CARRIED;
+            if (earlier) add_range(c, owner, true);
             if (strata_check_writes(node, i)) add_range(c, node->inputs[i], true);
+        }
         const strata_place *place = place_of(c, node);
-        const bool stays = place->arena >= 0 && (kind_of(c, place) == STRATA_ARENA_OUTPUT || kind_of(c, place) == STRATA_ARENA_CARRIED);
+        const bool stays =
+            place->arena >= 0 && (kind_of(c, place) == STRATA_ARENA_OUTPUT || kind_of(c, place) == STRATA_ARENA_CARRIED);
         if (strata_check_writes(node, node->n_inputs) && stays) add_range(c, node, false);
     }
     for (int i = 0; i < c->n_ranges; i++) {
@@ -142,12 +165,10 @@ static strata_status restore(const check *c, strata_error *err) {
 /* Writes generated values, or zeros, to what the program reads and does not compute, except for variables and constants. */
 static strata_status generate(check *c, bool zeros, strata_error *err) {
     const strata_piece *piece = c->step->piece;
-    memset(c->seen, 0, (size_t)piece->n_places + 1);
-    for (int k = 0; k < piece->n_nodes; k++) c->seen[piece->nodes[k]->id] = true;
+    see_nodes(c);
     for (int k = 0; k < piece->n_nodes; k++)
         for (int i = 0; i < piece->nodes[k]->n_inputs; i++) {
-            const strata_tensor *tensor = piece->nodes[k]->inputs[i];
-            while (tensor->op->flags & STRATA_OP_VIEW) tensor = tensor->inputs[0];
+            const strata_tensor *tensor = owner_of(piece->nodes[k]->inputs[i]);
             const strata_place *place = place_of(c, tensor);
             if (c->seen[tensor->id] || place->arena < 0 || kind_of(c, place) >= STRATA_ARENA_CONSTANT) continue;
             c->seen[tensor->id] = true;
@@ -211,7 +232,8 @@ static void free_values(const check *c, values *v) {
 
 /* Computes the reference from copies of the operands, each changed slightly if `move` is set. A pack only copies its operands;
  * what lies between them is not defined, so it is taken from the device's result. */
-static strata_status refer(const check *c, const values *v, const strata_sample *sample, bool move, void **to, strata_error *err) {
+static strata_status refer(const check *c, const values *v, const strata_sample *sample, bool move, void **to,
+                           strata_error *err) {
     if (v->node->op->flags & STRATA_OP_SLICES) {
         const strata_pack_attrs *attrs = v->node->attrs;
         const size_t each = strata_dtype_bytes(v->node->dtype);
@@ -241,7 +263,8 @@ static bool differs(const values *v, int i, const strata_sample *sample) {
 }
 
 /* *out_error: the largest error; 0: the node is correct. Values that are not finite cannot be compared. */
-static strata_status measure_error(const check *c, values *v, const strata_sample *sample, double *out_error, strata_error *err) {
+static strata_status measure_error(const check *c, values *v, const strata_sample *sample, double *out_error,
+                                   strata_error *err) {
     const strata_sample all = {0};
     bool any = false;
     *out_error = 0;
@@ -256,7 +279,8 @@ static strata_status measure_error(const check *c, values *v, const strata_sampl
     STRATA_TRY(refer(c, v, sample, true, v->moved, err));
     for (int i = 0; i <= v->n; i++) {
         const strata_tensor *tensor = tensor_of(v, i);
-        if (!strata_check_writes(v->node, i) || !strata_check_is_off(tensor, sample, v->got[i], v->want[i], v->moved[i])) continue;
+        if (!strata_check_writes(v->node, i) || !strata_check_is_off(tensor, sample, v->got[i], v->want[i], v->moved[i]))
+            continue;
         *out_error = fmax(*out_error, strata_check_difference(tensor, sample, v->got[i], v->want[i]));
     }
     return STRATA_OK;
@@ -379,10 +403,19 @@ static uint64_t family_key(const node_state *state) {
     return state->way.family ? strata_check_family_key(state->way.family) : state->key;
 }
 
+/* Whether the user was told of the family, or of this kernel and op with other constants. */
+static bool is_told(const strata_checks *checks, const node_state *state, const char *text) {
+    const char *end = strchr(text, ':');
+    bool told = strata_check_complaint(checks, family_key(state)) != NULL;
+    for (int i = 0; i < checks->n && end; i++)
+        told |= !checks->verdicts[i].is_suspect && !strncmp(checks->verdicts[i].what, text, (size_t)(end - text));
+    return told;
+}
+
 /* Stores that the node's kernels, and with them their family, are wrong. */
 static strata_status condemn(check *c, const node_state *state, const char *text, strata_error *err) {
     strata_checks *checks = c->limits->checks;
-    const bool told = strata_check_complaint(checks, family_key(state)) != NULL;
+    const bool told = is_told(checks, state, text);
     if (!strata_verdict_add(checks, state->key, state->error, text) ||
         !strata_verdict_add(checks, family_key(state), state->error, text))
         return no_memory(c, err);
@@ -418,8 +451,8 @@ static strata_status judge(check *c, strata_error *err) {
         char kernels[128], text[TEXT_BYTES];
         if (!state->n_wrong) continue;
         name_kernels(c, state, piece->nodes[k], kernels);
-        strata_format(text, sizeof text, "kernel %s computes %s wrongly%s: off by %.3g of the largest value (driver %s)", kernels,
-                      piece->nodes[k]->op->name, state->n_wrong < LEAST_WRONG ? " in 1 run of 3" : "", state->error,
+        strata_format(text, sizeof text, "kernel %s computes %s wrongly%s: off by %.3g of the largest value (driver %s)",
+                      kernels, piece->nodes[k]->op->name, state->n_wrong < LEAST_WRONG ? " in 1 run of 3" : "", state->error,
                       checks->driver);
         if (state->n_wrong >= LEAST_WRONG) STRATA_TRY(condemn(c, state, text, err));
         if (state->n_wrong < LEAST_WRONG && c->request->first) {
@@ -428,10 +461,11 @@ static strata_status judge(check *c, strata_error *err) {
         }
         if (!status && c->request->first) status = strata_fail(err, STRATA_UNSUPPORTED, "%s", text);
         if (!status)
-            status = strata_fail(err, STRATA_UNSUPPORTED,
-                                 "%s: on values of a training step, %s. It was right when the program was made: the device or its "
-                                 "memory may be failing, and what was trained since then may be wrong",
-                                 id, text);
+            status =
+                strata_fail(err, STRATA_UNSUPPORTED,
+                            "%s: on values of a training step, %s. It was right when the program was made: the device or its "
+                            "memory may be failing, and what was trained since then may be wrong",
+                            id, text);
     }
     strata_verdicts_write(checks);
     return status;
@@ -457,14 +491,17 @@ static strata_status check_together(check *c, strata_error *err) {
     if (!n_wrong) return acquit(c, err);
     const char *id = c->step->device->info.id, *driver = c->limits->checks->driver;
     if (n_wrong < LEAST_WRONG && c->request->first) {
-        strata_device_warn(c->step->device, "%s: a program was wrong in 1 run of %d: off by %.3g of the largest value in %s (driver "
-                           "%s); the device may be failing", id, n, most, strata_tensor_name(tensor), driver);
+        strata_device_warn(c->step->device,
+                           "%s: a program was wrong in 1 run of %d: off by %.3g of the largest value in %s (driver "
+                           "%s); the device may be failing",
+                           id, n, most, strata_tensor_name(tensor), driver);
         return STRATA_OK;
     }
-    return strata_fail(err, STRATA_UNSUPPORTED,
-                       "%s: the kernels of a program compute wrongly together and rightly one by one, off by %.3g of the largest "
-                       "value in %s; the driver does not keep their order (driver %s)",
-                       id, most, strata_tensor_name(tensor), driver);
+    return strata_fail(
+        err, STRATA_UNSUPPORTED,
+        "%s: the kernels of a program compute wrongly together and rightly one by one, off by %.3g of the largest "
+        "value in %s; the driver does not keep their order (driver %s)",
+        id, most, strata_tensor_name(tensor), driver);
 }
 
 /* ---- all of it ---- */
@@ -484,9 +521,9 @@ static void choose(check *c) {
 
 static strata_status run(check *c, strata_error *err) {
     int n_walks = 0;
+    if (c->request->first) STRATA_TRY(generate(c, false, err));
     STRATA_TRY(list_ranges(c, err));
     choose(c);
-    if (c->request->first) STRATA_TRY(generate(c, false, err));
     strata_status status = STRATA_OK, restored = STRATA_OK;
     do {
         if (n_walks) status = restore(c, err);
@@ -524,7 +561,8 @@ static void tell(strata_checks *checks) {
         strata_device_warn(checks->device,
                            "%s: %d kernel%s not used, which computed wrongly at earlier starts (%s); %s lists them, and "
                            "`strata devices --check --device %s` tries them again",
-                           checks->device->info.id, n, n == 1 ? " is" : "s are", example, checks->path, checks->device->info.id);
+                           checks->device->info.id, n, n == 1 ? " is" : "s are", example, checks->path,
+                           checks->device->info.id);
 }
 
 /* The device's counters must not include these checks. */

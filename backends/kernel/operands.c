@@ -90,7 +90,8 @@ strata_status strata_sample_choose(const strata_tensor *node, const strata_tenso
     const int64_t parts = (int64_t)wanted;
     if (parts >= n) return STRATA_OK;
     out->elements = malloc((size_t)(parts + parts / 8 + 2 * TAIL) * sizeof *out->elements);
-    if (!out->elements) return strata_fail(err, STRATA_OUT_OF_MEMORY, "check: no host memory for %lld elements", (long long)parts);
+    if (!out->elements)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "check: no host memory for %lld elements", (long long)parts);
     const double length = (double)n / (double)parts, begin = (double)(random >> 8) / (1 << 24);
     for (int64_t i = 0; i < parts; i++) {
         const double along = begin + GOLDEN * (double)i;

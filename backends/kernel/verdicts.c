@@ -137,7 +137,8 @@ static void read_file(strata_checks *checks) {
         for (char *line = strtok_r(text + strlen(head), "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
             strata_verdict v = {0};
             int at = 0;
-            if (strata_scan(line, "%16" SCNx64 " %d %" SCNd64 " %lf %n", &v.key, &v.starts, &v.found, &v.error, &at) != 4 || !at)
+            if (strata_scan(line, "%16" SCNx64 " %d %" SCNd64 " %lf %n", &v.key, &v.starts, &v.found, &v.error, &at) != 4 ||
+                !at)
                 continue;
             v.is_suspect = v.starts < CERTAIN_STARTS || now() - v.found > VALID_SECONDS || v.found > now();
             v.what = line + at;

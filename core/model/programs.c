@@ -113,6 +113,9 @@ static int64_t batch_that_fits(strata_model *model, strata_program_kind kind, in
 static strata_status explain_memory(strata_model *model, strata_program_kind kind, int64_t batch, const strata_device *device,
                                     strata_status status, strata_error *err) {
     bool memory = status == STRATA_OUT_OF_MEMORY || status == STRATA_UNSUPPORTED || status == STRATA_INVALID;
+    /* If the whole batch fits, the reason is another one. */
+    const strata_device *checked = NULL;
+    if (status == STRATA_UNSUPPORTED && !check_parts(model, kind, batch, &checked, NULL)) return status;
     int64_t fits = memory && batch > 1 ? batch_that_fits(model, kind, batch) : 0;
     if (!fits) return status;
     strata_error reason = {0};

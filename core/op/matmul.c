@@ -144,7 +144,8 @@ static double sum_of(const strata_op_call *call, const strata_matmul_sizes *s, i
     const int64_t b = batch * s->b_batch + n * (attrs->transpose_b ? s->b_row : 1);
     double sum = 0;
     for (int64_t k = 0; k < s->k; k++)
-        sum += strata_element_get(dtype, call->inputs[0], a + k * a_k) * strata_element_get(dtype, call->inputs[1], b + k * b_k);
+        sum +=
+            strata_element_get(dtype, call->inputs[0], a + k * a_k) * strata_element_get(dtype, call->inputs[1], b + k * b_k);
     return sum;
 }
 

@@ -17,7 +17,8 @@
 
 /* When a device is checked first, and how often then, in seconds; the largest share of the time; and how long one check may
  * take: the first one, and one that the caller has requested after some steps. */
-static const double FIRST_CHECK = 5, BETWEEN_CHECKS = 60, CHECKS_SHARE = 0.005, FIRST_CHECK_LENGTH = 0.05, STEP_CHECK_LENGTH = 0.1;
+static const double FIRST_CHECK = 5, BETWEEN_CHECKS = 60, CHECKS_SHARE = 0.005, FIRST_CHECK_LENGTH = 0.05,
+                    STEP_CHECK_LENGTH = 0.1;
 static const double WORTH_A_WAIT = 5e-6; /* seconds; a wait for a segment that has already ended takes less */
 
 /* The state of a submitted segment. */
