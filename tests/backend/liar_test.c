@@ -471,24 +471,7 @@ Test(liar, one_bad_start_does_not_condemn_a_kernel) {
     cr_expect(start_again("strata_softmax", false), "a kernel that was right in between counts as wrong at two starts");
 }
 
-/* Trains with a driver that lies as the variable says. The losses must be those of the host, or the device must be refused. */
-static void expect_no_wrong_losses(const char *variable, const char *value, const double *wanted, int *n_found) {
-    double losses[STEPS];
-    setenv(variable, value, 1);
-    strata_device *device = open_liar("strata_", false, false);
-    const strata_status status = train(device, 0, losses);
-    strata_device_close(device);
-    unsetenv(variable);
-    *n_found += status || n_warnings;
-    cr_log_info("%s=%s: %s, %d warnings", variable, value, status ? "refused" : "trained", n_warnings);
-    if (status)
-        cr_expect(status == STRATA_UNSUPPORTED && strstr(err.message, "wrongly"), "%s=%s: %s", variable, value, err.message);
-    else
-        cr_expect(equal(losses, wanted), "%s=%s: losses %g .. %g, not %g .. %g", variable, value, losses[0], losses[STEPS - 1],
-                  wanted[0], wanted[STEPS - 1]);
-}
-
-/* A product of (ROWS, 600) and (600, 512) that is large enough for many work-groups. */
+/* A product of (rows, 600) and (600, 512) that is large enough for many work-groups. */
 static strata_status run_product(strata_device *device, int64_t rows, double *out_error) {
     enum { K = 600, N = 512 };
     strata_graph *graph = NULL;
