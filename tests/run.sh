@@ -14,8 +14,8 @@ usage: sh tests/run.sh [--all-drivers] [--filter TEXT] [--preset NAME] [--no-ins
 
   --all-drivers   run the conformance suite on each driver by itself: the host, PoCL, PoCL as two devices, lavapipe with core
                   and synchronization validation, Oclgrind with data races and uninitialised reads (small shapes), Intel's
-                  OpenCL runtime (fetched with pip into build/, once), one case on Mesa's rusticl (fetched with apt), jaxlib behind the PJRT bridge (fetched, too); and
-                  compile the samples' steps by Google's TPU compiler (libtpu, fetched, too)
+                  OpenCL runtime (fetched with pip into build/, once), jaxlib behind the PJRT bridge (fetched, too); one case on
+                  Mesa's rusticl (fetched with apt); and compile the samples' steps by Google's TPU compiler (libtpu, fetched)
   --filter TEXT   run only suites whose name contains TEXT and, of other suites, only the cases whose name SUITE/CASE contains
                   TEXT; reports of failures print names in this form
   --preset NAME   a preset of CMakePresets.json: tests (the default), debug, asan, tsan, ...
