@@ -79,7 +79,7 @@ double strata_check_tolerance(strata_dtype dtype) {
 }
 
 /* ---- samples ---- */
-/* The work of a sampled reference, and the work of a node that is never sampled; the fewest and the most elements of a sample. */
+/* The work of a sampled reference, and of a node that is never sampled; the fewest and the most elements of a sample. */
 static const double SAMPLE_WORK = 2e6, SMALL_WORK = 2e5;
 enum { LEAST_SAMPLE = 16, MOST_SAMPLE = 8192, TAIL = 32 };
 

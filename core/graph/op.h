@@ -9,6 +9,8 @@
 
 typedef struct strata_op strata_op;
 typedef struct strata_lowering strata_lowering; /* core/graph/launch.h */
+typedef struct strata_factors strata_factors;   /* core/graph/placement.h */
+typedef struct strata_node_part strata_node_part;
 
 /* The attributes of an op are a plain struct. A table describes its fields, so that passes can compare attributes, traces can
  * print them, and plugins can read them. */
@@ -121,6 +123,20 @@ struct strata_op {
      * the same variable, on which the updates of the other variables depend. Returns NULL for attributes, dtypes or shapes that
      * have no composition. Compositions must not be cyclic. NULL: the op has no composition. */
     strata_tensor *(*compose)(strata_tensor *node);
+
+    /* The placement rule: which dimensions of operands and result may be divided among devices, and are then divided together
+     * (core/graph/placement.h). `dims` is a row of letters such as "...k,kn->...n"; `factors` is a function for ops whose
+     * attributes decide. Both NULL: an element-wise op may be divided along all dimensions, any other op along none. */
+    const char *dims;
+    /* The row if each device computes the statistics of its own examples (batch norm): the result of a sum over a divided
+     * factor is then each device's own. NULL: no other row. */
+    const char *own_dims;
+    void (*factors)(const strata_tensor *node, strata_factors *factors);
+    /* A strata_linearity: how partial operands make a partial result; `factors` may set another one. */
+    int linearity;
+    /* Builds a device's part of the node. NULL: a node with the same attributes; an attribute that is the shape of the result
+     * becomes the shape of the part. */
+    strata_tensor *(*part)(const strata_node_part *part);
 
     /* The number of additions and multiplications of one run; a multiply-add counts as two. NULL: 0, or, for an element-wise
      * op, one for each element of its output (core/compile/cost.c). */

@@ -287,6 +287,8 @@ static void write_replica_inputs(fit *f, const run *step, const strata_program_p
     memcpy(words, step->words, sizeof words);
     words[STRATA_STEP_SHARE] = (float)(step->scale * (double)part->n / (double)step_examples);
     if (part->step >= 0) memcpy(strata_executable_input(exe, step->slot, part->step), words, sizeof words);
+    if (part->share >= 0) *(float *)strata_executable_input(exe, step->slot, part->share) = words[STRATA_STEP_SHARE];
+    if (part->examples >= 0) *(float *)strata_executable_input(exe, step->slot, part->examples) = (float)part->n;
     if (!part->n) return;
     const strata_model *model = f->model;
     void *inputs[STRATA_MAX_INPUTS], *labels[STRATA_MAX_OUTPUTS];
@@ -305,7 +307,7 @@ static void write_replica_inputs(fit *f, const run *step, const strata_program_p
     if (part->rng < 0) return;
     int32_t rng[STRATA_RNG_WORDS];
     memcpy(rng, step->rng, sizeof rng);
-    set_first_row(rng, row + part->first);
+    set_first_row(rng, row + (step->program->divided ? 0 : part->first));
     memcpy(strata_executable_input(exe, step->slot, part->rng), rng, sizeof rng);
 }
 

@@ -170,7 +170,7 @@ typedef struct strata_program_part {
     strata_executable *executable;
     int64_t first, n;
     /* The indices of the executable's inputs; -1: it has no such input. */
-    int x[STRATA_MAX_INPUTS], y[STRATA_MAX_OUTPUTS], weights, example_weights, step, rng;
+    int x[STRATA_MAX_INPUTS], y[STRATA_MAX_OUTPUTS], weights, example_weights, step, rng, share, examples;
     /* The index of the output with the scores of the part's examples; -1: no metric needs them. */
     int scores;
 } strata_program_part;
@@ -239,6 +239,9 @@ typedef struct strata_model_program {
     /* [n_parts] Whether the part has examples. For the kind APPLY, fit sets whether the part had examples in an accumulated
      * batch. */
     bool *contributes;
+    /* The parts were divided by the partitioner (divide.c), so that random numbers are counted from the first example of this
+     * worker's replicas, not of the part. */
+    bool divided;
     /* Only for the kind GRADIENTS. */
     strata_gradient_layout layout;
     struct strata_model_program *next;
@@ -262,6 +265,8 @@ typedef struct strata_step_role {
     bool has_replicas;
     /* Large gradients are sent in buckets instead of being outputs (strata_gradient_layout). */
     bool sends;
+    /* The graph is that of all replicas of this worker, as if they were one device, and is then divided (divide.c). */
+    bool whole;
 } strata_step_role;
 
 /* A step's graph. Everything in it lives until strata_graph_destroy(graph). */
@@ -279,6 +284,8 @@ typedef struct strata_step {
     strata_gradient_layout layout;
     strata_tensor **updates;
     int n_updates, most_updates;
+    /* A layer exchanges values with other replicas (strata_layer_sum_over_replicas). */
+    bool exchanges_inside;
 } strata_step;
 
 /* The epoch with the best validation loss, in the current fit or in the checkpoint from which it continues. */
@@ -495,6 +502,15 @@ void strata_model_add(strata_model *model, const strata_layer_kind *kind, const 
 STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind,
                                                 strata_step_role role, strata_layer_cost *layers, strata_error *err);
 
+struct strata_partition; /* core/compile/partition.h */
+/* divide.c: whether the parts of this worker's replicas are made by the partitioner from one graph. */
+bool strata_model_is_divided(const strata_model *model, strata_program_kind kind);
+/* Builds the graph of a step over all examples of the program's parts and divides it. *out_partition: a graph for each part,
+ * whose outputs are `output` and `scores` of the step, where it has them. NULL: the step cannot be divided, since layers
+ * exchange values themselves. The caller destroys step->graph and the partition. */
+STRATA_MUST_USE strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_step *step,
+                                                  struct strata_partition **out_partition, strata_error *err);
+
 /* programs.c: returns the program for this many examples on this worker's replicas, which is compiled at its first use. batch
  * 0: other workers have the whole batch. */
 STRATA_MUST_USE strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch,
@@ -516,7 +532,7 @@ STRATA_MUST_USE strata_status strata_model_check_batch(strata_model *model, stra
                                                        strata_error *err);
 /* Calls `visit` with each node of the replica's program and where it runs. */
 STRATA_MUST_USE strata_status strata_model_visit(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
-                                                 strata_placement_visit *visit, void *user, strata_error *err);
+                                                 strata_node_support_visit *visit, void *user, strata_error *err);
 /* Calls `visit` with each value that is in memory at the moment when the first replica's program needs most memory. */
 STRATA_MUST_USE strata_status strata_model_visit_peak(strata_model *model, strata_program_kind kind, int64_t batch,
                                                       strata_peak_visit *visit, void *user, strata_error *err);

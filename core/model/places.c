@@ -27,7 +27,7 @@ static uint32_t who_runs(const collector *c, const strata_tensor *node) {
     return bits;
 }
 
-static strata_status collect(const strata_placement *placement, void *user, strata_error *err) {
+static strata_status collect(const strata_node_support *placement, void *user, strata_error *err) {
     static const strata_placed placed[] = {[STRATA_SUPPORT_NO] = STRATA_PLACED_NOWHERE,
                                            [STRATA_SUPPORT_YES] = STRATA_PLACED_DEVICE,
                                            [STRATA_SUPPORT_PARTS] = STRATA_PLACED_DEVICE,

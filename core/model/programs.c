@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/compile/partition.h"
 #include "core/graph/graph.h"
 #include "core/model/model.h"
 #include "core/op/ops.h"
@@ -56,7 +57,7 @@ static strata_status measure(strata_model *model, strata_program_kind kind, int 
 }
 
 strata_status strata_model_visit(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
-                                 strata_placement_visit *visit, void *user, strata_error *err) {
+                                 strata_node_support_visit *visit, void *user, strata_error *err) {
     strata_step s;
     STRATA_TRY(strata_step_build(&s, model, kind, role_of(model, kind, replica, batch, (strata_batch_form){0}), NULL, err));
     strata_status status = strata_executable_place(model->replicas[replica].device, &s.output, s.output != NULL, s.updates,
@@ -137,6 +138,14 @@ strata_status strata_model_check_batch(strata_model *model, strata_program_kind 
 
 /* ---- programs ---- */
 
+/* The outputs and updates of a graph. */
+typedef struct graph_ends {
+    strata_tensor *const *outputs;
+    int n_outputs;
+    strata_tensor *const *updates;
+    int n_updates;
+} graph_ends;
+
 /* Copies the layout from the graph's memory, since the program outlives the graph. */
 static strata_status keep_layout(const strata_step *step, strata_model_program *program, strata_error *err) {
     const strata_gradient_layout *layout = &step->layout;
@@ -150,41 +159,49 @@ static strata_status keep_layout(const strata_step *step, strata_model_program *
     return STRATA_OK;
 }
 
-static strata_status compile_part(strata_model *model, strata_model_program *program, int replica, strata_program_part *part,
-                                  strata_error *err) {
-    strata_step s;
-    const strata_program_kind kind = program->kind;
-    const int64_t batch = program->batch;
-    const strata_step_role role = role_of(model, kind, replica, batch, program->form);
-    STRATA_TRY(strata_step_build(&s, model, kind, role, NULL, err));
+/* Compiles a part's graph and finds the executable's inputs. of_group: the graph may have exchanges. */
+static strata_status compile_graph(strata_model *model, strata_model_program *program, int replica, const graph_ends *ends,
+                                   bool of_group, strata_error *err) {
+    strata_program_part *part = &program->parts[replica];
     strata_device *device = model->replicas[replica].device;
-    const bool of_group = role.exchanges || role.has_replicas || s.layout.n_buckets;
     const strata_executable_options opts = {.n_slots = program->form.n_slots};
     const strata_core_place place = strata_strategy_core_place(model->strategy, replica, program->contributes);
     /* The set of replicas that have accumulated gradients differs from update to update, so the host performs the
      * exchanges of APPLY. */
-    const bool inside = place.cores && kind != STRATA_PROGRAM_APPLY;
-    strata_tensor *own[2], **outputs = s.outputs ? s.outputs : own;
-    int n_outputs = s.outputs ? s.n_outputs : 0;
-    part->scores = -1;
-    if (!s.outputs && s.output) own[n_outputs++] = s.output;
-    if (!s.outputs && s.scores) own[part->scores = n_outputs++] = s.scores;
+    const bool inside = place.cores && program->kind != STRATA_PROGRAM_APPLY;
+    strata_executable **exe = &part->executable;
+    STRATA_TRY(of_group ? strata_executable_create_replica(device, ends->outputs, ends->n_outputs, ends->updates,
+                                                           ends->n_updates, &opts, inside ? &place : NULL, exe, err)
+                        : strata_executable_create(device, ends->outputs, ends->n_outputs, ends->updates, ends->n_updates,
+                                                   &opts, exe, err));
+    for (int i = 0; i < STRATA_MAX_INPUTS; i++)
+        part->x[i] = i < model->n_inputs ? strata_executable_input_index(*exe, strata_slot_name("x", i).text) : -1;
+    for (int i = 0; i < STRATA_MAX_OUTPUTS; i++)
+        part->y[i] = i < model->n_outputs ? strata_executable_input_index(*exe, strata_slot_name("y", i).text) : -1;
+    part->step = strata_executable_input_index(*exe, "step");
+    part->weights = strata_executable_input_index(*exe, "weights");
+    part->example_weights = strata_executable_input_index(*exe, "example_weights");
+    part->rng = strata_executable_input_index(*exe, "rng");
+    part->share = strata_executable_input_index(*exe, "share");
+    part->examples = strata_executable_input_index(*exe, "examples");
+    return STRATA_OK;
+}
+
+/* Builds and compiles the graph of a part by the role of its device. */
+static strata_status compile_part(strata_model *model, strata_model_program *program, int replica, strata_error *err) {
+    strata_step s;
+    const strata_step_role role = role_of(model, program->kind, replica, program->batch, program->form);
+    STRATA_TRY(strata_step_build(&s, model, program->kind, role, NULL, err));
+    strata_tensor *own[2];
+    graph_ends ends = {s.outputs ? s.outputs : own, s.outputs ? s.n_outputs : 0, s.updates, s.n_updates};
+    program->parts[replica].scores = -1;
+    if (!s.outputs && s.output) own[ends.n_outputs++] = s.output;
+    if (!s.outputs && s.scores) own[program->parts[replica].scores = ends.n_outputs++] = s.scores;
     strata_status status =
-        of_group ? strata_executable_create_replica(device, outputs, n_outputs, s.updates, s.n_updates, &opts,
-                                                    inside ? &place : NULL, &part->executable, err)
-                 : strata_executable_create(device, outputs, n_outputs, s.updates, s.n_updates, &opts, &part->executable, err);
+        compile_graph(model, program, replica, &ends, role.exchanges || role.has_replicas || s.layout.n_buckets, err);
     if (!status) status = keep_layout(&s, program, err);
     strata_graph_destroy(s.graph);
-    if (status) return status;
-    for (int i = 0; i < STRATA_MAX_INPUTS; i++)
-        part->x[i] = i < model->n_inputs ? strata_executable_input_index(part->executable, strata_slot_name("x", i).text) : -1;
-    for (int i = 0; i < STRATA_MAX_OUTPUTS; i++)
-        part->y[i] = i < model->n_outputs ? strata_executable_input_index(part->executable, strata_slot_name("y", i).text) : -1;
-    part->step = strata_executable_input_index(part->executable, "step");
-    part->weights = strata_executable_input_index(part->executable, "weights");
-    part->example_weights = strata_executable_input_index(part->executable, "example_weights");
-    part->rng = strata_executable_input_index(part->executable, "rng");
-    return STRATA_OK;
+    return status;
 }
 
 static void destroy_program(strata_model_program *program) {
@@ -226,17 +243,44 @@ static strata_status make_parts(const strata_strategy *strategy, strata_model_pr
     return STRATA_OK;
 }
 
+static strata_status explain(strata_model *model, const strata_model_program *program, int replica, strata_status status,
+                             strata_error *err) {
+    const strata_device_info *info = strata_device_get_info(model->replicas[replica].device);
+    if (status == STRATA_OUT_OF_MEMORY && program->form.n_slots && info->device_class != STRATA_DEVICE_CPU)
+        return strata_fail_in(err, status,
+                              "%d steps in one call of %s take the memory of %d batches; fewer steps per execution take less",
+                              program->form.n_slots / 2, info->id, program->form.n_slots);
+    return status ? explain_memory(model, program->kind, program->batch, model->replicas[replica].device, status, err) : status;
+}
+
+static strata_status compile_by_roles(strata_model *model, strata_model_program *program, strata_error *err) {
+    for (int r = 0; r < program->n_parts; r++)
+        STRATA_TRY(explain(model, program, r, compile_part(model, program, r, err), err));
+    return STRATA_OK;
+}
+
+/* Compiles the graphs into which the partitioner divides the step of all replicas. */
+static strata_status compile_divided(strata_model *model, strata_model_program *program, strata_error *err) {
+    strata_step s;
+    strata_partition *partition;
+    STRATA_TRY(strata_model_divide(model, program, &s, &partition, err));
+    strata_status status = STRATA_OK;
+    for (int r = 0; partition && r < program->n_parts && !status; r++) {
+        const strata_device_part *part = &partition->parts[r];
+        const graph_ends ends = {part->outputs, (s.output != NULL) + (s.scores != NULL), part->updates, s.n_updates};
+        program->parts[r].scores = s.scores ? s.output != NULL : -1;
+        status = explain(model, program, r, compile_graph(model, program, r, &ends, true, err), err);
+    }
+    program->divided = partition != NULL;
+    strata_partition_destroy(partition);
+    strata_graph_destroy(s.graph);
+    return status;
+}
+
 static strata_status compile(strata_model *model, strata_model_program *program, strata_error *err) {
     STRATA_TRY(make_parts(model->strategy, program, err));
-    for (int r = 0; r < program->n_parts; r++) {
-        strata_status status = compile_part(model, program, r, &program->parts[r], err);
-        const bool on_cpu = strata_device_get_info(model->replicas[r].device)->device_class == STRATA_DEVICE_CPU;
-        if (status == STRATA_OUT_OF_MEMORY && program->form.n_slots && !on_cpu)
-            return strata_fail_in(
-                err, status, "%d steps in one call of %s take the memory of %d batches; fewer steps per execution take less",
-                program->form.n_slots / 2, strata_device_get_info(model->replicas[r].device)->id, program->form.n_slots);
-        if (status) return explain_memory(model, program->kind, program->batch, model->replicas[r].device, status, err);
-    }
+    if (strata_model_is_divided(model, program->kind)) STRATA_TRY(compile_divided(model, program, err));
+    if (!program->divided) STRATA_TRY(compile_by_roles(model, program, err));
     return make_group(model, program, err);
 }
 

@@ -11,6 +11,7 @@
  *   application   step -> sums;  makes the update from these variables and sets them to zero
  *   evaluation    x, y [, example_weights] -> sums
  *   prediction    x -> outputs, as probabilities where the loss takes logits; a model without a loss has its outputs
+ * If layers have penalties, the graph that is divided among the replicas (divide.c) also has the inputs share and examples.
  * sums: the sum of the examples' losses (times example_weights), the number of right answers, then the numbers of the metrics.
  * weights: the factor of each example's loss in the gradient, which is 1 / (examples in the batch of all replicas). For
  * accumulated batches it is 1 / (examples that the step is expected to have), and the input `step` of the update contains the
@@ -149,6 +150,22 @@ static strata_tensor *example_losses(const builder *b, strata_tensor *const *out
     return strata_tensor_set_name(losses, "loss");
 }
 
+/* An input of the graph of all replicas: a scalar whose values on the replicas add up to its value. In the graph of one
+ * replica it is a word of the step, or a constant. */
+static strata_tensor *summed_input(const builder *b, const char *name) {
+    return strata_input(b->graph, name, STRATA_DTYPE_F32, STRATA_SHAPE());
+}
+
+/* The replica's share of the whole batch. */
+static strata_tensor *share_of(const builder *b) {
+    return b->role.whole ? summed_input(b, "share") : strata_step_word(b, STRATA_STEP_SHARE);
+}
+
+/* x times the number of the replica's examples. */
+static strata_tensor *times_examples(const builder *b, strata_tensor *x) {
+    return b->role.whole ? strata_mul(x, summed_input(b, "examples")) : times(x, (double)b->role.batch);
+}
+
 /* The batch's contribution to the epoch's sums. The layers' penalty is added to the loss of each example. */
 static strata_tensor *batch_sums(const builder *b, strata_tensor *per_example, strata_tensor *const *outputs,
                                  strata_tensor *const *labels) {
@@ -158,7 +175,7 @@ static strata_tensor *batch_sums(const builder *b, strata_tensor *per_example, s
     strata_tensor *sums = strata_model_metric_sums(
         b->model, strata_metric_answer_sums(loss, &first->loss_options, per_example, outputs[0], labels[0]), outputs, labels);
     if (!b->context.penalty) return sums;
-    return strata_step_add_to_loss(sums, times(b->context.penalty, (double)strata_tensor_shape(per_example).dims[0]));
+    return strata_step_add_to_loss(sums, times_examples(b, b->context.penalty));
 }
 
 /* ---- training ---- */
@@ -184,7 +201,7 @@ static computed compute(builder *b) {
     if (!b->context.penalty) return c;
     /* The layers' penalty is multiplied by this replica's share of the whole batch. */
     c.y = strata_reduce_sum(strata_mul(c.y, c.dy), NULL, 0, false);
-    c.y = strata_add(c.y, strata_mul(b->context.penalty, strata_step_word(b, STRATA_STEP_SHARE)));
+    c.y = strata_add(c.y, strata_mul(b->context.penalty, share_of(b)));
     c.dy = NULL;
     return c;
 }
@@ -431,6 +448,7 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
     strata_status status = begin(&b, err);
     if (!status) {
         builders[kind](&b);
+        step->exchanges_inside = b.context.exchanges_inside;
         status = strata_graph_check(b.graph, err);
     }
     if (status) strata_graph_destroy(b.graph);

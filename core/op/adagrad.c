@@ -55,6 +55,7 @@ const strata_op strata_op_adagrad = {
     .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(strata_adagrad_attrs, epsilon)},
               {"has_gate", STRATA_ATTR_INT, offsetof(strata_adagrad_attrs, has_gate)}},
     .also_writes = 1u << SQUARES,
+    .factors = strata_update_factors,
     .shape = shape,
     .no_gradient = "it changes variables",
     .reference = reference,

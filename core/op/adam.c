@@ -95,6 +95,7 @@ const strata_op strata_op_adam = {
               {"decay", STRATA_ATTR_FLOAT, offsetof(strata_adam_attrs, decay)},
               {"has_gate", STRATA_ATTR_INT, offsetof(strata_adam_attrs, has_gate)}},
     .also_writes = 1u << M | 1u << V,
+    .factors = strata_update_factors,
     .shape = shape,
     .no_gradient = "it changes variables",
     .reference = reference,

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 
+#include "core/graph/placement.h"
 #include "core/op/axes.h"
 #include "core/op/copy.h"
 #include "core/op/element.h"
@@ -75,12 +76,23 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
+static void factors(const strata_tensor *node, strata_factors *factors) {
+    const int rank = node->inputs[0]->shape.rank;
+    const int64_t axis = ((const argmax_attrs *)node->attrs)->axis;
+    for (int d = 0, to = 0; d < rank; d++) {
+        if (d == (axis < 0 ? axis + rank : axis)) continue;
+        strata_factors_set(factors, node, 0, d, d);
+        strata_factors_set(factors, node, 1, to++, d);
+    }
+}
+
 const strata_op strata_op_argmax = {
     .name = "argmax",
     .min_inputs = 1,
     .max_inputs = 1,
     .attrs_bytes = sizeof(argmax_attrs),
     .attrs = {{"axis", STRATA_ATTR_INT, offsetof(argmax_attrs, axis)}},
+    .factors = factors,
     .shape = shape,
     .reference = reference,
     .compose = compose,

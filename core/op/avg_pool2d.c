@@ -4,6 +4,7 @@
  * avg_pool2d_grad(dy) distributes each dy evenly over its window; the gradient of avg_pool2d_grad is avg_pool2d. */
 #include <stddef.h>
 
+#include "core/graph/placement.h"
 #include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/pool2d.h"
@@ -191,6 +192,8 @@ const strata_op strata_op_avg_pool2d = {
     .max_inputs = 1,
     .attrs_bytes = sizeof(strata_pool2d_attrs),
     .attrs = {STRATA_WINDOW_ATTRS(strata_pool2d_attrs)},
+    .dims = "nHWc->nHWc",
+    .linearity = STRATA_LINEAR_JOINTLY,
     .shape = shape,
     .gradient = gradient,
     .reference = reference,
@@ -205,6 +208,8 @@ const strata_op strata_op_avg_pool2d_grad = {
     .attrs_bytes = sizeof(strata_pool2d_attrs),
     .attrs = {STRATA_WINDOW_ATTRS(strata_pool2d_attrs),
               {"input_size", STRATA_ATTR_PAIR, offsetof(strata_pool2d_attrs, input_size)}},
+    .dims = "nHWc->nHWc",
+    .linearity = STRATA_LINEAR_JOINTLY,
     .shape = grad_shape,
     .gradient = grad_gradient,
     .reference = grad_reference,

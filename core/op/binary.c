@@ -5,6 +5,7 @@
  * shaders/binary.kernel and compare.kernel read too. Gradients are summed back over broadcast axes. */
 #include <math.h>
 
+#include "core/graph/placement.h"
 #include "core/op/broadcast.h"
 #include "core/op/copy.h"
 #include "core/op/element.h"
@@ -359,8 +360,10 @@ static strata_tensor *greater_equal_compose(strata_tensor *y) {
 /* ---- the ops ---- */
 
 #define BINARY(op, allowed, integer, gradient_function, composition) \
-    BINARY_OP(op, allowed, integer, gradient_function, NULL, composition)
-#define BINARY_OP(op, allowed, integer, gradient_function, why_not, composition)                               \
+    BINARY_OP(op, STRATA_LINEAR_NOT, allowed, integer, gradient_function, NULL, composition)
+#define BINARY_LINEAR(op, linear, allowed, integer, gradient_function, composition) \
+    BINARY_OP(op, STRATA_LINEAR_##linear, allowed, integer, gradient_function, NULL, composition)
+#define BINARY_OP(op, linear, allowed, integer, gradient_function, why_not, composition)                       \
     static strata_status op##_shape(strata_tensor *node, strata_error *err) {                                  \
         return binary_shape(node, allowed, err);                                                               \
     }                                                                                                          \
@@ -374,6 +377,7 @@ static strata_tensor *greater_equal_compose(strata_tensor *y) {
                                       .min_inputs = 2,                                                         \
                                       .max_inputs = 2,                                                         \
                                       .flags = STRATA_OP_ELEMENTWISE,                                          \
+                                      .linearity = linear,                                                     \
                                       .shape = op##_shape,                                                     \
                                       .gradient = gradient_function,                                           \
                                       .no_gradient = why_not,                                                  \
@@ -407,10 +411,10 @@ static strata_tensor *greater_equal_compose(strata_tensor *y) {
         return strata_node(NULL, &strata_op_##op, 2, (strata_tensor *[]){a, b}, NULL); \
     }
 
-BINARY(add, STRATA_NUMBERS, add_integer, add_gradient, NULL)
-BINARY(sub, STRATA_NUMBERS, sub_integer, sub_gradient, sub_compose)
-BINARY(mul, STRATA_NUMBERS, mul_integer, mul_gradient, NULL)
-BINARY(div, STRATA_FLOATS, NULL, div_gradient, NULL)
+BINARY_LINEAR(add, JOINTLY, STRATA_NUMBERS, add_integer, add_gradient, NULL)
+BINARY_LINEAR(sub, JOINTLY, STRATA_NUMBERS, sub_integer, sub_gradient, sub_compose)
+BINARY_LINEAR(mul, EACH, STRATA_NUMBERS, mul_integer, mul_gradient, NULL)
+BINARY_LINEAR(div, FIRST, STRATA_FLOATS, NULL, div_gradient, NULL)
 BINARY(pow, STRATA_FLOATS, NULL, pow_gradient, NULL)
 BINARY(min, STRATA_NUMBERS, min_integer, min_gradient, min_compose)
 BINARY(max, STRATA_NUMBERS, max_integer, max_gradient, max_compose)
@@ -421,9 +425,9 @@ BINARY(leaky_relu, STRATA_FLOATS, NULL, leaky_relu_gradient, leaky_relu_compose)
 BINARY(elu, STRATA_FLOATS, NULL, elu_gradient, elu_compose)
 
 static const char once[] = "the gradient of this activation is not differentiated again";
-BINARY_OP(gelu_grad, STRATA_FLOATS, NULL, NULL, once, gelu_grad_compose)
-BINARY_OP(gelu_tanh_grad, STRATA_FLOATS, NULL, NULL, once, gelu_tanh_grad_compose)
-BINARY_OP(silu_grad, STRATA_FLOATS, NULL, NULL, once, silu_grad_compose)
+BINARY_OP(gelu_grad, STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, gelu_grad_compose)
+BINARY_OP(gelu_tanh_grad, STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, gelu_tanh_grad_compose)
+BINARY_OP(silu_grad, STRATA_LINEAR_NOT, STRATA_FLOATS, NULL, NULL, once, silu_grad_compose)
 
 strata_tensor *strata_leaky_relu(strata_tensor *x, double slope) {
     if (!x || strata_tensor_is_poison(x)) return x;

@@ -83,6 +83,7 @@ const strata_op strata_op_binary_sums = {
     .max_inputs = 3,
     .attrs_bytes = sizeof(binary_sums_attrs),
     .attrs = {{"threshold", STRATA_ATTR_FLOAT, offsetof(binary_sums_attrs, threshold)}},
+    .dims = "b,bC,bC->S",
     .shape = shape,
     .no_gradient = "it is a metric; take the gradient of the losses",
     .reference = reference,

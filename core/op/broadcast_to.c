@@ -6,6 +6,7 @@
  * The broadcasting rule and this sum, which other ops use too, are also in this file. */
 #include <inttypes.h>
 
+#include "core/graph/placement.h"
 #include "core/op/broadcast.h"
 #include "core/op/compose.h"
 #include "core/op/copy.h"
@@ -93,6 +94,8 @@ const strata_op strata_op_broadcast_to = {.name = "broadcast_to",
                                           .max_inputs = 1,
                                           .attrs_bytes = sizeof(strata_broadcast_to_attrs),
                                           .attrs = {{"shape", STRATA_ATTR_SHAPE, offsetof(strata_broadcast_to_attrs, shape)}},
+                                          .dims = "...->...",
+                                          .linearity = STRATA_LINEAR_JOINTLY,
                                           .shape = broadcast_to_shape,
                                           .gradient = broadcast_to_gradient,
                                           .reference = broadcast_to_reference,

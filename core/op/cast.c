@@ -3,6 +3,7 @@
  * cast: x in another dtype. Float to integer truncates toward zero and saturates, NaN gives 0; integer to integer saturates;
  * anything to bool is x != 0; to a float rounds to nearest even (integers by way of f32).
  * gradient: dy cast back, between floats only. */
+#include "core/graph/placement.h"
 #include "core/op/copy.h"
 #include "core/op/element.h"
 #include "core/op/rules.h"
@@ -71,6 +72,13 @@ static strata_status cast_lower(const strata_tensor *node, strata_lowering *lowe
     return strata_lowering_add(lowering, &launch, err);
 }
 
+/* Between floats a cast is linear but for rounding. */
+static void cast_factors(const strata_tensor *node, strata_factors *factors) {
+    strata_factors_row("...->...", node, factors);
+    if (strata_dtype_is_float(node->inputs[0]->dtype) && strata_dtype_is_float(node->dtype))
+        factors->linearity = STRATA_LINEAR_JOINTLY;
+}
+
 const strata_op strata_op_cast = {.name = "cast",
                                   .min_inputs = 1,
                                   .max_inputs = 1,
@@ -78,6 +86,7 @@ const strata_op strata_op_cast = {.name = "cast",
                                   .attrs_bytes = sizeof(cast_attrs),
                                   .attrs = {{"dtype", STRATA_ATTR_INT, offsetof(cast_attrs, dtype)}},
                                   .words = strata_dtype_words,
+                                  .factors = cast_factors,
                                   .shape = cast_shape,
                                   .gradient = cast_gradient,
                                   .reference = cast_reference,

@@ -79,6 +79,7 @@ const strata_op strata_op_classification_sums = {
     .name = "classification_sums",
     .min_inputs = 3,
     .max_inputs = 3,
+    .dims = "b,bC,b->S",
     .shape = shape,
     .no_gradient = "it is a metric; take the gradient of the losses",
     .reference = reference,

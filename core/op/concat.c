@@ -4,6 +4,7 @@
  * positions of the operands. */
 #include <inttypes.h>
 
+#include "core/graph/placement.h"
 #include "core/op/copy.h"
 #include "core/op/rules.h"
 #include "strata/ops.h"
@@ -101,11 +102,21 @@ static strata_tensor *concat_compose(strata_tensor *node) {
     return sum;
 }
 
+/* All axes but the one along which the operands follow each other. */
+static void concat_factors(const strata_tensor *node, strata_factors *factors) {
+    const int axis = axis_of(node);
+    for (int i = 0; i <= node->n_inputs; i++)
+        for (int d = 0; d < node->shape.rank; d++)
+            if (d != axis) strata_factors_set(factors, node, i, d, d);
+}
+
 const strata_op strata_op_concat = {.name = "concat",
                                     .min_inputs = 1,
                                     .max_inputs = -1,
                                     .attrs_bytes = sizeof(concat_attrs),
                                     .attrs = {{"axis", STRATA_ATTR_INT, offsetof(concat_attrs, axis)}},
+                                    .factors = concat_factors,
+                                    .linearity = STRATA_LINEAR_JOINTLY,
                                     .shape = concat_shape,
                                     .gradient = concat_gradient,
                                     .reference = concat_reference,

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 
+#include "core/graph/placement.h"
 #include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/rules.h"
@@ -363,6 +364,21 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_conv2d_lower_blocks(node, 4, columns >= 8 ? 8 : columns > 1 ? 4 : 1, lowering, err);
 }
 
+/* A convolution without groups adds up the products of all channels. */
+static void conv2d_factors(const strata_tensor *node, strata_factors *factors) {
+    if (node->n_inputs > 2) return;
+    factors->linearity = STRATA_LINEAR_EACH;
+    factors->filled = strata_factor_bit('c') | strata_factor_bit('f');
+    strata_factors_row(attrs_of(node)->groups == 1 ? "nHWc,KLcf->nHWf" : "nHWC,KLCF->nHWF", node, factors);
+}
+
+static void conv2d_input_grad_factors(const strata_tensor *node, strata_factors *factors) {
+    if (node->n_inputs > 2) return;
+    factors->linearity = STRATA_LINEAR_EACH;
+    factors->filled = strata_factor_bit('c') | strata_factor_bit('f');
+    strata_factors_row(attrs_of(node)->groups == 1 ? "nHWf,KLcf->nHWc" : "nHWF,KLCF->nHWC", node, factors);
+}
+
 #define PRODUCT(which)                                                                         \
     const strata_op strata_op_##which = {                                                      \
         .name = #which,                                                                        \
@@ -376,6 +392,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
                   STRATA_EPILOGUE_ATTRS(strata_conv2d_attrs)},                                 \
         .epilogue = offsetof(strata_conv2d_attrs, epilogue),                                   \
         .words = strata_epilogue_words,                                                        \
+        .factors = which##_factors,                                                            \
         .shape = which##_shape,                                                                \
         .gradient = which##_gradient,                                                          \
         .reference = which##_reference,                                                        \

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 
+#include "core/graph/placement.h"
 #include "core/op/conv2d.h"
 #include "core/op/copy.h"
 #include "core/op/reduce.h"
@@ -194,6 +195,12 @@ static strata_tensor *compose(strata_tensor *node) {
     return s.groups == 1 ? groups[0] : strata_concat(groups, (int)s.groups, 3);
 }
 
+static void factors(const strata_tensor *node, strata_factors *factors) {
+    factors->linearity = STRATA_LINEAR_EACH;
+    factors->filled = strata_factor_bit('c') | strata_factor_bit('f');
+    strata_factors_row(attrs_of(node)->groups == 1 ? "nHWc,nHWf->KLcf" : "nHWC,nHWF->KLCF", node, factors);
+}
+
 const strata_op strata_op_conv2d_filter_grad = {
     .name = "conv2d_filter_grad",
     .min_inputs = 2,
@@ -201,6 +208,7 @@ const strata_op strata_op_conv2d_filter_grad = {
     .flags = STRATA_OP_SAMPLES,
     .attrs_bytes = sizeof(strata_conv2d_attrs),
     .attrs = {STRATA_WINDOW_ATTRS(strata_conv2d_attrs), {"groups", STRATA_ATTR_INT, offsetof(strata_conv2d_attrs, groups)}},
+    .factors = factors,
     .shape = shape,
     .gradient = gradient,
     .reference = reference,

@@ -4,6 +4,7 @@
  * is not stored: the gradient is the same op applied to dy. */
 #include <stddef.h>
 
+#include "core/graph/placement.h"
 #include "core/op/copy.h"
 #include "core/op/random.h"
 #include "core/op/rules.h"
@@ -76,6 +77,18 @@ static strata_tensor *compose(strata_tensor *node) {
     return strata_where(kept, scaled, strata_scalar(x->graph, x->dtype, 0));
 }
 
+/* The elements are numbered along the first axis, so a part of this axis is drawn from the same sequence. */
+static void factors(const strata_tensor *node, strata_factors *factors) {
+    if (!node->shape.rank) return;
+    strata_factors_set(factors, node, 0, 0, 0);
+    strata_factors_set(factors, node, 2, 0, 0);
+}
+
+static strata_tensor *part_of(const strata_node_part *part) {
+    strata_tensor *inputs[] = {part->inputs[0], strata_random_state_part(part, part->inputs[1])};
+    return strata_node(part->graph, part->node->op, 2, inputs, part->node->attrs);
+}
+
 const strata_op strata_op_dropout = {
     .name = "dropout",
     .min_inputs = 2,
@@ -83,6 +96,9 @@ const strata_op strata_op_dropout = {
     .attrs_bytes = sizeof(dropout_attrs),
     .attrs = {{"stream", STRATA_ATTR_INT, offsetof(dropout_attrs, stream)},
               {"rate", STRATA_ATTR_FLOAT, offsetof(dropout_attrs, rate)}},
+    .factors = factors,
+    .part = part_of,
+    .linearity = STRATA_LINEAR_FIRST,
     .shape = shape,
     .gradient = gradient,
     .reference = reference,

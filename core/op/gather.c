@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/graph/placement.h"
 #include "core/op/axes.h"
 #include "core/op/compose.h"
 #include "core/op/copy.h"
@@ -154,11 +155,24 @@ static strata_tensor *gather_compose(strata_tensor *node) {
     return strata_reshape(strata_matmul(hits, x, false, false), node->shape);
 }
 
+/* x (outer..., A, inner...), indices (J...) -> y (outer..., J..., inner...): all axes but A. */
+static void gather_factors(const strata_tensor *node, strata_factors *factors) {
+    const int axis = gather_axis(node), n = node->inputs[1]->shape.rank;
+    for (int d = 0; d < node->shape.rank; d++) {
+        const bool is_index = d >= axis && d < axis + n;
+        const int from = d < axis ? d : is_index ? d - axis : d - n + 1;
+        strata_factors_set(factors, node, is_index, from, d);
+        strata_factors_set(factors, node, 2, d, d);
+    }
+}
+
 const strata_op strata_op_gather = {.name = "gather",
                                     .min_inputs = 2,
                                     .max_inputs = 2,
                                     .attrs_bytes = sizeof(gather_attrs),
                                     .attrs = {{"axis", STRATA_ATTR_INT, offsetof(gather_attrs, axis)}},
+                                    .factors = gather_factors,
+                                    .linearity = STRATA_LINEAR_FIRST,
                                     .shape = gather_shape,
                                     .gradient = gather_gradient,
                                     .reference = gather_reference,
@@ -323,12 +337,25 @@ static strata_tensor *gather_grad_compose(strata_tensor *node) {
     return strata_reshape(strata_matmul(hits, dy, true, false), node->shape);
 }
 
+/* dy (outer..., J..., inner...), indices (J...) -> dx (outer..., A, inner...): each part of the rows adds to dx. */
+static void gather_grad_factors(const strata_tensor *node, strata_factors *factors) {
+    const int axis = (int)((const gather_grad_attrs *)node->attrs)->axis, n = node->inputs[1]->shape.rank;
+    for (int d = 0; d < node->inputs[0]->shape.rank; d++) {
+        const bool is_index = d >= axis && d < axis + n;
+        if (is_index && node->inputs[0]->shape.dims[d] != node->inputs[1]->shape.dims[d - axis]) continue;
+        strata_factors_set(factors, node, 0, d, d);
+        strata_factors_set(factors, node, is_index ? 1 : 2, d < axis ? d : is_index ? d - axis : d - n + 1, d);
+    }
+}
+
 const strata_op strata_op_gather_grad = {.name = "gather_grad",
                                          .min_inputs = 2,
                                          .max_inputs = 2,
                                          .attrs_bytes = sizeof(gather_grad_attrs),
                                          .attrs = {{"axis", STRATA_ATTR_INT, offsetof(gather_grad_attrs, axis)},
                                                    {"size", STRATA_ATTR_INT, offsetof(gather_grad_attrs, size)}},
+                                         .factors = gather_grad_factors,
+                                         .linearity = STRATA_LINEAR_FIRST,
                                          .shape = gather_grad_shape,
                                          .gradient = gather_grad_gradient,
                                          .reference = gather_grad_reference,

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "core/graph/launch.h"
+#include "core/graph/placement.h"
 #include "strata/ops.h"
 
 static const strata_matmul_attrs *attrs_of(const strata_tensor *node) {
@@ -231,6 +232,15 @@ static double flops(const strata_tensor *node) {
     return 2.0 * (double)s.n_batch * (double)s.m * (double)s.n * (double)s.k;
 }
 
+static void factors(const strata_tensor *node, strata_factors *factors) {
+    static const char *const rows[2][2] = {{"...mk,...kn->...mn", "...mk,...nk->...mn"},
+                                           {"...km,...kn->...mn", "...km,...nk->...mn"}};
+    const strata_matmul_attrs *attrs = node->attrs;
+    if (node->n_inputs > 2) return;
+    factors->linearity = STRATA_LINEAR_EACH;
+    strata_factors_row(rows[attrs->transpose_a != 0][attrs->transpose_b != 0], node, factors);
+}
+
 const strata_op strata_op_matmul = {
     .name = "matmul",
     .min_inputs = 2,
@@ -242,6 +252,7 @@ const strata_op strata_op_matmul = {
               STRATA_EPILOGUE_ATTRS(strata_matmul_attrs)},
     .epilogue = offsetof(strata_matmul_attrs, epilogue),
     .words = strata_epilogue_words,
+    .factors = factors,
     .shape = shape,
     .gradient = gradient,
     .reference = reference,

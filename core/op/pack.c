@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/graph/placement.h"
 #include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/rules.h"
@@ -100,6 +101,7 @@ const strata_op strata_op_pack = {.name = "pack",
                                   .attrs_bytes = sizeof(strata_pack_attrs),
                                   .attrs = {{"offsets", STRATA_ATTR_LIST, offsetof(strata_pack_attrs, offsets)},
                                             {"size", STRATA_ATTR_INT, offsetof(strata_pack_attrs, size)}},
+                                  .linearity = STRATA_LINEAR_JOINTLY,
                                   .shape = pack_shape,
                                   .gradient = pack_gradient,
                                   .reference = pack_reference,

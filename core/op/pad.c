@@ -3,6 +3,7 @@
  * pad: x with before[i] and after[i] elements of one value around axis i.   gradient: the slice of dy where x lies. */
 #include <inttypes.h>
 
+#include "core/graph/placement.h"
 #include "core/op/copy.h"
 #include "strata/ops.h"
 
@@ -63,6 +64,14 @@ static strata_status pad_lower(const strata_tensor *node, strata_lowering *lower
     return strata_copy_lower(&copy, lowering, err);
 }
 
+/* The axes that are not padded. */
+static void pad_factors(const strata_tensor *node, strata_factors *factors) {
+    const pad_attrs *attrs = node->attrs;
+    for (int d = 0; d < node->shape.rank; d++)
+        for (int i = 0; i < 2 && !attrs->before[d] && !attrs->after[d]; i++) strata_factors_set(factors, node, i, d, d);
+    if (attrs->value == 0) factors->linearity = STRATA_LINEAR_JOINTLY;
+}
+
 const strata_op strata_op_pad = {.name = "pad",
                                  .min_inputs = 1,
                                  .max_inputs = 1,
@@ -70,6 +79,7 @@ const strata_op strata_op_pad = {.name = "pad",
                                  .attrs = {{"before", STRATA_ATTR_INTS, offsetof(pad_attrs, before)},
                                            {"after", STRATA_ATTR_INTS, offsetof(pad_attrs, after)},
                                            {"value", STRATA_ATTR_FLOAT, offsetof(pad_attrs, value)}},
+                                 .factors = pad_factors,
                                  .shape = pad_shape,
                                  .gradient = pad_gradient,
                                  .reference = pad_reference,

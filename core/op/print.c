@@ -40,6 +40,7 @@ const strata_op strata_op_print = {.name = "print",
                                    .attrs_bytes = sizeof(strata_print_attrs),
                                    .attrs = {{"every", STRATA_ATTR_INT, offsetof(strata_print_attrs, every)},
                                              {"first", STRATA_ATTR_INT, offsetof(strata_print_attrs, first)}},
+                                   .dims = "...->...",
                                    .shape = print_shape,
                                    .gradient = print_gradient,
                                    .reference = print_reference};

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "core/graph/placement.h"
 #include "core/op/copy.h"
 #include "core/op/rules.h"
 #include "strata/ops.h"
@@ -61,6 +62,14 @@ strata_status strata_random_grid(strata_launch *launch, strata_shape shape, int6
     /* At most this many groups of four contain the n elements, wherever the first element lies in its group. */
     launch->global[0] = n ? (n + 6) / 4 : 0;
     return STRATA_OK;
+}
+
+strata_tensor *strata_random_state_part(const strata_node_part *part, strata_tensor *state) {
+    int32_t words[STRATA_RNG_WORDS] = {0};
+    const strata_array array = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS), words);
+    if (part->shape.rank == 0 || part->begin[0] == 0) return state;
+    words[4] = (int32_t)part->begin[0];
+    return strata_add(state, strata_constant(part->graph, &array));
 }
 
 /* ---- the two ops ---- */

@@ -35,4 +35,7 @@ static inline double strata_uniform_from_word(uint32_t word) {
  * elements. */
 STRATA_MUST_USE strata_status strata_random_grid(strata_launch *launch, strata_shape shape, int64_t stream, strata_error *err);
 
+/* The state from which a part along the first axis is drawn: its first row is that of the part. */
+strata_tensor *strata_random_state_part(const strata_node_part *part, strata_tensor *state);
+
 #endif

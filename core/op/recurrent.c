@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "core/graph/placement.h"
 #include "core/op/axes.h"
 #include "core/op/broadcast.h"
 #include "core/op/compose.h"
@@ -626,11 +627,21 @@ static const strata_attr_words words[] = {
               {"recurrent_activation", STRATA_ATTR_INT, offsetof(strata_recurrent_attrs, recurrent_activation)}, \
               {"reverse", STRATA_ATTR_INT, offsetof(strata_recurrent_attrs, reverse)}}
 
+/* Examples are independent of each other. */
+static void factors(const strata_tensor *node, strata_factors *factors) {
+    const bool is_grad = node->op == &strata_op_recurrent_grad;
+    const strata_tensor *mask = strata_recurrent_sizes_of(node).mask;
+    for (int i = 0; i <= node->n_inputs; i++)
+        if (i == 0 || (is_grad && i == DH) || i == node->n_inputs || node->inputs[i] == mask)
+            strata_factors_set(factors, node, i, 0, 0);
+}
+
 const strata_op strata_op_recurrent = {
     .name = "recurrent",
     .min_inputs = 3,
     .max_inputs = 4,
     ATTRS,
+    .factors = factors,
     .shape = shape,
     .gradient = gradient,
     .reference = reference,
@@ -644,6 +655,7 @@ const strata_op strata_op_recurrent_grad = {
     .min_inputs = 3,
     .max_inputs = 4,
     ATTRS,
+    .factors = factors,
     .shape = grad_shape,
     .no_gradient = "the gradient of a recurrent op is not differentiated again",
     .reference = reference,

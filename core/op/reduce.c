@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "core/graph/placement.h"
 #include "core/op/axes.h"
 #include "core/op/compose.h"
 #include "core/op/copy.h"
@@ -361,6 +362,46 @@ static strata_tensor *min_compose(strata_tensor *node) {
     return halve(node, strata_min);
 }
 
+/* ---- placement ---- */
+
+/* The axes that stay; with `sums` also the reduced ones, so that the result is a partial sum. */
+static void set_factors(const strata_tensor *node, bool sums, strata_factors *factors) {
+    const strata_reduce_attrs *attrs = attrs_of(node);
+    for (int d = 0, to = 0; d < node->inputs[0]->shape.rank; d++) {
+        const bool reduced = d >= attrs->axis && d < attrs->axis + attrs->n_axes;
+        if (!reduced || sums) strata_factors_set(factors, node, 0, d, d);
+        if (!reduced) strata_factors_set(factors, node, 1, to, d);
+        to += !reduced || attrs->keep_dims;
+    }
+    if (sums) factors->linearity = STRATA_LINEAR_JOINTLY;
+}
+
+static void sum_factors(const strata_tensor *node, strata_factors *factors) {
+    set_factors(node, true, factors);
+}
+
+static void max_factors(const strata_tensor *node, strata_factors *factors) {
+    set_factors(node, false, factors);
+}
+
+static void min_factors(const strata_tensor *node, strata_factors *factors) {
+    set_factors(node, false, factors);
+}
+
+/* The mean of a part of the elements is divided by the number of all elements. */
+static strata_tensor *mean_part(const strata_node_part *part) {
+    strata_tensor *x = part->inputs[0];
+    const int64_t n = axes_of(part->node).n,
+                  own = strata_axes_of(x->shape, attrs_of(part->node)->axis, attrs_of(part->node)->n_axes).n;
+    if (own == n) return strata_node_part_copy(part);
+    strata_tensor *sum = strata_node(part->graph, &strata_op_reduce_sum, 1, &x, part->node->attrs);
+    return strata_mul(sum, strata_scalar(part->graph, part->node->dtype, 1.0 / (double)n));
+}
+#define mean_factors sum_factors
+#define sum_part     NULL
+#define max_part     NULL
+#define min_part     NULL
+
 /* ---- the four ops ---- */
 
 #define REDUCTION(which, shape_rule, gradient_rule)                                          \
@@ -372,6 +413,8 @@ static strata_tensor *min_compose(strata_tensor *node) {
         .attrs = {{"axis", STRATA_ATTR_INT, offsetof(strata_reduce_attrs, axis)},            \
                   {"n_axes", STRATA_ATTR_INT, offsetof(strata_reduce_attrs, n_axes)},        \
                   {"keep_dims", STRATA_ATTR_INT, offsetof(strata_reduce_attrs, keep_dims)}}, \
+        .factors = which##_factors,                                                          \
+        .part = which##_part,                                                                \
         .shape = shape_rule,                                                                 \
         .gradient = gradient_rule,                                                           \
         .reference = which##_reference,                                                      \

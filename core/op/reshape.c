@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/graph/graph.h"
+#include "core/graph/placement.h"
 #include "strata/ops.h"
 
 typedef struct reshape_attrs {
@@ -52,12 +53,47 @@ static strata_status reshape_reference(const strata_op_call *call, strata_error 
     return STRATA_OK;
 }
 
+/* Runs of dimensions of x and y with the same number of elements belong together; the first dimension of each run is divided.
+ * One of its elements is `unit` elements of the larger of the two first dimensions' runs. */
+static void reshape_factors(const strata_tensor *node, strata_factors *factors) {
+    const strata_shape x = node->inputs[0]->shape, y = node->shape;
+    for (int i = 0, j = 0, factor = 0; i < x.rank && j < y.rank; factor++) {
+        while (x.dims[i] == 1 && i + 1 < x.rank) i++;
+        while (y.dims[j] == 1 && j + 1 < y.rank) j++;
+        const int first = i, other = j;
+        int64_t in_x = x.dims[i++], in_y = y.dims[j++];
+        while (in_x != in_y) {
+            if (in_x < in_y && i < x.rank)
+                in_x *= x.dims[i++];
+            else if (in_y < in_x && j < y.rank)
+                in_y *= y.dims[j++];
+            else
+                return; /* dimensions of size 1 at an end, or none */
+        }
+        const int64_t a = x.dims[first], b = y.dims[other];
+        if (in_x == 0 || (a % b && b % a)) continue;
+        strata_factors_set(factors, node, 0, first, factor);
+        strata_factors_set(factors, node, 1, other, factor);
+        factors->sizes[factor] = a < b ? a : b;
+        factors->inputs[0].unit[first] = a < b ? 1 : a / b;
+        factors->result.unit[other] = a < b ? b / a : 1;
+    }
+}
+
+/* -1 in the wanted shape is inferred again for the part. */
+static strata_tensor *reshape_part(const strata_node_part *part) {
+    return strata_node_part_with(part, &(reshape_attrs){.shape = part->shape});
+}
+
 const strata_op strata_op_reshape = {.name = "reshape",
                                      .min_inputs = 1,
                                      .max_inputs = 1,
                                      .flags = STRATA_OP_VIEW,
                                      .attrs_bytes = sizeof(reshape_attrs),
                                      .attrs = {{"shape", STRATA_ATTR_SHAPE, offsetof(reshape_attrs, shape)}},
+                                     .factors = reshape_factors,
+                                     .part = reshape_part,
+                                     .linearity = STRATA_LINEAR_JOINTLY,
                                      .shape = reshape_shape,
                                      .gradient = reshape_gradient,
                                      .reference = reshape_reference};

@@ -86,6 +86,7 @@ const strata_op strata_op_rmsprop = {
               {"centered", STRATA_ATTR_INT, offsetof(strata_rmsprop_attrs, centered)},
               {"has_gate", STRATA_ATTR_INT, offsetof(strata_rmsprop_attrs, has_gate)}},
     .also_writes = 1u << SQUARES | 1u << MEAN | 1u << VELOCITY,
+    .factors = strata_update_factors,
     .shape = shape,
     .no_gradient = "it changes variables",
     .reference = reference,

@@ -71,6 +71,7 @@ const strata_op strata_op_sgd = {
               {"nesterov", STRATA_ATTR_INT, offsetof(strata_sgd_attrs, nesterov)},
               {"has_gate", STRATA_ATTR_INT, offsetof(strata_sgd_attrs, has_gate)}},
     .also_writes = 1u << VELOCITY,
+    .factors = strata_update_factors,
     .shape = shape,
     .no_gradient = "it changes variables",
     .reference = reference,

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 
+#include "core/graph/placement.h"
 #include "core/op/copy.h"
 #include "strata/ops.h"
 
@@ -65,12 +66,28 @@ static strata_status slice_lower(const strata_tensor *node, strata_lowering *low
     return strata_copy_lower(&copy, lowering, err);
 }
 
+/* The axes that are taken completely. */
+static void slice_factors(const strata_tensor *node, strata_factors *factors) {
+    for (int d = 0; d < node->shape.rank; d++)
+        for (int i = 0; i < 2 && node->shape.dims[d] == node->inputs[0]->shape.dims[d]; i++)
+            strata_factors_set(factors, node, i, d, d);
+}
+
+static strata_tensor *slice_part(const strata_node_part *part) {
+    strata_slice_attrs attrs = *(const strata_slice_attrs *)part->node->attrs;
+    for (int d = 0; d < part->shape.rank; d++) attrs.size[d] = part->shape.dims[d];
+    return strata_node_part_with(part, &attrs);
+}
+
 const strata_op strata_op_slice = {.name = "slice",
                                    .min_inputs = 1,
                                    .max_inputs = 1,
                                    .attrs_bytes = sizeof(strata_slice_attrs),
                                    .attrs = {{"begin", STRATA_ATTR_INTS, offsetof(strata_slice_attrs, begin)},
                                              {"size", STRATA_ATTR_INTS, offsetof(strata_slice_attrs, size)}},
+                                   .factors = slice_factors,
+                                   .part = slice_part,
+                                   .linearity = STRATA_LINEAR_JOINTLY,
                                    .shape = slice_shape,
                                    .gradient = slice_gradient,
                                    .reference = slice_reference,

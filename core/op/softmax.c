@@ -133,6 +133,7 @@ static strata_tensor *compose(strata_tensor *node) {
         .name = #op_name,                   \
         .min_inputs = 1,                    \
         .max_inputs = 1,                    \
+        .dims = "...C->...C",               \
         .shape = shape,                     \
         .gradient = gradient,               \
         .reference = reference,             \
@@ -198,6 +199,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
         .name = #op_name,                   \
         .min_inputs = 2,                    \
         .max_inputs = 2,                    \
+        .dims = "...C->...C",               \
         .shape = grad_shape,                \
         .gradient = gradient_of,            \
         .reference = grad_reference,        \

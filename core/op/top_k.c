@@ -89,6 +89,7 @@ const strata_op strata_op_top_k = {
     .max_inputs = 1,
     .attrs_bytes = sizeof(top_k_attrs),
     .attrs = {{"k", STRATA_ATTR_INT, offsetof(top_k_attrs, k)}},
+    .dims = "...C->...K",
     .shape = shape,
     .reference = reference,
     .lower = lower,

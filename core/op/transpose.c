@@ -3,6 +3,7 @@
  * transpose: y's axis i is x's axis axes[i].   gradient: dy transposed by the inverse permutation. */
 #include <inttypes.h>
 
+#include "core/graph/placement.h"
 #include "core/op/copy.h"
 #include "strata/ops.h"
 
@@ -68,11 +69,22 @@ static strata_status transpose_lower(const strata_tensor *node, strata_lowering 
     return strata_copy_lower(&copy, lowering, err);
 }
 
+static void transpose_factors(const strata_tensor *node, strata_factors *factors) {
+    int axes[STRATA_MAX_RANK];
+    if (permutation(node, axes, NULL)) return;
+    for (int d = 0; d < node->shape.rank; d++) {
+        strata_factors_set(factors, node, 0, axes[d], axes[d]);
+        strata_factors_set(factors, node, 1, d, axes[d]);
+    }
+}
+
 const strata_op strata_op_transpose = {.name = "transpose",
                                        .min_inputs = 1,
                                        .max_inputs = 1,
                                        .attrs_bytes = sizeof(transpose_attrs),
                                        .attrs = {{"axes", STRATA_ATTR_INTS, offsetof(transpose_attrs, axes)}},
+                                       .factors = transpose_factors,
+                                       .linearity = STRATA_LINEAR_JOINTLY,
                                        .shape = transpose_shape,
                                        .gradient = transpose_gradient,
                                        .reference = transpose_reference,

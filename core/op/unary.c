@@ -4,6 +4,7 @@
  * which shaders/unary.kernel reads too; gradients are below. clip and cast have attributes and files of their own. */
 #include <math.h>
 
+#include "core/graph/placement.h"
 #include "core/op/copy.h"
 #include "core/op/element.h"
 #include "core/op/ops.h"
@@ -218,7 +219,9 @@ static strata_tensor *softplus_compose(strata_tensor *y) {
 
 /* ---- the ops ---- */
 
-#define UNARY(op, allowed, integer, gradient_function, composition)                                            \
+#define UNARY(op, allowed, integer, gradient_function, composition) \
+    UNARY_OP(op, STRATA_LINEAR_NOT, allowed, integer, gradient_function, composition)
+#define UNARY_OP(op, linear, allowed, integer, gradient_function, composition)                                 \
     static strata_status op##_shape(strata_tensor *node, strata_error *err) {                                  \
         return unary_shape(node, allowed, err);                                                                \
     }                                                                                                          \
@@ -233,6 +236,7 @@ static strata_tensor *softplus_compose(strata_tensor *y) {
                                       .min_inputs = 1,                                                         \
                                       .max_inputs = 1,                                                         \
                                       .flags = STRATA_OP_ELEMENTWISE,                                          \
+                                      .linearity = linear,                                                     \
                                       .shape = op##_shape,                                                     \
                                       .gradient = gradient_function,                                           \
                                       .reference = op##_reference,                                             \
@@ -242,7 +246,7 @@ static strata_tensor *softplus_compose(strata_tensor *y) {
         return strata_node(NULL, &strata_op_##op, 1, &x, NULL);                                                \
     }
 
-UNARY(neg, STRATA_NUMBERS, neg_integer, neg_gradient, neg_compose)
+UNARY_OP(neg, STRATA_LINEAR_JOINTLY, STRATA_NUMBERS, neg_integer, neg_gradient, neg_compose)
 UNARY(abs, STRATA_NUMBERS, abs_integer, abs_gradient, abs_compose)
 UNARY(sign, STRATA_NUMBERS, sign_integer, NULL, sign_compose)
 UNARY(square, STRATA_NUMBERS, square_integer, square_gradient, square_compose)

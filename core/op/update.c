@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "core/graph/placement.h"
 #include "core/op/copy.h"
 #include "core/op/rules.h"
 #include "strata/ops.h"
@@ -67,6 +68,15 @@ strata_status strata_check_update(strata_tensor *node, unsigned variables, int n
     STRATA_TRY(strata_check_dtype(gate, "gate", 1u << STRATA_DTYPE_F32, err));
     if (strata_shape_elements(gate->shape) == 1) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "gate is %s; it must be one number", strata_shape_text(gate->shape).text);
+}
+
+void strata_update_factors(const strata_tensor *node, strata_factors *factors) {
+    for (int i = 0; i <= node->n_inputs; i++) {
+        const bool is_range = i < node->op->min_inputs - 1 || i == node->n_inputs;
+        const strata_tensor *range = i < node->n_inputs ? node->inputs[i] : node;
+        for (int d = 0; d < node->shape.rank && is_range && strata_shape_equal(range->shape, node->shape); d++)
+            strata_factors_set(factors, node, i, d, d);
+    }
 }
 
 strata_status strata_check_rate(double value, const char *name, strata_error *err) {

@@ -4,6 +4,7 @@
  * gradient: a gets dy where the condition is true, and b where it is false, else 0; both are summed over broadcast axes. */
 #include <string.h>
 
+#include "core/graph/placement.h"
 #include "core/op/broadcast.h"
 #include "core/op/copy.h"
 #include "core/op/rules.h"
@@ -89,10 +90,17 @@ static strata_status where_lower(const strata_tensor *node, strata_lowering *low
     return strata_strided_split(&space, emit_inner, &e, err);
 }
 
+static void where_factors(const strata_tensor *node, strata_factors *factors) {
+    strata_factors_row("...->...", node, factors);
+    factors->linearity = STRATA_LINEAR_JOINTLY;
+    factors->linear_operands = 1 << 1 | 1 << 2;
+}
+
 const strata_op strata_op_where = {.name = "where",
                                    .min_inputs = 3,
                                    .max_inputs = 3,
                                    .flags = STRATA_OP_ELEMENTWISE,
+                                   .factors = where_factors,
                                    .shape = where_shape,
                                    .gradient = where_gradient,
                                    .reference = where_reference,

@@ -14,7 +14,7 @@
 #include "core/compile/segments.h"
 #include "core/op/ops.h"
 #include "core/run/bench.h"
-#include "core/run/placement.h"
+#include "core/run/node_support.h"
 #include "core/run/print.h"
 
 enum { DEFAULT_SLOTS = 3 };
@@ -47,7 +47,7 @@ struct strata_executable {
 /* ---- create ---- */
 
 static strata_status check_supported(const strata_executable *exe, strata_error *err) {
-    return strata_placement_check(exe->device, (const strata_tensor *const *)exe->plan.schedule, exe->plan.n_schedule, err);
+    return strata_node_support_check(exe->device, (const strata_tensor *const *)exe->plan.schedule, exe->plan.n_schedule, err);
 }
 
 static strata_status check_variables(const strata_executable *exe, strata_error *err) {
@@ -141,7 +141,7 @@ static strata_status compile(strata_executable *exe, strata_error *err) {
 
 /* Whether the host runs some node of the program for the device (strata_device_options.fallback_to_host). */
 static bool needs_host(const strata_executable *exe) {
-    const strata_device_query query = strata_placement_query(exe->device);
+    const strata_device_query query = strata_node_support_query(exe->device);
     for (int id = 0; id < exe->graph->n_nodes; id++) {
         const strata_tensor *node = exe->graph->nodes[id];
         const bool computes = !(node->op->flags & STRATA_OP_LEAF) && !strata_is_communication(node);
@@ -155,7 +155,7 @@ static bool needs_host(const strata_executable *exe) {
 static strata_status plan(strata_executable *exe, strata_tensor *const *outputs, strata_tensor *const *updates, int n_updates,
                           bool no_fusion, bool alone, const strata_core_place *place, strata_tensor **new_updates,
                           strata_error *err) {
-    strata_device_query query = strata_placement_query(exe->device);
+    strata_device_query query = strata_node_support_query(exe->device);
     strata_graph *decomposed = NULL;
     const int n_outputs = exe->n_outputs + exe->prints.n;
     query.no_fusion = no_fusion;
@@ -267,12 +267,12 @@ strata_status strata_executable_measure(strata_device *device, strata_tensor *co
 }
 
 strata_status strata_executable_place(strata_device *device, strata_tensor *const *outputs, int n_outputs,
-                                      strata_tensor *const *updates, int n_updates, strata_placement_visit *visit, void *user,
-                                      strata_error *err) {
+                                      strata_tensor *const *updates, int n_updates, strata_node_support_visit *visit,
+                                      void *user, strata_error *err) {
     strata_executable *exe = NULL;
     STRATA_TRY(create_alone(device, outputs, n_outputs, updates, n_updates, &exe, err));
-    strata_status status =
-        strata_placement_each(device, (const strata_tensor *const *)exe->plan.schedule, exe->plan.n_schedule, visit, user, err);
+    strata_status status = strata_node_support_each(device, (const strata_tensor *const *)exe->plan.schedule,
+                                                    exe->plan.n_schedule, visit, user, err);
     strata_executable_destroy(exe);
     return status;
 }

@@ -6,7 +6,7 @@
 #define STRATA_CORE_EXECUTABLE_H
 
 #include "core/compile/collectives.h"
-#include "core/run/placement.h"
+#include "core/run/node_support.h"
 #include "strata/executable.h"
 
 /* Copies `bytes` to the input of that name in an acquired slot; does nothing if there is no such input. */
@@ -29,7 +29,7 @@ STRATA_MUST_USE strata_status strata_executable_measure(strata_device *device, s
  * neither can run. Runs the passes and the memory plan only. */
 STRATA_MUST_USE strata_status strata_executable_place(strata_device *device, strata_tensor *const *outputs, int n_outputs,
                                                       strata_tensor *const *updates, int n_updates,
-                                                      strata_placement_visit *visit, void *user, strata_error *err);
+                                                      strata_node_support_visit *visit, void *user, strata_error *err);
 
 /* A temporary that is alive at node `at`, where the program needs most memory. Views of a tensor and tensors computed in its
  * place share its bytes; `node` is the largest of them. */

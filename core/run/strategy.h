@@ -137,6 +137,8 @@ struct strata_strategy {
     bool auto_split;
     /* [n_replicas] Memory for new weights, in the same allocation as `weights`. */
     int64_t *measured;
+    /* For tests: the step graph of each replica is built by its role, also where the partitioner could divide one graph. */
+    bool by_roles;
     /* NULL: none. */
     const strata_step_rewrite *rewrite;
     const strata_step_exchanges *exchanges;

@@ -343,8 +343,8 @@ typedef struct strata_fit_options {
     bool check_repeats;
     /* Before every check_every-th step each OpenCL or Vulkan device runs the step once more, on the step's values, and random
      * nodes of it are compared with the reference, as many as take about a tenth of a second and at least one. If the device
-     * computes wrongly, the fit ends with UNSUPPORTED. The check does not change the training. 0: by time, first after 5 seconds
-     * and then once a minute, at most half a percent of the time; -1: never. */
+     * computes wrongly, the fit ends with UNSUPPORTED. The check does not change the training. 0: by time, first after 5 s and
+     * then once a minute, at most half a percent of the time; -1: never. */
     int64_t check_every;
     /* Validation data, evaluated after each epoch in batches of `batch`; borrowed. Validation does not change the trained bits.
      * With several workers each evaluates all validation data, and decisions such as `patience` follow rank 0's loss; under

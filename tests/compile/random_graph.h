@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random graphs over many ops, for tests that compile or divide them. Many nodes are twins of an earlier node: they differ from it in
- * one attribute. Variables are read, updated and read again, and values are used before and after that. Some graphs have
- * exchanges between replicas.
+ * Random graphs over many ops, for tests that compile or divide them. Many nodes are twins of an earlier node: they differ
+ * from it in one attribute. Variables are read, updated and read again, and values are used before and after that. Some graphs
+ * have exchanges between replicas.
  *
  * Small whole numbers are exact in f32, so ops with jumps (maxima, comparisons, relu) only take such values. Other values are
  * to be compared with a tolerance. */

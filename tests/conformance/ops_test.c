@@ -51,7 +51,7 @@ static const strata_op *op_of(const char *name) {
     return strata_ops[i];
 }
 
-static strata_status count_kept(const strata_placement *placement, void *user, strata_error *err) {
+static strata_status count_kept(const strata_node_support *placement, void *user, strata_error *err) {
     (void)err;
     *(int *)user += placement->node->op == composing;
     return STRATA_OK;

@@ -157,7 +157,7 @@ static void expect_like_whole(plan p, uint64_t bytes, double tolerance) {
 
 /* The kernels have 960, 2880 and 240 elements. With WHOLE_KERNELS bytes each fits into a block, with SPLIT_KERNELS one does
  * not. */
-enum { WHOLE_KERNELS = 14000, SPLIT_KERNELS = 8192 };
+enum { WHOLE_KERNELS = 14336, SPLIT_KERNELS = 8192 };
 
 Test(blocks, train_with_the_bits_of_one_block) {
     const char *ids[] = {"host", "opencl:0", "vulkan:0"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Computes tensors of a graph with the ops' reference functions, in host memory. It uses no device, no passes of the compiler
- * and no memory plan. There is one replica, so the value of a communication node is its operand. */
+ * and no memory plan. With one device, the value of a communication node is its operand. */
 #ifndef STRATA_TESTS_SUPPORT_EVAL_H
 #define STRATA_TESTS_SUPPORT_EVAL_H
 
@@ -24,5 +24,18 @@ strata_variable strata_test_variable(const char *name, strata_dtype dtype, strat
  * caused, with INVALID for a leaf without a value in `feeds`, and with the error of a reference function. */
 strata_status strata_test_eval(strata_tensor *const *outputs, int n_outputs, const strata_test_feed *feeds, int n_feeds,
                                strata_array *out_values, strata_error *err);
+
+/* The graph of one of several devices, with the same meaning as the parameters of strata_test_eval. */
+typedef struct strata_test_part {
+    strata_tensor *const *outputs;
+    int n_outputs;
+    const strata_test_feed *feeds;
+    int n_feeds;
+    strata_array *out_values;
+} strata_test_part;
+
+/* Evaluates the graphs of n devices, which exchange values: all_reduce (a sum), reduce_scatter and all_gather among the members
+ * of a channel. Every exchange must be needed by the outputs of all its members. */
+strata_status strata_test_eval_parts(const strata_test_part *parts, int n, strata_error *err);
 
 #endif

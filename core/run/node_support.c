@@ -2,7 +2,7 @@
  *
  * Placement: checks for each node whether the device supports it, and reports all nodes that it does not
  * support in one error. */
-#include "core/run/placement.h"
+#include "core/run/node_support.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,26 +12,26 @@ static strata_support ask(void *device, const strata_tensor *node) {
     return strata_device_supports(device, node, &reason);
 }
 
-strata_device_query strata_placement_query(strata_device *device) {
+strata_device_query strata_node_support_query(strata_device *device) {
     return (strata_device_query){.supports = ask, .user = device};
 }
 
 /* "the device does not have it; nor what it is made of: exp" */
-static strata_placement place(strata_device *device, const strata_tensor *node) {
+static strata_node_support place(strata_device *device, const strata_tensor *node) {
     const char *reason = NULL;
-    strata_placement p = {.node = node, .support = strata_device_supports(device, node, &reason)};
+    strata_node_support p = {.node = node, .support = strata_device_supports(device, node, &reason)};
     if (p.support == STRATA_SUPPORT_YES || p.support == STRATA_SUPPORT_PARTS) return p;
-    const strata_device_query query = strata_placement_query(device);
+    const strata_device_query query = strata_node_support_query(device);
     const char *obstacle = strata_decompose_obstacle(node, &query);
     snprintf(p.reason, sizeof p.reason, "%s%s%s", reason ? reason : "the device does not have it",
              obstacle ? "; nor does it have all that it is made of: " : "", obstacle ? obstacle : "");
     return p;
 }
 
-strata_status strata_placement_each(strata_device *device, const strata_tensor *const *nodes, int n,
-                                    strata_placement_visit *visit, void *user, strata_error *err) {
+strata_status strata_node_support_each(strata_device *device, const strata_tensor *const *nodes, int n,
+                                       strata_node_support_visit *visit, void *user, strata_error *err) {
     for (int i = 0; i < n; i++) {
-        const strata_placement p = place(device, nodes[i]);
+        const strata_node_support p = place(device, nodes[i]);
         STRATA_TRY(visit(&p, user, err));
     }
     return STRATA_OK;
@@ -45,7 +45,7 @@ typedef struct report {
     bool host_runs_all;
 } report;
 
-static strata_status add_line(const strata_placement *p, void *user, strata_error *err) {
+static strata_status add_line(const strata_node_support *p, void *user, strata_error *err) {
     enum { ROOM_FOR_REST = 400 }; /* bytes of the message for its first and last line */
     report *r = user;
     (void)err;
@@ -65,10 +65,10 @@ static strata_status add_line(const strata_placement *p, void *user, strata_erro
     return STRATA_OK;
 }
 
-strata_status strata_placement_check(strata_device *device, const strata_tensor *const *nodes, int n, strata_error *err) {
+strata_status strata_node_support_check(strata_device *device, const strata_tensor *const *nodes, int n, strata_error *err) {
     report r = {.host_runs_all = true};
     char rest[64] = "";
-    STRATA_TRY(strata_placement_each(device, nodes, n, add_line, &r, err));
+    STRATA_TRY(strata_node_support_each(device, nodes, n, add_line, &r, err));
     if (!r.n_refused) return STRATA_OK;
     if (r.n_shown < r.n_refused) snprintf(rest, sizeof rest, "\n  and %d more", r.n_refused - r.n_shown);
     return strata_fail(

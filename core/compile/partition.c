@@ -1,0 +1,693 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The partitioner (partition.h). Each value of the whole graph has one or more *forms*: a placement, and the tensor of each
+ * device. The first form of a node is the one in which it is computed; the others are what readers needed. */
+#include "core/compile/partition.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/compile/walk.h"
+#include "core/op/communication.h"
+#include "core/op/ops.h"
+#include "core/op/update.h"
+#include "strata/ops.h"
+
+typedef struct form {
+    strata_placement placement;
+    /* [n_devices] */
+    strata_tensor **tensors;
+    struct form *next;
+} form;
+
+typedef struct partitioner {
+    const strata_partition_options *opts;
+    const strata_mesh *mesh;
+    strata_partition *result;
+    /* The devices whose graphs are made: n from `first` on. */
+    int first, n_devices;
+    /* All devices of the mesh. */
+    int n_all;
+    /* Memory of forms and lengths. */
+    strata_graph *memory;
+    /* [n_nodes of the whole graph] */
+    form **forms;
+    bool *live;
+    int *uses;
+    int exchanges_capacity;
+    /* The node whose operands are moved. */
+    const strata_tensor *reader;
+} partitioner;
+
+static strata_status no_memory(strata_error *err) {
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "partition: no host memory");
+}
+
+static int64_t bytes_of(const strata_tensor *tensor) {
+    return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
+}
+
+static form *new_form(partitioner *p, const strata_placement *placement) {
+    form *f = strata_graph_alloc(p->memory, sizeof *f);
+    if (!f) return NULL;
+    f->placement = *placement;
+    f->tensors = strata_graph_alloc(p->memory, (size_t)p->n_devices * sizeof *f->tensors);
+    return f->tensors ? f : NULL;
+}
+
+/* The lengths of a split: of `n` pieces. */
+static int64_t *new_lengths(partitioner *p, int n) {
+    return strata_graph_alloc(p->memory, (size_t)n * sizeof(int64_t));
+}
+
+/* The shape of device d's part of a node that has this placement. */
+static strata_shape part_of(const partitioner *p, const strata_tensor *node, const strata_placement *placement, int d,
+                            int64_t *out_begin) {
+    return strata_placement_part(p->mesh, placement, node->shape, p->first + d, out_begin);
+}
+
+/* ---- exchanges ---- */
+
+/* The devices that have the same coordinates as device d on all axes that are not in `axes`. */
+static strata_channel channel_of(const partitioner *p, unsigned axes, int d) {
+    strata_channel channel = {0};
+    int first = -1, n = 1;
+    for (int a = 0; a < p->mesh->n_axes; a++) n *= axes >> a & 1 ? p->mesh->axes[a].size : 1;
+    if (n == p->n_all) return channel;
+    d += p->first;
+    for (int other = 0; other < p->n_all; other++) {
+        bool same = true;
+        for (int a = 0; a < p->mesh->n_axes && same; a++)
+            same = (axes >> a & 1) || strata_mesh_coordinate(p->mesh, other, a) == strata_mesh_coordinate(p->mesh, d, a);
+        if (!same) continue;
+        if (first < 0) first = other;
+        channel.members |= (int64_t)1 << other;
+    }
+    channel.id = 1 + (int64_t)axes * p->n_all + first;
+    return channel;
+}
+
+static strata_status note_exchange(partitioner *p, const strata_tensor *value, const char *op, unsigned axes, int64_t bytes,
+                                   strata_error *err) {
+    strata_partition *result = p->result;
+    if (result->n_exchanges == p->exchanges_capacity) {
+        const int capacity = p->exchanges_capacity ? 2 * p->exchanges_capacity : 16;
+        strata_partition_exchange *more = realloc(result->exchanges, (size_t)capacity * sizeof *more);
+        if (!more) return no_memory(err);
+        result->exchanges = more;
+        p->exchanges_capacity = capacity;
+    }
+    result->exchanges[result->n_exchanges++] = (strata_partition_exchange){value, p->reader, op, axes, bytes};
+    return STRATA_OK;
+}
+
+/* Adds up a value that is partial over these axes. */
+static strata_status add_up(partitioner *p, const strata_tensor *value, form *f, unsigned axes, strata_error *err) {
+    for (int d = 0; d < p->n_devices; d++) {
+        strata_tensor *x = f->tensors[d];
+        const strata_communication_attrs common = {.channel = channel_of(p, axes, d), .dtype = x->dtype, .shape = x->shape};
+        f->tensors[d] = strata_all_reduce_among(x->graph, x, (strata_all_reduce_attrs){.common = common});
+    }
+    f->placement.partial &= ~axes;
+    return note_exchange(p, value, "all_reduce", axes, bytes_of(f->tensors[0]), err);
+}
+
+/* The split over the first n axes of `split`. */
+static strata_status coarser(partitioner *p, const strata_dim_split *split, int n, strata_dim_split *out_split,
+                             strata_error *err) {
+    *out_split = *split;
+    out_split->n_axes = n;
+    const int pieces = strata_dim_split_n_pieces(p->mesh, out_split), each = strata_dim_split_n_pieces(p->mesh, split) / pieces;
+    int64_t *lengths = new_lengths(p, pieces);
+    if (!lengths) return no_memory(err);
+    for (int i = 0; i < pieces; i++)
+        for (int k = 0; k < each; k++) lengths[i] += split->lengths[i * each + k];
+    out_split->lengths = lengths;
+    if (!n) *out_split = (strata_dim_split){0};
+    return STRATA_OK;
+}
+
+/* The lengths of the pieces into which the last axis of the split divides device d's piece of the coarser split. *out_own: the
+ * piece of device d. */
+static const int64_t *lengths_along(const partitioner *p, const strata_dim_split *split, int d, int *out_n, int *out_own) {
+    const int n = p->mesh->axes[split->axes[split->n_axes - 1]].size;
+    const int piece = strata_dim_split_piece(p->mesh, split, p->first + d);
+    *out_n = n;
+    *out_own = piece % n;
+    return split->lengths + piece / n * n;
+}
+
+/* Gathers the pieces along the last axis of a dimension's split. */
+static strata_status gather_axis(partitioner *p, const strata_tensor *value, form *f, int dim, strata_error *err) {
+    const strata_dim_split split = f->placement.dims[dim];
+    const unsigned axes = 1u << split.axes[split.n_axes - 1];
+    for (int d = 0; d < p->n_devices; d++) {
+        int n, own;
+        const int64_t *lengths = lengths_along(p, &split, d, &n, &own);
+        f->tensors[d] = strata_all_gather_parts(f->tensors[d], channel_of(p, axes, d), dim, lengths, n, own);
+    }
+    STRATA_TRY(coarser(p, &split, split.n_axes - 1, &f->placement.dims[dim], err));
+    return note_exchange(p, value, "all_gather", axes, bytes_of(f->tensors[0]), err);
+}
+
+/* Adds up a value that is partial over the last axis of `split` and takes the device's piece of dimension 0. */
+static strata_status add_up_pieces(partitioner *p, const strata_tensor *value, form *f, const strata_dim_split *split,
+                                   strata_error *err) {
+    const unsigned axes = 1u << split->axes[split->n_axes - 1];
+    for (int d = 0; d < p->n_devices; d++) {
+        int n, own;
+        strata_tensor *x = f->tensors[d];
+        const int64_t *lengths = lengths_along(p, split, d, &n, &own);
+        f->tensors[d] = strata_reduce_scatter_parts(x->graph, x, x->dtype, x->shape, channel_of(p, axes, d), STRATA_REDUCE_SUM,
+                                                    false, lengths, n, own);
+    }
+    f->placement.dims[0] = *split;
+    f->placement.partial &= ~axes;
+    return note_exchange(p, value, "reduce_scatter", axes, bytes_of(f->tensors[0]), err);
+}
+
+/* Takes the device's piece of a dimension that is divided more coarsely so far. */
+static void take_piece(partitioner *p, const strata_tensor *value, form *f, int dim, const strata_dim_split *split) {
+    strata_placement to = f->placement;
+    to.dims[dim] = *split;
+    for (int d = 0; d < p->n_devices; d++) {
+        int64_t had[STRATA_MAX_RANK], begin[STRATA_MAX_RANK];
+        part_of(p, value, &f->placement, d, had);
+        const strata_shape shape = part_of(p, value, &to, d, begin);
+        for (int i = 0; i < value->shape.rank; i++) begin[i] -= had[i];
+        f->tensors[d] = strata_slice(f->tensors[d], begin, shape.dims);
+    }
+    f->placement = to;
+}
+
+/* How many leading axes two splits have in common, with the same pieces. */
+static strata_status common_axes(partitioner *p, const strata_dim_split *a, const strata_dim_split *b, int *out_n,
+                                 strata_error *err) {
+    int n = 0;
+    while (n < a->n_axes && n < b->n_axes && a->axes[n] == b->axes[n]) n++;
+    for (; n > 0; n--) {
+        strata_dim_split first, second;
+        STRATA_TRY(coarser(p, a, n, &first, err));
+        STRATA_TRY(coarser(p, b, n, &second, err));
+        if (strata_dim_split_equal(p->mesh, &first, &second)) break;
+    }
+    *out_n = n;
+    return STRATA_OK;
+}
+
+/* Whether a reduce_scatter makes dimension 0 as `to` wants it. */
+static strata_status wants_pieces(partitioner *p, const strata_placement *from, const strata_placement *to, int rank,
+                                  bool *out_yes, strata_error *err) {
+    const strata_dim_split *split = &to->dims[0];
+    int n;
+    *out_yes = false;
+    if (!rank || !split->n_axes || !(from->partial >> split->axes[split->n_axes - 1] & 1)) return STRATA_OK;
+    STRATA_TRY(common_axes(p, &from->dims[0], split, &n, err));
+    *out_yes = n == split->n_axes - 1 && n == from->dims[0].n_axes;
+    return STRATA_OK;
+}
+
+/* Makes a value of which the devices along these axes have copies partial: the first device keeps it, the others get zeros.
+ * They still depend on the value, so that all devices take part in the exchanges that it needs. */
+static void count_once(partitioner *p, form *f, unsigned axes) {
+    for (int d = 0; d < p->n_devices; d++) {
+        strata_tensor *x = f->tensors[d];
+        bool is_first = true;
+        for (int a = 0; a < p->mesh->n_axes; a++)
+            is_first &= !(axes >> a & 1) || strata_mesh_coordinate(p->mesh, p->first + d, a) == 0;
+        const strata_array never = strata_array_view(STRATA_DTYPE_BOOL, STRATA_SHAPE(), &(bool){false});
+        if (!is_first) f->tensors[d] = strata_where(strata_constant(x->graph, &never), x, strata_scalar(x->graph, x->dtype, 0));
+    }
+    f->placement.partial |= axes;
+}
+
+/* Changes the placement of a form to `to`. */
+static strata_status move(partitioner *p, const strata_tensor *value, form *f, const strata_placement *to, strata_error *err) {
+    const int rank = value->shape.rank;
+    if (f->placement.own & ~to->own)
+        return strata_fail(err, STRATA_INVALID,
+                           "partition: %s reads %s, of which each device has its own value: %s; an exchange must come first",
+                           p->reader ? p->reader->op->name : "an output", value->op->name,
+                           strata_placement_text(p->mesh, &f->placement, value->shape).text);
+    if (to->partial & ~f->placement.partial) count_once(p, f, to->partial & ~f->placement.partial);
+    unsigned owed = f->placement.partial & ~to->partial;
+    bool pieces;
+    STRATA_TRY(wants_pieces(p, &f->placement, to, rank, &pieces, err));
+    if (pieces) {
+        STRATA_TRY(add_up_pieces(p, value, f, &to->dims[0], err));
+        owed &= f->placement.partial;
+    }
+    if (owed) STRATA_TRY(add_up(p, value, f, owed, err));
+    for (int dim = 0; dim < rank; dim++) {
+        int n;
+        STRATA_TRY(common_axes(p, &f->placement.dims[dim], &to->dims[dim], &n, err));
+        while (f->placement.dims[dim].n_axes > n) STRATA_TRY(gather_axis(p, value, f, dim, err));
+    }
+    for (int dim = 0; dim < rank; dim++)
+        if (!strata_dim_split_equal(p->mesh, &f->placement.dims[dim], &to->dims[dim]))
+            take_piece(p, value, f, dim, &to->dims[dim]);
+    return STRATA_OK;
+}
+
+/* The form of a value with this placement, which is made if there is none yet. */
+static strata_status form_of(partitioner *p, const strata_tensor *value, const strata_placement *placement, form **out_form,
+                             strata_error *err) {
+    form *first = p->forms[value->id];
+    for (form *f = first; f; f = f->next)
+        if (strata_placement_equal(p->mesh, value->shape.rank, &f->placement, placement)) {
+            *out_form = f;
+            return STRATA_OK;
+        }
+    form *f = new_form(p, &first->placement);
+    if (!f) return no_memory(err);
+    memcpy(f->tensors, first->tensors, (size_t)p->n_devices * sizeof *f->tensors);
+    STRATA_TRY(move(p, value, f, placement, err));
+    f->next = first->next;
+    first->next = f;
+    *out_form = f;
+    return STRATA_OK;
+}
+
+/* ---- how a node is divided ---- */
+
+typedef struct choice {
+    /* [STRATA_MOST_FACTORS] Over which axes a factor is divided, in units of the factor. */
+    strata_dim_split factors[STRATA_MOST_FACTORS];
+    unsigned used;
+    int n_axes;
+    double cost;
+} choice;
+
+enum { MOST_CANDIDATES = 256 };
+
+typedef struct division {
+    const strata_tensor *node;
+    strata_factors factors;
+    /* [n_inputs] */
+    form **operands;
+    /* The axes over which the operands stay partial, and so does the result; those over which an operand is each device's
+     * own. */
+    unsigned deferred, own;
+    /* [n_inputs] Bit i of an operand that stays partial over `deferred`. */
+    bool *stays_partial;
+    /* Ways in which an operand divides a factor. */
+    struct {
+        int factor;
+        strata_dim_split split;
+    } candidates[MOST_CANDIDATES];
+    int n_candidates;
+    choice now, best;
+} division;
+
+/* The placement of operand i (n_inputs: of the result) under a choice. */
+static strata_status placement_under(partitioner *p, const division *v, const choice *c, int i, strata_placement *out_placement,
+                                     strata_error *err) {
+    const bool is_result = i == v->node->n_inputs;
+    const strata_factor_dims *dims = is_result ? &v->factors.result : &v->factors.inputs[i];
+    const int rank = is_result ? v->node->shape.rank : v->node->inputs[i]->shape.rank;
+    *out_placement = (strata_placement){.partial = is_result || v->stays_partial[i] ? v->deferred : 0,
+                                        .own = is_result ? v->own : v->operands[i]->placement.own};
+    out_placement->partial &= ~out_placement->own;
+    unsigned seen = 0;
+    for (int d = 0; d < rank; d++) {
+        if (dims->factor[d] < 0) continue;
+        const strata_dim_split *split = &c->factors[dims->factor[d]];
+        if (!split->n_axes) continue;
+        out_placement->dims[d] = *split;
+        for (int a = 0; a < split->n_axes; a++) seen |= 1u << split->axes[a];
+        if (dims->unit[d] == 1) continue;
+        const int n = strata_dim_split_n_pieces(p->mesh, split);
+        int64_t *lengths = new_lengths(p, n);
+        if (!lengths) return no_memory(err);
+        for (int k = 0; k < n; k++) lengths[k] = split->lengths[k] * dims->unit[d];
+        out_placement->dims[d].lengths = lengths;
+    }
+    if (!is_result) return STRATA_OK;
+    /* A sum over a divided factor, of values that are each device's own or of its own examples, is its own too. */
+    const unsigned summed = c->used & ~seen;
+    out_placement->own = (out_placement->own | (v->factors.own ? summed : 0)) & ~seen;
+    out_placement->partial = (out_placement->partial | summed) & ~out_placement->own;
+    return STRATA_OK;
+}
+
+/* The bytes that a device receives so that the value gets this placement. */
+static double cost_of_move(const partitioner *p, const strata_tensor *value, const strata_placement *from,
+                           const strata_placement *to) {
+    double cost = 0;
+    if (from->partial & ~to->partial) cost += 2 * (double)bytes_of(value);
+    for (int d = 0; d < value->shape.rank; d++)
+        if (from->dims[d].n_axes && !strata_dim_split_equal(p->mesh, &from->dims[d], &to->dims[d])) {
+            cost += (double)bytes_of(value);
+            break;
+        }
+    return cost;
+}
+
+/* Compares the finished choice v->now with the best one so far. More axes that divide the work are better, then fewer bytes. */
+static strata_status judge(partitioner *p, division *v, strata_error *err) {
+    choice *c = &v->now;
+    c->cost = 0;
+    for (int i = 0; i < v->node->n_inputs; i++) {
+        strata_placement to;
+        STRATA_TRY(placement_under(p, v, c, i, &to, err));
+        c->cost += cost_of_move(p, v->node->inputs[i], &v->operands[i]->placement, &to);
+    }
+    strata_placement result;
+    STRATA_TRY(placement_under(p, v, c, v->node->n_inputs, &result, err));
+    if (result.partial & ~v->deferred) c->cost += 2 * (double)bytes_of(v->node);
+    if (v->best.cost < 0 || c->n_axes > v->best.n_axes || (c->n_axes == v->best.n_axes && c->cost < v->best.cost)) v->best = *c;
+    return STRATA_OK;
+}
+
+/* Tries all candidates from number k on, each taken or not. */
+static strata_status choose(partitioner *p, division *v, int k, strata_error *err) {
+    if (k == v->n_candidates) return judge(p, v, err);
+    const int factor = v->candidates[k].factor;
+    const strata_dim_split *split = &v->candidates[k].split;
+    unsigned axes = 0;
+    for (int a = 0; a < split->n_axes; a++) axes |= 1u << split->axes[a];
+    if (!v->now.factors[factor].n_axes && !((v->now.used | v->deferred) & axes)) {
+        v->now.factors[factor] = *split;
+        v->now.used |= axes;
+        v->now.n_axes += split->n_axes;
+        STRATA_TRY(choose(p, v, k + 1, err));
+        v->now.n_axes -= split->n_axes;
+        v->now.used &= ~axes;
+        v->now.factors[factor] = (strata_dim_split){0};
+    }
+    return choose(p, v, k + 1, err);
+}
+
+/* Adds the ways in which operand i divides factors. */
+static strata_status add_candidates(partitioner *p, division *v, int i, strata_error *err) {
+    const strata_factor_dims *dims = &v->factors.inputs[i];
+    for (int d = 0; d < v->node->inputs[i]->shape.rank; d++) {
+        const int factor = dims->factor[d], unit = (int)dims->unit[d];
+        strata_dim_split split = v->operands[i]->placement.dims[d];
+        if (factor < 0 || !split.n_axes) continue;
+        const int n = strata_dim_split_n_pieces(p->mesh, &split);
+        int64_t *lengths = new_lengths(p, n);
+        bool whole = lengths != NULL, known = false;
+        if (!lengths) return no_memory(err);
+        for (int k = 0; k < n && whole; k++) {
+            whole = split.lengths[k] % unit == 0 && (split.lengths[k] > 0 || !(v->factors.filled >> factor & 1));
+            lengths[k] = split.lengths[k] / unit;
+        }
+        split.lengths = lengths;
+        for (int k = 0; k < v->n_candidates && whole; k++)
+            known |= v->candidates[k].factor == factor && strata_dim_split_equal(p->mesh, &v->candidates[k].split, &split);
+        if (!whole || known || v->n_candidates == MOST_CANDIDATES) continue;
+        v->candidates[v->n_candidates].factor = factor;
+        v->candidates[v->n_candidates++].split = split;
+    }
+    return STRATA_OK;
+}
+
+/* The axes that divide a dimension of operand i. */
+static unsigned split_axes(const division *v, int i) {
+    unsigned axes = 0;
+    for (int d = 0; d < v->node->inputs[i]->shape.rank; d++) {
+        const strata_dim_split *split = &v->operands[i]->placement.dims[d];
+        for (int a = 0; a < split->n_axes; a++) axes |= 1u << split->axes[a];
+    }
+    return axes;
+}
+
+/* Whether a partial value is to be added up where it is read first, since several nodes read it. An input is not: it was made
+ * partial so that its readers are. */
+static bool is_shared(const partitioner *p, const strata_tensor *value) {
+    return p->uses[value->id] > 1 && !(value->op->flags & STRATA_OP_LEAF);
+}
+
+/* Whether the result is linear in operand i together with others. */
+static bool is_joint(const division *v, int i) {
+    return v->factors.linearity == STRATA_LINEAR_JOINTLY && (i > 63 || v->factors.linear_operands >> i & 1);
+}
+
+/* The result of an op that is linear in several operands together: partial ones stay so; complete ones are counted once unless
+ * they are divided along the same axis. */
+static void defer_jointly(const partitioner *p, division *v) {
+    const strata_tensor *node = v->node;
+    unsigned any = 0;
+    for (int i = 0; i < node->n_inputs; i++) any |= is_joint(v, i) ? v->operands[i]->placement.partial : 0;
+    for (int i = 0; i < node->n_inputs; i++) {
+        if (!is_joint(v, i)) any &= ~v->operands[i]->placement.partial;
+        any &= ~split_axes(v, i);
+        if (v->operands[i]->placement.partial && is_shared(p, node->inputs[i])) any = 0;
+    }
+    v->deferred = any;
+    for (int i = 0; i < node->n_inputs; i++) v->stays_partial[i] = any && is_joint(v, i);
+}
+
+/* Decides over which axes partial operands stay partial. A value that several nodes read is added up once instead. */
+static void defer(const partitioner *p, division *v) {
+    const strata_tensor *node = v->node;
+    const int n = node->n_inputs;
+    for (int i = 0; i < n; i++) v->own |= v->operands[i]->placement.own;
+    if (v->factors.linearity == STRATA_LINEAR_JOINTLY) defer_jointly(p, v);
+    if (v->factors.linearity == STRATA_LINEAR_JOINTLY || v->factors.linearity == STRATA_LINEAR_NOT) return;
+    const int last = v->factors.linearity == STRATA_LINEAR_FIRST ? 1 : n;
+    for (int i = 0; i < last && !v->deferred; i++) {
+        unsigned axes = v->operands[i]->placement.partial;
+        if (is_shared(p, node->inputs[i])) axes = 0;
+        for (int k = 0; k < n; k++)
+            if (k != i) axes &= ~(v->operands[k]->placement.partial | split_axes(v, k));
+        v->deferred = axes;
+        v->stays_partial[i] = axes != 0;
+    }
+}
+
+/* An update may change rows that were gathered from a variable; every device then makes the whole update. */
+static bool is_changed_alike(const partitioner *p, const strata_tensor *written) {
+    if (strata_variable_behind(written)) return true;
+    for (;; written = written->inputs[0]) {
+        for (int d = 0; d < written->shape.rank; d++)
+            if (p->forms[written->id]->placement.dims[d].n_axes) return false;
+        if (written->op->flags & STRATA_OP_LEAF) return true;
+    }
+}
+
+/* For an update: the variables that it writes keep their placements, and all other operands follow them. */
+static strata_status follow_variables(partitioner *p, division *v, strata_error *err) {
+    v->n_candidates = 0;
+    v->deferred = 0;
+    for (int i = 0; i < v->node->n_inputs; i++)
+        if (strata_is_written(v->node, i)) STRATA_TRY(add_candidates(p, v, i, err));
+    STRATA_TRY(choose(p, v, 0, err));
+    for (int i = 0; i < v->node->n_inputs; i++) {
+        strata_placement wanted;
+        const strata_placement *has = &v->operands[i]->placement;
+        if (!strata_is_written(v->node, i)) continue;
+        STRATA_TRY(placement_under(p, v, &v->best, i, &wanted, err));
+        if (strata_placement_equal(p->mesh, v->node->inputs[i]->shape.rank, has, &wanted) &&
+            is_changed_alike(p, v->node->inputs[i]))
+            continue;
+        return strata_fail(err, STRATA_UNSUPPORTED, "%s: its operand %d is %s, which %s", v->node->op->name, i,
+                           strata_placement_text(p->mesh, has, v->node->inputs[i]->shape).text,
+                           "the op's rule does not allow, or another variable of the update is divided in another way");
+    }
+    return STRATA_OK;
+}
+
+static strata_status divide(partitioner *p, division *v, strata_error *err) {
+    v->best.cost = -1;
+    strata_factors_of(v->node, p->opts->own_statistics, &v->factors);
+    if (v->node->op->flags & STRATA_OP_UPDATE) return follow_variables(p, v, err);
+    defer(p, v);
+    for (int i = 0; i < v->node->n_inputs; i++) STRATA_TRY(add_candidates(p, v, i, err));
+    return choose(p, v, 0, err);
+}
+
+/* ---- nodes ---- */
+
+static strata_status add_form(partitioner *p, const strata_tensor *node, const strata_placement *placement, form **out_form,
+                              strata_error *err) {
+    *out_form = p->forms[node->id] = new_form(p, placement);
+    return *out_form ? STRATA_OK : no_memory(err);
+}
+
+static strata_status add_leaf(partitioner *p, const strata_tensor *node, strata_error *err) {
+    static const strata_placement whole = {0};
+    const bool is_constant = node->op == &strata_op_constant;
+    const strata_placement *placement = is_constant ? &whole : p->opts->place(p->opts->user, node);
+    form *f;
+    STRATA_TRY(strata_placement_fits(p->mesh, placement, node->shape, err));
+    if (placement->own || (placement->partial && node->op == &strata_op_read))
+        return strata_fail(err, STRATA_INVALID, "%s cannot be %s", strata_tensor_name(node),
+                           strata_placement_text(p->mesh, placement, node->shape).text);
+    STRATA_TRY(add_form(p, node, placement, &f, err));
+    for (int d = 0; d < p->n_devices; d++) {
+        strata_graph *graph = p->result->parts[d].graph;
+        if (node->op == &strata_op_read) {
+            strata_variable *whole_variable = ((const strata_read_attrs *)node->attrs)->variable;
+            f->tensors[d] = strata_variable_read(graph, p->opts->variable(p->opts->user, whole_variable, p->first + d));
+        } else if (is_constant) {
+            f->tensors[d] = strata_copy_node(graph, node, NULL);
+        } else {
+            f->tensors[d] = strata_input(graph, ((const strata_input_attrs *)node->attrs)->name, node->dtype,
+                                         part_of(p, node, placement, d, NULL));
+        }
+        if (!f->tensors[d]) return no_memory(err);
+    }
+    return STRATA_OK;
+}
+
+static strata_status check_graph(const strata_tensor *node, strata_graph *graph, strata_error *err) {
+    strata_error own = {0};
+    const strata_status status = strata_graph_check(graph, &own);
+    return status ? strata_fail(err, status, "partition of %s: %s", node->op->name, own.message) : STRATA_OK;
+}
+
+static strata_status build_parts(partitioner *p, division *v, strata_error *err) {
+    const strata_tensor *node = v->node;
+    const int n = node->n_inputs;
+    strata_placement placement;
+    form *f;
+    p->reader = node;
+    for (int i = 0; i < n; i++) {
+        STRATA_TRY(placement_under(p, v, &v->best, i, &placement, err));
+        STRATA_TRY(form_of(p, node->inputs[i], &placement, &v->operands[i], err));
+    }
+    STRATA_TRY(placement_under(p, v, &v->best, n, &placement, err));
+    STRATA_TRY(add_form(p, node, &placement, &f, err));
+    strata_tensor **inputs = strata_graph_alloc(p->memory, (size_t)(n + 1) * sizeof(*inputs));
+    if (!inputs) return no_memory(err);
+    for (int d = 0; d < p->n_devices; d++) {
+        strata_node_part part = {.node = node, .graph = p->result->parts[d].graph, .inputs = inputs};
+        for (int i = 0; i < n; i++) inputs[i] = v->operands[i]->tensors[d];
+        part.shape = part_of(p, node, &placement, d, part.begin);
+        f->tensors[d] = node->op->part ? node->op->part(&part) : strata_node_part_copy(&part);
+        STRATA_TRY(check_graph(node, part.graph, err));
+        if (!strata_shape_equal(f->tensors[d]->shape, part.shape))
+            return strata_fail(err, STRATA_INTERNAL, "partition: device %d's part of %s is %s, its rule says %s", d,
+                               node->op->name, strata_shape_text(f->tensors[d]->shape).text,
+                               strata_shape_text(part.shape).text);
+        strata_tensor_set_name(f->tensors[d], node->name);
+    }
+    return STRATA_OK;
+}
+
+/* An all_reduce of the graph: here a value must be complete. */
+static strata_status add_exchange(partitioner *p, const strata_tensor *node, strata_error *err) {
+    const form *x = p->forms[node->inputs[0]->id];
+    strata_placement placement = x->placement;
+    const unsigned axes = placement.partial | placement.own;
+    form *f;
+    placement.partial = placement.own = 0;
+    STRATA_TRY(add_form(p, node, &placement, &f, err));
+    for (int d = 0; d < p->n_devices; d++) {
+        strata_all_reduce_attrs attrs = *(const strata_all_reduce_attrs *)node->attrs;
+        f->tensors[d] = x->tensors[d];
+        if (!axes) continue;
+        attrs.common.channel = channel_of(p, axes, d);
+        attrs.common.shape = x->tensors[d]->shape;
+        f->tensors[d] = strata_tensor_set_name(strata_all_reduce_among(x->tensors[d]->graph, x->tensors[d], attrs), node->name);
+    }
+    p->reader = node;
+    return axes ? note_exchange(p, node->inputs[0], "all_reduce", axes, bytes_of(f->tensors[0]), err) : STRATA_OK;
+}
+
+static strata_status add_node(partitioner *p, const strata_tensor *node, strata_error *err) {
+    if (node->op->flags & STRATA_OP_LEAF) return add_leaf(p, node, err);
+    if (node->op == &strata_op_all_reduce && node->n_inputs) return add_exchange(p, node, err);
+    if (node->op->flags & STRATA_OP_COMMUNICATION)
+        return strata_fail(err, STRATA_UNSUPPORTED, "partition: the graph has an exchange already (%s)", node->op->name);
+    division *v = calloc(1, sizeof *v);
+    if (!v) return no_memory(err);
+    const size_t n = (size_t)node->n_inputs + 1;
+    v->node = node;
+    v->operands = strata_graph_alloc(p->memory, n * sizeof(*v->operands));
+    v->stays_partial = strata_graph_alloc(p->memory, n * sizeof *v->stays_partial);
+    v->factors.inputs = strata_graph_alloc(p->memory, n * sizeof *v->factors.inputs);
+    strata_status status = v->operands && v->stays_partial && v->factors.inputs ? STRATA_OK : no_memory(err);
+    for (int i = 0; i < node->n_inputs && !status; i++) v->operands[i] = p->forms[node->inputs[i]->id];
+    if (!status) status = divide(p, v, err);
+    if (!status) status = build_parts(p, v, err);
+    free(v);
+    return status;
+}
+
+/* ---- all nodes ---- */
+
+static strata_status begin(partitioner *p, strata_graph *graph, strata_error *err) {
+    strata_partition *result = p->result = calloc(1, sizeof *result);
+    if (!result) return no_memory(err);
+    result->parts = calloc((size_t)p->n_devices, sizeof *result->parts);
+    p->forms = calloc((size_t)graph->n_nodes, sizeof(*p->forms));
+    p->live = calloc((size_t)graph->n_nodes, sizeof *p->live);
+    p->uses = calloc((size_t)graph->n_nodes, sizeof *p->uses);
+    if (!result->parts || !p->forms || !p->live || !p->uses) return no_memory(err);
+    STRATA_TRY(strata_graph_create(&p->memory, err));
+    for (int d = 0; d < p->n_devices; d++) {
+        strata_device_part *part = &result->parts[d];
+        STRATA_TRY(strata_graph_create(&part->graph, err));
+        result->n_devices++;
+        strata_graph_retain(part->graph, graph);
+        part->outputs = calloc((size_t)p->opts->n_outputs + 1, sizeof(*part->outputs));
+        part->updates = calloc((size_t)p->opts->n_updates + 1, sizeof(*part->updates));
+        if (!part->outputs || !part->updates) return no_memory(err);
+    }
+    return STRATA_OK;
+}
+
+static strata_status finish_outputs(partitioner *p, strata_error *err) {
+    static const strata_placement whole = {0};
+    const strata_partition_options *opts = p->opts;
+    p->reader = NULL;
+    for (int i = 0; i < opts->n_outputs; i++) {
+        const strata_placement *placement = opts->placements ? &opts->placements[i] : &whole;
+        form *f;
+        STRATA_TRY(strata_placement_fits(p->mesh, placement, opts->outputs[i]->shape, err));
+        STRATA_TRY(form_of(p, opts->outputs[i], placement, &f, err));
+        for (int d = 0; d < p->n_devices; d++) p->result->parts[d].outputs[i] = f->tensors[d];
+    }
+    for (int i = 0; i < opts->n_updates; i++)
+        for (int d = 0; d < p->n_devices; d++) p->result->parts[d].updates[i] = p->forms[opts->updates[i]->id]->tensors[d];
+    return STRATA_OK;
+}
+
+static strata_status partition(partitioner *p, strata_graph *graph, strata_error *err) {
+    const strata_partition_options *opts = p->opts;
+    STRATA_TRY(begin(p, graph, err));
+    strata_mark_live(graph, opts->outputs, opts->n_outputs, opts->updates, opts->n_updates, p->live, p->uses);
+    for (int i = 0; i < graph->n_nodes; i++)
+        if (p->live[i]) STRATA_TRY(add_node(p, graph->nodes[i], err));
+    STRATA_TRY(finish_outputs(p, err));
+    for (int d = 0; d < p->n_devices; d++) STRATA_TRY(strata_graph_check(p->result->parts[d].graph, err));
+    return STRATA_OK;
+}
+
+strata_status strata_partition_create(const strata_partition_options *opts, strata_partition **out_partition,
+                                      strata_error *err) {
+    *out_partition = NULL;
+    STRATA_TRY(strata_mesh_check(opts->mesh, err));
+    if (opts->n_outputs + opts->n_updates == 0) return strata_fail(err, STRATA_INVALID, "partition: there are no outputs");
+    strata_graph *graph = (opts->n_outputs ? opts->outputs[0] : opts->updates[0])->graph;
+    STRATA_TRY(strata_graph_check(graph, err));
+    partitioner p = {.opts = opts, .mesh = opts->mesh, .first = opts->first, .n_all = strata_mesh_n_devices(opts->mesh)};
+    p.n_devices = opts->n ? opts->n : p.n_all;
+    if (p.n_devices > 62)
+        return strata_fail(err, STRATA_UNSUPPORTED, "the mesh has %d devices; exchanges take 62 at most", p.n_devices);
+    const strata_status status = partition(&p, graph, err);
+    strata_graph_destroy(p.memory);
+    free(p.forms);
+    free(p.live);
+    free(p.uses);
+    if (status)
+        strata_partition_destroy(p.result);
+    else
+        *out_partition = p.result;
+    return status;
+}
+
+void strata_partition_destroy(strata_partition *partition) {
+    if (!partition) return;
+    for (int d = 0; d < partition->n_devices; d++) {
+        strata_graph_destroy(partition->parts[d].graph);
+        free(partition->parts[d].outputs);
+        free(partition->parts[d].updates);
+    }
+    free(partition->parts);
+    free(partition->exchanges);
+    free(partition);
+}

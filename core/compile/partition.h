@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The partitioner: divides a graph for one device into a graph for each device of a mesh.
+ *
+ * The caller says how inputs, variables and outputs are placed (core/graph/placement.h). The partitioner goes through the
+ * nodes in order and chooses for each how it is divided, by the rule of its op and the placements of its operands:
+ *
+ *   - What an operand's placement divides stays divided, so that no device computes what another one computes too.
+ *   - Where operands contradict each other, the choice that moves the fewest bytes is taken.
+ *   - A partial sum stays partial while the ops that read it are linear; it is added up where its value is needed.
+ *   - Where a placement must change, the partitioner inserts the exchange: all_reduce, reduce_scatter, all_gather. Taking a
+ *     part of a value that the device has is no exchange.
+ *
+ * An all_reduce in the graph says where a value must be complete: it is an exchange if the devices' values differ, and nothing
+ * if they are equal. An op without a rule, or a division that its rule does not allow, is computed from gathered operands by
+ * every device; the exchanges name the node, so that a report can say so. Gradients must be in the graph already. */
+#ifndef STRATA_CORE_PARTITION_H
+#define STRATA_CORE_PARTITION_H
+
+#include "core/graph/placement.h"
+
+typedef struct strata_partition_options {
+    const strata_mesh *mesh;
+    /* The devices whose graphs are made: [first, first + n); n 0: all. Their exchanges involve the others too. */
+    int first, n;
+    /* Each device computes the statistics of batch norm of its own examples; else they are those of all examples. */
+    bool own_statistics;
+    /* The placement of an input or of a variable, which is read by `leaf`. An input may be partial: the values that the
+     * devices are given add up to it. */
+    const strata_placement *(*place)(void *user, const strata_tensor *leaf);
+    /* The device's variable, of the shape of its part, that stands for the variable of the graph. */
+    strata_variable *(*variable)(void *user, strata_variable *whole, int device);
+    void *user;
+    strata_tensor *const *outputs;
+    /* [n_outputs] The placements of the outputs, which must not be partial; NULL: every device gets the whole outputs. */
+    const strata_placement *placements;
+    int n_outputs;
+    strata_tensor *const *updates;
+    int n_updates;
+} strata_partition_options;
+
+/* The graph of one device. */
+typedef struct strata_device_part {
+    strata_graph *graph;
+    /* [n_outputs], [n_updates] */
+    strata_tensor **outputs, **updates;
+} strata_device_part;
+
+/* An exchange that the partitioner inserted, for reports. */
+typedef struct strata_partition_exchange {
+    /* The node whose value is exchanged, and the node that needs it (NULL: it is an output). Nodes of the whole graph. */
+    const strata_tensor *value, *reader;
+    /* The op's name: "all_reduce", "reduce_scatter", "all_gather". */
+    const char *op;
+    /* Bit a: the exchange is among devices along axis a. */
+    unsigned axes;
+    /* The bytes that one device receives. */
+    int64_t bytes;
+} strata_partition_exchange;
+
+typedef struct strata_partition {
+    /* [n_devices] of the devices from options.first on. */
+    int n_devices;
+    strata_device_part *parts;
+    int n_exchanges;
+    strata_partition_exchange *exchanges;
+} strata_partition;
+
+/* Divides what outputs and updates need. Fails with INVALID for a placement that does not fit, and UNSUPPORTED for an update
+ * whose variables are not divided alike or are divided in a way that the op's rule does not allow, and for communication
+ * nodes. */
+STRATA_MUST_USE strata_status strata_partition_create(const strata_partition_options *opts, strata_partition **out_partition,
+                                                      strata_error *err);
+void strata_partition_destroy(strata_partition *partition);
+
+#endif

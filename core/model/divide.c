@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The training step of several replicas, divided by the partitioner: the step is built once, for all examples of this worker's
+ * replicas, as if there were one device. The mesh has one axis, "data", with a device for each replica of all workers. Inputs
+ * are divided along the examples, parameters, slots and states are copies on every device. The all_reduces that the builder
+ * adds to the graph (gradients.c) say where gradients and sums must be complete.
+ *
+ * The graph has only the examples of this worker, so the parts of other workers are empty in its placements. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/compile/partition.h"
+#include "core/model/model.h"
+#include "core/op/ops.h"
+
+typedef struct division {
+    const strata_model *model;
+    strata_mesh mesh;
+    /* How the examples are divided; copies on every device; a sum over the devices. */
+    strata_placement examples, whole, partial;
+} division;
+
+bool strata_model_is_divided(const strata_model *model, strata_program_kind kind) {
+    const strata_strategy *strategy = model->strategy;
+    return kind == STRATA_PROGRAM_TRAIN && strata_strategy_num_replicas_in_sync(strategy) > 1 && strategy->updater < 0 &&
+           !strategy->rewrite && !model->shards.n && !strategy->trainer && !strategy->by_roles;
+}
+
+/* ---- placements ---- */
+
+static const strata_placement *place(void *user, const strata_tensor *leaf) {
+    static const char *const copied[] = {"step", "rng"}, *const summed[] = {"share", "examples"};
+    const division *v = user;
+    if (leaf->op == &strata_op_read) return &v->whole;
+    const char *name = ((const strata_input_attrs *)leaf->attrs)->name;
+    for (int i = 0; i < 2; i++) {
+        if (!strcmp(name, copied[i])) return &v->whole;
+        if (!strcmp(name, summed[i])) return &v->partial;
+    }
+    return &v->examples;
+}
+
+/* The variable of another replica that has the same place as one of replica 0. */
+static strata_variable *counterpart(const strata_model *model, const strata_variable *own, int replica) {
+    const strata_model_replica *from = &model->replicas[0], *to = &model->replicas[replica];
+    if (own == from->state) return to->state;
+    if (own == from->metrics) return to->metrics;
+    for (int k = 0; k < model->parameters.n_blocks; k++) {
+        if (own == from->blocks[k].flat) return to->blocks[k].flat;
+        for (int s = 0; s < STRATA_MAX_OPTIMIZER_SLOTS; s++)
+            if (own == from->blocks[k].slots[s]) return to->blocks[k].slots[s];
+    }
+    return NULL;
+}
+
+static strata_variable *variable_of(void *user, strata_variable *whole, int device) {
+    const division *v = user;
+    return counterpart(v->model, whole, device - v->model->strategy->workers.first_replica);
+}
+
+/* ---- the step ---- */
+
+/* The number of examples for which a part is compiled: at least one. */
+static int64_t compiled_examples(const strata_program_part *part) {
+    return part->n ? part->n : 1;
+}
+
+static strata_status divide(const strata_model *model, strata_step *step, const int64_t *lengths,
+                            strata_partition **out_partition, strata_error *err) {
+    const strata_strategy *strategy = model->strategy;
+    const strata_dim_split split = {.n_axes = 1, .axes = {0}, .lengths = lengths};
+    division v = {.model = model,
+                  .mesh = {.n_axes = 1, .axes = {{"data", strata_strategy_num_replicas_in_sync(strategy)}}},
+                  .examples = {.dims = {split}},
+                  .partial = {.partial = 1}};
+    strata_tensor *outputs[2] = {step->output};
+    strata_placement placements[2] = {v.whole, v.examples};
+    int n = step->output != NULL;
+    if (step->scores) {
+        placements[n] = v.examples;
+        outputs[n++] = step->scores;
+    }
+    const strata_partition_options opts = {.mesh = &v.mesh,
+                                           .first = strategy->workers.first_replica,
+                                           .n = strategy->n_replicas,
+                                           .own_statistics = true,
+                                           .place = place,
+                                           .variable = variable_of,
+                                           .user = &v,
+                                           .outputs = outputs,
+                                           .placements = placements,
+                                           .n_outputs = n,
+                                           .updates = step->updates,
+                                           .n_updates = step->n_updates};
+    return strata_partition_create(&opts, out_partition, err);
+}
+
+/* Layers that exchange values themselves are built for one replica, and so are the scores of several metrics, which follow each
+ * other. */
+static bool can_divide(const strata_step *step, int64_t batch) {
+    return !step->exchanges_inside && (!step->scores || strata_tensor_shape(step->scores).dims[0] == batch);
+}
+
+strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_step *step,
+                                  strata_partition **out_partition, strata_error *err) {
+    const strata_workers *workers = &model->strategy->workers;
+    strata_step_role role = {.form = program->form, .updates = true, .exchanges = true, .has_replicas = true, .whole = true};
+    *out_partition = NULL;
+    int64_t *lengths = calloc((size_t)strata_strategy_num_replicas_in_sync(model->strategy), sizeof *lengths);
+    if (!lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    for (int r = 0; r < program->n_parts; r++)
+        role.batch += lengths[workers->first_replica + r] = compiled_examples(&program->parts[r]);
+    strata_status status = strata_step_build(step, model, program->kind, role, NULL, err);
+    if (!status && can_divide(step, role.batch)) {
+        status = divide(model, step, lengths, out_partition, err);
+        if (status) strata_graph_destroy(step->graph);
+    }
+    free(lengths);
+    return status;
+}
