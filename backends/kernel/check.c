@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Checks whether the nodes of a program compute correctly. Some drivers miscompile kernels without an error, or run them
- * wrongly at some sizes only, and a model would then train with wrong numbers. So a program's own kernels run, at its shapes, with its
- * launches and in its memory, and what each of them writes is compared with the op's reference for what it has just read.
+ * wrongly at some sizes only, and a model would then train with wrong numbers. So a program's own kernels run, at its
+ * shapes, with its launches and in its memory, and what each of them writes is compared with the op's reference for what it
+ * has just read.
  *
  * A *walk* runs the program's nodes in order, each by itself: it reads the operands of a node from the device, runs the node,
  * reads its result, and computes elements of it on the host. Then all launches are submitted together, as in training, and what
