@@ -44,6 +44,10 @@ endforeach()
 # What tests/bench/parameter_server.py measures links with.
 strata_test_program(bench_push_pull ${tests}/bench/push_pull_main.c)
 
+# The random graphs that tests/oracle.sh draws.
+strata_test_program(oracle_graphs ${tests}/oracle/graphs_main.c ${tests}/compile/random_graph.c
+  ${tests}/compile/random_graph_check.c ${tests}/support/check.c ${tests}/support/eval.c)
+
 # The fault matrix, whose points.c and wire.c stand before functions of the library: tests/faults/README.md.
 file(GLOB parts CONFIGURE_DEPENDS ${tests}/faults/*.c)
 strata_test_program(threads_faults ${parts} ${tests}/support/fork_server.c)

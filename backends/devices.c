@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finds and opens devices of all backends in backends/registry.c. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,10 @@ static pthread_once_t opening_once = PTHREAD_ONCE_INIT;
 enum { MOST_BACKENDS = 16 };
 /* For each row of strata_backends: 0 while its driver was not started, then 1 + strata_forks() of the process that did. */
 static unsigned started[MOST_BACKENDS];
+
+/* For each row of strata_backends: the seconds after which listing its devices was given up; 0: it was not. It is not tried
+ * again, since a thread is still in the driver. */
+static double gave_up[MOST_BACKENDS];
 
 static const char FORKED[] =
     "its driver was started before this process was forked and does not work in a child of fork; start processes by spawn "
@@ -65,8 +70,41 @@ static bool names_backend(const char *which, const strata_backend *backend) {
     return true;
 }
 
-/* Lists the devices of the backends that `which` names. The drivers of other backends are not started. */
-static strata_status list_devices(const char *which, strata_device_info **out_devices, int *out_n, strata_error *err) {
+typedef struct list_call {
+    const strata_backend *backend;
+    strata_device_list list;
+    strata_status status;
+    strata_error err;
+} list_call;
+
+static void run_list(void *user) {
+    list_call *call = user;
+    call->status = call->backend->list(&call->list, &call->err);
+}
+
+/* Appends the devices of row `index` of strata_backends. If a driver hangs, one row has the reason. */
+static strata_status list_backend(int index, strata_device_list *list, strata_error *err) {
+    const strata_backend *backend = strata_backends[index];
+    if (backend->is_built_in || backend->limits_list) return backend->list(list, err);
+    list_call listing = {.backend = backend};
+    const strata_driver_call call = {
+        .what = {backend->name, NULL, STRATA_DRIVER_LIST}, .run = run_list, .call = &listing, .bytes = sizeof listing};
+    const double limit = strata_driver_seconds();
+    if (gave_up[index] > 0)
+        (void)strata_driver_fail_hung(call.what, gave_up[index], &list->hung);
+    else if (strata_driver_call_within(&call, limit, NULL, NULL, &list->hung))
+        gave_up[index] = limit;
+    if (gave_up[index] > 0) return strata_device_list_add_hung(list, backend->name, gave_up[index], err);
+    strata_status status = listing.status ? strata_fail(err, listing.status, "%s", listing.err.message) : STRATA_OK;
+    for (int i = 0; i < listing.list.n && !status; i++) status = strata_device_list_add(list, &listing.list.rows[i], err);
+    free(listing.list.rows);
+    return status;
+}
+
+/* Lists the devices of the backends that `which` names. The drivers of other backends are not started. *out_hung: why the
+ * devices of a driver are missing; status OK: none are. */
+static strata_status list_devices(const char *which, strata_device_info **out_devices, int *out_n, strata_error *out_hung,
+                                  strata_error *err) {
     strata_device_list list = {0};
     for (int i = 0; strata_backends[i]; i++) {
         const strata_backend *backend = strata_backends[i];
@@ -77,7 +115,7 @@ static strata_status list_devices(const char *which, strata_device_info **out_de
         snprintf(row.skipped, sizeof row.skipped, "%s", FORKED);
         const bool forked = is_forked(i);
         if (!forked) started[i] = 1 + strata_forks();
-        strata_status status = forked ? strata_device_list_add(&list, &row, err) : backend->list(&list, err);
+        strata_status status = forked ? strata_device_list_add(&list, &row, err) : list_backend(i, &list, err);
         if (status) {
             free(list.rows);
             return status;
@@ -85,10 +123,52 @@ static strata_status list_devices(const char *which, strata_device_info **out_de
     }
     *out_devices = list.rows;
     *out_n = list.n;
+    *out_hung = list.hung;
     return STRATA_OK;
 }
 
 static const strata_backend *backend_of(const strata_device_info *info);
+
+typedef struct open_call {
+    const strata_backend *backend;
+    strata_device_info row;
+    strata_device_options opts;
+    char cache_dir[PATH_MAX];
+    strata_device *device;
+    strata_status status;
+    strata_error err;
+} open_call;
+
+static void run_open(void *user) {
+    open_call *call = user;
+    if (call->opts.cache_dir) call->opts.cache_dir = call->cache_dir; /* the caller's own text may be gone */
+    call->status = call->backend->open(&call->row, &call->opts, &call->device, &call->err);
+}
+
+/* Opens the device by its driver, with limits for this call and all later ones. */
+static strata_status open_driver(const strata_backend *backend, const strata_device_info *row,
+                                 const strata_device_options *opts, strata_device **out_device, strata_error *err) {
+    open_call opening_row = {.backend = backend, .row = *row, .opts = *opts};
+    const strata_driver_call call = {
+        .what = {row->id, row->driver, STRATA_DRIVER_OPEN}, .run = run_open, .call = &opening_row, .bytes = sizeof opening_row};
+    const size_t n = opts->cache_dir ? strlen(opts->cache_dir) : 0;
+    if (n >= sizeof opening_row.cache_dir)
+        return strata_fail(err, STRATA_INVALID, "device: cache_dir has %zu bytes; a path has at most %d", n, PATH_MAX - 1);
+    if (n) memcpy(opening_row.cache_dir, opts->cache_dir, n);
+    STRATA_TRY(strata_driver_call_within(&call, strata_driver_seconds(), opts->is_interrupted, opts->user, err));
+    if (opening_row.status) return strata_fail(err, opening_row.status, "%s", opening_row.err.message);
+    *out_device = opening_row.device;
+    (*out_device)->has_driver = true;
+    if (!((*out_device)->stall_seconds > 0)) (*out_device)->stall_seconds = opts->stall_seconds;
+    strata_driver_watch_start(*out_device);
+    return STRATA_OK;
+}
+
+static strata_status open_row(const strata_device_info *row, const strata_device_options *opts, strata_device **out_device,
+                              strata_error *err) {
+    const strata_backend *backend = backend_of(row);
+    return backend->is_built_in ? backend->open(row, opts, out_device, err) : open_driver(backend, row, opts, out_device, err);
+}
 
 /* Writes the reason why the device does not open into its row, without the device's id at the begin of the message. */
 static void write_reason(strata_device_info *row, const strata_error *why) {
@@ -104,15 +184,16 @@ static void try_to_open(strata_device_info *row) {
     strata_error why = {0};
     strata_device *device = NULL;
     if (row->skipped[0] || strchr(row->id, '.') || !backend_of(row)->is_tried) return;
-    if (backend_of(row)->open(row, &options, &device, &why))
+    if (open_row(row, &options, &device, &why))
         write_reason(row, &why);
     else
         strata_device_close(device);
 }
 
 strata_status strata_devices_list(strata_device_info **out_devices, int *out_n, strata_error *err) {
+    strata_error hung;
     STRATA_TRY(enter(err));
-    const strata_status status = list_devices(NULL, out_devices, out_n, err);
+    const strata_status status = list_devices(NULL, out_devices, out_n, &hung, err);
     for (int i = 0; i < *out_n && !status; i++) try_to_open(&(*out_devices)[i]);
     leave();
     return status;
@@ -245,30 +326,33 @@ static strata_status open_locked(const char *which, const strata_device_options 
                                  strata_error *err) {
     static const strata_device_options defaults = {0};
     strata_device_info *rows = NULL;
+    strata_error hung;
     int n = 0;
-    STRATA_TRY(list_devices(which, &rows, &n, err));
+    STRATA_TRY(list_devices(which, &rows, &n, &hung, err));
     int index = choose(rows, n, which);
-    if (index < 0) { /* `which` may be a name instead of an id; if not, the error lists all devices */
+    if (index < 0 && !hung.status) { /* `which` may be a name instead of an id; if not, the error lists all devices */
         strata_devices_free(rows);
-        STRATA_TRY(list_devices(NULL, &rows, &n, err));
+        STRATA_TRY(list_devices(NULL, &rows, &n, &hung, err));
         index = choose(rows, n, which);
     }
     strata_status status;
     if (misses_best(rows, n, which))
         status = strata_fail(err, STRATA_UNAVAILABLE, "device: the best device cannot be chosen: %s", FORKED);
+    else if (index < 0 && hung.status)
+        status = strata_fail(err, hung.status, "%s", hung.message);
     else if (index < 0)
         status = no_such_device(rows, n, which ? which : "", err);
     else if (rows[index].skipped[0])
         status = strata_fail(err, STRATA_UNAVAILABLE, "device %s cannot be used: %s", rows[index].id, rows[index].skipped);
     else
-        status = backend_of(&rows[index])->open(&rows[index], opts ? opts : &defaults, out_device, err);
+        status = open_row(&rows[index], opts ? opts : &defaults, out_device, err);
     /* If the user named no device and the best one does not open, the next best one is tried. */
     while (status && status != STRATA_INVALID && !which && !misses_best(rows, n, which) && backend_of(&rows[index])->is_tried) {
         strata_error why = {0};
         if (err) why = *err;
         write_reason(&rows[index], &why);
         index = choose(rows, n, which);
-        status = backend_of(&rows[index])->open(&rows[index], opts ? opts : &defaults, out_device, err);
+        status = open_row(&rows[index], opts ? opts : &defaults, out_device, err);
     }
     if (!status && opts) {
         (*out_device)->on_compile = opts->on_compile;
@@ -279,6 +363,8 @@ static strata_status open_locked(const char *which, const strata_device_options 
         (*out_device)->compile_seconds = opts->compile_seconds;
         (*out_device)->is_interrupted = opts->is_interrupted;
     }
+    /* If the user named no device, a driver that hangs may have had a better one. */
+    if (!status && !which && hung.status) strata_device_warn(*out_device, "%s", hung.message);
     if (!status && opts && opts->fast && !(*out_device)->has_fast)
         strata_device_warn(*out_device, "%s: fast changes nothing, as this device has neither matrix units nor CLBlast",
                            (*out_device)->info.id);

@@ -19,6 +19,9 @@ typedef struct strata_backend {
     bool is_tried;
     /* It has no driver, so a child of fork may use it although its parent has used it. */
     bool is_built_in;
+    /* `list` limits the time of each call of a driver itself, and may be called by any thread. Otherwise it is called by a
+     * thread that may be abandoned, as `open` is. */
+    bool limits_list;
     /* Appends a row for each device, or one row with the reason why there are none. Fails only if memory runs out. */
     strata_status (*list)(strata_device_list *list, strata_error *err);
     /* Opens the device of this row, which `list` has appended. */

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cluster/clock.h"
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/table.h"
+#include "core/base/clock.h"
 #include "core/base/locale.h"
 
 static const double CONNECT_SECONDS = 60, STALL_SECONDS = 300;
@@ -86,8 +86,8 @@ strata_status strata_communicator_get_of(strata_communicator *comm, const char *
     if (status == STRATA_TIMEOUT && !strata_seat_failed(comm->seat))
         return strata_fail(err, status, "rank %d of %d did not come within %g s", rank, comm->world, comm->connect_seconds);
     if (!status && n != n_bytes)
-        status = strata_fail(err, STRATA_INTERNAL, "key \"%s\" has %zu bytes, not %zu: the ranks run different versions", key,
-                             n, n_bytes);
+        status = strata_fail(err, STRATA_INVALID, "key \"%s\" has %zu bytes, not %zu: the ranks run different versions", key, n,
+                             n_bytes);
     if (!status) memcpy(out_value, value, n);
     free(value);
     return status;
@@ -187,11 +187,7 @@ strata_status strata_communicator_allocate(int rank, int world, const int *job_r
     strata_communicator *comm = *out_comm = calloc(1, sizeof *comm);
     if (!comm) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator");
     pthread_mutex_init(&comm->requests.lock, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&comm->requests.changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    strata_clock_cond_init(&comm->requests.changed);
     comm->rank = rank;
     comm->world = world;
     comm->member = strata_member_retain(member);

@@ -20,6 +20,8 @@ typedef struct strata_peer {
     char machine[STRATA_HOST_BYTES];
     /* The address at which the rank accepts links; "": none. */
     char address[STRATA_ADDRESS_BYTES];
+    /* Its options, which must be those of rank 0: the transport, or "engine mpi"; and the algorithm. */
+    char transport[16], algorithm[24];
 } strata_peer;
 
 struct strata_communicator {

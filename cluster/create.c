@@ -10,13 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cluster/clock.h"
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/table.h"
 #include "cluster/communicator.h"
 #include "cluster/engine/mpi.h"
 #include "cluster/store/remote.h"
 #include "cluster/wire/socket.h"
+#include "core/base/clock.h"
 
 /* LIST_SECONDS: how much longer the other ranks wait, so that rank 0 can report first which ranks are absent. */
 static const double CONNECT_SECONDS = 60, LIST_SECONDS = 15;
@@ -68,26 +68,61 @@ static strata_status check(const strata_communicator_options *o, strata_error *e
 
 /* ---- meeting ---- */
 
-static strata_status tell_about_self(strata_communicator *comm, const char *address, strata_error *err) {
+static bool by_mpi(const strata_communicator_options *opts) {
+    return opts->engine && !strcmp(opts->engine, "mpi");
+}
+
+static strata_status tell_about_self(strata_communicator *comm, const strata_communicator_options *opts, const char *address,
+                                     strata_error *err) {
     strata_peer self = {.job_rank = comm->rank, .pid = getpid()};
     gethostname(self.host, sizeof self.host - 1);
     describe_machine(self.machine);
     snprintf(self.address, sizeof self.address, "%s", address);
+    snprintf(self.transport, sizeof self.transport, "%s",
+             by_mpi(opts)      ? "engine mpi"
+             : opts->transport ? opts->transport
+                               : "auto");
+    snprintf(self.algorithm, sizeof self.algorithm, "%s", opts->algorithm ? opts->algorithm : "auto");
     comm->peers[comm->rank] = self;
     return strata_communicator_set_own(comm, "peer", comm->rank, &self, sizeof self, err);
 }
 
-/* Rank 0 waits for the descriptions of all ranks. If some are absent, the call fails with a verdict that lists them. */
+/* The texts come from other processes, so each of them is terminated here. */
+static void end_texts(strata_peer *p) {
+    p->host[sizeof p->host - 1] = p->machine[sizeof p->machine - 1] = p->address[sizeof p->address - 1] = 0;
+    p->transport[sizeof p->transport - 1] = p->algorithm[sizeof p->algorithm - 1] = 0;
+}
+
+/* Compares a rank's options with those of rank 0. With other transports the ranks would wait for each other. */
+static strata_status compare_options(strata_communicator *comm, int r, strata_error *err) {
+    const strata_peer *first = &comm->peers[0], *other = &comm->peers[r];
+    const bool transports = strcmp(first->transport, other->transport) != 0;
+    if (!transports && !strcmp(first->algorithm, other->algorithm)) return STRATA_OK;
+    return strata_communicator_fail(comm, NULL, STRATA_INVALID, err,
+                                    "the %s is %s on %s and %s on %s; give all ranks the same (%s)",
+                                    transports ? "transport" : "algorithm", transports ? other->transport : other->algorithm,
+                                    strata_peer_text(comm, r).text, transports ? first->transport : first->algorithm,
+                                    strata_peer_text(comm, 0).text, transports ? "--transport, --engine" : "--algorithm");
+}
+
+/* Rank 0 waits for the descriptions of all ranks, and compares their options with its own. If some are absent, the call fails
+ * with a verdict that lists them. */
 static strata_status wait_for_all(strata_communicator *comm, double seconds, strata_error *err) {
-    const double deadline = strata_clock_seconds() + seconds;
+    strata_patience patience = strata_patience_of(seconds);
     char absent[200] = "";
     int n_absent = 0;
     for (int r = 0; r < comm->world; r++) {
-        const double left = deadline - strata_clock_seconds();
-        comm->connect_seconds = left > 0 ? left : 0;
-        strata_status status = strata_communicator_get_of(comm, "peer", r, &comm->peers[r], sizeof comm->peers[r], err);
+        strata_status status;
+        do {
+            const double left = strata_patience_left(&patience);
+            comm->connect_seconds = left > STRATA_PATIENCE_TICK ? STRATA_PATIENCE_TICK : left > 0 ? left : 0;
+            status = strata_communicator_get_of(comm, "peer", r, &comm->peers[r], sizeof comm->peers[r], err);
+        } while (status == STRATA_TIMEOUT && patience.left > 0 && !strata_seat_failed(comm->seat));
         if (status && (status != STRATA_TIMEOUT || strata_seat_failed(comm->seat))) return status;
+        end_texts(&comm->peers[r]);
+        if (!status) status = compare_options(comm, r, err);
         if (!status) continue;
+        if (status != STRATA_TIMEOUT) return status;
         const size_t used = strlen(absent);
         if (n_absent++ < 20) snprintf(absent + used, sizeof absent - used, "%s%d", used ? ", " : "", r);
     }
@@ -111,11 +146,7 @@ static strata_status meet(strata_communicator *comm, strata_error *err) {
         status = comm->rank == 0 ? strata_communicator_set_own(comm, "peers", first, &comm->peers[first], n, err)
                                  : strata_communicator_get_of(comm, "peers", first, &comm->peers[first], n, err);
     }
-    /* the texts come from other processes, so each of them is terminated here */
-    for (int r = 0; r < comm->world; r++) {
-        strata_peer *p = &comm->peers[r];
-        p->host[sizeof p->host - 1] = p->machine[sizeof p->machine - 1] = p->address[sizeof p->address - 1] = 0;
-    }
+    for (int r = 0; r < comm->world; r++) end_texts(&comm->peers[r]);
     comm->connect_seconds = seconds;
     return status;
 }
@@ -128,7 +159,8 @@ static strata_status open_links(strata_communicator *comm, const char *wanted, c
     if (comm->transport->shares_memory && !together)
         return strata_fail(err, STRATA_INVALID, "the transport %s is for ranks of one host and user; these are on several",
                            comm->transport->name);
-    strata_status status = comm->transport->open(comm, err);
+    strata_status status = comm->transport == &strata_transport_mpi ? strata_mpi_begin(err) : STRATA_OK;
+    if (!status) status = comm->transport->open(comm, err);
     while (status == STRATA_UNSUPPORTED && chosen) {
         const strata_transport *next = strata_transport_next(comm->transport, !together);
         if (!next) break;
@@ -156,7 +188,7 @@ strata_status strata_communicator_create(const strata_communicator_options *opts
     STRATA_TRY(check(&o, err));
     /* All wrong options are reported before another rank begins to wait for this one. */
     STRATA_TRY(strata_algorithm_find(o.algorithm, &algorithm, err));
-    if (o.engine && !strcmp(o.engine, "mpi")) STRATA_TRY(strata_mpi_begin(err));
+    if (by_mpi(&o)) STRATA_TRY(strata_mpi_find(err));
     STRATA_TRY(strata_member_create_remote(&o, &member, address, err));
     strata_status status = strata_communicator_allocate(o.rank, o.world, NULL, member, out_comm, err);
     strata_member_release(member);
@@ -166,10 +198,10 @@ strata_status strata_communicator_create(const strata_communicator_options *opts
     strcpy(comm->names.base, "0");
     strata_error why = {0};
     status = strata_communicator_set_options(comm, &o, &why);
-    if (!status) status = tell_about_self(comm, address, &why);
+    if (!status) status = tell_about_self(comm, &o, address, &why);
     if (!status) status = meet(comm, &why);
     if (!status && comm->rank) strata_member_set_rank0_name(comm->member, strata_peer_text(comm, 0).text);
-    if (!status) status = open_links(comm, o.engine && !strcmp(o.engine, "mpi") ? "mpi" : o.transport, o.table, &why);
+    if (!status) status = open_links(comm, by_mpi(&o) ? "mpi" : o.transport, o.table, &why);
     if (!status) return STRATA_OK;
     status = strata_communicator_give_up(comm, status, &why);
     strata_communicator_destroy(comm);

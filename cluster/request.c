@@ -4,8 +4,8 @@
  * blocking call runs in the caller's thread if no request is pending; otherwise it becomes a request, too. */
 #include <stdlib.h>
 
-#include "cluster/clock.h"
 #include "cluster/communicator.h"
+#include "core/base/clock.h"
 
 static void *run_requests(void *user) {
     strata_communicator *comm = user;

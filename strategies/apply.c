@@ -55,6 +55,12 @@ void strata_model_use_forget(strata_replica_context *replica, const strata_model
         }
 }
 
+static void list_model(strata_replica_context *replica, const strata_model *model) {
+    for (int i = 0; i < replica->n_models; i++)
+        if (replica->models[i] == model) return;
+    if (replica->n_models < STRATA_MAX_FEEDS) replica->models[replica->n_models++] = model;
+}
+
 static strata_model_use *use_of(strata_replica_context *replica, strata_model *model) {
     strata_model_use *use = strata_model_use_find(replica, model);
     if (use) return use;
@@ -63,6 +69,7 @@ static strata_model_use *use_of(strata_replica_context *replica, strata_model *m
     use->model = model;
     use->next = replica->uses;
     replica->uses = use;
+    list_model(replica, model);
     return use;
 }
 

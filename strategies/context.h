@@ -76,19 +76,28 @@ struct strata_replica_context {
     strata_gather_lengths *gathers;
     /* How many all_gathers the trace contains so far. */
     int n_gathers;
+    /* The function has asked for its replica's number, on which its constants and shapes may depend. */
+    bool asks_id;
     strata_feed feeds[STRATA_MAX_FEEDS];
     strata_tensor *fed[STRATA_MAX_FEEDS];
     int n_feeds;
+    /* The models that the function has applied, each once; further ones are not listed. */
+    const strata_model *models[STRATA_MAX_FEEDS];
+    int n_models;
     /* Lists; the graph owns their memory. */
     strata_model_use *uses;
     strata_replica_reading *readings;
 };
 
-/* agree.c: compares the workers' data, and their functions as traced for a replica, if the function has exchanges, in which all
- * workers take part. Every worker must call them at the same place. Fail with the same INVALID on all workers. */
+/* agree.c: compares the workers' data, and their functions as traced for a replica. Every worker must call them at the same
+ * place. Fail with the same INVALID on all workers.
+ *   compared  the replica, or the replica as traced for the shapes of worker 0's inputs
+ *   failed    why the function could not be traced for these; NULL: it could */
 STRATA_MUST_USE strata_status strata_batches_agree(const strata_strategy *strategy, const strata_dataset *dataset,
                                                    const strata_distributed_batches_options *opts, strata_error *err);
-STRATA_MUST_USE strata_status strata_function_agree(const strata_replica_context *replica, strata_error *err);
+STRATA_MUST_USE strata_status strata_function_agree(const strata_replica_context *replica,
+                                                    const strata_replica_context *compared, const strata_error *failed,
+                                                    strata_error *err);
 
 /* apply.c */
 /* Returns the model's use in this trace; NULL: the function has not applied the model. */

@@ -212,6 +212,49 @@ static strata_status note_gathers(strata_function *function, trace *t, bool gath
     return STRATA_OK;
 }
 
+/* The types and shapes of a replica's inputs, as sent to the other workers. */
+typedef struct sent_specs {
+    int32_t n;
+    input_spec specs[MOST_INPUTS];
+} sent_specs;
+
+static bool has_exchange(const strata_graph *graph) {
+    for (int id = 0; id < graph->n_nodes; id++)
+        if (strata_is_communication(graph->nodes[id])) return true;
+    return false;
+}
+
+/* Traces the function once more, for the shapes of worker 0's first replica, and compares this trace. */
+static strata_status agree_as_first(const strata_function *function, const strata_replica_context *own, sent_specs *first,
+                                    strata_error *err) {
+    strata_replica_context *other = calloc(1, sizeof *other);
+    strata_error why = {0};
+    if (!other) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
+    *other = (strata_replica_context){.strategy = function->strategy, .gathers = own->gathers};
+    strata_status status = strata_graph_create(&other->graph, &why);
+    if (!status) status = build(function, &(trace){.specs = first->specs, .n_inputs = first->n}, other, &why);
+    status = strata_function_agree(own, status ? own : other, status ? &why : NULL, err);
+    strata_graph_destroy(other->graph);
+    free(other);
+    return status;
+}
+
+/* Compares the workers' functions at the first trace, which all workers make at the same time if the function has exchanges. */
+static strata_status agree(const strata_function *function, const trace *t, const strata_replica_context *own,
+                           strata_error *err) {
+    const strata_workers *workers = &function->strategy->workers;
+    sent_specs mine = {.n = t->n_inputs}, first;
+    bool same = true;
+    if (!has_exchange(own->graph)) return STRATA_OK;
+    for (int i = 0; i < t->n_inputs; i++) mine.specs[i] = t->specs[i];
+    first = mine;
+    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_U8, &first, sizeof first, err));
+    for (int i = 0; i < t->n_inputs && first.n == mine.n; i++)
+        same = same && strata_shape_equal(first.specs[i].shape, mine.specs[i].shape);
+    if (same || first.n != mine.n || own->n_gathers) return strata_function_agree(own, own, NULL, err);
+    return agree_as_first(function, own, &first, err);
+}
+
 static strata_status make_group(strata_function *function, trace *t, int n_slots, strata_error *err) {
     const size_t n = (size_t)function->strategy->n_replicas;
     const size_t all = (size_t)strata_strategy_num_replicas_in_sync(function->strategy);
@@ -224,9 +267,8 @@ static strata_status make_group(strata_function *function, trace *t, int n_slots
     if (!status) status = build_all(function, t, replicas, &gathers, err);
     if (!status) status = note_gathers(function, t, replicas[0].n_gathers > 0, err);
     if (!status) status = take_feeds(t, replicas, (int)n, err);
-    /* All workers run a function with exchanges together, so each makes its first trace now. */
     if (!status && !function->traces && strata_strategy_has_workers(function->strategy))
-        status = strata_function_agree(&replicas[0], err);
+        status = agree(function, t, &replicas[0], err);
     if (!status) status = compile_all(function, t, n_slots, replicas, executables, err);
     if (!status)
         status = strata_group_create(executables, (int)n, &function->strategy->workers, function->strategy->cross_device,

@@ -7,8 +7,13 @@
 #include "core/op/communication.h"
 #include "strategies/context.h"
 
-int strata_replica_id(const strata_replica_context *replica) {
+static int number_of(const strata_replica_context *replica) {
     return replica->strategy->workers.first_replica + replica->id;
+}
+
+int strata_replica_id(const strata_replica_context *replica) {
+    ((strata_replica_context *)replica)->asks_id = true;
+    return number_of(replica);
 }
 
 int strata_replica_num_in_sync(const strata_replica_context *replica) {
@@ -57,7 +62,7 @@ strata_tensor *strata_replica_read(strata_replica_context *replica, strata_distr
 
 /* Sends the value of the first replica of all workers to all replicas. */
 static strata_tensor *from_the_first(strata_replica_context *replica, strata_tensor *x) {
-    return strata_broadcast(replica->graph, strata_replica_id(replica) == 0 ? x : NULL,
+    return strata_broadcast(replica->graph, number_of(replica) == 0 ? x : NULL,
                             (strata_communication_attrs){.dtype = x->dtype, .shape = x->shape, .takes = true});
 }
 
@@ -126,7 +131,7 @@ strata_tensor *strata_replica_all_gather(strata_replica_context *replica, strata
     if (!strata_need_replica(replica, "strata_replica_all_gather")) return wrong_context(replica);
     if (!x || strata_tensor_is_poison(x)) return x;
     strata_gather_lengths *gathers = replica->gathers;
-    const int call = replica->n_gathers++, id = strata_replica_id(replica), n = strata_replica_num_in_sync(replica);
+    const int call = replica->n_gathers++, id = number_of(replica), n = strata_replica_num_in_sync(replica);
     if (axis < 0 || axis >= x->shape.rank || call >= STRATA_MAX_GATHERS)
         return strata_graph_poison(replica->graph, NULL, STRATA_INVALID,
                                    "all_gather: axis is %d of a value %s; there are at most %d all_gathers in a function", axis,

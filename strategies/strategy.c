@@ -225,6 +225,17 @@ static int64_t choose_bucket_bytes(const strata_strategy *strategy, const strata
     return strategy->sink && chosen < LEAST_FOR_SINK ? LEAST_FOR_SINK : chosen;
 }
 
+/* Sets the size of buckets. Without the option all workers use the smallest of their choices, since they make the same
+ * exchanges; the option is compared at the beginning of a fit (core/model/agree.c). */
+static strata_status set_bucket_bytes(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
+    int64_t least = strategy->bucket_bytes = choose_bucket_bytes(strategy, opts);
+    if (!strata_strategy_has_workers(strategy) || strategy->trainer) return STRATA_OK;
+    STRATA_TRY(
+        strata_communicator_all_reduce(strategy->workers.communicator, &least, 1, STRATA_DTYPE_I64, STRATA_REDUCER_MIN, err));
+    if (!opts->bytes_per_pack) strategy->bucket_bytes = least;
+    return STRATA_OK;
+}
+
 static strata_status check_options(const strata_strategy_kind *kind, const strata_strategy_options *opts, int n,
                                    strata_error *err) {
     if (kind->most_devices >= 0 && n > kind->most_devices)
@@ -293,7 +304,7 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     STRATA_TRY(strata_strategy_find_cores(strategy, err));
     strategy->exchanges = choose_exchanges(strategy);
     strategy->workers.wire = opts->compress;
-    strategy->bucket_bytes = choose_bucket_bytes(strategy, opts);
+    STRATA_TRY(set_bucket_bytes(strategy, opts, err));
     describe(strategy, reason);
     name_places(strategy);
     return STRATA_OK;

@@ -5,7 +5,6 @@
  *     strata_kernel_limits  what the device can do, filled in by the backend when it opens the device
  *     strata_kernel_list    the launches of one piece, in order, with the barriers that they need
  *     strata_cache_*        compiled kernels on disk (cache.c)
- *     strata_kernel_build   calls of a driver's compiler, with time limits (build.c)
  *     strata_tuner          finds the fastest of several kernels on this device (tuner.c)
  *     strata_checks         finds kernels that compute wrongly on this device (check.c)
  * Nothing here depends on OpenCL or Vulkan: a backend stores the API's handles in its own array, with the list's indices. */
@@ -151,26 +150,6 @@ void *strata_cache_load(const strata_cache *cache, const void *key, size_t key_b
 /* Writes a temporary file and renames it, so that readers see a complete file or none. Failures are ignored: the next start
  * compiles again. */
 void strata_cache_store(const strata_cache *cache, const void *key, size_t key_bytes, const void *data, size_t bytes);
-
-/* ---- compiling ---- */
-/* A call of a driver's compiler. */
-typedef struct strata_kernel_build {
-    /* The name in messages ("kernel matmul f32"), and how many kernels the call compiles. */
-    const char *name;
-    int n_kernels;
-    /* Calls the compiler and writes the results to `call`, a copy of the caller's struct of `call_bytes` bytes, which is copied
-     * back at the end. It runs in a separate thread and may outlive strata_kernel_build_run, so it must access only `call` and
-     * objects of the driver. */
-    void (*run)(void *call);
-    void *call;
-    size_t call_bytes;
-} strata_kernel_build;
-
-/* Makes the call and waits for it. Warns once if it is slow (strata_device_warn). Fails: TIMEOUT after the device's
- * time limit, INTERRUPTED if the device's is_interrupted returns true. Then the call goes on in its thread and nobody
- * waits for it, device->given_up is set, and everything that the driver uses for the call, also the device itself, must
- * stay until the process ends. */
-strata_status strata_kernel_build_run(strata_device *device, const strata_kernel_build *what, strata_error *err);
 
 /* ---- tuning ---- */
 /* Times candidates on `device` with the device's own functions: for each candidate it compiles a piece that has only

@@ -14,7 +14,9 @@ enum {
     /* Each further sleep is twice as long, up to this. */
     LONGEST_NAP_NS = 500 * 1000,
     /* The longest time to wait until PoCL's threads release the queue (wait_for_workers). */
-    WORKERS_LET_GO_NS = 1000 * 1000 * 1000
+    WORKERS_LET_GO_NS = 1000 * 1000 * 1000,
+    /* The default of strata_device_options.stall_seconds. */
+    STALL_SECONDS = 600
 };
 
 /* ---- errors ---- */
@@ -62,14 +64,37 @@ static cl_int event_state(const opencl_device *device, cl_event event) {
     return code == CL_SUCCESS ? state : code;
 }
 
-static cl_int nap_until_done(const opencl_device *device, cl_event event) {
+/* Returns the state, which is positive if the command still runs after `seconds`. */
+static cl_int nap_until_done(const opencl_device *device, cl_event event, double seconds) {
     struct timespec nap = {.tv_nsec = FIRST_NAP_NS};
-    for (;;) {
+    for (double napped = 0;; napped += (double)nap.tv_nsec * 1e-9) {
         cl_int state = event_state(device, event);
-        if (state <= CL_COMPLETE) return state;
+        if (state <= CL_COMPLETE || napped > seconds) return state;
         nanosleep(&nap, NULL);
         nap.tv_nsec = nap.tv_nsec * 2 > LONGEST_NAP_NS ? LONGEST_NAP_NS : nap.tv_nsec * 2;
     }
+}
+
+int strata_opencl_runs_before(const opencl_device *device, uint64_t ticket) {
+    const uint64_t n = ticket > device->done_ticket ? ticket - device->done_ticket : 1;
+    return (int)(n < OPENCL_TICKETS ? n : OPENCL_TICKETS) * (device->longest_call > 1 ? device->longest_call : 1);
+}
+
+/* Waits for the command. Returns its state, which is positive if it still runs: only a wait by naps has a limit. */
+static cl_int wait_event(opencl_device *device, cl_event *event, uint64_t ticket) {
+    const int runs = strata_opencl_runs_before(device, ticket);
+    STRATA_DRIVER_RUNS(&device->base, WAIT, runs);
+    return device->waits_spin ? nap_until_done(device, *event, device->base.stall_seconds * runs)
+                              : device->cl.WaitForEvents(1, event);
+}
+
+static strata_status fail_stalled(opencl_device *device, double seconds, strata_error *err) {
+    device->lost = STRATA_TIMEOUT;
+    strata_fail(&device->base.given_up, STRATA_TIMEOUT,
+                "%s: a run has not ended for %g s (stall_seconds): the device hangs, or a step takes longer. Allow more time: "
+                "--stall-seconds, strata_device_options.stall_seconds",
+                device->base.info.id, seconds);
+    return strata_fail(err, STRATA_TIMEOUT, "%s", device->base.given_up.message);
 }
 
 static strata_status wait_ticket(strata_device *base, uint64_t ticket, strata_error *err) {
@@ -85,10 +110,13 @@ static strata_status wait_ticket(strata_device *base, uint64_t ticket, strata_er
     cl_int code = event_state(device, *event);
     if (code > CL_COMPLETE) {
         base->counters.waits++;
-        code = device->waits_spin ? nap_until_done(device, *event) : device->cl.WaitForEvents(1, event);
+        code = wait_event(device, event, ticket);
+        if (code > CL_COMPLETE)
+            return fail_stalled(device, base->stall_seconds * strata_opencl_runs_before(device, ticket), err);
     }
     device->cl.ReleaseEvent(*event);
     *event = NULL;
+    device->done_ticket = ticket;
     if (device->timed) strata_opencl_time_collect(device, ticket);
     if (code == CL_COMPLETE) return STRATA_OK;
     device->lost = STRATA_DEVICE_LOST;
@@ -246,6 +274,7 @@ strata_status strata_opencl_open(const strata_device_info *info, const strata_de
     opencl_found found;
     cl_int code;
     strata_status status;
+    device->base.stall_seconds = opts->stall_seconds > 0 ? opts->stall_seconds : STALL_SECONDS;
     STRATA_TRY_GOTO(strata_opencl_load(&device->cl, err));
     STRATA_TRY_GOTO(strata_opencl_find(&device->cl, info->id, &found, err));
     device->base.info = found.info;

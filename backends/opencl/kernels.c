@@ -73,7 +73,7 @@ static void make_build_call(void *data) {
     call->code = call->build(call->program, 1, &call->device, options, NULL, NULL);
 }
 
-/* Runs the driver's compiler with the limits of strata_kernel_build_run. */
+/* Runs the driver's compiler with the limits of strata_driver_compile_run. */
 static strata_status build_program(opencl_device *device, cl_program program, const char *what, int n_kernels, cl_int *out_code,
                                    strata_error *err) {
     build_call call = {device->cl.BuildProgram, program, device->id, CL_SUCCESS};
@@ -82,8 +82,8 @@ static strata_status build_program(opencl_device *device, cl_program program, co
         snprintf(name, sizeof name, "kernel %s and %d others", what, n_kernels - 1);
     else
         snprintf(name, sizeof name, "kernel %s", what);
-    const strata_kernel_build build = {name, n_kernels, make_build_call, &call, sizeof call};
-    STRATA_TRY(strata_kernel_build_run(&device->base, &build, err));
+    const strata_driver_compile build = {name, n_kernels, make_build_call, &call, sizeof call};
+    STRATA_TRY(strata_driver_compile_run(&device->base, &build, err));
     *out_code = call.code;
     return STRATA_OK;
 }
@@ -130,6 +130,7 @@ static strata_status load_binary(opencl_device *device, const char *source, cons
 /* Some drivers compile only when a kernel object is created, and only then have a complete binary. So this creates an
  * object of each kernel first. */
 static void store_binary(opencl_device *device, cl_program program, const char *source, const char *const *entries, int n) {
+    STRATA_DRIVER_CALL(&device->base, COMPILE);
     for (int i = 0; i < n; i++) {
         cl_int code;
         cl_kernel kernel = device->cl.CreateKernel(program, entries[i], &code);

@@ -77,6 +77,8 @@ void strata_opencl_release(opencl_device *device, cl_mem memory, int64_t bytes) 
 void strata_opencl_buffer_destroy(strata_device *base, strata_buffer *buffer) {
     if (!buffer) return;
     opencl_device *device = (opencl_device *)base;
+    if (device->lost == STRATA_TIMEOUT) return; /* a run that hangs uses it */
+    STRATA_DRIVER_CALL(base, FREE);
     if (buffer->host) device->cl.Finish(device->queue);
     strata_opencl_release(device, buffer->memory, buffer->bytes);
     free(buffer->host);
@@ -111,6 +113,7 @@ static cl_int clear(opencl_device *device, const strata_buffer *buffer) {
 strata_status strata_opencl_buffer_create(strata_device *base, int64_t bytes, strata_buffer **out_buffer, strata_error *err) {
     opencl_device *device = (opencl_device *)base;
     STRATA_TRY(strata_opencl_check_alive(device, err));
+    STRATA_DRIVER_CALL(base, ALLOCATE);
     strata_buffer *buffer = calloc(1, sizeof *buffer);
     if (!buffer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a buffer", base->info.id);
     buffer->bytes = bytes;
@@ -139,11 +142,17 @@ static strata_status check_range(const opencl_device *device, const strata_buffe
                        (long long)offset, (long long)((uint64_t)offset + (uint64_t)bytes), (long long)buffer->bytes);
 }
 
+/* A copy waits for the runs that were submitted before it. */
+static int runs_in_queue(const opencl_device *device) {
+    return 1 + strata_opencl_runs_before(device, device->last_ticket);
+}
+
 strata_status strata_opencl_upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source,
                                    int64_t bytes, strata_error *err) {
     opencl_device *device = (opencl_device *)base;
     STRATA_TRY(check_range(device, buffer, offset, bytes, err));
     if (!bytes) return STRATA_OK;
+    STRATA_DRIVER_RUNS(base, COPY, runs_in_queue(device));
     cl_int code = device->is_oclgrind ? write_whole(device, buffer, offset, source, bytes)
                                       : device->cl.EnqueueWriteBuffer(device->queue, buffer->memory, CL_TRUE, (size_t)offset,
                                                                       (size_t)bytes, source, 0, NULL, NULL);
@@ -158,6 +167,7 @@ strata_status strata_opencl_download(strata_device *base, strata_buffer *buffer,
     opencl_device *device = (opencl_device *)base;
     STRATA_TRY(check_range(device, buffer, offset, bytes, err));
     if (!bytes) return STRATA_OK;
+    STRATA_DRIVER_RUNS(base, COPY, runs_in_queue(device));
     cl_int code = device->cl.EnqueueReadBuffer(device->queue, buffer->memory, CL_TRUE, (size_t)offset, (size_t)bytes, target, 0,
                                                NULL, NULL);
     if (code != CL_SUCCESS) return strata_opencl_fail(device, code, "a download", err);

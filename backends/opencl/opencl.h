@@ -118,7 +118,10 @@ typedef struct opencl_device {
     /* The programs of sequences, with their source. */
     opencl_text *texts;
     int n_texts;
-    uint64_t last_ticket;
+    /* The most runs of one call of a sequence. */
+    int longest_call;
+    /* The newest ticket, and the newest that was waited for. */
+    uint64_t last_ticket, done_ticket;
     /* The event of ticket t is at t % OPENCL_TICKETS; NULL once it is known to be done. */
     cl_event events[OPENCL_TICKETS];
 } opencl_device;
@@ -136,6 +139,9 @@ strata_status strata_opencl_fail(opencl_device *device, cl_int code, const char 
 strata_status strata_opencl_check_alive(const opencl_device *device, strata_error *err);
 /* Stores the event that ends a run, which the device then owns, and returns the run's ticket. */
 uint64_t strata_opencl_ticket(opencl_device *device, cl_event event);
+
+/* How many runs may have to end before the ticket. A call of a sequence makes several. */
+int strata_opencl_runs_before(const opencl_device *device, uint64_t ticket);
 
 strata_status strata_opencl_open(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
                                  strata_error *err);

@@ -72,6 +72,7 @@ struct strata_program {
 /* ---- ports ---- */
 static strata_status map_port(opencl_device *device, cl_mem memory, int64_t bytes, void **out_host, strata_error *err) {
     cl_int code;
+    STRATA_DRIVER_CALL(&device->base, ALLOCATE);
     void *host = device->cl.EnqueueMapBuffer(device->queue, memory, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, (size_t)bytes, 0,
                                              NULL, NULL, &code);
     if (code != CL_SUCCESS) return strata_opencl_fail(device, code, "mapping a buffer", err);
@@ -171,7 +172,9 @@ static strata_status make_call(strata_program *program, const strata_piece *piec
     return code == CL_SUCCESS ? STRATA_OK : strata_opencl_fail(device, code, built->entry, err);
 }
 
+/* Some drivers compile a kernel when its object is created. */
 static strata_status make_calls(strata_program *program, const strata_piece *piece, strata_error *err) {
+    STRATA_DRIVER_CALL(&program->device->base, COMPILE);
     const int n = program->n_calls = program->list.n_launches;
     program->calls = calloc((size_t)n * (size_t)program->n_slots + 1, sizeof *program->calls);
     if (!program->calls)
@@ -233,6 +236,7 @@ static strata_status make_sequence(strata_program *program, const strata_piece *
     program->calls = calloc((size_t)program->n_slots, sizeof *program->calls);
     if (!program->calls) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a program", device->info.id);
     program->n_calls = 1;
+    STRATA_DRIVER_CALL(device, COMPILE);
     STRATA_TRY(device->api->buffer_create(device, table_bytes, &program->table, err));
     STRATA_TRY(device->api->upload(device, program->table, 0, sequence->table, table_bytes, err));
     STRATA_TRY(device->api->buffer_create(device, sequence->sync_bytes, &program->sync, err));
@@ -351,6 +355,8 @@ void strata_opencl_program_destroy(strata_program *program) {
     if (!program) return;
     opencl_device *device = program->device;
     int n = program->n_calls;
+    if (device->lost == STRATA_TIMEOUT) return; /* a run that hangs uses it */
+    STRATA_DRIVER_CALL(&device->base, FREE);
     strata_opencl_time_collect(device, program->newest); /* while its counts and labels exist */
     for (int slot = 0; program->calls && slot < program->n_slots; slot++) {
         for (int l = 0; l < n; l++) {
@@ -400,6 +406,8 @@ static strata_status run(strata_program *program, int slot, int runs, const bool
     const opencl_functions *cl = &device->cl;
     if (device->lost)
         return strata_fail(err, device->lost, "%s: the device was lost earlier; start again", device->base.info.id);
+    STRATA_DRIVER_RUNS(&device->base, SUBMIT, runs);
+    if (runs > device->longest_call) device->longest_call = runs;
     const opencl_slot *ports = &program->slots[slot];
     const int n = program->n_calls;
     opencl_call *calls = program->calls + (size_t)slot * (size_t)n;

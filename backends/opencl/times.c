@@ -105,6 +105,7 @@ void strata_opencl_time_collect(opencl_device *device, uint64_t ticket) {
 
 strata_status strata_opencl_set_trace(strata_device *base, strata_trace *trace, int track, strata_error *err) {
     opencl_device *device = (opencl_device *)base;
+    STRATA_DRIVER_RUNS(base, WAIT, 1 + strata_opencl_runs_before(device, device->last_ticket));
     if (!device->lost) device->cl.Finish(device->queue);
     strata_opencl_time_collect(device, UINT64_MAX);
     if (device->plain_queue) {

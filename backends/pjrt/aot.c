@@ -4,25 +4,56 @@
 #include "backends/pjrt/aot.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "core/run/driver.h"
 
 /* The most ops without a time. Each of them counts as -1 s (strata_pjrt_read_costs), so a smaller sum is not an estimate. */
 enum { MOST_UNTIMED = 1000 };
 
-strata_status strata_pjrt_topology_create(const pjrt_plugin *plugin, const char *name, pjrt_topology *out_topology,
-                                          strata_error *err) {
-    *out_topology = (pjrt_topology){.plugin = *plugin};
+static strata_status create_topology(const char *name, pjrt_topology *topology, strata_error *err) {
+    const pjrt_plugin *plugin = &topology->plugin;
     pjrt_topology_create_args args = {
         .head = {PJRT_SIZE(pjrt_topology_create_args, topology), NULL}, .name = name, .name_size = strlen(name)};
     STRATA_TRY(strata_pjrt_call(plugin, PJRT_FUNCTION_TopologyDescription_Create, &args, name, STRATA_INVALID, err));
-    out_topology->topology = args.topology;
+    topology->topology = args.topology;
     pjrt_topology_devices_args devices = {.head = {PJRT_SIZE(pjrt_topology_devices_args, n_descriptions), NULL},
                                           .topology = args.topology};
     const strata_status status =
         strata_pjrt_call(plugin, PJRT_FUNCTION_TopologyDescription_GetDeviceDescriptions, &devices, name, STRATA_INVALID, err);
-    out_topology->n_devices = (int)devices.n_descriptions;
-    if (status) strata_pjrt_topology_destroy(out_topology);
+    topology->n_devices = (int)devices.n_descriptions;
+    if (status) strata_pjrt_topology_destroy(topology);
     return status;
+}
+
+enum { NAME_BYTES = 256 };
+
+typedef struct topology_call {
+    char name[NAME_BYTES];
+    pjrt_topology topology;
+    strata_status status;
+    strata_error err;
+} topology_call;
+
+static void run_topology(void *user) {
+    topology_call *call = user;
+    call->status = create_topology(call->name, &call->topology, &call->err);
+}
+
+strata_status strata_pjrt_topology_create(const pjrt_plugin *plugin, const char *name, pjrt_topology *out_topology,
+                                          strata_error *err) {
+    topology_call creating = {.topology = {.plugin = *plugin}};
+    *out_topology = (pjrt_topology){.plugin = *plugin};
+    if (strlen(name) >= sizeof creating.name)
+        return strata_fail(err, STRATA_INVALID, "%s: the name of a target has %d bytes at most", name, NAME_BYTES - 1);
+    strcpy(creating.name, name);
+    const strata_driver_call call = {
+        .what = {name, NULL, STRATA_DRIVER_OPEN}, .run = run_topology, .call = &creating, .bytes = sizeof creating};
+    STRATA_TRY(strata_driver_call_within(&call, strata_driver_seconds(), NULL, NULL, err));
+    if (creating.status) return strata_fail(err, creating.status, "%s", creating.err.message);
+    *out_topology = creating.topology;
+    return STRATA_OK;
 }
 
 void strata_pjrt_topology_destroy(pjrt_topology *topology) {
@@ -81,11 +112,11 @@ static strata_status request_estimate(const pjrt_plugin *plugin, pjrt_api_execut
     return STRATA_OK;
 }
 
-strata_status strata_pjrt_compile_ahead(const pjrt_topology *topology, const char *text, size_t n_bytes, int n_replicas,
-                                        pjrt_estimate *out_estimate, strata_error *err) {
+static strata_status compile_ahead(const pjrt_topology *topology, char *text, size_t n_bytes, int n_replicas,
+                                   pjrt_estimate *out, strata_error *err) {
     char options[PJRT_COMPILE_OPTIONS_BYTES];
     const pjrt_program_text program = {.head = {PJRT_SIZE(pjrt_program_text, format_size), NULL},
-                                       .code = (char *)text,
+                                       .code = text,
                                        .code_size = n_bytes,
                                        .format = "mlir",
                                        .format_size = 4};
@@ -94,9 +125,41 @@ strata_status strata_pjrt_compile_ahead(const pjrt_topology *topology, const cha
                               .program = &program,
                               .options = options,
                               .options_size = strata_pjrt_compile_options(n_replicas, options)};
-    *out_estimate = (pjrt_estimate){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0};
     STRATA_TRY(strata_pjrt_call(&topology->plugin, PJRT_FUNCTION_Compile, &args, "compile", STRATA_UNSUPPORTED, err));
-    const strata_status status = request_estimate(&topology->plugin, args.executable, out_estimate, err);
+    const strata_status status = request_estimate(&topology->plugin, args.executable, out, err);
     strata_pjrt_destroy(&topology->plugin, PJRT_FUNCTION_Executable_Destroy, args.executable);
     return status;
+}
+
+typedef struct ahead_call {
+    pjrt_topology topology;
+    char *text;
+    size_t n_bytes;
+    int n_replicas;
+    pjrt_estimate estimate;
+    strata_status status;
+    strata_error err;
+} ahead_call;
+
+static void run_ahead(void *user) {
+    ahead_call *call = user;
+    call->status = compile_ahead(&call->topology, call->text, call->n_bytes, call->n_replicas, &call->estimate, &call->err);
+}
+
+strata_status strata_pjrt_compile_ahead(const pjrt_topology *topology, const char *text, size_t n_bytes, int n_replicas,
+                                        double seconds, pjrt_estimate *out_estimate, strata_error *err) {
+    *out_estimate = (pjrt_estimate){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0};
+    ahead_call ahead = {.topology = *topology,
+                        .text = malloc(n_bytes + 1), /* an abandoned call keeps it */
+                        .n_bytes = n_bytes,
+                        .n_replicas = n_replicas,
+                        .estimate = *out_estimate};
+    if (!ahead.text) return strata_fail(err, STRATA_OUT_OF_MEMORY, "compile: no host memory for %zu bytes", n_bytes);
+    memcpy(ahead.text, text, n_bytes);
+    const strata_driver_call call = {
+        .what = {topology->plugin.path, NULL, STRATA_DRIVER_COMPILE}, .run = run_ahead, .call = &ahead, .bytes = sizeof ahead};
+    STRATA_TRY(strata_driver_call_within(&call, seconds, NULL, NULL, err));
+    free(ahead.text);
+    *out_estimate = ahead.estimate;
+    return ahead.status ? strata_fail(err, ahead.status, "%s", ahead.err.message) : STRATA_OK;
 }

@@ -25,13 +25,15 @@ typedef struct pjrt_estimate {
     int n_untimed;
 } pjrt_estimate;
 
-/* name: in the plugin's notation, for example "v5e:2x2". Fails: with the plugin's error. */
+/* name: in the plugin's notation, for example "v5e:2x2". Fails: with the plugin's error, and TIMEOUT if the plugin hangs. */
 STRATA_MUST_USE strata_status strata_pjrt_topology_create(const pjrt_plugin *plugin, const char *name,
                                                           pjrt_topology *out_topology, strata_error *err);
 void strata_pjrt_topology_destroy(pjrt_topology *topology);
-/* Compiles StableHLO text for n_replicas of the topology's devices. Fails: UNSUPPORTED with the compiler's message. */
+/* Compiles StableHLO text for n_replicas of the topology's devices. Fails: UNSUPPORTED with the compiler's message, TIMEOUT
+ * after `seconds`; the topology must then not be destroyed. */
 STRATA_MUST_USE strata_status strata_pjrt_compile_ahead(const pjrt_topology *topology, const char *text, size_t n_bytes,
-                                                        int n_replicas, pjrt_estimate *out_estimate, strata_error *err);
+                                                        int n_replicas, double seconds, pjrt_estimate *out_estimate,
+                                                        strata_error *err);
 
 /* Reads the numbers of a compiler's cost analysis into the estimate. Numbers that it lacks stay unchanged.
  *

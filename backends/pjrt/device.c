@@ -11,6 +11,8 @@
 /* ---- runs ---- */
 
 strata_status strata_pjrt_check(const pjrt_device *device, strata_error *err) {
+    const strata_error *given_up = &device->base.given_up;
+    if (given_up->status) return strata_fail(err, given_up->status, "%s", given_up->message);
     if (!device->lost) return STRATA_OK;
     return strata_fail(err, STRATA_DEVICE_LOST, "pjrt: %s is lost: its plugin failed in an earlier run", device->base.info.id);
 }
@@ -59,6 +61,7 @@ static strata_status pjrt_wait(strata_device *base, uint64_t ticket, strata_erro
 
 static void pjrt_close(strata_device *base) {
     pjrt_device *device = (pjrt_device *)base;
+    if (base->given_up.status) return; /* a thread is still in the plugin's compiler */
     strata_status ignored = strata_pjrt_finish_runs(device, UINT64_MAX, NULL);
     (void)ignored;
     strata_pjrt_destroy(&device->plugin, PJRT_FUNCTION_Client_Destroy, device->client);
@@ -232,11 +235,11 @@ static strata_status open_in_plugin(void *user, const char *path, bool *out_done
     }
     *device = (pjrt_device){.base = {.api = &api, .info = *o->info},
                             .path = own_path,
-                            .plugin = {c.plugin.api, own_path},
+                            .plugin = {.api = c.plugin.api, .path = own_path},
                             .client = c.client,
                             .device = c.devices[o->wanted - o->before],
                             .fast = o->fast};
-    o->device = &device->base;
+    device->plugin.device = o->device = &device->base;
     return STRATA_OK;
 }
 

@@ -5,9 +5,12 @@
 #include "backends/pjrt/plugin.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "core/run/driver.h"
 
 enum { MOST_MESSAGE = 400 };
 
@@ -58,23 +61,42 @@ static strata_status fail(const pjrt_plugin *plugin, pjrt_api_error *error, cons
     return status;
 }
 
+static strata_driver_work work_of(int function) {
+    switch (function) {
+        case PJRT_FUNCTION_Event_Await:
+            return STRATA_DRIVER_WAIT;
+        case PJRT_FUNCTION_LoadedExecutable_Execute:
+            return STRATA_DRIVER_SUBMIT;
+        case PJRT_FUNCTION_Client_BufferFromHostBuffer:
+        case PJRT_FUNCTION_Buffer_ToHostBuffer:
+            return STRATA_DRIVER_COPY;
+        default:
+            return STRATA_DRIVER_ASK;
+    }
+}
+
+static pjrt_api_error *call_marked(const pjrt_plugin *plugin, int function, void *args, strata_driver_work work) {
+    if (!plugin->device) return plugin->api->functions[function](args);
+    STRATA_DRIVER_MARK(plugin->device, work, 1);
+    return plugin->api->functions[function](args);
+}
+
 strata_status strata_pjrt_call(const pjrt_plugin *plugin, int function, void *args, const char *what, strata_status otherwise,
                                strata_error *err) {
     if (!has(plugin->api, function))
         return strata_fail(err, STRATA_UNSUPPORTED, "pjrt: %s: the plugin %s has no %s", what, plugin->path, names[function]);
-    pjrt_api_error *error = plugin->api->functions[function](args);
+    pjrt_api_error *error = call_marked(plugin, function, args, work_of(function));
     return error ? fail(plugin, error, what, otherwise, err) : STRATA_OK;
 }
 
 void strata_pjrt_destroy(const pjrt_plugin *plugin, int function, void *object) {
     pjrt_object_args args = {.head = {PJRT_SIZE(pjrt_object_args, object), NULL}, .object = object};
     if (!object || !has(plugin->api, function)) return;
-    pjrt_api_error *(*const destroy)(void *) = plugin->api->functions[function];
     if (function == PJRT_FUNCTION_Error_Destroy) {
-        destroy(&args); /* it returns nothing */
+        plugin->api->functions[function](&args); /* it returns nothing */
         return;
     }
-    pjrt_api_error *error = destroy(&args);
+    pjrt_api_error *error = call_marked(plugin, function, &args, STRATA_DRIVER_FREE);
     if (error) strata_pjrt_destroy(plugin, PJRT_FUNCTION_Error_Destroy, error);
 }
 
@@ -109,8 +131,7 @@ static strata_status check_file(const char *path, strata_error *err) {
     return STRATA_OK;
 }
 
-strata_status strata_pjrt_load(const char *path, pjrt_plugin *out_plugin, strata_error *err) {
-    STRATA_TRY(check_file(path, err));
+static strata_status load(const char *path, pjrt_plugin *out_plugin, strata_error *err) {
     void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     if (!library) return strata_fail(err, STRATA_UNAVAILABLE, "pjrt: the plugin cannot be opened: %s", dlerror());
     const pjrt_api *(*get)(void) = NULL;
@@ -123,6 +144,35 @@ strata_status strata_pjrt_load(const char *path, pjrt_plugin *out_plugin, strata
     pjrt_plugin_initialize_args args = {.head = {sizeof(pjrt_plugin_initialize_args), NULL}};
     STRATA_TRY(strata_pjrt_call(&plugin, PJRT_FUNCTION_Plugin_Initialize, &args, "initialize", STRATA_UNAVAILABLE, err));
     *out_plugin = plugin;
+    return STRATA_OK;
+}
+
+typedef struct load_call {
+    char path[PATH_MAX];
+    pjrt_plugin plugin;
+    strata_status status;
+    strata_error err;
+} load_call;
+
+static void run_load(void *user) {
+    load_call *call = user;
+    call->status = load(call->path, &call->plugin, &call->err);
+}
+
+strata_status strata_pjrt_load(const char *path, pjrt_plugin *out_plugin, strata_error *err) {
+    load_call loading = {.plugin = {0}};
+    char subject[PATH_MAX + 16];
+    STRATA_TRY(check_file(path, err));
+    if (strlen(path) >= sizeof loading.path)
+        return strata_fail(err, STRATA_INVALID, "pjrt: the plugin's path has %zu bytes; it may have %d", strlen(path),
+                           PATH_MAX - 1);
+    strcpy(loading.path, path);
+    snprintf(subject, sizeof subject, "pjrt: %s", path);
+    const strata_driver_call call = {
+        .what = {subject, NULL, STRATA_DRIVER_START}, .run = run_load, .call = &loading, .bytes = sizeof loading};
+    STRATA_TRY(strata_driver_call_within(&call, strata_driver_seconds(), NULL, NULL, err));
+    if (loading.status) return strata_fail(err, loading.status, "%s", loading.err.message);
+    *out_plugin = (pjrt_plugin){.api = loading.plugin.api, .path = path};
     return STRATA_OK;
 }
 

@@ -6,6 +6,7 @@
 
 #include "backends/pjrt/api.h"
 #include "core/base/export.h"
+#include "strata/device.h"
 #include "strata/status.h"
 
 STRATA_EXPORT_BEGIN
@@ -15,6 +16,8 @@ typedef struct pjrt_plugin {
     const pjrt_api *api;
     /* Borrowed from the caller. */
     const char *path;
+    /* The open device whose calls are marked (core/run/driver.h); NULL: they are made by a thread with a limit. */
+    strata_device *device;
 } pjrt_plugin;
 
 /* Opens the shared object, checks its version and initializes it. It may be called again for the same file. A name

@@ -3,6 +3,7 @@
  * Programs: the module of a piece, compiled by the plugin, and its runs. A run creates buffers for the inputs that the
  * host wrote and uses the buffers of all other parameters where they are. Results become regions of their buffers;
  * results that the host reads are copied to the slot's memory after the run. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,22 +54,48 @@ static strata_status check_outputs(const pjrt_device *device, const strata_progr
     return status;
 }
 
-static strata_status compile_text(strata_program *program, strata_error *err) {
-    pjrt_device *device = program->device;
+typedef struct compile_call {
+    pjrt_plugin plugin;
+    pjrt_api_client *client;
+    char *text;
+    size_t n_bytes;
+    pjrt_api_loaded *executable;
+    strata_status status;
+    strata_error err;
+} compile_call;
+
+static void run_compile(void *user) {
+    compile_call *call = user;
     char options[PJRT_COMPILE_OPTIONS_BYTES];
     const pjrt_program_text text = {.head = {PJRT_SIZE(pjrt_program_text, format_size), NULL},
-                                    .code = program->module.text,
-                                    .code_size = program->module.n_bytes,
+                                    .code = call->text,
+                                    .code_size = call->n_bytes,
                                     .format = "mlir",
                                     .format_size = 4};
     pjrt_client_compile_args args = {.head = {PJRT_SIZE(pjrt_client_compile_args, executable), NULL},
-                                     .client = device->client,
+                                     .client = call->client,
                                      .program = &text,
                                      .options = options,
                                      .options_size = strata_pjrt_compile_options(1, options)};
+    call->status =
+        strata_pjrt_call(&call->plugin, PJRT_FUNCTION_Client_Compile, &args, "compile", STRATA_UNAVAILABLE, &call->err);
+    call->executable = args.executable;
+}
+
+static strata_status compile_text(strata_program *program, strata_error *err) {
+    pjrt_device *device = program->device;
+    char name[64];
     if (!program->module.n_results) return STRATA_OK; /* nothing is left in memory, so nothing has to run */
-    STRATA_TRY(strata_pjrt_call(&device->plugin, PJRT_FUNCTION_Client_Compile, &args, "compile", STRATA_UNAVAILABLE, err));
-    program->loaded = args.executable;
+    compile_call call = {
+        .plugin = device->plugin, .client = device->client, .text = program->module.text, .n_bytes = program->module.n_bytes};
+    call.plugin.device = NULL; /* the call is made by another thread, with its own limit */
+    snprintf(name, sizeof name, "a program of %d node%s", program->n_nodes, program->n_nodes == 1 ? "" : "s");
+    const strata_driver_compile compile = {.name = name, .run = run_compile, .call = &call, .call_bytes = sizeof call};
+    const strata_status status = strata_driver_compile_run(&device->base, &compile, err);
+    if (status) program->module.text = NULL; /* the abandoned call still reads it */
+    if (status) return status;
+    if (call.status) return strata_fail(err, call.status, "%s", call.err.message);
+    program->loaded = call.executable;
     device->base.counters.compilations++;
     return check_outputs(device, program, err);
 }

@@ -17,6 +17,7 @@ strata_status strata_bridge_cost(plugin_device *device, strata_plugin_program *p
     strata_plugin_error message = {.size = sizeof message};
     *out_cost = (strata_device_cost){0};
     STRATA_TRY(strata_bridge_check_lost(device, err));
+    STRATA_DRIVER_CALL(&device->base, ASK);
     const strata_plugin_costs *given = device->calls.table ? device->calls.table(device->device, "costs") : NULL;
     if (!given) return STRATA_OK;
     if (given->size < sizeof given->size)

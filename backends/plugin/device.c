@@ -14,6 +14,8 @@ static const double DEFAULT_STALL_SECONDS = 600, LEAST_STALL_SECONDS = 0.001, MO
 /* ---- results of the plugin's calls ---- */
 
 strata_status strata_bridge_check_lost(const plugin_device *device, strata_error *err) {
+    const strata_error *gone = &device->base.given_up;
+    if (gone->status && !device->lost) return strata_fail(err, gone->status, "%s", gone->message);
     if (!device->lost) return STRATA_OK;
     return strata_fail(err, STRATA_DEVICE_LOST, "%s was lost before: %s", device->base.info.id, device->why.message);
 }
@@ -21,7 +23,12 @@ strata_status strata_bridge_check_lost(const plugin_device *device, strata_error
 static strata_status lose(plugin_device *device, strata_status status, strata_error *err) {
     if (!device->lost) device->why = *err;
     device->lost = true;
+    if (status == STRATA_TIMEOUT) device->base.given_up = *err; /* a run is still active: see strata_bridge_is_gone */
     return status;
+}
+
+bool strata_bridge_is_gone(const plugin_device *device) {
+    return device->base.given_up.status != STRATA_OK;
 }
 
 strata_status strata_bridge_result(plugin_device *device, const char *call, strata_plugin_status status,
@@ -58,6 +65,7 @@ static strata_status create_buffer(strata_device *base, int64_t bytes, strata_bu
     strata_buffer *buffer = calloc(1, sizeof *buffer);
     if (!buffer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a buffer", base->info.id);
     strata_plugin_error message = {.size = sizeof message};
+    STRATA_DRIVER_CALL(base, ALLOCATE);
     strata_status status = strata_bridge_result(
         device, "buffer_create", device->calls.buffer_create(device->device, bytes, &buffer->buffer, &message), &message, err);
     if (!status && !buffer->buffer)
@@ -76,7 +84,8 @@ static strata_status create_buffer(strata_device *base, int64_t bytes, strata_bu
 static void destroy_buffer(strata_device *base, strata_buffer *buffer) {
     plugin_device *device = (plugin_device *)base;
     if (!buffer) return;
-    device->calls.buffer_destroy(device->device, buffer->buffer);
+    STRATA_DRIVER_CALL(base, FREE);
+    if (!strata_bridge_is_gone(device)) device->calls.buffer_destroy(device->device, buffer->buffer);
     base->counters.allocated_bytes -= (uint64_t)buffer->bytes;
     free(buffer);
 }
@@ -88,11 +97,14 @@ static strata_status await_oldest(plugin_device *device, strata_error *err) {
     const double runs = device->longest_call > 1 ? device->longest_call : 1;
     const double seconds =
         device->stall_seconds * runs < MOST_STALL_SECONDS ? device->stall_seconds * runs : MOST_STALL_SECONDS;
+    STRATA_DRIVER_RUNS(&device->base, WAIT, (int)runs);
     const strata_plugin_status answer =
         device->calls.wait(device->device, device->pending[0], (int64_t)(seconds * 1e9), &message);
     if (answer == STRATA_PLUGIN_TIMEOUT) {
         strata_error own = {0};
-        strata_fail(&own, STRATA_TIMEOUT, "%s: a run has not ended for %.3g s (stall_seconds); the device counts as lost",
+        strata_fail(&own, STRATA_TIMEOUT,
+                    "%s: a run has not ended for %.3g s (stall_seconds); the device counts as lost. Allow more time: "
+                    "--stall-seconds, strata_device_options.stall_seconds",
                     device->base.info.id, seconds);
         if (err) *err = own;
         return lose(device, STRATA_TIMEOUT, &own);
@@ -148,7 +160,7 @@ static strata_status wait_for(strata_device *base, uint64_t ticket, strata_error
 
 static void close_device(strata_device *base) {
     plugin_device *device = (plugin_device *)base;
-    if (device->device) device->calls.close(device->device);
+    if (device->device && !strata_bridge_is_gone(device)) device->calls.close(device->device);
     free(device->pending);
     free(device);
 }
@@ -243,7 +255,7 @@ strata_status strata_bridge_device_open(const plugin *loaded, const strata_devic
     if (!device) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for the device", info->id);
     device->base =
         (strata_device){.api = &plugin_api, .info = *info, .plans_temporaries = !given.wants_arenas, .keeps_constants = true};
-    device->stall_seconds = stall;
+    device->stall_seconds = device->base.stall_seconds = stall;
     device->product_dtype = given.product_dtype;
     strata_status status = open_plugin_device(device, loaded, index, err);
     if (status) {

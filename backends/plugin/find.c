@@ -105,19 +105,19 @@ strata_status strata_plugin_load(const char *text, strata_error *err) {
     return status;
 }
 
-static strata_status list_devices(const plugin *loaded, strata_device_list *list, strata_error *err) {
-    for (int i = 0; i < loaded->n_devices && !loaded->error.status; i++) {
-        const strata_device_info row = strata_bridge_device_row(loaded, i);
-        STRATA_TRY(strata_device_list_add(list, &row, err));
-    }
-    return STRATA_OK;
+/* A plugin that hangs stays in the list, with the reason. Other plugins with an error were reported when they were loaded. */
+static strata_status list_devices(plugin *loaded, strata_device_list *list, strata_error *err) {
+    if (!loaded->error.status) return strata_bridge_add_rows(loaded, list, err);
+    if (loaded->error.status != STRATA_TIMEOUT || !loaded->calls.name) return STRATA_OK;
+    list->hung = loaded->error;
+    return strata_device_list_add_hung(list, loaded->calls.name, strata_driver_seconds(), err);
 }
 
 strata_status strata_bridge_rows(const char *text, strata_device_info **out_rows, int *out_n, strata_error *err) {
     strata_device_list list = {0};
     char path[PATH_MAX], *file = strndup(text, strcspn(text, ","));
     pthread_mutex_lock(&lock);
-    const plugin *loaded = file && realpath(file, path) ? find_by_path(path) : NULL;
+    plugin *loaded = file && realpath(file, path) ? find_by_path(path) : NULL;
     strata_status status =
         loaded ? list_devices(loaded, &list, err) : strata_fail(err, STRATA_UNAVAILABLE, "plugin %s is not loaded", text);
     pthread_mutex_unlock(&lock);
@@ -133,6 +133,7 @@ strata_status strata_bridge_rows(const char *text, strata_device_info **out_rows
 static strata_status add_reason(strata_device_list *list, const strata_error *reason, strata_error *err) {
     strata_device_info row = {.id = "plugin", .backend = "plugin", .device_class = STRATA_DEVICE_ACCELERATOR};
     snprintf(row.skipped, sizeof row.skipped, "%.255s", reason->message);
+    if (reason->status == STRATA_TIMEOUT) list->hung = *reason;
     return strata_device_list_add(list, &row, err);
 }
 
@@ -214,7 +215,7 @@ static strata_status load_from_folders(strata_device_list *list, strata_error *e
 static strata_status list_loaded(strata_device_list *list, strata_error *err) {
     STRATA_TRY(load_from_environment(list, err));
     STRATA_TRY(load_from_folders(list, err));
-    for (const plugin *p = plugins; p; p = p->next) STRATA_TRY(list_devices(p, list, err));
+    for (plugin *p = plugins; p; p = p->next) STRATA_TRY(list_devices(p, list, err));
     return STRATA_OK;
 }
 
@@ -236,4 +237,5 @@ static strata_status open(const strata_device_info *info, const strata_device_op
 }
 
 extern const strata_backend strata_backend_plugin;
-const strata_backend strata_backend_plugin = {.name = "plugin", .own_names = true, .list = list, .open = open};
+const strata_backend strata_backend_plugin = {
+    .name = "plugin", .own_names = true, .limits_list = true, .list = list, .open = open};

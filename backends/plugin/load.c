@@ -4,6 +4,7 @@
  * plugin returns is checked before it is used. */
 #include <dlfcn.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,10 +106,26 @@ static strata_status open_file(plugin *loaded, strata_error *err) {
     return strata_bridge_start(loaded, entry(&host), err);
 }
 
+/* Loading and starting is one call of the vendor's code, which may hang. It works on a copy of the plugin. */
+typedef struct start_call {
+    plugin loaded;
+    strata_status status;
+} start_call;
+
+static void run_start(void *user) {
+    start_call *call = user;
+    call->status = open_file(&call->loaded, &call->loaded.error);
+    if (call->status) strata_fail_in(&call->loaded.error, call->status, "plugin %s", call->loaded.path);
+}
+
 strata_status strata_bridge_open_file(plugin *loaded, strata_error *err) {
-    strata_status status = open_file(loaded, &loaded->error);
-    if (status) strata_fail_in(&loaded->error, status, "plugin %s", loaded->path);
-    return status ? strata_fail(err, status, "%s", loaded->error.message) : STRATA_OK;
+    start_call starting = {.loaded = *loaded};
+    char subject[PATH_MAX + 16];
+    snprintf(subject, sizeof subject, "plugin %s", loaded->path);
+    const strata_driver_call call = {
+        .what = {subject, NULL, STRATA_DRIVER_START}, .run = run_start, .call = &starting, .bytes = sizeof starting};
+    if (!strata_driver_call_within(&call, strata_driver_seconds(), NULL, NULL, &loaded->error)) *loaded = starting.loaded;
+    return loaded->error.status ? strata_fail(err, loaded->error.status, "%s", loaded->error.message) : STRATA_OK;
 }
 
 /* ---- the table ---- */
@@ -200,4 +217,32 @@ strata_device_info strata_bridge_device_row(const plugin *loaded, int index) {
     if (!row.dtypes && !row.skipped[0])
         copy_text(row.skipped, sizeof row.skipped, "the plugin's device_info has no dtypes that this Strata knows");
     return row;
+}
+
+typedef struct rows_call {
+    const plugin *loaded;
+    /* [n_devices], allocated by the call. NULL: there was no memory. */
+    strata_device_info *rows;
+} rows_call;
+
+static void run_rows(void *user) {
+    rows_call *call = user;
+    call->rows = calloc((size_t)call->loaded->n_devices + 1, sizeof *call->rows);
+    for (int i = 0; i < call->loaded->n_devices && call->rows; i++) call->rows[i] = strata_bridge_device_row(call->loaded, i);
+}
+
+strata_status strata_bridge_add_rows(plugin *loaded, strata_device_list *list, strata_error *err) {
+    rows_call listing = {.loaded = loaded};
+    const strata_driver_call call = {
+        .what = {loaded->calls.name, NULL, STRATA_DRIVER_LIST}, .run = run_rows, .call = &listing, .bytes = sizeof listing};
+    const double limit = strata_driver_seconds();
+    if (strata_driver_call_within(&call, limit, NULL, NULL, &loaded->error)) {
+        list->hung = loaded->error;
+        return strata_device_list_add_hung(list, loaded->calls.name, limit, err);
+    }
+    if (!listing.rows) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for its devices", loaded->calls.name);
+    strata_status status = STRATA_OK;
+    for (int i = 0; i < loaded->n_devices && !status; i++) status = strata_device_list_add(list, &listing.rows[i], err);
+    free(listing.rows);
+    return status;
 }

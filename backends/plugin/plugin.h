@@ -33,6 +33,9 @@ strata_status strata_bridge_open_file(plugin *loaded, strata_error *err);
 strata_status strata_bridge_start(plugin *loaded, const strata_plugin *given, strata_error *err);
 /* Reads and checks the row of a device. If the device cannot be used, the row contains the reason. */
 strata_device_info strata_bridge_device_row(const plugin *loaded, int index);
+/* Adds the rows of the plugin's devices. If the plugin hangs, loaded->error is set, and the plugin is not called any
+ * more. */
+strata_status strata_bridge_add_rows(plugin *loaded, strata_device_list *list, strata_error *err);
 
 /* Converts a plugin's status; a number that plugin.h does not define becomes INTERNAL. */
 strata_status strata_bridge_status(strata_plugin_status status);
@@ -92,8 +95,11 @@ struct strata_buffer {
  * DEVICE_LOST the device stays lost. */
 strata_status strata_bridge_result(plugin_device *device, const char *call, strata_plugin_status status,
                                    strata_plugin_error *message, strata_error *err);
-/* Fails with DEVICE_LOST if the device was lost before. */
+/* Fails with DEVICE_LOST if the device was lost before, and if a call of it hung. */
 strata_status strata_bridge_check_lost(const plugin_device *device, strata_error *err);
+/* Whether a run or a call of the plugin hangs. The plugin is then not called any more, not even by destroy and close: these
+ * would come while a run is active, and could hang too. */
+bool strata_bridge_is_gone(const plugin_device *device);
 /* Reports that the plugin broke a rule of plugin.h. Fails: INTERNAL with the device's name. */
 strata_status strata_bridge_broke(const plugin_device *device, strata_error *err, const char *format, ...) STRATA_PRINTF(3, 4);
 /* Waits until no more than `most` of the runs up to the ticket are pending, each for stall_seconds at most. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Programs of a plugin: a piece is passed to the plugin as tables (core/compile/describe.h), and the result is checked. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "backends/plugin/plugin.h"
@@ -27,12 +28,14 @@ strata_support strata_bridge_supports(strata_device *base, const strata_tensor *
     for (int i = 0; i < node->n_inputs; i++)
         if (!has_dtype(device, node->inputs[i])) return STRATA_SUPPORT_NO;
     *reason = "the device was lost";
+    if (strata_bridge_is_gone(device)) return STRATA_SUPPORT_YES; /* compiling will fail, with the reason */
     if (device->lost) return STRATA_SUPPORT_NO;
 
     strata_description description;
     *reason = "there is no host memory to ask its plugin";
     if (strata_describe_node(node, &description, NULL)) return STRATA_SUPPORT_NO;
     const char *said = NULL;
+    STRATA_DRIVER_CALL(base, ASK);
     const strata_plugin_support support = device->calls.supports(device->device, &description.piece, 0, &said);
     strata_description_finish(&description);
     *reason = said ? said : "its plugin does not run it, and gives no reason";
@@ -56,7 +59,8 @@ static strata_plugin_buffer *buffer_of(const strata_buffer *buffer) {
 }
 
 static strata_status take_arenas(strata_program *program, const strata_piece *piece, strata_error *err) {
-    const plugin_device *device = program->device;
+    plugin_device *device = program->device;
+    STRATA_DRIVER_CALL(&device->base, ASK);
     for (int i = 0; i < 2 * program->n_slots; i++) {
         const int slot = i / 2, arena = i % 2;
         if (!piece->arenas[arena].bytes) continue;
@@ -72,19 +76,51 @@ static strata_status take_arenas(strata_program *program, const strata_piece *pi
     return STRATA_OK;
 }
 
-static strata_status make_program(strata_program *program, const strata_piece *piece, strata_error *err) {
+typedef struct compile_call {
+    const strata_plugin_device_calls *calls;
+    strata_plugin_device *device;
+    const strata_plugin_piece *piece;
+    strata_plugin_program *program;
+    strata_plugin_status status;
+    strata_plugin_error message;
+} compile_call;
+
+static void run_compile(void *user) {
+    compile_call *call = user;
+    call->status = call->calls->compile(call->device, call->piece, &call->program, &call->message);
+}
+
+/* A compiler may take minutes, so it runs with a limit. If it is abandoned, it may still read the description, which therefore
+ * owns all of its memory and is not freed. */
+static strata_status compile_with_limit(strata_program *program, const strata_piece *piece, strata_error *err) {
     plugin_device *device = program->device;
-    strata_description description;
-    strata_plugin_error message = {.size = sizeof message};
-    STRATA_TRY(strata_describe(piece, buffer_of, &description, err));
-    strata_status status = strata_bridge_result(
-        device, "compile", device->calls.compile(device->device, &description.piece, &program->program, &message), &message,
-        err);
-    strata_description_finish(&description);
+    strata_description *description = calloc(1, sizeof *description);
+    if (!description) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory to compile", device->base.info.id);
+    strata_status status = strata_describe(piece, buffer_of, description, err);
+    if (!status) status = strata_description_own(description, err);
     if (status) {
-        program->program = NULL;
+        strata_description_finish(description);
+        free(description);
         return status;
     }
+    char name[64];
+    snprintf(name, sizeof name, "a program of %d node%s", piece->n_nodes, piece->n_nodes == 1 ? "" : "s");
+    compile_call call = {.calls = &device->calls,
+                         .device = device->device,
+                         .piece = &description->piece,
+                         .message = {.size = sizeof call.message}};
+    const strata_driver_compile compile = {.name = name, .run = run_compile, .call = &call, .call_bytes = sizeof call};
+    STRATA_TRY(strata_driver_compile_run(&device->base, &compile, err));
+    strata_description_finish(description);
+    free(description);
+    STRATA_TRY(strata_bridge_result(device, "compile", call.status, &call.message, err));
+    program->program = call.program;
+    return STRATA_OK;
+}
+
+static strata_status make_program(strata_program *program, const strata_piece *piece, strata_error *err) {
+    plugin_device *device = program->device;
+    STRATA_TRY(compile_with_limit(program, piece, err));
     if (!program->program) return strata_bridge_broke(device, err, "compile succeeded, and its program is NULL");
     STRATA_TRY(take_arenas(program, piece, err));
     STRATA_TRY(strata_bridge_reserve_tickets(device, piece->n_slots, err));
@@ -119,7 +155,8 @@ strata_status strata_bridge_compile(strata_device *base, const strata_piece *pie
 
 void strata_bridge_program_destroy(strata_program *program) {
     if (!program) return;
-    if (program->program) program->device->calls.program_destroy(program->program);
+    STRATA_DRIVER_CALL(&program->device->base, FREE);
+    if (program->program && !strata_bridge_is_gone(program->device)) program->device->calls.program_destroy(program->program);
     program->device->n_slots -= program->n_slots;
     free(program->arenas);
     free(program);
@@ -145,6 +182,7 @@ strata_status strata_bridge_run_many(strata_program *program, int first, int n, 
     uint64_t ticket = 0;
     STRATA_TRY(strata_bridge_check_lost(device, err));
     STRATA_TRY(strata_bridge_make_room(device, err));
+    STRATA_DRIVER_RUNS(&device->base, SUBMIT, n);
     STRATA_TRY(
         strata_bridge_result(device, "run", device->calls.run(program->program, first, n, &ticket, &message), &message, err));
     STRATA_TRY(strata_bridge_submitted(device, "run", ticket, err));

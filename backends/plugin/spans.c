@@ -11,8 +11,9 @@ enum { MOST_UNITS = 16, MOST_NAMES = 256 };
 
 /* Copies the device's table. Returns false if it has none or an incomplete one. */
 static bool profile_of(plugin_device *device, strata_plugin_profile *out) {
-    const strata_plugin_profile *given =
-        !device->lost && device->calls.table ? device->calls.table(device->device, "profile") : NULL;
+    const strata_plugin_profile *given = !device->lost && !strata_bridge_is_gone(device) && device->calls.table
+                                             ? device->calls.table(device->device, "profile")
+                                             : NULL;
     if (!given || given->size < sizeof given->size) return false;
     strata_bridge_copy_struct(out, sizeof *out, given);
     return out->enable && out->drain && out->now;
@@ -69,6 +70,7 @@ strata_status strata_bridge_set_trace(strata_device *base, strata_trace *trace, 
     plugin_device *device = (plugin_device *)base;
     strata_plugin_profile profile;
     (void)err;
+    STRATA_DRIVER_CALL(base, ASK);
     if (!profile_of(device, &profile)) return STRATA_OK;
     if (base->trace) {
         taker t = {

@@ -81,6 +81,7 @@ static strata_status take_spaces(plugin_device *device, const strata_plugin_spac
 
 static uint64_t reached(strata_device *base) {
     plugin_device *device = (plugin_device *)base;
+    STRATA_DRIVER_CALL(base, ASK);
     const int64_t n = device->reached(device->device);
     return n > 0 ? (uint64_t)n : 0;
 }

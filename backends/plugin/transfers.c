@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Copies from and to a plugin's buffers. A device with the table "transfers" copies asynchronously, so a copy that never ends
- * is detected by the wait for its ticket, like a run. Other devices copy by upload and download of their calls. These have no
- * time limit, so the runs before them are waited for first. */
+ * is detected by the wait for its ticket, like a run. Other devices copy by upload and download of their calls. The runs
+ * before these are waited for first, so that a run that hangs is not taken for a copy that hangs. */
 #include <stdlib.h>
 
 #include "backends/plugin/plugin.h"
@@ -27,6 +27,7 @@ static strata_status begin_upload(strata_device *base, strata_buffer *buffer, in
     uint64_t ticket = 0;
     STRATA_TRY(check_range(device, buffer, offset, bytes, err));
     STRATA_TRY(strata_bridge_make_room(device, err));
+    STRATA_DRIVER_CALL(base, COPY);
     STRATA_TRY(strata_bridge_result(
         device, "upload", device->transfers.upload(device->device, buffer->buffer, offset, source, bytes, &ticket, &message),
         &message, err));
@@ -43,6 +44,7 @@ static strata_status begin_download(strata_device *base, strata_buffer *buffer, 
     uint64_t ticket = 0;
     STRATA_TRY(check_range(device, buffer, offset, bytes, err));
     STRATA_TRY(strata_bridge_make_room(device, err));
+    STRATA_DRIVER_CALL(base, COPY);
     STRATA_TRY(strata_bridge_result(
         device, "download",
         device->transfers.download(device->device, buffer->buffer, offset, target, bytes, &ticket, &message), &message, err));
@@ -61,6 +63,7 @@ static strata_status copy_between(strata_device *to_base, strata_buffer *to_buff
     STRATA_TRY(check_range(from, from_buffer, from_offset, bytes, err));
     STRATA_TRY(strata_bridge_await(from, from->last_ticket, 0, err));
     STRATA_TRY(strata_bridge_make_room(to, err));
+    STRATA_DRIVER_CALL(to_base, COPY);
     STRATA_TRY(strata_bridge_result(to, "copy",
                                     to->transfers.copy(to->device, to_buffer->buffer, to_offset, from->device,
                                                        from_buffer->buffer, from_offset, bytes, &ticket, &message),
@@ -96,6 +99,7 @@ strata_status strata_bridge_upload(strata_device *base, strata_buffer *buffer, i
     if (bytes && device->copies.upload) STRATA_TRY(begin_upload(base, buffer, offset, source, bytes, &ticket, err));
     STRATA_TRY(strata_bridge_await(device, ticket, 0, err));
     if (!bytes || device->copies.upload) return STRATA_OK;
+    STRATA_DRIVER_CALL(base, COPY);
     STRATA_TRY(strata_bridge_result(device, "upload",
                                     device->calls.upload(device->device, buffer->buffer, offset, source, bytes, &message),
                                     &message, err));
@@ -112,6 +116,7 @@ strata_status strata_bridge_download(strata_device *base, strata_buffer *buffer,
     if (bytes && device->copies.download) STRATA_TRY(begin_download(base, buffer, offset, target, bytes, &ticket, err));
     STRATA_TRY(strata_bridge_await(device, ticket, 0, err));
     if (!bytes || device->copies.download) return STRATA_OK;
+    STRATA_DRIVER_CALL(base, COPY);
     STRATA_TRY(strata_bridge_result(device, "download",
                                     device->calls.download(device->device, buffer->buffer, offset, target, bytes, &message),
                                     &message, err));

@@ -47,6 +47,7 @@ strata_status strata_vulkan_submit(vulkan_device *device, VkCommandBuffer comman
     if (ticket > VULKAN_TICKETS) STRATA_TRY(strata_vulkan_wait(device, ticket - VULKAN_TICKETS, err));
     VkFence fence = device->fences[ticket % VULKAN_TICKETS];
     VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands};
+    STRATA_DRIVER_CALL(&device->base, SUBMIT);
     VkResult result = vk->ResetFences(device->handle, 1, &fence);
     if (!result) result = vk->QueueSubmit(device->queue, 1, &info, fence);
     if (result) return strata_vulkan_fail(device, result, "vkQueueSubmit", err);
@@ -61,6 +62,7 @@ static VkResult wait_with_progress(vulkan_device *device, uint64_t ticket) {
     const vulkan_functions *vk = &device->instance.vk;
     const VkFence fence = device->fences[ticket % VULKAN_TICKETS];
     for (;;) {
+        STRATA_DRIVER_CALL(&device->base, WAIT);
         VkResult result = vk->WaitForFences(device->handle, 1, &fence, VK_TRUE, (uint64_t)(device->stall_seconds * 1e9));
         if (result != VK_TIMEOUT) return result;
         uint64_t done = device->done_ticket;
@@ -99,8 +101,8 @@ strata_status strata_vulkan_wait(vulkan_device *device, uint64_t ticket, strata_
         device->stall = VULKAN_STALLED;
         return strata_fail(
             err, STRATA_TIMEOUT,
-            "%s: no submission has ended for %g s: the device hangs, or a step takes longer than stall_seconds of "
-            "strata_device_options. Open the device anew, with a larger limit or smaller steps",
+            "%s: no submission has ended for %g s: the device hangs, or a step takes longer. Take smaller steps, or allow more "
+            "time: --stall-seconds, strata_device_options.stall_seconds",
             device->base.info.id, device->stall_seconds);
     }
     if (result) return strata_vulkan_fail(device, result, "waiting for a program", err);
@@ -278,6 +280,7 @@ static strata_kernel_limits limits_of(const vulkan_physical *physical, bool fast
 
 static strata_status open_device(vulkan_device *device, const strata_device_options *opts, strata_error *err) {
     device->stall_seconds = opts && opts->stall_seconds > 0 ? opts->stall_seconds : STALL_SECONDS;
+    device->base.stall_seconds = device->stall_seconds;
     if (opts &&
         (opts->stall_seconds < 0 || (opts->stall_seconds > 0 && opts->stall_seconds < 1e-3) || !(device->stall_seconds <= 1e9)))
         return strata_fail(err, STRATA_INVALID, "%s: stall_seconds is %g; it must be 0 (the default) or 0.001..1e9",

@@ -67,6 +67,7 @@ strata_status strata_vulkan_pipelines_init(vulkan_device *device, strata_error *
 }
 
 void strata_vulkan_pipelines_save(vulkan_device *device) {
+    STRATA_DRIVER_CALL(&device->base, COMPILE);
     const vulkan_functions *vk = &device->instance.vk;
     bool all_saved = true;
     for (int i = 0; i < device->n_pipelines; i++) all_saved = all_saved && device->pipelines[i].saved;
@@ -105,6 +106,7 @@ bool strata_vulkan_binding_type(unsigned bindings, int number, VkDescriptorType 
 
 /* Declares all push constants that a kernel may have. */
 static VkResult create_layout(vulkan_device *device, vulkan_layout *layout) {
+    STRATA_DRIVER_CALL(&device->base, COMPILE);
     const vulkan_functions *vk = &device->instance.vk;
     VkDescriptorSetLayoutBinding bindings[STRATA_SHADER_MAX_BUFFERS];
     VkDescriptorType type;
@@ -216,13 +218,14 @@ static VkResult create_module(vulkan_device *device, const strata_kernel *kernel
     const VkShaderModuleCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
                                            .codeSize = words ? n_words * sizeof *words : bytes,
                                            .pCode = words ? words : code};
+    STRATA_DRIVER_CALL(&device->base, COMPILE);
     const VkResult result = device->instance.vk.CreateShaderModule(device->handle, &info, NULL, &call->module);
     call->specialized = words != NULL;
     free(words);
     return result;
 }
 
-/* *out_result is the driver's result. Fails in the same cases as strata_kernel_build_run. */
+/* *out_result is the driver's result. Fails in the same cases as strata_driver_compile_run. */
 static strata_status build(vulkan_device *device, const strata_kernel *kernel, const void *code, size_t bytes,
                            VkPipelineLayout layout, VkPipeline *out_pipeline, VkResult *out_result, strata_error *err) {
     const vulkan_functions *vk = &device->instance.vk;
@@ -236,8 +239,8 @@ static strata_status build(vulkan_device *device, const strata_kernel *kernel, c
     if (*out_result) return STRATA_OK;
     char name[96];
     snprintf(name, sizeof name, "kernel %s %s", kernel->shader->stem, kernel->shader->variant);
-    const strata_kernel_build what = {name, 1, make_build_call, &call, sizeof call};
-    STRATA_TRY(strata_kernel_build_run(&device->base, &what, err));
+    const strata_driver_compile what = {name, 1, make_build_call, &call, sizeof call};
+    STRATA_TRY(strata_driver_compile_run(&device->base, &what, err));
     vk->DestroyShaderModule(device->handle, call.module, NULL);
     *out_result = call.result;
     *out_pipeline = call.pipeline;

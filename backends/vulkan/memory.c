@@ -246,6 +246,7 @@ strata_status strata_vulkan_buffer_make(vulkan_device *device, vulkan_memory_use
                  (device->physical.fetches ? VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT | VK_BUFFER_USAGE_STORAGE_TEXEL_BUFFER_BIT
                                            : 0u),
         .sharingMode = VK_SHARING_MODE_EXCLUSIVE};
+    STRATA_DRIVER_CALL(&device->base, ALLOCATE);
     VkResult result = device->instance.vk.CreateBuffer(device->handle, &create, NULL, &buffer->handle);
     strata_status status = STRATA_OK;
     if (result) {
@@ -265,6 +266,7 @@ strata_status strata_vulkan_buffer_make(vulkan_device *device, vulkan_memory_use
 
 void strata_vulkan_buffer_free(vulkan_device *device, strata_buffer *buffer) {
     if (!buffer || !strata_vulkan_is_idle(device)) return;
+    STRATA_DRIVER_CALL(&device->base, FREE);
     device->instance.vk.DestroyBuffer(device->handle, buffer->handle, NULL);
     if (buffer->block) block_give_back(device, buffer->block, buffer->offset);
     if (buffer->counted) device->base.counters.allocated_bytes -= (uint64_t)buffer->bytes;

@@ -254,6 +254,7 @@ static strata_status record(const strata_program *program, const vulkan_slot *sl
     const vulkan_functions *vk = &device->instance.vk;
     const VkPipelineStageFlags compute = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, transfer = VK_PIPELINE_STAGE_TRANSFER_BIT;
     VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+    STRATA_DRIVER_CALL(&device->base, COMPILE);
     VkResult result = vk->BeginCommandBuffer(commands, &begin);
     if (result) return strata_vulkan_fail(device, result, "vkBeginCommandBuffer", err);
 
@@ -299,6 +300,7 @@ static strata_status make_slot(recording *r, vulkan_slot *slot, strata_error *er
     strata_program *program = r->program;
     vulkan_device *device = program->device;
     const int n = program->list.n_launches;
+    STRATA_DRIVER_CALL(&device->base, COMPILE);
     STRATA_TRY(make_slot_buffers(program, slot, r->piece, err));
     if (program->labels) STRATA_TRY(strata_vulkan_time_pool(device, (uint32_t)n + 3, &slot->times, err));
     for (int i = 0; i < n; i++) STRATA_TRY(make_set(r, slot, i, err));
@@ -374,6 +376,7 @@ void strata_vulkan_program_destroy(strata_program *program) {
     if (!program || !strata_vulkan_is_idle(program->device)) return;
     vulkan_device *device = program->device;
     const vulkan_functions *vk = &device->instance.vk;
+    STRATA_DRIVER_CALL(&device->base, FREE);
     for (int i = 0; i < program->n_slots; i++) {
         vulkan_slot *slot = &program->slots[i];
         if (slot->commands) vk->FreeCommandBuffers(device->handle, device->command_pool, 1, &slot->commands);

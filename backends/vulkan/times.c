@@ -63,6 +63,7 @@ static bool read_times(vulkan_device *device, VkQueryPool queries, uint32_t n, d
 static void add_run(vulkan_device *device, const vulkan_timed *timed) {
     const uint32_t n = timed->n + 1;
     double *seconds = malloc(n * sizeof *seconds), now = strata_trace_now();
+    STRATA_DRIVER_CALL(&device->base, WAIT);
     uint64_t *ticks = malloc(n * sizeof *ticks);
     if (seconds && ticks && read_times(device, timed->queries, n, seconds, ticks)) {
         /* seconds[0] may have been written while earlier runs were still in progress. */

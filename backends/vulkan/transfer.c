@@ -55,6 +55,7 @@ static strata_status end(vulkan_device *device, strata_error *err) {
 
 static strata_status copy(vulkan_device *device, const strata_buffer *from, int64_t from_offset, const strata_buffer *to,
                           int64_t to_offset, int64_t bytes, strata_error *err) {
+    STRATA_DRIVER_CALL(&device->base, COPY);
     STRATA_TRY(begin(device, err));
     VkBufferCopy region = {(VkDeviceSize)from_offset, (VkDeviceSize)to_offset, (VkDeviceSize)bytes};
     device->instance.vk.CmdCopyBuffer(device->transfer_commands, from->handle, to->handle, 1, &region);
@@ -66,6 +67,7 @@ strata_status strata_vulkan_clear(vulkan_device *device, strata_buffer *buffer, 
         memset(buffer->mapped, 0, (size_t)buffer->bytes);
         return STRATA_OK;
     }
+    STRATA_DRIVER_CALL(&device->base, ALLOCATE);
     STRATA_TRY(begin(device, err));
     device->instance.vk.CmdFillBuffer(device->transfer_commands, buffer->handle, 0, VK_WHOLE_SIZE, 0);
     return end(device, err);

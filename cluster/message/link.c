@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/clock.h"
 #include "cluster/wire/crc32c.h"
 #include "cluster/wire/frame.h"
+#include "core/base/clock.h"
 
 enum {
     SEGMENT = 256 << 10, /* the most payload bytes of a frame */

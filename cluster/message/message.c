@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/clock.h"
 #include "cluster/communicator.h"
+#include "core/base/clock.h"
 
 static const double WITHDRAW_RETRY_SECONDS = 0.1; /* between attempts to cancel a request while there is no memory for it */
 

@@ -12,9 +12,9 @@
 #include <emmintrin.h>
 #endif
 
-#include "cluster/clock.h"
 #include "cluster/rpc/rpc.h"
 #include "cluster/wire/crc32c.h"
+#include "core/base/clock.h"
 
 enum {
     MOST_PARTS = 64,          /* parts of a segment that are sent or received in one call */

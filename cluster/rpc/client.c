@@ -17,14 +17,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "cluster/clock.h"
 #include "cluster/rpc/client_parts.h"
+#include "core/base/clock.h"
 #include "core/base/locale.h"
 
 /* A server that is silent for MISSED_BEATS heartbeats is lost. The ticks are the keeper's while requests are pending:
  * WATCH_TICK_MS if no other thread receives, BUSY_TICK_MS if one does. */
 enum { MISSED_BEATS = 5, BUSY_TICK_MS = 2, WATCH_TICK_MS = 20 };
-static const double HEARTBEAT_SECONDS = 1, CONNECT_SECONDS = 60, RECONNECT_SECONDS = 10;
+static const double HEARTBEAT_SECONDS = 1, CONNECT_SECONDS = 60, RECONNECT_SECONDS = 10, AWAY_SECONDS = 1;
 
 /* ---- small things ---- */
 
@@ -68,7 +68,11 @@ void strata_rpc_client_fail_request(strata_rpc_client *c, strata_rpc_request *r,
 void strata_rpc_client_check_silence(strata_rpc_client *c) {
     const double limit = MISSED_BEATS * (c->heartbeat > c->server_heartbeat ? c->heartbeat : c->server_heartbeat);
     char why[96];
-    if (!c->connected || strata_clock_seconds() - atomic_load(&c->channel.received) <= limit) return;
+    const double now = strata_clock_seconds(), received = atomic_load(&c->channel.received);
+    /* the keeper calls this at least four times in each heartbeat */
+    if (now - c->checked_at > 2 * c->heartbeat + AWAY_SECONDS) c->awake_since = now;
+    c->checked_at = now;
+    if (!c->connected || now - (received > c->awake_since ? received : c->awake_since) <= limit) return;
     strata_format(why, sizeof why, "no sign of life for %.3g s", limit);
     strata_rpc_client_break_link(c, why);
 }
@@ -182,11 +186,7 @@ strata_status strata_rpc_client_create(const strata_rpc_client_options *opts, st
     c->reconnect_seconds = opts->reconnect_seconds > 0 ? opts->reconnect_seconds : RECONNECT_SECONDS;
     if (cluster->secret_bytes) memcpy(c->secret, cluster->secret, cluster->secret_bytes);
     c->credentials = (strata_credentials){c->secret, cluster->secret_bytes, NULL};
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    strata_clock_cond_init(&c->changed);
     pthread_mutex_init(&c->lock, NULL);
     c->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cluster/clock.h"
 #include "cluster/rpc/client_parts.h"
+#include "core/base/clock.h"
 
 /* The first and the longest pause between attempts to connect again, and the time limits of one attempt and of a greeting. */
 enum { FIRST_PAUSE_MS = 10, MOST_PAUSE_MS = 1000 };
@@ -96,6 +96,7 @@ void strata_rpc_client_use_channel(strata_rpc_client *c, strata_rpc_channel *cha
     c->channel = *channel;
     pthread_mutex_init(&c->channel.tls, NULL);
     c->open = c->connected = true;
+    c->checked_at = strata_clock_seconds();
     c->server_incarnation = g->incarnation;
     c->server_heartbeat = g->heartbeat;
 }

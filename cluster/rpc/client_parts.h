@@ -62,6 +62,8 @@ struct strata_rpc_client {
     strata_rpc_channel channel;
     double server_heartbeat;
     uint64_t server_incarnation;
+    /* When the silence of the server was checked last, and when the process ran again after it had been stopped. */
+    double checked_at, awake_since;
     /* Since when it is not connected, and why. */
     double broke_at;
     char why[300];

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/clock.h"
 #include "cluster/rpc/client_parts.h"
+#include "core/base/clock.h"
 
 /* When a request that has no connection fails. */
 static double give_up_at(const strata_rpc_client *c, const strata_rpc_request *r) {

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/clock.h"
 #include "cluster/rpc/client_parts.h"
+#include "core/base/clock.h"
 
 /* ---- receiving: by the thread that has the role ---- */
 

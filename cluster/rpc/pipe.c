@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cluster/clock.h"
+#include "core/base/clock.h"
 
 enum {
     LINE = 64,           /* bytes of a cache line */

@@ -10,11 +10,12 @@
  *     strata_rpc_ask ask = {.method = PUSH, .head = head, .head_bytes = n, .body = pieces, .n_body = 2, .what = "a push"};
  *     strata_rpc_client_call(client, &ask, &answer, seconds, &err);
  *
- * Exactly once. A task is a name and an incarnation, a number that grows each time the task's program starts again. Each
+ * Exactly once. A task is a name and an incarnation, a random number that differs each time the task's program starts. Each
  * request has a sequence number. When a connection breaks the client connects again and sends every request without a reply
  * once more; the server executes a request only if it has not done so before, else it sends the stored reply. The client
- * reports with each frame which replies it has received, and the server frees these. When a task connects with a higher
- * incarnation, the server refuses all requests of lower ones.
+ * reports with each frame which replies it has received, and the server frees these. When a task connects with an incarnation
+ * that the server does not know, it was started again, and the server refuses all requests of its earlier incarnations. No
+ * clock is used for this, since the clocks of two hosts differ.
  *
  * A server that is started again has lost the stored replies. Requests that were sent to the server before and have no reply
  * then fail with PEER_LOST, since only the caller can find out whether they were executed; later requests go to the new server.
@@ -36,8 +37,7 @@ enum {
     STRATA_RPC_WINDOW = 4096,         /* the most requests of a client without a reply */
 };
 
-/* Returns an incarnation for a task that starts now: the microseconds of the real-time clock, so that a later start has a
- * higher number. */
+/* Returns an incarnation for a task that starts now: a random number, never 0. */
 uint64_t strata_rpc_incarnation(void);
 
 /* ---- servers ---- */
@@ -134,8 +134,8 @@ typedef struct strata_rpc_server_options {
     uint64_t most_body_bytes;
 } strata_rpc_server_options;
 
-/* Fails: INVALID for wrong options, or for an address that other hosts reach, without a secret or `insecure`; UNAVAILABLE if
- * the server cannot listen on the address, or if a file for TLS cannot be used. */
+/* Fails: INVALID for wrong options, for an address that other hosts reach, without a secret or `insecure`, or that is in use;
+ * UNAVAILABLE if the server cannot listen on the address otherwise, or if a file for TLS cannot be used. */
 STRATA_MUST_USE strata_status strata_rpc_server_create(const strata_rpc_server_options *opts, strata_rpc_server **out_server,
                                                        strata_error *err);
 /* "127.0.0.1:43210", with the actual port. Valid as long as the server. */
@@ -172,7 +172,7 @@ typedef struct strata_rpc_client_options {
 } strata_rpc_client_options;
 
 /* Connects. Texts are borrowed during create. Fails: TIMEOUT when there is no answer within connect_seconds; UNAVAILABLE when
- * one side refuses the other; INVALID for wrong options, or when another task listens there, or a higher incarnation of this
+ * one side refuses the other; INVALID for wrong options, or when another task listens there, or a later incarnation of this
  * task has connected. */
 STRATA_MUST_USE strata_status strata_rpc_client_create(const strata_rpc_client_options *opts, strata_rpc_client **out_client,
                                                        strata_error *err);

@@ -8,6 +8,7 @@
  * again. One connection at a time owns a session, and only the thread of that connection uses it. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <openssl/rand.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +16,12 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "cluster/clock.h"
 #include "cluster/rpc/server_parts.h"
 #include "cluster/wire/handshake.h"
 #include "cluster/wire/socket.h"
+#include "core/base/clock.h"
 #include "core/base/locale.h"
 
 enum {
@@ -33,9 +33,11 @@ static const double HELLO_SECONDS = 5, HEARTBEAT_SECONDS = 1, TICK_SECONDS = 0.1
 static const uint64_t MOST_BODY_BYTES = (uint64_t)4 << 30;
 
 uint64_t strata_rpc_incarnation(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+    uint64_t number = 0;
+    while (!number)
+        if (RAND_bytes((unsigned char *)&number, sizeof number) != 1)
+            number = (uint64_t)getpid() << 44 ^ (uint64_t)(strata_clock_seconds() * 1e9);
+    return number;
 }
 
 /* ---- the end of a connection ---- */
@@ -169,19 +171,24 @@ static void watch(strata_rpc_connection *c, double now) {
     char why[128];
     if (atomic_load(&c->ended) || does == STRATA_RPC_FINISHED) return;
     if (does == STRATA_RPC_GREETING) {
+        if (c->since < c->server->awake_since) c->since = c->server->awake_since;
         if (now - c->since > HELLO_SECONDS) strata_rpc_connection_end(c, "it did not say who it is");
         return;
     }
     if (does == STRATA_RPC_HANDLING) {
-        /* no thread receives now, so the peer's bytes accumulate */
+        /* No thread receives now, so the peer's bytes accumulate. Between two requests the thread may receive for so short a
+         * time that this thread never sees it. */
         bool full = false;
+        const double received = atomic_load(&c->channel.received);
         const size_t unread = strata_rpc_channel_unread(&c->channel, &full);
+        if (received > c->heard) c->heard = received;
         if (full || unread != c->unread) c->heard = now;
         c->unread = unread;
     } else {
         c->heard = atomic_load(does == STRATA_RPC_SENDING ? &c->channel.sent : &c->channel.received);
         c->unread = SIZE_MAX;
     }
+    if (c->heard < c->server->awake_since) c->heard = c->server->awake_since;
     if (now - c->heard > limit) {
         strata_format(why, sizeof why,
                       does == STRATA_RPC_SENDING ? "it took nothing of a reply for %.3g s" : "no sign of life for %.3g s",
@@ -241,6 +248,7 @@ static void *run_monitor(void *user) {
     strata_rpc_server *s = user;
     struct pollfd *fds = NULL;
     int room = 0;
+    double last = strata_clock_seconds();
     const double tick = s->heartbeat / 4 < TICK_SECONDS ? s->heartbeat / 4 : TICK_SECONDS;
     while (!atomic_load(&s->stopping)) {
         uint64_t count;
@@ -251,6 +259,8 @@ static void *run_monitor(void *user) {
             for (strata_rpc_connection *c = fds[i].revents ? s->connections : NULL; c; c = c->next)
                 if (c->channel.stream.fd == fds[i].fd) note_end(c);
         const double now = strata_clock_seconds();
+        if (now - last > 2 * s->heartbeat) s->awake_since = now;
+        last = now;
         for (strata_rpc_connection *c = s->connections; c; c = c->next) watch(c, now);
         reap(s);
         for (int fd; n && fds[1].revents && (fd = accept4(s->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
@@ -328,7 +338,7 @@ strata_status strata_rpc_server_create(const strata_rpc_server_options *opts, st
     s->listener = -1;
     s->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->changed, NULL);
+    strata_clock_cond_init(&s->changed);
     strata_status status = STRATA_OK;
     if (s->wake < 0)
         status = strata_fail(err, STRATA_UNAVAILABLE, "no descriptor for %s: %s", s->task, strata_errno_text(errno));

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/clock.h"
 #include "cluster/rpc/server_parts.h"
 #include "cluster/wire/handshake.h"
 #include "cluster/wire/socket.h"
+#include "core/base/clock.h"
 
 enum {
     ALIGNMENT = 64,

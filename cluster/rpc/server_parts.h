@@ -26,12 +26,15 @@ typedef struct strata_rpc_kept {
 
 struct strata_rpc_connection;
 
+enum { STRATA_RPC_OLD = 64 };
+
 typedef struct strata_rpc_session {
     struct strata_rpc_session *next;
     char task[STRATA_RPC_TASK_BYTES];
-    /* The highest incarnation that has connected, guarded by the server's lock. The stored replies may belong to a lower
-     * one. */
-    uint64_t incarnation;
+    /* The incarnation that has connected last, the first time. The stored replies may belong to the one before (replaced). The
+     * incarnations before it are refused: the last STRATA_RPC_OLD of them are in a ring. Guarded by the server's lock. */
+    uint64_t incarnation, old[STRATA_RPC_OLD];
+    int64_t n_old;
     bool replaced;
     /* Guarded by the lock too; NULL: none. */
     struct strata_rpc_connection *owner;
@@ -125,8 +128,10 @@ struct strata_rpc_server {
         char last[256];
     } refused;
 
-    /* Used only by the monitor's thread. */
+    /* Used only by the monitor's thread. awake_since: when the process ran again after it had been stopped for longer than two
+     * heartbeats. Peers had no chance to be heard before that. */
     strata_rpc_connection *connections;
+    double awake_since;
 };
 
 /* ---- server.c ---- */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/clock.h"
 #include "cluster/rpc/server_parts.h"
+#include "core/base/clock.h"
 
 enum { KEPT = 2 * STRATA_RPC_WINDOW }; /* the most stored replies of a session */
 

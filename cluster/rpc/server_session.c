@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/clock.h"
 #include "cluster/rpc/server_parts.h"
+#include "core/base/clock.h"
 
 static strata_rpc_session *find_session(strata_rpc_server *s, const char *task) {
     strata_rpc_session *at = s->sessions;
@@ -61,6 +61,14 @@ static strata_status make_session(strata_rpc_server *s, const char *task, uint64
     return STRATA_OK;
 }
 
+/* Whether a later incarnation of the task has replaced this one. Called with the lock. */
+static bool is_old(const strata_rpc_session *own, uint64_t incarnation) {
+    const int64_t n = own->n_old < STRATA_RPC_OLD ? own->n_old : STRATA_RPC_OLD;
+    for (int64_t i = 0; i < n; i++)
+        if (own->old[i] == incarnation) return true;
+    return false;
+}
+
 /* Makes the connection the owner of the task's session; waits until an earlier connection of the task has ended. begins: the
  * client has sent no request yet, so the session's requests and replies are those of an earlier client. Fails if the task is
  * refused. */
@@ -71,17 +79,18 @@ static strata_status take_session(strata_rpc_connection *c, const char *task, ui
     pthread_mutex_lock(&s->lock);
     strata_rpc_session *own = find_session(s, task);
     if (!own) status = make_session(s, task, incarnation, begins, &own, err);
-    if (!status && incarnation > own->incarnation) { /* from now on requests of the lower one are refused */
+    if (!status && incarnation != own->incarnation && !is_old(own, incarnation)) { /* the task was started again */
+        own->old[own->n_old++ % STRATA_RPC_OLD] = own->incarnation;
         own->incarnation = incarnation;
         own->replaced = true;
     }
     while (!status) {
         if (atomic_load(&c->ended)) {
             status = strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why);
-        } else if (incarnation < own->incarnation) {
-            status = strata_fail(err, STRATA_INVALID,
-                                 "%s was started again: incarnation %llu replaced %llu, whose requests are refused", task,
-                                 (unsigned long long)own->incarnation, (unsigned long long)incarnation);
+        } else if (incarnation != own->incarnation) {
+            status =
+                strata_fail(err, STRATA_INVALID,
+                            "%s was started again, so requests of its earlier process are refused: is it started twice?", task);
         } else if (own->owner) {
             strata_rpc_connection_end_locked(own->owner, "it connected again");
             own->n_waiting++;

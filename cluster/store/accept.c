@@ -12,10 +12,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cluster/clock.h"
 #include "cluster/message/link.h"
 #include "cluster/store/loop.h"
 #include "cluster/wire/socket.h"
+#include "core/base/clock.h"
 
 static const double HANDSHAKE_SECONDS = 5;
 enum { TLS_HANDSHAKE = 0x16 /* the first byte of a side that begins TLS */ };
@@ -209,11 +209,13 @@ static strata_stream find_link(strata_loop *loop, uint32_t communicator, int ran
 strata_status strata_loop_accept_link(strata_member *member, const strata_seat *seat, int job_rank, double seconds,
                                       strata_stream *out_stream, strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
-    const struct timespec deadline = strata_clock_after(seconds);
-    int late = 0;
+    strata_patience patience = strata_patience_of(seconds);
     pthread_mutex_lock(&loop->lock);
-    while ((*out_stream = find_link(loop, seat->communicator, job_rank)).fd < 0 && !late && !strata_seat_failed(seat))
-        late = pthread_cond_timedwait(&loop->changed, &loop->lock, &deadline);
+    while ((*out_stream = find_link(loop, seat->communicator, job_rank)).fd < 0 && strata_patience_left(&patience) > 0 &&
+           !strata_seat_failed(seat)) {
+        const struct timespec step = strata_patience_step(&patience);
+        pthread_cond_timedwait(&loop->changed, &loop->lock, &step);
+    }
     pthread_mutex_unlock(&loop->lock);
     if (out_stream->fd >= 0) return STRATA_OK;
     STRATA_TRY(strata_seat_verdict(seat, err));

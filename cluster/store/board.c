@@ -3,11 +3,10 @@
  * The entries are a linked list, which is fast enough because a job has only a few keys for each rank. */
 #include "cluster/store/board.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/clock.h"
+#include "core/base/clock.h"
 
 typedef struct entry {
     struct entry *next;
@@ -156,12 +155,12 @@ strata_status strata_board_wait(strata_board *board, const strata_seat *seat, co
                                 double seconds, strata_store_reply *out_reply, strata_error *err) {
     *out_reply = (strata_store_reply){0};
     STRATA_TRY(check(request, err));
-    const struct timespec deadline = strata_clock_after(seconds);
-    int late = 0;
+    strata_patience patience = strata_patience_of(seconds);
     pthread_mutex_lock(&board->roster.lock);
     strata_status status = apply_locked(board, request, out_reply, err);
-    while (status == STRATA_TIMEOUT && !(seat && seat->failed) && late != ETIMEDOUT) {
-        late = pthread_cond_timedwait(&board->roster.changed, &board->roster.lock, &deadline);
+    while (status == STRATA_TIMEOUT && !(seat && seat->failed) && strata_patience_left(&patience) > 0) {
+        const struct timespec step = strata_patience_step(&patience);
+        pthread_cond_timedwait(&board->roster.changed, &board->roster.lock, &step);
         status = apply_locked(board, request, out_reply, err);
     }
     pthread_mutex_unlock(&board->roster.lock);

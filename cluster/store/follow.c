@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/clock.h"
 #include "cluster/store/loop.h"
 #include "cluster/wire/socket.h"
+#include "core/base/clock.h"
 #include "core/base/locale.h"
 
 static const double VERDICT_SECONDS = 3, /* how long to wait for rank 0's verdict */
@@ -124,10 +124,12 @@ void strata_member_set_rank0_name(strata_member *member, const char *name) {
 
 /* Waits on the loop until `done`, the seat's verdict or the time. The lock is held. */
 static void wait_for(strata_loop *loop, const strata_seat *seat, const bool *done, double seconds) {
-    const struct timespec deadline = strata_clock_after(seconds);
-    int late = 0;
-    while (!*done && !late && !(seat && strata_seat_failed(seat)) && loop->rank0.connection.stream.fd >= 0)
-        late = pthread_cond_timedwait(&loop->changed, &loop->lock, &deadline);
+    strata_patience patience = strata_patience_of(seconds);
+    while (!*done && strata_patience_left(&patience) > 0 && !(seat && strata_seat_failed(seat)) &&
+           loop->rank0.connection.stream.fd >= 0) {
+        const struct timespec step = strata_patience_step(&patience);
+        pthread_cond_timedwait(&loop->changed, &loop->lock, &step);
+    }
 }
 
 strata_status strata_loop_send_request(strata_member *member, const strata_seat *seat, const strata_store_request *request,

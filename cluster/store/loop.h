@@ -59,7 +59,8 @@ typedef struct strata_session {
     /* How many of the job's events were sent to the rank. */
     int n_events_sent;
     uint64_t collective;
-    /* The rank waits for the value of `key` until `deadline`. `request` is the number of its request. */
+    /* The rank waits for the value of `key` until the loop was awake for `deadline` seconds. `request` is the number of its
+     * request. */
     bool waiting;
     double deadline;
     uint64_t request;
@@ -86,6 +87,8 @@ struct strata_loop {
     /* Borrows `secret` and `tls`. */
     strata_credentials credentials;
     double heartbeat, last_tick;
+    /* For how many seconds the loop has run. The time in which the process was stopped is left out. */
+    double awake;
     /* The connections whose handshake is not finished, the newest first. */
     strata_pending *pending;
     int n_pending;

@@ -10,10 +10,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "cluster/clock.h"
 #include "cluster/message/link.h"
 #include "cluster/store/loop.h"
 #include "cluster/wire/socket.h"
+#include "core/base/clock.h"
 
 static const double HEARTBEAT_SECONDS = 1;
 
@@ -46,7 +46,7 @@ static void *run(void *user) {
     const int tick_ms = (int)(loop->heartbeat * 1000 / 4) + 1;
     struct epoll_event event;
     pthread_mutex_lock(&loop->lock);
-    loop->last_tick = strata_clock_seconds();
+    double last = loop->last_tick = strata_clock_seconds();
     while (!loop->leaving) {
         pthread_mutex_unlock(&loop->lock);
         /* One event at a time: handling it may end what another event of the same call would point to. */
@@ -54,6 +54,9 @@ static void *run(void *user) {
         pthread_mutex_lock(&loop->lock);
         const double now = strata_clock_seconds();
         if (loop->leaving) break;
+        /* a longer time than two heartbeats: this process did not run */
+        loop->awake += now - last > 2 * loop->heartbeat ? tick_ms / 1000.0 : now - last;
+        last = now;
         if (n > 0) {
             strata_source *source = event.data.ptr;
             source->ready(loop, source);
@@ -149,12 +152,8 @@ static strata_loop *allocate(const strata_communicator_options *opts, strata_err
     loop->heartbeat = opts->heartbeat_seconds > 0 ? opts->heartbeat_seconds : HEARTBEAT_SECONDS;
     loop->epoll = loop->wake = loop->listener = loop->rank0.connection.stream.fd = -1;
     for (int r = 0; r < opts->world && is_first; r++) loop->sessions[r].connection.stream.fd = -1;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&loop->lock, NULL);
-    pthread_cond_init(&loop->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    strata_clock_cond_init(&loop->changed);
     loop->member = (strata_member){.references = 1,
                                    .rank = opts->rank,
                                    .world = opts->world,

@@ -3,17 +3,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cluster/message/matching.h"
-
-static void init_condition(pthread_cond_t *condition) {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
+#include "core/base/clock.h"
 
 strata_status strata_roster_init(strata_roster *roster, int world, strata_error *err) {
     *roster = (strata_roster){
@@ -25,7 +17,7 @@ strata_status strata_roster_init(strata_roster *roster, int world, strata_error 
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a job of %d ranks", world);
     }
     pthread_mutex_init(&roster->lock, NULL);
-    init_condition(&roster->changed);
+    strata_clock_cond_init(&roster->changed);
     return STRATA_OK;
 }
 
@@ -154,7 +146,7 @@ strata_status strata_seat_create(strata_roster *roster, uint32_t communicator, i
     seat->communicator = communicator;
     seat->rank = rank;
     seat->world = world;
-    init_condition(&seat->changed);
+    strata_clock_cond_init(&seat->changed);
     pthread_mutex_lock(&roster->lock);
     seat->next = roster->seats;
     roster->seats = seat;

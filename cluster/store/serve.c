@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/clock.h"
 #include "cluster/communicator.h"
 #include "cluster/store/loop.h"
+#include "core/base/clock.h"
 #include "core/base/locale.h"
 
 static void send_new_events(strata_loop *loop);
@@ -86,7 +86,7 @@ static void send_reply(strata_loop *loop, strata_session *s, uint64_t id, strata
 }
 
 /* Answers GETs whose key exists now or whose time is over. */
-static void serve_waiting(strata_loop *loop, double now) {
+static void serve_waiting(strata_loop *loop) {
     for (int r = 1; r < loop->member.world; r++) {
         strata_session *s = &loop->sessions[r];
         if (!s->waiting) continue;
@@ -94,7 +94,7 @@ static void serve_waiting(strata_loop *loop, double now) {
         strata_store_reply reply;
         const strata_store_request request = {.op = STRATA_STORE_GET, .key = s->key};
         const strata_status status = strata_board_apply(loop->board, &request, &reply, &err);
-        if (status == STRATA_TIMEOUT && now < s->deadline) continue;
+        if (status == STRATA_TIMEOUT && loop->awake < s->deadline) continue;
         s->waiting = false;
         send_reply(loop, s, s->request, status, err.message, &reply);
         free(reply.value);
@@ -111,10 +111,10 @@ static strata_status take_request(strata_loop *loop, strata_session *s, const st
     const strata_status status = strata_board_apply(loop->board, &request, &reply, &why);
     s->waiting = status == STRATA_TIMEOUT && seconds > 0;
     s->request = frame->call.sequence;
-    s->deadline = strata_clock_seconds() + seconds;
+    s->deadline = loop->awake + seconds;
     if (!s->waiting) send_reply(loop, s, s->request, status, why.message, &reply);
     free(reply.value);
-    serve_waiting(loop, strata_clock_seconds());
+    serve_waiting(loop);
     return STRATA_OK;
 }
 
@@ -224,7 +224,7 @@ strata_status strata_loop_serve(strata_member *member, const strata_seat *seat, 
     STRATA_TRY(strata_board_wait(loop->board, seat, request, seconds, out_reply, err));
     if (request->op == STRATA_STORE_GET) return STRATA_OK;
     pthread_mutex_lock(&loop->lock);
-    serve_waiting(loop, strata_clock_seconds());
+    serve_waiting(loop);
     pthread_mutex_unlock(&loop->lock);
     return STRATA_OK;
 }
@@ -252,7 +252,7 @@ void strata_loop_check_sessions(strata_loop *loop, double now) {
         strata_format(how, sizeof how, "it gave no sign of life for %g s; it is stopped, or its link is cut", silence);
         mark_session_lost(loop, s, how);
     }
-    serve_waiting(loop, now);
+    serve_waiting(loop);
 }
 
 /* How many ranks still need the store, because they have a communicator without a verdict. */

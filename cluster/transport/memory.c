@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "cluster/clock.h"
+#include "core/base/clock.h"
 
 enum {
     LINE = 64,        /* bytes of a cache line */

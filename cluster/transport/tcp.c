@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/clock.h"
 #include "cluster/communicator.h"
 #include "cluster/wire/crc32c.h"
 #include "cluster/wire/frame.h"
 #include "cluster/wire/socket.h"
+#include "core/base/clock.h"
 
 enum {
     /* a message, its copy in the kernel and the fold's operand together fit into the second-level cache */

@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cluster/clock.h"
+#include "core/base/clock.h"
 #include "core/base/locale.h"
 
 enum {
@@ -29,6 +29,9 @@ enum {
     HANDSHAKE_MS = 5000, /* the time limit of one handshake */
     MOST_REFUSALS = 5    /* so many in a row mean that the secret is wrong */
 };
+
+/* The longest attempt to connect; it is shorter than STRATA_PATIENCE_AWAY. */
+static const double ATTEMPT_SECONDS = 4.9;
 
 strata_status strata_address_split(const char *address, char out_host[256], char out_port[8], strata_error *err) {
     const char *colon = address ? strrchr(address, ':') : NULL, *host = address, *end = colon;
@@ -77,6 +80,20 @@ static int listen_on(const struct sockaddr *address, socklen_t size) {
     return -1;
 }
 
+/* Returns the error of a socket that cannot listen. What the user has to change is named, if the system's error shows it. */
+static strata_status cannot_listen(const char *host, const char *port, int error, strata_error *err) {
+    const char *what = error == EADDRINUSE
+                           ? "another process listens there (ss -ltnp shows which). End it, or give this task another port, in "
+                             "the list of the tasks (--cluster, TF_CONFIG) or with --port of strata launch"
+                       : error == EADDRNOTAVAIL ? "no interface of this host has this address. Does the list of the tasks "
+                                                  "name another host for this task?"
+                       : error == EACCES        ? "the system does not allow it. Ports below 1024 are for root"
+                                                : NULL;
+    const char *left = strchr(host, ':') ? "[" : "", *right = *left ? "]" : "";
+    return strata_fail(err, what ? STRATA_INVALID : STRATA_UNAVAILABLE, "cannot listen on %s%s%s:%s: %s%s%s", left, host, right,
+                       port, strata_errno_text(error), what ? ": " : "", what ? what : "");
+}
+
 /* Listens on all addresses. Returns a socket, or -1 with errno. */
 static int listen_anywhere(const char *port) {
     const uint16_t number = htons((uint16_t)atoi(port));
@@ -100,7 +117,7 @@ strata_status strata_socket_listen(const char *host, const char *port, strata_li
         *out_beyond = true;
         *out_fd = listen_anywhere(port);
         if (*out_fd >= 0) return STRATA_OK;
-        return strata_fail(err, STRATA_UNAVAILABLE, "cannot listen on port %s: %s", port, strata_errno_text(errno));
+        return cannot_listen("*", port, errno, err);
     }
     /* A pod often runs before its own name can be resolved. */
     while ((status = resolve(host, port, AI_PASSIVE, &list, err)) && strata_clock_seconds() < deadline)
@@ -118,7 +135,7 @@ strata_status strata_socket_listen(const char *host, const char *port, strata_li
     const int error = errno;
     freeaddrinfo(list);
     if (*out_fd >= 0) return STRATA_OK;
-    return strata_fail(err, STRATA_UNAVAILABLE, "cannot listen on %s port %s: %s", host, port, strata_errno_text(error));
+    return cannot_listen(host, port, error, err);
 }
 
 strata_status strata_interface_address(const char *name, char out_host[256], strata_error *err) {
@@ -278,13 +295,16 @@ strata_status strata_socket_connect(const char *address, const strata_hello *hel
     *out_stream = (strata_stream){.fd = -1};
     STRATA_TRY(strata_address_split(address, host, port, err));
     int n_refused = 0;
+    strata_patience patience = strata_patience_of(deadline - strata_clock_seconds());
     for (int tries = 0;; tries++) {
         bool again;
+        const double left = patience.left < ATTEMPT_SECONDS ? patience.left : ATTEMPT_SECONDS;
+        const double until = strata_clock_seconds() + (left > 0 ? left : 0);
         const strata_status status =
-            try_once(address, host, port, hello, credentials, deadline, out_stream, &again, &n_refused, err);
+            try_once(address, host, port, hello, credentials, until, out_stream, &again, &n_refused, err);
         if (!status) return STRATA_OK;
         strata_stream_close(out_stream);
-        if (!again || strata_clock_seconds() >= deadline) return status;
+        if (!again || strata_patience_left(&patience) <= 0) return status;
         /* If nobody listens yet, pauses from 5 ms up to half a second, and by a different time for each rank, so that ranks
          * do not connect at the same moment. */
         const long pause_ms = (tries < 7 ? 5L << tries : 500) + hello->rank * 7 % 50;

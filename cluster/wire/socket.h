@@ -32,7 +32,8 @@ typedef enum strata_listen {
 } strata_listen;
 
 /* Listens on host and port ("0": any that is free). *out_beyond: whether other hosts can connect. A host name that cannot be
- * resolved is tried again until the deadline. Fails: UNAVAILABLE. */
+ * resolved is tried again until the deadline. Fails: INVALID if the port is in use or may not be used, or if the address is not
+ * one of this host; UNAVAILABLE. */
 STRATA_MUST_USE strata_status strata_socket_listen(const char *host, const char *port, strata_listen where, double deadline,
                                                    int *out_fd, bool *out_beyond, strata_error *err);
 /* Finds the address of the network interface with this name. If `name` is an address, it is copied. Fails: UNAVAILABLE; the

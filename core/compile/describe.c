@@ -432,6 +432,32 @@ strata_status strata_describe_node(const strata_tensor *node, strata_description
     return strata_describe(&piece, NULL, out_description, err);
 }
 
+static const void *copy(strata_graph *memory, const void *source, size_t bytes) {
+    void *target = source ? strata_graph_alloc(memory, bytes ? bytes : 1) : NULL;
+    if (target) memcpy(target, source, bytes);
+    return target;
+}
+
+static const char *copy_text(strata_graph *memory, const char *text) {
+    return text ? copy(memory, text, strlen(text) + 1) : NULL;
+}
+
+static void own_node(strata_graph *memory, strata_plugin_node *node) {
+    node->name = copy_text(memory, node->name);
+    for (int i = 0; i < node->n_parts; i++) own_node(memory, (strata_plugin_node *)node->parts[i]);
+}
+
+strata_status strata_description_own(strata_description *description, strata_error *err) {
+    const strata_plugin_piece *piece = &description->piece;
+    for (int i = 0; i < piece->n_nodes; i++) own_node(description->memory, (strata_plugin_node *)piece->nodes[i]);
+    for (int i = 0; i < piece->n_values; i++) {
+        strata_plugin_value *value = (strata_plugin_value *)piece->values[i]; /* it lies in the description's own memory */
+        value->name = copy_text(description->memory, value->name);
+        value->data = copy(description->memory, value->data, (size_t)value->bytes);
+    }
+    return strata_graph_check(description->memory, err);
+}
+
 void strata_description_finish(strata_description *description) {
     strata_graph_destroy(description->memory);
     *description = (strata_description){0};

@@ -26,6 +26,9 @@ STRATA_MUST_USE strata_status strata_describe(const strata_piece *piece, strata_
 /* Describes one node and its operands, without places, for queries about ops, shapes and dtypes. */
 STRATA_MUST_USE strata_status strata_describe_node(const strata_tensor *node, strata_description *out_description,
                                                    strata_error *err);
+/* Copies what the description borrows, the data of constants and names, so that it may outlive the graph. Buffers are still
+ * borrowed. */
+STRATA_MUST_USE strata_status strata_description_own(strata_description *description, strata_error *err);
 void strata_description_finish(strata_description *description); /* a zeroed struct is fine */
 
 /* The attribute of a node by name; NULL: it has none of that name and type. */

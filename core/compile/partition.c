@@ -616,8 +616,10 @@ static strata_status begin(partitioner *p, strata_graph *graph, strata_error *er
     p->forms = calloc((size_t)graph->n_nodes, sizeof(*p->forms));
     p->live = calloc((size_t)graph->n_nodes, sizeof *p->live);
     p->uses = calloc((size_t)graph->n_nodes, sizeof *p->uses);
-    if (!result->parts || !p->forms || !p->live || !p->uses) return no_memory(err);
+    result->placements = calloc((size_t)graph->n_nodes, sizeof(*result->placements));
+    if (!result->parts || !result->placements || !p->forms || !p->live || !p->uses) return no_memory(err);
     STRATA_TRY(strata_graph_create(&p->memory, err));
+    result->memory = p->memory;
     for (int d = 0; d < p->n_devices; d++) {
         strata_device_part *part = &result->parts[d];
         STRATA_TRY(strata_graph_create(&part->graph, err));
@@ -654,6 +656,7 @@ static strata_status partition(partitioner *p, strata_graph *graph, strata_error
         if (p->live[i]) STRATA_TRY(add_node(p, graph->nodes[i], err));
     STRATA_TRY(finish_outputs(p, err));
     for (int d = 0; d < p->n_devices; d++) STRATA_TRY(strata_graph_check(p->result->parts[d].graph, err));
+    for (int i = 0; i < graph->n_nodes; i++) p->result->placements[i] = p->forms[i] ? &p->forms[i]->placement : NULL;
     return STRATA_OK;
 }
 
@@ -669,7 +672,6 @@ strata_status strata_partition_create(const strata_partition_options *opts, stra
     if (p.n_devices > 62)
         return strata_fail(err, STRATA_UNSUPPORTED, "the mesh has %d devices; exchanges take 62 at most", p.n_devices);
     const strata_status status = partition(&p, graph, err);
-    strata_graph_destroy(p.memory);
     free(p.forms);
     free(p.live);
     free(p.uses);
@@ -687,6 +689,8 @@ void strata_partition_destroy(strata_partition *partition) {
         free(partition->parts[d].outputs);
         free(partition->parts[d].updates);
     }
+    strata_graph_destroy(partition->memory);
+    free(partition->placements);
     free(partition->parts);
     free(partition->exchanges);
     free(partition);

@@ -64,6 +64,9 @@ typedef struct strata_partition {
     strata_device_part *parts;
     int n_exchanges;
     strata_partition_exchange *exchanges;
+    /* [n_nodes of the whole graph] How each node that is computed is placed; NULL for other nodes. Memory of the partition. */
+    const strata_placement **placements;
+    strata_graph *memory;
 } strata_partition;
 
 /* Divides what outputs and updates need. Fails with INVALID for a placement that does not fit, and UNSUPPORTED for an update

@@ -12,15 +12,14 @@
 #include "core/base/sha256.h"
 #include "core/data/stage/stage.h"
 
-/* SAMPLES elements are written with the first SHOWN values of each part. All elements in memory are divided into BLOCKS blocks,
- * each with a hash. */
-enum { SAMPLES = 32, SHOWN = 6, BLOCKS = 256, HASH_DIGITS = 16 };
-static const int64_t MOST_HASHED = INT64_C(256) << 20; /* bytes of an array */
+/* SAMPLES elements are written with the first SHOWN values of each part. */
+enum { SAMPLES = 32, SHOWN = 6, HASH_DIGITS = 16 };
 
 typedef struct description {
     strata_text *text;
+    const strata_describe_options *opts;
+    /* opts->what. */
     const char *what;
-    uint64_t seed;
     strata_error *err;
 } description;
 
@@ -51,10 +50,12 @@ static void add_stages(const strata_dataset *dataset, strata_text *names) {
 static strata_status describe_form(const description *d, const strata_dataset *dataset) {
     const strata_element_spec *spec = &dataset->spec;
     strata_text name = {0}, names = {0};
-    add_stages(dataset, &names);
-    strata_text_add(&name, "pipeline of the %s", d->what);
-    if (!name.failed && !names.failed) strata_text_add_term(d->text, name.bytes, "%s", names.bytes);
-    for (int i = 0; i < spec->n_parts; i++) {
+    if (d->opts->pipeline) {
+        add_stages(dataset, &names);
+        strata_text_add(&name, "pipeline of the %s", d->what);
+        if (!name.failed && !names.failed) strata_text_add_term(d->text, name.bytes, "%s", names.bytes);
+    }
+    for (int i = 0; i < spec->n_parts && d->opts->pipeline; i++) {
         name.n_bytes = 0;
         strata_text_add(&name, "part %d of an example of the %s", i, d->what);
         if (!name.failed)
@@ -89,7 +90,7 @@ static strata_status describe_element(const description *d, const strata_dataset
     strata_element element = {0};
     strata_text line = {0};
     char name[96];
-    STRATA_TRY(strata_dataset_at(dataset, d->seed, 0, index, &element, d->err));
+    STRATA_TRY(strata_dataset_at(dataset, d->opts->seed, 0, index, &element, d->err));
     for (int i = 0; i < element.n_parts; i++) {
         if (i) strata_text_add(&line, "; ");
         add_values(&line, &element.parts[i]);
@@ -122,9 +123,9 @@ static strata_status describe_array(const description *d, const strata_array *ar
     const int64_t n = array->shape.rank ? array->shape.dims[0] : 0;
     if (!array->data || !n) return STRATA_OK;
     const size_t row = strata_array_bytes(array) / (size_t)n;
-    const int64_t per_block = (n + BLOCKS - 1) / BLOCKS;
+    const int64_t n_blocks = d->opts->n_blocks, per_block = (n + n_blocks - 1) / n_blocks;
     int64_t most = per_block; /* how many rows of each block are hashed */
-    if (row && most > MOST_HASHED / BLOCKS / (int64_t)row) most = MOST_HASHED / BLOCKS / (int64_t)row + 1;
+    if (row && most > d->opts->most_bytes / n_blocks / (int64_t)row) most = d->opts->most_bytes / n_blocks / (int64_t)row + 1;
     for (int64_t first = 0; first < n; first += per_block) {
         int64_t rows = n - first < per_block ? n - first : per_block;
         if (rows > most) rows = most;
@@ -149,11 +150,11 @@ static strata_status describe_arrays(const description *d, const strata_dataset 
     return STRATA_OK;
 }
 
-strata_status strata_dataset_describe(const strata_dataset *dataset, const char *what, bool rows, uint64_t seed,
-                                      strata_text *text, strata_error *err) {
-    const description d = {.text = text, .what = what, .seed = seed, .err = err};
+strata_status strata_dataset_describe(const strata_dataset *dataset, const strata_describe_options *opts, strata_text *text,
+                                      strata_error *err) {
+    const description d = {.text = text, .opts = opts, .what = opts->what, .err = err};
     STRATA_TRY(describe_form(&d, dataset));
-    if (!rows) return STRATA_OK;
-    STRATA_TRY(describe_elements(&d, dataset));
+    if (!opts->rows) return STRATA_OK;
+    if (opts->pipeline) STRATA_TRY(describe_elements(&d, dataset));
     return describe_arrays(&d, dataset);
 }

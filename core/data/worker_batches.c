@@ -63,10 +63,30 @@ int64_t strata_worker_batches_count(const strata_worker_batches *batches) {
     return batches->own ? n * batches->strategy->workers.n : n;
 }
 
+/* How many replicas of worker w have examples if the worker has n. */
+static int64_t n_computing(const strata_strategy *strategy, int w, int64_t n) {
+    int64_t count = 0, first, own;
+    if (strata_strategy_has_workers(strategy)) { /* equal shares */
+        const int64_t replicas = strategy->workers.first_replicas[w + 1] - strategy->workers.first_replicas[w];
+        return n < replicas ? n : replicas;
+    }
+    for (int r = 0; r < strategy->n_replicas; r++) {
+        strata_strategy_local_share(strategy, n, r, &first, &own);
+        count += own > 0;
+    }
+    return count;
+}
+
 /* The next step if all workers read the same batch. */
 static strata_status next_shared(strata_worker_batches *b, strata_error *err) {
+    const int n_workers = strata_strategy_has_workers(b->strategy) ? b->strategy->workers.n : 1;
     strata_worker_step *step = &b->step;
     STRATA_TRY(strata_batches_next(b->batches, &step->n, err));
+    step->n_computing = 0;
+    for (int w = 0; w < n_workers; w++) {
+        strata_strategy_worker_share(b->strategy, step->n, w, &step->first, &step->own);
+        step->n_computing += n_computing(b->strategy, w, step->own);
+    }
     strata_strategy_worker_share(b->strategy, step->n, b->strategy->workers.rank, &step->first, &step->own);
     step->offset = step->first;
     step->rows = step->n;
@@ -102,10 +122,11 @@ static strata_status next_own(strata_worker_batches *b, strata_error *err) {
         const int64_t mine[2] = {step->own, !b->ended};
         STRATA_TRY(strata_workers_gather(workers, mine, b->counts, sizeof mine, err));
         more = false;
-        step->n = step->first = 0;
+        step->n = step->first = step->n_computing = 0;
         for (int w = 0; w < workers->n; w++) {
             if (w == workers->rank) step->first = step->n;
             step->n += b->counts[w][0];
+            step->n_computing += n_computing(b->strategy, w, b->counts[w][0]);
             more |= b->counts[w][1] != 0;
         }
     } while (!step->n && more);

@@ -23,6 +23,8 @@ typedef struct strata_worker_step {
     int64_t offset;
     /* How many rows that batch has; 0: this worker has no batch any more. */
     int64_t rows;
+    /* How many replicas of all workers have examples. */
+    int64_t n_computing;
 } strata_worker_step;
 
 /* Borrows strategy and dataset. All workers create one, and call next equally often. opts->first is the number of a batch. */

@@ -550,13 +550,12 @@ static strata_status write_calls(reader *r, const strata_json *layer, keras_laye
     return STRATA_OK;
 }
 
-/* Reads "output_layers", which is one reference or a list of them. */
-static strata_status take_outputs(const reader *r, const strata_json *outputs, taken *out) {
+/* Reads "input_layers" or "output_layers", which is one reference or a list of them. */
+static strata_status take_ends(const reader *r, const strata_json *ends, taken *out) {
     strata_json first, item;
-    STRATA_TRY(strata_json_expect(outputs, STRATA_JSON_ARRAY, r->err));
-    if (strata_json_first(outputs, &first) && strata_json_kind_of(&first) == STRATA_JSON_STRING)
-        return take_history(r, outputs, out);
-    for (bool more = strata_json_first(outputs, &item); more; more = strata_json_next(&item))
+    STRATA_TRY(strata_json_expect(ends, STRATA_JSON_ARRAY, r->err));
+    if (strata_json_first(ends, &first) && strata_json_kind_of(&first) == STRATA_JSON_STRING) return take_history(r, ends, out);
+    for (bool more = strata_json_first(ends, &item); more; more = strata_json_next(&item))
         STRATA_TRY(take_history(r, &item, out));
     return STRATA_OK;
 }
@@ -580,21 +579,39 @@ static strata_status feeds_embedding(const reader *r, const strata_json *layers,
     return status;
 }
 
+/* Writes the inputs in the order of "input_layers", which is the order of the model's arguments. `layers` may list them in
+ * another order. A model whose inputs have names instead of an order has an object there. */
+static strata_status write_inputs(reader *r, const strata_json *config, const strata_json *layers) {
+    strata_json item, inputs;
+    taken *order = calloc(1, sizeof *order);
+    if (!order) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
+    strata_status status = STRATA_OK;
+    if (strata_json_find(config, "input_layers", &inputs) && strata_json_kind_of(&inputs) == STRATA_JSON_ARRAY)
+        status = take_ends(r, &inputs, order);
+    const int listed = order->n;
+    for (int k = 0; !status && k < (listed ? listed : 1); k++) {
+        int i = 0;
+        for (bool more = strata_json_first(layers, &item); more && !status; more = strata_json_next(&item), i++) {
+            bool tokens = false;
+            if (!r->layers[i].input || (listed && strcmp(order->names[k], r->layers[i].name))) continue;
+            status = feeds_embedding(r, layers, r->layers[i].name, &tokens);
+            if (!status) status = write_named_input(r, &item, tokens, r->layers[i].name);
+        }
+    }
+    free(order);
+    return status;
+}
+
 static strata_status write_functional(reader *r, const strata_json *config, const strata_json *layers) {
     strata_json item, outputs;
-    int i = 0;
+    int i;
     bool progress = true;
     taken *ends = calloc(1, sizeof *ends);
     if (!ends) return strata_fail(r->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", r->path);
     strata_status status = strata_json_get(config, "output_layers", &outputs, r->err);
     if (status) goto cleanup;
     begin_list(r, "inputs");
-    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item), i++)
-        if (r->layers[i].input) {
-            bool tokens;
-            STRATA_TRY_GOTO(feeds_embedding(r, layers, r->layers[i].name, &tokens));
-            STRATA_TRY_GOTO(write_named_input(r, &item, tokens, r->layers[i].name));
-        }
+    STRATA_TRY_GOTO(write_inputs(r, config, layers));
     strata_json_end_array(&r->w);
     begin_list(r, "layers");
     while (progress) { /* a shared layer may be listed before the layers whose results it uses */
@@ -607,7 +624,7 @@ static strata_status write_functional(reader *r, const strata_json *config, cons
         }
     }
     strata_json_end_array(&r->w);
-    STRATA_TRY_GOTO(take_outputs(r, &outputs, ends));
+    STRATA_TRY_GOTO(take_ends(r, &outputs, ends));
     begin_list(r, "outputs");
     for (int k = 0; k < ends->n; k++) write_output(r, ends->names[k]);
     strata_json_end_array(&r->w);

@@ -164,6 +164,9 @@ bool strata_onnx_text_is(const strata_onnx_import *im, const char *name, const c
  * constant input `input` (-1: there is none). n is 0 if there is neither. */
 STRATA_MUST_USE strata_status strata_onnx_ints(strata_onnx_import *im, const char *attribute, int input, int most, int64_t *out,
                                                int *out_n);
+/* Like strata_onnx_ints, but fails if there is neither: a shape of no sizes is given, a missing one is not. */
+STRATA_MUST_USE strata_status strata_onnx_need_ints(strata_onnx_import *im, const char *attribute, int input, int most,
+                                                    int64_t *out, int *out_n);
 /* The only element of a constant. */
 STRATA_MUST_USE strata_status strata_onnx_number(strata_onnx_import *im, int value, double *out);
 /* The shape of the value as the file describes it, with channels first. */

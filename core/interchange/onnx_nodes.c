@@ -179,7 +179,7 @@ static strata_status top_k(strata_onnx_import *im) {
     int64_t k;
     int x, y, n;
     STRATA_TRY(strata_onnx_need(im, 0, &x));
-    STRATA_TRY(strata_onnx_ints(im, "k", 1, 1, &k, &n));
+    STRATA_TRY(strata_onnx_need_ints(im, "k", 1, 1, &k, &n));
     const strata_shape shape = strata_onnx_shape(im, x);
     int64_t axis = strata_onnx_int(im, "axis", -1);
     const StrataOnnx__Attribute *of_k = strata_onnx_attribute(im, "k");

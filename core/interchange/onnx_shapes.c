@@ -56,7 +56,7 @@ static strata_status reshape(strata_onnx_import *im) {
     int64_t to[STRATA_MAX_RANK];
     int x, n, y;
     STRATA_TRY(strata_onnx_need(im, 0, &x));
-    STRATA_TRY(strata_onnx_ints(im, "shape", 1, STRATA_MAX_RANK, to, &n));
+    STRATA_TRY(strata_onnx_need_ints(im, "shape", 1, STRATA_MAX_RANK, to, &n));
     for (int d = 0; d < n && strata_onnx_int(im, "allowzero", 0); d++)
         if (!to[d]) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "empty tensors are not there");
     STRATA_TRY(strata_onnx_reshape_to(im, x, to, n, &y));
@@ -103,7 +103,7 @@ static strata_status squeeze(strata_onnx_import *im) {
     int x, n, y, rank, k = 0;
     STRATA_TRY(strata_onnx_need(im, 0, &x));
     const strata_shape shape = strata_onnx_shape(im, x);
-    STRATA_TRY(strata_onnx_ints(im, "axes", 1, STRATA_MAX_RANK, axes, &n));
+    STRATA_TRY((add ? strata_onnx_need_ints : strata_onnx_ints)(im, "axes", 1, STRATA_MAX_RANK, axes, &n));
     rank = add ? shape.rank + n : shape.rank;
     if (rank > STRATA_MAX_RANK) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "more than %d axes", STRATA_MAX_RANK);
     STRATA_TRY(strata_onnx_axes(im, 1, rank, axes, &n));
@@ -229,8 +229,8 @@ static strata_status slice(strata_onnx_import *im) {
     int x, n, n_ends, n_axes, n_steps, y;
     STRATA_TRY(strata_onnx_need(im, 0, &x));
     const strata_shape shape = strata_onnx_shape(im, x);
-    STRATA_TRY(strata_onnx_ints(im, "starts", 1, STRATA_MAX_RANK, starts, &n));
-    STRATA_TRY(strata_onnx_ints(im, "ends", 2, STRATA_MAX_RANK, ends, &n_ends));
+    STRATA_TRY(strata_onnx_need_ints(im, "starts", 1, STRATA_MAX_RANK, starts, &n));
+    STRATA_TRY(strata_onnx_need_ints(im, "ends", 2, STRATA_MAX_RANK, ends, &n_ends));
     STRATA_TRY(strata_onnx_axes(im, 3, shape.rank, axes, &n_axes));
     STRATA_TRY(strata_onnx_ints(im, "steps", 4, STRATA_MAX_RANK, steps, &n_steps));
     if (n_ends != n || (n_axes && n_axes != n) || (n_steps && n_steps != n) || n > shape.rank)
@@ -316,7 +316,7 @@ static strata_status expand(strata_onnx_import *im) {
     int64_t wanted[STRATA_MAX_RANK], to[STRATA_MAX_RANK];
     int x, n, y;
     STRATA_TRY(strata_onnx_need(im, 0, &x));
-    STRATA_TRY(strata_onnx_ints(im, NULL, 1, STRATA_MAX_RANK, wanted, &n));
+    STRATA_TRY(strata_onnx_need_ints(im, "shape", 1, STRATA_MAX_RANK, wanted, &n));
     const strata_shape shape = strata_onnx_shape(im, x);
     const int rank = n > shape.rank ? n : shape.rank;
     for (int d = 0; d < rank; d++) {
@@ -333,7 +333,7 @@ static strata_status tile(strata_onnx_import *im) {
     int64_t times[STRATA_MAX_RANK];
     int x, n, y;
     STRATA_TRY(strata_onnx_need(im, 0, &x));
-    STRATA_TRY(strata_onnx_ints(im, "repeats", 1, STRATA_MAX_RANK, times, &n));
+    STRATA_TRY(strata_onnx_need_ints(im, "repeats", 1, STRATA_MAX_RANK, times, &n));
     if (n != strata_onnx_shape(im, x).rank) return strata_onnx_fail(im, STRATA_DATA, "it has %d repeats", n);
     for (int i = 0; i < n; i++)
         if (times[i] < 1 || has_batch(im, times[i]))
@@ -350,7 +350,7 @@ static strata_status pad(strata_onnx_import *im) {
     const int rank = strata_onnx_shape(im, x).rank;
     if (!strata_onnx_text_is(im, "mode", "constant", true))
         return strata_onnx_fail(im, STRATA_UNSUPPORTED, "only the mode \"constant\" is there");
-    STRATA_TRY(strata_onnx_ints(im, "pads", 1, 2 * STRATA_MAX_RANK, given, &n));
+    STRATA_TRY(strata_onnx_need_ints(im, "pads", 1, 2 * STRATA_MAX_RANK, given, &n));
     STRATA_TRY(strata_onnx_axes(im, 3, rank, axes, &n_axes));
     if (strata_onnx_input(im, 2) >= 0) STRATA_TRY(strata_onnx_number(im, strata_onnx_input(im, 2), &value));
     const int count = n_axes ? n_axes : rank;
@@ -421,7 +421,7 @@ static strata_status constant_of_shape(strata_onnx_import *im) {
     strata_array number;
     int n, one, y;
     bool open = false, empty = false;
-    STRATA_TRY(strata_onnx_ints(im, NULL, 0, STRATA_MAX_RANK, to, &n));
+    STRATA_TRY(strata_onnx_need_ints(im, "shape", 0, STRATA_MAX_RANK, to, &n));
     if (a && a->t)
         STRATA_TRY(strata_onnx_read_tensor(a->t, im->path, &number, im->err));
     else

@@ -267,24 +267,29 @@ bool strata_onnx_text_is(const strata_onnx_import *im, const char *name, const c
 }
 
 strata_status strata_onnx_ints(strata_onnx_import *im, const char *attribute, int input, int most, int64_t *out, int *out_n) {
-    const StrataOnnx__Attribute *a = attribute ? strata_onnx_attribute(im, attribute) : NULL;
+    const StrataOnnx__Attribute *a = strata_onnx_attribute(im, attribute);
     const int value = !a && input >= 0 ? strata_onnx_input(im, input) : -1;
     *out_n = 0;
     if (!a && value < 0) return STRATA_OK;
     if (!a && !strata_onnx_is_constant(im, value))
         return strata_onnx_fail(im, STRATA_UNSUPPORTED, "its input %d (%s) depends on the data; it must be constant", input,
-                                attribute ? attribute : "");
+                                attribute);
     const strata_array *array = a ? NULL : &im->values[value].array;
     const int64_t n = a ? (int64_t)a->n_ints : strata_shape_elements(array->shape);
-    if (n > most)
-        return strata_onnx_fail(im, STRATA_UNSUPPORTED, "%s has %" PRId64 " numbers; at most %d",
-                                attribute ? attribute : "an input", n, most);
+    if (n > most) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "%s has %" PRId64 " numbers; at most %d", attribute, n, most);
     if (array && array->dtype != STRATA_DTYPE_I64)
         return strata_onnx_fail(im, STRATA_DATA, "its input %d has %s; it must have integers", input,
                                 strata_dtype_name(array->dtype));
     for (int64_t i = 0; i < n; i++) out[i] = a ? a->ints[i] : ((const int64_t *)array->data)[i];
     *out_n = (int)n;
     return STRATA_OK;
+}
+
+strata_status strata_onnx_need_ints(strata_onnx_import *im, const char *attribute, int input, int most, int64_t *out,
+                                    int *out_n) {
+    int value;
+    if (!strata_onnx_attribute(im, attribute)) STRATA_TRY(strata_onnx_need(im, input, &value));
+    return strata_onnx_ints(im, attribute, input, most, out, out_n);
 }
 
 /* ---- layers ---- */

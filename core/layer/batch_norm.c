@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * batch_norm: y = activation(gamma (x - mean) / sqrt(variance + epsilon) + beta), for each channel (the last axis). In
- * training, mean and variance are those of the batch, and the layer updates moving averages of them. Predictions use the
- * moving averages. */
+ * training, mean and variance are those of the batch, without positions that are padding, and the layer updates moving
+ * averages of them. Predictions use the moving averages. */
 #include <stddef.h>
 
 #include "core/layer/layer.h"
@@ -24,23 +24,40 @@ static strata_tensor *channel_row(strata_tensor *x, int64_t first, int64_t n) {
     return strata_slice(x, &first, &n);
 }
 
-/* Computes the mean and the variance over the rows of all replicas from the moments of each replica, which has n rows.
- * The mean is the sum of n mean, divided by the sum of n. The variance is the sum of n (variance + (mean - mean of
- * all)^2), divided by it. */
-static void moments_of_all(strata_layer_context *context, strata_tensor *x, strata_tensor **out_mean,
-                           strata_tensor **out_variance) {
+/* The number of rows of x, its mean and its variance in each channel. Rows of padding are left out; of none, all are 0. */
+static void moments(strata_tensor *x, strata_tensor *mask, strata_tensor **out_n, strata_tensor **out_mean,
+                    strata_tensor **out_variance) {
     strata_graph *graph = strata_tensor_graph(x);
     const strata_shape shape = strata_tensor_shape(x);
     const int64_t channels = shape.rank ? shape.dims[shape.rank - 1] : 0, elements = strata_shape_elements(shape);
-    strata_tensor *moments = strata_reshape(strata_moments(x), STRATA_SHAPE(2 * channels));
-    strata_tensor *mean = channel_row(moments, 0, channels), *variance = channel_row(moments, channels, channels);
-    strata_tensor *n = strata_scalar(graph, STRATA_DTYPE_F32, channels ? (double)(elements / channels) : 0);
-    strata_tensor *parts[] = {strata_mul(mean, n), strata_reshape(n, STRATA_SHAPE(1))};
+    const int64_t rows = channels ? elements / channels : 0;
+    if (!mask) {
+        strata_tensor *both = strata_reshape(strata_moments(x), STRATA_SHAPE(2 * channels));
+        *out_n = strata_scalar(graph, STRATA_DTYPE_F32, (double)rows);
+        *out_mean = channel_row(both, 0, channels);
+        *out_variance = channel_row(both, channels, channels);
+        return;
+    }
+    strata_tensor *held = strata_reshape(strata_cast(mask, STRATA_DTYPE_F32), STRATA_SHAPE(rows, 1));
+    strata_tensor *each = strata_reshape(strata_cast(x, STRATA_DTYPE_F32), STRATA_SHAPE(rows, channels));
+    *out_n = strata_reduce_sum(held, NULL, 0, false);
+    strata_tensor *least_one = strata_max(*out_n, strata_scalar(graph, STRATA_DTYPE_F32, 1));
+    *out_mean = strata_div(strata_reduce_sum(strata_mul(each, held), (int[]){0}, 1, false), least_one);
+    strata_tensor *squares = strata_mul(strata_square(strata_sub(each, *out_mean)), held);
+    *out_variance = strata_div(strata_reduce_sum(squares, (int[]){0}, 1, false), least_one);
+}
+
+/* Computes the mean and the variance over the n rows of all replicas from those of each replica. The mean is the sum of n mean,
+ * divided by the sum of n. The variance is the sum of n (variance + (mean - mean of all)^2), divided by it. */
+static void moments_of_all(strata_layer_context *context, strata_tensor *n, strata_tensor **mean, strata_tensor **variance) {
+    const int64_t channels = strata_shape_elements(strata_tensor_shape(*mean));
+    strata_tensor *one = strata_scalar(strata_tensor_graph(n), STRATA_DTYPE_F32, 1), *own = *mean;
+    strata_tensor *parts[] = {strata_mul(own, n), strata_reshape(n, STRATA_SHAPE(1))};
     strata_tensor *sums = strata_layer_sum_over_replicas(context, strata_concat(parts, 2, 0));
-    strata_tensor *all = channel_row(sums, channels, 1);
-    *out_mean = strata_div(channel_row(sums, 0, channels), all);
-    strata_tensor *apart = strata_square(strata_sub(mean, *out_mean));
-    *out_variance = strata_div(strata_layer_sum_over_replicas(context, strata_mul(strata_add(variance, apart), n)), all);
+    strata_tensor *all = strata_max(channel_row(sums, channels, 1), one);
+    *mean = strata_div(channel_row(sums, 0, channels), all);
+    strata_tensor *apart = strata_square(strata_sub(own, *mean));
+    *variance = strata_div(strata_layer_sum_over_replicas(context, strata_mul(strata_add(*variance, apart), n)), all);
 }
 
 static strata_tensor *batch_norm_build(const void *options, strata_layer_context *context, strata_tensor *x) {
@@ -52,10 +69,13 @@ static strata_tensor *batch_norm_build(const void *options, strata_layer_context
     strata_tensor *beta = strata_layer_parameter(context, graph, "beta", channels, "zeros", 0, 0);
     strata_tensor *mean = strata_layer_state(context, graph, "moving_mean", channels, "zeros");
     strata_tensor *variance = strata_layer_state(context, graph, "moving_variance", channels, "ones");
-    strata_tensor *y;
+    strata_tensor *y, *mask = strata_layer_mask(context);
     if (strata_layer_is_training(context)) {
-        if (opts->synchronized && strata_layer_has_replicas(context)) {
-            moments_of_all(context, x, &mean, &variance);
+        const bool synchronized = opts->synchronized && strata_layer_has_replicas(context);
+        if (mask || synchronized) {
+            strata_tensor *n = NULL;
+            moments(x, mask, &n, &mean, &variance);
+            if (synchronized) moments_of_all(context, n, &mean, &variance);
             y = strata_batch_norm(x, mean, variance, gamma, beta, epsilon);
         } else {
             y = strata_batch_norm_training(x, gamma, beta, epsilon, &mean, &variance);

@@ -185,12 +185,19 @@ void strata_layer_update_state(strata_layer_context *context, const char *name, 
     const strata_parameter_spec *state = find_parameter(context->parameters, context->layer->name, name);
     if (!context->new_state || !state || !state->state || context->layer->frozen) return;
     strata_tensor **new_state = &context->new_state[state - context->parameters->items];
-    if (*new_state && context->call > 1) { /* the mean over the calls so far */
-        strata_tensor *rest = strata_scalar(strata_tensor_graph(value), STRATA_DTYPE_F32, 1 / (double)context->call);
-        value = strata_add(*new_state, strata_mul(strata_sub(value, *new_state), rest));
+    double *all = &context->state_rates[state - context->parameters->items];
+    /* Two updates s += A (V - s) and s += a (v - s), one after the other, are s += R (W - s) with R = 1 - (1 - A) (1 - a) and
+     * W = ((1 - a) A V + a v) / R. */
+    const double both = *new_state && context->call > 1 ? 1 - (1 - *all) * (1 - rate) : 0;
+    if (both > 0) {
+        strata_graph *graph = strata_tensor_graph(value);
+        strata_tensor *before = strata_scalar(graph, STRATA_DTYPE_F32, (1 - rate) * *all / both);
+        strata_tensor *now = strata_scalar(graph, STRATA_DTYPE_F32, rate / both);
+        value = strata_add(strata_mul(*new_state, before), strata_mul(value, now));
+        rate = both;
     }
     *new_state = value;
-    context->state_rates[state - context->parameters->items] = rate;
+    *all = rate;
 }
 
 strata_tensor *strata_layer_context_new_state(strata_layer_context *context) {
@@ -332,7 +339,7 @@ void strata_layer_penalize(strata_layer_context *context, strata_tensor *x, doub
         double factor;
         strata_tensor *(*of)(strata_tensor *x);
     } terms[] = {{l1, strata_abs}, {l2, strata_square}};
-    if (context->declaring || context->layer->frozen) return;
+    if (context->declaring || context->layer->frozen || context->call > 1) return; /* a shared parameter counts once */
     for (int i = 0; i < 2; i++) {
         if (terms[i].factor == 0) continue;
         strata_tensor *sum = strata_reduce_sum(terms[i].of(x), NULL, 0, false);

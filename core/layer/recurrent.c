@@ -143,6 +143,10 @@ static strata_tensor *build(const void *options, strata_layer_context *context, 
     if (mask) mask = strata_cast(mask, STRATA_DTYPE_F32);
     strata_tensor *y = direction(opts, context, x, mask, lstm, false);
     if (opts->bidirectional) y = merged(opts->bidirectional, y, direction(opts, context, x, mask, lstm, true));
+    if (opts->bidirectional && opts->return_sequences && mask) {
+        strata_tensor *each = strata_reshape(mask, STRATA_SHAPE(shape.dims[0], shape.dims[1], 1));
+        y = strata_mul(y, strata_cast(each, strata_tensor_dtype(y)));
+    }
     return opts->go_backwards && opts->return_sequences ? reversed(y) : y;
 }
 

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/base/json.h"
+#include "core/base/locale.h"
 #include "core/base/sha256.h"
 #include "core/base/text.h"
 #include "core/data/describe.h"
@@ -22,7 +23,9 @@
 
 #define NOTE_PREFIX "strata." /* of the keys of notes */
 
-enum { MESSAGE_BYTES = 1024, MOST_JSON_BYTES = 1 << 30 };
+/* Of each array of data, up to DATA_BLOCKS hashes of MOST_HASHED bytes in all are compared. */
+enum { MESSAGE_BYTES = 1024, MOST_JSON_BYTES = 1 << 30, DATA_BLOCKS = 256 };
+static const int64_t MOST_HASHED = INT64_C(256) << 20;
 
 /* ---- the terms ---- */
 
@@ -47,7 +50,7 @@ static void add_frozen(strata_text *t, const strata_layer_list *list) {
     }
 }
 
-static void add_class_weights(strata_text *t, const strata_fit_options *opts) {
+void strata_model_add_class_weights(strata_text *t, const strata_fit_options *opts) {
     char name[48];
     strata_text_add_term(t, "number of class weights", "%" PRId64, opts->class_weights ? (int64_t)opts->n_class_weights : 0);
     for (int64_t i = 0; opts->class_weights && i < opts->n_class_weights; i++) {
@@ -67,7 +70,9 @@ strata_status strata_model_add_data_terms(strata_text *t, const strata_dataset *
     strata_text_add_term(t, name, "%s", (unsigned)policy <= STRATA_SHARD_OFF ? policies[policy] : "unknown");
     snprintf(name, sizeof name, "number of examples of the %s", what);
     if (all_rows) strata_text_add_term(t, name, "%" PRId64, strata_dataset_size(dataset));
-    return strata_dataset_describe(dataset, what, all_rows, seed, t, err);
+    const strata_describe_options opts = {
+        .what = what, .pipeline = true, .seed = seed, .rows = all_rows, .n_blocks = DATA_BLOCKS, .most_bytes = MOST_HASHED};
+    return strata_dataset_describe(dataset, &opts, t, err);
 }
 
 static strata_status add_terms(strata_text *t, const strata_model *model, const strata_dataset *dataset,
@@ -94,8 +99,17 @@ static strata_status add_terms(strata_text *t, const strata_model *model, const 
     strata_text_add_term(t, "restored epoch", "%s", opts->restore_best ? "the best one" : "none");
     strata_text_add_term(t, "validation data", "%s", opts->validation ? "given" : "none");
     strata_text_add_term(t, "patience", "%" PRId64, (int64_t)opts->patience);
+    strata_text_add_term(t, "min_delta", "%.9g", opts->min_delta);
     strata_text_add_term(t, "trace", "%s", opts->trace ? "written" : "none");
-    add_class_weights(t, opts);
+    if (opts->trace) strata_text_add_term(t, "traced steps", "%" PRId64 " to %" PRId64, opts->trace_first, opts->trace_last);
+    if (!in_step) strata_text_add_term(t, "seed of the model", "%" PRIu64, model->seed); /* else it is the chief's */
+    if (in_step) { /* they determine which exchanges a worker makes */
+        strata_text_add_term(t, "wait for each step", "%s", opts->wait_each_step ? "on" : "off");
+        strata_text_add_term(t, "folder of checkpoints", "%s", opts->checkpoint ? "given" : "none");
+        strata_text_add_term(t, "bytes_per_pack", "%" PRId64, model->strategy->bucket_bytes);
+        strata_text_add_term(t, "type of gradients on the wire", "%s", strata_dtype_name(model->strategy->workers.wire));
+    }
+    strata_model_add_class_weights(t, opts);
     STRATA_TRY(strata_model_to_json(model, &text, err));
     add_long(t, "model", "", text);
     free(text);
@@ -146,57 +160,92 @@ static bool find_term(const char *text, const term *wanted, term *out) {
     return false;
 }
 
-static strata_status only_one(const term *t, const char *with, const char *without, strata_error *err) {
-    return strata_fail(err, STRATA_INVALID, "workers: the %.*s is %.*s on %s, and %s has none; all tasks must train the same",
-                       t->name_bytes, t->name, t->value_bytes < 200 ? t->value_bytes : 200, t->value, with, without);
+/* The two sides that are compared, and the text of their first difference. */
+typedef struct comparison {
+    const char *own, *other;
+    /* Where they are: "on worker 0", "in the checkpoint". */
+    const char *own_place, *other_place;
+    char *text;
+    size_t room;
+} comparison;
+
+static int shown(int bytes) {
+    return bytes < 200 ? bytes : 200;
 }
 
-/* Compares JSON objects member by member. */
-static strata_status different_json(const term *own, const char *own_task, const term *other, const char *other_task,
-                                    strata_error *err) {
+static bool only_one(const comparison *c, const term *t, const char *with, const char *without) {
+    strata_format(c->text, c->room, "the %.*s is %.*s %s, and there is none %s", t->name_bytes, t->name, shown(t->value_bytes),
+                  t->value, with, without);
+    return true;
+}
+
+/* Compares JSON objects member by member. Their members may have another order. */
+static bool json_differs(const comparison *c, const term *own, const term *other) {
     strata_json a = {0}, b = {0};
     strata_json_change change = {0};
-    strata_status status = strata_json_parse("terms", own->value, (size_t)own->value_bytes, MOST_JSON_BYTES, &a, err);
-    if (!status) status = strata_json_parse("terms", other->value, (size_t)other->value_bytes, MOST_JSON_BYTES, &b, err);
-    if (!status && strata_json_find_change(&a, &b, &change)) {
-        const bool model = own->name_bytes == 5 && !memcmp(own->name, "model", 5);
-        status = strata_fail(err, STRATA_INVALID, "workers: %s%.*s%s%s is %s on %s and %s on %s; all tasks must train the same",
-                             model ? "" : "in the ", model ? 0 : own->name_bytes, own->name, model ? "" : ", ", change.path,
-                             change.right, other_task, change.left, own_task);
-    }
+    const bool model = own->name_bytes == 5 && !memcmp(own->name, "model", 5);
+    const bool read = !strata_json_parse("terms", own->value, (size_t)own->value_bytes, MOST_JSON_BYTES, &a, NULL) &&
+                      !strata_json_parse("terms", other->value, (size_t)other->value_bytes, MOST_JSON_BYTES, &b, NULL);
+    const bool differs = !read || strata_json_find_change(&a, &b, &change);
+    if (!read)
+        strata_format(c->text, c->room, "the %.*s %s or %s cannot be read", own->name_bytes, own->name, c->own_place,
+                      c->other_place);
+    else if (differs)
+        strata_format(c->text, c->room, "%s%.*s%s%s is %s %s and %s %s", model ? "" : "in the ", model ? 0 : own->name_bytes,
+                      own->name, model ? "" : ", ", change.path, change.right, c->other_place, change.left, c->own_place);
     strata_json_finish(&a);
     strata_json_finish(&b);
-    return status;
+    return differs;
 }
 
-static strata_status different(const term *own, const char *own_task, const term *other, const char *other_task,
-                               strata_error *err) {
-    if (own->value[0] == '{' && other->value[0] == '{') return different_json(own, own_task, other, other_task, err);
+static bool differ(const comparison *c, const term *own, const term *other) {
+    if (own->value_bytes == other->value_bytes && !memcmp(own->value, other->value, (size_t)own->value_bytes)) return false;
+    if (own->value[0] == '{' && other->value[0] == '{') return json_differs(c, own, other);
     if (own->value[0] == *STRATA_HASH_MARK)
-        return strata_fail(err, STRATA_INVALID, "workers: the %.*s differ between %s and %s; all tasks must train the same",
-                           own->name_bytes, own->name, other_task, own_task);
-    return strata_fail(err, STRATA_INVALID, "workers: the %.*s is %.*s on %s and %.*s on %s; all tasks must train the same",
-                       own->name_bytes, own->name, other->value_bytes < 200 ? other->value_bytes : 200, other->value,
-                       other_task, own->value_bytes < 200 ? own->value_bytes : 200, own->value, own_task);
+        strata_format(c->text, c->room, "the %.*s are others %s than %s", own->name_bytes, own->name, c->other_place,
+                      c->own_place);
+    else
+        strata_format(c->text, c->room, "the %.*s is %.*s %s and %.*s %s", own->name_bytes, own->name,
+                      shown(other->value_bytes), other->value, c->other_place, shown(own->value_bytes), own->value,
+                      c->own_place);
+    return true;
+}
+
+static bool find_difference(const comparison *c) {
+    const char *a = c->own, *b = c->other;
+    term left, right, found;
+    for (;;) {
+        const bool has_left = next_term(&a, &left), has_right = next_term(&b, &right);
+        if (!has_left && !has_right) return false;
+        if (has_left && has_right && same_name(&left, &right)) {
+            if (differ(c, &left, &right)) return true;
+            continue;
+        }
+        if (has_left && !find_term(c->other, &left, &found)) return only_one(c, &left, c->own_place, c->other_place);
+        if (has_right && !find_term(c->own, &right, &found)) return only_one(c, &right, c->other_place, c->own_place);
+        strata_format(c->text, c->room, "the training is described in another order %s than %s", c->other_place, c->own_place);
+        return true;
+    }
+}
+
+bool strata_terms_differ(const char *own, const char *own_place, const char *other, const char *other_place, char *out_text,
+                         size_t room) {
+    return find_difference(&(comparison){own, other, own_place, other_place, out_text, room});
+}
+
+bool strata_terms_find(const char *terms, const char *name, int64_t *out_value) {
+    const term wanted = {.name = name, .name_bytes = (int)strlen(name)};
+    term found;
+    return find_term(terms, &wanted, &found) && strata_scan(found.value, "%" SCNd64, out_value) == 1;
 }
 
 strata_status strata_model_compare_terms(const char *own, const char *own_task, const char *other, const char *other_task,
                                          strata_error *err) {
-    const char *a = own, *b = other;
-    term left, right, found;
-    for (;;) {
-        const bool has_left = next_term(&a, &left), has_right = next_term(&b, &right);
-        if (!has_left && !has_right) return STRATA_OK;
-        if (has_left && has_right && same_name(&left, &right)) {
-            if (left.value_bytes == right.value_bytes && !memcmp(left.value, right.value, (size_t)left.value_bytes)) continue;
-            STRATA_TRY(different(&left, own_task, &right, other_task, err));
-            continue; /* the same JSON in another order */
-        }
-        if (has_left && !find_term(other, &left, &found)) return only_one(&left, own_task, other_task, err);
-        if (has_right && !find_term(own, &right, &found)) return only_one(&right, other_task, own_task, err);
-        return strata_fail(err, STRATA_INVALID, "workers: %s and %s describe their training in another order", own_task,
-                           other_task);
-    }
+    char text[MESSAGE_BYTES - 100], here[64], there[64];
+    snprintf(here, sizeof here, "on %.60s", own_task);
+    snprintf(there, sizeof there, "on %.60s", other_task);
+    if (!strata_terms_differ(own, here, other, there, text, sizeof text)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "workers: %s; all tasks must train the same", text);
 }
 
 /* ---- several workers ---- */

@@ -157,9 +157,10 @@ static strata_status add_note(strata_checkpoint *c, const char *key, const char 
     return note->key && note->text ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
 }
 
-static strata_status take_notes(strata_checkpoint *c, const strata_model *model, strata_error *err) {
-    const char *training = model->training ? model->training : model->continued;
+static strata_status take_notes(strata_checkpoint *c, strata_model *model, strata_error *err) {
+    const char *training = NULL;
     strata_model *again = NULL;
+    STRATA_TRY(strata_training_of(model, &training, err));
     STRATA_TRY(strata_model_to_json(model, &c->json, err));
     /* A checkpoint that could not be read would be noticed only when it is needed. */
     const strata_status readable =
@@ -376,6 +377,39 @@ static strata_status fail_with_difference(const char *path, const char *theirs, 
                        path, difference);
 }
 
+static const char *note_of(const source *from, const char *key) {
+    const char *text = from->reader.parts ? NULL : strata_safetensors_metadata(&from->file, key);
+    for (int i = 0; i < from->manifest.n_texts && !text; i++)
+        if (!strcmp(from->manifest.texts[i].key, key)) text = from->manifest.texts[i].text;
+    return text;
+}
+
+/* Compares how data are prepared, if the model and the checkpoint both say it: an evaluator or a training that goes on would
+ * else feed the model other columns or words. */
+static strata_status check_preparation(const strata_model *model, const source *from, strata_error *err) {
+    static const char *const keys[] = {"preprocessing", "tokenizer"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "strata.%s", keys[i]);
+        const char *ours = strata_model_note(model, keys[i]), *theirs = note_of(from, key);
+        strata_json a = {0}, b = {0};
+        strata_json_change change = {0};
+        if (!ours || !theirs || !strcmp(ours, theirs)) continue;
+        const bool read = !strata_json_parse(from->path, theirs, strlen(theirs), STRATA_MANIFEST_MAX_BYTES, &a, NULL) &&
+                          !strata_json_parse(from->path, ours, strlen(ours), STRATA_MANIFEST_MAX_BYTES, &b, NULL);
+        const bool differs = !read || strata_json_find_change(&a, &b, &change);
+        strata_json_finish(&a);
+        strata_json_finish(&b);
+        if (!differs) continue;
+        return strata_fail(
+            err, STRATA_DATA,
+            "%s is a checkpoint of a training with other data or options: in its %s, %s is %s, and here %s; all tasks of a "
+            "job need the same; " STRATA_TRAINING_ADVICE,
+            from->path, keys[i], change.path, change.left, change.right);
+    }
+    return STRATA_OK;
+}
+
 static strata_status check_same(const strata_model *model, const source *from, strata_error *err) {
     const char *theirs =
         from->reader.parts ? from->manifest.model : strata_safetensors_metadata(&from->file, STRATA_MODEL_METADATA);
@@ -386,7 +420,7 @@ static strata_status check_same(const strata_model *model, const source *from, s
     const strata_status status =
         theirs && !strcmp(ours, theirs) ? STRATA_OK : fail_with_difference(from->path, theirs, ours, err);
     free(ours);
-    return status;
+    return status ? status : check_preparation(model, from, err);
 }
 
 static strata_status take_best(const strata_model *model, source *from, state *s, strata_error *err) {
@@ -456,9 +490,7 @@ static strata_status take_values(const strata_model *model, source *from, float 
 }
 
 static strata_status take_training(const source *from, state *s, strata_error *err) {
-    const char *text = from->reader.parts ? NULL : strata_safetensors_metadata(&from->file, STRATA_TRAINING_METADATA);
-    for (int i = 0; i < from->manifest.n_texts && !text; i++)
-        if (!strcmp(from->manifest.texts[i].key, STRATA_TRAINING_METADATA)) text = from->manifest.texts[i].text;
+    const char *text = note_of(from, STRATA_TRAINING_METADATA);
     s->training = text ? strdup(text) : NULL;
     return !text || s->training ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
 }

@@ -3,7 +3,8 @@
  * The folder with a training's checkpoints. A checkpoint is written under another name and renamed when all of it is on the
  * disk, so a folder that is called step-... is complete, whenever the job was killed. With shards over workers each worker
  * writes its part, and then another file with the part's length and hash. Rank 0's thread waits for these files and writes the
- * manifest. So workers need no messages, and training is not delayed. */
+ * manifest. So workers need no messages, and training is not delayed. If the tasks do not reach one folder, as on local disks,
+ * rank 0 gathers all values and writes them alone. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -35,6 +36,8 @@ struct strata_checkpoint_folder {
     int lock;
     /* Each worker writes its part of the slots. */
     bool shared;
+    /* Rank 0 writes the values of all tasks, since these do not reach its folder. */
+    bool alone;
     /* Rank 0 gathers the states of all workers' callbacks. */
     bool gathers;
     int rank, n_parts;
@@ -277,6 +280,49 @@ static strata_status find_callback_states(strata_checkpoint_folder *f, strata_er
     return STRATA_OK;
 }
 
+static void warn(const strata_checkpoint_folder *f, const char *text) {
+    if (f->opts.on_warning && !f->rank) f->opts.on_warning(text, f->opts.user);
+}
+
+/* Whether the worker finds rank 0's file. A network's file system may show it a little later. */
+static bool comes(const char *path) {
+    enum { TRIES = 50 };
+    int tries = 0;
+    while (access(path, F_OK) && ++tries < TRIES) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    return tries < TRIES;
+}
+
+/* Finds whether all workers reach rank 0's folder: rank 0 makes a file in it, whose name is not used twice. */
+static strata_status find_folder(strata_checkpoint_folder *f, strata_error *err) {
+    const strata_workers *workers = &f->model->strategy->workers;
+    char name[96];
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    snprintf(name, sizeof name, ".reach-%ld-%lld-%ld", (long)getpid(), (long long)now.tv_sec, now.tv_nsec);
+    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_U8, name, sizeof name, err));
+    name[sizeof name - 1] = '\0';
+    const place probe = in(f->path, name);
+    const int fd = f->rank ? -1 : open(probe.path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int32_t n_missing = 0;
+    /* Rank 0 has made the file when the others look for it. */
+    strata_status status = workers->broadcast(workers, STRATA_DTYPE_I32, &n_missing, 1, err);
+    n_missing = f->rank && !comes(probe.path);
+    if (!status) status = workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, &n_missing, &n_missing, 1, err);
+    if (fd >= 0) close(fd), unlink(probe.path);
+    if (status || !n_missing) return status;
+    char text[PATH_ROOM + 200];
+    snprintf(
+        text, sizeof text,
+        "%s: %d of %d workers do not reach rank 0's folder of this name, so rank 0 gathers the optimizer's values for each "
+        "checkpoint and writes it alone; in a folder that all reach, each worker would write its own",
+        f->path, (int)n_missing, workers->n);
+    warn(f, text);
+    f->alone = true;
+    f->shared = false;
+    f->n_parts = 1;
+    return STRATA_OK;
+}
+
 strata_status strata_checkpoint_folder_open(strata_model *model, const strata_checkpoint_options *opts,
                                             strata_checkpoint_folder **out_folder, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
@@ -297,6 +343,7 @@ strata_status strata_checkpoint_folder_open(strata_model *model, const strata_ch
     f->saved_steps = model->optimizer_steps;
     strata_status status = open_on_rank_0(f, err);
     if (!status && many) status = find_callback_states(f, err);
+    if (!status && f->shared) status = find_folder(f, err);
     if (status)
         (void)!strata_checkpoint_folder_close(f, NULL); /* its error is ignored: the first failure is returned */
     else
@@ -437,7 +484,7 @@ bool strata_checkpoint_folder_is_new(const strata_checkpoint_folder *f) {
 }
 
 bool strata_checkpoint_folder_is_shared(const strata_checkpoint_folder *f) {
-    return f->shared || f->gathers;
+    return f->shared || f->alone || f->gathers;
 }
 
 /* Waits for the thread, and reports what it returned. */
@@ -462,21 +509,34 @@ static strata_status take_parts(strata_checkpoint_folder *f, bool *out_written, 
     char whole[PATH_MAX];
     *out_written = false;
     if (!trainer || !trainer->write_parts) return STRATA_OK;
-    STRATA_TRY(trainer->settle(f->model, false, err));
+    STRATA_TRY(trainer->settle(f->model, f->alone, err));
+    if (f->alone) return STRATA_OK;
     if (!realpath(f->path, whole))
         return strata_file_fail(err, errno, f->path, "find"); /* other tasks may have another working directory */
     const int64_t steps = f->model->optimizer_steps;
     const place writing = of_step(whole, WRITING, steps);
     remove_all(writing.path);
     if (mkdir(writing.path, 0777)) return strata_file_fail(err, errno, writing.path, "make the folder");
-    strata_status status = trainer->write_parts(f->model, writing.path, &f->parts, out_written, err);
+    strata_error why = {0};
+    strata_status status = trainer->write_parts(f->model, writing.path, &f->parts, out_written, &why);
+    if (status && status != STRATA_UNAVAILABLE) strata_fail(err, status, "%s", why.message);
     if (!status && f->model->optimizer_steps != steps)
         status = strata_fail(err, STRATA_INTERNAL, "checkpoint: %lld updates were made, and the tasks have %lld",
                              (long long)steps, (long long)f->model->optimizer_steps);
     if (!status) return STRATA_OK;
     remove_all(writing.path);
     strata_manifest_finish(&f->parts);
-    return status;
+    if (status != STRATA_UNAVAILABLE) return status;
+    /* They do not reach the folder, or were lost; in the latter case they cannot be asked for their values either. */
+    STRATA_TRY(trainer->settle(f->model, true, err));
+    char text[sizeof why.message + 200];
+    snprintf(text, sizeof text,
+             "the chief writes checkpoints alone, with the values that it fetches from all servers, since these cannot write "
+             "there: %s",
+             why.message);
+    warn(f, text);
+    f->alone = true;
+    return STRATA_OK;
 }
 
 strata_status strata_checkpoint_folder_save(strata_checkpoint_folder *f, int epochs, strata_error *err) {
@@ -488,7 +548,7 @@ strata_status strata_checkpoint_folder_save(strata_checkpoint_folder *f, int epo
     strata_callback_states callbacks = {0};
     if (f->gathers) STRATA_TRY(strata_callback_states_take(f->model, true, &callbacks, err));
     if (f->rank) strata_callback_states_finish(&callbacks);
-    if (f->rank && !f->shared) return STRATA_OK;
+    if (f->rank && !f->shared && !f->alone) return STRATA_OK;
     const strata_checkpoint_scope scope = written     ? STRATA_CHECKPOINT_COUNTS
                                           : f->shared ? STRATA_CHECKPOINT_SHARDS
                                                       : STRATA_CHECKPOINT_ALL;
@@ -496,6 +556,7 @@ strata_status strata_checkpoint_folder_save(strata_checkpoint_folder *f, int epo
     strata_callback_states_finish(&callbacks);
     if (status) return status;
     f->status = STRATA_OK;
+    if (f->rank && f->alone) return STRATA_OK; /* rank 0 has this worker's values; settle destroys the copy */
     f->writing = !pthread_create(&f->thread, NULL, write_on_thread, f);
     if (!f->writing) write_on_thread(f); /* no thread could be created */
     return STRATA_OK;

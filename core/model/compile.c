@@ -110,8 +110,12 @@ static strata_status upload_parameters(strata_model *model, strata_error *err) {
     if (!model->loaded) initialize(model, values);
     strata_status status = STRATA_OK;
     const strata_workers *workers = &model->strategy->workers;
-    if (workers->n > 1)
-        status = workers->broadcast(workers, STRATA_DTYPE_F32, values, size, err); /* all workers get the chief's values */
+    if (workers->n > 1) { /* all workers get the chief's values, and its seed for dropout */
+        int64_t seed = (int64_t)model->seed;
+        status = workers->broadcast(workers, STRATA_DTYPE_I64, &seed, 1, err);
+        if (!status) status = workers->broadcast(workers, STRATA_DTYPE_F32, values, size, err);
+        model->seed = (uint64_t)seed;
+    }
     if (!status) status = strata_model_write_all(model, values, err);
     if (!model->loaded) free(values);
     return status;

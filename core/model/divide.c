@@ -28,16 +28,20 @@ bool strata_model_is_divided(const strata_model *model, strata_program_kind kind
 
 /* ---- placements ---- */
 
-static const strata_placement *place(void *user, const strata_tensor *leaf) {
+strata_input_kind strata_model_input_kind(const char *name) {
     static const char *const copied[] = {"step", "rng"}, *const summed[] = {"share", "examples"};
+    for (int i = 0; i < 2; i++) {
+        if (!strcmp(name, copied[i])) return STRATA_INPUT_COPIED;
+        if (!strcmp(name, summed[i])) return STRATA_INPUT_SUMMED;
+    }
+    return STRATA_INPUT_EXAMPLES;
+}
+
+static const strata_placement *place(void *user, const strata_tensor *leaf) {
     const division *v = user;
     if (leaf->op == &strata_op_read) return &v->whole;
-    const char *name = ((const strata_input_attrs *)leaf->attrs)->name;
-    for (int i = 0; i < 2; i++) {
-        if (!strcmp(name, copied[i])) return &v->whole;
-        if (!strcmp(name, summed[i])) return &v->partial;
-    }
-    return &v->examples;
+    const strata_input_kind kind = strata_model_input_kind(((const strata_input_attrs *)leaf->attrs)->name);
+    return kind == STRATA_INPUT_COPIED ? &v->whole : kind == STRATA_INPUT_SUMMED ? &v->partial : &v->examples;
 }
 
 /* The variable of another replica that has the same place as one of replica 0. */
@@ -95,6 +99,15 @@ static strata_status divide(const strata_model *model, strata_step *step, const 
     return strata_partition_create(&opts, out_partition, err);
 }
 
+/* Whether the only exchanges are those that the builder asked for. Others come from layers that compute something of all
+ * examples, such as their mean. Each replica computes it of its own examples, as in tf.distribute, so such a step is built by
+ * roles. */
+static bool has_only_sums(const strata_partition *partition) {
+    for (int i = 0; i < partition->n_exchanges; i++)
+        if (!partition->exchanges[i].reader || partition->exchanges[i].reader->op != &strata_op_all_reduce) return false;
+    return true;
+}
+
 /* Layers that exchange values themselves are built for one replica, and so are the scores of several metrics, which follow each
  * other. */
 static bool can_divide(const strata_step *step, int64_t batch) {
@@ -114,6 +127,10 @@ strata_status strata_model_divide(strata_model *model, const strata_model_progra
     if (!status && can_divide(step, role.batch)) {
         status = divide(model, step, lengths, out_partition, err);
         if (status) strata_graph_destroy(step->graph);
+        if (!status && !has_only_sums(*out_partition)) {
+            strata_partition_destroy(*out_partition);
+            *out_partition = NULL;
+        }
     }
     free(lengths);
     return status;

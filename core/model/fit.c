@@ -428,25 +428,35 @@ static strata_status begin_training(fit *f, strata_error *err) {
     strata_model *model = f->model;
     const strata_workers *workers = &model->strategy->workers;
     const bool many = strata_strategy_has_workers(model->strategy) && !model->strategy->trainer;
-    const bool goes_on = (f->opts.first_epoch || f->opts.first_step) && model->continued;
-    char *training = NULL;
-    strata_status status = strata_training_describe(f->dataset, &f->opts, &training, err);
-    if (!status && goes_on) status = strata_training_compare(model->continued, training, err);
+    const bool goes_on = f->opts.first_epoch || f->opts.first_step;
+    free(model->training);
+    model->training = NULL;
+    model->fitted.dataset = f->dataset;
+    model->fitted.opts = &f->opts;
+    strata_status status = goes_on && model->continued ? strata_training_compare(model, err) : STRATA_OK;
     int32_t rank_0_status = (int32_t)status;
     strata_error lost = {0};
-    const strata_status sent = many ? workers->broadcast(workers, STRATA_DTYPE_I32, &rank_0_status, 1, &lost) : STRATA_OK;
+    const strata_status sent =
+        many && goes_on ? workers->broadcast(workers, STRATA_DTYPE_I32, &rank_0_status, 1, &lost) : STRATA_OK;
     if (!status && sent) status = strata_fail(err, sent, "%s", lost.message);
     if (!status && rank_0_status)
         status = strata_fail(err, (strata_status)rank_0_status, "fit: rank 0 cannot continue its checkpoint with these data");
-    if (status) {
-        free(training);
-        return status;
+    if (!status) {
+        free(model->continued);
+        model->continued = NULL;
+        return STRATA_OK;
     }
     free(model->training);
-    free(model->continued);
-    model->training = training;
-    model->continued = NULL;
-    return STRATA_OK;
+    model->training = NULL;
+    return status;
+}
+
+/* A checkpoint may be saved after the fit, when its data may not exist any more. Only rank 0 writes the description. */
+static void end_training(fit *f) {
+    const char *text;
+    if (f->history.n_steps && !f->model->strategy->workers.rank) (void)!strata_training_of(f->model, &text, NULL);
+    f->model->fitted.dataset = NULL;
+    f->model->fitted.opts = NULL;
 }
 
 static strata_status begin(fit *f, strata_error *err) {
@@ -490,6 +500,7 @@ static strata_status finish(fit *f, strata_error *err) {
         f->failure = status = strata_fail(err, f->callback_status, "%s", f->callback_error.message);
         err = NULL;
     }
+    end_training(f);
     f->model->rate.locked = false;
     free(f->runs);
     free(f->events);

@@ -350,9 +350,7 @@ strata_status strata_fit_submit_accumulated(fit *f, strata_error *err) {
     step->words[STRATA_STEP_BATCHES] = (float)f->accumulated.n;
     for (int r = 0; r < step->program->n_parts; r++) {
         const strata_program_part *part = &step->program->parts[r];
-        const int64_t n = f->model->replicas[r].n_accumulated;
-        step->program->contributes[r] = n > 0;
-        step->words[STRATA_STEP_STATE_SHARE] = n ? 1.0f / (float)n : 0;
+        step->program->contributes[r] = f->model->replicas[r].n_accumulated > 0;
         if (part->step >= 0)
             memcpy(strata_executable_input(part->executable, step->slot, part->step), step->words, sizeof step->words);
         f->model->replicas[r].n_accumulated = 0;
@@ -368,6 +366,7 @@ static strata_status submit_accumulation(fit *f, const strata_worker_step *rows,
     run *step = &f->runs[f->n_runs];
     const double began = f->trace ? strata_trace_now() : 0;
     f->accumulated.scale = step->scale; /* all batches of the step use this scale */
+    step->words[STRATA_STEP_STATE_SHARE] = 1.0f / (float)rows->n_computing;
     for (int r = 0; r < step->program->n_parts; r++) {
         write_replica_inputs(f, step, &step->program->parts[r], f->accumulated.examples + rows->first, f->expected_examples);
         f->model->replicas[r].n_accumulated += step->program->parts[r].n > 0;

@@ -191,6 +191,7 @@ static strata_tensor *sum_over_replicas(builder *b, strata_tensor *x, int64_t n,
     const strata_strategy *strategy = b->model->strategy;
     const strata_all_reduce_attrs attrs = {
         .common = {.dtype = STRATA_DTYPE_F32, .shape = STRATA_SHAPE(n)}, .reduction = reduction, .gradients = gradients};
+    if (b->role.whole) return strata_all_reduce_among(b->graph, x, attrs);
     strata_tensor *node = strategy->exchanges->sum(strategy, b->role.replica, b->graph, x, attrs);
     if (!b->role.updates) strata_step_add(b, node);
     return node;
@@ -228,8 +229,9 @@ static void reduce_sums(builder *b, computed *c) {
     const strata_model *model = b->model;
     c->reduced = true;
     c->sums = sum_over_replicas(b, c->sums, model->metrics.n_sums, STRATA_REDUCE_SUM, false);
-    if (model->parameters.state_size)
-        c->state = sum_over_replicas(b, c->state, model->parameters.state_size, STRATA_REDUCE_MEAN, false);
+    /* Accumulated states are parts of a mean already (strata_step_computed.rates). */
+    const strata_reduction states = c->rates ? STRATA_REDUCE_SUM : STRATA_REDUCE_MEAN;
+    if (model->parameters.state_size) c->state = sum_over_replicas(b, c->state, model->parameters.state_size, states, false);
 }
 
 strata_tensor *strata_step_reduce(builder *b, computed *c, int block) {

@@ -490,6 +490,16 @@ static void write_metrics(strata_json_writer *w, const char *names) {
     strata_json_end_array(w);
 }
 
+/* Writes what an output is trained and evaluated by: its loss, the weight of the loss, its metrics. */
+static void write_measures(strata_json_writer *w, const strata_output_spec *output) {
+    write_loss(w, output);
+    if (output->weight != 1) {
+        strata_json_key(w, "weight");
+        strata_json_write_number(w, strata_number_shown(output->weight));
+    }
+    write_metrics(w, output->metrics);
+}
+
 static void write_shape(strata_json_writer *w, const char *key, strata_shape shape) {
     strata_json_key(w, key);
     strata_json_begin_array(w);
@@ -507,8 +517,7 @@ static void write_sequential(strata_json_writer *w, const strata_model *model) {
     strata_json_begin_array(w);
     for (int i = 0; i < model->list.n; i++) write_layer(w, &model->list.layers[i], NULL);
     strata_json_end_array(w);
-    write_loss(w, &model->outputs[0]);
-    write_metrics(w, model->outputs[0].metrics);
+    write_measures(w, &model->outputs[0]);
 }
 
 static void write_functional(strata_json_writer *w, const strata_model *model) {
@@ -552,12 +561,7 @@ static void write_functional(strata_json_writer *w, const strata_model *model) {
             strata_json_key(w, "value");
             strata_json_write_string(w, model->values[output->value]->name);
         }
-        write_loss(w, output);
-        if (output->weight != 1) {
-            strata_json_key(w, "weight");
-            strata_json_write_number(w, strata_number_shown(output->weight));
-        }
-        write_metrics(w, output->metrics);
+        write_measures(w, output);
         strata_json_end_object(w);
     }
     strata_json_end_array(w);
@@ -595,10 +599,11 @@ strata_status strata_model_to_json(const strata_model *model, char **out_text, s
 strata_status strata_model_losses_text(const strata_model *model, char **out_text, strata_error *err) {
     const strata_output_spec *first = &model->outputs[0];
     bool any = false;
-    for (int i = 0; i < model->n_outputs; i++) any |= model->outputs[i].loss != NULL;
+    for (int i = 0; i < model->n_outputs; i++) any |= model->outputs[i].loss || model->outputs[i].metrics;
     *out_text = NULL;
     if (!any) return STRATA_OK;
-    if (model->n_outputs == 1 && !strata_options_given(first->loss->options, &first->loss_options)) {
+    if (model->n_outputs == 1 && !first->metrics && first->weight == 1 &&
+        !strata_options_given(first->loss->options, &first->loss_options)) {
         *out_text = strdup(first->loss->name);
         return *out_text ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its losses");
     }
@@ -606,7 +611,7 @@ strata_status strata_model_losses_text(const strata_model *model, char **out_tex
     strata_json_begin_array(&w);
     for (int i = 0; i < model->n_outputs; i++) {
         strata_json_begin_object(&w);
-        write_loss(&w, &model->outputs[i]);
+        write_measures(&w, &model->outputs[i]);
         strata_json_end_object(&w);
     }
     strata_json_end_array(&w);
@@ -624,9 +629,14 @@ strata_status strata_model_recall_losses(strata_model *model, const char *text, 
     STRATA_TRY(strata_json_parse("the losses", text, strlen(text), MAX_JSON_BYTES, &root, err));
     for (bool more = strata_json_first(&root, &item); more && i < model->n_outputs; more = strata_json_next(&item), i++) {
         strata_output_spec none = {0};
+        strata_output_spec *output = &model->outputs[i];
         if (strata_json_kind_of(&item) != STRATA_JSON_OBJECT || read_loss(model, &item, &none, NULL)) continue;
-        model->outputs[i].loss = none.loss;
-        model->outputs[i].loss_options = none.loss_options;
+        output->loss = none.loss;
+        output->loss_options = none.loss_options;
+        double weight = 0;
+        if (!strata_option_read_number(&item, "weight", false, 0, 1e30, &weight, NULL))
+            output->weight = strata_number_or(weight, 1);
+        if (read_metrics(model, &item, output, NULL)) continue; /* of a program with metrics of its own */
     }
     strata_json_finish(&root);
     return STRATA_OK;

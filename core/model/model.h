@@ -342,8 +342,13 @@ struct strata_model {
         int n;
     } notes;
     /* The description of the training (training.h) of the last fit, and of the checkpoint that was loaded, until a fit has
-     * begun. NULL: there is none. */
+     * begun. NULL: there is none, or it was not needed yet. */
     char *training, *continued;
+    /* What the fit that runs trains with; borrowed from it. NULL: no fit runs. */
+    struct {
+        const strata_dataset *dataset;
+        const strata_fit_options *opts;
+    } fitted;
 
     /* The optimizer; its name is NULL until JSON or compile names it. */
     strata_optimizer optimizer;
@@ -443,9 +448,9 @@ strata_tensor *strata_model_build_layers(strata_model *model, strata_layer_conte
  * layers. */
 STRATA_MUST_USE strata_status strata_model_declare(strata_model *model, strata_error *err);
 void strata_model_free_parameters(strata_model *model);
-/* json.c: the losses of the outputs as text, for files of other programs: a name, or JSON where there are options or several
- * outputs. *out_text NULL: there are none; the caller frees it. strata_model_recall_losses sets the outputs' losses to those of
- * such a text; it ignores losses that the program does not have. */
+/* json.c: the losses of the outputs, their weights and metrics as text, for files of other programs: the loss's name, or JSON
+ * where there is more than that. *out_text NULL: there are none; the caller frees it. strata_model_recall_losses sets those of
+ * the outputs to those of such a text; it ignores losses and metrics that the program does not have. */
 STRATA_MUST_USE strata_status strata_model_losses_text(const strata_model *model, char **out_text, strata_error *err);
 STRATA_MUST_USE strata_status strata_model_recall_losses(strata_model *model, const char *text, strata_error *err);
 /* values.c: creates the values of a sequential model, or checks those of a functional one. */
@@ -502,6 +507,10 @@ void strata_model_add(strata_model *model, const strata_layer_kind *kind, const 
 STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind,
                                                 strata_step_role role, strata_layer_cost *layers, strata_error *err);
 
+/* divide.c: how an input of the graph of all replicas is placed: each replica has the rows of its examples, a copy, or a
+ * number; the replicas' numbers add up to the input's value. */
+typedef enum strata_input_kind { STRATA_INPUT_EXAMPLES = 0, STRATA_INPUT_COPIED, STRATA_INPUT_SUMMED } strata_input_kind;
+strata_input_kind strata_model_input_kind(const char *name);
 struct strata_partition; /* core/compile/partition.h */
 /* divide.c: whether the parts of this worker's replicas are made by the partitioner from one graph. */
 bool strata_model_is_divided(const strata_model *model, strata_program_kind kind);
@@ -729,6 +738,14 @@ STRATA_MUST_USE strata_status strata_model_add_data_terms(strata_text *terms, co
  * options, frozen layers and data. The caller frees them. */
 STRATA_MUST_USE strata_status strata_model_terms(const strata_model *model, const strata_dataset *dataset,
                                                  const strata_fit_options *opts, char **out_text, strata_error *err);
+/* Adds the terms of the class weights. */
+void strata_model_add_class_weights(strata_text *terms, const strata_fit_options *opts);
+/* Whether terms differ. out_text: the first difference, "the batch is 4 on worker 1 and 6 on worker 0", with the places "on
+ * worker 0" (own) and "on worker 1" (other). */
+bool strata_terms_differ(const char *own, const char *own_place, const char *other, const char *other_place, char *out_text,
+                         size_t room);
+/* Reads the integer of the term with this name. False: there is none. */
+bool strata_terms_find(const char *terms, const char *name, int64_t *out_value);
 /* Compares two tasks' terms. Fails with INVALID, the first difference and the names of both tasks. */
 STRATA_MUST_USE strata_status strata_model_compare_terms(const char *own, const char *own_task, const char *other,
                                                          const char *other_task, strata_error *err);

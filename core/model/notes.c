@@ -53,10 +53,13 @@ static strata_status add(strata_model *model, const char *key, const char *text,
 
 strata_status strata_model_set_note(strata_model *model, const char *key, const char *text, strata_error *err) {
     size_t length = strlen(key);
-    if (!length || length > LONGEST_KEY || strspn(key, "abcdefghijklmnopqrstuvwxyz_") != length || !strcmp(key, own_key))
-        return strata_fail(err, STRATA_INVALID,
-                           "model: a note's key is \"%.80s\"; it must be lower-case letters and _, and not \"%s\"", key,
-                           own_key);
+    const char *of_checkpoints = &STRATA_TRAINING_METADATA[sizeof prefix - 1];
+    if (!length || length > LONGEST_KEY || strspn(key, "abcdefghijklmnopqrstuvwxyz_") != length || !strcmp(key, own_key) ||
+        !strcmp(key, of_checkpoints))
+        return strata_fail(
+            err, STRATA_INVALID,
+            "model: a note's key is \"%.80s\"; it must be lower-case letters and _, and neither \"%s\" nor \"%s\"", key,
+            own_key, of_checkpoints);
     if (text) return add(model, key, text, err);
     int old = find(model, key);
     if (old >= 0) remove_note(model, old);

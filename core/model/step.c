@@ -218,7 +218,17 @@ static void add_to(builder *b, strata_variable *accumulated, strata_tensor *valu
     if (accumulated) strata_step_add(b, strata_assign_add(strata_variable_read(b->graph, accumulated), value));
 }
 
-/* An idle replica adds nothing. Its gradients are still computed, since layers have exchanges in their backward pass. */
+/* A batch moves the states towards the mean of the states of the replicas that have examples of it. Each replica adds its part
+ * of this mean, so that the sum of `accumulated` over the replicas is that of one device. An idle replica adds 0: what it has
+ * accumulated from earlier batches becomes older by one batch all the same. */
+static void accumulate_states(builder *b, strata_variable *accumulated, strata_tensor *state) {
+    strata_tensor *rates = strata_layer_context_state_rates(&b->context, b->graph);
+    strata_tensor *zero = strata_broadcast_to(strata_scalar(b->graph, STRATA_DTYPE_F32, 0), strata_tensor_shape(rates));
+    strata_tensor *part = b->role.idle ? zero : strata_mul(state, strata_step_word(b, STRATA_STEP_STATE_SHARE));
+    strata_step_add(b, strata_moving_average(strata_variable_read(b->graph, accumulated), part, rates, NULL));
+}
+
+/* An idle replica adds no gradients. They are still computed, since layers have exchanges in their backward pass. */
 static void build_accumulate(builder *b) {
     const strata_model_replica *own = &b->model->replicas[b->role.replica];
     const computed c = compute(b);
@@ -231,17 +241,8 @@ static void build_accumulate(builder *b) {
         else
             b->step->output = b->step->output ? strata_add(b->step->output, sum) : sum;
     }
-    if (b->role.idle) return;
-    add_to(b, own->accumulated_sums, c.sums);
-    if (!own->accumulated_states) return;
-    strata_tensor *states = strata_variable_read(b->graph, own->accumulated_states);
-    strata_step_add(b, strata_moving_average(states, c.state, strata_layer_context_state_rates(&b->context, b->graph), NULL));
-}
-
-/* How far n steps of a moving average with the rate r move it: 1 - (1 - r)^n. */
-static strata_tensor *rates_of(builder *b, strata_tensor *rates, strata_tensor *n) {
-    strata_tensor *one = strata_scalar(b->graph, STRATA_DTYPE_F32, 1);
-    return strata_sub(one, strata_pow(strata_sub(one, rates), n));
+    if (!b->role.idle) add_to(b, own->accumulated_sums, c.sums);
+    if (own->accumulated_states) accumulate_states(b, own->accumulated_states, c.state);
 }
 
 /* The moving averages change as if each batch had updated them, one after the other. Those of n batches x_i that begin with 0
@@ -250,9 +251,8 @@ static strata_tensor *rates_of(builder *b, strata_tensor *rates, strata_tensor *
 static void average_states(builder *b, strata_tensor *accumulated, computed *c) {
     strata_tensor *rates = strata_layer_context_state_rates(&b->context, b->graph);
     strata_tensor *one = strata_scalar(b->graph, STRATA_DTYPE_F32, 1);
-    strata_tensor *own = strata_div(one, strata_step_word(b, STRATA_STEP_STATE_SHARE));
-    if (accumulated) c->state = strata_div(accumulated, rates_of(b, rates, own));
-    c->rates = rates_of(b, rates, strata_step_word(b, STRATA_STEP_BATCHES));
+    c->rates = strata_sub(one, strata_pow(strata_sub(one, rates), strata_step_word(b, STRATA_STEP_BATCHES)));
+    if (accumulated) c->state = strata_div(accumulated, c->rates);
 }
 
 static strata_tensor *read_accumulated(builder *b, strata_variable *accumulated) {

@@ -9,13 +9,17 @@
 
 /* The key of the description in the metadata of a checkpoint. */
 #define STRATA_TRAINING_METADATA "strata.training"
+/* What a user can do about a checkpoint of a training with other data or options. */
+#define STRATA_TRAINING_ADVICE                                                                                               \
+    "to begin again, give another checkpoint or remove this one; to train its model further on purpose, load it as a model " \
+    "(strata train --from)"
 
-/* Describes the data and options of a fit as JSON, which the caller frees. */
-STRATA_MUST_USE strata_status strata_training_describe(const strata_dataset *dataset, const strata_fit_options *opts,
-                                                       char **out_text, strata_error *err);
-/* Fails with DATA, naming the first difference, if a training as `now` cannot continue one as `before`. Another batch can, also
- * within an epoch, since examples are counted. */
-STRATA_MUST_USE strata_status strata_training_compare(const char *before, const char *now, strata_error *err);
+/* The description of the model's training: of the fit that runs, of the last one, or of the checkpoint that was loaded. NULL:
+ * there is none. It is made when it is needed for the first time, from model->fitted. Valid until the next fit. */
+STRATA_MUST_USE strata_status strata_training_of(strata_model *model, const char **out_text, strata_error *err);
+/* Fails with DATA, naming the first difference, if the fit that has begun cannot continue the training whose checkpoint was
+ * loaded. Another batch can, also within an epoch, since examples are counted. */
+STRATA_MUST_USE strata_status strata_training_compare(strata_model *model, strata_error *err);
 
 STRATA_EXPORT_BEGIN
 

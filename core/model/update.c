@@ -188,7 +188,7 @@ static strata_tensor *update_state(builder *b, const computed *c, strata_tensor 
 /* Sends new parameters or states to the devices that did not compute them. updated: NULL on those devices. */
 static void share(builder *b, strata_tensor *variable, strata_tensor *updated) {
     const strata_strategy *strategy = b->model->strategy;
-    if (!b->role.exchanges) return;
+    if (!b->role.exchanges || b->role.whole) return;
     strata_tensor *kept = strategy->exchanges->share(strategy, b->role.replica, b->graph, variable, updated);
     if (kept) strata_step_add(b, kept);
 }

@@ -58,8 +58,8 @@ static strata_status reshape_reference(const strata_op_call *call, strata_error 
 static void reshape_factors(const strata_tensor *node, strata_factors *factors) {
     const strata_shape x = node->inputs[0]->shape, y = node->shape;
     for (int i = 0, j = 0, factor = 0; i < x.rank && j < y.rank; factor++) {
-        while (x.dims[i] == 1 && i + 1 < x.rank) i++;
-        while (y.dims[j] == 1 && j + 1 < y.rank) j++;
+        while (x.dims[i] == 1 && y.dims[j] != 1 && i + 1 < x.rank) i++;
+        while (y.dims[j] == 1 && x.dims[i] != 1 && j + 1 < y.rank) j++;
         const int first = i, other = j;
         int64_t in_x = x.dims[i++], in_y = y.dims[j++];
         while (in_x != in_y) {

@@ -35,6 +35,15 @@ strata_status strata_device_list_add(strata_device_list *list, const strata_devi
     return STRATA_OK;
 }
 
+strata_status strata_device_list_add_hung(strata_device_list *list, const char *backend, double seconds, strata_error *err) {
+    strata_device_info row = {0};
+    snprintf(row.id, sizeof row.id, "%s", backend);
+    snprintf(row.backend, sizeof row.backend, "%s", backend);
+    strata_format(row.skipped, sizeof row.skipped,
+                  "a driver hangs: it has not listed its devices for %.3g s; more time: --driver-seconds", seconds);
+    return strata_device_list_add(list, &row, err);
+}
+
 static void adopt(void *user) {
     strata_device *device = user;
     device->api->adopt(device);
@@ -86,11 +95,36 @@ strata_support strata_device_supports(strata_device *device, const strata_tensor
     return support;
 }
 
+static void run_close(void *call) {
+    strata_device *device = *(strata_device **)call;
+    device->api->close(device);
+}
+
+/* A driver that hangs was reported before, and gets less time. */
+static void close_driver(strata_device *device) {
+    static const double SECONDS_AFTER_A_HANG = 2;
+    strata_device copy = {.on_warning = device->on_warning, .on_compile_user = device->on_compile_user, .info = device->info};
+    const bool reported = device->given_up.status;
+    const double limit = strata_driver_seconds();
+    const strata_driver_call call = {.what = {copy.info.id, copy.info.driver, STRATA_DRIVER_CLOSE},
+                                     .run = run_close,
+                                     .call = &device,
+                                     .bytes = sizeof device};
+    strata_error why = {0};
+    strata_driver_watch_stop(device);
+    const strata_status status = strata_driver_call_within(
+        &call, reported && limit > SECONDS_AFTER_A_HANG ? SECONDS_AFTER_A_HANG : limit, NULL, NULL, &why);
+    if (status && !reported) strata_driver_report(&copy, &why);
+}
+
 void strata_device_close(strata_device *device) {
     if (!device) return;
     strata_lock *lock = device->lock;
     if (check_fork(device, NULL)) return; /* what a driver has in a child of fork cannot be freed */
-    device->api->close(device);
+    if (device->has_driver)
+        close_driver(device);
+    else
+        device->api->close(device);
     if (lock) strata_lock_finish(lock);
     free(lock);
 }

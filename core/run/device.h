@@ -14,6 +14,7 @@
 #include "core/base/trace.h"
 #include "core/compile/piece.h"
 #include "core/graph/variable.h"
+#include "core/run/driver.h"
 #include "strata/device.h"
 
 struct strata_device_list;
@@ -161,6 +162,11 @@ struct strata_device {
     /* Why the library stopped waiting for a call of the driver's compiler, which still runs in its thread; the status is OK if
      * there is no such call. The device can then not compile any more, and its driver objects must not be freed. */
     strata_error given_up;
+    /* A driver or plugin computes, whose calls may hang: they have limits (driver.h). The backend's own stall_seconds; 0: the
+     * default. The call that is being made. */
+    bool has_driver;
+    double stall_seconds;
+    strata_driver_mark driver;
     /* How many kernels were found to compute wrongly. Each may change what `supports` returns. */
     int n_distrusted;
     /* When a program of the device is to be checked next, in microseconds of strata_trace_now; 0: no program has run yet.
@@ -208,7 +214,11 @@ const strata_device_transfers *strata_device_get_transfers(strata_device *device
 typedef struct strata_device_list {
     strata_device_info *rows;
     int n, capacity;
+    /* Why a driver's devices are not in the list: its call has not returned. Status OK: all have returned. */
+    strata_error hung;
 } strata_device_list;
 strata_status strata_device_list_add(strata_device_list *list, const strata_device_info *row, strata_error *err);
+/* Adds a row for devices whose driver has not listed them within so many seconds. */
+strata_status strata_device_list_add_hung(strata_device_list *list, const char *backend, double seconds, strata_error *err);
 
 #endif

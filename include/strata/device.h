@@ -145,9 +145,11 @@ typedef struct strata_device_options {
     bool no_cache;
     /* NULL: $XDG_CACHE_HOME/strata, else ~/.cache/strata; borrowed during the call. */
     const char *cache_dir;
-    /* If no submitted program ends for so many seconds, a wait fails with TIMEOUT and the device counts as lost: 0.001..1e9; 0
-     * means 600, or the plugin's own default. One program is, for example, a training step. Used by Vulkan and plugins only:
-     * OpenCL has no wait with a time limit, and the host runs programs in the calling thread. */
+    /* How long a driver or plugin may take for one program, for example a training step, and for each call that submits,
+     * copies, allocates or frees: 0.001..1e9 seconds; 0 means 600, or the plugin's own default. A wait that the driver can end
+     * fails with TIMEOUT, and the device counts as lost (Vulkan, plugins, and OpenCL of NVIDIA). All other calls cannot be
+     * ended, and are reported by strata_driver_options.on_failure. The host runs programs in the calling thread, without a
+     * limit. */
     double stall_seconds;
     /* The host runs the nodes that the device cannot run. In each run, values that both sides need are copied between them, and
      * the run waits for these copies (strata_device_counters counts them). Default: a node that the device cannot run is an
@@ -168,9 +170,10 @@ typedef struct strata_device_options {
     /* Called when a kernel was replaced because it computes wrongly, when a device that computed correctly before computes
      * wrongly now, and when a kernel has been compiling for longer than compile_notice_seconds. NULL: none. */
     strata_warning_callback on_warning;
-    /* OpenCL and Vulkan, 0.01..1e9 seconds: after compile_notice_seconds of compiling one program a warning names it (0: 20 or
-     * compile_seconds / 6, whichever is less), and after compile_seconds compiling fails with TIMEOUT (0: 120). For a program
-     * of n kernels the latter limit is multiplied by n, but at most by 5. */
+    /* 0.01..1e9 seconds: after compile_notice_seconds of compiling one program a warning names it (0: 20 or compile_seconds /
+     * 6, whichever is less), and after compile_seconds compiling fails with TIMEOUT (0: 120). On OpenCL and Vulkan the latter
+     * limit is multiplied by n for a program of n kernels, but at most by 5. A plugin compiles a whole program in one call,
+     * which may take compile_seconds (0: 600). */
     double compile_notice_seconds, compile_seconds;
     /* Called about 20 times a second while a driver compiles. If it returns true, compiling fails with INTERRUPTED. NULL:
      * compiling is never interrupted. A driver's compiler itself cannot be stopped: after INTERRUPTED or TIMEOUT a thread is
@@ -182,6 +185,30 @@ typedef struct strata_device_options {
     /* Passed to on_compile, on_warning, is_interrupted and on_print. */
     void *user;
 } strata_device_options;
+
+/* Called when a call of a driver or plugin hangs or has called exit, so that no function can return an error. status: TIMEOUT
+ * or DEVICE_LOST. The message names the device, what the call does, its limit and the option for more time; it is borrowed
+ * during the call. The library does not know how to go on, so the callback should save what is in the host's memory and end the
+ * process by _exit. It may use everything that the thread in the driver uses, since that thread waits until the callback has
+ * returned, but must call no function of the library that may use the device. If the callback returns, the process goes on
+ * waiting. Thread: a thread of the library, or for exit the thread that called it. */
+typedef void (*strata_driver_callback)(strata_status status, const char *message, void *user);
+
+/* Options for all drivers and plugins. They belong to the process, as drivers do. */
+typedef struct strata_driver_options {
+    /* How long a driver may take to load, to list its devices, to open or to close a device, 0.01..1e9 seconds; 0 means 60. If
+     * loading or opening takes longer, it fails with TIMEOUT, and a list has the reason in the device's row. */
+    double seconds;
+    /* NULL: a call that hangs is a warning (strata_device_options.on_warning), and nothing is called at exit. */
+    strata_driver_callback on_failure;
+    /* Passed to on_failure. */
+    void *user;
+} strata_driver_options;
+/* Sets the options of the process. NULL: the defaults. Fails: INVALID. Thread: any. */
+STRATA_API STRATA_MUST_USE strata_status strata_drivers_configure(const strata_driver_options *opts, strata_error *err);
+/* Whether a call of a driver was abandoned because it hung, so that a thread may still be in it. The process should then end by
+ * _exit, since exit may wait for that thread or crash. */
+STRATA_API bool strata_drivers_hang(void);
 
 /* Opens the device that `which` names: an id ("opencl:0", "host"), a backend and part of a name ("opencl:intel"), or part of a
  * name ("radeon"). NULL: the best device that can be opened, that is the highest class, then the most memory. opts may be NULL.

@@ -40,7 +40,8 @@ typedef struct strata_dense_options {
     const char *kernel_initializer;
     /* NULL: "zeros". */
     const char *bias_initializer;
-    /* Penalties: kernel_l1 sum |w| + kernel_l2 sum w^2 over the elements w of the kernel is added to the loss. */
+    /* Penalties: kernel_l1 sum |w| + kernel_l2 sum w^2 over the elements w of the kernel is added to the loss, once for a layer
+     * that is called several times. */
     double kernel_l1, kernel_l2;
     const char *name;
 } strata_dense_options;
@@ -89,9 +90,10 @@ typedef struct strata_embedding_options {
     int64_t units;
     /* NULL: "uniform". */
     const char *initializer;
-    /* Token 0 is padding. Global pooling and attention layers after the embedding leave padded positions out. This works only
-     * if each layer in between keeps the mask of padded positions: dense, activation, dropout, batch_norm, layer_norm,
-     * rms_norm, attention, lstm, gru, and residuals of these. After any other layer padding is treated like other positions. */
+    /* Token 0 is padding. Global pooling, attention, recurrent and batch_norm layers after the embedding leave padded positions
+     * out. This works only if each layer in between keeps the mask of padded positions: dense, activation, dropout, batch_norm,
+     * layer_norm, rms_norm, attention, lstm, gru, and residuals of these. After any other layer padding is treated like other
+     * positions. */
     bool mask_zero;
     /* An update changes only the rows of tokens that occur in its batches, so its cost depends on their number and not on the
      * vocabulary. With adagrad, and with sgd without momentum, the result equals that of a dense update. With momentum, adam,
@@ -106,11 +108,11 @@ STRATA_API void strata_model_add_embedding(strata_model *model, strata_embedding
 
 /* y = activation(gamma (x - mean) / sqrt(variance + epsilon) + beta), of x's shape, for each channel (Ioffe & Szegedy 2015).
  *
- * While training, mean and biased variance are those of the batch, over all axes but the last. The states "moving_mean" and
- * "moving_variance" become momentum * average + (1 - momentum) * batch; evaluation and prediction use them. Each replica
- * normalizes its own part of a batch, and the moving averages use the mean over these parts. If gradients are accumulated over
- * several batches, each batch is normalized by itself, and the moving averages change by each of these batches, as in Keras, at
- * the end of the update. */
+ * While training, mean and biased variance are those of the batch, over all axes but the last. Positions that are padding
+ * (mask_zero of an embedding) are left out, as in Keras. The states "moving_mean" and "moving_variance" become momentum *
+ * average + (1 - momentum) * batch; evaluation and prediction use them. Each replica normalizes its own part of a batch, and
+ * the moving averages use the mean over these parts. If gradients are accumulated over several batches, each batch is
+ * normalized by itself, and the moving averages change by each of these batches, as in Keras, at the end of the update. */
 typedef struct strata_batch_norm_options {
     /* 0: 0.99; at least 0 and below 1. STRATA_ZERO: evaluation uses mean and variance of the last batch. */
     double momentum;
@@ -392,7 +394,8 @@ STRATA_API void strata_model_add_multi_head_attention(strata_model *model, strat
  *            no_reset_after it is applied before, and "bias" is (3 U)
  * The names of the parameters of a bidirectional layer's second direction begin with "backward_". Steps that are padding
  * (mask_zero of an embedding) do not change h. With return_sequences the mask of padding is passed to later layers, unless the
- * layer goes backwards. Sums and states are f32 in every precision. */
+ * layer goes backwards; y of a padded step is h, or 0 from a bidirectional layer, as in Keras. Sums and states are f32 in every
+ * precision. */
 typedef struct strata_recurrent_layer_options {
     /* U, at least 1. */
     int64_t units;

@@ -132,7 +132,7 @@ STRATA_API const char *strata_model_label(const strata_model *model);
 /* Notes are texts by key that are saved and loaded with the model, in the file's metadata under "strata.<key>". Three keys are
  * in use: strata_model_set_tokenizer sets "tokenizer" (strata/tokenizer.h), strata_model_compile sets "precision", and "model"
  * is the model's JSON. text NULL removes a note.
- * Fails: INVALID for a key that is not lower-case letters and '_', or is "model". */
+ * Fails: INVALID for a key that is not lower-case letters and '_', or is "model" or "training". */
 STRATA_API STRATA_MUST_USE strata_status strata_model_set_note(strata_model *model, const char *key, const char *text,
                                                                strata_error *err);
 /* NULL: there is none. The text is valid until the note is set again. */
@@ -259,8 +259,9 @@ typedef strata_status (*strata_progress_callback)(const strata_progress *progres
  * goes on. After a crash at any moment every checkpoint in the folder is complete. To resume: strata_model_load_checkpoint
  * loads the newest complete checkpoint of the folder; call fit with its out_epochs as first_epoch and with
  * strata_model_epoch_steps as first_step. With several workers rank 0 writes. Where the optimizer is sharded over the workers,
- * each worker writes its own part, and under parameter_server each server writes its part; the folder must then be on a file
- * system that all of them share. Under parameter_server a checkpoint is made when the workers have finished the batches that
+ * each worker writes its own part, and under parameter_server each server writes its part. If they do not reach one folder, as
+ * on local disks, rank 0 or the chief gathers all values and writes them alone, after one warning. With workers all or none set
+ * it. Under parameter_server a checkpoint is made when the workers have finished the batches that
  * they were computing. The fit locks the folder.
  * Fails: UNAVAILABLE where another job writes to the folder; INVALID where the folder has checkpoints of later steps than the
  * model's. */
@@ -274,8 +275,8 @@ typedef struct strata_checkpoint_options {
     /* How many checkpoints stay in the folder; older ones are deleted. 0: 3. */
     int keep;
     /* Called in the fit's own thread when a checkpoint could not be written (for example because the disk is full; training
-     * goes on, and older checkpoints stay), and when a damaged checkpoint was renamed. NULL: a checkpoint that cannot be
-     * written ends the fit with that error. */
+     * goes on, and older checkpoints stay), when a damaged checkpoint was renamed, and when rank 0 writes alone. NULL: a
+     * checkpoint that cannot be written ends the fit with that error. */
     void (*on_warning)(const char *text, void *user);
     void *user;
 } strata_checkpoint_options;

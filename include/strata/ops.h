@@ -387,7 +387,7 @@ enum {
     STRATA_STEP_CORRECTION_2 = 3,  /* for LAMB: 1 / (1 - beta2^t)                                                           */
     STRATA_STEP_SHARE = 4,         /* this batch's examples / the update's examples: the weight of penalties in the loss    */
     STRATA_STEP_SCALE = 5,         /* accumulated gradients are multiplied by it at the update                              */
-    STRATA_STEP_STATE_SHARE = 6,   /* 1 / the number of batches whose states this replica has accumulated                   */
+    STRATA_STEP_STATE_SHARE = 6,   /* 1 / the number of replicas with examples of the accumulated batch                     */
     STRATA_STEP_BATCHES = 7,       /* the number of batches that the update accumulates                                     */
     STRATA_STEP_WORDS = 8
 };

@@ -54,7 +54,8 @@ typedef struct strata_optimizer {
     const char *name;
     /* Default 0.01 for sgd and lars, 0.001 for the others. */
     double learning_rate;
-    /* For sgd, rmsprop and lars, at least 0 and below 1. Default 0; for lars 0.9. */
+    /* For sgd, rmsprop and lars, at least 0 and below 1. Default 0; for lars 0.9. As in PyTorch, the velocity of sgd and lars
+     * does not contain the learning rate, so a new rate applies to all of it. In Keras it contains the earlier rates. */
     double momentum;
     /* For sgd. */
     bool nesterov;

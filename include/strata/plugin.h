@@ -47,11 +47,15 @@
  *   ownership    Memory that Strata passes is borrowed until the call returns, unless the call's comment differs. An object
  *                that a plugin returns lives until the destroy call that belongs to it. Static tables and texts live as long as
  *                the plugin.
- *   threads      Strata calls a device, its buffers and its programs from one thread at a time. Different devices may be called
- *                by different threads at once. A plugin may create threads.
+ *   threads      Strata calls a device, its buffers and its programs from one thread at a time, but not always from the same:
+ *                start, device_info, device_open, compile and close are each called by a thread of their own. Different devices
+ *                may be called by different threads at once. A plugin may create threads.
  *   failure      After a call returned STRATA_PLUGIN_DEVICE_LOST Strata calls only destroy and close of that device.
- *   exceptions   A plugin must not throw an exception, longjmp or exit out of a call. It prints nothing: host->log takes
- *                messages.
+ *   time         A call that hangs cannot be ended. So each has a limit (`strata help train`: --driver-seconds,
+ *                --compile-seconds, --stall-seconds). If it is over, or if a wait returns TIMEOUT, Strata calls nothing of that
+ *                device any more, and the command ends.
+ *   exceptions   A plugin must not throw an exception, longjmp or exit out of a call; the command reports a plugin that calls
+ *                exit. It prints nothing: host->log takes messages.
  *   unloading    A plugin is never unloaded.
  *
  * Versions. STRATA_PLUGIN_VERSION_MAJOR changes when plugins must be compiled again, and the name of the entry symbol changes

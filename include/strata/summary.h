@@ -143,6 +143,50 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_list_places(strata_model *
                                                                   strata_model_places *out_places, strata_error *err);
 STRATA_API void strata_model_places_finish(strata_model_places *places);
 
+/* How a value of a training step is placed on a mesh of devices. */
+typedef struct strata_value_placement {
+    /* What the layers call it, cut where it is too long; "": nothing. */
+    char name[64];
+    /* Static memory. */
+    const char *op;
+    strata_dtype dtype;
+    strata_shape shape;
+    /* For example "(64 over data: 32 32, 10), partial over tensor". */
+    char placement[256];
+} strata_value_placement;
+
+/* An exchange between devices of a mesh. */
+typedef struct strata_mesh_exchange {
+    /* Static memory: "all_reduce", "reduce_scatter" or "all_gather". */
+    const char *op;
+    /* The value that is exchanged, and the axes of the mesh along which, separated by commas. */
+    char value[64], axes[128];
+    /* The op that needs the result. Static memory. NULL: the step ends with it. */
+    const char *reader;
+    /* The bytes of the result on one device. */
+    int64_t bytes;
+} strata_mesh_exchange;
+
+/* Zero-initialize; free with strata_model_mesh_finish. */
+typedef struct strata_model_mesh {
+    int n_devices;
+    /* [n_values] In the order in which they are computed. */
+    strata_value_placement *values;
+    int n_values;
+    strata_mesh_exchange *exchanges;
+    int n_exchanges;
+} strata_model_mesh;
+
+/* Divides a training step for `batch` examples (0: 32) among the devices of a mesh, as mirrored does it, and lists where the
+ * values are and what is exchanged. Nothing is compiled and no other device is needed.
+ * mesh: names and sizes of its axes, "data=2" or "data=2,tensor=4". The examples are divided evenly over the axis "data"; along
+ * other axes the devices have copies.
+ * Fails: INVALID for a model that is not compiled, a batch below 0, and a mesh that is not written so or has more than 62
+ * devices; UNSUPPORTED for a model whose layers exchange values themselves (synchronized batch norm). */
+STRATA_API STRATA_MUST_USE strata_status strata_model_list_mesh(strata_model *model, int64_t batch, const char *mesh,
+                                                                strata_model_mesh *out_mesh, strata_error *err);
+STRATA_API void strata_model_mesh_finish(strata_model_mesh *mesh);
+
 /* A temporary of a program. */
 typedef struct strata_value_memory {
     /* What the layers call it, cut where it is too long; "": nothing. */

@@ -219,7 +219,7 @@ static int run_threads(const job *j) {
         ranks[r] = (thread_rank){.job = j, .comm = comms[r]};
         if (pthread_create(&ranks[r].thread, NULL, run_thread, &ranks[r])) {
             fprintf(stderr, "strata: no thread for rank %d\n", r);
-            exit(EXIT_INTERNAL);
+            _exit(EXIT_INTERNAL);
         }
     }
     for (int r = 0; r < world; r++) pthread_join(ranks[r].thread, NULL);
@@ -470,7 +470,7 @@ static int run_here(job *j) {
     const int port = hold_port(&held); /* held until rank 0 listens at the port */
     if (port < 0) usage_error("bench allreduce: there is no free port: %s", strerror(errno));
     snprintf(j->store, sizeof j->store, "127.0.0.1:%d", port);
-    const int ended = port < 0 ? EXIT_INTERNAL : j->options->tune ? tune(j) : run_job(j, peer, NULL);
+    const int ended = port < 0 ? EXIT_DATA : j->options->tune ? tune(j) : run_job(j, peer, NULL);
     if (held >= 0) close(held);
     return ended;
 }

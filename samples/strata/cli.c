@@ -220,8 +220,14 @@ static int set_option(const option_row *row, const char *text, void *options) {
         if (status) return report(FAILING_DEVICE, status, &err);
     } else if (row->kind == OPTION_VERBOSE) {
         strata_plugin_set_log(print_message);
-    } else if (row->kind == OPTION_TEXT || row->kind == OPTION_INPUT || row->kind == OPTION_OUTPUT) {
-        if (!*text) return usage_error("%s%s needs a %s", dashes(row), row->name, row->value);
+    } else if (row->kind == OPTION_DRIVER_SECONDS) {
+        const double seconds = strtod(text, &end);
+        if (!*text || *end || errno || !(seconds >= row->least && seconds <= row->most))
+            return usage_error("--%s is \"%s\"; it must be a number from %g to %g", row->name, text, row->least, row->most);
+        return set_driver_seconds(seconds);
+    } else if (row->kind == OPTION_TEXT || row->kind == OPTION_WORDS || row->kind == OPTION_INPUT ||
+               row->kind == OPTION_OUTPUT) {
+        if (!*text && row->kind != OPTION_WORDS) return usage_error("%s%s needs a %s", dashes(row), row->name, row->value);
         *(const char **)target = text;
     } else if (row->kind == OPTION_LIST || row->kind == OPTION_INPUTS) {
         text_list *list = target;
@@ -258,7 +264,9 @@ int read_options(const command *command, int argc, char **argv, void *options, c
     struct option table[MAX_OPTIONS + 2] = {{"help", no_argument, NULL, 'h'}};
     char letters[2 * MAX_OPTIONS + 4] = "-:h"; /* "-" at the beginning: getopt returns arguments in order, between options */
     const option_row *rows[MAX_OPTIONS + 2] = {NULL}; /* the row of each element of the array for getopt */
-    int n = 1, n_letters = 3, found = 0, index = 0;
+    const char *plugins[MOST_TEXTS];                  /* loaded at the end, when the options that are about drivers are known */
+    const option_row *plugin_row = NULL;
+    int n = 1, n_letters = 3, found = 0, index = 0, n_plugins = 0;
     for (const option_row *row = next_row(command, NULL); row && n <= MAX_OPTIONS; row = next_row(command, row)) {
         if (row->kind == OPTION_HEADING) continue;
         rows[n] = row;
@@ -277,7 +285,11 @@ int read_options(const command *command, int argc, char **argv, void *options, c
         if (found == '?') return unknown_option(command, unknown_argument(argc, argv));
         for (int i = 1; i < n && found != 'o' && found != 1; i++)
             if (!table[i].name[1] && *table[i].name == found) index = i, found = 'o';
-        if (found == 'o') {
+        if (found == 'o' && rows[index]->kind == OPTION_PLUGIN) {
+            if (n_plugins == MOST_TEXTS) return usage_error("--plugin is given more than %d times", MOST_TEXTS);
+            plugin_row = rows[index];
+            plugins[n_plugins++] = optarg;
+        } else if (found == 'o') {
             int code = set_row(command, rows[index], optarg, options);
             if (code) return code;
         } else if (*n_arguments < command->most_arguments) {
@@ -291,6 +303,10 @@ int read_options(const command *command, int argc, char **argv, void *options, c
             return usage_error("%s: \"%s\" is one argument too many; strata help %s", command->name, argv[optind],
                                command->name);
         arguments[(*n_arguments)++] = argv[optind];
+    }
+    for (int i = 0; i < n_plugins; i++) {
+        const int code = set_row(command, plugin_row, plugins[i], options);
+        if (code) return code;
     }
     if (*n_arguments < command->least_arguments)
         return usage_error("%s needs %s; strata help %s", command->name, command->arguments, command->name);
@@ -318,6 +334,7 @@ int read_device_flags(const device_flags *flags, strata_device_options *out_opti
                                            .fallback_to_host = flags->allow_fallback != NULL,
                                            .trust = flags->trust,
                                            .compile_seconds = flags->compile_seconds,
+                                           .stall_seconds = flags->stall_seconds,
                                            .on_compile = flags->on_compile,
                                            .is_interrupted = flags->is_interrupted,
                                            .on_warning = print_warning,

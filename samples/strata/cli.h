@@ -25,20 +25,22 @@ enum {
 };
 
 /* ---- options ---- */
-/* TEXT is any text; INPUT names a file or folder that the command reads, and OUTPUT one that it writes. LIST is a text_list of
- * the option's values, and INPUTS one of files that are read; these options may be repeated. PLUGIN loads a plugin when it is
- * read, and may be repeated; VERBOSE shows plugins' messages; neither of the two is stored. HEADING is not an option: it
- * begins a group of the help and has its title. */
+/* TEXT is a text, and WORDS one that may be empty. INPUT names a file or folder that the command reads, and OUTPUT one that it
+ * writes. LIST is a text_list of the option's values, and INPUTS one of files that are read; these options may be repeated.
+ * PLUGIN loads a plugin when it is read, and may be repeated; VERBOSE shows plugins' messages; neither of the two is stored.
+ * HEADING is not an option: it begins a group of the help and has its title. */
 typedef enum option_kind {
     OPTION_FLAG,
     OPTION_INT,
     OPTION_NUMBER,
     OPTION_TEXT,
+    OPTION_WORDS,
     OPTION_INPUT,
     OPTION_OUTPUT,
     OPTION_LIST,
     OPTION_INPUTS,
     OPTION_PLUGIN,
+    OPTION_DRIVER_SECONDS,
     OPTION_VERBOSE,
     OPTION_HEADING
 } option_kind;
@@ -124,11 +126,23 @@ typedef enum failing { FAILING_USAGE, FAILING_DATA, FAILING_DEVICE, FAILING_RUN 
 int report(failing about, strata_status status, const strata_error *err);
 int usage_error(const char *format, ...) STRATA_PRINTF(1, 2);
 
+/* ---- driver_failure.c: drivers that hang or call exit ---- */
+/* Called first: from now on a driver or plugin that hangs in a call, or calls exit, ends the process with a message and an exit
+ * code. do_not_watch_drivers ends this, in a process that another one watches. */
+void watch_drivers(void);
+void do_not_watch_drivers(void);
+/* save(user) is then called before the end, while no other thread uses what the command uses. */
+void save_at_driver_failure(void (*save)(void *user), void *user);
+/* Sets the limit of --driver-seconds; 0: the default. Returns an exit code. */
+int set_driver_seconds(double seconds);
+/* The last call of main. Returns the code, or ends the process with it if a thread may still be in a driver. */
+int end_of_command(int code);
+
 /* ---- what several commands do ---- */
 typedef struct device_flags {
     const char *which, *allow_fallback;
     bool fast, direct, no_tune, no_cache, trust;
-    double compile_seconds;
+    double compile_seconds, stall_seconds;
     /* These are passed on in strata_device_options. */
     strata_compile_callback on_compile;
     bool (*is_interrupted)(void *user);
@@ -142,6 +156,13 @@ typedef struct device_flags {
      0,                                                                                                       \
      0,                                                                                                       \
      0},                                                                                                      \
+        {"driver-seconds",                                                                                    \
+         "S",                                                                                                 \
+         "the longest time in which a driver or plugin may start, list, open or close a device (60)",         \
+         OPTION_DRIVER_SECONDS,                                                                               \
+         0,                                                                                                   \
+         0.01,                                                                                                \
+         1e9},                                                                                                \
     {                                                                                                         \
         "verbose", NULL, "show the messages of plugins on stderr", OPTION_VERBOSE, 0, 0, 0                    \
     }
@@ -190,9 +211,16 @@ typedef struct device_flags {
          0},                                                                                                          \
         {"compile-seconds",                                                                                           \
          "S",                                                                                                         \
-         "the longest time in which a driver may compile a kernel; more is an error (120)",                           \
+         "the longest time in which a driver may compile a kernel (120), or a plugin a program (600)",                \
          OPTION_NUMBER,                                                                                               \
          offsetof(type, member.compile_seconds),                                                                      \
+         0.01,                                                                                                        \
+         1e9},                                                                                                        \
+        {"stall-seconds",                                                                                             \
+         "S",                                                                                                         \
+         "the longest time of a step on the device, and of a driver's or plugin's other calls (600)",                 \
+         OPTION_NUMBER,                                                                                               \
+         offsetof(type, member.stall_seconds),                                                                        \
          0.01,                                                                                                        \
          1e9},                                                                                                        \
         PLUGIN_OPTION_ROWS, {                                                                                         \

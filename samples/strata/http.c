@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "core/base/clock.h"
 
 /* A body that is too large is read and discarded, since many clients do not read an answer before they have sent all of the
  * request; but only up to so many times the largest size. */
@@ -34,6 +35,8 @@ typedef struct connection {
     size_t begin, end;
     /* A request is being read or answered. */
     bool busy;
+    /* heard: it has sent the head of a request. ended: it was shut to make room for another one. */
+    bool heard, ended;
     struct connection *next, **link;
 } connection;
 
@@ -267,6 +270,7 @@ static void linger(const connection *c) {
 static void set_busy(connection *c, bool busy) {
     pthread_mutex_lock(&c->server->mutex);
     c->busy = busy;
+    c->heard = true;
     pthread_cond_broadcast(&c->server->changed);
     pthread_mutex_unlock(&c->server->mutex);
 }
@@ -347,15 +351,34 @@ static void add_connection(http_server *s, int fd) {
     free(c);
 }
 
-/* Accepts connections as long as fewer than the most are open; further ones wait in the system's queue. */
+/* Ends a connection to make room for another one: the oldest of those that never sent a request or, if there is none, of those
+ * that wait for the next request. If all are busy, none is ended. The caller has the mutex. */
+static void make_room(http_server *s) {
+    connection *silent = NULL, *idle = NULL;
+    for (connection *c = s->connections; c; c = c->next) { /* the newest first */
+        if (c->ended) return;                              /* its thread will make room */
+        if (c->busy) continue;
+        idle = c;
+        if (!c->heard) silent = c;
+    }
+    if (silent) idle = silent;
+    if (!idle) return;
+    idle->ended = true;
+    shutdown(idle->socket, SHUT_RDWR);
+}
+
+/* Accepts connections. While the most are open and busy, further ones wait in the system's queue. */
 static void *accept_connections(void *argument) {
     http_server *s = argument;
     while (!s->stopping) {
-        pthread_mutex_lock(&s->mutex);
-        while (s->n_connections >= s->opts.connections && !s->stopping) pthread_cond_wait(&s->changed, &s->mutex);
-        pthread_mutex_unlock(&s->mutex);
         struct pollfd events[] = {{.fd = s->listening, .events = POLLIN}, {.fd = s->wake[0], .events = POLLIN}};
         if (poll(events, 2, -1) < 0 || !(events[0].revents & POLLIN)) continue;
+        pthread_mutex_lock(&s->mutex);
+        while (s->n_connections >= s->opts.connections && !s->stopping) {
+            make_room(s);
+            pthread_cond_wait(&s->changed, &s->mutex);
+        }
+        pthread_mutex_unlock(&s->mutex);
         const int fd = accept(s->listening, NULL, NULL);
         if (fd >= 0)
             add_connection(s, fd);
@@ -422,7 +445,7 @@ strata_status http_server_start(const http_options *options, const http_function
     if (!s) return strata_fail(err, STRATA_OUT_OF_MEMORY, "serve: no host memory");
     *s = (http_server){.opts = *options, .functions = *functions, .listening = -1, .wake = {-1, -1}};
     pthread_mutex_init(&s->mutex, NULL);
-    pthread_cond_init(&s->changed, NULL);
+    strata_clock_cond_init(&s->changed);
     strata_status status = listen_at(s, err);
     if (!status && pipe(s->wake)) status = strata_fail(err, STRATA_UNAVAILABLE, "serve: no pipe: %s", strerror(errno));
     const int failed = status ? 0 : pthread_create(&s->acceptor, NULL, accept_connections, s);
@@ -451,9 +474,7 @@ static void await_connections(http_server *s, bool all, const struct timespec *d
 
 void http_server_stop(http_server *s, double seconds) {
     if (!s) return;
-    struct timespec deadline;
-    clock_gettime(CLOCK_REALTIME, &deadline);
-    deadline.tv_sec += (time_t)seconds;
+    const struct timespec deadline = strata_clock_after(seconds);
     s->stopping = true;
     if (write(s->wake[1], "", 1) != 1) shutdown(s->listening, SHUT_RDWR); /* a pipe that is new and empty has room */
     pthread_mutex_lock(&s->mutex);

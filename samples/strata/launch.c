@@ -26,6 +26,8 @@ static const option_row rows[] = {
     {"restarts", "K", "restart all workers at most K times after a failure that a restart may repair (0)", OPTION_INT,
      offsetof(launch_options, restarts), 0, 1e6},
     {"grace", "S", "seconds between SIGTERM and SIGKILL (10)", OPTION_NUMBER, offsetof(launch_options, grace_s), 0, 1e5},
+    {"linger", "S", "seconds that workers and servers may run after the chief has ended (300)", OPTION_NUMBER,
+     offsetof(launch_options, linger_s), 0, 1e9},
     {"port", "P", "worker k of a host listens on port P + k (free ports; with --hosts random ones from 20000 to 29999)",
      OPTION_INT, offsetof(launch_options, port), 1, 65535},
     {"no-bind", NULL, "let every worker use all cores", OPTION_FLAG, offsetof(launch_options, no_bind), 0, 0},
@@ -112,7 +114,7 @@ static int run_on_hosts(job *j) {
 }
 
 static int run(const command *command, int argc, char **argv) {
-    launch_options options = {.grace_s = 10};
+    launch_options options = {.grace_s = 10, .linger_s = 300};
     int n_words = 0;
     const char **words = calloc((size_t)argc + 1, sizeof *words); /* ends with NULL */
     if (!words) return no_memory();
@@ -152,9 +154,12 @@ const command command_launch = {
         "\n"
         "With --workers and --ps a worker or server that fails does not end the others, and --restarts starts it again. So "
         "does\n"
-        "an --evaluator, whose exit code is that of launch if no other task failed. With --json stdout has only the lines of "
-        "the\n"
-        "chief and of the evaluator.\n"
+        "an --evaluator, whose exit code is that of launch if no other task failed. With --json\n"
+        "stdout has only the lines of the chief and of the evaluator. Workers and servers that still run --linger seconds "
+        "after\n"
+        "the chief has ended are ended.\n"
+        "\n"
+        "A task that is stopped (SIGSTOP) is killed --grace seconds after the tasks have ended that it works with.\n"
         "  strata launch --workers 3 --ps 2 -- strata train mnist --data DIR --strategy parameter_server\n"
         "  strata launch -n 4 -- strata train mnist --data DIR\n"
         "  strata launch --hosts a:2,me@b:2 --restarts 3 -- strata train mnist --data DIR\n",

@@ -41,17 +41,33 @@ typedef struct child {
     /* Set while it runs. */
     int pid, input_fd, code; /* code: its exit code, or 128 + the signal that ended it */
     bool running;
+    /* It was ended because nobody needs it any more, so its exit code does not count. */
+    bool straggles;
     line_stream lines[2];
 } child;
+
+/* How long run_children waits, and for what. */
+typedef struct launch_patience {
+    /* Seconds between SIGTERM and SIGKILL. Also for how long all children that still run must be stopped (SIGSTOP) until they
+     * are killed, if what they do is over. */
+    double grace_s;
+    /* Seconds that replaceable children may run after the last other child has ended with exit code 0; not for an evaluator. */
+    double linger_s;
+    /* How often replaceable children are started again, all of them together. */
+    int64_t restarts;
+    /* A file that gets the line "NAME CODE" for each replaceable child that ended and is not started again; -1: none. */
+    int ended_fd;
+} launch_patience;
 
 /* Runs all children to their end. When the first child fails, the others are ended by SIGTERM, and after grace_s seconds by
  * SIGKILL. Ctrl-C and SIGTERM are forwarded; a second one kills. With `obeys_stdin` the words "INT" and "TERM" from our stdin
  * have the same effect, and its end means TERM. The end of a replaceable child does not end the others. If a signal or a lost
- * peer ended it, it is started again; all of them together at most `restarts` times. No process outlives the call: processes
+ * peer ended it, it is started again; all of them together at most `restarts` times. A child that is
+ * stopped is killed when all that it could work with have ended. No process outlives the call: processes
  * that a child leaves in its process group are killed with it, and the children end when this process ends. Returns the exit
  * code: 0, that of the first child that failed, or 130 or 128 + signal if this process was told to stop, in which case
  * *out_stopped is true. */
-int run_children(child *children, int n, double grace_s, int64_t restarts, bool obeys_stdin, bool *out_stopped);
+int run_children(child *children, int n, const launch_patience *limits, bool obeys_stdin, bool *out_stopped);
 
 /* ---- a job ---- */
 
@@ -63,7 +79,7 @@ typedef struct launch_options {
     /* For parameter_server: the number of workers besides the chief, and of servers; 0: it is another job. `evaluator`: the job
      * also has an evaluator. */
     int64_t workers, ps;
-    double grace_s;
+    double grace_s, linger_s;
     bool no_bind, agent, evaluator;
 } launch_options;
 

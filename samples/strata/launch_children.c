@@ -3,6 +3,7 @@
  * Starts, watches and ends the processes of `strata launch`, in one loop over poll, which waits for their pipes, our signals (a
  * signalfd) and our stdin. launch.c decides which processes there are. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -53,7 +54,7 @@ static int cannot_start(const child *self, int reason) {
             return usage_error("launch: \"%s\" is a command of strata: strata launch ... -- strata %s ...", self->argv[0],
                                self->argv[0]);
     int code = usage_error("launch: \"%s\" cannot be started: %s", self->argv[0], strerror(reason));
-    return reason == ENOENT || reason == EACCES || reason == ENOEXEC ? code : EXIT_INTERNAL;
+    return reason == ENOENT || reason == EACCES || reason == ENOEXEC ? code : EXIT_DATA;
 }
 
 static int start_child(child *self) {
@@ -180,6 +181,13 @@ typedef struct watch {
     int n, n_running, signals, code;
     int64_t restarts; /* how many restarts of replaceable children are left */
     bool patient;     /* some are replaceable: if another one fails, all have a second to print why */
+    const launch_patience *limits;
+    /* When the last child that is not replaceable ended with exit code 0; 0: one of them still runs, or all are replaceable. */
+    double led_until;
+    /* Since when all children that still run are stopped; 0: one of them is not. */
+    double stopped_since;
+    /* Those that still ran after `linger_s` were told to end, and at this time they are killed; 0: they were not. */
+    double kill_at;
     watch_phase phase;
     double deadline, grace_s;
     bool stopped;     /* this process was told to stop */
@@ -255,12 +263,20 @@ static void note_end(watch *w, const child *c) {
     w->phase = PHASE_ASKING;
 }
 
+/* Adds the child to the list of those that ended, which the others read. It has no effect if there is no memory for it. */
+static void list_ended(const watch *w, const child *c) {
+    char line[64];
+    const int n = snprintf(line, sizeof line, "%.40s %d\n", c->name, c->code);
+    if (w->limits->ended_fd >= 0 && write(w->limits->ended_fd, line, (size_t)n) < 0) return;
+}
+
 /* Handles the end of a replaceable child, without which the others continue: after a signal or a lost peer it is started
- * again. */
+ * again, unless the chief has ended, with which the training was over. */
 static void replace(watch *w, child *c) {
-    const bool again = c->code > 128 && c->code != EXIT_INTERRUPTED && w->restarts > 0;
+    const bool again = c->code > 128 && c->code != EXIT_INTERRUPTED && w->restarts > 0 && (c->evaluates || w->led_until <= 0);
     print_failure(c, again ? "; it is started again" : w->n_running ? "; the others continue" : "");
     if (!again && c->evaluates) w->code = c->code;
+    if (!again) list_ended(w, c);
     if (!again) return;
     w->restarts--;
     if (!start_child(c)) w->n_running++;
@@ -277,6 +293,7 @@ static void reap(watch *w) {
         c->running = false;
         c->code = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
         w->n_running--;
+        if (!c->replaceable && !c->code) w->led_until = now_seconds();
         for (int k = 0; k < 2; k++) {
             line_stream *stream = &c->lines[k];
             if (stream->fd >= 0 && !w->mute) w->mute = !read_lines(stream) || (stream->n && !write_lines(stream, true));
@@ -284,10 +301,11 @@ static void reap(watch *w) {
         }
         if (c->input_fd >= 0) close(c->input_fd);
         c->input_fd = -1;
-        if (c->replaceable && c->code && w->phase == PHASE_RUNNING && (w->n_running || c->evaluates))
+        if (c->replaceable && c->code && w->phase == PHASE_RUNNING && (w->n_running || c->evaluates || c->straggles))
             replace(w, c);
         else
             note_end(w, c);
+        if (c->replaceable && !c->code) list_ended(w, c);
     }
 }
 
@@ -313,8 +331,87 @@ static void read_words(watch *w) {
     stop_for(w, memchr(words, 'I', (size_t)n) ? SIGINT : SIGTERM);
 }
 
+/* ---- children that would be waited for in vain ---- */
+
+/* Whether a process of the group is stopped (SIGSTOP). Its parent may be a shell that waits for it. */
+static bool group_is_stopped(int group) {
+    DIR *all = opendir("/proc");
+    bool stopped = false;
+    for (struct dirent *e; all && !stopped && (e = readdir(all));) {
+        char path[300], text[512] = "", state = 0;
+        int own_group = 0;
+        if (e->d_name[0] < '0' || e->d_name[0] > '9') continue;
+        snprintf(path, sizeof path, "/proc/%s/stat", e->d_name);
+        FILE *file = fopen(path, "r");
+        const size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
+        if (file) fclose(file);
+        text[n] = '\0';
+        const char *end = strrchr(text, ')'); /* of the program's name */
+        stopped = end && sscanf(end + 1, " %c %*d %d", &state, &own_group) == 2 && own_group == group && state == 'T';
+    }
+    if (all) closedir(all);
+    return stopped;
+}
+
+/* Whether what the children do together is over: one has ended, and those that still run are only stragglers, or a chief that
+ * all others have left. */
+static bool is_over(const watch *w) {
+    bool leads = false, follows = false;
+    for (int i = 0; i < w->n; i++) {
+        leads |= w->children[i].running && !w->children[i].replaceable;
+        follows |= w->children[i].running && w->children[i].replaceable && !w->children[i].evaluates;
+    }
+    return w->phase == PHASE_RUNNING && w->n_running && w->n_running < w->n && !(leads && follows);
+}
+
+/* A child that is stopped while no other one runs is never continued by anything that this process waits for. An evaluator
+ * that runs does not count: it waits for a chief. */
+static void end_stopped(watch *w, double now) {
+    bool all = true, alone = true;
+    for (int i = 0; i < w->n; i++) alone &= !w->children[i].running || w->children[i].evaluates;
+    for (int i = 0; i < w->n && all; i++) {
+        const child *c = &w->children[i];
+        all = !c->running || (c->evaluates && !alone) || group_is_stopped(c->pid);
+    }
+    if (!all) w->stopped_since = 0;
+    if (all && w->stopped_since <= 0) w->stopped_since = now;
+    if (!all || now < w->stopped_since + w->grace_s) return;
+    w->stopped_since = 0;
+    for (int i = 0; i < w->n; i++) {
+        child *c = &w->children[i];
+        if (!c->running || (c->evaluates && !alone)) continue;
+        fprintf(stderr, "strata: %s is stopped (SIGSTOP), and the others have ended; it is killed\n", c->name);
+        c->straggles = true;
+        tell(c, SIGKILL);
+    }
+}
+
+/* After the chief has ended, workers and servers have a limited time to end as well. */
+static void end_lingering(watch *w, double now) {
+    if (w->led_until <= 0 || now < w->led_until + w->limits->linger_s || !w->patient) return;
+    const bool kills = w->kill_at > 0;
+    if (kills && now < w->kill_at) return;
+    for (int i = 0; i < w->n; i++) {
+        child *c = &w->children[i];
+        if (!c->running || c->evaluates) continue;
+        if (!kills)
+            fprintf(stderr, "strata: %s still runs %.0f s after the chief has ended; it is ended (--linger)\n", c->name,
+                    w->limits->linger_s);
+        c->straggles = true;
+        tell(c, kills ? SIGKILL : SIGTERM);
+    }
+    w->kill_at = now + (w->grace_s > 0.1 ? w->grace_s : 0.1);
+}
+
+static void end_stragglers(watch *w) {
+    if (!is_over(w)) return;
+    end_stopped(w, now_seconds());
+    end_lingering(w, now_seconds());
+}
+
 static int milliseconds_left(const watch *w) {
-    if (w->phase == PHASE_RUNNING) return -1;
+    const int tick_ms = 500;
+    if (w->phase == PHASE_RUNNING) return is_over(w) ? tick_ms : -1;
     double left = (w->deadline - now_seconds()) * 1e3;
     return left < 0 ? 0 : left > 1e6 ? 1000000 : (int)left + 1;
 }
@@ -345,6 +442,7 @@ static void watch_all(watch *w, struct pollfd *polls) {
         if (polls[1].revents) read_words(w);
         reap(w);
         pass_deadline(w);
+        end_stragglers(w);
     }
 }
 
@@ -358,9 +456,14 @@ static int start_all(watch *w) {
     return EXIT_OK;
 }
 
-int run_children(child *children, int n, double grace_s, int64_t restarts, bool obeys_stdin, bool *out_stopped) {
-    watch w = {
-        .children = children, .n = n, .grace_s = grace_s, .restarts = restarts, .obeys_stdin = obeys_stdin, .signals = -1};
+int run_children(child *children, int n, const launch_patience *limits, bool obeys_stdin, bool *out_stopped) {
+    watch w = {.children = children,
+               .n = n,
+               .limits = limits,
+               .grace_s = limits->grace_s,
+               .restarts = limits->restarts,
+               .obeys_stdin = obeys_stdin,
+               .signals = -1};
     for (int i = 0; i < n; i++) w.patient |= children[i].replaceable;
     struct pollfd *polls = calloc(2 + 3 * (size_t)n, sizeof *polls);
     sigset_t ours, before;

@@ -133,7 +133,8 @@ int run_hosts(const job *j, host *hosts, int n_hosts, bool *out_stopped) {
             .argv = hosts[i].argv, .environment = no_variables, .name = hosts[i].label, .rank = -1, .input = hosts[i].input};
     }
     /* Each agent first waits for the grace time itself. */
-    if (!code) code = run_children(children, n_hosts, j->options->grace_s + 5, 0, false, out_stopped);
+    const launch_patience limits = {.grace_s = j->options->grace_s + 5, .ended_fd = -1};
+    if (!code) code = run_children(children, n_hosts, &limits, false, out_stopped);
     for (int i = 0; i < n_hosts; i++) finish_host(&hosts[i]);
     free(children);
     return code;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -120,7 +121,8 @@ static bool asks_for_json(const char *const *command) {
     return *command != NULL;
 }
 
-static bool set_up_worker(const job *j, int local, worker_setup *setup, child *out_child) {
+/* ended_fd: a file that lists the tasks that ended (launch_patience), whose path the worker gets; -1: none. */
+static bool set_up_worker(const job *j, int local, int ended_fd, worker_setup *setup, child *out_child) {
     /* These variables limit the threads of a worker's drivers to its cores. PoCL has the second name since version 4.0; LP is
      * lavapipe. */
     static const char *const limits[] = {"POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT", "LP_NUM_THREADS",
@@ -142,6 +144,9 @@ static bool set_up_worker(const job *j, int local, worker_setup *setup, child *o
                 add_number(setup, &n, "STRATA_LOCAL_SIZE", n_here) && add_number(setup, &n, "STRATA_RESTART", j->restart) &&
                 add_variable(setup, &n, "STRATA_SECRET", j->secret);
     free(config);
+    char ended[48];
+    snprintf(ended, sizeof ended, "/proc/%d/fd/%d", (int)getpid(), ended_fd);
+    if (made && ended_fd >= 0) made = add_variable(setup, &n, "STRATA_ENDED_TASKS", ended);
     for (size_t i = 0; made && n_cores && i < sizeof limits / sizeof *limits; i++)
         if (!getenv(limits[i])) made = add_number(setup, &n, limits[i], n_cores);
     cpu_set_t all;
@@ -168,14 +173,18 @@ int run_workers(const job *j, bool *out_stopped) {
     int code = EXIT_OK;
     child *children = calloc((size_t)j->n_here, sizeof *children);
     worker_setup *setups = calloc((size_t)j->n_here, sizeof *setups);
+    launch_patience limits = {.grace_s = j->options->grace_s,
+                              .linger_s = j->options->linger_s,
+                              .restarts = j->options->restarts,
+                              .ended_fd = j->options->ps ? memfd_create("ended tasks", MFD_CLOEXEC) : -1};
     for (int i = 0; i < j->n_here && !code; i++)
-        if (!children || !setups || !set_up_worker(j, i, &setups[i], &children[i])) code = no_memory();
-    if (!code)
-        code = run_children(children, j->n_here, j->options->grace_s, j->options->restarts, j->options->agent, out_stopped);
+        if (!children || !setups || !set_up_worker(j, i, limits.ended_fd, &setups[i], &children[i])) code = no_memory();
+    if (!code) code = run_children(children, j->n_here, &limits, j->options->agent, out_stopped);
     for (int i = 0; setups && i < j->n_here; i++)
         for (int k = 0; k < N_VARIABLES; k++) free(setups[i].variables[k]);
     free(setups);
     free(children);
+    if (limits.ended_fd >= 0) close(limits.ended_fd);
     return code;
 }
 
@@ -198,7 +207,7 @@ int choose_local_addresses(job *j) {
     for (int i = 0; i < j->n_ranks; i++) j->held[i] = -1;
     for (int i = 0; i < j->n_ranks; i++) {
         const int port = j->options->port ? (int)j->options->port + i : hold_port(&j->held[i]);
-        if (port < 0) return usage_error("launch: there is no free port: %s", strerror(errno)), EXIT_INTERNAL;
+        if (port < 0) return usage_error("launch: there is no free port: %s", strerror(errno)), EXIT_DATA;
         if (asprintf(&j->addresses[i], "127.0.0.1:%d", port) < 0) {
             j->addresses[i] = NULL;
             return no_memory();

@@ -34,10 +34,11 @@ static const char exit_codes[] =
     "  130  interrupted by Ctrl-C, after the step that was running, or while a driver compiled\n"
     "  143  ended by SIGTERM, after the step that was running\n"
     "A restart may cure these:\n"
-    "  160  the device or its driver died\n"
+    "  160  the device or its driver died, or a driver or plugin ended the process\n"
     "  161  no space left on the disk; the file that was there before is whole\n"
     "  162  another worker died\n"
-    "  163  no progress until the deadline\n";
+    "  163  no progress until the deadline: of a worker, or of a driver or plugin in a call (--driver-seconds,\n"
+    "       --compile-seconds, --stall-seconds); what was to be saved until then is saved\n";
 
 static void print_help(void) {
     printf("strata trains neural networks on any accelerator.\n\nusage: strata COMMAND [ARGUMENTS] [OPTIONS]\n\n");
@@ -129,12 +130,12 @@ static int dispatch(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     setlocale(LC_ALL, "C"); /* whatever a library that was loaded before chose */
+    watch_drivers();
     int code = dispatch(argc, argv);
     if ((fflush(stdout) || ferror(stdout)) && code == EXIT_OK) {
         usage_error("cannot write to standard output: %s", strerror(errno));
         code = EXIT_OUT_OF_DISK;
     }
     /* A driver may still be compiling or hang, and its exit handlers could crash or wait for that. */
-    if (code >= EXIT_INTERRUPTED) _exit(code);
-    return code;
+    return end_of_command(code);
 }

@@ -167,7 +167,7 @@ int check_output(const char *option, const char *path, const char *input) {
 
 int check_outputs(const command *command, const void *options, const char *const *arguments, int n_arguments) {
     named_files *list = calloc(1, sizeof *list);
-    int code = list ? EXIT_OK : EXIT_INTERNAL;
+    int code = list ? EXIT_OK : EXIT_DEVICE;
     for (const option_row *row = list ? next_row(command, NULL) : NULL; row; row = next_row(command, row))
         add_row(list, row, is_own_row(command, row) ? options : (const char *)options + command->also->offset);
     const char *role = command->files;

@@ -49,7 +49,7 @@ static log_row *add_row(run_rows *run) {
 }
 
 static int no_memory(void) {
-    return usage_error("plot: not enough memory"), EXIT_INTERNAL;
+    return usage_error("plot: not enough memory"), EXIT_DEVICE;
 }
 
 static int add_json(run_rows *run, const char *where, char *line, size_t bytes) {

@@ -141,7 +141,7 @@ static void svg_confusion(const confusion *c, strata_text *svg) {
 
 static int name_classes(confusion *c, const sample *sample, const strata_preprocessing *preprocessing) {
     c->names = calloc((size_t)c->n, sizeof *c->names);
-    if (!c->names) return usage_error("plot: not enough memory"), EXIT_INTERNAL;
+    if (!c->names) return usage_error("plot: not enough memory"), EXIT_DEVICE;
     for (int64_t k = 0; k < c->n; k++) {
         const char *name = class_name(sample, preprocessing, k);
         if (name)

@@ -435,8 +435,8 @@ static strata_status open_device_of(checker *c, strata_error *err) {
     else if (rows[chosen].skipped[0])
         status = strata_fail(err, STRATA_UNAVAILABLE, "%s: %s", rows[chosen].id, rows[chosen].skipped);
     else
-        status = strata_device_open(rows[chosen].id, &(strata_device_options){.stall_seconds = c->options->limit_s}, &c->device,
-                                    err);
+        status =
+            strata_device_open(rows[chosen].id, &(strata_device_options){.stall_seconds = c->options->case_s}, &c->device, err);
     strata_devices_free(rows);
     return status;
 }
@@ -453,7 +453,7 @@ static void train(checker *c, const char *id, strata_plugin_dtype rounded) {
     c->unit = CHECK_UNIT_TRAINING;
     send(c, CHECK_BEGIN, 0, "two layers");
     const double rounding = rounded == STRATA_PLUGIN_F16 ? 0x1p-11 : rounded == STRATA_PLUGIN_BF16 ? 0x1p-8 : 0;
-    const strata_test_result result = check_training(id, c->options->limit_s, rounding);
+    const strata_test_result result = check_training(id, c->options->case_s, rounding);
     send(c, result.ok ? CHECK_RIGHT : CHECK_WRONG, 1, result.text);
 }
 

@@ -48,8 +48,8 @@ typedef struct check_options {
     const char *plugin;
     /* "NAME:1"; NULL: the plugin's first. */
     const char *device;
-    /* Seconds that one case may take. */
-    double limit_s;
+    /* Seconds that the whole check may take, and one case. */
+    double limit_s, case_s;
     /* Ops to check, "matmul,add"; NULL: all. */
     const char *ops;
 } check_options;

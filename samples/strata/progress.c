@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "core/base/clock.h"
 #include "terminal.h"
 
 enum { MOST_FIELDS = 8, FIELD = 64, LINE = 4096, LEAST_BAR = 8, MOST_COLUMNS = 500 };
@@ -182,10 +183,7 @@ static void *run(void *data) {
     pthread_mutex_lock(&p->mutex);
     while (!p->ends) {
         if (p->what != NOTHING) draw(p);
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 100000000;
-        if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
+        const struct timespec until = strata_clock_after(0.1);
         pthread_cond_timedwait(&p->changed, &p->mutex, &until);
     }
     pthread_mutex_unlock(&p->mutex);
@@ -199,7 +197,7 @@ progress *progress_begin(const progress_options *opts) {
     p->colours = terminal_has_colours(STDERR_FILENO);
     p->utf8 = locale_is_utf8();
     pthread_mutex_init(&p->mutex, NULL);
-    pthread_cond_init(&p->changed, NULL);
+    strata_clock_cond_init(&p->changed);
     /* The thread blocks all signals, so that the thread of the training receives them. */
     sigset_t all, before;
     sigfillset(&all);

@@ -15,52 +15,52 @@
 typedef struct table_flags {
     const char *header, *separator, *quote, *decimal, *thousands, *dates, *na;
 } table_flags;
-#define TABLE_OPTION_ROWS(type, member)                                                                                      \
-    {"header",                                                                                                               \
-     "yes|no",                                                                                                               \
-     "CSV: whether the first line has the names of the columns (found from the cells)",                                      \
-     OPTION_TEXT,                                                                                                            \
-     offsetof(type, member.header),                                                                                          \
-     0,                                                                                                                      \
-     0},                                                                                                                     \
-        {"separator",                                                                                                        \
-         "C",                                                                                                                \
-         "CSV: the character between cells: ; | tab ... (found from the first lines)",                                       \
-         OPTION_TEXT,                                                                                                        \
-         offsetof(type, member.separator),                                                                                   \
-         0,                                                                                                                  \
-         0},                                                                                                                 \
-        {"quote",                                                                                                            \
-         "C",                                                                                                                \
-         "CSV: the character around cells that contain separators, or none (\")",                                            \
-         OPTION_TEXT,                                                                                                        \
-         offsetof(type, member.quote),                                                                                       \
-         0,                                                                                                                  \
-         0},                                                                                                                 \
-        {"decimal",                                                                                                          \
-         "C",                                                                                                                \
-         "CSV: the character before the fraction of all numbers, . or , (found from the cells)",                             \
-         OPTION_TEXT,                                                                                                        \
-         offsetof(type, member.decimal),                                                                                     \
-         0,                                                                                                                  \
-         0},                                                                                                                 \
-        {"thousands",                                                                                                        \
-         "C",                                                                                                                \
-         "CSV: the character between thousands: , or . or none (found from the cells)",                                      \
-         OPTION_TEXT,                                                                                                        \
-         offsetof(type, member.thousands),                                                                                   \
-         0,                                                                                                                  \
-         0},                                                                                                                 \
-        {"dates",                                                                                                            \
-         "dmy|mdy|ymd",                                                                                                      \
-         "CSV: the order of day, month and year (found from the cells)",                                                     \
-         OPTION_TEXT,                                                                                                        \
-         offsetof(type, member.dates),                                                                                       \
-         0,                                                                                                                  \
-         0},                                                                                                                 \
-    {                                                                                                                        \
-        "na", "A,B,...", "CSV: the words of missing values, besides empty cells (NA,N/A,NaN,null,None,?,-,--)", OPTION_TEXT, \
-            offsetof(type, member.na), 0, 0                                                                                  \
+#define TABLE_OPTION_ROWS(type, member)                                                                                       \
+    {"header",                                                                                                                \
+     "yes|no",                                                                                                                \
+     "CSV: whether the first line has the names of the columns (found from the cells)",                                       \
+     OPTION_TEXT,                                                                                                             \
+     offsetof(type, member.header),                                                                                           \
+     0,                                                                                                                       \
+     0},                                                                                                                      \
+        {"separator",                                                                                                         \
+         "C",                                                                                                                 \
+         "CSV: the character between cells: ; | tab ... (found from the first lines)",                                        \
+         OPTION_TEXT,                                                                                                         \
+         offsetof(type, member.separator),                                                                                    \
+         0,                                                                                                                   \
+         0},                                                                                                                  \
+        {"quote",                                                                                                             \
+         "C",                                                                                                                 \
+         "CSV: the character around cells that contain separators, or none (\")",                                             \
+         OPTION_TEXT,                                                                                                         \
+         offsetof(type, member.quote),                                                                                        \
+         0,                                                                                                                   \
+         0},                                                                                                                  \
+        {"decimal",                                                                                                           \
+         "C",                                                                                                                 \
+         "CSV: the character before the fraction of all numbers, . or , (found from the cells)",                              \
+         OPTION_TEXT,                                                                                                         \
+         offsetof(type, member.decimal),                                                                                      \
+         0,                                                                                                                   \
+         0},                                                                                                                  \
+        {"thousands",                                                                                                         \
+         "C",                                                                                                                 \
+         "CSV: the character between thousands: , or . or none (found from the cells)",                                       \
+         OPTION_TEXT,                                                                                                         \
+         offsetof(type, member.thousands),                                                                                    \
+         0,                                                                                                                   \
+         0},                                                                                                                  \
+        {"dates",                                                                                                             \
+         "dmy|mdy|ymd",                                                                                                       \
+         "CSV: the order of day, month and year (found from the cells)",                                                      \
+         OPTION_TEXT,                                                                                                         \
+         offsetof(type, member.dates),                                                                                        \
+         0,                                                                                                                   \
+         0},                                                                                                                  \
+    {                                                                                                                         \
+        "na", "A,B,...", "CSV: the words of missing values, besides empty cells (NA,N/A,NaN,null,None,?,-,--)", OPTION_WORDS, \
+            offsetof(type, member.na), 0, 0                                                                                   \
     }
 
 /* Where the data are, and how to read them. All commands that read data have these options. */

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "answers.h"
+#include "core/base/clock.h"
 #include "serve.h"
 
 /* The examples of one caller. The job is on the caller's stack, and the caller waits until it is `done`. */
@@ -116,13 +117,6 @@ static void answer(job *list, const strata_array *predictions, strata_status sta
     }
 }
 
-static struct timespec after(double seconds) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    const long nanoseconds = t.tv_nsec + (long)(seconds * 1e9);
-    return (struct timespec){.tv_sec = t.tv_sec + nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};
-}
-
 /* Whether a batch that waits may get more examples. */
 static bool may_grow(const batches *all) {
     return all->counts.waiting < all->batch && (all->counts.announced || all->queued < all->together) && !all->ending;
@@ -133,7 +127,7 @@ static bool may_grow(const batches *all) {
 static job *take_jobs(batches *all, int64_t *out_n) {
     while (!all->first && !all->ending) pthread_cond_wait(&all->added, &all->mutex);
     if (!all->first) return NULL;
-    const struct timespec deadline = after(all->seconds);
+    const struct timespec deadline = strata_clock_after(all->seconds);
     while (may_grow(all))
         if (pthread_cond_timedwait(&all->added, &all->mutex, &deadline) == ETIMEDOUT) {
             all->together = all->queued;
@@ -243,7 +237,7 @@ strata_status batches_create(const served_model *served, int64_t batch, double s
     *all = (batches){.served = served, .batch = batch, .seconds = seconds, .most_waiting = most_waiting};
     all->last = &all->first;
     pthread_mutex_init(&all->mutex, NULL);
-    pthread_cond_init(&all->added, NULL);
+    strata_clock_cond_init(&all->added);
     pthread_cond_init(&all->answered, NULL);
     strata_status status = warm_up(all, err);
     int failed = status ? 0 : pthread_create(&all->thread, NULL, run_batches, all);

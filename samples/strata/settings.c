@@ -108,7 +108,7 @@ static int from_json(cJSON *json, strata_model **model) {
     strata_error err = {0};
     strata_model *changed = NULL;
     char *text = cJSON_PrintUnformatted(json);
-    if (!text) return usage_error("--set: no memory"), EXIT_INTERNAL;
+    if (!text) return usage_error("--set: no memory"), EXIT_DEVICE;
     strata_status status = strata_model_from_json(text, strlen(text), "--set", &changed, &err);
     cJSON_free(text);
     if (status) return report(FAILING_USAGE, status, &err);
@@ -124,7 +124,7 @@ int apply_settings(const text_list *settings, strata_model **model) {
     strata_status status = strata_model_to_json(*model, &text, &err);
     if (status) return report(FAILING_RUN, status, &err);
     cJSON *json = cJSON_Parse(text);
-    int code = json ? EXIT_OK : EXIT_INTERNAL;
+    int code = json ? EXIT_OK : EXIT_DEVICE;
     for (int i = 0; i < settings->n && !code; i++) code = apply(settings->items[i], json);
     if (!code) code = from_json(json, model);
     cJSON_Delete(json);

@@ -10,7 +10,7 @@
 
 typedef struct summary_options {
     device_flags device;
-    const char *precision;
+    const char *precision, *mesh;
     int64_t batch;
     bool json, times, placement, memory;
 } summary_options;
@@ -22,6 +22,8 @@ static const option_row rows[] = {
      offsetof(summary_options, placement), 0, 0},
     {"memory", NULL, "list what is in memory at the moment of a training step that needs most memory", OPTION_FLAG,
      offsetof(summary_options, memory), 0, 0},
+    {"mesh", "AXES", "list how a mesh of devices divides a training step, for example data=2,tensor=4", OPTION_TEXT,
+     offsetof(summary_options, mesh), 0, 0},
     DEVICE_OPTION_ROWS(summary_options, device),
     {"precision", "TYPE", "the type in which activations are stored: f32, f16 or bf16", OPTION_TEXT,
      offsetof(summary_options, precision), 0, 0},
@@ -400,6 +402,77 @@ static int list_memory(const summary_options *options, const char *name, strata_
     return status ? report(FAILING_RUN, status, &err) : EXIT_OK;
 }
 
+/* ---- --mesh ---- */
+
+static cells mesh_cells(const strata_value_placement *value) {
+    return cells_of(*value->name ? value->name : "-", value->op, strata_dtype_name(value->dtype));
+}
+
+static void print_mesh(const strata_model_mesh *mesh) {
+    const cells heading = cells_of("node", "op", "type");
+    columns c = {0};
+    line whole;
+    columns_take(&c, heading);
+    for (int i = 0; i < mesh->n_values; i++) columns_take(&c, mesh_cells(&mesh->values[i]));
+    FILE *to = line_begin(&whole);
+    print_cells(to, &c, heading);
+    fprintf(to, "  placement");
+    for (int i = 0; i < mesh->n_values; i++) {
+        fputc('\n', to);
+        print_cells(to, &c, mesh_cells(&mesh->values[i]));
+        fprintf(to, "  %s", mesh->values[i].placement);
+    }
+    fprintf(to, "\n%d devices, %d exchanges in a step", mesh->n_devices, mesh->n_exchanges);
+    for (int i = 0; i < mesh->n_exchanges; i++) {
+        const strata_mesh_exchange *x = &mesh->exchanges[i];
+        fprintf(to, "\n%s of %s over %s, %sB%s%s", x->op, x->value, x->axes, readable((double)x->bytes).text,
+                x->reader && strcmp(x->reader, x->op) ? ", for " : "", x->reader && strcmp(x->reader, x->op) ? x->reader : "");
+    }
+    line_end(&whole, 4);
+}
+
+static void print_json_mesh(const strata_model_mesh *mesh, const char *name, int64_t batch) {
+    printf("{\"model\":");
+    print_json_string(name);
+    printf(",\"batch\":%lld,\"n_devices\":%d,\"values\":[", (long long)batch, mesh->n_devices);
+    for (int i = 0; i < mesh->n_values; i++) {
+        const strata_value_placement *value = &mesh->values[i];
+        printf("%s{\"name\":", i ? "," : "");
+        print_json_string(value->name);
+        printf(",\"op\":\"%s\",\"dtype\":\"%s\",\"shape\":", value->op, strata_dtype_name(value->dtype));
+        print_json_shape(value->shape);
+        printf(",\"placement\":");
+        print_json_string(value->placement);
+        printf("}");
+    }
+    printf("],\"exchanges\":[");
+    for (int i = 0; i < mesh->n_exchanges; i++) {
+        const strata_mesh_exchange *x = &mesh->exchanges[i];
+        printf("%s{\"op\":\"%s\",\"value\":", i ? "," : "", x->op);
+        print_json_string(x->value);
+        printf(",\"axes\":");
+        print_json_string(x->axes);
+        printf(",\"bytes\":%lld}", (long long)x->bytes);
+    }
+    printf("]}\n");
+}
+
+static int list_mesh(const summary_options *options, const char *name, strata_model *model, strata_device *device) {
+    strata_error err = {0};
+    strata_model_mesh mesh = {0};
+    strata_status status =
+        strata_model_compile(model, device, &(strata_compile_options){.loss = loss_for_description(model)}, &err);
+    if (!status) status = strata_model_list_mesh(model, options->batch, options->mesh, &mesh, &err);
+    if (!status && options->json) {
+        print_json_mesh(&mesh, name, options->batch);
+    } else if (!status) {
+        printf("%s, batch %lld, mesh %s\n", name, (long long)options->batch, options->mesh);
+        print_mesh(&mesh);
+    }
+    strata_model_mesh_finish(&mesh);
+    return status ? report(FAILING_RUN, status, &err) : EXIT_OK;
+}
+
 static int run(const command *command, int argc, char **argv) {
     summary_options options = {.batch = 64};
     const char *name = NULL;
@@ -408,13 +481,17 @@ static int run(const command *command, int argc, char **argv) {
     if (code) return code < 0 ? EXIT_OK : code;
     strata_model *model = NULL;
     strata_device *device = NULL;
-    if (options.times + options.placement + options.memory > 1)
-        return usage_error("give one of --times, --placement and --memory");
+    if (options.times + options.placement + options.memory + (options.mesh != NULL) > 1)
+        return usage_error("give one of --times, --placement, --memory and --mesh");
     if (!options.times && !options.placement && !options.device.which) options.device.which = "host";
     code = open_model(name, true, &model);
     if (!code) code = set_precision(model, options.precision);
     if (!code) code = open_device(&options.device, &device);
-    if (!code) code = (options.placement ? place : options.memory ? list_memory : summarize)(&options, name, model, device);
+    if (!code)
+        code = (options.mesh        ? list_mesh
+                : options.placement ? place
+                : options.memory    ? list_memory
+                                    : summarize)(&options, name, model, device);
     strata_model_destroy(model);
     strata_device_close(device);
     return code;
@@ -434,7 +511,11 @@ const command command_summary = {
         "--placement lists the nodes that the device runs, those that it does not run and why, and which other devices of the\n"
         "machine run them. With --allow-fallback host the host runs them.\n"
         "\n"
-        "--memory lists the values that are in memory at the moment when a step needs most memory, the largest first.\n",
+        "--memory lists the values that are in memory at the moment when a step needs most memory, the largest first.\n"
+        "\n"
+        "--mesh divides the step among devices in a grid with named axes, and lists for each value which dimension is divided "
+        "over\n"
+        "which axis, and what is exchanged in each step. The examples are divided over the axis data.\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,

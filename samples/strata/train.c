@@ -540,7 +540,7 @@ static int read_class_weights(const char *list, training *t) {
     if (!list) return EXIT_OK;
     for (const char *at = list; *at; at++) n += *at == ',';
     t->class_weights = calloc((size_t)n, sizeof *t->class_weights);
-    if (!t->class_weights) return usage_error("--class-weights: no memory for %d numbers", n), EXIT_INTERNAL;
+    if (!t->class_weights) return usage_error("--class-weights: no memory for %d numbers", n), EXIT_DEVICE;
     for (int i = 0; i < n; i++) {
         char *end;
         t->class_weights[i] = strtod(list, &end);
@@ -631,13 +631,22 @@ static int train(training *t) {
     return code;
 }
 
+/* The log lines and events until now. Checkpoints are on the disk; weights cannot be read from a device that hangs. */
+static void save_logs(void *user) {
+    training *t = user;
+    (void)board_close(&t->reporter.board, &t->test_metrics);
+    (void)run_log_close(&t->reporter.log);
+}
+
 static int run(const command *command, int argc, char **argv) {
     training t = {.began = now_seconds()};
     int n_arguments = 0;
     int code = read_options(command, argc, argv, &t.options, &t.name, &n_arguments);
     if (code) return code < 0 ? EXIT_OK : code;
     char *const validation = use_own_validation(t.name, &t.options);
+    save_at_driver_failure(save_logs, &t);
     code = train(&t);
+    save_at_driver_failure(NULL, NULL); /* the files are closed */
     free(validation);
     finish_profile(&t);
     strata_history_finish(&t.history);

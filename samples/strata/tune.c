@@ -110,7 +110,7 @@ static int choose_devices(tuner *t) {
     char *list = named ? strdup(named) : NULL;
     int code = EXIT_OK;
     if (named) {
-        code = list ? open_devices(t, list) : EXIT_INTERNAL;
+        code = list ? open_devices(t, list) : EXIT_DEVICE;
         free(list);
         return code;
     }
@@ -126,7 +126,7 @@ static int choose_devices(tuner *t) {
 static int make_folder(tuner *t) {
     const char *temporary = getenv("TMPDIR");
     const ssize_t n = readlink("/proc/self/exe", t->self, sizeof t->self - 1);
-    if (n <= 0) return usage_error("tune: /proc/self/exe cannot be read: %s", strerror(errno)), EXIT_INTERNAL;
+    if (n <= 0) return usage_error("tune: /proc/self/exe cannot be read: %s", strerror(errno)), EXIT_DATA;
     t->self[n] = 0;
     if (t->options.log) {
         if (snprintf(t->folder, sizeof t->folder, "%s.trials", t->options.log) >= (int)sizeof t->folder)
@@ -227,7 +227,7 @@ static int show_result(const tuner *t, const int *order, double seconds) {
     char *command = command_of(t, best);
     int n_failed = 0;
     for (int i = 0; i < t->n_trials; i++) n_failed += *t->trials[i].failure != 0;
-    if (!command) return usage_error("tune: no memory for the command"), EXIT_INTERNAL;
+    if (!command) return usage_error("tune: no memory for the command"), EXIT_DEVICE;
     if (t->options.json) {
         printf("{\"event\":\"result\",\"search\":\"%s\",\"trials\":%d,\"failed\":%d,\"seconds\":%.3f,\"best\":",
                t->halving ? "halving" : "random", t->n_trials, n_failed, seconds);
@@ -294,7 +294,7 @@ static int tune(tuner *t) {
     int *order = calloc((size_t)t->n_trials, sizeof *order);
     if (!t->trials || !order) {
         free(order);
-        return usage_error("tune: no memory for %d trials", t->n_trials), EXIT_INTERNAL;
+        return usage_error("tune: no memory for %d trials", t->n_trials), EXIT_DEVICE;
     }
     for (int i = 0; i < t->n_trials; i++) t->trials[i].number = i + 1, order[i] = i;
     code = tune_log_open(t);
@@ -311,7 +311,7 @@ static int tune(tuner *t) {
 static int run(const command *command, int argc, char **argv) {
     tuner *t = calloc(1, sizeof *t);
     int n_arguments = 0;
-    if (!t) return usage_error("tune: no memory"), EXIT_INTERNAL;
+    if (!t) return usage_error("tune: no memory"), EXIT_DEVICE;
     int code = read_options(command, argc, argv, &t->options, &t->name, &n_arguments);
     char *const validation = code ? NULL : use_own_validation(t->name, &t->options.train);
     code = code < 0 ? EXIT_OK : code ? code : tune(t);

@@ -133,7 +133,7 @@ static int start(const tuner *t, process *p, tune_trial *trial, const char *devi
         if (p->pid < 0) {
             p->pid = 0;
             usage_error("tune: a trial cannot be started: %s", strerror(errno));
-            code = EXIT_INTERNAL;
+            code = EXIT_DATA;
         }
     }
     snprintf(trial->device, sizeof trial->device, "%s", device);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "strategies/coordinator/coordinator_parts.h"
 
 /* ---- values ---- */
@@ -13,7 +14,7 @@ strata_remote_value *strata_remote_value_create(const strata_remote_function *fu
     if (!v) return NULL;
     atomic_store(&v->references, 1);
     pthread_mutex_init(&v->lock, NULL);
-    pthread_cond_init(&v->changed, NULL);
+    strata_clock_cond_init(&v->changed);
     v->function = function;
     return v;
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/clock.h"
+#include "core/base/clock.h"
 #include "strategies/coordinator/coordinator_parts.h"
 
 /* The default time limits, in seconds; TICK_SECONDS: between two checks while workers are waited for. */
@@ -17,14 +17,6 @@ static const double CONNECT_SECONDS = 60, WORKER_SECONDS = 3600, TICK_SECONDS = 
 void strata_coordinator_wait_changed(strata_coordinator *c, double seconds) {
     const struct timespec at = strata_clock_after(seconds);
     pthread_cond_timedwait(&c->changed, &c->lock, &at);
-}
-
-static void init_monotonic(pthread_cond_t *cond) {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(cond, &monotonic);
-    pthread_condattr_destroy(&monotonic);
 }
 
 /* ---- creating and destroying ---- */
@@ -105,7 +97,7 @@ strata_status strata_coordinator_create(const strata_coordinator_options *opts, 
     c->n_workers = opts->n_workers;
     c->workers_changed_at = strata_clock_seconds();
     pthread_mutex_init(&c->lock, NULL);
-    init_monotonic(&c->changed);
+    strata_clock_cond_init(&c->changed);
     strata_status status = copy_cluster(c, opts->cluster, err);
     for (int i = 0; i < c->n_workers && !status; i++) {
         strata_dispatcher *d = &c->workers[i];

@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#include "cluster/clock.h"
+#include "core/base/clock.h"
 #include "strategies/coordinator/coordinator_parts.h"
 
 /* Time limits, in seconds. */
@@ -47,7 +48,7 @@ static strata_status get_result(const strata_dispatcher *d, strata_remote_reader
     return STRATA_OK;
 }
 
-static strata_status greet(strata_dispatcher *d, unsigned char *head, unsigned char *reply, strata_error *err) {
+static strata_status greet(strata_dispatcher *d, double seconds, unsigned char *head, unsigned char *reply, strata_error *err) {
     const strata_coordinator *c = d->coordinator;
     strata_remote_writer w = {head, head + STRATA_RPC_HEAD_BYTES, false};
     strata_rpc_answer answer;
@@ -55,8 +56,8 @@ static strata_status greet(strata_dispatcher *d, unsigned char *head, unsigned c
     strata_remote_put(&w, (uint64_t)d->number, 4);
     strata_remote_put(&w, (uint64_t)c->n_workers, 4);
     strata_remote_put_functions(&w, c->functions, c->n_functions);
-    STRATA_TRY(request_worker(d, STRATA_REMOTE_GREET, head, &w, NULL, 0, "the comparison of functions", GREET_SECONDS, reply,
-                              &answer, err));
+    STRATA_TRY(
+        request_worker(d, STRATA_REMOTE_GREET, head, &w, NULL, 0, "the comparison of functions", seconds, reply, &answer, err));
     free(answer.allocated);
     d->greeted = incarnation;
     d->n_made = 0;
@@ -181,7 +182,14 @@ static strata_status prepare(strata_dispatcher *d, unsigned char *head, unsigned
     strata_coordinator *c = d->coordinator;
     STRATA_TRY(connect_worker(d, err));
     if (!strata_rpc_client_connected(d->client)) return strata_fail(err, STRATA_UNAVAILABLE, "%s is not connected", d->task);
-    if (d->greeted != strata_rpc_client_server_incarnation(d->client)) STRATA_TRY(greet(d, head, reply, err));
+    const uint64_t incarnation = strata_rpc_client_server_incarnation(d->client);
+    if (d->greeted && d->greeted != incarnation) { /* it was lost and started again before this thread noticed */
+        strata_fail(err, STRATA_PEER_LOST, "%s was started again", d->task);
+        pthread_mutex_lock(&c->lock);
+        set_available(d, false, err);
+        pthread_mutex_unlock(&c->lock);
+    }
+    if (d->greeted != incarnation) STRATA_TRY(greet(d, GREET_SECONDS, head, reply, err));
     for (;;) {
         strata_error result = {0};
         pthread_mutex_lock(&c->lock);
@@ -225,15 +233,20 @@ static void end_or_repeat(strata_dispatcher *d, strata_closure *k, strata_error 
     strata_closure_end(c, k, NULL, why);
 }
 
+/* Whether the worker that accepted the greeting is connected. */
+static bool is_same_worker(const strata_dispatcher *d) {
+    return strata_rpc_client_connected(d->client) && strata_rpc_client_server_incarnation(d->client) == d->greeted;
+}
+
 /* Waits for a closure and removes it from the queue. Returns NULL if the coordinator closes, if there is a new per-worker
- * value, which must be created first, or if the connection was lost. Locked. */
+ * value, which must be created first, or if the worker was lost or started again. Locked. */
 static strata_closure *wait_closure(strata_coordinator *c, const strata_dispatcher *d) {
     const uint64_t n_values = c->n_values;
     while (!c->first && !c->closing && c->n_values == n_values) {
         strata_coordinator_wait_changed(c, 1);
-        if (!strata_rpc_client_connected(d->client)) return NULL;
+        if (!is_same_worker(d)) return NULL;
     }
-    if (!c->first || c->n_values != n_values || !strata_rpc_client_connected(d->client)) return NULL;
+    if (!c->first || c->n_values != n_values || !is_same_worker(d)) return NULL;
     strata_closure *k = strata_closure_take_first(c);
     c->counts.running++;
     pthread_cond_broadcast(&c->changed);
@@ -258,11 +271,36 @@ static void serve_closure(strata_dispatcher *d, strata_closure *k, unsigned char
         strata_closure_end(c, k, results, result.status ? &result : NULL);
 }
 
-/* Sends a greeting to a worker that did not get one before create failed, so that it can be told the failure. A worker that
- * runs another program ends because of the greeting. */
-static void greet_after_failure(strata_dispatcher *d, unsigned char *head, unsigned char *reply) {
-    strata_error ignored;
-    if (greet(d, head, reply, &ignored)) d->greeted = 0;
+static strata_status send_end(strata_dispatcher *d, double seconds, unsigned char *head, unsigned char *reply,
+                              strata_error *err) {
+    const strata_coordinator *c = d->coordinator;
+    strata_rpc_answer answer;
+    STRATA_TRY(connect_worker(d, err));
+    if (d->greeted != strata_rpc_client_server_incarnation(d->client)) STRATA_TRY(greet(d, seconds, head, reply, err));
+    strata_remote_writer w = {head, head + STRATA_RPC_HEAD_BYTES, false};
+    strata_remote_put(&w, c->failure.status, 1);
+    strata_remote_put_text(&w, c->failure.message);
+    STRATA_TRY(request_worker(d, STRATA_REMOTE_END, head, &w, NULL, 0, "the end", seconds, reply, &answer, err));
+    free(answer.allocated);
+    return STRATA_OK;
+}
+
+/* Tells the worker that the coordinator ends. A worker that has been available may just start again, so this is repeated for
+ * END_SECONDS: without the message it would wait for another coordinator for minutes. If create failed, a worker that never got
+ * a greeting is told the failure too, with one attempt, since it may not run at all. A worker that runs another program ends
+ * because of the greeting. */
+static void tell_end(strata_dispatcher *d, unsigned char *head, unsigned char *reply) {
+    const double until = strata_clock_seconds() + END_SECONDS;
+    double left = END_SECONDS;
+    if (!d->was_available && !d->coordinator->failure.status) return;
+    do {
+        strata_error why = {0};
+        const strata_status status = send_end(d, left, head, reply, &why);
+        if (!status || status == STRATA_INVALID) return;
+        d->greeted = 0;
+        nanosleep(&(struct timespec){.tv_nsec = (long)(TICK_SECONDS * 1e9)}, NULL);
+        left = until - strata_clock_seconds();
+    } while (d->was_available && left > 0);
 }
 
 void *strata_dispatcher_run(void *user) {
@@ -297,15 +335,7 @@ void *strata_dispatcher_run(void *user) {
         pthread_mutex_lock(&c->lock);
     }
     pthread_mutex_unlock(&c->lock);
-    if (head && c->failure.status && !d->greeted && !connect_worker(d, NULL)) greet_after_failure(d, head, reply);
-    if (d->client && d->greeted && head) {
-        strata_remote_writer w = {head, head + STRATA_RPC_HEAD_BYTES, false};
-        strata_rpc_answer answer;
-        strata_remote_put(&w, c->failure.status, 1);
-        strata_remote_put_text(&w, c->failure.message);
-        if (!request_worker(d, STRATA_REMOTE_END, head, &w, NULL, 0, "the end", END_SECONDS, reply, &answer, NULL))
-            free(answer.allocated);
-    }
+    if (head) tell_end(d, head, reply);
     strata_rpc_client_destroy(d->client);
     free(head);
     return NULL;

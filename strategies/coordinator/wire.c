@@ -66,7 +66,7 @@ strata_array strata_remote_get_array(strata_remote_reader *r, void *body, size_t
         r->wrong = true;
         return none;
     }
-    const strata_array array = strata_array_view(dtype, shape, (char *)body + *in_out_offset);
+    const strata_array array = strata_array_view(dtype, shape, body ? (char *)body + *in_out_offset : NULL);
     const size_t bytes = padded(strata_array_bytes(&array));
     if (bytes > body_bytes - *in_out_offset) {
         r->wrong = true;

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/clock.h"
 #include "cluster/rpc/rpc.h"
+#include "core/base/clock.h"
 #include "strategies/coordinator/wire.h"
 
 /* How long a worker waits for a coordinator by default, and the time between two checks for one. */
@@ -341,11 +341,7 @@ strata_status strata_coordinator_serve(const strata_coordinator_worker_options *
         return strata_fail(err, STRATA_INVALID, "coordinator_seconds is %g; it must be at least 0", opts->coordinator_seconds);
     snprintf(w.task, sizeof w.task, "worker:%d", opts->worker);
     STRATA_TRY(strata_remote_check_functions(w.task, opts->functions, opts->n_functions, err));
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&w.changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    strata_clock_cond_init(&w.changed);
     pthread_mutex_init(&w.lock, NULL);
     w.coordinators_changed_at = strata_clock_seconds();
     const strata_rpc_server_options server_options = {

@@ -12,6 +12,9 @@
 
 #include "core/base/locale.h"
 
+/* A chief may begin 2^SERIAL_BITS epochs. A server knows only the first serial number of the last chief. */
+enum { SERIAL_BITS = 32 };
+
 bool strata_ps_chief_synchronous(const strata_ps_chief *c) {
     return c->task->pace.pace == STRATA_PACE_SYNCHRONOUS;
 }
@@ -103,16 +106,47 @@ static void list_absent(const strata_ps_chief *c, char *out, size_t room) {
         if (!c->workers[w].came) used += (size_t)snprintf(out + used, room - used, "%sworker:%d", used ? ", " : "", w);
 }
 
+/* Takes note of a worker that ended before it came. If a signal ended it, the training begins without it. If it ended by
+ * itself, its command or its host differs from those of the others, which the user should know. The caller has the lock. */
+static void note_ended(strata_ps_chief *c, int w, int code, strata_rpc_server *rpc) {
+    enum { SIGNALS = 128, LEAST_OWN_CODE = 160 };
+    char text[sizeof c->message];
+    c->workers[w].ended = true;
+    c->task->totals.lost++;
+    if (code > SIGNALS && code < LEAST_OWN_CODE) {
+        strata_ps_chief_notice(c, "worker:%d ended (exit code %d) before it joined; the training begins without it", w, code);
+        return;
+    }
+    snprintf(text, sizeof text, "fit: worker:%d ended (exit code %d) before it joined%s", w, code,
+             strata_rpc_server_refused(rpc).text);
+    strata_ps_chief_fail(c, STRATA_PEER_LOST, text);
+}
+
+/* How many workers are waited for. Those that ended before they came are not. The caller has the lock. */
+static int n_awaited(strata_ps_chief *c, strata_rpc_server *rpc) {
+    int n = 0, code = 0;
+    for (int w = 0; w < c->n_workers; w++) {
+        const struct worker *own = &c->workers[w];
+        if (!own->came && !own->ended && strata_ps_has_ended(STRATA_TASK_WORKER, w, &code)) note_ended(c, w, code, rpc);
+        n += !own->came && !own->ended;
+    }
+    return n;
+}
+
 static strata_status wait_for_workers(strata_ps_chief *c, strata_rpc_server *rpc, strata_error *err) {
-    const double until = strata_ps_seconds() + c->task->connect_seconds;
+    strata_patience patience = strata_patience_of(c->task->connect_seconds);
     char absent[256];
     strata_status status = STRATA_OK;
     pthread_mutex_lock(&c->lock);
-    while (!c->status && strata_ps_chief_n_there(c) < c->n_workers && strata_ps_seconds() < until) {
+    while (!c->status && n_awaited(c, rpc) && strata_patience_left(&patience) > 0) {
         const struct timespec deadline = strata_ps_deadline(0.25);
         pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
     }
-    if (!c->status && strata_ps_chief_n_there(c) < c->n_workers) {
+    if (!c->status && !n_awaited(c, rpc) && !strata_ps_chief_n_there(c)) {
+        list_absent(c, absent, sizeof absent);
+        status = strata_fail(err, STRATA_PEER_LOST, "fit: %s ended before they joined, and no worker is left", absent);
+    }
+    if (!c->status && n_awaited(c, rpc)) {
         list_absent(c, absent, sizeof absent);
         status = strata_fail(err, STRATA_TIMEOUT, "fit: %s did not come to the chief in %.0f s%s", absent,
                              c->task->connect_seconds, strata_rpc_server_refused(rpc).text);
@@ -126,12 +160,17 @@ strata_status strata_ps_chief_spread_when_there(strata_ps_chief *c, int64_t seri
     const double began = strata_ps_seconds();
     strata_error found = {0};
     strata_status status;
+    int code = 0;
     do {
         for (int s = 0; s < c->watch.n; s++) {
             do {
                 const double left = until - strata_ps_seconds();
                 status = strata_ps_say_hello(c->fit, c->watch.clients[s], left > 1 ? left : 1, NULL, &found);
-            } while (status == STRATA_PEER_LOST && strata_ps_seconds() < until);
+            } while (status == STRATA_PEER_LOST && strata_ps_seconds() < until &&
+                     !strata_ps_has_ended(STRATA_TASK_PS, s, &code));
+            if (status == STRATA_PEER_LOST && strata_ps_has_ended(STRATA_TASK_PS, s, &code))
+                return strata_fail(err, status, "fit: ps:%d ended (exit code %d), and no other server has its shards (%s)", s,
+                                   code, found.message);
             if (status == STRATA_PEER_LOST)
                 return strata_fail(err, status, "fit: ps:%d was lost and did not start again in %.0f s (%s)", s, until - began,
                                    found.message);
@@ -146,6 +185,10 @@ strata_status strata_ps_chief_spread_when_there(strata_ps_chief *c, int64_t seri
 static strata_status begin(strata_ps_chief *c, strata_rpc_server *rpc, strata_error *err) {
     STRATA_TRY(strata_ps_watch_meet(&c->watch, err));
     STRATA_TRY(wait_for_workers(c, rpc, err));
+    pthread_mutex_lock(&c->lock);
+    if (c->fit->serial > c->serial) c->serial = c->fit->serial;
+    c->serial = ((c->serial >> SERIAL_BITS) + 1) << SERIAL_BITS;
+    pthread_mutex_unlock(&c->lock);
     strata_status status = strata_ps_watch_spread(&c->watch, c->serial, err);
     if (status == STRATA_PEER_LOST) /* its connection broke, or it was started again and has no values yet */
         status = strata_ps_chief_spread_when_there(c, c->serial, strata_ps_seconds() + c->task->connect_seconds, err);
@@ -184,7 +227,7 @@ static void dismiss_workers(strata_ps_chief *c, strata_status status, const char
         const bool waits = !c->begun && status != STRATA_TIMEOUT && strata_ps_seconds() < heard_until;
         for (int w = 0; w < c->n_workers; w++) {
             const struct worker *own = &c->workers[w];
-            any |= own->connected || (waits && !own->heard);
+            any |= own->connected || (waits && !own->heard && !own->ended);
             any |= own->lost_at > 0 && strata_ps_seconds() < own->lost_at + back_within;
         }
         if (!any || strata_ps_seconds() > until) break;
@@ -238,7 +281,6 @@ strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err) {
                          .watch = {.notice = note, .on_route = take_route, .on_hello = note_queue},
                          .n_workers = fit->task->pace.n_workers,
                          .n_sums = fit->model->metrics.n_sums,
-                         .serial = (int64_t)fit->task->incarnation,
                          .rate = fit->model->rate.own,
                          .scale = 1};
     strata_rpc_server *rpc = NULL;

@@ -35,6 +35,8 @@ typedef struct strata_ps_chief {
          * at some time. */
         bool connected, came, heard;
         uint64_t incarnation;
+        /* It ended before it came, and is not started again. */
+        bool ended;
         /* Seconds of its steps, a moving mean. */
         double seconds;
         /* When the chief replied to its last request. Since then the worker has been computing. */
@@ -62,7 +64,8 @@ typedef struct strata_ps_chief {
     /* When the last worker was lost; 0: at least one worker is connected. */
     double alone;
     /* The optimizer's count of updates before the epoch; the epoch; and a serial number, which grows each time an epoch is
-     * begun. It also grows when a chief starts again, since it begins with the chief's incarnation. */
+     * begun. The first one of a chief is above those of earlier chiefs: of all that servers and workers report, the greatest
+     * one with its last SERIAL_BITS bits left out, plus 1 in the bit above. Before `begun`: the greatest that was reported. */
     int64_t t, epoch, serial;
     /* A worker could not reach a server, so the chief must check the servers. */
     bool doubted;

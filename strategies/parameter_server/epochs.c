@@ -117,6 +117,10 @@ strata_status strata_ps_chief_check(strata_ps_chief *c, bool ended, strata_error
     if (!ended && c->alone > 0 && !c->status) {
         const double waited = strata_ps_seconds() - c->alone;
         if (c->failed) strata_ps_chief_fail(c, c->failed, c->failure);
+        bool all_ended = true;
+        int code = 0;
+        for (int w = 0; w < c->n_workers && all_ended; w++) all_ended = strata_ps_has_ended(STRATA_TASK_WORKER, w, &code);
+        if (all_ended) strata_ps_chief_fail(c, STRATA_PEER_LOST, "fit: no worker is left: all have ended");
         if (waited > c->task->connect_seconds) {
             char text[160];
             strata_format(text, sizeof text, "fit: no worker is left, and none has come in %.0f s", waited);

@@ -81,17 +81,29 @@ static void copy_used(strata_ps_row_set *sums, const strata_ps_row_set *used, bo
     }
 }
 
-/* Adds the changes that a batch makes to the states after the batches before it: with a rate r, s + c after them becomes
- * (1 - r) (s + c) + r x, and the program's change is r (x - s). */
-static void add_states(strata_ps_worker *w, const float *changes) {
+/* How many shares have examples of the unit's batch i. */
+static int64_t n_contributing(const strata_ps_worker *w, const strata_ps_job *j, int i) {
+    const int64_t n_shares = w->task->pace.n_shares;
+    return !n_shares ? 1 : j->batches[i].n < n_shares ? j->batches[i].n : n_shares;
+}
+
+/* Adds the changes that the unit's batch i makes to the states after the batches before it: with a rate r, s + c after them
+ * becomes (1 - r) (s + c) + r x, and the program's change is r (x - s). The servers divide the sum of the shares' changes by
+ * the number of shares, which is that of the first batch. A last batch of which fewer shares have examples counts as much as
+ * the others, so its changes are multiplied by the quotient. */
+static void add_states(strata_ps_worker *w, const strata_ps_job *j, int i, const float *changes) {
     const int64_t n = w->model->parameters.state_size;
-    const float *rates = changes + n;
-    for (int64_t i = 0; i < n; i++) w->states[i] = (1 - rates[i]) * w->states[i] + changes[i];
+    const float *rates = changes + n, factor = (float)n_contributing(w, j, 0) / (float)n_contributing(w, j, i);
+    for (int64_t k = 0; k < n; k++) w->states[k] = (1 - rates[k]) * w->states[k] + factor * changes[k];
     memcpy(w->rates, rates, (size_t)n * sizeof *rates);
 }
 
-strata_status strata_ps_take_outputs(strata_ps_worker *w, const strata_ps_job *j, const strata_model_program *program, int slot,
-                                     strata_error *err) {
+void strata_ps_skip_batch(strata_ps_worker *w) {
+    for (int64_t k = 0; k < w->model->parameters.state_size; k++) w->states[k] *= 1 - w->rates[k];
+}
+
+strata_status strata_ps_take_outputs(strata_ps_worker *w, const strata_ps_job *j, int batch,
+                                     const strata_model_program *program, int slot, strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
     const strata_executable *exe = program->parts[0].executable;
     add(w->unit_sums, strata_executable_output(exe, slot, 0), w->model->metrics.n_sums);
@@ -101,7 +113,7 @@ strata_status strata_ps_take_outputs(strata_ps_worker *w, const strata_ps_job *j
         const strata_parameter_block *at = &set->blocks[k];
         add(w->sums_of_dense + at->begin, strata_executable_output(exe, slot, 1 + k), at->dense_end - at->begin);
     }
-    if (set->state_size) add_states(w, strata_executable_output(exe, slot, 1 + n_flat));
+    if (set->state_size) add_states(w, j, batch, strata_executable_output(exe, slot, 1 + n_flat));
     for (int k = 0; k < w->n_sparse; k++) {
         const struct strata_sparse_gradient *from = &program->layout.sparse[k];
         const float *rows = (const float *)strata_executable_output(exe, slot, 1 + from->block) + from->place;

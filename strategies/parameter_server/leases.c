@@ -97,8 +97,10 @@ static strata_status take_back(strata_ps_chief *c, int w, const char *what, stra
 /* A worker's first call. It returns when all workers have connected, so that each of them is told if any two tasks differ. */
 static strata_status hello(strata_ps_chief *c, const strata_rpc_call *call, int w, strata_rpc_reply *reply, strata_error *err) {
     strata_error difference = {0};
-    const strata_status differs = strata_ps_answer_hello(c->fit, call, &difference);
+    int64_t serial = 0;
+    const strata_status differs = strata_ps_answer_hello(c->fit, call, &serial, &difference);
     pthread_mutex_lock(&c->lock);
+    if (!c->begun && serial > c->serial) c->serial = serial;
     if (differs && !c->begun) strata_ps_chief_fail(c, differs, difference.message);
     if (!differs) join(c, w);
     strata_ps_chief_update_totals(c);
@@ -314,7 +316,8 @@ static strata_status take_failure(strata_ps_chief *c, const strata_rpc_call *cal
  * clusters. Later only this task is refused. */
 static strata_status refuse_stranger(strata_ps_chief *c, const strata_rpc_call *call, strata_error *err) {
     strata_error own = {0};
-    strata_status status = call->method == STRATA_PS_HELLO ? strata_ps_answer_hello(c->fit, call, &own) : STRATA_OK;
+    int64_t ignored = 0;
+    strata_status status = call->method == STRATA_PS_HELLO ? strata_ps_answer_hello(c->fit, call, &ignored, &own) : STRATA_OK;
     if (!status)
         status = strata_fail(&own, STRATA_INVALID, "parameter_server: %s expects worker:0 to worker:%d, not %s", c->task->name,
                              c->n_workers - 1, call->task);

@@ -67,9 +67,10 @@ typedef struct server {
     pthread_cond_t changed;
     /* Guarded by the lock. */
     strata_ps_route route;
-    /* When the chief was lost; 0: it is connected, or was never connected. */
-    bool chief_came, over;
-    double chief_lost;
+    /* The greatest serial number that came with values. */
+    int64_t serial;
+    /* chief_lost: the chief had a connection, and has none now. */
+    bool chief_came, chief_lost, over;
     strata_status status;
     char message[sizeof((strata_error *)0)->message];
     /* The error if this server has no memory for its shards; the chief gets it when it connects. OK: there is memory. It never
@@ -466,6 +467,9 @@ static strata_status set(server *s, const strata_rpc_call *call, strata_error *e
     strata_ps_set_ask ask;
     if (call->head_bytes != sizeof ask) return wrong_size(call, err);
     memcpy(&ask, call->head, sizeof ask);
+    pthread_mutex_lock(&s->lock);
+    if (ask.serial > s->serial) s->serial = ask.serial;
+    pthread_mutex_unlock(&s->lock);
     for (int i = 0; i < s->n_holdings; i++) {
         const holding *h = &s->holdings[i];
         if (h->group != ask.group) continue;
@@ -531,10 +535,12 @@ static void enter_queue(struct queue *queue) {
 
 static strata_status hello(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     strata_ps_hello_reply own = {.copy_failed = atomic_load(&s->copy_failed)};
-    STRATA_TRY(strata_ps_answer_hello(s->fit, call, err));
+    int64_t ignored = 0;
+    STRATA_TRY(strata_ps_answer_hello(s->fit, call, &ignored, err));
     if (s->failed) return strata_fail(err, s->failed, "%s", s->failure);
     pthread_mutex_lock(&s->lock);
     own.route = s->route;
+    own.serial = s->serial;
     pthread_mutex_unlock(&s->lock);
     if (!strncmp(call->task, "chief", 5)) {
         own.pulls = atomic_exchange(&s->pulls.most, atomic_load(&s->pulls.n));
@@ -627,7 +633,7 @@ static void on_peer(void *user, strata_rpc_event event, const char *task, uint64
     if (strncmp(task, "chief", 5) != 0) return;
     pthread_mutex_lock(&s->lock);
     if (event == STRATA_RPC_CONNECTED) s->chief_came = true;
-    s->chief_lost = event == STRATA_RPC_CONNECTED ? 0 : strata_ps_seconds();
+    s->chief_lost = event != STRATA_RPC_CONNECTED;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
@@ -635,21 +641,24 @@ static void on_peer(void *user, strata_rpc_event event, const char *task, uint64
 /* Executes requests until the chief ends the training. If the chief does not connect, or not again after it was lost, this
  * fails after connect_seconds. */
 static strata_status serve(server *s, strata_rpc_server *rpc, strata_error *err) {
-    const double patience = s->fit->task->connect_seconds, began = strata_ps_seconds();
+    const double seconds = s->fit->task->connect_seconds;
+    strata_patience patience = strata_patience_of(seconds); /* for the chief, at the start or after it was lost */
     const char *address = s->fit->task->spec.jobs[STRATA_TASK_CHIEF].addresses[0];
     strata_status status = STRATA_OK;
     pthread_mutex_lock(&s->lock);
     while (!s->over && !status) {
         const struct timespec deadline = strata_ps_deadline(0.25);
         pthread_cond_timedwait(&s->changed, &s->lock, &deadline);
-        const double now = strata_ps_seconds();
         if (s->over) break;
-        if (!s->chief_came && now - began > patience)
+        const bool waits = !s->chief_came || s->chief_lost;
+        if (!waits) patience = strata_patience_of(seconds);
+        const bool late = strata_patience_left(&patience) <= 0;
+        if (!s->chief_came && late)
             status = strata_fail(err, STRATA_TIMEOUT, "fit: the chief, %s, has not come to %s in %.0f s%s", address,
-                                 s->fit->task->name, patience, strata_rpc_server_refused(rpc).text);
-        if (s->chief_lost > 0 && now - s->chief_lost > patience)
+                                 s->fit->task->name, seconds, strata_rpc_server_refused(rpc).text);
+        if (s->chief_lost && late)
             status = strata_fail(err, STRATA_PEER_LOST, "fit: the chief, %s, was lost, and did not come back to %s in %.0f s",
-                                 address, s->fit->task->name, patience);
+                                 address, s->fit->task->name, seconds);
     }
     if (!status && s->status) status = strata_fail(err, s->status, "%s", s->message);
     pthread_mutex_unlock(&s->lock);

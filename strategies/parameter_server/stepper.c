@@ -93,7 +93,7 @@ static strata_status compute_once(strata_ps_worker *w, strata_ps_job *j, strata_
     STRATA_TRY(strata_ps_submit(w, j, 0, &program, &slot, err));
     STRATA_TRY(strata_ps_finish_batch(w, j, program, slot, err));
     strata_ps_clear_sums(w, j);
-    return strata_ps_take_outputs(w, j, program, slot, err);
+    return strata_ps_take_outputs(w, j, 0, program, slot, err);
 }
 
 /* If only some servers have applied a push, it is repeated; the others ignore it by the unit's number. */

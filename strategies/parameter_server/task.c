@@ -4,32 +4,12 @@
 #include "strategies/parameter_server/task.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 /* If there is a copy, tasks wait only this long for a broken connection; training then continues from the copy. */
 static const double REPLICATED_RECONNECT_SECONDS = 1.5;
-
-double strata_ps_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-void strata_ps_cond_init(pthread_cond_t *cond) {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(cond, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
-struct timespec strata_ps_deadline(double seconds) {
-    const double at = strata_ps_seconds() + seconds;
-    struct timespec deadline = {.tv_sec = (time_t)at};
-    deadline.tv_nsec = (long)((at - (double)deadline.tv_sec) * 1e9);
-    return deadline;
-}
 
 strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index, size_t shared_bytes,
                                 strata_rpc_client **out_client, strata_error *err) {
@@ -62,6 +42,20 @@ strata_status strata_ps_connect_within(const strata_ps_task *task, strata_task_t
     return status;
 }
 
+bool strata_ps_has_ended(strata_task_type type, int index, int *out_code) {
+    const char *path = getenv("STRATA_ENDED_TASKS");
+    char line[80], name[STRATA_RPC_TASK_BYTES];
+    bool found = false;
+    FILE *list = path && *path ? fopen(path, "re") : NULL;
+    const int n = snprintf(name, sizeof name, "%s:%d ", strata_task_type_name(type), index);
+    while (list && !found && fgets(line, sizeof line, list)) {
+        found = !strncmp(line, name, (size_t)n) && strchr(line, '\n');
+        if (found) *out_code = atoi(line + n);
+    }
+    if (list) fclose(list);
+    return found;
+}
+
 strata_status strata_ps_listen(const strata_ps_task *task, strata_rpc_handler handler, strata_rpc_on_peer on_peer, void *user,
                                strata_rpc_server **out_server, strata_error *err) {
     const strata_rpc_server_options opts = {.task = task->name,
@@ -76,11 +70,11 @@ strata_status strata_ps_listen(const strata_ps_task *task, strata_rpc_handler ha
 
 strata_status strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *client, double seconds,
                                   strata_ps_hello_reply *out_reply, strata_error *err) {
-    const uint32_t magic = STRATA_PS_MAGIC;
+    const strata_ps_hello_ask head = {.magic = STRATA_PS_MAGIC, .serial = fit->serial};
     const struct iovec body = {fit->terms, strlen(fit->terms) + 1};
     const strata_rpc_ask ask = {.method = STRATA_PS_HELLO,
-                                .head = &magic,
-                                .head_bytes = sizeof magic,
+                                .head = &head,
+                                .head_bytes = sizeof head,
                                 .body = &body,
                                 .n_body = 1,
                                 .what = "the comparison of what is trained"};
@@ -93,11 +87,13 @@ strata_status strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *c
     return status;
 }
 
-strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, strata_error *err) {
-    uint32_t magic = 0;
+strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, int64_t *out_serial,
+                                     strata_error *err) {
+    strata_ps_hello_ask head = {0};
     const char *terms = call->body;
-    if (call->head_bytes == sizeof magic) memcpy(&magic, call->head, sizeof magic);
-    if (magic != STRATA_PS_MAGIC || !call->body_bytes || terms[call->body_bytes - 1])
+    if (call->head_bytes == sizeof head) memcpy(&head, call->head, sizeof head);
+    *out_serial = head.serial;
+    if (head.magic != STRATA_PS_MAGIC || !call->body_bytes || terms[call->body_bytes - 1])
         return strata_fail(err, STRATA_INVALID, "fit: %s and %s are of different versions of Strata", fit->task->name,
                            call->task);
     return strata_model_compare_terms(fit->terms, fit->task->name, terms, call->task, err);

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "cluster/rpc/rpc.h"
+#include "core/base/clock.h"
 #include "core/model/manifest.h"
 #include "strata/cluster_spec.h"
 #include "strategies/parameter_server/pace.h"
@@ -115,6 +116,9 @@ typedef struct strata_ps_fit {
     /* NULL: no trace is written. The tracks are those of a worker's device. */
     strata_trace *trace;
     int *tracks;
+    /* The greatest serial number of an epoch that this task knows. A chief that starts again uses greater ones, which it learns
+     * from the other tasks. */
+    int64_t serial;
     /* Batches of the validation data, which workers evaluate; 0: there are none, or it is not known how many. */
     int64_t n_visits;
 } strata_ps_fit;
@@ -145,6 +149,8 @@ typedef struct strata_ps_hello_reply {
     strata_ps_route route;
     /* From a server: it could not forward a change to its group's copy, so the copy cannot be used any more. */
     int32_t copy_failed;
+    /* From a server: the greatest serial number that a chief has given it with values. */
+    int64_t serial;
     /* From a server to the chief: the most pulls and pushes that it had at a time since the last such reply. */
     int32_t pulls, pushes;
 } strata_ps_hello_reply;
@@ -152,8 +158,21 @@ typedef struct strata_ps_hello_reply {
  * again before it replied. out_reply: NULL if it is not needed. */
 STRATA_MUST_USE strata_status strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *client, double seconds,
                                                   strata_ps_hello_reply *out_reply, strata_error *err);
-/* Replies to such a call. */
-strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, strata_error *err);
+
+/* Whether a task has ended and is not started again, so that nobody needs to wait for it. `strata launch` lists these tasks in
+ * the file that STRATA_ENDED_TASKS names; without it nothing is known. *out_code: its exit code, or 128 + its signal. */
+bool strata_ps_has_ended(strata_task_type type, int index, int *out_code);
+
+/* The head of a hello. */
+typedef struct strata_ps_hello_ask {
+    /* STRATA_PS_MAGIC. */
+    int64_t magic;
+    /* As in strata_ps_fit. */
+    int64_t serial;
+} strata_ps_hello_ask;
+/* Replies to such a call. *out_serial: the greatest serial number that the sender knows; 0: the call is no hello. */
+strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, int64_t *out_serial,
+                                     strata_error *err);
 
 /* watch.c: the state of the servers, as the chief knows it. All fields except the functions must be zero before make. Threads:
  * one at a time. */
@@ -224,18 +243,23 @@ STRATA_MUST_USE strata_status strata_ps_stepper_step(strata_ps_stepper *stepper,
                                                      const strata_array *y, int64_t n, double *out_loss, strata_error *err);
 void strata_ps_stepper_destroy(strata_ps_stepper *stepper); /* NULL is fine */
 
-double strata_ps_seconds(void);
-/* The time that is `seconds` from now, for pthread_cond_timedwait with a condition of strata_ps_cond_init. */
-void strata_ps_cond_init(pthread_cond_t *cond);
-struct timespec strata_ps_deadline(double seconds);
+static inline double strata_ps_seconds(void) {
+    return strata_clock_seconds();
+}
+static inline void strata_ps_cond_init(pthread_cond_t *cond) {
+    strata_clock_cond_init(cond);
+}
+static inline struct timespec strata_ps_deadline(double seconds) {
+    return strata_clock_after(seconds);
+}
 
 /* ---- messages: structs in the machine's byte order; the magic number of the hello checks that both sides have the same
  * ---- */
 
-enum { STRATA_PS_MAGIC = 0x53505332, STRATA_PS_CALL_SECONDS = 600 };
+enum { STRATA_PS_MAGIC = 0x53505333, STRATA_PS_CALL_SECONDS = 600 };
 
 typedef enum strata_ps_method {
-    /* head: uint32_t STRATA_PS_MAGIC; body: terms. Reply: strata_ps_hello_reply. */
+    /* head: strata_ps_hello_ask; body: terms. Reply: strata_ps_hello_reply. */
     STRATA_PS_HELLO = 1,
     /* To the chief: head strata_ps_next_ask [n], n from 1 to STRATA_PS_MOST_REPORTS, where the last one also has the worker's
      * request; body: the units' sums, f32 (n, n_sums). Reply: strata_ps_next_reply. */

@@ -7,11 +7,13 @@
 
 #include "strategies/parameter_server/task.h"
 
+/* How often to check whether a server that is waited for has ended. It is long enough for a busy server to answer in. */
+static const double LOOK_SECONDS = 5;
+
 strata_status strata_ps_watch_make(strata_ps_watch *watch, strata_ps_fit *fit, strata_error *err) {
     const size_t n = (size_t)fit->plan.n_servers;
     watch->fit = fit;
     watch->n = fit->plan.n_servers;
-    fit->route.number = (int64_t)fit->task->incarnation; /* above those of an earlier chief */
     watch->clients = calloc(n, sizeof(*watch->clients));
     watch->incarnations = calloc(n, sizeof *watch->incarnations);
     watch->lost = calloc(n, sizeof *watch->lost);
@@ -35,15 +37,27 @@ strata_status strata_ps_watch_meet(strata_ps_watch *watch, strata_error *err) {
     strata_status differs = STRATA_OK;
     strata_error difference = {0};
     for (int s = 0; s < watch->n; s++) {
-        strata_status status = strata_ps_connect(task, STRATA_TASK_PS, s, 0, &watch->clients[s], err);
+        strata_status status;
+        int code = 0;
+        do {
+            const double left = until - strata_ps_seconds();
+            if (strata_ps_has_ended(STRATA_TASK_PS, s, &code))
+                return strata_fail(err, STRATA_PEER_LOST, "fit: ps:%d ended (exit code %d) before the training began", s, code);
+            status = strata_ps_connect_within(task, STRATA_TASK_PS, s, left < LOOK_SECONDS ? left : LOOK_SECONDS, 0,
+                                              &watch->clients[s], err);
+        } while (status == STRATA_TIMEOUT && strata_ps_seconds() < until);
         if (status == STRATA_TIMEOUT)
             strata_fail_in(err, status, "fit: ps:%d did not come in %.0f s", s, task->connect_seconds);
         if (status) return status;
+        strata_ps_hello_reply reply = {0};
         do
             status =
-                strata_ps_say_hello(watch->fit, watch->clients[s], task->connect_seconds, NULL, differs ? NULL : &difference);
+                strata_ps_say_hello(watch->fit, watch->clients[s], task->connect_seconds, &reply, differs ? NULL : &difference);
         while (status == STRATA_PEER_LOST && strata_ps_seconds() < until);
         if (!differs) differs = status;
+        /* the numbers of this chief are above those of an earlier one */
+        if (reply.route.number > watch->fit->route.number) watch->fit->route.number = reply.route.number;
+        if (reply.serial > watch->fit->serial) watch->fit->serial = reply.serial;
     }
     return differs ? strata_fail(err, differs, "%s", difference.message) : STRATA_OK;
 }

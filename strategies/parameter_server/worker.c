@@ -84,6 +84,7 @@ static strata_status ask_chief(strata_ps_worker *w, bool waits, double seconds, 
     }
     w->report.gives_back = false;
     w->fit->route = w->given.route;
+    if (w->given.unit.epoch > w->fit->serial) w->fit->serial = w->given.unit.epoch;
     return STRATA_OK;
 }
 
@@ -121,7 +122,10 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
         strata_model_program *program = NULL;
         int slot = 0;
         strata_status status = STRATA_OK;
-        if (!j->batches[i].own) continue;
+        if (!j->batches[i].own) {
+            if (cleared) strata_ps_skip_batch(w);
+            continue;
+        }
         /* Buckets are copied to the sums while the program runs. The push in progress may be sent from there once more. */
         if (w->layout && w->layout->n_buckets) STRATA_TRY(finish_push(w, err));
         STRATA_TRY(strata_ps_submit(w, j, i, &program, &slot, err));
@@ -133,7 +137,7 @@ static strata_status compute(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
         STRATA_TRY(finish_push(w, err)); /* the memory of the gradients in that push is overwritten below */
         if (!cleared) strata_ps_clear_sums(w, j);
         cleared = true;
-        STRATA_TRY(strata_ps_take_outputs(w, j, program, slot, err));
+        STRATA_TRY(strata_ps_take_outputs(w, j, i, program, slot, err));
     }
     STRATA_TRY(finish_push(w, err));
     if (!cleared) strata_ps_clear_sums(w, j);
@@ -178,17 +182,6 @@ static strata_status visit(strata_ps_worker *w, strata_ps_job *j, strata_error *
     return STRATA_OK;
 }
 
-/* Batches of which this worker has no examples move the states as its other batches do: n moves of the rate r go 1 - (1 - r)^n
- * of the way. */
-static void complete_states(const strata_ps_worker *w, const strata_ps_job *j) {
-    int n = 0;
-    for (int i = 0; i < j->n_batches; i++) n += j->batches[i].own > 0;
-    for (int64_t i = 0; i < w->model->parameters.state_size && n && n < j->n_batches; i++) {
-        const double kept = 1 - (double)w->rates[i], own = 1 - pow(kept, n);
-        if (own > 0) w->states[i] *= (float)((1 - pow(kept, j->n_batches)) / own);
-    }
-}
-
 static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_job *ahead, int32_t *out_grant,
                              strata_error *err) {
     const double began = strata_ps_seconds();
@@ -200,7 +193,6 @@ static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
     const char *wrong = strata_ps_first_not_finite(w);
     const bool overflow = wrong && w->model->scale.value > 1 && isfinite(w->unit_sums[0]);
     strata_ps_follow_scale(w, !wrong);
-    complete_states(w, j);
     if (!wrong) strata_ps_clip_all(w);
     if (!wrong && j->examples) STRATA_TRY(of_server(w, strata_ps_start_push(w, j, err)));
     w->report.unit = j->unit;
@@ -312,7 +304,7 @@ static strata_status make_job(const strata_ps_worker *w, strata_ps_job *j, strat
 
 strata_status strata_ps_worker_make(strata_ps_worker *w, strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
-    w->attempt = (int64_t)w->task->incarnation; /* a task that is started again continues with higher numbers */
+    w->attempt = (int64_t)(w->task->incarnation >> 2) + 1; /* a task that is started again has other numbers */
     w->servers = calloc((size_t)w->n_servers, sizeof(*w->servers));
     w->pushes = calloc((size_t)w->n_servers, sizeof *w->pushes);
     w->sparse = calloc((size_t)set->n + 1, sizeof *w->sparse);

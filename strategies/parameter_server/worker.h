@@ -138,7 +138,8 @@ typedef struct strata_ps_worker {
      * to sums_of_dense; those of later batches are added. */
     const strata_gradient_layout *layout;
     bool first_batch;
-    /* Buckets are pushed as soon as they are computed. `attempt` counts the units for which this is done. */
+    /* Buckets are pushed as soon as they are computed. `attempt` counts the units for which this is done, from a random number
+     * on. */
     bool streams;
     int64_t attempt;
     /* A bucket of the unit is not finite, so no more are pushed; and the error of a bucket that could not be pushed. */
@@ -197,9 +198,12 @@ STRATA_MUST_USE strata_status strata_ps_upload(const strata_ps_worker *w, strata
 
 /* ---- gradients.c ---- */
 
-/* Adds a batch's outputs to the sums of the unit. */
-STRATA_MUST_USE strata_status strata_ps_take_outputs(strata_ps_worker *w, const strata_ps_job *j,
+/* Adds the outputs of a batch of the unit, by its index, to the sums of the unit. */
+STRATA_MUST_USE strata_status strata_ps_take_outputs(strata_ps_worker *w, const strata_ps_job *j, int batch,
                                                      const strata_model_program *program, int slot, strata_error *err);
+/* Instead of strata_ps_take_outputs, for a batch of which this worker has no examples: the changes of the states by the batches
+ * before it become older by one batch. */
+void strata_ps_skip_batch(strata_ps_worker *w);
 /* Called before the first batch of a unit. */
 void strata_ps_clear_sums(strata_ps_worker *w, const strata_ps_job *j);
 /* Submits batch number i of the unit, at least up to its first send. If the device computes in the calling thread, only the

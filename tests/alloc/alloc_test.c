@@ -15,38 +15,13 @@
 #include "core/data/format/safetensors.h"
 #include "core/run/device.h"
 #include "strata/strata.h"
+#include "tests/alloc/scenario.h"
 #include "tests/alloc/shim.h"
 #include "tests/support/folder.h"
 
 TestSuite(alloc, .init = test_folder_make, .fini = test_folder_remove);
 
 static const strata_dtype f32 = STRATA_DTYPE_F32;
-
-/* A sequence of calls that creates objects, uses them and destroys them. Returns the status of the first call that failed. */
-typedef strata_status (*scenario)(strata_error *err);
-
-/* Runs the scenario with its k-th allocation failing, for k = first, first + step, ... until no allocation fails any more,
- * but at most `most` times. */
-static void fail_each_allocation(const char *name, scenario scenario, int64_t first, int64_t step, int64_t most) {
-    strata_error err = {0};
-    /* This run also lets libraries allocate what they keep until the process ends. */
-    cr_assert_eq(scenario(&err), STRATA_OK, "%s without failures: %s", name, err.message);
-    for (int64_t k = first, rounds = 0; rounds < most; k += step, rounds++) {
-        int64_t before = shim_live();
-        err = (strata_error){0};
-        shim_fail_at(k);
-        strata_status status = scenario(&err);
-        bool failed = shim_failed();
-        shim_fail_at(0);
-        cr_assert_eq(shim_live(), before, "%s: allocation %d failed; %d blocks leak (%s)", name, (int)k,
-                     (int)(shim_live() - before), err.message);
-        cr_assert(status == STRATA_OK || (failed && status == STRATA_OUT_OF_MEMORY), "%s: allocation %d failed; got %s \"%s\"",
-                  name, (int)k, strata_status_name(status), err.message);
-        cr_assert(status == STRATA_OK || (err.status == status && err.message[0]), "%s: allocation %d: no message", name,
-                  (int)k);
-        if (!failed) return;
-    }
-}
 
 /* ---- graphs and executables ---- */
 

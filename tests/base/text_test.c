@@ -68,3 +68,38 @@ Test(text, nearest_name_finds_what_was_meant) {
     longest[sizeof longest - 1] = '\0';
     cr_assert_null(strata_nearest_name(longest, names, 6));
 }
+
+/* UTF-8 as RFC 3629 encodes it, without a check: also of surrogates, and of numbers beyond Unicode. Returns the length. */
+static size_t encode(uint32_t number, size_t length, unsigned char *out) {
+    static const unsigned char first[] = {[1] = 0, [2] = 0xC0, [3] = 0xE0, [4] = 0xF0};
+    for (size_t i = length; i-- > 1; number >>= 6) out[i] = (unsigned char)(0x80 | (number & 0x3F));
+    out[0] = (unsigned char)(first[length] | number);
+    return length;
+}
+
+Test(text, a_character_of_utf8_is_whole_and_of_the_shortest_form) {
+    static const unsigned char wrong[] = {0x00, 0x7F, 0xC0, 0xFF};
+    static const uint32_t below[] = {[1] = 0x80, [2] = 0x800, [3] = 0x10000, [4] = 0x110000};
+    unsigned char bytes[4];
+    for (uint32_t c = 0; c < 0x110000; c += c < 0x900 || (c > 0xD700 && c < 0xE100) ? 1 : 61) {
+        const size_t length = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+        encode(c, length, bytes);
+        const bool surrogate = c >= 0xD800 && c < 0xE000;
+        cr_assert_eq(strata_utf8_length(bytes, 4), surrogate ? 0 : length, "U+%04X", c);
+        cr_assert_eq(strata_utf8_length(bytes, length - 1), 0, "U+%04X, cut off", c);
+        for (size_t i = 1; i < length; i++)
+            for (size_t k = 0; k < sizeof wrong; k++) {
+                encode(c, length, bytes);
+                bytes[i] = wrong[k];
+                cr_assert_eq(strata_utf8_length(bytes, 4), 0, "U+%04X with byte %zu %02X", c, i, wrong[k]);
+            }
+    }
+    for (size_t length = 2; length <= 4; length++) {
+        encode(below[length - 1] - 1, length, bytes);
+        cr_assert_eq(strata_utf8_length(bytes, 4), 0, "a longer form of U+%04X", below[length - 1] - 1);
+    }
+    encode(0x110000, 4, bytes);
+    cr_assert_eq(strata_utf8_length(bytes, 4), 0, "beyond Unicode");
+    for (int b = 0x80; b < 0xC2; b++) cr_assert_eq(strata_utf8_length(memset(bytes, b, 4), 4), 0, "begins with %02X", b);
+    for (int b = 0xF5; b < 0x100; b++) cr_assert_eq(strata_utf8_length(memset(bytes, b, 4), 4), 0, "begins with %02X", b);
+}

@@ -54,7 +54,7 @@ check "a pause without room for a checkpoint is an error" test $? = 161
 # Other data and options. Each of several workers reports an error, and none waits for another.
 expect 0 "paused" launch -n 2 -- "$strata" $train --strategy multi_worker_mirrored --checkpoint w.ck --stop-after 1
 sed '7s/^[^,]*/9.5/' t.csv >cell.csv
-expect 3 "its examples or the names of its classes were others" launch -n 2 -- "$strata" train cell.csv --device host \
+expect 3 "other data or options" launch -n 2 -- "$strata" train cell.csv --device host \
     --epochs 3 --strategy multi_worker_mirrored --checkpoint w.ck
 expect 0 "paused" $train --checkpoint o.ck --stop-after 1
 expect 0 "paused" $train --checkpoint o/ --stop-after 1
@@ -68,8 +68,9 @@ for at in o.ck "o --resume"; do
     done
     # shellcheck disable=SC2086 # words
     {
-        expect 3 "its class weights were others" $train --class-weights 1,2 --checkpoint $at
-        expect 3 "an epoch could have 0 steps, and now 5" $train --steps-per-epoch 5 --checkpoint $at
+        expect 3 "the number of class weights is 2 now and 0 in the checkpoint" $train --class-weights 1,2 --checkpoint $at
+        expect 3 "the number of steps an epoch may have is 5 now and 0 in the checkpoint" \
+            $train --steps-per-epoch 5 --checkpoint $at
         expect 0 "continues after epoch 1" $train --batch 4 --checkpoint $at
         stderr "the checkpoint was made with a batch of 16, and goes on with 4"
     }

@@ -44,6 +44,18 @@ differ 'columns[0].name is "b" on worker' "--columns a,b" "--columns b,a"
 differ 'weight is "w" on worker' "--columns a,b" "--columns a,b --weight-column w"
 differ "the validation data is none on worker" "--validation-split 0.2" ""
 differ "precision is bf16 on worker" "" "--precision bf16"
+differ "the weight of class 0 is 2 on worker" "--class-weights 1,2,3" "--class-weights 2,2,3"
+
+# The evaluator compares how it prepares data with what the checkpoint says.
+export OTHER='"type":"evaluator"'
+evaluates="--strategy parameter_server --checkpoint $work/ck"
+expect 3 'in its preprocessing, columns[0].name is "a", and here "b"' launch --workers 1 --ps 1 --evaluator -- \
+    "$work/one.sh" "$train $evaluates --columns a,b" "$train $evaluates --columns b,a"
+rm -f "$work/ck"
+# So does a training that goes on.
+expect 0 "paused" train "$work/a/t.csv" --device host --epochs 2 --columns a,b --checkpoint "$work/ck" --stop-after 1
+expect 3 'in its preprocessing, columns[0].name is "a", and here "b"' train "$work/a/t.csv" --device host --epochs 2 \
+    --columns b,a --checkpoint "$work/ck"
 expect 0 "saved" train "$work/a/t.csv" --device host --epochs 1 --save "$work/m.strata"
 differ 'training of layer "dense' "--from $work/m.strata --freeze dense" "--from $work/m.strata"
 

@@ -55,7 +55,7 @@ import json, sys
 step, peak = (json.loads(open(path).read()) for path in sys.argv[1:])
 assert 0.5 * step["step_memory_bytes"] <= peak["peak_bytes"] <= step["step_memory_bytes"], (step, peak)
 END
-expect 2 "give one of --times, --placement and --memory" summary cifar10 --memory --times
+expect 2 "give one of --times, --placement, --memory and --mesh" summary cifar10 --memory --times
 
 # A trace with chosen times: in 2 steps a device is busy for 60 of 100 us, and a host waits.
 cat >"$work/trace.json" <<'END'

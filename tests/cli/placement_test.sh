@@ -15,7 +15,7 @@ END
 # ---- with a device that has all ops ----
 expect 2 "--allow-fallback gpu: it must be host" train mnist --allow-fallback gpu
 expect 2 "--allow-fallback gpu: it must be host" train mnist --strategy mirrored --devices host --allow-fallback gpu
-expect 2 "give one of --times, --placement and --memory" summary mnist --times --placement
+expect 2 "give one of --times, --placement, --memory and --mesh" summary mnist --times --placement
 expect 0 "nodes: " summary mnist --placement --device host
 expect 0 ", 0 on the host for it, 0 nowhere" summary mnist --placement --device host
 expect 0 "" summary mnist --placement --device host --batch 8 --json

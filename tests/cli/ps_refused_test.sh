@@ -73,7 +73,7 @@ job 2 "layers[1].units is 7 on worker:1 and 128 on chief:0" worker "" "--set lay
 stderr " on worker:1 and "
 
 # A task with another strategy uses another protocol. The chief must report which connection came instead of its worker's.
-expect 163 "worker:1 did not come to the chief in 6 s; connections refused" launch --workers 2 --ps 1 -- \
+expect 162 "worker:1 ended (exit code 162) before it joined; connections refused" launch --workers 2 --ps 1 -- \
     "$work/one.sh" worker "" "--strategy multi_worker_mirrored" "$strata" $train --wait 6
 stderr "it takes chief:0 for the store of a job"
 

@@ -478,6 +478,27 @@ def pictures_are_sent_as_they_are():
         equal((code, "/tmp" in error or "strata-picture" in error), (400, False))
 
 
+def silent_connections_keep_nobody_out():
+    row = next(table_rows())
+    with Server("table.strata", "--connections", "4", "--idle", "120") as server:
+        start = time.monotonic()
+        client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        silent = []
+        for i in range(10):
+            client.request("POST", "/predict", json.dumps({"rows": [row]}))
+            equal(client.getresponse().read() != b"", True)
+            silent.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+        equal(server.post({"rows": [row]})[0], 200)
+        assert time.monotonic() - start < 15
+        sockets = {client.sock}
+        client.request("POST", "/predict", json.dumps({"rows": [row]}))
+        equal(client.getresponse().status, 200)
+        equal({client.sock}, sockets)  # the client that sends requests has kept its connection
+        for other in silent:
+            other.close()
+        client.close()
+
+
 def make_arrays():
     """Writes a file of multiples of 1/7, without numpy."""
     import struct
@@ -498,7 +519,7 @@ def make_arrays():
 
 make_arrays()
 for check in (answers_are_those_of_predict, requests_of_many_clients_share_batches,
-              a_client_that_is_alone_does_not_wait, truth_is_a_word_of_the_table,
+              a_client_that_is_alone_does_not_wait, silent_connections_keep_nobody_out, truth_is_a_word_of_the_table,
               truth_is_no_word_of_another_column, what_is_unknown_is_told,
               requests_that_can_be_read_in_two_ways_are_refused, wrong_requests_get_an_answer_that_says_what,
               raw_bytes_are_answered_or_cut_off, arrays_of_numbers, numbers_of_rows_are_read_as_numbers,

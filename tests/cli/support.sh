@@ -122,6 +122,19 @@ use_shim() {
     export OCL_ICD_VENDORS="$work/vendors" STRATA_SHIM_DRIVER
 }
 
+# The same for the Vulkan loader, the shim tests/shims/vulkan_shim.c and lavapipe.
+use_vulkan_shim() {
+    shim=$STRATA_BUILD_DIR/suites/shims/vulkan_shim.so
+    manifest=/usr/share/vulkan/icd.d/lvp_icd.x86_64.json
+    if [ ! -e "$shim" ] || [ ! -e "$manifest" ]; then
+        echo "skipped: lavapipe is not installed (mesa-vulkan-drivers), or tests/shims was not built"
+        finish
+    fi
+    printf '{"file_format_version": "1.0.0", "ICD": {"library_path": "%s", "api_version": "1.3.0"}}' "$shim" >"$work/shim.json"
+    STRATA_SHIM_DRIVER=$(sed -n 's/.*"library_path" *: *"\([^"]*\)".*/\1/p' "$manifest")
+    export VK_ICD_FILENAMES="$work/shim.json" VK_DRIVER_FILES="$work/shim.json" STRATA_SHIM_DRIVER
+}
+
 finish() {
     echo "$checks checks, $failures failed"
     [ $failures = 0 ]

@@ -81,6 +81,8 @@ expect 0 "on 30 test examples" evaluate nones.strata nones.csv $on
 expect 0 "1 number, 5 missing (5 NA)" train marks.csv $once
 expect 0 "1 number, 10 missing (5 -999, 5 NA)" train marks.csv $once --na NA,-999 --save marks.strata
 stdout "--na 'NA,-999'"
+expect 0 "read with" train nones.csv $once --na ''
+stdout "--na ''"
 printf 'a\n-999\nNA\n' >later.csv
 expect 0 "" predict marks.strata later.csv $on
 check "-999 is missing in a later table, too" [ "$(sed -n 2p out | cut -f 2-)" = "$(sed -n 3p out | cut -f 2-)" ]

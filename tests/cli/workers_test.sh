@@ -194,6 +194,15 @@ over_mpi() { # MPI PACKAGE MPIRUN VERSION OPTION...: VERSION is what its `mpirun
             $mpirun "$@" -n 2 "$strata" $train --strategy multi_worker_mirrored --engine $engine >"$work/out" 2>"$work/err" || bad "$mpirun strata train --engine $engine"
         json "r['workers'] == 2 and r['weights_sha256'] == '$hash'"
     done
+    # MPI on one rank only: no rank may wait in MPI for the others.
+    for rank in 0 1; do
+        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 $mpirun "$@" -n 2 sh -c \
+            'engine=; [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != '$rank' ] || engine="--engine mpi"; exec "$@" $engine' sh \
+            "$strata" $train --strategy multi_worker_mirrored >"$work/out" 2>"$work/err"
+        check "$mpirun with the engine on rank $rank ends with an error" test $? != 0
+        stderr "the transport is"
+        stderr "engine mpi on rank $rank"
+    done
 }
 over_mpi "Open MPI" openmpi-bin mpirun.openmpi "Open MPI" --oversubscribe --bind-to none
 over_mpi MPICH mpich mpirun.mpich "HYDRA\|Intel"

@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cluster/clock.h"
 #include "cluster/wire/socket.h"
+#include "core/base/clock.h"
 #include "strata/cluster.h"
 
 /* Binds a port of the loopback address. Returns the socket; -1: the port is in use. */
@@ -103,4 +103,25 @@ Test(listen, a_rank_0_for_which_others_wait_in_vain_says_where_it_listens) {
     cr_assert_eq(strata_communicator_create(&opts, &comm, &err), STRATA_TIMEOUT);
     cr_assert_not_null(strstr(err.message, address), "%s", err.message);
     cr_assert_not_null(strstr(err.message, "which no other host reaches"), "%s", err.message);
+}
+
+/* What the user has to change is said: the port, or the address. */
+Test(listen, a_port_in_use_and_an_address_of_another_host_are_errors_of_the_user) {
+    char address[32];
+    strata_error err = {0};
+    strata_communicator *comm = NULL;
+    int port = 0;
+    const int taken = bind_port(&port);
+    listen(taken, 1);
+    snprintf(address, sizeof address, "127.0.0.1:%d", port);
+    const strata_communicator_options opts = {.world = 2, .store = address, .connect_seconds = 5};
+    cr_assert_eq(strata_communicator_create(&opts, &comm, &err), STRATA_INVALID, "%s", err.message);
+    cr_assert_not_null(strstr(err.message, address), "%s", err.message);
+    cr_assert_not_null(strstr(err.message, "another process listens there"), "%s", err.message);
+    close(taken);
+    bool beyond = false;
+    int fd = -1;
+    const double now = strata_clock_seconds();
+    cr_assert_eq(strata_socket_listen("192.0.2.1", "0", STRATA_LISTEN_HOST, now, &fd, &beyond, &err), STRATA_INVALID);
+    cr_assert_not_null(strstr(err.message, "no interface of this host"), "%s", err.message);
 }

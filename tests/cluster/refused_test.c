@@ -22,6 +22,9 @@ typedef struct waiting {
     test_address store;
     strata_status status;
     strata_error err;
+    /* For the last test: the options of both ranks, and the status of rank 1. */
+    const struct options_row *row;
+    strata_status other;
 } waiting;
 
 static strata_communicator_options options_of(const waiting *w, int rank) {
@@ -129,4 +132,51 @@ Test(refused, a_rank_that_begins_tls_is_told_of) {
     begin(&w);
     knock(&w, "\x16\x03\x01");
     expect_end(&w, "; connections refused: 1, the last from 127.0.0.1: it uses TLS and rank 0 does not: all ranks must");
+}
+
+/* ---- ranks with other options ---- */
+
+typedef struct options_row {
+    const char *transports[2], *algorithms[2];
+    const char *text;
+} options_row;
+
+static void *come_as_rank_1(void *user) {
+    waiting *w = user;
+    strata_error err = {0};
+    strata_communicator_options opts = options_of(w, 1);
+    const options_row *row = w->row;
+    opts.transport = row->transports[1];
+    opts.algorithm = row->algorithms[1];
+    w->other = come(&opts, &err);
+    if (!strstr(err.message, row->text)) w->other = STRATA_OK;
+    return NULL;
+}
+
+/* They would wait for each other, for minutes or until a collective. */
+Test(refused, ranks_with_another_transport_or_algorithm_are_told_at_once) {
+    static const options_row rows[] = {
+        {{"shm", "tcp"}, {NULL}, "the transport is tcp on rank 1 ("},
+        {{NULL, "tcp"}, {NULL}, ") and auto on rank 0 ("},
+        {{"tcp", NULL}, {NULL}, "give all ranks the same (--transport, --engine)"},
+        {{NULL}, {"ring", "two_shot"}, "the algorithm is two_shot on rank 1 ("},
+        {{NULL}, {"ring", NULL}, ") and ring on rank 0 ("},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        waiting w = {.store = test_free_address(), .row = &rows[i]};
+        strata_error err = {0};
+        struct timespec began, ended;
+        strata_communicator_options opts = options_of(&w, 0);
+        opts.connect_seconds = 30;
+        opts.transport = rows[i].transports[0];
+        opts.algorithm = rows[i].algorithms[0];
+        clock_gettime(CLOCK_MONOTONIC, &began);
+        cr_assert_eq(pthread_create(&w.thread, NULL, come_as_rank_1, &w), 0);
+        cr_assert_eq(come(&opts, &err), STRATA_INVALID, "%s", err.message);
+        pthread_join(w.thread, NULL);
+        clock_gettime(CLOCK_MONOTONIC, &ended);
+        cr_assert(strstr(err.message, rows[i].text), "%s", err.message);
+        cr_assert_eq(w.other, STRATA_INVALID, "rank 1 has another error");
+        cr_assert_lt(ended.tv_sec - began.tv_sec, 10);
+    }
 }

@@ -225,13 +225,26 @@ typedef struct other_loop {
     const char *loss;
     int64_t n_examples, batch;
     uint64_t data_seed, order_seed;
+    /* Of the model's hidden layers, of an activation outside of it, and of the loss. 0: 2, 0.25, 0.5, 2. */
+    int64_t units;
+    double dropout, slope, factor;
 } other_loop;
 
+/* What the function of a worker uses. */
+typedef struct other_parts {
+    const other_loop *own;
+    strata_model *model;
+    strata_distributed_optimizer *optimizer;
+} other_parts;
+
 static strata_status other_step(strata_replica_context *replica, strata_tensor *const *inputs, void *user, strata_error *err) {
-    void **parts = user;
-    strata_tensor *predictions = strata_model_apply(parts[0], replica, inputs[0], true);
-    strata_tensor *loss = strata_replica_average_loss(replica, strata_example_losses(parts[2], NULL, predictions, inputs[1]));
-    strata_optimizer_minimize(replica, parts[1], loss, strata_model_variables(parts[0]));
+    const other_parts *parts = user;
+    const other_loop *own = parts->own;
+    strata_tensor *predictions = strata_model_apply(parts->model, replica, inputs[0], true);
+    predictions = strata_leaky_relu(predictions, own->slope > 0 ? own->slope : 0.5);
+    strata_tensor *loss = strata_replica_average_loss(replica, strata_example_losses(own->loss, NULL, predictions, inputs[1]));
+    loss = strata_mul(loss, strata_scalar(strata_replica_graph(replica), STRATA_DTYPE_F32, own->factor > 0 ? own->factor : 2));
+    strata_optimizer_minimize(replica, parts->optimizer, loss, strata_model_variables(parts->model));
     strata_replica_return(replica, loss);
     return strata_graph_check(strata_replica_graph(replica), err);
 }
@@ -248,14 +261,16 @@ static strata_status train_loop(strata_strategy *strategy, const other_loop *own
     const strata_distributed_batches_options opts = {.global_batch = own->batch, .shuffle = true, .seed = own->order_seed};
     STRATA_TRY(strata_strategy_enter(strategy, err));
     STRATA_TRY(strata_model_create(STRATA_SHAPE(3), &model, err));
+    strata_model_add_dense(model, (strata_dense_options){.units = own->units ? own->units : 2});
+    strata_model_add_dropout(model, (strata_dropout_options){.rate = own->dropout > 0 ? own->dropout : 0.25});
     strata_model_add_dense(model, (strata_dense_options){.units = 1});
     STRATA_TRY(strata_model_build(model, NULL, &(strata_compile_options){.strategy = strategy}, err));
     STRATA_TRY(strata_distributed_optimizer_create(&own->optimizer, &optimizer, err));
     STRATA_TRY(strata_strategy_exit(strategy, err));
     STRATA_TRY(strata_dataset_random(STRATA_SHAPE(3), STRATA_SHAPE(1), own->n_examples, own->data_seed, &dataset, err));
     strata_status status = strata_distributed_batches_create(strategy, dataset, &opts, &batches, err);
-    void *parts[] = {model, optimizer, (void *)own->loss};
-    if (!status) status = strata_function_create(strategy, other_step, parts, &function, err);
+    other_parts parts = {own, model, optimizer};
+    if (!status) status = strata_function_create(strategy, other_step, &parts, &function, err);
     if (!status) status = strata_distributed_batches_next(batches, inputs, &n, err);
     if (!status) status = strata_strategy_run_scalar(function, inputs, 2, STRATA_REDUCE_SUM, &loss, err);
     strata_distributed_batches_destroy(batches);
@@ -296,6 +311,15 @@ Test(over_workers, a_custom_loop_that_differs_is_refused_on_every_worker) {
         {"the example 0 of the distributed data is (", ADAM, .loss = "mse", .n_examples = 9, .batch = 4, .data_seed = 2},
         {"the seed of the shuffles is 5 on worker 1 and 0 on worker 0", ADAM, .loss = "mse", .n_examples = 9, .batch = 4,
          .data_seed = 1, .order_seed = 5},
+        {"layers[0].units is 3 on worker 1 and 2 on worker 0", ADAM, .loss = "mse", .n_examples = 9, .batch = 4, .data_seed = 1,
+         .units = 3},
+        {"layers[1].rate is 0.75 on worker 1 and 0.25 on worker 0", ADAM, .loss = "mse", .n_examples = 9, .batch = 4,
+         .data_seed = 1, .dropout = 0.75},
+        {"of the function is 0.125 on worker 1 and 0.5 on worker 0", ADAM, .loss = "mse", .n_examples = 9, .batch = 4,
+         .data_seed = 1, .slope = 0.125},
+        {"of the function is 3 on worker 1 and 2 on worker 0", ADAM, .loss = "mse", .n_examples = 9, .batch = 4, .data_seed = 1,
+         .factor = 3},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) RUN(2, run_other_loop, &rows[i]);
+    /* Worker 0 has two examples of a batch, and the others have one. */
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) RUN(3, run_other_loop, &rows[i]);
 }

@@ -6,10 +6,13 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/data/dataset.h"
 #include "core/data/stage/stage.h"
+#include "core/model/model.h"
 #include "tests/cluster/workers.h"
 #include "tests/support/folder.h"
 
@@ -182,6 +185,65 @@ Test(over_workers, shards_have_the_bits_of_replicated_updates, .init = test_fold
     expect_shards_over_workers(2, 1, STRATA_DTYPE_BF16);
 }
 
+/* ---- checkpoints of a sharded optimizer, in a folder that the workers share, and in folders of their own ---- */
+
+typedef struct saving {
+    sharding s;
+    bool local; /* each worker has a folder of its own, as with local disks */
+    char folders[MOST_WORKERS][200];
+    int warnings;
+    char warning[400];
+    char whole[65]; /* rank 0's model after training in one piece */
+} saving;
+
+static void take_warning(const char *text, void *user) {
+    saving *s = user;
+    s->warnings++;
+    snprintf(s->warning, sizeof s->warning, "%s", text);
+}
+
+/* Trains two epochs with checkpoints, and two more from the last of them; or four epochs without checkpoints. */
+static strata_test_result save_sharded(strata_communicator *comm, const void *user) {
+    saving *s = (saving *)user;
+    const int w = strata_communicator_rank(comm);
+    strata_error err = {0};
+    for (int part = 0; part < 3; part++) {
+        const strata_checkpoint_options checkpoint = {
+            .folder = s->folders[s->local ? w : 0], .on_warning = take_warning, .user = s};
+        strata_fit_options opts = {.epochs = part ? 4 : 2, .batch = 9, .checkpoint = part < 2 ? &checkpoint : NULL};
+        strata_strategy *strategy = NULL;
+        strata_model *model = NULL;
+        TEST_TRY(make_sharded(comm, &s->s, STRATA_SHARD_OPTIMIZER_YES, &strategy, &model, &err));
+        if (part == 1) TEST_TRY(strata_model_load_checkpoint(model, checkpoint.folder, &opts.first_epoch, &err));
+        if (opts.first_epoch != (part == 1 ? 2 : 0)) return strata_test_bad("%d epochs in the checkpoint", opts.first_epoch);
+        TEST_TRY(strata_model_fit(model, s->s.dataset, &opts, NULL, &err));
+        TEST_TRY(strata_model_sha256(model, part == 2 && !w ? s->whole : s->s.sha[w], &err));
+        strata_model_destroy(model);
+        strata_strategy_destroy(strategy);
+    }
+    return strata_test_ok();
+}
+
+Test(over_workers, a_sharded_optimizer_is_saved_on_local_disks_too, .init = test_folder_make, .fini = test_folder_remove) {
+    static saving s;
+    strata_error err = {0};
+    strata_dataset *dataset = NULL;
+    cr_assert_eq(open_points("9", NULL, &dataset, &err), STRATA_OK);
+    for (int local = 0; local <= 1; local++) {
+        struct timespec began, ended;
+        s = (saving){.s = {.replicas = 1, .dataset = dataset}, .local = local};
+        for (int w = 0; w < 3; w++) snprintf(s.folders[w], sizeof s.folders[w], "%s%d", test_path("points"), 3 * local + w);
+        clock_gettime(CLOCK_MONOTONIC, &began);
+        RUN(3, save_sharded, &s);
+        clock_gettime(CLOCK_MONOTONIC, &ended);
+        cr_assert_str_eq(s.s.sha[0], s.whole);
+        cr_assert_eq(s.warnings, local ? 2 : 0, "%d warnings: %s", s.warnings, s.warning);
+        if (local) cr_assert(strstr(s.warning, "2 of 3 workers do not reach rank 0's folder"), "%s", s.warning);
+        cr_assert_lt(ended.tv_sec - began.tv_sec, 20);
+    }
+    strata_dataset_destroy(dataset);
+}
+
 /* ---- workers with different settings ---- */
 
 /* Opens the points of `path`, "9"; with more letters, "9 labels", one thing is different. */
@@ -274,15 +336,171 @@ Test(over_workers, fit_tells_what_differs_on_every_worker) {
          .points = "9 labels"},
         {"the example 3 of the training data is (-0.75; -1.5) on worker 1 and (-0.875; -1.75) on worker 0", FIT,
          .points = "9 rows"},
-        {"of an example of the training data is f32 () on worker 1, and worker 0 has none", FIT, .points = "9 weights"},
+        {"of an example of the training data is f32 () on worker 1, and there is none on worker 0", FIT, .points = "9 weights"},
         {"the pipeline of the training data is take of arrays on worker 1 and arrays on worker 0", FIT, .points = "9 stage"},
         {"layers[0].units is 3 on worker 1 and 2 on worker 0", FIT, .points = "9", .hidden = 3},
         {"the training of layer \"a\" is off on worker 1 and on on worker 0", FIT, .points = "9", .freeze = "a"},
-        {"the model's preprocessing is {} on worker 1, and worker 0 has none", FIT, .points = "9", .preprocessing = "{}"},
+        {"the model's preprocessing is {} on worker 1, and there is none on worker 0", FIT, .points = "9",
+         .preprocessing = "{}"},
         {"the precision is f16 on worker 1 and f32 on worker 0", FIT, .points = "9", .precision = STRATA_DTYPE_F16},
         {"the example 13 of the validation data is (0.375; 1.75) on worker 1", FIT, .points = "9", .validates = true,
          .validation = "9 labels"},
         {"their models have different parameters", FIT, .points = "9", .parameters = 2},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) RUN(3, fit_otherwise, &rows[i]);
+}
+
+/* ---- the other settings, one at a time ---- */
+
+/* What a worker trains with, before anything is made of it. */
+typedef struct settings {
+    strata_strategy *strategy;
+    strata_compile_options compile;
+    strata_fit_options fit;
+    int64_t steps_before;
+    float *x, *y; /* of POINTS points */
+} settings;
+
+enum { POINTS = 100 };
+
+static void other_strategy(settings *s) {
+    s->strategy->name = "tpu";
+}
+static void other_wire(settings *s) {
+    s->strategy->workers.wire = STRATA_DTYPE_BF16;
+}
+static void other_packs(settings *s) {
+    s->strategy->bucket_bytes = 4096;
+}
+static void shards(settings *s) {
+    s->strategy->shard_optimizer = STRATA_SHARD_OPTIMIZER_YES;
+}
+static void other_optimizer(settings *s) {
+    s->compile.optimizer = strata_adam_optimizer(0.1);
+}
+static void momentum(settings *s) {
+    s->compile.optimizer.momentum = 0.5;
+}
+static void clip(settings *s) {
+    s->compile.optimizer.clip_global_norm = 1;
+}
+static void accumulation(settings *s) {
+    s->compile.optimizer.gradient_accumulation_steps = 2;
+}
+static void other_loss(settings *s) {
+    s->compile.loss = "mae";
+}
+static void other_metrics(settings *s) {
+    s->compile.metrics = "mae";
+}
+static void steps_before(settings *s) {
+    s->steps_before = 7;
+}
+static void first_epoch(settings *s) {
+    s->fit.first_epoch = 1;
+}
+static void steps_per_epoch(settings *s) {
+    s->fit.steps_per_epoch = 2;
+}
+static void no_validation(settings *s) {
+    s->fit.validation = NULL;
+    s->fit.patience = 0;
+}
+static void patience(settings *s) {
+    s->fit.patience = 3;
+}
+static void min_delta(settings *s) {
+    s->fit.min_delta = 0.25;
+}
+static void restore_best(settings *s) {
+    s->fit.restore_best = true;
+}
+static void wait_each_step(settings *s) {
+    s->fit.wait_each_step = true;
+}
+static void trace(settings *s) {
+    s->fit.trace = "trace.json";
+}
+static void checkpoints(settings *s) {
+    static const strata_checkpoint_options options = {.folder = "folder"};
+    s->fit.checkpoint = &options;
+}
+static void an_input_between_samples(settings *s) {
+    s->x[50] += 1; /* 32 of 100 points are samples, and this is none of them */
+}
+static void a_label_between_samples(settings *s) {
+    s->y[50] += 1;
+}
+
+typedef struct setting {
+    const char *text;
+    void (*change)(settings *s);
+} setting;
+
+static strata_status fit_settings(settings *s, strata_error *err) {
+    strata_model *model = NULL;
+    strata_dataset *dataset = NULL, *validation = NULL;
+    const strata_array x = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(POINTS, 1), s->x),
+                       y = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(POINTS), s->y);
+    STRATA_TRY(strata_dataset_from_arrays(&x, &y, 0, &dataset, err));
+    STRATA_TRY(open_points("9", NULL, &validation, err));
+    STRATA_TRY(strata_model_create(STRATA_SHAPE(1), &model, err));
+    strata_model_add_dense(model, (strata_dense_options){.units = 1});
+    s->compile.strategy = s->strategy;
+    if (s->fit.patience) s->fit.validation = validation;
+    STRATA_TRY(strata_model_compile(model, NULL, &s->compile, err));
+    model->optimizer_steps = s->steps_before;
+    const strata_status status = strata_model_fit(model, dataset, &s->fit, NULL, err);
+    strata_model_destroy(model);
+    strata_dataset_destroy(dataset);
+    strata_dataset_destroy(validation);
+    return status;
+}
+
+static strata_test_result fit_with_setting(strata_communicator *comm, const void *user) {
+    const setting *row = user;
+    float x[POINTS], y[POINTS];
+    strata_error err = {0}, why = {0};
+    settings s = {.compile = {.optimizer = strata_sgd_optimizer(0.01, 0, false), .loss = "mse"},
+                  .fit = {.epochs = 2, .batch = 50, .patience = 2},
+                  .x = x,
+                  .y = y};
+    for (int i = 0; i < POINTS; i++) x[i] = (float)i / POINTS, y[i] = 2 * x[i];
+    TEST_TRY(open_strategy(comm, 1, &s.strategy, &err));
+    if (strata_communicator_rank(comm) == 1 && row->change) row->change(&s);
+    const strata_status status = fit_settings(&s, &why);
+    strata_strategy_destroy(s.strategy);
+    if (!row->text) return status ? strata_test_bad("%s", why.message) : strata_test_ok();
+    if (status == STRATA_INVALID && strstr(why.message, row->text)) return strata_test_ok();
+    return strata_test_bad("\"%s\" is not in: %s %s", row->text, strata_status_name(status), why.message);
+}
+
+/* A worker that differs in one thing is refused before the first step, and all workers tell the thing and both values. */
+Test(over_workers, each_setting_that_differs_is_refused_on_every_worker) {
+    static const setting rows[] = {
+        {NULL, NULL},
+        {"the strategy is tpu on worker 1 and mirrored on worker 0", other_strategy},
+        {"the type of gradients on the wire is bf16 on worker 1 and f32 on worker 0", other_wire},
+        {"the bytes_per_pack is 4096 on worker 1 and ", other_packs},
+        {"the sharding of the optimizer is on on worker 1 and off on worker 0", shards},
+        {"the optimizer is adam on worker 1 and sgd on worker 0", other_optimizer},
+        {"optimizer.momentum is 0.5 on worker 1 and nothing on worker 0", momentum},
+        {"optimizer.clip_global_norm is 1 on worker 1 and nothing on worker 0", clip},
+        {"the number of accumulated batches is 2 on worker 1 and 1 on worker 0", accumulation},
+        {"loss is \"mae\" on worker 1 and \"mse\" on worker 0", other_loss},
+        {"metrics", other_metrics},
+        {"the number of steps before is 7 on worker 1 and 0 on worker 0", steps_before},
+        {"the first epoch is 1 on worker 1 and 0 on worker 0", first_epoch},
+        {"the number of steps an epoch may have is 2 on worker 1 and 0 on worker 0", steps_per_epoch},
+        {"the validation data is none on worker 1 and given on worker 0", no_validation},
+        {"the patience is 3 on worker 1 and 2 on worker 0", patience},
+        {"the min_delta is 0.25 on worker 1 and 0 on worker 0", min_delta},
+        {"the restored epoch is the best one on worker 1 and none on worker 0", restore_best},
+        {"the wait for each step is on on worker 1 and off on worker 0", wait_each_step},
+        {"the trace is written on worker 1 and none on worker 0", trace},
+        {"the folder of checkpoints is given on worker 1 and none on worker 0", checkpoints},
+        {"the inputs of the example 50 of the training data are others on worker 1 than on worker 0", an_input_between_samples},
+        {"the labels of the example 50 of the training data are others on worker 1 than on worker 0", a_label_between_samples},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) RUN(2, fit_with_setting, &rows[i]);
 }

@@ -3,15 +3,17 @@
  * Makes random graphs (random_graph.h). */
 #include "tests/compile/random_graph.h"
 
-#include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "strata/executable.h"
 #include "strata/ops.h"
 #include "tests/support/check.h"
 
 static const strata_dtype f32 = STRATA_DTYPE_F32;
-#define OK(call) cr_assert_eq(call, STRATA_OK, "%s", err.message)
+#define OK(call) \
+    if (call) fprintf(stderr, "%s\n", err.message), abort()
 
 static int64_t between(uint64_t parameter, int64_t low, int64_t high) {
     return low + (int64_t)(parameter % (uint64_t)(high - low + 1));
@@ -437,17 +439,212 @@ static value make_exchange(scene *s, const value *const *x, const uint64_t *p) {
     return (value){.tensor = strata_all_reduce(x[0]->tensor, (strata_reduction)(p[0] % 2)), .most = x[0]->most};
 }
 
+/* ---- makers of wide graphs; their operands have any dtype ---- */
+
+/* The largest whole numbers of each dtype, of which sums are exact as well. */
+static double limit_of(strata_dtype dtype) {
+    return dtype == STRATA_DTYPE_BOOL ? 1 : dtype == STRATA_DTYPE_BF16 ? 100 : dtype == STRATA_DTYPE_U8 ? 200 : 1000;
+}
+
+static strata_tensor *as(strata_tensor *t, strata_dtype dtype) {
+    return t->dtype == dtype ? t : strata_cast(t, dtype);
+}
+
+/* A value of another dtype, which stays in it. */
+static value make_other_dtype(scene *s, const value *const *x, const uint64_t *p) {
+    static const strata_dtype dtypes[] = {STRATA_DTYPE_F16, STRATA_DTYPE_BF16, STRATA_DTYPE_I32,
+                                          STRATA_DTYPE_I64, STRATA_DTYPE_BOOL, STRATA_DTYPE_U8};
+    (void)s;
+    const strata_dtype dtype = dtypes[p[0] % 6];
+    if (x[0]->most == 0) return nothing;
+    strata_tensor *t = x[0]->tensor;
+    if (t->dtype == STRATA_DTYPE_U8) t = strata_cast(t, f32); /* u8 is only stored and compared */
+    if (dtype == STRATA_DTYPE_U8 && t->dtype != STRATA_DTYPE_BOOL) t = strata_abs(t);
+    const double most = fmin(x[0]->most, limit_of(dtype));
+    if (x[0]->most > most && dtype != STRATA_DTYPE_BOOL) t = strata_clip(t, -5, 5);
+    return exact(as(t, dtype), x[0]->most > most && dtype != STRATA_DTYPE_BOOL ? 5 : most);
+}
+
+/* Element-wise work of two operands in the dtype of the first. */
+static value make_arithmetic(scene *s, const value *const *x, const uint64_t *p) {
+    strata_tensor *(*const compare[])(strata_tensor *, strata_tensor *) = {
+        strata_less, strata_less_equal, strata_equal, strata_greater, strata_not_equal, strata_greater_equal};
+    (void)s;
+    const strata_dtype dtype = x[0]->tensor->dtype;
+    if (x[0]->most == 0 || x[1]->most == 0) return nothing;
+    if (x[1]->most > limit_of(dtype) && dtype != STRATA_DTYPE_BOOL) return nothing;
+    strata_tensor *a, *b;
+    pair(x, p, &a, &b);
+    if (dtype == STRATA_DTYPE_U8 && b->dtype != STRATA_DTYPE_BOOL && b->dtype != STRATA_DTYPE_U8) b = strata_abs(b);
+    b = as(b, dtype);
+    const double m = x[0]->most, n = fmin(x[1]->most, limit_of(dtype));
+    if (p[0] % 3 == 0 || dtype == STRATA_DTYPE_BOOL || dtype == STRATA_DTYPE_U8) return exact(compare[p[1] % 6](a, b), 1);
+    switch (p[1] % 5) {
+        case 0:
+            return m + n > limit_of(dtype) ? nothing : exact(strata_add(a, b), m + n);
+        case 1:
+            return m + n > limit_of(dtype) ? nothing : exact(strata_sub(a, b), m + n);
+        case 2:
+            return m * n > limit_of(dtype) ? nothing : exact(strata_mul(a, b), m * n);
+        case 3:
+            return exact(strata_min(a, b), fmax(m, n));
+        default:
+            return exact(strata_max(strata_neg(a), b), fmax(m, n));
+    }
+}
+
+static value make_choice(scene *s, const value *const *x, const uint64_t *p) {
+    (void)s;
+    const strata_dtype dtype = x[0]->tensor->dtype;
+    if (x[0]->most == 0 || x[1]->most == 0 || x[2]->most == 0 || x[2]->most > limit_of(dtype)) return nothing;
+    strata_tensor *a, *b, *other = cut_of(x[2], x[0]->tensor->shape);
+    pair(x, p, &a, &b);
+    if (dtype == STRATA_DTYPE_U8 && other->dtype != STRATA_DTYPE_BOOL && other->dtype != STRATA_DTYPE_U8)
+        other = strata_abs(other);
+    return exact(strata_where(as(b, STRATA_DTYPE_BOOL), a, as(other, dtype)), fmax(x[0]->most, x[2]->most));
+}
+
+/* Moves elements of any dtype. */
+static value make_moved(scene *s, const value *const *x, const uint64_t *p) {
+    const strata_shape shape = x[0]->tensor->shape;
+    if (!shape.rank) return nothing;
+    const int64_t rows = shape.dims[0];
+    strata_tensor *parts[8];
+    switch (p[8] % 4) {
+        case 0:
+            return make_slice(s, x, p);
+        case 1:
+            return make_shape(s, x, p);
+        case 2:
+            if (rows % 2 || rows > 8) return nothing;
+            strata_split(x[0]->tensor, 2, 0, parts);
+            return (value){.tensor = parts[p[0] % 2], .most = x[0]->most};
+        default:
+            parts[0] = x[0]->tensor;
+            parts[1] = as(cut_of(x[0], shape), x[0]->tensor->dtype);
+            return (value){.tensor = strata_concat(parts, 2, (int)between(p[0], -shape.rank, shape.rank - 1)),
+                           .most = x[0]->most};
+    }
+}
+
+/* ---- makers of wide graphs; their operands are f32 ---- */
+
+enum { WEIGHTS, VELOCITY, ADAM_WEIGHTS, ADAM_M, ADAM_V, TABLE, FLAT = 24, TABLE_ROWS = 6 };
+
+/* NULL, a finite number, or one that stops the update. */
+static strata_tensor *gate_of(scene *s, const value *x, uint64_t how) {
+    if (how % 4 == 0) return NULL;
+    strata_tensor *sum = strata_reduce_sum(x->tensor, NULL, 0, false);
+    return how % 4 < 3 ? sum : strata_div(sum, strata_scalar(s->graph, f32, 0));
+}
+
+/* A step of an optimizer. With a learning rate and a momentum of 1, sgd is exact. */
+static value make_step(scene *s, const value *const *x, const uint64_t *p) {
+    if (x[0]->most == 0 || x[1]->most == 0) return nothing;
+    const bool adam = p[0] % 3 == 0;
+    strata_tensor *reads[MORE_VARIABLES];
+    for (int i = 0; i < MORE_VARIABLES; i++) reads[i] = strata_variable_read(s->graph, s->more[i]);
+    strata_tensor *step = strata_broadcast_to(strata_scalar(s->graph, f32, 1), STRATA_SHAPE(STRATA_STEP_WORDS));
+    strata_tensor *gate = gate_of(s, x[1], p[1]);
+    strata_tensor *gradients = strata_clip(cut_of(x[0], STRATA_SHAPE(p[2] % 3 ? FLAT : 17)), -2, 2);
+    if (p[3] % 3 == 0) { /* gradients in parts, as those of layers */
+        strata_tensor *parts[] = {strata_clip(cut_of(x[0], STRATA_SHAPE(3, 4)), -2, 2),
+                                  strata_clip(cut_of(x[1], STRATA_SHAPE(5)), -1, 1)};
+        gradients = strata_pack(parts, (int64_t[]){0, between(p[4], 12, 19)}, 2, FLAT);
+    }
+    strata_tensor *update =
+        adam       ? strata_adam(reads[ADAM_WEIGHTS], reads[ADAM_M], reads[ADAM_V], gradients, step, gate, 0.5, 0.75, 0.125)
+        : p[5] % 2 ? strata_sgd(reads[WEIGHTS], NULL, gradients, step, gate, 0, false)
+                   : strata_sgd(reads[WEIGHTS], reads[VELOCITY], gradients, step, gate, 1, p[6] % 2);
+    s->updates[s->n_updates++] = update;
+    if (p[7] % 2) update = strata_variable_read(s->graph, s->more[adam ? ADAM_WEIGHTS : WEIGHTS]);
+    return adam ? smooth(strata_tanh(update)) : exact(strata_clip(update, -9, 9), 9);
+}
+
+static value make_average(scene *s, const value *const *x, const uint64_t *p) {
+    if (x[0]->most == 0 || x[1]->most == 0 || x[2]->most == 0) return nothing;
+    strata_tensor *state = strata_variable_read(s->graph, s->more[WEIGHTS]);
+    strata_tensor *rates = strata_cast(strata_greater(cut_of(x[1], STRATA_SHAPE(FLAT)), strata_scalar(s->graph, f32, 0)), f32);
+    strata_tensor *update =
+        strata_moving_average(state, strata_clip(cut_of(x[0], STRATA_SHAPE(FLAT)), -9, 9), rates, gate_of(s, x[2], p[1]));
+    s->updates[s->n_updates++] = update;
+    return exact(strata_clip(update, -9, 9), 9);
+}
+
+/* Sets some rows of a table, and reads others. */
+static value make_rows_of_table(scene *s, const value *const *x, const uint64_t *p) {
+    strata_tensor *table = strata_variable_read(s->graph, s->more[TABLE]);
+    const int64_t first = between(p[0], 0, 4), n = 3;
+    if (x[0]->most == 0) return nothing;
+    strata_tensor *indices = strata_slice(strata_arange(s->graph, 8), &first, &n);
+    if (p[1] % 2) indices = strata_cast(indices, STRATA_DTYPE_I64);
+    if (p[2] % 3 == 0) return exact(strata_clip(strata_gather(table, indices, 0), -9, 9), 9);
+    strata_tensor *rows = strata_clip(cut_of(x[0], STRATA_SHAPE(n, 4)), -9, 9);
+    if (p[2] % 3 == 1) rows = strata_clip(strata_add(rows, strata_gather(table, indices, 0)), -9, 9);
+    strata_tensor *update = strata_scatter_update(table, 0, TABLE_ROWS, indices, rows, NULL);
+    s->updates[s->n_updates++] = update;
+    if (p[3] % 2) update = strata_variable_read(s->graph, s->more[TABLE]);
+    return exact(update, 9);
+}
+
+/* A value that is not whole, between -1 and 1. */
+static strata_tensor *mild(scene *s, const value *v, strata_shape shape) {
+    strata_tensor *t = cut_of(v, shape);
+    return strata_tanh(v->most == 0 ? t : strata_mul(t, strata_scalar(s->graph, f32, 0.125)));
+}
+
+static value make_sequence(scene *s, const value *const *x, const uint64_t *p) {
+    const int64_t b = between(p[0], 1, 3), t = between(p[1], 1, 4), u = between(p[2], 1, 3), d = between(p[3], 1, 4);
+    const strata_recurrent_options opts = {.reverse = p[4] % 2, .last = p[5] % 2, .reset_first = p[8] % 2};
+    if (x[1]->most == 0) return nothing;
+    strata_tensor *mask =
+        p[6] % 2 ? as(strata_greater(cut_of(x[1], STRATA_SHAPE(b, t)), strata_scalar(s->graph, f32, 0)), f32) : NULL;
+    if (p[7] % 3 == 0) {
+        strata_tensor *q = mild(s, x[0], STRATA_SHAPE(b, t, d)), *k = mild(s, x[1], STRATA_SHAPE(b, t, d)),
+                      *v = mild(s, x[2], STRATA_SHAPE(b, t, u));
+        return smooth(strata_attention(q, k, v, NULL, 0.5));
+    }
+    const bool gru = p[7] % 3 == 1;
+    const int64_t width = (gru ? 3 : 4) * u;
+    strata_tensor *z = mild(s, x[0], STRATA_SHAPE(b, t, width)), *matrix = mild(s, x[2], STRATA_SHAPE(u, width)),
+                  *bias = mild(s, x[1], STRATA_SHAPE(width));
+    return smooth(gru ? strata_gru(z, matrix, bias, mask, opts) : strata_lstm(z, matrix, bias, mask, opts));
+}
+
+static value make_more(scene *s, const value *const *x, const uint64_t *p) {
+    const int64_t m = between(p[1], 1, 6), n = between(p[2], 1, 5), times[] = {between(p[3], 1, 3), between(p[4], 1, 2)};
+    if (x[0]->most == 0 || x[1]->most == 0) return nothing;
+    strata_tensor *matrix = cut_of(x[0], STRATA_SHAPE(m, n));
+    strata_tensor *indices =
+        strata_cast(strata_abs(cut_of(x[1], STRATA_SHAPE(m))), p[5] % 2 ? STRATA_DTYPE_I32 : STRATA_DTYPE_I64);
+    switch (p[0] % 6) {
+        case 0:
+            return exact(strata_unsorted_segment_sum(matrix, indices, between(p[6], 1, 5)), x[0]->most * (double)m);
+        case 1:
+            return exact(strata_tile(matrix, times), x[0]->most);
+        case 2:
+            return smooth(strata_sqrt(strata_add(strata_square(strata_clip(matrix, -9, 9)), strata_scalar(s->graph, f32, 1))));
+        case 3:
+            return smooth(strata_erf(mild(s, x[0], x[0]->tensor->shape)));
+        case 4:
+            return exact(strata_cast(strata_first_index(indices, between(p[6], 1, 5)), f32), 6);
+        default:
+            return smooth(strata_sparse_softmax_cross_entropy(mild(s, x[0], STRATA_SHAPE(m, n)),
+                                                              strata_clip(indices, 0, (double)(n - 1))));
+    }
+}
+
 typedef value maker(scene *s, const value *const *x, const uint64_t *p);
-static maker *const makers[] = {make_unary,    make_elu,      make_clip,
-                                make_binary,   make_binary,   make_where,
-                                make_reduce,   make_matmul,   make_square_matmul,
-                                make_conv,     make_pool,     make_pool,
-                                make_rows,     make_rows,     make_gather,
-                                make_first,    make_concat,   make_slice,
-                                make_pad,      make_shape,    make_cast,
-                                make_layer,    make_layer,    make_update,
-                                make_read,     make_pack,     make_view_of_variable,
-                                make_exchange, make_exchange, make_exchange};
+static maker *const makers[] = {make_unary, make_elu, make_clip, make_binary, make_binary, make_where, make_reduce, make_matmul,
+                                make_square_matmul, make_conv, make_pool, make_pool, make_rows, make_rows, make_gather,
+                                make_first, make_concat, make_slice, make_pad, make_shape, make_cast, make_layer, make_layer,
+                                make_update, make_read, make_pack, make_view_of_variable, make_exchange, make_exchange,
+                                make_exchange,
+                                /* of wide graphs only */
+                                make_step, make_step, make_average, make_rows_of_table, make_sequence, make_more, make_more,
+                                /* and with operands of any dtype */
+                                make_other_dtype, make_other_dtype, make_arithmetic, make_arithmetic, make_choice, make_moved};
+enum { MAKERS = sizeof makers / sizeof *makers, WIDE_MAKERS = 13, ANY_DTYPE_MAKERS = 6 };
 
 /* ---- graphs ---- */
 
@@ -455,19 +652,27 @@ static bool too_large(const value *v) {
     return v->tensor && (elements_of(v) > 300 || elements_of(v) == 0 || v->tensor->shape.rank > 5);
 }
 
-static void add(scene *s, const recipe *r) {
+/* Makes a node of the recipe. Returns whether it is possible. */
+static bool add(scene *s, const recipe *r) {
     const value *x[3];
-    for (int i = 0; i < 3; i++) x[i] = &s->values[r->operands[i]];
+    value floats[3];
+    for (int i = 0; i < 3; i++) {
+        x[i] = &s->values[r->operands[i]];
+        if (r->maker >= MAKERS - ANY_DTYPE_MAKERS || x[i]->tensor->dtype == f32) continue;
+        floats[i] = (value){.tensor = strata_cast(x[i]->tensor, f32), .most = x[i]->most};
+        x[i] = &floats[i];
+    }
     value v = makers[r->maker](s, x, r->parameters);
-    if (!v.tensor || too_large(&v)) return;
+    if (!v.tensor || too_large(&v)) return false;
     if (v.most > 1000) v = exact(strata_clip(v.tensor, -5, 5), 5); /* so that products stay exact */
     for (int i = 0; i < 3; i++) s->values[r->operands[i]].used = true;
     s->recipes[s->n] = *r;
     s->values[s->n++] = v;
+    return true;
 }
 
 static recipe random_recipe(scene *s) {
-    recipe r = {.maker = (int)(strata_test_next(&s->state) % (sizeof makers / sizeof *makers))};
+    recipe r = {.maker = (int)(strata_test_next(&s->state) % (uint64_t)(s->wide ? MAKERS : MAKERS - WIDE_MAKERS))};
     for (int i = 0; i < 3; i++) {
         const uint64_t any = strata_test_next(&s->state);
         r.operands[i] = any >> 60 < 6 ? s->n - 1 : (int)(any % (uint64_t)s->n);
@@ -482,6 +687,37 @@ static recipe twin_recipe(scene *s) {
     recipe r = s->recipes[first + (int)(strata_test_next(&s->state) % (uint64_t)(s->n - first))];
     r.parameters[strata_test_next(&s->state) % PARAMETERS] = strata_test_next(&s->state) >> 8;
     return r;
+}
+
+/* Makes the variables of optimizers, and a table. The second moments of Adam are not negative. */
+static void begin_more(scene *s, strata_device *device, uint64_t seed, strata_array *arrays, strata_test_feed *feeds) {
+    static const char *const names[] = {"weights", "velocity", "adam weights", "adam m", "adam v", "table"};
+    strata_error err = {0};
+    for (int i = 0; i < MORE_VARIABLES; i++) {
+        const strata_shape shape = i == TABLE ? STRATA_SHAPE(TABLE_ROWS, 4) : STRATA_SHAPE(FLAT);
+        strata_array *array = &arrays[LEAVES + i];
+        *array = strata_test_random(f32, shape, i == ADAM_V ? 0 : -4, 5, seed * 16 + LEAVES + (uint64_t)i);
+        for (int64_t e = 0; e < strata_shape_elements(shape); e++)
+            ((float *)array->data)[e] = floorf(((float *)array->data)[e]);
+        OK(strata_variable_create(device, names[i], f32, shape, &s->more[i], &err));
+        feeds[LEAVES + i] = (strata_test_feed){s->more[i], array};
+    }
+}
+
+/* Makes the nodes of another scene again. */
+static void repeat(scene *s) {
+    strata_error err = {0};
+    for (int i = LEAVES; i < s->of->n; i++) {
+        const recipe *r = &s->of->recipes[i];
+        s->is_output[i] = s->of->is_output[i];
+        if (!s->of->off[i] && add(s, r)) {
+            OK(strata_graph_check(s->graph, &err));
+            continue;
+        }
+        s->recipes[i] = *r;
+        s->off[i] = true;
+        s->values[s->n++] = s->values[r->operands[0]];
+    }
 }
 
 void random_graph_begin(scene *s, strata_device *device, uint64_t seed, strata_array *arrays, strata_test_feed *feeds) {
@@ -505,18 +741,26 @@ void random_graph_begin(scene *s, strata_device *device, uint64_t seed, strata_a
         s->n++;
         feeds[i] = (strata_test_feed){i < INPUTS ? (const void *)s->values[i].tensor : s->variables[i - INPUTS], &arrays[i]};
     }
-    const int n_nodes = (int)between(strata_test_next(&s->state), 12, MOST_NODES - LEAVES - 2);
-    for (int tries = 0; tries < n_nodes && s->n < MOST_NODES; tries++) {
+    if (s->wide) begin_more(s, device, seed, arrays, feeds);
+    if (s->of) {
+        repeat(s);
+        return;
+    }
+    const int most = s->most_nodes ? s->most_nodes : MOST_NODES, most_tries = most - LEAVES - 2;
+    const int n_nodes = (int)between(strata_test_next(&s->state), most_tries < 12 ? most_tries : 12, most_tries);
+    for (int tries = 0; tries < n_nodes && s->n < most; tries++) {
         const recipe r = s->n > LEAVES + 2 && strata_test_next(&s->state) % 3 == 0 ? twin_recipe(s) : random_recipe(s);
         add(s, &r);
-        cr_assert_eq(strata_graph_check(s->graph, &err), STRATA_OK, "seed %d: %s", (int)seed, err.message);
+        OK(strata_graph_check(s->graph, &err));
     }
 }
 
 int random_graph_outputs(scene *s, strata_tensor **outputs) {
     int n = 0;
-    for (int i = s->n - 1; i >= LEAVES && n < MOST_OUTPUTS; i--)
-        if (!s->values[i].used || strata_test_next(&s->state) % 16 == 0) outputs[n++] = s->values[i].tensor;
+    for (int i = s->n - 1; i >= LEAVES && n < MOST_OUTPUTS; i--) {
+        if (!s->of) s->is_output[i] = !s->values[i].used || strata_test_next(&s->state) % 16 == 0;
+        if (s->is_output[i]) outputs[n++] = s->values[i].tensor;
+    }
     return n;
 }
 

@@ -9,6 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/data/dataset.h"
+#include "core/data/stage/stage.h"
+
 static strata_error err;
 #define OK(call) cr_assert_eq((call), STRATA_OK, "%s", err.message)
 
@@ -646,5 +649,58 @@ Test(pipeline, flip_and_crop_move_pixels_by_the_key) {
         OK(strata_dataset_from_arrays(&all[i], NULL, 0, &d, &err));
         if (i) OK(strata_dataset_keep_bytes(d, &err));
         check_moves(d, &all[i]);
+    }
+}
+
+/* ---- what a stage keeps ---- */
+
+static strata_status same_element(strata_element *element, void *user, strata_error *e) {
+    (void)element, (void)user, (void)e;
+    return STRATA_OK;
+}
+
+static strata_status keep_all(const strata_element *element, void *user, bool *out_keep, strata_error *e) {
+    (void)element, (void)user, (void)e;
+    *out_keep = true;
+    return STRATA_OK;
+}
+
+/* Each stage passes on what the dataset before it says about its classes, its file and its labels, so that training through any
+ * pipeline names them as training on the dataset itself. */
+Test(stages, each_keeps_classes_source_and_labels) {
+    enum { SHUFFLE, TAKE, SKIP, REPEAT, SHARD, MAP, FILTER, CACHE, PREFETCH, BATCH, HINT, N_STAGES };
+    for (int stage = 0; stage < N_STAGES; stage++) {
+        strata_array x, y;
+        strata_dataset *data = NULL;
+        OK(strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(6, 2), &x, &err));
+        OK(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(6), &y, &err));
+        for (int i = 0; i < 6; i++) ((int32_t *)y.data)[i] = i % 3;
+        memset(x.data, 7, 12);
+        OK(strata_dataset_take_arrays(&x, &y, 0.5, &data, &err));
+        OK(strata_dataset_set_class_names(data, (const char *const[]){"ant", "bee", "cow"}, 3, &err));
+        data->source = strdup("animals.csv");
+        OK(strata_dataset_keep_bytes(data, &err));
+        OK(stage == SHUFFLE    ? strata_dataset_shuffle(&data, &(strata_shuffle_options){.buffer = 3}, &err)
+           : stage == TAKE     ? strata_dataset_take(&data, 6, &err)
+           : stage == SKIP     ? strata_dataset_skip(&data, 0, &err)
+           : stage == REPEAT   ? strata_dataset_repeat(&data, 1, &err)
+           : stage == SHARD    ? strata_dataset_shard(&data, 1, 0, &err)
+           : stage == MAP      ? strata_dataset_map(&data, same_element, NULL, NULL, &err)
+           : stage == FILTER   ? strata_dataset_filter(&data, keep_all, NULL, &err)
+           : stage == CACHE    ? strata_dataset_cache(&data, &err)
+           : stage == PREFETCH ? strata_dataset_prefetch(&data, 2, &err)
+           : stage == BATCH    ? strata_dataset_batch(&data, 2, false, &err)
+                               : strata_dataset_shard_hint(&data, &err));
+        cr_expect(strata_dataset_has_labels(data), "stage %d", stage);
+        cr_expect_eq(strata_dataset_n_classes(data), 3, "stage %d: %d classes", stage, (int)strata_dataset_n_classes(data));
+        for (int c = 0; c < 4; c++) {
+            const char *name = strata_dataset_class_name(data, c);
+            cr_expect(c < 3 ? name && !strcmp(name, (const char *[]){"ant", "bee", "cow"}[c]) : !name, "stage %d, class %d: %s",
+                      stage, c, name ? name : "none");
+        }
+        const char *source = strata_dataset_source(data);
+        cr_expect(source && !strcmp(source, "animals.csv"), "stage %d: %s", stage, source ? source : "none");
+        cr_expect_eq(data->scale, 0.5, "stage %d: scale %g", stage, data->scale);
+        strata_dataset_destroy(data);
     }
 }

@@ -283,7 +283,8 @@ Test(preprocessing, tables_are_read_as_they_are_written) {
                  {"0,1,1\n1,1,0\n1,0,1\n0,0,0\n", "column 1", 3, 4},
                  {"x,p\nb,e\nx,p\nb,e\nx,p\n", "column 1", 2, 5},
                  {"2,7;1,8;no\n4,2;2,5;no\n", "column 1", 3, 2},
-                 {"a b;c\n1,5;\"x;y\"\n", "a b", 2, 1}};
+                 {"a b;c\n1,5;\"x;y\"\n", "a b", 2, 1},
+                 {"\"a\nb\",c\r\"x\",1\r\"y\nz\",2\r", "a\nb", 2, 2}}; /* CR ends lines, and cells have line feeds */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         strata_csv *csv = parse(cases[i].text, NULL);
         cr_assert_str_eq(strata_csv_column(csv, 0), cases[i].first);
@@ -291,6 +292,56 @@ Test(preprocessing, tables_are_read_as_they_are_written) {
                   cases[i].text);
         strata_csv_destroy(csv);
     }
+}
+
+/* The model takes a alone; its table also has a label, and a column that is empty. */
+Test(preprocessing, later_tables_are_divided_as_their_quotes_and_words_say) {
+    const struct {
+        const char *table, *first;
+    } cases[] = {{"\"6,4\",yes\n\"2,7\",no\n\"0,4\",yes\n\"0,2\",no\n", "column 1"},
+                 {"\"the \"\"best\"\"\",x,label\na b,,yes\nblue,,no\na b,,yes\nblue,,no\n", "the \"best\""},
+                 {"True,per haps\nFalse,no\nTrue,no\nFalse,per haps\nTrue,no\n", "column 1"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strata_dataset *dataset = NULL;
+        strata_preprocessing *p = learn(cases[i].table, NULL, &dataset);
+        const int64_t n = strata_dataset_size(dataset);
+        strata_dataset_destroy(dataset);
+        strata_csv *csv = parse(cases[i].table, p);
+        cr_assert_str_eq(strata_csv_column(csv, 0), cases[i].first);
+        OK(strata_preprocessing_apply_csv(p, csv, NULL, &dataset, &err));
+        cr_assert_eq(strata_dataset_size(dataset), n);
+        strata_dataset_destroy(dataset);
+        strata_csv_destroy(csv);
+        strata_preprocessing_destroy(p);
+    }
+}
+
+Test(preprocessing, words_of_missing_values_that_are_told_count_for_the_header) {
+    const char *const na[] = {"missing"}, *text = "a,-1.5,no\nb,missing,yes\na,2.5,no\nb,3.5,yes\na,4.5,no\n";
+    const strata_csv_dialect dialect = {.na = na, .n_na = 1};
+    strata_csv *csv = NULL;
+    OK(strata_csv_parse_table("t", text, strlen(text), &dialect, NULL, &csv, &err));
+    cr_assert_eq(strata_csv_n_rows(csv), 5);
+    strata_csv_destroy(csv);
+}
+
+/* The order that is told is that of dates which have several; a date that begins with its year has one. */
+Test(preprocessing, an_order_of_dates_leaves_those_that_begin_with_the_year) {
+    const char *text = "d,e,y\n2024-01-30,25.04.1973,1.5\n2024-02-28,15.02.1985,2.5\n2024-03-17,20.04.1987,3.5\n";
+    strata_csv_dialect dialect = {.dates = STRATA_DATE_DMY};
+    strata_preprocessing *p = NULL;
+    strata_csv *csv = NULL;
+    OK(strata_csv_parse_table("t", text, strlen(text), &dialect, NULL, &csv, &err));
+    OK(strata_preprocessing_from_csv(csv, NULL, &p, &err));
+    cr_assert(strstr(strata_preprocessing_found(p), "2 dates"), "%s", strata_preprocessing_found(p));
+    strata_preprocessing_destroy(p);
+    strata_csv_destroy(csv);
+    /* Dates that have another order than the one that is told are mistakes, not words. */
+    dialect.dates = STRATA_DATE_MDY;
+    OK(strata_csv_parse_table("t", text, strlen(text), &dialect, NULL, &csv, &err));
+    cr_assert_eq(strata_preprocessing_from_csv(csv, NULL, &p, &err), STRATA_DATA);
+    cr_assert(strstr(err.message, "there is no such day"), "%s", err.message);
+    strata_csv_destroy(csv);
 }
 
 /* scikit-learn's StandardScaler gives the same features for the same doubles. In f32, all of these numbers are equal. */

@@ -318,6 +318,7 @@ Test(tokenizer, travels_inside_the_model_file) {
     OK(strata_model_set_note(model, "classes", "old", &err));
     OK(strata_model_set_note(model, "classes", "[\"no\",\"yes\"]", &err));
     cr_assert_eq(strata_model_set_note(model, "model", "x", &err), STRATA_INVALID);
+    cr_assert_eq(strata_model_set_note(model, "training", "x", &err), STRATA_INVALID); /* a checkpoint has its own */
     cr_assert_eq(strata_model_set_note(model, "Bad key", "x", &err), STRATA_INVALID);
     OK(strata_model_save(model, test_path("m.strata"), &err));
     strata_model_destroy(model);

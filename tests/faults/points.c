@@ -205,9 +205,10 @@ strata_status __wrap_strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_cl
     return __real_strata_ps_say_hello(fit, client, seconds, out_reply, err);
 }
 
-strata_status __wrap_strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, strata_error *err) {
+strata_status __wrap_strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, int64_t *out_serial,
+                                            strata_error *err) {
     if (own_role != WORKER) reach(JOINING);
-    return __real_strata_ps_answer_hello(fit, call, err);
+    return __real_strata_ps_answer_hello(fit, call, out_serial, err);
 }
 
 strata_status __wrap_strata_ps_listen(const strata_ps_task *task, strata_rpc_handler handler, strata_rpc_on_peer on_peer,

@@ -84,3 +84,20 @@ Test(graph, a_shape_that_is_too_large_is_an_error_not_an_overflow) {
     cr_assert_eq(strata_graph_check(graph, &err), STRATA_INVALID);
     strata_graph_destroy(graph);
 }
+
+Test(graph, an_operand_that_is_null_is_named_wherever_it_is) {
+    for (int place = 0; place < 3; place++) {
+        strata_graph *graph = NULL;
+        strata_error err = {0};
+        strata_tensor *parts[3];
+        cr_assert_eq(strata_graph_create(&graph, &err), STRATA_OK, "%s", err.message);
+        for (int i = 0; i < 3; i++)
+            parts[i] =
+                i == place ? NULL : strata_input(graph, (const char *[]){"a", "b", "c"}[i], STRATA_DTYPE_F32, STRATA_SHAPE(2));
+        strata_concat(parts, 3, 0);
+        cr_expect_eq(strata_graph_check(graph, &err), STRATA_INVALID, "%d", place);
+        cr_expect(strstr(err.message, (const char *[]){"operand 0 is NULL", "operand 1 is NULL", "operand 2 is NULL"}[place]),
+                  "%d: %s", place, err.message);
+        strata_graph_destroy(graph);
+    }
+}

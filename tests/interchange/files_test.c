@@ -10,6 +10,7 @@
 
 #include "core/base/file.h"
 #include "core/data/format/npz.h"
+#include "core/model/model.h"
 #include "strata/interchange.h"
 #include "strata/preprocessing.h"
 #include "tests/support/check.h"
@@ -100,6 +101,61 @@ static void round_trips(const char *name, const char *ending) {
     }
     strata_array_finish(&want);
     strata_array_finish(&got);
+}
+
+/* A model of two outputs whose losses have options other than the defaults, with a label and notes. */
+static strata_model *annotated(strata_device *host) {
+    static const char json[] =
+        "{\"inputs\": [{\"name\": \"x\", \"shape\": [3]}], \"layers\": ["
+        "{\"layer\": \"dense\", \"name\": \"kind\", \"units\": 4, \"inputs\": [\"x\"]}, "
+        "{\"layer\": \"dense\", \"name\": \"size\", \"units\": 2, \"inputs\": [\"x\"]}], \"outputs\": ["
+        "{\"name\": \"kind\", \"loss\": {\"name\": \"sparse_categorical_crossentropy\", \"label_smoothing\": 0.125}, "
+        "\"weight\": 0.25, \"metrics\": [\"top_2_accuracy\"]}, {\"name\": \"size\", \"loss\": {\"name\": \"huber\", \"delta\": "
+        "0.375}}]}";
+    strata_model *model = NULL;
+    OK(strata_model_from_json(json, strlen(json), "annotated", &model, &err));
+    OK(strata_model_set_label(model, "a label \xC3\xA9", &err));
+    OK(strata_model_set_note(model, "plain", "a text", &err));
+    OK(strata_model_set_note(model, "odd", "\"quotes\", \\ and\n\ta line, \xE2\x82\xAC", &err));
+    OK(strata_model_set_note(model, "empty", "", &err));
+    OK(strata_model_set_note(model, "loss", "not the loss", &err));
+    OK(strata_model_set_note(model, "label", "not the label", &err));
+    OK(strata_model_set_note(model, "a_key_of_as_many_letters_as_a_key_may_have_which_are_sixty_four", "long", &err));
+    OK(strata_model_compile(model, host, NULL, &err));
+    return model;
+}
+
+Test(files, the_label_the_losses_and_every_note_come_back_from_each_format) {
+    static const char *const endings[] = {"m.strata", "m.onnx", "m.keras"};
+    strata_device *host = NULL;
+    OK(strata_device_open("host", NULL, &host, &err));
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        strata_model *model = annotated(host);
+        char *losses = NULL, *again = NULL;
+        const char *file = test_path(endings[i]);
+        OK(strata_model_losses_text(model, &losses, &err));
+        cr_assert(
+            losses && strstr(losses, "0.125") && strstr(losses, "0.375") && strstr(losses, "0.25") && strstr(losses, "top_2"),
+            "%s", losses);
+        OK(strstr(file, ".onnx")    ? strata_model_save_onnx(model, file, &err)
+           : strstr(file, ".keras") ? strata_model_save_keras(model, file, &err)
+                                    : strata_model_save(model, file, &err));
+        strata_model *back = load(file);
+        OK(strata_model_losses_text(back, &again, &err));
+        cr_expect(again && !strcmp(again, losses), "%s: the losses are %s, not %s", endings[i], again ? again : "not there",
+                  losses);
+        cr_expect_str_eq(back->label, model->label);
+        cr_expect_eq(back->notes.n, model->notes.n, "%s: %d notes", endings[i], back->notes.n);
+        for (int k = 0; k < model->notes.n; k++) {
+            const char *key = model->notes.items[k].key + strlen("strata."), *text = strata_model_note(back, key);
+            cr_expect(text && !strcmp(text, model->notes.items[k].text), "%s: note %s is \"%s\"", endings[i], key, text);
+        }
+        free(losses);
+        free(again);
+        strata_model_destroy(back);
+        strata_model_destroy(model);
+    }
+    strata_device_close(host);
 }
 
 Test(files, infinities_nan_and_open_bounds_are_read_and_written) {
@@ -385,5 +441,30 @@ Test(files, columns_that_a_file_cannot_hold_are_named) {
     SAYS("strata export --c");
     strata_model_destroy(model);
     strata_dataset_destroy(data);
+    strata_device_close(host);
+}
+
+/* The file lists the input b before a, since the first layer takes it. Keras' order of arguments is that of "input_layers". */
+Test(files, inputs_of_a_keras_file_keep_their_order) {
+    strata_model *model = NULL;
+    strata_device *host = NULL;
+    OK(strata_device_open("host", NULL, &host, &err));
+    OK(strata_model_create_functional(&model, &err));
+    const strata_value *a = strata_model_input(model, "a", STRATA_SHAPE(2), STRATA_DTYPE_F32);
+    const strata_value *b = strata_model_input(model, "b", STRATA_SHAPE(2), STRATA_DTYPE_F32);
+    strata_model_add_dense(model, (strata_dense_options){.units = 2, .name = "first"});
+    const strata_value *both[] = {strata_layer_call(model, "first", &b, 1), a};
+    strata_model_add_concat(model, (strata_concat_options){0});
+    strata_model_output(model, strata_layer_call(model, NULL, both, 2), (strata_output_options){0});
+    OK(strata_model_build(model, host, NULL, &err));
+    const strata_status status = strata_model_save_keras(model, test_path("order.keras"), &err);
+    if (status == STRATA_UNSUPPORTED && strstr(err.message, "libhdf5")) cr_skip_test("%s", err.message);
+    cr_assert_eq(status, STRATA_OK, "%s", err.message);
+    strata_model *loaded = load(test_path("order.keras"));
+    cr_assert_eq(strata_model_n_inputs(loaded), 2);
+    cr_assert_str_eq(strata_model_input_port(loaded, 0).name, "a");
+    cr_assert_str_eq(strata_model_input_port(loaded, 1).name, "b");
+    strata_model_destroy(loaded);
+    strata_model_destroy(model);
     strata_device_close(host);
 }

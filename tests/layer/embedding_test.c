@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * embedding: rows by tokens, what it refuses. */
+#include <math.h>
+
 #include "layer_case.h"
 
 static strata_model *token_model(strata_shape input) {
@@ -80,5 +82,40 @@ Test(embedding, padding_counts_behind_a_layer_that_mixes_places) {
     strata_array x = strata_test_array(STRATA_DTYPE_I32, STRATA_SHAPE(1, 4), padded);
     layer_gives(model, &x, (double[]){8, 3, 5, 7}, STRATA_SHAPE(1, 1), (double[]){(3 + 7 + 8 + 8) / 4.0});
     strata_array_finish(&x);
+    strata_model_destroy(model);
+}
+
+/* Example 2 is only padding, and takes no part in the mean (3 + 7 + 5 + 7 + 3) / 5 = 5 and the variance 3.2 of channel 0, nor
+ * in -3.6 and 26.24 of channel 1. */
+Test(embedding, padding_is_left_out_of_the_statistics_of_batch_norm) {
+    strata_model *model = token_model(STRATA_SHAPE(4));
+    strata_model_add_embedding(model, (strata_embedding_options){.vocabulary = 4, .units = 2, .mask_zero = true});
+    strata_model_add_batch_norm(model, (strata_batch_norm_options){.epsilon = 0.8});
+    strata_model_add_global_average_pool(model, (strata_global_average_pool_options){0});
+    double parameters[16] = {100, 100, 3, -4, 5, 6, 7, -8, 1, 1, 0, 0, 0, 0, 1, 1};
+    strata_array x = strata_test_array(STRATA_DTYPE_I32, STRATA_SHAPE(3, 4), padded);
+    strata_array y = layer_run(model, &x, parameters, true);
+    const double of_channel[] = {sqrt(3.2 + 0.8), sqrt(26.24 + 0.8)};
+    const double want[] = {0, (-6 + 3.6) / of_channel[1], 0, (-2 + 3.6) / of_channel[1], 0, 0};
+    for (int i = 0; i < 6; i++)
+        cr_assert_float_eq(((float *)y.data)[i], want[i], 1e-6, "%d: %g", i, (double)((float *)y.data)[i]);
+    strata_array_finish(&x);
+    strata_array_finish(&y);
+    strata_model_destroy(model);
+}
+
+/* As in Keras, where the layer Bidirectional sets zero_output_for_mask. */
+Test(embedding, padding_is_zero_behind_a_bidirectional_layer) {
+    strata_model *model = token_model(STRATA_SHAPE(4));
+    strata_model_add_embedding(model, (strata_embedding_options){.vocabulary = 4, .units = 1, .mask_zero = true});
+    strata_model_add_lstm(model, (strata_lstm_options){.units = 1, .return_sequences = true, .bidirectional = "concat"});
+    double parameters[28];
+    for (int i = 0; i < 28; i++) parameters[i] = 0.5;
+    strata_array x = strata_test_array(STRATA_DTYPE_I32, STRATA_SHAPE(1, 4), (double[]){1, 0, 2, 0});
+    strata_array y = layer_run(model, &x, parameters, false);
+    const float *of_step = y.data;
+    for (int i = 0; i < 8; i++) cr_assert_eq(of_step[i] == 0, i / 2 % 2 == 1, "%d: %g", i, (double)of_step[i]);
+    strata_array_finish(&x);
+    strata_array_finish(&y);
     strata_model_destroy(model);
 }

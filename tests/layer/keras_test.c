@@ -141,6 +141,74 @@ Test(keras_layers, parameters_have_keras_names_and_shapes) {
     }
 }
 
+/* The outputs for tokens (1, n) of these layers behind an embedding that masks token 0, with the first numbers of a row of
+ * parameters. */
+static strata_array of_tokens(const int32_t *tokens, int n, const char *layers, const double *parameters) {
+    char input[16], text[512];
+    snprintf(input, sizeof input, "[%d]", n);
+    snprintf(text, sizeof text, MASKED "%s", layers);
+    strata_model *model = model_of(input, "i32", text);
+    const strata_array x = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(1, n), (void *)tokens);
+    strata_array y = layer_run(model, &x, parameters, false);
+    strata_model_destroy(model);
+    return y;
+}
+
+#define RECURRENT(kind, options) "{\"layer\": \"" kind "\", \"units\": 2" options "}"
+#define SEQUENCES                ", \"return_sequences\": true"
+#define BACKWARDS                ", \"go_backwards\": true"
+#define BOTH                     ", \"bidirectional\": \"concat\""
+
+/* A step that is masked is left out by each layer of a stack, wherever the step is and in whichever direction a layer runs. */
+Test(keras_layers, a_masked_step_is_as_if_it_were_not_there) {
+    static const int32_t tokens[] = {0, 3, 0, 1, 2, 0}, left[] = {3, 1, 2};
+    static const char *const stacks[] = {
+        RECURRENT("lstm", ""),
+        RECURRENT("gru", BACKWARDS),
+        RECURRENT("lstm", BOTH),
+        RECURRENT("gru", SEQUENCES) ", " RECURRENT("lstm", ""),
+        RECURRENT("lstm", SEQUENCES) ", " RECURRENT("gru", BACKWARDS),
+        RECURRENT("gru", SEQUENCES BOTH) ", " RECURRENT("lstm", BACKWARDS),
+        RECURRENT("lstm", SEQUENCES BOTH) ", " RECURRENT("gru", SEQUENCES) ", " RECURRENT("gru", BOTH),
+        RECURRENT("gru", SEQUENCES) ", {\"layer\": \"dropout\", \"rate\": 0.5}, " RECURRENT("gru", BACKWARDS),
+    };
+    double parameters[512];
+    for (int i = 0; i < 512; i++) parameters[i] = 0.7 * (i * 37 % 41) / 20 - 0.7;
+    for (size_t i = 0; i < sizeof stacks / sizeof *stacks; i++) {
+        strata_array got = of_tokens(tokens, 6, stacks[i], parameters), want = of_tokens(left, 3, stacks[i], parameters);
+        strata_test_result same = strata_test_compare(&got, &want, strata_test_tolerance_of(STRATA_DTYPE_F32, 4));
+        cr_expect(same.ok, "%s: %s", stacks[i], same.text);
+        strata_array_finish(&got);
+        strata_array_finish(&want);
+    }
+}
+
+/* The steps of a layer that goes backwards are in another order than the mask, so the mask ends there: the layer behind it runs
+ * over all steps, as over an input without a mask. */
+Test(keras_layers, a_mask_ends_behind_all_steps_in_reverse_order) {
+    static const int32_t tokens[] = {0, 3, 0, 1, 2, 0};
+    static const struct {
+        const char *first, *second;
+        int n_first;
+    } stacks[] = {{RECURRENT("gru", SEQUENCES BACKWARDS), RECURRENT("lstm", ""), 4 * 3 + 3 * 6 + 2 * 6 + 2 * 6},
+                  {RECURRENT("lstm", SEQUENCES BACKWARDS), RECURRENT("gru", SEQUENCES), 4 * 3 + 3 * 8 + 2 * 8 + 8}};
+    double parameters[512];
+    for (int i = 0; i < 512; i++) parameters[i] = 0.7 * (i * 37 % 41) / 20 - 0.7;
+    for (size_t i = 0; i < sizeof stacks / sizeof *stacks; i++) {
+        char both[256];
+        snprintf(both, sizeof both, "%s, %s", stacks[i].first, stacks[i].second);
+        strata_array steps = of_tokens(tokens, 6, stacks[i].first, parameters), got = of_tokens(tokens, 6, both, parameters);
+        strata_model *model = model_of("[6, 2]", "f32", stacks[i].second);
+        strata_array want = layer_run(model, &steps, parameters + stacks[i].n_first, false);
+        strata_test_result same = strata_test_compare(&got, &want, strata_test_tolerance_of(STRATA_DTYPE_F32, 4));
+        cr_expect(same.ok, "%s: %s", both, same.text);
+        strata_array_finish(&steps);
+        strata_array_finish(&got);
+        strata_array_finish(&want);
+        strata_model_destroy(model);
+    }
+}
+
 /* A half of the units is left out of what the products take while training, and none when it answers. */
 Test(keras_layers, recurrent_dropout_is_there_while_training_only) {
     static const char layer[] = "{\"layer\": \"%s\", \"units\": 8, \"return_sequences\": true, \"recurrent_dropout\": %s}";

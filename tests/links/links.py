@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fails when a folder of the library links to, or includes a header of, a folder on its own level or a higher one, and when a
-file other than core/base/locale.c calls a function of the C library whose result depends on the program's locale.
+"""Fails when a folder of the library links to, or includes a header of, a folder on its own level or a higher one, when a file
+other than core/base/locale.c calls a function of the C library whose result depends on the program's locale, and when a file
+waits for a time of day or compares such times.
 
 usage: links.py SOURCE_DIR OBJECTS_DIR...
 
@@ -48,6 +49,28 @@ LOCALE = set(
 # Files that call some of them: the first is what others call, and the others choose the locale "C" before they call cJSON.
 LOCALE_FILES = {"core/base/locale.c", "core/base/json.c", "core/base/json_difference.c"}
 FRACTION = re.compile(r"%[-+ #0-9.*]*[lL]?[aefgAEFG]")
+
+
+# Files that read the time of day, because people read it: the dates of logs, of replies of HTTP and of a profile. All others
+# use the monotonic clock (core/base/clock.h), since the time of day may jump and differs between hosts.
+TIME_OF_DAY_FILES = {"core/events/events.c", "core/events/summary.c", "samples/strata/http.c", "samples/strata/train_profile.c"}
+TIME_OF_DAY = re.compile(
+    r"CLOCK_REALTIME|CLOCK_TAI|TIME_UTC|(?<![\w>.])(?:time|ftime|gettimeofday|timespec_get|sem_timedwait|mtx_timedlock|"
+    r"cnd_timedwait|pthread_mutex_timedlock|pthread_rwlock_timed\w+)\(")
+
+
+def uses_time_of_day(name, text, timed):
+    """The uses of the time of day in a source: calls, and conditions that are waited for with a deadline of it. timed: the
+    names of the conditions for which some source of the folder waits with a deadline."""
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    found = [] if name in TIME_OF_DAY_FILES else [match.group() for match in TIME_OF_DAY.finditer(text)]
+    by_default = re.findall(r"pthread_cond_init\(&?(?:\w+(?:->|\.))*(\w+), NULL\)", text)
+    return found + [f"pthread_cond_init of {condition}" for condition in by_default if condition in timed]
+
+
+def timed_conditions(texts):
+    """The names of the conditions for which one of these sources waits with a deadline."""
+    return {name for text in texts for name in re.findall(r"pthread_cond_timedwait\(&?(?:\w+(?:->|\.))*(\w+),", text)}
 
 
 def locale_calls(name, wanted):
@@ -135,6 +158,13 @@ def main():
         for target in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
             if folder_of(target) and goes_up(name, target):
                 wrong.append(f"{name} includes {target}, which is not below it")
+    for folder in ("core", "backends", "strategies", "cluster", "samples"):
+        files = {path: path.read_text() for path in sorted((source / folder).rglob("*.[ch]"))}
+        for path, text in files.items():
+            name = str(path.relative_to(source))
+            timed = timed_conditions(other for near, other in files.items() if near.parent == path.parent)
+            for use in uses_time_of_day(name, text, timed):
+                wrong.append(f"{name} uses the time of day, which may jump; core/base/clock.h has another clock: {use}")
     for path in sorted((source / "samples").rglob("*.[ch]")):
         name = str(path.relative_to(source))
         for target in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):

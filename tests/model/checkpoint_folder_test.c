@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/model/checkpoint.h"
+#include "core/model/model.h"
 #include "model_case.h"
 #include "tests/support/folder.h"
 
@@ -273,4 +275,48 @@ TEST_ON_HOST(checkpoint_folder, ends_the_fit_where_one_cannot_be_written_and_nob
     fclose(file);
     FAILS(train(model, &opts, NULL, &err), STRATA_UNAVAILABLE, "Not a directory");
     strata_model_destroy(model);
+}
+
+/* ---- tasks that do not reach the folder ---- */
+
+static int n_settled, n_fetched;
+
+static strata_status settle(strata_model *model, bool values, strata_error *err) {
+    (void)model, (void)err;
+    n_settled++;
+    n_fetched += values;
+    return STRATA_OK;
+}
+
+static strata_status write_elsewhere(strata_model *model, const char *where, struct strata_manifest *manifest,
+                                     bool *out_written, strata_error *err) {
+    (void)model, (void)manifest, (void)out_written;
+    return strata_fail(err, STRATA_UNAVAILABLE, "ps:0: %s/ps-0.safetensors: cannot be made: no such folder", where);
+}
+
+/* As a chief whose servers have local disks: all values are fetched for each checkpoint, after one warning. */
+TEST_ON_HOST(checkpoint_folder, has_all_values_if_other_tasks_cannot_write_there) {
+    static const strata_trainer trainer = {.settle = settle, .write_parts = write_elsewhere};
+    strata_error err = {0};
+    strata_checkpoint_folder *saves = NULL;
+    int epochs = 0;
+    new_folder();
+    const strata_checkpoint_options checkpoint = {.folder = folder, .on_warning = warn};
+    strata_model *model = make(device, strata_adam_optimizer(0.01)), *other = make(device, strata_adam_optimizer(0.01));
+    n_settled = n_fetched = 0;
+    OK(strata_checkpoint_folder_open(model, &checkpoint, &saves, &err));
+    model->strategy->trainer = &trainer;
+    for (int i = 1; i <= 2; i++) {
+        model->optimizer_steps = i;
+        OK(strata_checkpoint_folder_save(saves, i, &err));
+    }
+    OK(strata_checkpoint_folder_close(saves, &err));
+    model->strategy->trainer = NULL;
+    cr_assert(n_warnings == 1 && strstr(warning, "cannot be made"), "%d warnings: %s", n_warnings, warning);
+    cr_assert(n_settled == 3 && n_fetched == 2, "%d times, %d with values", n_settled, n_fetched);
+    OK(strata_model_load_checkpoint(other, folder, &epochs, &err));
+    cr_assert_eq(epochs, 2);
+    cr_assert_str_eq(case_sha(other), case_sha(model));
+    strata_model_destroy(model);
+    strata_model_destroy(other);
 }

@@ -72,21 +72,25 @@ TEST_ON_HOST(checkpoint, is_not_continued_with_other_data_or_options) {
     OK(change_data(device, N, N, 0, same, &err));
     other.batch = 8;
     OK(change_data(device, N, N, 0, other, &err));
-    FAILS(change_data(device, N, N - 1, 0, same, &err), STRATA_DATA, "it had 40 examples, and now there are 39");
-    FAILS(change_data(device, N, N, 1, same, &err), STRATA_DATA, "its examples or the names of its classes were others");
+    FAILS(change_data(device, N, N - 1, 0, same, &err), STRATA_DATA,
+          "the number of examples of the training data is 39 now and 40 in the checkpoint");
+    FAILS(change_data(device, N, N, 1, same, &err), STRATA_DATA,
+          "the inputs of the examples 0 to 1 of the training data are others now than in the checkpoint");
     other = same;
     other.class_weights = weights;
     other.n_class_weights = 3;
-    FAILS(change_data(device, N, N, 0, other, &err), STRATA_DATA, "its class weights were others");
+    FAILS(change_data(device, N, N, 0, other, &err), STRATA_DATA,
+          "the number of class weights is 3 now and 0 in the checkpoint");
     other = same;
     other.seed = 8;
-    FAILS(change_data(device, N, N, 0, other, &err), STRATA_DATA, "the seed of its shuffles was 9, and now it is 8");
+    FAILS(change_data(device, N, N, 0, other, &err), STRATA_DATA, "the seed of the shuffles is 8 now and 9 in the checkpoint");
     other = same;
     other.no_shuffle = true;
-    FAILS(change_data(device, N, N, 0, other, &err), STRATA_DATA, "its shuffling was on, and now it is off");
+    FAILS(change_data(device, N, N, 0, other, &err), STRATA_DATA, "the shuffling is off now and on in the checkpoint");
     other = same;
     other.steps_per_epoch = 2;
-    FAILS(change_data(device, N, N, 0, other, &err), STRATA_DATA, "an epoch could have 0 steps, and now 2");
+    FAILS(change_data(device, N, N, 0, other, &err), STRATA_DATA,
+          "the number of steps an epoch may have is 2 now and 0 in the checkpoint");
 }
 
 TEST_ON_HOST(checkpoint, of_all_epochs_is_continued_by_no_step) {

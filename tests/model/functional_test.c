@@ -515,13 +515,14 @@ TEST_ON_HOST(functional, inputs_may_be_tokens_and_numbers) {
     strata_model_destroy(model);
 }
 
-/* The moving averages of a layer that is called twice change by the mean over both calls. */
-TEST_ON_HOST(functional, a_shared_batch_norm_averages_its_calls) {
+/* The moving averages of a layer that is called twice change by one call after the other. The mean of the first call is 2.5,
+ * that of the second 7. */
+TEST_ON_HOST(functional, a_shared_batch_norm_averages_one_call_after_the_other) {
     strata_model *model = NULL;
     OK(strata_model_create_functional(&model, &err));
     const strata_value *in[] = {strata_model_input(model, "a", STRATA_SHAPE(1), STRATA_DTYPE_F32),
                                 strata_model_input(model, "b", STRATA_SHAPE(1), STRATA_DTYPE_F32)};
-    strata_model_add_batch_norm(model, (strata_batch_norm_options){.no_average = true, .name = "norm"});
+    strata_model_add_batch_norm(model, (strata_batch_norm_options){.momentum = 0.75, .name = "norm"});
     const strata_value *out[] = {strata_layer_call(model, "norm", &in[0], 1), strata_layer_call(model, "norm", &in[1], 1)};
     strata_model_add_add(model, (strata_add_options){0});
     strata_model_output(model, strata_layer_call(model, NULL, out, 2), (strata_output_options){.name = "y", .loss = "mse"});
@@ -536,11 +537,38 @@ TEST_ON_HOST(functional, a_shared_batch_norm_averages_its_calls) {
     for (int i = 0; i < strata_model_n_parameters(model); i++) {
         if (strcmp(strata_model_parameter(model, i).name, "norm/moving_mean") != 0) continue;
         OK(strata_model_get_parameter(model, i, &value, &err));
-        cr_assert_float_eq(*(float *)value.data, (2.5 + 7) / 2, 1e-5);
+        cr_assert_float_eq(*(float *)value.data, 0.75 * (0.25 * 2.5) + 0.25 * 7, 1e-5);
     }
     strata_array_finish(&value);
     strata_array_finish(&a);
     strata_array_finish(&b);
+    strata_dataset_destroy(data);
+    strata_model_destroy(model);
+}
+
+/* y = 2 a + 2 a is the target, so the loss is the penalty 3 * 2^2 alone. */
+TEST_ON_HOST(functional, a_shared_layer_is_penalized_once) {
+    strata_model *model = NULL;
+    OK(strata_model_create_functional(&model, &err));
+    const strata_value *in = strata_model_input(model, "a", STRATA_SHAPE(1), STRATA_DTYPE_F32);
+    strata_model_add_dense(model, (strata_dense_options){.units = 1, .no_bias = true, .kernel_l2 = 3, .name = "both"});
+    const strata_value *out[] = {strata_layer_call(model, "both", &in, 1), strata_layer_call(model, "both", &in, 1)};
+    strata_model_add_add(model, (strata_add_options){0});
+    strata_model_output(model, strata_layer_call(model, NULL, out, 2), (strata_output_options){.name = "y", .loss = "mse"});
+    OK(strata_model_compile(model, device, &(strata_compile_options){.optimizer = strata_sgd_optimizer(1e-9, 0, false)}, &err));
+    strata_array kernel = strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(1, 1), (double[]){2}),
+                 a = strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(2, 1), (double[]){1, -2}),
+                 y = strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(2, 1), (double[]){4, -8});
+    OK(strata_model_set_parameter(model, 0, &kernel, &err));
+    strata_dataset *data = NULL;
+    strata_history history = {0};
+    OK(strata_dataset_from_columns(&(strata_data_column){"a", &a, 0}, 1, &(strata_data_column){"y", &y, 0}, 1, &data, &err));
+    OK(strata_model_fit(model, data, &(strata_fit_options){.batch = 2}, &history, &err));
+    cr_assert_float_eq(history.losses[0], 12, 1e-5);
+    strata_history_finish(&history);
+    strata_array_finish(&kernel);
+    strata_array_finish(&a);
+    strata_array_finish(&y);
     strata_dataset_destroy(data);
     strata_model_destroy(model);
 }

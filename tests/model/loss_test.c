@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "model_case.h"
+#include "strata/metrics.h"
 #include "tests/support/check.h"
 #include "tests/support/eval.h"
 #include "tests/support/golden.h"
@@ -57,6 +58,50 @@ Test(loss, labels_out_of_range_are_not_hidden) {
         cr_expect(isnan(each[1]) && isnan(each[2]), "%s: %g %g", losses[i].name, (double)each[1], (double)each[2]);
         cr_expect_eq(each[3], each[0]);
         strata_array_finish(&got);
+        strata_graph_destroy(graph);
+    }
+}
+
+/* As Keras' losses without arguments. Errors are 0.5 and 3; the probabilities of yes are 0.622 and 0.953. */
+Test(loss, options_that_are_left_out_are_their_defaults) {
+    static const struct {
+        const char *name;
+        double want[2];
+    } losses[] = {
+        {"huber", {0.125, 2.5}}, {"mse", {0.25, 9}}, {"mae", {0.5, 3}}, {"binary_crossentropy", {0.474076984, 3.048587352}}};
+    strata_array x = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(2, 1), (float[]){0.5F, 3});
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
+        /* labels 1 and 0 for a yes or no, otherwise 0 */
+        strata_array y = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(2), (float[]){i == 3, 0}), got;
+        strata_graph *graph = NULL;
+        OK(strata_graph_create(&graph, &err));
+        strata_tensor *xs = strata_input(graph, "x", x.dtype, x.shape), *ys = strata_input(graph, "y", y.dtype, y.shape);
+        strata_tensor *result = strata_example_losses(losses[i].name, NULL, xs, ys);
+        OK(strata_test_eval(&result, 1, (strata_test_feed[]){{xs, &x}, {ys, &y}}, 2, &got, &err));
+        for (int k = 0; k < 2; k++)
+            cr_expect_float_eq((double)((float *)got.data)[k], losses[i].want[k], 1e-6, "%s: %g", losses[i].name,
+                               (double)((float *)got.data)[k]);
+        strata_array_finish(&got);
+        strata_graph_destroy(graph);
+    }
+}
+
+/* In any graph: outputs must have an axis of examples, for each loss and each metric. */
+Test(loss, outputs_without_an_axis_of_examples_are_refused) {
+    static const char *const losses[] = {"mse", "mae", "huber", "binary_crossentropy"};
+    static const char *const metrics[] = {"accuracy", "mae", "precision", "recall", "auc"};
+    enum { N_LOSSES = sizeof losses / sizeof *losses, N_METRICS = sizeof metrics / sizeof *metrics };
+    for (int i = 0; i < N_LOSSES + N_METRICS; i++) {
+        strata_graph *graph = NULL;
+        OK(strata_graph_create(&graph, &err));
+        strata_tensor *x = strata_input(graph, "x", STRATA_DTYPE_F32, STRATA_SHAPE()),
+                      *y = strata_input(graph, "y", STRATA_DTYPE_F32, STRATA_SHAPE());
+        const strata_metric metric = {.name = i < N_LOSSES ? "" : metrics[i - N_LOSSES], .loss = "binary_crossentropy"};
+        strata_tensor *result = i < N_LOSSES ? strata_example_losses(losses[i], NULL, x, y) : strata_metric_sums(&metric, x, y);
+        const char *name = i < N_LOSSES ? losses[i] : metric.name;
+        cr_expect(strata_tensor_is_poison(result), "%s", name);
+        cr_expect_eq(strata_graph_check(graph, &err), STRATA_INVALID, "%s", name);
+        cr_expect(strstr(err.message, "outputs have no axis of examples"), "%s: %s", name, err.message);
         strata_graph_destroy(graph);
     }
 }

@@ -240,6 +240,30 @@ Test(optimizers, what_is_wrong_says_so) {
     }
 }
 
+Test(optimizers, the_ends_of_what_is_allowed_are_allowed) {
+    static const strata_optimizer right[] = {
+        {.name = "sgd", .momentum = STRATA_ZERO},
+        {.name = "rmsprop", .rho = STRATA_ZERO, .momentum = STRATA_ZERO},
+        {.name = "adam", .beta1 = STRATA_ZERO, .beta2 = STRATA_ZERO},
+        {.name = "adagrad", .accumulator = STRATA_ZERO},
+        {.name = "adamw", .weight_decay = STRATA_ZERO},
+        {.name = "sgd", .schedule = {.name = "cosine", .steps = 1}},
+        {.name = "sgd", .schedule = {.name = "polynomial", .steps = 1}},
+        {.name = "sgd", .schedule = {.name = "exponential", .steps = 1, .factor = 1e-9}},
+        {.name = "sgd", .schedule = {.name = "step", .boundaries = {1, {0}}, .values = {1, {0}}}},
+        {.name = "sgd",
+         .schedule = {.name = "step",
+                      .boundaries = {STRATA_MAX_NUMBERS, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}},
+                      .values = {STRATA_MAX_NUMBERS, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0.25}}}},
+    };
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+        strata_optimizer settings = right[i];
+        const strata_optimizer_kind *kind = NULL;
+        cr_expect_eq(strata_optimizer_check(&settings, &kind, &err), STRATA_OK, "%zu: %s", i, err.message);
+        if (i + 1 == sizeof right / sizeof *right) cr_expect_eq(strata_schedule_rate(&settings.schedule, 1, 17), 0.25);
+    }
+}
+
 /* ---- in a model ---- */
 
 static strata_model *compiled(strata_device *device, strata_optimizer settings, double l1, double l2) {

@@ -19,9 +19,9 @@ fail() {
 
 # check FAULT CODE TEXT...: plugin-check of the faulty plugin ends with the code, and its report has each text.
 check() {
-    fault=$1 wanted=$2 limit=30
+    fault=$1 wanted=$2 limit=60
     shift 2
-    [ "$fault" != hang ] || limit=0.5
+    [ "$fault" != hang ] || limit=10
     STRATA_FAULTY=$fault "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit $limit >"$work/report" 2>&1
     code=$?
     [ "$code" = "$wanted" ] || fail "plugin-check of the fault \"$fault\": exit code $code instead of $wanted"
@@ -44,7 +44,7 @@ check major-2 4 'version 2.0 of the plugin interface; this Strata has version 1.
 check null:run 4 'required slot run'
 check crash-run 4 '^  CRASH  *add f32 .*operands f32 .*signal 6' '^  CRASH  *matmul f32' '^  ok  *memory'
 check exit-run 4 '^  CRASH  *matmul f32 .*exit code 3'
-check hang 4 '^  WRONG  *matmul f32 .*TIMEOUT.*has not ended for 0.5 s'
+check hang 4 '^  WRONG  *matmul f32 .*TIMEOUT.*has not ended for 1 s'
 check lost:run:2 4 '^  ok  *memory' '^  WRONG  *add f32 .*DEVICE_LOST' '^  WRONG  *matmul f32 .*DEVICE_LOST'
 check buffer-null 4 '^  WRONG  *memory .*its buffer is NULL'
 
@@ -56,9 +56,17 @@ if command -v c++ >/dev/null; then
     [ $? = 4 ] && grep -q '^  CRASH  *opening  *signal 6' "$work/report" || fail "plugin-check does not see an exception"
 fi
 
-STRATA_FAULTY=hang-run "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit 0.5 --ops add >"$work/report" 2>&1
-[ $? = 4 ] && grep -q '^  HANG  *add f32 .*not answered for 0.5 s' "$work/report" ||
-    fail "plugin-check does not see a run that hangs"
+# --limit bounds the whole check, also if every case hangs.
+for call in run start; do
+    before=$(date +%s)
+    STRATA_FAULTY=hangs:$call "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit 3 >"$work/report" 2>&1
+    [ $? = 4 ] && grep -q '^  HANG .*not answered for 1 s' "$work/report" ||
+        fail "plugin-check does not see that $call hangs"
+    [ $(($(date +%s) - before)) -le 5 ] || fail "plugin-check --limit 3 of a plugin whose $call hangs took longer"
+done
+STRATA_FAULTY=slow:400 "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit 1 >"$work/report" 2>&1
+[ $? = 163 ] && grep -q 'ended after 1 s, before all was checked' "$work/report" ||
+    fail "plugin-check does not report that its time is over"
 "$strata" plugin-check "$plugins/libstrata_host_plugin.so" >"$work/report" 2>&1 || fail "the host as a plugin is not right"
 grep -q ' 0 wrong, 0 not claimed' "$work/report" || fail "the host as a plugin does not claim every op"
 "$strata" plugin-check /nowhere.so >"$work/report" 2>&1

@@ -267,6 +267,25 @@ Test(plugin_tables, memory_spaces_are_features_of_the_device) {
     strata_device_close(device);
 }
 
+Test(plugin_tables, a_name_of_a_space_is_kept_whole_or_refused) {
+    static char name[sizeof((strata_memory_space *)0)->name + 1];
+    static strata_plugin_space space = {.size = sizeof space, .name = name, .bytes = 1};
+    static const strata_plugin_space *const one[] = {&space};
+    static const strata_plugin_spaces spaces = {.size = sizeof spaces, .n = 1, .spaces = one};
+    for (size_t n = sizeof name - 3; n < sizeof name; n++) {
+        memset(name, 'm', n);
+        name[n] = 0;
+        strata_device *device = NULL;
+        if (n + 1 >= sizeof name) {
+            expect_refused((struct tables){.spaces = &spaces}, "has no name of 1 to 31 bytes");
+            continue;
+        }
+        cr_assert_eq(open_device((struct tables){.spaces = &spaces}, &device), STRATA_OK, "%zu: %s", n, err.message);
+        cr_expect_str_eq(strata_device_get_features(device).spaces[0].name, name);
+        strata_device_close(device);
+    }
+}
+
 /* ---- transfers ---- */
 
 static const strata_plugin_transfers all_copies = {

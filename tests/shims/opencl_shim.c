@@ -14,6 +14,8 @@
  *     STRATA_SHIM_LAST=9              those after the 9th are right
  *     STRATA_SHIM_COMPILE_SECONDS=2   a program takes at least 2 s to compile; it is read at each compilation
  *     STRATA_SHIM_COMPILE_NTH=3       only the third compilation is slow
+ *     STRATA_SHIM_HANG=clFinish       this function does not return. STRATA_SHIM_HANG_NTH=3: only the third call of
+ *                                     clEnqueueNDRangeKernel does not
  *
  * Each object of a driver begins with a pointer to a table of functions, which the loader calls. The shim changes this table.
  * To find out what a kernel has written, it reads all buffers of the kernel before and after the launch. */
@@ -30,6 +32,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "tests/shims/hang.h"
 #include "tests/shims/slow_compiler.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -146,8 +149,10 @@ static bool lies_now(size_t n_items) {
 static cl_int CL_API_CALL enqueue(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const size_t *offset,
                                   const size_t *global, const size_t *local, cl_uint n_events, const cl_event *events,
                                   cl_event *event) {
+    static int calls;
     seen_kernel *k = find(kernel);
     note(kernel);
+    strata_shim_count_call("clEnqueueNDRangeKernel", &calls);
     size_t n_items = 1, n_groups = 1;
     for (cl_uint d = 0; d < dimensions; d++) {
         n_items *= global[d];
@@ -204,6 +209,31 @@ static void *of_driver(const char *name) {
     return driver ? dlsym(driver, name) : NULL;
 }
 
+static cl_int CL_API_CALL hang(void) {
+    strata_shim_hang();
+    return CL_SUCCESS;
+}
+
+static void replace_hanging(struct _cl_icd_dispatch *table) {
+#define REPLACE(name)                                         \
+    if (strata_shim_hangs("cl" #name)) {                      \
+        void *function = (void *)hang;                        \
+        memcpy(&table->cl##name, &function, sizeof function); \
+    }
+    REPLACE(GetDeviceIDs)
+    REPLACE(CreateContext)
+    REPLACE(CreateCommandQueue)
+    REPLACE(CreateBuffer)
+    REPLACE(CreateKernel)
+    REPLACE(EnqueueWriteBuffer)
+    REPLACE(EnqueueReadBuffer)
+    REPLACE(WaitForEvents)
+    REPLACE(Finish)
+    REPLACE(ReleaseMemObject)
+    REPLACE(ReleaseContext)
+#undef REPLACE
+}
+
 static void replace(cl_platform_id platform) {
     struct _cl_icd_dispatch *table = *(struct _cl_icd_dispatch **)platform;
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)table / page * page;
@@ -215,6 +245,7 @@ static void replace(cl_platform_id platform) {
     table->clEnqueueNDRangeKernel = enqueue;
     table->clBuildProgram = build;
     table->clGetPlatformInfo = platform_info;
+    replace_hanging(table);
 }
 
 EXPORT cl_int CL_API_CALL clIcdGetPlatformIDsKHR(cl_uint n, cl_platform_id *out, cl_uint *out_n) {

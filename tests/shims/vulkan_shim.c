@@ -9,7 +9,9 @@
  * floats
  *                                        with the opposite sign, and integers with all bits flipped. 0 restarts the counting
  *     STRATA_SHIM_COMPILE_SECONDS=0.5    a pipeline takes at least 0.5 s to compile; it is read at each compilation
- *     STRATA_SHIM_COMPILE_NTH=3          only the third compilation is slow */
+ *     STRATA_SHIM_COMPILE_NTH=3          only the third compilation is slow
+ *     STRATA_SHIM_HANG=vkWaitForFences   this function does not return. STRATA_SHIM_HANG_NTH=3: only the third call of
+ *                                        vkQueueSubmit does not */
 #define VK_NO_PROTOTYPES
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -19,6 +21,7 @@
 #include <string.h>
 #include <vulkan/vulkan.h>
 
+#include "tests/shims/hang.h"
 #include "tests/shims/slow_compiler.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -28,6 +31,7 @@ static PFN_vkGetDeviceProcAddr inner_device;
 static PFN_vkGetPhysicalDeviceMemoryProperties inner_memory;
 static PFN_vkCreateComputePipelines inner_pipelines;
 static PFN_vkCreateShaderModule inner_module;
+static PFN_vkQueueSubmit inner_submit;
 static void *driver;
 
 static void *of_driver(const char *name) {
@@ -142,7 +146,22 @@ static VKAPI_ATTR VkResult VKAPI_CALL shader_module(VkDevice device, const VkSha
     return result;
 }
 
+/* ---- calls that hang ---- */
+
+static VKAPI_ATTR VkResult VKAPI_CALL hang(void) {
+    strata_shim_hang();
+    return VK_SUCCESS;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t n, const VkSubmitInfo *infos, VkFence fence) {
+    static int calls;
+    strata_shim_count_call("vkQueueSubmit", &calls);
+    return inner_submit(queue, n, infos, fence);
+}
+
 static PFN_vkVoidFunction replacement(const char *name) {
+    if (inner_submit && !strcmp(name, "vkQueueSubmit")) return (PFN_vkVoidFunction)submit;
+    if (strata_shim_hangs(name)) return (PFN_vkVoidFunction)hang;
     const char *failing = getenv("STRATA_SHIM_FAIL");
     if (failing && !strcmp(name, failing)) return (PFN_vkVoidFunction)fail;
     if (failing && !strcmp(name, "vkDeviceWaitIdle")) return (PFN_vkVoidFunction)wait_idle;
@@ -157,6 +176,7 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL of_device(VkDevice device, const
     const PFN_vkVoidFunction real = inner_device(device, name);
     if (!strcmp(name, "vkCreateComputePipelines")) inner_pipelines = (PFN_vkCreateComputePipelines)real;
     if (!strcmp(name, "vkCreateShaderModule")) inner_module = (PFN_vkCreateShaderModule)real;
+    if (!strcmp(name, "vkQueueSubmit")) inner_submit = (PFN_vkQueueSubmit)real;
     const PFN_vkVoidFunction other = replacement(name);
     return other ? other : real;
 }

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A device is lost at each possible call of each step. All replicas must fail with the same error, which names the replica
- * and the device. Nothing may hang, and the remaining replicas must have the parameters after a whole number of steps. */
+ * and the device. Nothing may hang, and the remaining replicas must have the parameters after a whole number of steps. And a
+ * device is lost at each copy to it or from it, which the call that copies must report. */
 #include <criterion/criterion.h>
 #include <string.h>
 
 #include "core/run/device.h"
+#include "core/run/strategy.h"
 #include "strata/strata.h"
 #include "tests/support/check.h"
+#include "tests/support/folder.h"
 
 enum { FEATURES = 6, BATCH = 8, STEPS = 4, N = BATCH * STEPS, BROKEN = 1 };
 
@@ -118,6 +121,93 @@ Test(failure, a_device_lost_in_mid_step_ends_it_on_all_replicas) {
     }
     cr_assert_gt(calls, 4 * STEPS);
     for (int steps = 0; steps <= STEPS; steps++) cr_assert(seen[steps], "no failure left %d whole steps", steps);
+    strata_array_finish(&x);
+    strata_array_finish(&y);
+}
+
+/* ---- each copy ---- */
+
+static int copies_left;
+static bool lost;
+
+static strata_status gone_with_copies(strata_error *error) {
+    lost = true;
+    return gone(error);
+}
+
+static strata_status upload_or_fail(strata_device *device, strata_buffer *buffer, int64_t offset, const void *source,
+                                    int64_t bytes, strata_error *error) {
+    return --copies_left < 0 ? gone_with_copies(error) : sound->upload(device, buffer, offset, source, bytes, error);
+}
+
+static strata_status download_or_fail(strata_device *device, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
+                                      strata_error *error) {
+    return --copies_left < 0 ? gone_with_copies(error) : sound->download(device, buffer, offset, target, bytes, error);
+}
+
+/* Two host devices, of which one is lost after `copies` copies. */
+static strata_strategy *two_hosts_with_copies(int device, int copies) {
+    static strata_device_api copying;
+    strata_strategy *strategy = two_hosts(1 << 30);
+    broken->api = sound;
+    broken = strategy->devices[device];
+    copying = *sound;
+    copying.upload = upload_or_fail;
+    copying.download = download_or_fail;
+    broken->api = &copying;
+    copies_left = copies;
+    lost = false;
+    strategy->shard_optimizer = STRATA_SHARD_OPTIMIZER_YES;
+    return strategy;
+}
+
+/* Everything that reads or writes the variables of a model. */
+static strata_status use_model(strata_strategy *strategy, const strata_dataset *dataset, const char *path,
+                               strata_error *error) {
+    strata_model *model = NULL;
+    strata_array predictions = {0};
+    strata_metrics metrics;
+    int epochs = 0;
+    bool equal = false;
+    char sha[65];
+    STRATA_TRY(strata_model_create(STRATA_SHAPE(FEATURES), &model, error));
+    strata_model_add_dense(model, (strata_dense_options){.units = 40, .activation = "relu"});
+    strata_model_add_batch_norm(model, (strata_batch_norm_options){0});
+    strata_model_add_dense(model, (strata_dense_options){.units = 2});
+    strata_optimizer optimizer = strata_adam_optimizer(0.01);
+    optimizer.gradient_accumulation_steps = 2;
+    STRATA_TRY(strata_model_compile(model, NULL,
+                                    &(strata_compile_options){.optimizer = optimizer, .seed = 1, .strategy = strategy}, error));
+    const strata_fit_options opts = {.epochs = 2, .batch = BATCH, .validation = dataset, .patience = 3, .restore_best = true};
+    STRATA_TRY(strata_model_fit(model, dataset, &opts, NULL, error));
+    STRATA_TRY(strata_model_save_checkpoint(model, 1, path, error));
+    STRATA_TRY(strata_model_load_checkpoint(model, path, &epochs, error));
+    STRATA_TRY(strata_model_evaluate(model, dataset, BATCH, &metrics, error));
+    const strata_status predicted = strata_model_predict(model, dataset, BATCH, &predictions, error);
+    strata_array_finish(&predictions);
+    STRATA_TRY(predicted);
+    STRATA_TRY(strata_model_replicas_equal(model, &equal, error));
+    STRATA_TRY(strata_model_sha256(model, sha, error));
+    return strata_model_save(model, path, error);
+}
+
+Test(failure, a_device_lost_in_a_copy_is_reported_by_the_call_that_copies, .init = test_folder_make,
+     .fini = test_folder_remove) {
+    strata_dataset *dataset = NULL;
+    make_data();
+    OK(strata_dataset_from_arrays(&x, &y, 0, &dataset, &err));
+    for (int device = 0; device < 2; device++) {
+        int copies = 0;
+        for (lost = true; lost; copies++) {
+            strata_strategy *strategy = two_hosts_with_copies(device, copies);
+            const strata_status status = use_model(strategy, dataset, test_path("model.strata"), &err);
+            cr_assert_eq(status, lost ? STRATA_DEVICE_LOST : STRATA_OK, "device %d, copy %d: %s", device, copies, err.message);
+            cr_assert(!lost || strstr(err.message, "was taken out"), "copy %d: %s", copies, err.message);
+            strata_strategy_destroy(strategy);
+        }
+        cr_assert_gt(copies, 20);
+    }
+    strata_dataset_destroy(dataset);
     strata_array_finish(&x);
     strata_array_finish(&y);
 }

@@ -90,6 +90,42 @@ Test(ps_fit, running_statistics_leave_out_batches_of_which_a_worker_has_no_examp
     ps_assert_as_alone(&j);
 }
 
+static strata_status make_unequal_data(const char *task, strata_dataset **out_dataset, strata_error *err) {
+    (void)task;
+    return ps_make_data(EQUAL_EXAMPLES, 0, false, out_dataset, err);
+}
+
+/* Where the model's moving mean begins in ps_result.values. */
+static int place_of_moving_mean(void) {
+    strata_model *model = NULL;
+    strata_error err = {0};
+    int place = 0, i = 0;
+    strata_device *device = NULL;
+    cr_assert_eq(strata_device_open("host", NULL, &device, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(make_normalized(&model, &err), STRATA_OK);
+    const strata_compile_options opts = {.optimizer = {.name = "sgd"}, .loss = "mse"};
+    cr_assert_eq(strata_model_compile(model, device, &opts, &err), STRATA_OK, "%s", err.message);
+    for (; !strstr(strata_model_parameter(model, i).name, "moving_mean"); i++)
+        place += (int)strata_shape_elements(strata_model_parameter(model, i).shape);
+    strata_model_destroy(model);
+    strata_device_close(device);
+    return place;
+}
+
+/* The shares of the first batch have 8 examples each, so the mean of their means is the batch's. The second batch has one. */
+Test(ps_fit, each_accumulated_batch_moves_the_running_mean_whatever_the_number_of_its_shares) {
+    ps_job j = {.make_model = make_normalized,
+                .make_own_data = make_unequal_data,
+                .compile = {.optimizer = {.name = "sgd", .learning_rate = STRATA_ZERO, .gradient_accumulation_steps = 2},
+                            .loss = "mse"},
+                .fit = {.epochs = 1, .batch = EQUAL_EXAMPLES - 1},
+                .servers = ps_together};
+    const int place = place_of_moving_mean();
+    const ps_result *alone = ps_run_alone(&j), *r = ps_run(&j);
+    cr_assert(!alone->status && !r->status, "%s%s", alone->message, r->message);
+    for (int i = place; i < place + 4; i++) ps_assert_near(r->values[i], alone->values[i], "moving mean", i);
+}
+
 /* ---- buckets ---- */
 
 static void assert_buckets(void) {

@@ -630,11 +630,50 @@ Test(training, synchronized_batch_norm_sees_each_whole_batch_that_is_accumulated
               .batch = 6,
               .epochs = 3};
     p.optimizer.gradient_accumulation_steps = 2;
-    const outcome one = run(&p, hosts(1));
-    for (int n = 2; n <= 8; n += 6) {
-        const outcome many = run(&p, hosts(n));
-        expect_like(&many, &one, 1e-5, "synchronized and accumulated");
+    for (int64_t n_examples = 53; n_examples > 0; n_examples -= 42) { /* 53; 11: the last step has batches of 6 and 5 */
+        p.n = n_examples;
+        const outcome one = run(&p, hosts(1));
+        for (int n = 2; n <= 8; n += 3) { /* 5 and 8 are more replicas than the last batch has examples, or as many */
+            const outcome many = run(&p, hosts(n));
+            expect_like(&many, &one, 1e-5, "synchronized and accumulated");
+        }
     }
+}
+
+/* The averages of the plan's model after it was trained on n host devices, with a learning rate that changes no parameter. */
+static void train_averages(plan p, int replicas, int64_t accumulated, float out[2][12]) {
+    strata_dataset *dataset = make_dataset(p.n);
+    strata_strategy *strategy = hosts(replicas);
+    strata_model *model = make_model(&p);
+    int n = 0;
+    p.optimizer.gradient_accumulation_steps = accumulated;
+    compile(model, &p, strategy);
+    OK(strata_model_fit(model, dataset, &(strata_fit_options){.epochs = p.epochs, .batch = p.batch, .seed = 5}, NULL, &err));
+    for (int i = 0; i < strata_model_n_parameters(model); i++) {
+        strata_array view = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(12), out[n]);
+        if (!strata_model_parameter(model, i).state) continue;
+        OK(strata_model_get_parameter(model, i, &view, &err));
+        n++;
+    }
+    cr_assert_eq(n, 2);
+    strata_model_destroy(model);
+    strata_strategy_destroy(strategy);
+    test_classes_free(&classes);
+}
+
+/* The batches of a step have 6, 6 and 1 examples, so of the last one only one replica has an example. */
+Test(training, averages_are_moved_by_each_accumulated_batch_on_any_number_of_replicas) {
+    plan p = {.optimizer = {.name = "sgd", .learning_rate = STRATA_ZERO}, .batch_norm = true, .n = 13, .batch = 6, .epochs = 1};
+    float each[2][12], together[2][12];
+    for (int synchronized = 0; synchronized <= 1; synchronized++)
+        for (int n = 1; n <= 4; n++) {
+            p.synchronized = synchronized;
+            train_averages(p, n, 1, each);
+            train_averages(p, n, 3, together);
+            for (int i = 0; i < 24; i++)
+                cr_assert_float_eq(together[i / 12][i % 12], each[i / 12][i % 12], 2e-6, "%d replicas, %d: %g and %g", n, i,
+                                   (double)together[i / 12][i % 12], (double)each[i / 12][i % 12]);
+        }
 }
 
 /* ---- a model that was saved under one strategy can be loaded under any other one ---- */

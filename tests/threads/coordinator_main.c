@@ -7,13 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "strata/coordinator.h"
 #include "tests/support/ports.h"
 
 enum { WORKERS = 2, THREADS = 3, CLOSURES = 120, ROUNDS = 3 };
 static atomic_int failures, n_run;
-static atomic_bool interrupted[WORKERS];
+/* hesitates: an interrupted worker serves again only after half a second. */
+static atomic_bool interrupted[WORKERS], hesitates;
+static atomic_int n_interruptions;
 static char addresses[WORKERS][32];
 
 static void check(bool ok, const char *what, const char *more) {
@@ -63,10 +66,15 @@ static void *be_worker(void *user) {
                                                     .functions = functions,
                                                     .n_functions = 2,
                                                     .stop_now = is_interrupted,
-                                                    .user = &interrupted[number]};
+                                                    .user = &interrupted[number],
+                                                    .coordinator_seconds = 30};
     strata_error err = {0};
     strata_status status;
-    while ((status = strata_coordinator_serve(&opts, &err)) == STRATA_INTERRUPTED) atomic_store(&interrupted[number], false);
+    while ((status = strata_coordinator_serve(&opts, &err)) == STRATA_INTERRUPTED) {
+        atomic_store(&interrupted[number], false);
+        atomic_fetch_add(&n_interruptions, 1);
+        if (atomic_load(&hesitates)) usleep(500000);
+    }
     check(!status, "a worker", err.message);
     return NULL;
 }
@@ -149,10 +157,20 @@ int main(void) {
         for (int i = 0; i < THREADS; i++) pthread_join(crews[i].thread, NULL);
         fail_once(coordinator);
     }
-    const strata_coordinator_counts counts = strata_coordinator_count(coordinator);
+    /* The interrupted worker may be connected again only a moment later. */
+    strata_coordinator_counts counts = strata_coordinator_count(coordinator);
+    for (int tries = 0; tries < 300 && (counts.workers < WORKERS || counts.lost < 1); tries++) {
+        usleep(100000);
+        counts = strata_coordinator_count(coordinator);
+    }
     check(counts.ended == ROUNDS * (THREADS * CLOSURES + 1) && counts.workers == WORKERS && counts.lost >= 1, "counts",
           "are wrong");
     check(atomic_load(&n_run) >= counts.ended, "closures", "were lost");
+    /* A worker that starts again while the coordinator ends is told the end, and does not wait for another coordinator. */
+    const int before = atomic_load(&n_interruptions);
+    atomic_store(&hesitates, true);
+    atomic_store(&interrupted[0], true);
+    while (atomic_load(&n_interruptions) == before) usleep(1000);
     strata_coordinator_destroy(coordinator);
     for (int i = 0; i < WORKERS; i++) pthread_join(workers[i], NULL);
     if (!atomic_load(&failures)) puts("closures come back");

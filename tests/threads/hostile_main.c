@@ -348,6 +348,27 @@ static void slow_connections(void) {
         if (fds[k] >= 0) close(fds[k]);
 }
 
+/* More connections than rank 0 shakes hands with at a time, which say nothing, as those of a port scanner. They stay, and a
+ * late rank joins at once nevertheless. */
+static void silent_connections(void) {
+    const job j = {.transport = "tcp", .connect_seconds = 20, .late = 0.7, .victim = -1};
+    pid_t pids[RANKS];
+    int fds[SLOW];
+    start(&j, pids);
+    pause_for(0.2);
+    for (int k = 0; k < SLOW; k++) fds[k] = dial();
+    const double began = now();
+    while (now() < began + 15 && shared->rounds < 3) pause_for(0.01);
+    const double took = now() - began;
+    check(shared->rounds >= 3 && took < 4, "silent connections", "the late rank did not join within 4 s");
+    printf("%d silent connections: the late rank joined after %.1f s\n", SLOW, took);
+    shared->stop = 1;
+    finish(pids);
+    check_well("a job with silent connections");
+    for (int k = 0; k < SLOW; k++)
+        if (fds[k] >= 0) close(fds[k]);
+}
+
 /* ---- a replayed handshake ---- */
 
 static bool take(int fd, char *bytes, size_t n) {
@@ -507,6 +528,7 @@ int main(void) {
     idle("shm");
     junk();
     slow_connections();
+    silent_connections();
     replay();
     kill_everywhere();
     return failures ? 1 : 0;

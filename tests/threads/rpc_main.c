@@ -4,6 +4,8 @@
  * request must be executed exactly once. Servers end and start again, processes are stopped or killed or have another
  * secret, connections are made that do not belong to the job, and handlers block. */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -12,7 +14,7 @@
 #include "tests/support/ports.h"
 #include "tests/threads/proxy.h"
 
-enum { PUT = 1, ECHO, SUM, FAIL, BLOCK, LARGE, LOG = 1 << 16, BIG = 1 << 20, VAST = (32 << 20) + 4711 };
+enum { PUT = 1, ECHO, SUM, FAIL, BLOCK, LARGE, NAP, LOG = 1 << 16, BIG = 1 << 20, VAST = (32 << 20) + 4711 };
 /* The shared memory has BIG bytes. A body of this size takes more than half of it, so only one such body at a time fits as
  * one block. */
 enum { OVER_HALF = 700001 };
@@ -96,6 +98,9 @@ static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_
             for (int i = 0; i < 4; i++)
                 reply->body[i] = (strata_rpc_piece){w->large + i * (BIG / 4), BIG / 4, i ? NULL : released, w};
             reply->n_body = 4;
+            return STRATA_OK;
+        case NAP:
+            usleep(180000);
             return STRATA_OK;
         default:
             return strata_fail(err, STRATA_UNSUPPORTED, "%s asks for method %u", call->task, call->method);
@@ -576,21 +581,64 @@ static void come_back(void) {
     strata_rpc_client_destroy(client);
 }
 
-static void replace(void) {
+/* More connections than the server lets say nothing at a time, as those of a port scanner. They stay, and keep out no task. */
+static void silent_connections(void) {
+    enum { SILENT = 150 };
+    world *w = start_world(NULL);
+    const char *address = strata_rpc_server_address(w->server);
+    strata_rpc_client *before = must_connect("worker:1", 1, address);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    to.sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
+    strata_error err = {0};
+    int fds[SILENT];
+    for (int i = 0; i < SILENT; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+        check(!connect(fds[i], (struct sockaddr *)&to, sizeof to), "a silent connection", strerror(errno));
+    }
+    const double began = now();
+    strata_rpc_client *after = must_connect("worker:2", 1, address);
+    check(now() - began < 4, "a task beside silent connections", "it came late");
+    check(!call(before, PUT, SECONDS, &err) && !call(after, PUT, SECONDS, &err), "a task beside silent connections",
+          err.message);
+    pthread_mutex_lock(&w->lock);
+    check(!w->n_lost, "a task beside silent connections", w->why);
+    pthread_mutex_unlock(&w->lock);
+    for (int i = 0; i < SILENT; i++) close(fds[i]);
+    strata_rpc_client_destroy(before);
+    strata_rpc_client_destroy(after);
+    stop_world(w);
+}
+
+/* A client that sends one request after the other sends no heartbeats, since its requests show that it lives. Each request runs
+ * for almost a heartbeat, so the server's monitor never sees that its connection waits for a request. */
+static void ask_without_pause(uint64_t incarnation) {
+    world *w = start_world(NULL);
+    strata_error err = {0};
+    strata_rpc_client *client = must_connect("worker:2", incarnation, strata_rpc_server_address(w->server));
+    for (int i = 0; i < 8; i++) check(!call(client, NAP, SECONDS, &err), "one request after the other", err.message);
+    pthread_mutex_lock(&w->lock);
+    check(!w->n_lost, "one request after the other", w->why);
+    pthread_mutex_unlock(&w->lock);
+    strata_rpc_client_destroy(client);
+    stop_world(w);
+}
+
+/* A task is started again. The numbers of incarnations have no order, so the later one may have any number. */
+static void replace(uint64_t first, uint64_t second) {
     world *w = start_world(NULL);
     const char *address = strata_rpc_server_address(w->server);
     strata_error err = {0};
     strata_rpc_request *request;
-    strata_rpc_client *old = must_connect("worker:3", 1, address), *other = NULL;
+    strata_rpc_client *old = must_connect("worker:3", first, address), *other = NULL;
     const strata_rpc_ask block = {.method = BLOCK, .what = "a wait"};
     check(!strata_rpc_client_start(old, &block, NULL, SECONDS, &request, &err), "a request to block", err.message);
     check(wait_until(w, &w->n_blocked, 1), "a request to block", "it did not come");
-    strata_rpc_client *fresh = must_connect("worker:3", 2, address); /* wakes the handler of the old incarnation */
+    strata_rpc_client *fresh = must_connect("worker:3", second, address); /* wakes the handler of the old incarnation */
     check(!call(fresh, PUT, SECONDS, &err), "the new incarnation", err.message);
     check(strata_rpc_request_wait(request, &err) == STRATA_INVALID && strstr(err.message, "started again"),
           "the old incarnation", err.message);
     check(call(old, PUT, SECONDS, &err) == STRATA_INVALID, "the old incarnation", err.message);
-    check(connect_as("worker:3", 1, address, 1, &other, &err) == STRATA_INVALID, "the old incarnation again", err.message);
+    check(connect_as("worker:3", first, address, 1, &other, &err) == STRATA_INVALID, "the old incarnation again", err.message);
     check(n_logged(w) == 1, "the new incarnation", "a request of the old one was executed");
     const strata_rpc_client_options wrong = {.task = "worker:9", .server = "ps:1", .address = address, .cluster = &security};
     check(strata_rpc_client_create(&wrong, &other, &err) == STRATA_INVALID && strstr(err.message, "ps:0 listens there"),
@@ -820,7 +868,11 @@ int main(void) {
     for (int i = 0; i < 2; i++) cut_a_wait(ways[i]);
     follow_a_client_that_was_cut_off();
     come_back();
-    replace();
+    silent_connections();
+    ask_without_pause(BY_SOCKET);
+    ask_without_pause(1);
+    replace(1, 2);
+    replace(2, 1);
     know_some_tasks();
     take_time();
     meet_strangers();

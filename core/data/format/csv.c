@@ -260,11 +260,14 @@ const strata_csv_dialect *strata_csv_get_dialect(const strata_csv *csv) {
     return &csv->dialect;
 }
 
-bool strata_csv_is_missing(const strata_csv *csv, int64_t row, int column) {
-    const char *cell = strata_csv_cell(csv, row, column);
+bool strata_csv_marks_missing(const strata_csv *csv, const char *cell) {
     if (strata_cell_is_blank(cell)) return true;
     return csv->dialect.na ? strata_cell_is_listed(cell, csv->dialect.na, csv->dialect.n_na)
                            : strata_cell_is_usual_marker(cell);
+}
+
+bool strata_csv_is_missing(const strata_csv *csv, int64_t row, int column) {
+    return strata_csv_marks_missing(csv, strata_csv_cell(csv, row, column));
 }
 
 /* ---- tables ---- */

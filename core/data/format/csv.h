@@ -10,6 +10,8 @@
 STRATA_MUST_USE strata_status strata_csv_set_dialect(strata_csv *csv, const strata_csv_dialect *dialect, strata_error *err);
 /* Checks that the characters of the dialect are possible and differ. */
 STRATA_MUST_USE strata_status strata_csv_check_dialect(const strata_csv_dialect *dialect, strata_error *err);
+/* Whether a cell of this text is missing in the table: it is blank or one of the dialect's words of missing values. */
+bool strata_csv_marks_missing(const strata_csv *csv, const char *cell);
 /* Like strata_csv_parse, for the first lines of a file. Whether the first line is a header is not known yet, so two of its
  * cells may be equal. The bytes are not decompressed. */
 STRATA_MUST_USE strata_status strata_csv_parse_first(const char *name, const void *bytes, size_t n_bytes,

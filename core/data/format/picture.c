@@ -112,7 +112,7 @@ static strata_status find_format(const strata_picture_file *file, const strata_p
     if (!*out)
         return strata_fail(err, STRATA_UNSUPPORTED,
                            "%s: is none of " STRATA_PICTURE_FORMATS ": it is damaged, or not a picture", file->name);
-    if ((*out)->measure) return STRATA_OK;
+    if ((*out)->read) return STRATA_OK;
     return strata_fail(err, STRATA_UNSUPPORTED,
                        "%s: is %s, and this build has no %s; build with %s, or convert it to a format that is built in",
                        file->name, (*out)->name, (*out)->library, (*out)->package);
@@ -151,7 +151,7 @@ strata_status strata_picture_measure(const char *name, const void *bytes, size_t
     strata_picture_size size = {0};
     *out_size = size;
     STRATA_TRY(find_format(&file, &format, err));
-    STRATA_TRY(format->measure(&file, &size, err));
+    STRATA_TRY(format->read(&file, &size, NULL, err));
     STRATA_TRY(check_size(name, size.columns, size.rows, err));
     const bool turned = strata_exif_orientation(bytes, n_bytes) >= 5;
     *out_size = (strata_picture_size){turned ? size.columns : size.rows, turned ? size.rows : size.columns, size.channels};
@@ -167,10 +167,10 @@ strata_status strata_picture_parse(const char *name, const void *bytes, size_t n
     if (channels != 1 && channels != 3)
         return strata_fail(err, STRATA_INVALID, "pictures: %d channels; 1 or 3 are possible", channels);
     STRATA_TRY(find_format(&file, &format, err));
-    STRATA_TRY(format->measure(&file, &size, err));
+    STRATA_TRY(format->read(&file, &size, NULL, err));
     STRATA_TRY(check_size(name, size.columns, size.rows, err));
     STRATA_TRY(strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(size.rows, size.columns, size.channels), out_pixels, err));
-    strata_status status = format->decode(&file, size, out_pixels->data, err);
+    strata_status status = format->read(&file, &size, out_pixels->data, err);
     if (!status) status = strata_exif_turn(name, strata_exif_orientation(bytes, n_bytes), out_pixels, err);
     if (!status) status = change_channels(out_pixels, channels, err);
     if (status) strata_array_finish(out_pixels);

@@ -92,13 +92,6 @@ static strata_status read_header(const strata_picture_file *file, bitmap *b, str
     return STRATA_OK;
 }
 
-static strata_status measure(const strata_picture_file *file, strata_picture_size *out, strata_error *err) {
-    bitmap b;
-    STRATA_TRY(read_header(file, &b, err));
-    *out = (strata_picture_size){b.rows, b.columns, b.grey ? 1 : 3};
-    return STRATA_OK;
-}
-
 /* The address of a pixel, where row 0 is the first in the file. */
 static uint8_t *pixel_at(const bitmap *b, uint8_t *pixels, int64_t row, int64_t column) {
     return pixels + ((b->from_top ? row : b->rows - 1 - row) * b->columns + column) * (b->grey ? 1 : 3);
@@ -173,12 +166,16 @@ static strata_status decode_runs(const strata_picture_file *file, const bitmap *
     return STRATA_OK;
 }
 
-static strata_status decode(const strata_picture_file *file, strata_picture_size size, uint8_t *pixels, strata_error *err) {
+static strata_status read_picture(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                  strata_error *err) {
     bitmap b;
-    (void)size;
     STRATA_TRY(read_header(file, &b, err));
+    if (!pixels) {
+        *size = (strata_picture_size){b.rows, b.columns, b.grey ? 1 : 3};
+        return STRATA_OK;
+    }
     const bool runs = b.bits <= 8 && b.compression != PLAIN;
     return runs ? decode_runs(file, &b, pixels, err) : decode_plain(file, &b, pixels, err);
 }
 
-const strata_picture_format strata_picture_bmp = {.name = "BMP", .matches = matches, .measure = measure, .decode = decode};
+const strata_picture_format strata_picture_bmp = {.name = "BMP", .matches = matches, .read = read_picture};

@@ -23,10 +23,9 @@ typedef struct strata_picture_format {
     const char *library, *package;
     /* Whether head[0..n), the first bytes of a file, are those of this format. */
     bool (*matches)(const unsigned char *head, size_t n);
-    /* Reads the header: rows and columns before the picture is turned, channels 1 or 3. NULL: this build lacks the library. */
-    strata_status (*measure)(const strata_picture_file *file, strata_picture_size *out_size, strata_error *err);
-    /* Writes `pixels`, u8 (rows, columns, channels) as measured. */
-    strata_status (*decode)(const strata_picture_file *file, strata_picture_size size, uint8_t *pixels, strata_error *err);
+    /* pixels NULL: reads the header and sets *size: rows and columns before the picture is turned, channels 1 or 3. Otherwise
+     * writes `pixels`, u8 (rows, columns, channels) of the size that was measured. NULL: this build lacks the library. */
+    strata_status (*read)(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels, strata_error *err);
 } strata_picture_format;
 
 extern const strata_picture_format strata_picture_bmp, strata_picture_gif, strata_picture_jpeg, strata_picture_netpbm,

@@ -98,7 +98,8 @@ static strata_status read_pixels(const strata_picture_file *file, GifFileType *g
 }
 
 /* Reads the header and, if pixels is not NULL, the pixels. */
-static strata_status run(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels, strata_error *err) {
+static strata_status read_picture(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                  strata_error *err) {
     reader r = {file->bytes, file->n_bytes};
     uint8_t colours[256][3];
     int error = 0, transparent;
@@ -114,14 +115,6 @@ static strata_status run(const strata_picture_file *file, strata_picture_size *s
     DGifCloseFile(gif, &error);
     return status;
 }
-
-static strata_status measure(const strata_picture_file *file, strata_picture_size *out, strata_error *err) {
-    return run(file, out, NULL, err);
-}
-
-static strata_status decode(const strata_picture_file *file, strata_picture_size size, uint8_t *pixels, strata_error *err) {
-    return run(file, &size, pixels, err);
-}
 #endif
 
 const strata_picture_format strata_picture_gif = {
@@ -130,7 +123,6 @@ const strata_picture_format strata_picture_gif = {
     .package = "libgif-dev",
     .matches = matches,
 #if STRATA_WITH_GIF
-    .measure = measure,
-    .decode = decode,
+    .read = read_picture,
 #endif
 };

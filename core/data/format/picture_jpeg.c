@@ -44,15 +44,6 @@ static strata_status read_header(const strata_picture_file *file, tjhandle decod
     return STRATA_OK;
 }
 
-static strata_status measure(const strata_picture_file *file, strata_picture_size *out, strata_error *err) {
-    bool cmyk;
-    tjhandle decoder = tjInitDecompress();
-    if (!decoder) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", file->name);
-    strata_status status = read_header(file, decoder, out, &cmyk, err);
-    tjDestroy(decoder);
-    return status;
-}
-
 static strata_status read_pixels(const strata_picture_file *file, tjhandle decoder, strata_picture_size size, int format,
                                  uint8_t *pixels, strata_error *err) {
     if (tjDecompress2(decoder, file->bytes, (unsigned long)file->n_bytes, pixels, (int)size.columns, 0, (int)size.rows, format,
@@ -75,15 +66,18 @@ static strata_status read_cmyk(const strata_picture_file *file, tjhandle decoder
     return status;
 }
 
-static strata_status decode(const strata_picture_file *file, strata_picture_size size, uint8_t *pixels, strata_error *err) {
+static strata_status read_picture(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                  strata_error *err) {
     bool cmyk = false;
-    strata_picture_size again;
+    strata_picture_size found;
     tjhandle decoder = tjInitDecompress();
     if (!decoder) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", file->name);
-    strata_status status = read_header(file, decoder, &again, &cmyk, err);
-    if (!status)
-        status = cmyk ? read_cmyk(file, decoder, size, pixels, err)
-                      : read_pixels(file, decoder, size, size.channels == 1 ? TJPF_GRAY : TJPF_RGB, pixels, err);
+    strata_status status = read_header(file, decoder, &found, &cmyk, err);
+    if (!status && !pixels)
+        *size = found;
+    else if (!status)
+        status = cmyk ? read_cmyk(file, decoder, *size, pixels, err)
+                      : read_pixels(file, decoder, *size, size->channels == 1 ? TJPF_GRAY : TJPF_RGB, pixels, err);
     tjDestroy(decoder);
     return status;
 }
@@ -95,7 +89,6 @@ const strata_picture_format strata_picture_jpeg = {
     .package = "libturbojpeg0-dev",
     .matches = matches,
 #if STRATA_WITH_JPEG
-    .measure = measure,
-    .decode = decode,
+    .read = read_picture,
 #endif
 };

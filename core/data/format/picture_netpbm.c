@@ -55,14 +55,6 @@ static strata_status read_header(const strata_picture_file *file, header *out, c
     return STRATA_OK;
 }
 
-static strata_status measure(const strata_picture_file *file, strata_picture_size *out, strata_error *err) {
-    header h;
-    cursor c;
-    STRATA_TRY(read_header(file, &h, &c, err));
-    *out = (strata_picture_size){h.rows, h.columns, h.kind == '3' || h.kind == '6' ? 3 : 1};
-    return STRATA_OK;
-}
-
 /* Black and white: 1 is black. In P1 each pixel is a digit, and digits need no space between them; in P4 it is a bit, and each
  * row begins with a new byte. */
 static strata_status decode_bits(const strata_picture_file *file, const header *h, cursor *c, uint8_t *pixels,
@@ -88,23 +80,29 @@ static strata_status decode_bits(const strata_picture_file *file, const header *
     return STRATA_OK;
 }
 
-static strata_status decode(const strata_picture_file *file, strata_picture_size size, uint8_t *pixels, strata_error *err) {
+static strata_status read_picture(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                  strata_error *err) {
     header h;
     cursor c;
     STRATA_TRY(read_header(file, &h, &c, err));
     const bool text = h.kind < '4';
-    const int64_t n = size.rows * size.columns;
+    const int64_t n = h.rows * h.columns;
+    const int channels = h.kind == '3' || h.kind == '6' ? 3 : 1;
+    if (!pixels) {
+        *size = (strata_picture_size){h.rows, h.columns, channels};
+        return STRATA_OK;
+    }
     if (h.kind == '1' || h.kind == '4') return decode_bits(file, &h, &c, pixels, err);
-    for (int64_t i = 0; i < n * size.channels; i++) {
+    for (int64_t i = 0; i < n * channels; i++) {
         const int64_t value = next_sample(&c, text, h.most);
         if (value < 0 || value > h.most)
             return strata_fail(err, STRATA_DATA, "%s: pixel %lld of %lld is missing or above %lld: it is cut off or damaged",
-                               file->name, (long long)(i / size.channels), (long long)n, (long long)h.most);
+                               file->name, (long long)(i / channels), (long long)n, (long long)h.most);
         pixels[i] = (uint8_t)((value * 255 + h.most / 2) / h.most);
     }
     if (text || c.at == c.end) return STRATA_OK;
     return strata_fail(err, STRATA_DATA, "%s: %zu bytes too many after its %lld x %lld pixels", file->name,
-                       (size_t)(c.end - c.at), (long long)size.columns, (long long)size.rows);
+                       (size_t)(c.end - c.at), (long long)h.columns, (long long)h.rows);
 }
 
 /* White space, and then a number or a comment: a table may have a column P2. */
@@ -115,5 +113,4 @@ static bool matches(const unsigned char *head, size_t n) {
     return at == n || head[at] == '#' || (head[at] >= '0' && head[at] <= '9');
 }
 
-const strata_picture_format strata_picture_netpbm = {
-    .name = "PBM, PGM or PPM", .matches = matches, .measure = measure, .decode = decode};
+const strata_picture_format strata_picture_netpbm = {.name = "PBM, PGM or PPM", .matches = matches, .read = read_picture};

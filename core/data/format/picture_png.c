@@ -68,7 +68,8 @@ static void read_all(png_structp png, png_infop info, reader *r, strata_picture_
         for (int64_t y = 0; y < size->rows; y++) png_read_row(png, pixels + (size_t)y * row_bytes, NULL);
 }
 
-static strata_status run(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels, strata_error *err) {
+static strata_status read_picture(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                  strata_error *err) {
     reader r = {.at = file->bytes, .n_left = file->n_bytes};
     png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &r, fail, ignore);
     png_infop info = png ? png_create_info_struct(png) : NULL;
@@ -82,14 +83,6 @@ static strata_status run(const strata_picture_file *file, strata_picture_size *s
     png_destroy_read_struct(&png, &info, NULL);
     return status;
 }
-
-static strata_status measure(const strata_picture_file *file, strata_picture_size *out, strata_error *err) {
-    return run(file, out, NULL, err);
-}
-
-static strata_status decode(const strata_picture_file *file, strata_picture_size size, uint8_t *pixels, strata_error *err) {
-    return run(file, &size, pixels, err);
-}
 #endif
 
 const strata_picture_format strata_picture_png = {
@@ -98,7 +91,6 @@ const strata_picture_format strata_picture_png = {
     .package = "libpng-dev",
     .matches = matches,
 #if STRATA_WITH_PNG
-    .measure = measure,
-    .decode = decode,
+    .read = read_picture,
 #endif
 };

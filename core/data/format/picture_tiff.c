@@ -270,7 +270,8 @@ static strata_status read_pixels(TIFF *tiff, const source *s, const layout *l, u
 }
 
 /* Reads the header and, if pixels is not NULL, the pixels. */
-static strata_status run(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels, strata_error *err) {
+static strata_status read_picture(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                  strata_error *err) {
     source s = {.file = file};
     layout l;
     TIFF *tiff = open_source(&s);
@@ -284,14 +285,6 @@ static strata_status run(const strata_picture_file *file, strata_picture_size *s
     TIFFClose(tiff);
     return status;
 }
-
-static strata_status measure(const strata_picture_file *file, strata_picture_size *out, strata_error *err) {
-    return run(file, out, NULL, err);
-}
-
-static strata_status decode(const strata_picture_file *file, strata_picture_size size, uint8_t *pixels, strata_error *err) {
-    return run(file, &size, pixels, err);
-}
 #endif
 
 const strata_picture_format strata_picture_tiff = {
@@ -300,7 +293,6 @@ const strata_picture_format strata_picture_tiff = {
     .package = "libtiff-dev (4.5 or newer)",
     .matches = matches,
 #if STRATA_WITH_TIFF
-    .measure = measure,
-    .decode = decode,
+    .read = read_picture,
 #endif
 };

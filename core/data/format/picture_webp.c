@@ -13,14 +13,6 @@ static bool matches(const unsigned char *head, size_t n) {
 }
 
 #if STRATA_WITH_WEBP
-static strata_status measure(const strata_picture_file *file, strata_picture_size *out, strata_error *err) {
-    WebPBitstreamFeatures features;
-    if (WebPGetFeatures(file->bytes, file->n_bytes, &features) != VP8_STATUS_OK)
-        return strata_picture_damaged(file, "WebP header", NULL, err);
-    *out = (strata_picture_size){features.height, features.width, 3};
-    return STRATA_OK;
-}
-
 static size_t little_endian(const unsigned char *at, int n) {
     size_t value = 0;
     while (n--) value = value << 8 | at[n];
@@ -52,16 +44,22 @@ static bool find_frame(const strata_picture_file *file, frame *out) {
     return false;
 }
 
-static strata_status decode(const strata_picture_file *file, strata_picture_size size, uint8_t *pixels, strata_error *err) {
+static strata_status read_picture(const strata_picture_file *file, strata_picture_size *size, uint8_t *pixels,
+                                  strata_error *err) {
     WebPBitstreamFeatures features;
+    if (WebPGetFeatures(file->bytes, file->n_bytes, &features) != VP8_STATUS_OK)
+        return strata_picture_damaged(file, "WebP header", NULL, err);
+    if (!pixels) {
+        *size = (strata_picture_size){features.height, features.width, 3};
+        return STRATA_OK;
+    }
     frame f = {.bytes = file->bytes, .n_bytes = file->n_bytes};
     int width = 0, height = 0;
-    const size_t row_bytes = (size_t)size.columns * 3;
-    if (WebPGetFeatures(file->bytes, file->n_bytes, &features) != VP8_STATUS_OK ||
-        (features.has_animation && !find_frame(file, &f)) || !WebPGetInfo(f.bytes, f.n_bytes, &width, &height) ||
-        f.x + width > size.columns || f.y + height > size.rows)
+    const size_t row_bytes = (size_t)size->columns * 3;
+    if ((features.has_animation && !find_frame(file, &f)) || !WebPGetInfo(f.bytes, f.n_bytes, &width, &height) ||
+        f.x + width > size->columns || f.y + height > size->rows)
         return strata_picture_damaged(file, "WebP data", NULL, err);
-    memset(pixels, 0, (size_t)size.rows * row_bytes);
+    memset(pixels, 0, (size_t)size->rows * row_bytes);
     uint8_t *start = pixels + (size_t)f.y * row_bytes + (size_t)f.x * 3;
     /* The last row has only as many bytes as the frame is wide. */
     const size_t room = (size_t)(height - 1) * row_bytes + (size_t)width * 3;
@@ -77,7 +75,6 @@ const strata_picture_format strata_picture_webp = {
     .package = "libwebp-dev",
     .matches = matches,
 #if STRATA_WITH_WEBP
-    .measure = measure,
-    .decode = decode,
+    .read = read_picture,
 #endif
 };

@@ -103,15 +103,24 @@ static bool are_dates_in_any(const strata_column_stats *stats) {
     return false;
 }
 
-/* The format in which most cells are dates; -1: the column has no dates. asked: the order that the user gave; preferred: that
- * of other columns, if several formats fit as well. *out_other: the other order that fits as well. */
+/* Whether the cells are read as dates in this format although none of them is one: they have its order, which the user gave,
+ * and its form, and they are dates in another order. The first of them is then reported. */
+static bool are_dates_of_other_order(const strata_column_stats *stats, int f, strata_date_order asked) {
+    const bool all_like = stats->n_like[f] == stats->n_rows - stats->n_missing;
+    return strata_date_format_order(f) == asked && all_like && are_dates_in_any(stats);
+}
+
+/* The format in which most cells are dates; -1: the column has no dates. asked: the order that the user gave, which dates that
+ * begin with the year need not have, since they have one order only; preferred: that of other columns, if several formats fit
+ * as well. *out_other: the other order that fits as well. */
 static int date_format_of(const strata_column_stats *stats, strata_date_order asked, strata_date_order preferred,
                           strata_date_order *out_other) {
     int best = -1;
     *out_other = STRATA_DATE_FOUND;
     for (int f = 0; f < STRATA_DATE_FORMATS; f++) {
         const strata_date_order order = strata_date_format_order(f);
-        if ((asked && order != asked) || !are_dates(stats, f)) continue;
+        if (asked && order != asked && order != STRATA_DATE_YMD) continue;
+        if (!are_dates(stats, f) && !are_dates_of_other_order(stats, f, asked)) continue;
         if (best >= 0 && stats->n_dates[f] == stats->n_dates[best]) {
             *out_other = order;
             if (order != preferred) continue;

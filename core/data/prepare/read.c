@@ -201,32 +201,39 @@ static bool are_single_numbers(const char *text, size_t n_bytes, const strata_pr
     return n > 0;
 }
 
-/* Whether the cell of the label in this line, which has no names, is blank or a class of the model. A number can be any. */
-static bool has_label_of(const char *line, const char *end, char separator, const strata_preprocessing *known) {
-    char cell[64];
+static bool has_name(const strata_csv *csv, const char *name) {
+    for (int i = 0; i < strata_csv_n_columns(csv); i++)
+        if (!strcmp(strata_csv_column(csv, i), name)) return true;
+    return false;
+}
+
+/* Whether the cell of the label in the first line, which has no names, is blank or a class of the model. A number can be
+ * any. */
+static bool has_label_of(const strata_csv *first, const strata_preprocessing *known) {
     int column = 0;
     while (column < known->n_header && strcmp(known->header[column], known->labels[0].name)) column++;
-    for (; column && line < end; column--) {
-        const char *next = memchr(line, separator, (size_t)(end - line));
-        line = next ? next + 1 : end;
-    }
-    const size_t length = strcspn(line, (const char[]){separator, '\r', '\n', 0});
-    if (length >= sizeof cell || strata_preprocessing_n_classes(known) == 0) return true;
-    memcpy(cell, line, length);
-    cell[length] = 0;
-    return strata_cell_is_blank(cell) || *cell == '"' || strata_column_word(&known->labels[0], cell, NULL) >= 0;
+    if (column >= strata_csv_n_columns(first) || strata_preprocessing_n_classes(known) == 0) return true;
+    const char *cell = strata_csv_column(first, column);
+    return strata_cell_is_blank(cell) || strata_column_word(&known->labels[0], cell, NULL) >= 0;
 }
 
 /* Whether a separator that divides the first line into n cells makes a table for the model: n is the number of the model's
  * columns, or that of its whole table, if the first line has names, or if it has a label and the separator is that of the
  * table. */
-static bool makes_known_table(const char *text, size_t n_bytes, char separator, int n, const strata_preprocessing *known) {
-    const char *stop = memchr(text, '\n', n_bytes), *end = stop ? stop : text + n_bytes;
+static bool makes_known_table(const char *text, size_t n_bytes, char separator, char quote, int n,
+                              const strata_preprocessing *known) {
+    const strata_csv_dialect dialect = {
+        .separator = separator, .quote = quote ? quote : STRATA_CSV_NONE, .header = STRATA_CSV_HEADER_YES};
+    strata_csv *first = NULL;
+    int unused;
     if (n == known->n_columns) return true;
     if (n != known->n_header || !known->n_columns) return false;
-    const char *name = strstr(text, known->columns[0].name);
-    if (name && name < end) return true;
-    return (!known->dialect.separator || separator == known->dialect.separator) && has_label_of(text, end, separator, known);
+    const char *end = scan_line(text, text + n_bytes, separator, quote, &unused);
+    if (strata_csv_parse_first("", text, (size_t)(end - text), &dialect, &first, NULL)) return false;
+    const bool same = !known->dialect.separator || separator == known->dialect.separator;
+    const bool makes = has_name(first, known->columns[0].name) || (same && has_label_of(first, known));
+    strata_csv_destroy(first);
+    return makes;
 }
 
 /* Finds the separator that divides the first lines best. If `known` is given, a separator that makes a table for it comes
@@ -242,7 +249,7 @@ static char find_separator(const char *text, size_t n_bytes, char quote, const s
     for (size_t c = 0; c < N_CANDIDATES; c++) {
         const division d = divide(text, n_bytes, candidates[c], quote);
         if (d.n_separators < 1) continue;
-        const bool own = known && makes_known_table(text, n_bytes, candidates[c], d.n_separators + 1, known);
+        const bool own = known && makes_known_table(text, n_bytes, candidates[c], quote, d.n_separators + 1, known);
         if (fits && !own) continue;
         if ((own && !fits) || is_better(&d, &most)) most = d, best = candidates[c];
         fits |= own;
@@ -250,11 +257,20 @@ static char find_separator(const char *text, size_t n_bytes, char quote, const s
     return best;
 }
 
-/* If the text has no line feed, each CR becomes one: old Macs ended lines with CR, and some spreadsheets still do. */
-static void convert_line_ends(unsigned char *text, size_t n_bytes) {
-    if (n_bytes && memchr(text, '\n', n_bytes)) return;
-    for (size_t i = 0; i < n_bytes; i++)
-        if (text[i] == '\r') text[i] = '\n';
+/* If no line ends with a line feed, each CR becomes one: old Macs ended lines with CR, and some spreadsheets still do. Line
+ * ends in quoted cells are characters of the cell. */
+static void convert_line_ends(unsigned char *text, size_t n_bytes, char quote) {
+    bool quoted = false;
+    if (!n_bytes || !memchr(text, '\r', n_bytes)) return;
+    for (size_t i = 0; i < n_bytes; i++) {
+        quoted ^= quote && text[i] == (unsigned char)quote;
+        if (!quoted && text[i] == '\n') return;
+    }
+    quoted = false;
+    for (size_t i = 0; i < n_bytes; i++) {
+        quoted ^= quote && text[i] == (unsigned char)quote;
+        if (!quoted && text[i] == '\r') text[i] = '\n';
+    }
 }
 
 /* ---- the first line ---- */
@@ -274,8 +290,8 @@ static bool is_date(const char *cell) {
 
 typedef enum cell_type { CELL_MISSING, CELL_NUMBER, CELL_DATE, CELL_WORD } cell_type;
 
-static cell_type type_of(const char *cell) {
-    if (strata_cell_is_blank(cell) || strata_cell_is_usual_marker(cell)) return CELL_MISSING;
+static cell_type type_of(const strata_csv *csv, const char *cell) {
+    if (strata_csv_marks_missing(csv, cell)) return CELL_MISSING;
     return is_number(cell) ? CELL_NUMBER : is_date(cell) ? CELL_DATE : CELL_WORD;
 }
 
@@ -297,12 +313,12 @@ static column_below examine_below(const strata_csv *csv, int index) {
     enum { MOST = 32 };
     const char *different[MOST];
     const char *name = strata_csv_column(csv, index);
-    column_below c = {.first = type_of(name), .type = CELL_MISSING, .all_marks = true};
+    column_below c = {.first = type_of(csv, name), .type = CELL_MISSING, .all_marks = true};
     int64_t n = 0;
     int n_different = 0;
     for (int64_t row = 0; row < strata_csv_n_rows(csv); row++) {
         const char *cell = strata_csv_cell(csv, row, index);
-        const cell_type type = type_of(cell);
+        const cell_type type = type_of(csv, cell);
         int i = 0;
         c.contains_first |= !strcmp(cell, name);
         if (type == CELL_MISSING) continue;
@@ -323,7 +339,7 @@ static bool counts_columns(const strata_csv *csv, int64_t row) {
     int n = 0;
     for (int i = 0; i < strata_csv_n_columns(csv); i++) {
         const char *cell = row < 0 ? strata_csv_column(csv, i) : strata_csv_cell(csv, row, i);
-        if (type_of(cell) != CELL_NUMBER) continue;
+        if (type_of(csv, cell) != CELL_NUMBER) continue;
         if (strata_cell_has_mark(cell) || !strata_cell_number(cell, strata_decimal_point, &value)) return false;
         if (n++ && value != before + 1) return false;
         before = value;
@@ -376,24 +392,31 @@ static bool has_names(const strata_csv *csv) {
     return s.n_new_words || s.n_whole_above || s.new_label || (s.n_numbers > 2 && s.n_new_numbers * 2 > s.n_numbers);
 }
 
-static bool has_name(const strata_csv *csv, const char *name) {
-    for (int i = 0; i < strata_csv_n_columns(csv); i++)
-        if (!strcmp(strata_csv_column(csv, i), name)) return true;
-    return false;
+/* The column of the model of which the cell at this place of a line is a value: the cells are in the order of the model's
+ * columns, or of its whole table, which may have columns that the model leaves out (NULL). */
+static const strata_column *column_at(const strata_preprocessing *known, int n_cells, int index) {
+    if (n_cells == known->n_columns) return &known->columns[index];
+    for (int i = 0; i < known->n_columns; i++)
+        if (!strcmp(known->columns[i].name, known->header[index])) return &known->columns[i];
+    for (int i = 0; i < known->n_labels; i++)
+        if (!strcmp(known->labels[i].name, known->header[index])) return &known->labels[i];
+    return NULL;
 }
 
-/* Whether the cells of the first line are values of the model's columns, which are in the same order. */
-static bool has_values_of(const strata_csv *csv, const strata_column *columns, int n) {
+/* Whether the cells of the first line are values of the model's columns. */
+static bool has_values_of(const strata_csv *csv, const strata_preprocessing *known) {
+    const int n = strata_csv_n_columns(csv);
     int n_certain = 0;
-    if (strata_csv_n_columns(csv) != n) return false;
+    if (n != known->n_columns && n != known->n_header) return false;
     for (int i = 0; i < n; i++) {
         const char *cell = strata_csv_column(csv, i);
-        const cell_type type = type_of(cell);
-        if (type == CELL_MISSING) continue;
-        if (columns[i].kind == STRATA_COLUMN_NUMBER && type != CELL_NUMBER) return false;
-        if (columns[i].kind == STRATA_COLUMN_DATE && type != CELL_DATE) return false;
-        n_certain += columns[i].kind == STRATA_COLUMN_NUMBER || columns[i].kind == STRATA_COLUMN_DATE ||
-                     (columns[i].kind == STRATA_COLUMN_WORDS && strata_column_word(&columns[i], cell, NULL) >= 0);
+        const strata_column *column = column_at(known, n, i);
+        const cell_type type = type_of(csv, cell);
+        if (type == CELL_MISSING || !column) continue;
+        if (column->kind == STRATA_COLUMN_NUMBER && type != CELL_NUMBER) return false;
+        if (column->kind == STRATA_COLUMN_DATE && type != CELL_DATE) return false;
+        n_certain += column->kind == STRATA_COLUMN_NUMBER || column->kind == STRATA_COLUMN_DATE ||
+                     (column->kind == STRATA_COLUMN_WORDS && strata_column_word(column, cell, NULL) >= 0);
     }
     return n_certain > 0;
 }
@@ -407,7 +430,7 @@ static bool begins_with_names(const strata_csv *csv, const strata_preprocessing 
         n_words += found && !is_number(known->columns[i].name);
     }
     if (n_names == known->n_columns || n_words) return true;
-    if (has_values_of(csv, known->columns, known->n_columns)) return false;
+    if (has_values_of(csv, known)) return false;
     for (int i = 0; i < strata_csv_n_columns(csv); i++)
         if (is_number(strata_csv_column(csv, i))) return false;
     return (strata_csv_n_columns(csv) != known->n_header && strata_csv_n_columns(csv) != known->n_columns) ||
@@ -472,8 +495,9 @@ static strata_status parse_text(const char *name, unsigned char *bytes, size_t n
     const size_t byte_order_mark = n_bytes >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3) ? 3 : 0;
     const char *text = (const char *)bytes + byte_order_mark;
     const size_t n_text = n_bytes - byte_order_mark;
-    convert_line_ends(bytes, n_bytes);
-    if (!d.separator) d.separator = find_separator(text, n_text, d.quote == STRATA_CSV_NONE ? 0 : d.quote, known);
+    const char quote = d.quote == STRATA_CSV_NONE ? 0 : d.quote;
+    convert_line_ends(bytes, n_bytes, quote);
+    if (!d.separator) d.separator = find_separator(text, n_text, quote, known);
     STRATA_TRY_GOTO(parse_first_lines(name, text, n_text, &d, &head, err));
     const int n = strata_csv_n_columns(head);
     if (!d.header)

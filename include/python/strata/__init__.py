@@ -12,7 +12,7 @@
 from . import callbacks, layers, optimizers
 from ._native import Error, _errors, lib
 from .data import Dataset
-from .devices import Device, DeviceInfo, devices, load_plugin
+from .devices import Device, DeviceInfo, configure_drivers, devices, load_plugin
 from .layers import Input
 from .distribute import (Function, Optimizer, PerReplica, Strategy, Tensor, Variable, all_reduce, average_loss, example_losses,
                          gradients, ops, replica_id, strategy_names)

@@ -229,6 +229,9 @@ class _PutOff:
         _signals.in_callback = self.outer
         if not _signals.depth:
             _signals.restore()
+        self.pass_on()
+
+    def pass_on(self):
         if not _signals.depth or self.outer:
             _signals.deliver()
 
@@ -239,15 +242,9 @@ put_off_signals = _PutOff
 class _PutOffFurther(_PutOff):
     """As _PutOff, in a finalizer: Python drops what is raised there, so the signals are sent again soon after it."""
 
-    def __exit__(self, *error):
-        if self.outer is None:
-            return
-        _signals.depth -= 1
-        _signals.in_callback = self.outer
-        if not _signals.depth:
-            _signals.restore()
-            while _signals.pending:
-                _send_soon(_signals.pending.pop(0)[0])
+    def pass_on(self):
+        while not _signals.depth and _signals.pending:
+            _send_soon(_signals.pending.pop(0)[0])
 
 
 def _send_soon(number):

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices of this machine (strata/device.h)."""
 import ctypes
+import os
+import sys
 import typing
 
 from . import _native
-from ._native import Handle, lib, struct
+from ._native import Handle, constants, lib, struct
 
 
 _TEXTS = ("id", "backend", "name", "vendor", "driver", "skipped", "matrix_units")
@@ -28,6 +30,36 @@ def devices() -> "list[DeviceInfo]":
     found = [DeviceInfo.of(listed[i]) for i in range(n)]
     lib.devices_free(listed)
     return found
+
+
+_EXIT_CODES = {constants["STRATA_TIMEOUT"]: 163, constants["STRATA_DEVICE_LOST"]: 160}
+
+
+def _end_process(status, message):
+    """A call of a driver hangs, so the function of the library that made it never returns, and no exception can be raised."""
+    try:
+        sys.stderr.write(f"strata: {message}\n")
+        sys.stderr.flush()
+        sys.stdout.flush()
+    finally:
+        os._exit(_EXIT_CODES.get(status, 1))
+
+
+def configure_drivers(seconds: float = None, on_failure=_end_process) -> None:
+    """Sets what is done about drivers and plugins that hang, for the process. seconds: how long one may take to start, to list
+    its devices, to open or to close a device (60). Device(..., stall_seconds=, compile_seconds=) has the other limits.
+    on_failure(status, message) is called if a call hangs or has called exit, so that no exception can be raised; by default it
+    prints the message and ends the process with the exit code 163, or 160 for exit. It must call nothing of this module. If
+    it returns, the process goes on waiting."""
+    global _on_failure
+    given = {} if seconds is None else {"seconds": seconds}
+    taken = _native.ctype("strata_driver_callback")(lambda status, message, user: on_failure(
+        status, _native._python_names(message.decode(errors="replace"))))
+    lib.drivers_configure(struct("driver_options", on_failure=taken, **given))
+    _on_failure = taken  # the library calls it later
+
+
+configure_drivers()
 
 
 def load_plugin(text: str) -> None:

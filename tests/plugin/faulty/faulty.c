@@ -13,10 +13,12 @@
  *     parts             supports asks for the parts of every node
  *     ticket input-null input-odd output-null program-null buffer-null wrong
  *     hang              no run ends, so that wait times out
- *     hang-run          run does not return
+ *     hang-later:K      no run ends from the K-th wait on
  *     short             run leaves out the last element of an output
  *     skips             run leaves out the last step if there are several, so that tests of single ops find no error
  *     crash-run exit-run
+ *     hangs:CALL        the call does not return; exits:CALL: it calls exit(0). CALL may also be entry, start or device_info.
+ *                       hangs:CALL:K, exits:CALL:K: only the K-th call
  *     slow:MS           run takes this many milliseconds longer, which is not a fault
  *     copies            it has the table "transfers", which is not a fault; a copy is made at the next run or wait
  *     unordered         with copies: pending copies are made in the wrong order, the newest first
@@ -62,7 +64,28 @@ static bool is_call(const char *kind, const char *name) {
     return ++count == atoi(at + n);
 }
 
+static void misbehave(const char *name) {
+    char each[64];
+    snprintf(each, sizeof each, "hangs:%s", name);
+    const bool nth = is_call("hangs", name);
+    while (nth || is(each)) usleep(10000); /* a test may end the hang by another value of the variable */
+    snprintf(each, sizeof each, "exits:%s", name);
+    if (is(each) || is_call("exits", name)) exit(0);
+}
+
+/* Strata destroys nothing of a device that hangs. The list refers to its objects, so that LeakSanitizer does not report
+ * them. */
+enum { MOST_HELD = 256 };
+extern const void *strata_faulty_held[MOST_HELD];
+const void *strata_faulty_held[MOST_HELD];
+
+static void hold(const void *object) {
+    static int n_held;
+    if (strstr(fault(), "hang")) strata_faulty_held[n_held++ % MOST_HELD] = object;
+}
+
 static strata_plugin_status before(const char *name, strata_plugin_error *error) {
+    misbehave(name);
     if (lost) _exit(99); /* no call but destroy and close may follow */
     if (is_call("fail", name)) return fail(error, STRATA_PLUGIN_OUT_OF_MEMORY, "injected", 0);
     if (!is_call("lost", name)) return STRATA_PLUGIN_OK;
@@ -120,6 +143,7 @@ static const void *faulty_table(strata_plugin_device *device, const char *name) 
     static const strata_plugin_transfers transfers = {
         .size = sizeof transfers, .upload = begin_upload, .download = begin_download};
     (void)device;
+    misbehave("table");
     return is("copies") && !strcmp(name, "transfers") ? &transfers : NULL;
 }
 
@@ -129,7 +153,24 @@ static strata_plugin_status faulty_buffer_create(strata_plugin_device *device, i
                                                  strata_plugin_error *error) {
     BEFORE("buffer_create");
     if (is("buffer-null")) return STRATA_PLUGIN_OK;
-    return buffer_create(device, bytes, out_buffer, error);
+    const strata_plugin_status status = buffer_create(device, bytes, out_buffer, error);
+    if (!status) hold(*out_buffer);
+    return status;
+}
+
+static void faulty_buffer_destroy(strata_plugin_device *device, strata_plugin_buffer *buffer) {
+    misbehave("buffer_destroy");
+    buffer_destroy(device, buffer);
+}
+
+static void faulty_program_destroy(strata_plugin_program *program) {
+    misbehave("program_destroy");
+    program_destroy(program);
+}
+
+static void faulty_close(strata_plugin_device *device) {
+    misbehave("close");
+    close_device(device);
 }
 
 static strata_plugin_status faulty_upload(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
@@ -148,6 +189,7 @@ static strata_plugin_status faulty_download(strata_plugin_device *device, strata
 static strata_plugin_support faulty_supports(strata_plugin_device *device, const strata_plugin_piece *piece, int32_t node,
                                              const char **out_reason) {
     if (lost) _exit(99);
+    misbehave("supports");
     if (is("support")) return 7;
     if (is("parts") && piece->nodes[node]->n_parts) return STRATA_PLUGIN_PARTS;
     return supports(device, piece, node, out_reason);
@@ -159,10 +201,13 @@ static strata_plugin_status faulty_compile(strata_plugin_device *device, const s
     if (is("status")) return 77;
     if (is("silent")) return STRATA_PLUGIN_UNAVAILABLE;
     if (is("program-null")) return STRATA_PLUGIN_OK;
-    return compile(device, piece, out_program, error);
+    const strata_plugin_status status = compile(device, piece, out_program, error);
+    if (!status) hold(*out_program);
+    return status;
 }
 
 static void *faulty_program_input(strata_plugin_program *program, int32_t slot) {
+    misbehave("program_input");
     if (is("input-null")) return NULL;
     return (char *)program_input(program, slot) + (is("input-odd") ? 4 : 0);
 }
@@ -175,8 +220,6 @@ static strata_plugin_status faulty_run(strata_plugin_program *program, int32_t f
                                        strata_plugin_error *error) {
     BEFORE("run");
     make_copies();
-    if (is("hang-run"))
-        for (;;) pause();
     const char *slow = strstr(fault(), "slow:");
     if (slow) usleep((useconds_t)atoi(slow + strlen("slow:")) * 1000);
     if (is("crash-run")) abort();
@@ -203,7 +246,10 @@ static strata_plugin_status faulty_wait(strata_plugin_device *device, uint64_t t
     if (status) n_later = 0; /* after an error the device must not access host memory any more */
     if (status) return status;
     make_copies();
-    if (!is("hang")) return wait_for(device, ticket, timeout_ns, error);
+    static int waits;
+    const char *later = strstr(fault(), "hang-later:");
+    const bool hangs = is("hang") || (later && ++waits >= atoi(later + strlen("hang-later:")));
+    if (!hangs) return wait_for(device, ticket, timeout_ns, error);
     const struct timespec time = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
     nanosleep(&time, NULL);
     lost = true; /* Strata treats the device as lost from now on */
@@ -226,6 +272,7 @@ static struct {
 } own_plugin;
 
 static strata_plugin_status faulty_start(const char *options, int32_t *out_n_devices, strata_plugin_error *error) {
+    misbehave("start");
     if (is("start-fails")) return fail(error, STRATA_PLUGIN_UNAVAILABLE, "no chip on board %lld", 3);
     if (is("start-crash")) abort();
     if (is("start-exit")) _exit(3);
@@ -235,6 +282,7 @@ static strata_plugin_status faulty_start(const char *options, int32_t *out_n_dev
 }
 
 static const strata_plugin_device_info *faulty_device_info(int32_t index) {
+    misbehave("device_info");
     own_info.info = *device_info(index);
     own_info.info.size = is("info-small") ? 24 : is("size-large") ? sizeof own_info : sizeof own_info.info;
     if (is("no-dtypes")) own_info.info.dtypes = 0;
@@ -278,7 +326,10 @@ static strata_plugin_status faulty_open(int32_t index, strata_plugin_device **ou
     own_calls.calls.size = is("calls-small")  ? offsetof(strata_plugin_device_calls, run)
                            : is("size-large") ? sizeof own_calls
                                               : sizeof own_calls.calls;
+    own_calls.calls.close = faulty_close;
     own_calls.calls.buffer_create = faulty_buffer_create;
+    own_calls.calls.buffer_destroy = faulty_buffer_destroy;
+    own_calls.calls.program_destroy = faulty_program_destroy;
     own_calls.calls.upload = faulty_upload;
     own_calls.calls.download = faulty_download;
     own_calls.calls.supports = faulty_supports;
@@ -296,6 +347,7 @@ static strata_plugin_status faulty_open(int32_t index, strata_plugin_device **ou
 
 STRATA_PLUGIN_EXPORT const strata_plugin *strata_plugin_v1(const strata_plugin_host *host);
 const strata_plugin *strata_plugin_v1(const strata_plugin_host *host) {
+    misbehave("entry");
     own_plugin.plugin = *healthy_plugin(host);
     own_plugin.plugin.name = is("name-long") ? "a-name-of-many-letters" : is("name-host") ? "host" : "faulty";
     own_plugin.plugin.size = is("size-small") ? 16 : is("size-large") ? sizeof own_plugin : sizeof own_plugin.plugin;

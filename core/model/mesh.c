@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Lists how the partitioner places the values of a model's training step on a mesh, for reports. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/locale.h"
+#include "core/compile/partition.h"
+#include "core/model/model.h"
+#include "core/op/ops.h"
+#include "strata/summary.h"
+
+enum { DEFAULT_BATCH = 32, MOST_DEVICES = 62 };
+
+typedef struct report {
+    strata_mesh mesh;
+    strata_placement examples, whole, partial;
+    int64_t *lengths;
+} report;
+
+/* ---- the mesh ---- */
+
+/* Reads "name=size" up to a comma or the end, which is returned; NULL if it is not written so. */
+static const char *read_axis(const char *text, strata_mesh *mesh) {
+    const size_t n = strcspn(text, "=,");
+    long long size = 0;
+    const char *end = text + n + 1;
+    if (text[n] != '=' || n == 0 || n >= sizeof mesh->axes[0].name || mesh->n_axes == STRATA_MESH_MOST_AXES) return NULL;
+    while (*end >= '0' && *end <= '9' && size < STRATA_MESH_MOST_DEVICES) size = 10 * size + (*end++ - '0');
+    if (end == text + n + 1 || (*end && *end != ',')) return NULL;
+    memcpy(mesh->axes[mesh->n_axes].name, text, n);
+    mesh->axes[mesh->n_axes++].size = (int)size;
+    return end;
+}
+
+static strata_status read_mesh(const char *text, strata_mesh *mesh, strata_error *err) {
+    const char *at = text ? text : "";
+    for (bool more = true; more; at++) {
+        at = read_axis(at, mesh);
+        if (!at)
+            return strata_fail(err, STRATA_INVALID,
+                               "mesh is \"%s\"; it must be names and sizes of at most %d axes, such as data=2,tensor=4",
+                               text ? text : "", STRATA_MESH_MOST_AXES);
+        more = *at == ',';
+    }
+    STRATA_TRY(strata_mesh_check(mesh, err));
+    if (strata_mesh_n_devices(mesh) <= MOST_DEVICES) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "mesh is \"%s\", with %d devices; it may have %d", text,
+                       strata_mesh_n_devices(mesh), MOST_DEVICES);
+}
+
+/* Divides the examples evenly over the axis "data". */
+static strata_status place_examples(report *r, int64_t batch, strata_error *err) {
+    for (int a = 0; a < r->mesh.n_axes; a++) {
+        const int n = r->mesh.axes[a].size;
+        if (strcmp(r->mesh.axes[a].name, "data")) continue;
+        r->lengths = calloc((size_t)n, sizeof *r->lengths);
+        if (!r->lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "mesh: no host memory for %d devices", n);
+        for (int i = 0; i < n; i++) r->lengths[i] = batch / n + (i < batch % n);
+        r->examples.dims[0] = (strata_dim_split){.n_axes = 1, .axes = {a}, .lengths = r->lengths};
+        r->partial.partial = 1u << a;
+    }
+    return STRATA_OK;
+}
+
+static const strata_placement *place(void *user, const strata_tensor *leaf) {
+    const report *r = user;
+    if (leaf->op == &strata_op_read) return &r->whole;
+    const strata_input_kind kind = strata_model_input_kind(((const strata_input_attrs *)leaf->attrs)->name);
+    return kind == STRATA_INPUT_COPIED ? &r->whole : kind == STRATA_INPUT_SUMMED ? &r->partial : &r->examples;
+}
+
+/* The report has no memory on other devices: a copy of a variable is the variable. */
+static strata_variable *same_variable(void *user, strata_variable *whole, int device) {
+    (void)user, (void)device;
+    return whole;
+}
+
+/* ---- rows ---- */
+
+static strata_status add_values(const report *r, const strata_graph *graph, const strata_partition *partition,
+                                strata_model_mesh *out, strata_error *err) {
+    out->values = calloc((size_t)graph->n_nodes + 1, sizeof *out->values);
+    if (!out->values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "mesh: no host memory for %d values", graph->n_nodes);
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const strata_tensor *node = graph->nodes[i];
+        const strata_placement *placement = partition->placements[i];
+        if (!placement || node->op == &strata_op_constant) continue;
+        strata_value_placement *row = &out->values[out->n_values++];
+        *row = (strata_value_placement){.op = node->op->name, .dtype = node->dtype, .shape = node->shape};
+        strata_format(row->name, sizeof row->name, "%s", strata_tensor_name(node));
+        strata_format(row->placement, sizeof row->placement, "%s",
+                      strata_placement_text(&r->mesh, placement, node->shape).text);
+    }
+    return STRATA_OK;
+}
+
+static strata_status add_exchanges(const report *r, const strata_partition *partition, strata_model_mesh *out,
+                                   strata_error *err) {
+    out->exchanges = calloc((size_t)partition->n_exchanges + 1, sizeof *out->exchanges);
+    if (!out->exchanges)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "mesh: no host memory for %d exchanges", partition->n_exchanges);
+    for (int i = 0; i < partition->n_exchanges; i++) {
+        const strata_partition_exchange *x = &partition->exchanges[i];
+        strata_mesh_exchange *row = &out->exchanges[out->n_exchanges++];
+        const char *name = strata_tensor_name(x->value);
+        *row = (strata_mesh_exchange){.op = x->op, .reader = x->reader ? x->reader->op->name : NULL, .bytes = x->bytes};
+        strata_format(row->value, sizeof row->value, "%s", *name ? name : x->value->op->name);
+        for (int a = 0, used = 0; a < r->mesh.n_axes; a++)
+            if (x->axes >> a & 1)
+                used += strata_format(row->axes + used, sizeof row->axes - (size_t)used, "%s%s", used ? "," : "",
+                                      r->mesh.axes[a].name);
+    }
+    return STRATA_OK;
+}
+
+static strata_status list(report *r, const strata_step *step, strata_model_mesh *out, strata_error *err) {
+    strata_partition *partition = NULL;
+    const strata_partition_options opts = {.mesh = &r->mesh,
+                                           .n = 1,
+                                           .own_statistics = true,
+                                           .place = place,
+                                           .variable = same_variable,
+                                           .user = r,
+                                           .outputs = &step->output,
+                                           .n_outputs = step->output != NULL,
+                                           .updates = step->updates,
+                                           .n_updates = step->n_updates};
+    STRATA_TRY(strata_partition_create(&opts, &partition, err));
+    strata_status status = add_values(r, step->graph, partition, out, err);
+    if (!status) status = add_exchanges(r, partition, out, err);
+    strata_partition_destroy(partition);
+    return status;
+}
+
+strata_status strata_model_list_mesh(strata_model *model, int64_t batch, const char *mesh, strata_model_mesh *out_mesh,
+                                     strata_error *err) {
+    report r = {.mesh = {.n_axes = 0}};
+    strata_step step;
+    const strata_step_role role = {
+        .batch = batch ? batch : DEFAULT_BATCH, .updates = true, .exchanges = true, .has_replicas = true, .whole = true};
+    *out_mesh = (strata_model_mesh){0};
+    STRATA_TRY(strata_model_check_compiled(model, "mesh", err));
+    if (batch < 0) return strata_fail(err, STRATA_INVALID, "mesh: batch is %lld; it must be at least 1", (long long)batch);
+    STRATA_TRY(read_mesh(mesh, &r.mesh, err));
+    STRATA_TRY(place_examples(&r, role.batch, err));
+    strata_status status = strata_step_build(&step, model, STRATA_PROGRAM_TRAIN, role, NULL, err);
+    if (!status) {
+        out_mesh->n_devices = strata_mesh_n_devices(&r.mesh);
+        status =
+            step.exchanges_inside
+                ? strata_fail(err, STRATA_UNSUPPORTED,
+                              "mesh: layers exchange values themselves (synchronized batch norm); such a step is not divided")
+                : list(&r, &step, out_mesh, err);
+        strata_graph_destroy(step.graph);
+    }
+    free(r.lengths);
+    if (status) strata_model_mesh_finish(out_mesh);
+    return status;
+}
+
+void strata_model_mesh_finish(strata_model_mesh *mesh) {
+    if (!mesh) return;
+    free(mesh->values);
+    free(mesh->exchanges);
+    *mesh = (strata_model_mesh){0};
+}
