@@ -16,6 +16,7 @@ run_optional="pocl-opencl-icd mesa-vulkan-drivers libvulkan1 ocl-icd-libopencl1 
 test="libcriterion-dev g++ git python3"
 test_optional="vulkan-validationlayers oclgrind clang clang-format python3-numpy python3-venv openmpi-bin libopenmpi3 mpich"
 test_optional="$test_optional libhdf5-dev python3-setuptools python3-wheel dpkg-dev file groff-base ccache locales"
+test_optional="$test_optional libclc-15 libllvmspirvlib15 libclang-cpp15"
 
 required="" optional=""
 for set in "$@"; do

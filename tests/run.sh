@@ -14,8 +14,8 @@ usage: sh tests/run.sh [--all-drivers] [--filter TEXT] [--preset NAME] [--no-ins
 
   --all-drivers   run the conformance suite on each driver by itself: the host, PoCL, PoCL as two devices, lavapipe with core
                   and synchronization validation, Oclgrind with data races and uninitialised reads (small shapes), Intel's
-                  OpenCL runtime (fetched with pip into build/, once), jaxlib behind the PJRT bridge (fetched, too); and
-                  compile the samples' steps by Google's TPU compiler (libtpu, fetched, too)
+                  OpenCL runtime (fetched with pip into build/, once), jaxlib behind the PJRT bridge (fetched, too); one case on
+                  Mesa's rusticl (fetched with apt); and compile the samples' steps by Google's TPU compiler (libtpu, fetched)
   --filter TEXT   run only suites whose name contains TEXT and, of other suites, only the cases whose name SUITE/CASE contains
                   TEXT; reports of failures print names in this form
   --preset NAME   a preset of CMakePresets.json: tests (the default), debug, asan, tsan, ...
@@ -378,6 +378,28 @@ run_drivers() {
             "OCL_ICD_VENDORS=$(icd_folder intel "$intel/lib/libintelocl.so")"
     else
         no_driver "Intel's runtime" "pip could not fetch it: $(tail -n 1 "$logs/intel.log")"
+    fi
+    run_rusticl
+}
+
+# Mesa's OpenCL driver is unpacked into build/, since installed it would be a device of all other suites.
+run_rusticl() {
+    rusticl=$root/build/rusticl
+    case rusticl in *"$filter"*) ;; *) return 0 ;; esac
+    if [ ! -e "$rusticl/complete" ]; then
+        rm -rf "$rusticl"
+        mkdir -p "$rusticl" && (cd "$rusticl" && apt-get download mesa-opencl-icd && dpkg -x mesa-opencl-icd*.deb . &&
+            ls usr/lib/*/libRusticlOpenCL.so.1 /usr/lib/clc/spirv64-mesa3d-.spv && touch complete) >"$logs/rusticl.log" 2>&1
+    fi
+    if [ -e "$rusticl/complete" ]; then
+        library=$(ls "$rusticl"/usr/lib/*/libRusticlOpenCL.so.1)
+        all_tests=$filter
+        filter=the_installed_driver
+        suite "Mesa's rusticl" "$build/suites/test_backend" RUSTICL_ENABLE=llvmpipe "LD_LIBRARY_PATH=${library%/*}" \
+            "GALLIUM_PIPE_SEARCH_DIR=${library%/*}/gallium-pipe" "OCL_ICD_VENDORS=$(icd_folder rusticl "$library")"
+        filter=$all_tests
+    else
+        no_driver "Mesa's rusticl" "not there (mesa-opencl-icd, libclc-15): $(tail -n 1 "$logs/rusticl.log")"
     fi
 }
 

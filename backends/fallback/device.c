@@ -186,6 +186,7 @@ static const strata_device_api fallback_api = {
     .topology = fallback_topology,
     .collectives = fallback_collectives,
     .abandon = fallback_abandon,
+    .check = strata_fallback_check,
 };
 
 strata_status strata_fallback_create(strata_device *inner, strata_device **out_device, strata_error *err) {

@@ -91,6 +91,9 @@ void strata_fallback_program_destroy(strata_program *program);
 void *strata_fallback_program_input(strata_program *program, int slot);
 const void *strata_fallback_program_output(strata_program *program, int slot);
 strata_status strata_fallback_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err);
+/* New programs are checked when their parts are compiled; later, programs that the device runs alone are. */
+strata_status strata_fallback_check(strata_device *base, const strata_piece *piece, strata_program *program,
+                                    const strata_check_request *request, strata_error *err);
 strata_status strata_fallback_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
 strata_status strata_fallback_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err);
 

@@ -116,7 +116,9 @@ static strata_status compile_part(const cutter *c, program_part *part, int first
                                 .arenas = c->arenas,
                                 .n_arenas = c->n_arenas,
                                 .n_slots = program->whole ? c->piece->n_slots : 1};
-    const strata_status status = device->api->compile(device, &piece, &part->program, err);
+    strata_status status = device->api->compile(device, &piece, &part->program, err);
+    const strata_check_request request = {.first = true, .share = 1};
+    if (!status && device->api->check) status = device->api->check(device, &piece, part->program, &request, err);
     program->device->base.n_distrusted = program->device->sides[FALLBACK_DEVICE]->n_distrusted;
     return status;
 }
@@ -298,6 +300,22 @@ strata_status strata_fallback_run_many(strata_program *program, int first, int n
     *out_ticket = ++device->last_ticket;
     device->device_tickets[device->last_ticket % FALLBACK_TICKETS] = device->newest_device_ticket;
     strata_fallback_count(device);
+    return status;
+}
+
+strata_status strata_fallback_check(strata_device *base, const strata_piece *piece, strata_program *program,
+                                    const strata_check_request *request, strata_error *err) {
+    strata_device *inner = ((fallback_device *)base)->sides[FALLBACK_DEVICE];
+    if (!program->whole || request->first || !inner->api->check) return STRATA_OK;
+    strata_arena *arenas = malloc((size_t)piece->n_arenas * sizeof *arenas);
+    if (!arenas) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for %d arenas", piece->n_arenas);
+    memcpy(arenas, piece->arenas, (size_t)piece->n_arenas * sizeof *arenas);
+    for (int i = 0; i < piece->n_arenas; i++)
+        if (arenas[i].buffer) arenas[i].buffer = arenas[i].buffer->sides[FALLBACK_DEVICE];
+    strata_piece own = *piece;
+    own.arenas = arenas;
+    const strata_status status = inner->api->check(inner, &own, program->parts[0].program, request, err);
+    free(arenas);
     return status;
 }
 

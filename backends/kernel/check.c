@@ -1,406 +1,587 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks whether this device's kernels compute correctly. Some drivers miscompile kernels without an error, and a model would
- * then train with wrong numbers. So before a piece is compiled, the kernels of its nodes are run on small operands and compared
- * with the ops' references; the results are stored (verdicts.c).
+ * Checks whether the nodes of a program compute correctly. Some drivers miscompile kernels without an error, or run them
+ * wrongly at some sizes only, and a model would then train with wrong numbers. So a program's own kernels run, at its
+ * shapes, with its launches and in its memory, and what each of them writes is compared with the op's reference for what it
+ * has just read.
  *
- * The unit that is checked is a *variant*: the kernels of one node with their constants. Its *trial* is a copy of the node with
- * small operands for which the lowering chooses the same kernels (trial.c).
- *
- * All trials of a piece are compiled as one piece, in the nodes' order and with operands in the same arenas. So the driver
- * compiles nothing in addition to the piece itself: the piece of trials has the same kernels with the same bindings, and on a
- * CPU its sequence (opencl/sequence.c) has the same source. */
+ * A *walk* runs the program's nodes in order, each by itself: it reads the operands of a node from the device, runs the node,
+ * reads its result, and computes elements of it on the host. Then all launches are submitted together, as in training, and what
+ * is left of them in memory (outputs, variables) must be what the walk left there. This finds launches that do not wait for
+ * each other. Variables have their former values again at the end. */
 #include "backends/kernel/check.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/host/host.h"
 #include "core/base/locale.h"
+#include "core/op/pack.h"
 
 enum { TEXT_BYTES = 400 };
+/* A kernel that was wrong is tried again, in so many walks in all. It is wrong if it was wrong in at least LEAST_WRONG of them:
+ * one bad run does not condemn it. */
+enum { WALKS = 3, LEAST_WRONG = 2 };
+/* The most operations and bytes of a node that is compared: MOST_WORK if only the op's reference can compute it,
+ * MOST_FAST_WORK if the host backend's loops can. Samples take little time for any node. */
+static const double MOST_WORK = 2e8, MOST_FAST_WORK = 4e9;
+/* The most bytes of a node's operands and result. */
+static const double MOST_BYTES = 2e9;
 
-/* ---- the piece of all trials ---- */
-typedef struct check_round {
-    strata_device *device;
-    const strata_piece *real;
-    /* A repeated check while a model trains: its result is not stored. */
-    bool again;
-    /* The seed of the operands' values. */
-    uint32_t seed;
-    strata_trial *trials;
-    int n;
-    /* The small copies of the real nodes, as a piece. */
-    const strata_tensor **nodes;
-    strata_way *ways;
-    strata_place *places;
-    strata_arena *arenas;
-    strata_piece piece;
-    strata_program *program;
-} check_round;
+/* Bytes of the device that are read or restored, and a tensor that lies there. */
+typedef struct range {
+    const strata_tensor *tensor;
+    const strata_place *place;
+    /* Its values before the program runs; after a walk; after a run of all launches together. */
+    void *before, *walked, *together;
+    /* Updates change it, so it is restored. */
+    bool changes;
+} range;
 
-static bool is_new(const strata_checks *checks, const check_round *r, int k) {
-    if (strata_verdict_find(checks, r->trials[k].key)) return false;
-    for (int j = 0; j < k; j++)
-        if (r->trials[j].key == r->trials[k].key) return false;
-    return true;
+typedef struct node_state {
+    bool chosen;
+    /* In how many walks it was wrong, and the largest error. */
+    int n_wrong;
+    double error;
+    /* The way in which it was computed, and the key of its kernels. */
+    strata_way way;
+    uint64_t key;
+} node_state;
+
+typedef struct check {
+    const strata_kernel_limits *limits;
+    strata_tuner *tuner;
+    const strata_step_run *step;
+    const strata_check_request *request;
+    /* [n_nodes] */
+    node_state *nodes;
+    /* [n_places] by the tensor's id */
+    bool *wanted, *seen;
+    /* What is left when the program has run. */
+    range *ranges;
+    int n_ranges;
+} check;
+
+static const strata_place *place_of(const check *c, const strata_tensor *tensor) {
+    return &c->step->piece->places[tensor->id];
 }
 
-/* Whether the list has a launch of the node. A part of a pack that was computed at its place in the pack has none. */
+static strata_arena_kind kind_of(const check *c, const strata_place *place) {
+    return c->step->piece->arenas[place->arena].kind;
+}
+
+static strata_status no_memory(const check *c, strata_error *err) {
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "check: no host memory for a program of %d nodes", c->step->piece->n_nodes);
+}
+
+/* Copies a tensor from the device, or to it. */
+static strata_status copy_tensor(const check *c, const strata_tensor *tensor, void *data, bool to_device, strata_error *err) {
+    const strata_step_run *step = c->step;
+    const strata_device_api *api = step->device->api;
+    const strata_place *place = place_of(c, tensor);
+    const int64_t bytes = strata_check_bytes(tensor);
+    if (!bytes) return STRATA_OK;
+    const strata_arena *arena = &step->piece->arenas[place->arena];
+    char *host = NULL;
+    if (arena->kind == STRATA_ARENA_INPUT) host = api->program_input(step->program, c->request->slot);
+    if (arena->kind == STRATA_ARENA_OUTPUT) host = (char *)api->program_output(step->program, c->request->slot);
+    if (!host && to_device) return api->upload(step->device, arena->buffer, place->offset, data, bytes, err);
+    if (!host) return api->download(step->device, arena->buffer, place->offset, data, bytes, err);
+    memcpy(to_device ? host + place->offset : data, to_device ? data : host + place->offset, (size_t)bytes);
+    return STRATA_OK;
+}
+
+/* ---- what a run leaves ---- */
+static bool is_same_place(const strata_place *a, const strata_place *b) {
+    return a->arena == b->arena && a->offset == b->offset && a->bytes == b->bytes;
+}
+
+static void add_range(check *c, const strata_tensor *tensor, bool changes) {
+    const strata_place *place = place_of(c, tensor);
+    if (place->arena < 0 || !strata_check_bytes(tensor)) return;
+    for (int i = 0; i < c->n_ranges; i++)
+        if (is_same_place(c->ranges[i].place, place)) {
+            c->ranges[i].changes |= changes;
+            return;
+        }
+    c->ranges[c->n_ranges++] = (range){.tensor = tensor, .place = place, .changes = changes};
+}
+
+static const strata_tensor *owner_of(const strata_tensor *tensor) {
+    while (tensor->op->flags & STRATA_OP_VIEW) tensor = tensor->inputs[0];
+    return tensor;
+}
+
+/* Marks the nodes of the piece as seen. Operands that are not seen are computed elsewhere. */
+static void see_nodes(const check *c) {
+    const strata_piece *piece = c->step->piece;
+    memset(c->seen, 0, (size_t)piece->n_places + 1);
+    for (int k = 0; k < piece->n_nodes; k++) c->seen[piece->nodes[k]->id] = true;
+}
+
+/* Lists variables that are updated, outputs, values for later pieces, and values of earlier pieces, over which a node may
+ * write. */
+static strata_status list_ranges(check *c, strata_error *err) {
+    const strata_piece *piece = c->step->piece;
+    size_t most = 1;
+    see_nodes(c);
+    for (int k = 0; k < piece->n_nodes; k++) most += (size_t)piece->nodes[k]->n_inputs + 1;
+    c->ranges = calloc(most, sizeof *c->ranges);
+    if (!c->ranges) return no_memory(c, err);
+    for (int k = 0; k < piece->n_nodes; k++) {
+        const strata_tensor *node = piece->nodes[k];
+        for (int i = 0; i < node->n_inputs; i++) {
+            const strata_tensor *owner = owner_of(node->inputs[i]);
+            const strata_place *from = place_of(c, owner);
+            const bool earlier = !c->seen[owner->id] && from->arena >= 0 && kind_of(c, from) == STRATA_ARENA_CARRIED;
+            if (earlier) add_range(c, owner, true);
+            if (strata_check_writes(node, i)) add_range(c, node->inputs[i], true);
+        }
+        const strata_place *place = place_of(c, node);
+        const bool stays =
+            place->arena >= 0 && (kind_of(c, place) == STRATA_ARENA_OUTPUT || kind_of(c, place) == STRATA_ARENA_CARRIED);
+        if (strata_check_writes(node, node->n_inputs) && stays) add_range(c, node, false);
+    }
+    for (int i = 0; i < c->n_ranges; i++) {
+        range *r = &c->ranges[i];
+        const size_t bytes = (size_t)strata_check_bytes(r->tensor);
+        r->before = malloc(bytes);
+        r->walked = malloc(bytes);
+        r->together = malloc(bytes);
+        if (!r->before || !r->walked || !r->together) return no_memory(c, err);
+        if (r->changes) STRATA_TRY(copy_tensor(c, r->tensor, r->before, false, err));
+    }
+    return STRATA_OK;
+}
+
+static strata_status restore(const check *c, strata_error *err) {
+    for (int i = 0; i < c->n_ranges; i++)
+        if (c->ranges[i].changes) STRATA_TRY(copy_tensor(c, c->ranges[i].tensor, c->ranges[i].before, true, err));
+    return STRATA_OK;
+}
+
+/* ---- inputs of a program that has not run ---- */
+/* Writes generated values, or zeros, to what the program reads and does not compute, except for variables and constants. */
+static strata_status generate(check *c, bool zeros, strata_error *err) {
+    const strata_piece *piece = c->step->piece;
+    see_nodes(c);
+    for (int k = 0; k < piece->n_nodes; k++)
+        for (int i = 0; i < piece->nodes[k]->n_inputs; i++) {
+            const strata_tensor *tensor = owner_of(piece->nodes[k]->inputs[i]);
+            const strata_place *place = place_of(c, tensor);
+            if (c->seen[tensor->id] || place->arena < 0 || kind_of(c, place) >= STRATA_ARENA_CONSTANT) continue;
+            c->seen[tensor->id] = true;
+            void *data = calloc(1, (size_t)strata_check_bytes(tensor) + 1);
+            if (!data) return no_memory(c, err);
+            if (!zeros) strata_check_generate(piece, tensor, c->request->random + (uint32_t)tensor->id, data);
+            const strata_status status = copy_tensor(c, tensor, data, true, err);
+            free(data);
+            STRATA_TRY(status);
+        }
+    return STRATA_OK;
+}
+
+/* ---- one node ---- */
+/* The host's copies of the values of a node: for each operand, and then for the node's own value. Operands in the same bytes
+ * have the same copy. */
+typedef struct values {
+    const strata_tensor *node;
+    int n;
+    void **before, **want, **got, **moved;
+} values;
+
+static const strata_tensor *tensor_of(const values *v, int i) {
+    return i < v->n ? v->node->inputs[i] : v->node;
+}
+
+/* The first operand in the same bytes. */
+static int first_of(const check *c, const values *v, int i) {
+    int first = 0;
+    while (first < i && !(is_same_place(place_of(c, tensor_of(v, first)), place_of(c, tensor_of(v, i))) &&
+                          tensor_of(v, first)->dtype == tensor_of(v, i)->dtype))
+        first++;
+    return i < v->n ? first : i;
+}
+
+/* Allocates copies: of all values, or only of those that the node writes. */
+static strata_status allocate(const check *c, const values *v, bool all, void ***out, strata_error *err) {
+    *out = calloc((size_t)v->n + 1, sizeof(**out));
+    if (!*out) return no_memory(c, err);
+    for (int i = 0; i <= v->n; i++) {
+        const int first = first_of(c, v, i);
+        if (first != i) {
+            (*out)[i] = (*out)[first];
+            continue;
+        }
+        bool writes = all || strata_check_writes(v->node, i);
+        for (int j = i; j < v->n; j++) writes = writes || (first_of(c, v, j) == i && strata_check_writes(v->node, j));
+        if (writes && !((*out)[i] = malloc((size_t)strata_check_bytes(tensor_of(v, i)) + 1))) return no_memory(c, err);
+    }
+    return STRATA_OK;
+}
+
+static void free_values(const check *c, values *v) {
+    void **all[] = {v->before, v->want, v->got, v->moved};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        for (int i = 0; all[k] && i <= v->n; i++)
+            if (first_of(c, v, i) == i) free(all[k][i]);
+        free(all[k]);
+    }
+}
+
+/* Computes the reference from copies of the operands, each changed slightly if `move` is set. A pack only copies its operands;
+ * what lies between them is not defined, so it is taken from the device's result. */
+static strata_status refer(const check *c, const values *v, const strata_sample *sample, bool move, void **to,
+                           strata_error *err) {
+    if (v->node->op->flags & STRATA_OP_SLICES) {
+        const strata_pack_attrs *attrs = v->node->attrs;
+        const size_t each = strata_dtype_bytes(v->node->dtype);
+        memcpy(to[v->n], v->got[v->n], (size_t)strata_check_bytes(v->node));
+        for (int i = 0; i < v->n; i++)
+            memcpy((char *)to[v->n] + (size_t)attrs->offsets[i] * each, v->before[i],
+                   (size_t)strata_check_bytes(v->node->inputs[i]));
+        return STRATA_OK;
+    }
+    void **data = calloc((size_t)v->n + 1, sizeof(*data));
+    if (!data) return no_memory(c, err);
+    for (int i = 0; i <= v->n; i++) {
+        data[i] = to[i] ? to[i] : v->before[i];
+        if (i == v->n || !to[i] || first_of(c, v, i) != i) continue;
+        memcpy(to[i], v->before[i], (size_t)strata_check_bytes(v->node->inputs[i]));
+        if (move) strata_check_move(v->node->inputs[i], to[i], (uint32_t)i);
+    }
+    const strata_status status = strata_check_refer(v->node, sample, data, err);
+    free(data);
+    return status;
+}
+
+static bool differs(const values *v, int i, const strata_sample *sample) {
+    const strata_tensor *tensor = tensor_of(v, i);
+    return strata_check_writes(v->node, i) &&
+           !(strata_check_difference(tensor, sample, v->got[i], v->want[i]) <= strata_check_tolerance(tensor->dtype));
+}
+
+/* *out_error: the largest error; 0: the node is correct. Values that are not finite cannot be compared. */
+static strata_status measure_error(const check *c, values *v, const strata_sample *sample, double *out_error,
+                                   strata_error *err) {
+    const strata_sample all = {0};
+    bool any = false;
+    *out_error = 0;
+    for (int i = 0; i < v->n; i++)
+        if (!strata_check_is_finite(v->node->inputs[i], &all, v->before[i])) return STRATA_OK;
+    STRATA_TRY(refer(c, v, sample, false, v->want, err));
+    for (int i = 0; i <= v->n; i++)
+        if (strata_check_writes(v->node, i) && !strata_check_is_finite(tensor_of(v, i), sample, v->want[i])) return STRATA_OK;
+    for (int i = 0; i <= v->n; i++) any = any || differs(v, i, sample);
+    if (!any) return STRATA_OK;
+    STRATA_TRY(allocate(c, v, true, &v->moved, err));
+    STRATA_TRY(refer(c, v, sample, true, v->moved, err));
+    for (int i = 0; i <= v->n; i++) {
+        const strata_tensor *tensor = tensor_of(v, i);
+        if (!strata_check_writes(v->node, i) || !strata_check_is_off(tensor, sample, v->got[i], v->want[i], v->moved[i]))
+            continue;
+        *out_error = fmax(*out_error, strata_check_difference(tensor, sample, v->got[i], v->want[i]));
+    }
+    return STRATA_OK;
+}
+
 static bool is_launched(const strata_kernel_list *list, const strata_tensor *node) {
     for (int l = 0; l < list->n_launches; l++)
         if (list->launches[l].node == node) return true;
     return false;
 }
 
-/* Makes a trial for each node that has a launch. *out_new is the number of trials whose kernels have not been checked. */
-static strata_status make_trials(check_round *r, const strata_checks *checks, const strata_kernel_limits *limits,
-                                 strata_tuner *tuner, int *out_new, strata_error *err) {
-    strata_kernel_list list = {0};
-    *out_new = 0;
-    r->trials = calloc((size_t)r->real->n_nodes + 1, sizeof *r->trials);
-    if (!r->trials) return strata_fail(err, STRATA_OUT_OF_MEMORY, "check: no host memory for %d nodes", r->real->n_nodes);
-    STRATA_TRY(strata_kernel_list_create(limits, tuner, r->real, &list, err));
-    strata_status status = STRATA_OK;
-    for (int i = 0; i < r->real->n_nodes && !status; i++) {
-        if (!is_launched(&list, r->real->nodes[i])) continue;
-        status = strata_trial_init(limits, tuner, r->real, r->real->nodes[i], &r->trials[r->n], err);
-        r->trials[r->n].is_new = r->real->nodes[i]->op->reference && is_new(checks, r, r->n);
-        *out_new += r->trials[r->n++].is_new;
+/* Whether the node can be compared: it has a reference and launches, its operands can be read, and it is not too large. */
+static bool is_comparable(const check *c, const strata_tensor *node) {
+    double bytes = (double)strata_check_bytes(node), work = strata_check_work(node);
+    if (!node->op->reference || !is_launched(c->step->list, node) || place_of(c, node)->arena < 0) return false;
+    for (int i = 0; i < node->n_inputs; i++) {
+        if (place_of(c, node->inputs[i])->arena < 0 && strata_check_bytes(node->inputs[i])) return false;
+        bytes += (double)strata_check_bytes(node->inputs[i]);
     }
-    strata_kernel_list_finish(&list);
+    if (node->op->flags & STRATA_OP_SAMPLES) work = 0;
+    return bytes <= MOST_BYTES && work <= (strata_host_fast_find(node) ? MOST_FAST_WORK : MOST_WORK);
+}
+
+static strata_status run_wanted(check *c, bool *any, strata_error *err) {
+    if (!*any) return STRATA_OK;
+    *any = false;
+    STRATA_TRY(c->step->run(c->step->program, c->request->slot, c->wanted, err));
+    memset(c->wanted, 0, (size_t)c->step->piece->n_places + 1);
+    return STRATA_OK;
+}
+
+/* Reads the node's operands, runs it, and compares what it wrote. */
+static strata_status check_node(check *c, int k, strata_error *err) {
+    const strata_tensor *node = c->step->piece->nodes[k];
+    values v = {.node = node, .n = node->n_inputs};
+    strata_sample sample = {0};
+    strata_status status;
+    double error = 0;
+    bool any = true;
+    STRATA_TRY_GOTO(allocate(c, &v, true, &v.before, err));
+    STRATA_TRY_GOTO(allocate(c, &v, false, &v.want, err));
+    STRATA_TRY_GOTO(allocate(c, &v, false, &v.got, err));
+    for (int i = 0; i < v.n; i++)
+        if (first_of(c, &v, i) == i) STRATA_TRY_GOTO(copy_tensor(c, node->inputs[i], v.before[i], false, err));
+    c->wanted[node->id] = true;
+    STRATA_TRY_GOTO(run_wanted(c, &any, err));
+    for (int i = 0; i <= v.n; i++)
+        if (strata_check_writes(node, i)) STRATA_TRY_GOTO(copy_tensor(c, tensor_of(&v, i), v.got[i], false, err));
+    STRATA_TRY_GOTO(strata_sample_choose(node, node, c->request->random + (uint32_t)k * 2654435761u, &sample, err));
+    STRATA_TRY_GOTO(measure_error(c, &v, &sample, &error, err));
+    c->nodes[k].n_wrong += error > 0;
+    c->nodes[k].error = fmax(c->nodes[k].error, error);
+
+cleanup:
+    strata_sample_finish(&sample);
+    free_values(c, &v);
     return status;
 }
 
-/* On some devices the host can only read the outputs' arena. There, operands that the real piece has in this arena are placed
- * in a separate arena. */
-static int arena_of(const check_round *r, const strata_tensor *real, bool is_operand) {
-    const int arena = r->real->places[real->id].arena;
-    const bool unreachable = is_operand && arena == STRATA_ARENA_OUTPUT && !r->device->reads_outputs;
-    return arena < 0 || unreachable ? r->real->n_arenas : arena;
-}
-
-static void place(check_round *r, strata_tensor *tensor, int arena, int *ids) {
-    strata_arena *a = &r->arenas[arena];
-    const int64_t bytes = strata_check_bytes(tensor);
-    tensor->id = (*ids)++;
-    r->places[tensor->id] = (strata_place){.arena = arena, .offset = a->bytes, .bytes = bytes};
-    a->bytes += (bytes + STRATA_PLACE_ALIGNMENT - 1) / STRATA_PLACE_ALIGNMENT * STRATA_PLACE_ALIGNMENT;
-}
-
-/* Whether the operand is in the memory of the real node's value, and where. */
-static bool lies_within(const check_round *r, const strata_tensor *real, int i, int64_t *out_offset) {
-    const strata_place *whole = &r->real->places[real->id], *part = &r->real->places[real->inputs[i]->id];
-    *out_offset = part->offset - whole->offset;
-    return (real->op->flags & STRATA_OP_SLICES) && part->arena == whole->arena && part->offset >= whole->offset &&
-           part->offset + part->bytes <= whole->offset + whole->bytes;
-}
-
-/* Whether an operand is in the memory of the node's value, so that the host must be able to write there. */
-static bool contains_operands(const check_round *r, const strata_trial *t) {
-    int64_t offset = 0;
-    for (int i = 0; i < t->real->n_inputs && t->is_full; i++)
-        if (t->pointers[i] == &t->inputs[i] && lies_within(r, t->real, i, &offset)) return true;
-    return false;
-}
-
-static void place_trial(check_round *r, strata_trial *t, int *ids) {
-    const strata_tensor *real = t->real;
-    const bool updates = real->op->flags & STRATA_OP_UPDATE;
-    if (!updates) place(r, &t->node, arena_of(r, real, contains_operands(r, t)), ids);
-    for (int i = 0; i < real->n_inputs; i++) {
-        int64_t offset = 0;
-        if (t->pointers[i] != &t->inputs[i]) continue;
-        const bool within = t->is_full && lies_within(r, real, i, &offset);
-        if (!within) {
-            place(r, &t->inputs[i], arena_of(r, real->inputs[i], true), ids);
-            continue;
+static strata_status walk(check *c, strata_error *err) {
+    bool any = false;
+    memset(c->wanted, 0, (size_t)c->step->piece->n_places + 1);
+    for (int k = 0; k < c->step->piece->n_nodes; k++) {
+        if (c->nodes[k].chosen) {
+            STRATA_TRY(run_wanted(c, &any, err));
+            STRATA_TRY(check_node(c, k, err));
+        } else {
+            c->wanted[c->step->piece->nodes[k]->id] = any = true;
         }
-        t->inputs[i].id = (*ids)++;
-        const strata_place whole = r->places[t->node.id];
-        r->places[t->inputs[i].id] = (strata_place){whole.arena, whole.offset + offset, strata_check_bytes(&t->inputs[i])};
     }
-    if (updates) {
-        t->node.id = (*ids)++;
-        r->places[t->node.id] = r->places[t->pointers[0]->id];
-    }
+    return run_wanted(c, &any, err);
 }
 
-/* Makes the piece of all trials and places their values. */
-static strata_status make_piece(check_round *r, const strata_kernel_limits *limits, strata_error *err) {
-    size_t n_tensors = 1;
-    int ids = 0, n = 0;
-    for (int k = 0; k < r->n; k++) n_tensors += (size_t)r->trials[k].real->n_inputs + 1;
-    r->nodes = calloc((size_t)r->n + 1, sizeof(*r->nodes));
-    r->ways = calloc(n_tensors, sizeof *r->ways);
-    r->places = calloc(n_tensors, sizeof *r->places);
-    r->arenas = calloc((size_t)r->real->n_arenas + 1, sizeof *r->arenas);
-    if (!r->nodes || !r->ways || !r->places || !r->arenas)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "check: no host memory for %zu tensors", n_tensors);
-    for (int a = 0; a < r->real->n_arenas; a++) r->arenas[a].kind = r->real->arenas[a].kind;
-    r->arenas[r->real->n_arenas].kind = STRATA_ARENA_WORK;
-    for (int k = 0; k < r->n; k++) {
-        strata_trial *t = &r->trials[k];
-        if (!strata_trial_shrink(limits, t)) {
-            t->is_too_large = true;
-            continue;
-        }
-        place_trial(r, t, &ids);
-        r->ways[t->node.id] = t->small_way;
-        r->nodes[n++] = &t->node;
-    }
-    r->piece = (strata_piece){.nodes = r->nodes,
-                              .n_nodes = n,
-                              .places = r->places,
-                              .n_places = ids,
-                              .arenas = r->arenas,
-                              .n_arenas = r->real->n_arenas + (r->arenas[r->real->n_arenas].bytes > 0),
-                              .n_slots = 1};
-    for (int a = STRATA_ARENA_OUTPUT + 1; a < r->piece.n_arenas; a++)
-        if (r->arenas[a].bytes)
-            STRATA_TRY(r->device->api->buffer_create(r->device, r->arenas[a].bytes, &r->arenas[a].buffer, err));
-    return STRATA_OK;
-}
-
-/* The tensor's memory if the host can access it; NULL: it is in a buffer. */
-static char *host_place(const check_round *r, const strata_tensor *tensor) {
-    const strata_place *p = &r->places[tensor->id];
-    char *base = NULL;
-    if (p->arena == STRATA_ARENA_INPUT) base = r->device->api->program_input(r->program, 0);
-    if (p->arena == STRATA_ARENA_OUTPUT) base = (char *)r->device->api->program_output(r->program, 0);
-    return base ? base + p->offset : NULL;
-}
-
-static strata_status upload_tensor(const check_round *r, const strata_tensor *tensor, const void *data, strata_error *err) {
-    char *host = host_place(r, tensor);
-    const strata_place *p = &r->places[tensor->id];
-    if (!p->bytes) return STRATA_OK;
-    if (!host) return r->device->api->upload(r->device, r->arenas[p->arena].buffer, p->offset, data, p->bytes, err);
-    memcpy(host, data, (size_t)p->bytes);
-    return STRATA_OK;
-}
-
-static strata_status download_tensor(const check_round *r, const strata_tensor *tensor, void *data, strata_error *err) {
-    const char *host = host_place(r, tensor);
-    const strata_place *p = &r->places[tensor->id];
-    if (!p->bytes) return STRATA_OK;
-    if (!host) return r->device->api->download(r->device, r->arenas[p->arena].buffer, p->offset, data, p->bytes, err);
-    memcpy(data, host, (size_t)p->bytes);
-    return STRATA_OK;
-}
-
-/* Fills the operands of a new trial, copies them to the device, and then computes the reference, which may change them. If the
- * result contains NaN, this is repeated with positive operands. */
-static strata_status prepare(check_round *r, strata_trial *t, strata_error *err) {
-    const int n = t->real->n_inputs;
-    const bool updates = t->node.op->flags & STRATA_OP_UPDATE;
-    for (int positive = 0; positive < 2; positive++) {
-        STRATA_TRY(strata_trial_fill(t, positive, r->seed, err));
-        for (int i = 0; i < n; i++)
-            if (t->pointers[i] == &t->inputs[i]) STRATA_TRY(upload_tensor(r, &t->inputs[i], t->data[i], err));
-        STRATA_TRY(strata_check_refer(&t->node, t->data, err));
-        if (!strata_check_has_nan(&t->node, updates ? t->data[0] : t->data[n])) break;
-    }
-    return STRATA_OK;
-}
-
-/* Whether the node's value `got` differs from the reference by more than rounding explains. A sum whose terms cancel each
- * other is mostly rounding error, so this computes the reference once more, for operands that are changed slightly. An
- * update has changed the trial's operands, so it is always taken as wrong. */
-static strata_status is_beyond_rounding(const strata_trial *t, const void *got, bool *out_beyond, strata_error *err) {
-    const int n = t->real->n_inputs;
-    strata_status status = STRATA_OK;
-    *out_beyond = true;
-    if (t->node.op->flags & STRATA_OP_UPDATE) return STRATA_OK;
-    void **moved = calloc((size_t)n + 1, sizeof(*moved));
-    bool room = moved != NULL;
-    for (int i = 0; i <= n && room; i++) {
-        const strata_tensor *tensor = i < n ? t->pointers[i] : &t->node;
-        int first = i < n ? 0 : n;
-        while (i < n && tensor != &t->inputs[first]) first++;
-        if (first != i) {
-            moved[i] = moved[first];
-            continue;
-        }
-        const size_t bytes = (size_t)strata_check_bytes(tensor);
-        room = (moved[i] = malloc(bytes + 1)) != NULL;
-        if (room) memcpy(moved[i], t->data[i], bytes);
-        if (room && i < n) strata_check_move(tensor, moved[i], (uint32_t)i);
-    }
-    if (room)
-        status = strata_check_refer(&t->node, moved, err);
-    else
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "check: no host memory for a node of %d operands", n);
-    if (!status) *out_beyond = strata_check_is_off(&t->node, got, t->data[n], moved[n]);
-    for (int i = 0; moved && i <= n; i++)
-        if (i == n || t->pointers[i] == &t->inputs[i]) free(moved[i]);
-    free(moved);
-    return status;
-}
-
-/* Computes the largest error of the values that the node writes, relative to the largest value. *out_wrong: whether an error
- * exceeds the tolerance of its dtype and is more than rounding. */
-static strata_status measure_error(const check_round *r, const strata_trial *t, double *out_error, bool *out_wrong,
-                                   strata_error *err) {
-    const int n = t->real->n_inputs;
+/* ---- all launches together ---- */
+/* Submits the program as in training. *out_error: the largest difference from what the walk has left; *out_tensor: where. */
+static strata_status run_together(check *c, double *out_error, const strata_tensor **out_tensor, strata_error *err) {
+    const strata_step_run *step = c->step;
+    const strata_sample all = {0};
+    uint64_t ticket = 0;
     *out_error = 0;
-    *out_wrong = false;
-    for (int i = 0; i <= n; i++) {
-        const strata_tensor *tensor = i < n ? t->pointers[i] : &t->node;
-        if (!strata_check_writes(&t->node, i) || (i < n && tensor != &t->inputs[i])) continue;
-        void *got = malloc((size_t)strata_check_bytes(tensor) + 1);
-        if (!got) return strata_fail(err, STRATA_OUT_OF_MEMORY, "check: no host memory");
-        strata_status status = download_tensor(r, tensor, got, err);
-        const double error = status ? 0 : strata_check_difference(tensor, got, t->data[i]);
-        bool beyond = !(error <= strata_check_tolerance(tensor->dtype));
-        if (!status && beyond) status = is_beyond_rounding(t, got, &beyond, err);
-        free(got);
-        STRATA_TRY(status);
-        if (error > *out_error) *out_error = error;
-        *out_wrong = *out_wrong || beyond;
+    STRATA_TRY(restore(c, err));
+    STRATA_TRY(step->device->api->run(step->program, c->request->slot, &ticket, err));
+    STRATA_TRY(step->device->api->wait(step->device, ticket, err));
+    for (int i = 0; i < c->n_ranges; i++) {
+        const range *r = &c->ranges[i];
+        STRATA_TRY(copy_tensor(c, r->tensor, r->together, false, err));
+        if (!memcmp(r->together, r->walked, (size_t)strata_check_bytes(r->tensor))) continue;
+        const double error = strata_check_difference(r->tensor, &all, r->together, r->walked);
+        if (error <= strata_check_tolerance(r->tensor->dtype) || error <= *out_error) continue;
+        *out_error = error;
+        *out_tensor = r->tensor;
     }
     return STRATA_OK;
 }
 
-static strata_status store_verdicts(strata_checks *checks, const check_round *r, const strata_kernel_limits *limits,
-                                    int *out_wrong, strata_error *err) {
-    for (int k = 0; k < r->n; k++) {
-        const strata_trial *t = &r->trials[k];
-        double error = 0;
-        bool wrong = false;
+/* ---- verdicts ---- */
+static void name_kernels(const check *c, const node_state *state, const strata_tensor *node, char out[128]) {
+    strata_lowering lowering = {0};
+    snprintf(out, 128, "?");
+    if (!strata_way_lower(c->limits, &state->way, node, &lowering, NULL) && lowering.n) {
+        const strata_launch *main = &lowering.launches[state->way.widen && lowering.n > 2 ? lowering.n - 2 : 0];
+        snprintf(out, 128, "%s%s%s", main->kernel, main->variant ? " " : "", main->variant ? main->variant : "");
+    }
+    strata_lowering_finish(&lowering);
+}
+
+/* Finds which kernels have computed the node. */
+static strata_status find_key(const check *c, int k, strata_error *err) {
+    const strata_tensor *node = c->step->piece->nodes[k];
+    node_state *state = &c->nodes[k];
+    strata_lowering lowering = {0};
+    STRATA_TRY(strata_way_choose(c->limits, c->tuner, node, &state->way, err));
+    const strata_status status = strata_way_lower(c->limits, &state->way, node, &lowering, err);
+    state->key = strata_check_key(node, &lowering);
+    strata_lowering_finish(&lowering);
+    return status;
+}
+
+static uint64_t family_key(const node_state *state) {
+    return state->way.family ? strata_check_family_key(state->way.family) : state->key;
+}
+
+/* Whether the user was told of the family, or of this kernel and op with other constants. */
+static bool is_told(const strata_checks *checks, const node_state *state, const char *text) {
+    const char *end = strchr(text, ':');
+    bool told = strata_check_complaint(checks, family_key(state)) != NULL;
+    for (int i = 0; i < checks->n && end; i++)
+        told |= !checks->verdicts[i].is_suspect && !strncmp(checks->verdicts[i].what, text, (size_t)(end - text));
+    return told;
+}
+
+/* Stores that the node's kernels, and with them their family, are wrong. */
+static strata_status condemn(check *c, const node_state *state, const char *text, strata_error *err) {
+    strata_checks *checks = c->limits->checks;
+    const bool told = is_told(checks, state, text);
+    if (!strata_verdict_add(checks, state->key, state->error, text) ||
+        !strata_verdict_add(checks, family_key(state), state->error, text))
+        return no_memory(c, err);
+    checks->device->n_distrusted++;
+    if (!told && c->request->first) strata_device_warn(checks->device, "%s: %s; it is not used", checks->device->info.id, text);
+    return STRATA_OK;
+}
+
+/* A kernel that an earlier start found to be wrong, and that was tried again, is right. */
+static strata_status acquit(check *c, strata_error *err) {
+    strata_checks *checks = c->limits->checks;
+    bool changed = false;
+    for (int k = 0; k < c->step->piece->n_nodes && strata_checks_suspect(checks); k++) {
+        if (!c->nodes[k].chosen || c->nodes[k].n_wrong) continue;
+        STRATA_TRY(find_key(c, k, err));
+        changed |= strata_verdict_drop(checks, c->nodes[k].key);
+        changed |= strata_verdict_drop(checks, family_key(&c->nodes[k]));
+    }
+    if (changed) strata_verdicts_write(checks);
+    return STRATA_OK;
+}
+
+/* Judges the nodes that were wrong in a walk. */
+static strata_status judge(check *c, strata_error *err) {
+    strata_checks *checks = c->limits->checks;
+    const strata_piece *piece = c->step->piece;
+    const char *id = checks->device->info.id;
+    strata_status status = STRATA_OK;
+    for (int k = 0; k < piece->n_nodes; k++)
+        if (c->nodes[k].n_wrong) STRATA_TRY(find_key(c, k, err)); /* before verdicts change the choice of kernels */
+    for (int k = 0; k < piece->n_nodes; k++) {
+        const node_state *state = &c->nodes[k];
         char kernels[128], text[TEXT_BYTES];
-        if (!t->is_new) continue;
-        if (!t->is_too_large) STRATA_TRY(measure_error(r, t, &error, &wrong, err));
-        strata_check_name_kernels(limits, &t->small_way, &t->node, kernels);
-        if (r->again) {
-            if (wrong)
-                strata_device_warn(
-                    checks->device,
-                    "%s: kernel %s computed %s rightly before and wrongly now, off by %.3g of the largest value: "
-                    "the device or its memory may be failing, and what was trained may be wrong (driver %s)",
-                    checks->device->info.id, kernels, t->node.op->name, error, checks->driver);
+        if (!state->n_wrong) continue;
+        name_kernels(c, state, piece->nodes[k], kernels);
+        strata_format(text, sizeof text, "kernel %s computes %s wrongly%s: off by %.3g of the largest value (driver %s)",
+                      kernels, piece->nodes[k]->op->name, state->n_wrong < LEAST_WRONG ? " in 1 run of 3" : "", state->error,
+                      checks->driver);
+        if (state->n_wrong >= LEAST_WRONG) STRATA_TRY(condemn(c, state, text, err));
+        if (state->n_wrong < LEAST_WRONG && c->request->first) {
+            strata_device_warn(checks->device, "%s: %s; it is used, but the device may be failing", id, text);
             continue;
         }
-        if (wrong)
-            strata_format(text, sizeof text, "kernel %s computes %s wrongly: off by %.3g of the largest value (driver %s)",
-                          kernels, t->node.op->name, error, checks->driver);
-        else
-            snprintf(text, sizeof text, "%s %s%s", kernels, t->node.op->name,
-                     t->is_too_large ? ", not compared: small operands have other kernels" : "");
-        if (!strata_verdict_add(checks, t->key, wrong, error, text))
-            return strata_fail(err, STRATA_OUT_OF_MEMORY, "check: no host memory");
-        if (!wrong) continue;
-        (*out_wrong)++;
-        checks->device->n_distrusted++;
-        const uint64_t family = t->way.family ? strata_check_family_key(t->way.family) : t->key;
-        if (family != t->key && strata_verdict_find(checks, family)) continue; /* the warning was printed before */
-        if (family != t->key && !strata_verdict_add(checks, family, true, error, text))
-            return strata_fail(err, STRATA_OUT_OF_MEMORY, "check: no host memory");
-        strata_device_warn(checks->device, "%s: %s; it is not used", checks->device->info.id, text);
+        if (!status && c->request->first) status = strata_fail(err, STRATA_UNSUPPORTED, "%s", text);
+        if (!status)
+            status =
+                strata_fail(err, STRATA_UNSUPPORTED,
+                            "%s: on values of a training step, %s. It was right when the program was made: the device or its "
+                            "memory may be failing, and what was trained since then may be wrong",
+                            id, text);
     }
-    return STRATA_OK;
+    strata_verdicts_write(checks);
+    return status;
+}
+
+static int count_wrong(const check *c) {
+    int n = 0;
+    for (int k = 0; k < c->step->piece->n_nodes; k++) n += c->nodes[k].n_wrong > 0;
+    return n;
+}
+
+/* Compares the launches together with the walk. */
+static strata_status check_together(check *c, strata_error *err) {
+    const strata_tensor *tensor = NULL;
+    double error = 0, most = 0;
+    int n_wrong = 0, n = 0;
+    for (int i = 0; i < c->n_ranges; i++) STRATA_TRY(copy_tensor(c, c->ranges[i].tensor, c->ranges[i].walked, false, err));
+    do {
+        STRATA_TRY(run_together(c, &error, &tensor, err));
+        n_wrong += error > 0;
+        most = fmax(most, error);
+    } while (++n < WALKS && n_wrong);
+    if (!n_wrong) return acquit(c, err);
+    const char *id = c->step->device->info.id, *driver = c->limits->checks->driver;
+    if (n_wrong < LEAST_WRONG && c->request->first) {
+        strata_device_warn(c->step->device,
+                           "%s: a program was wrong in 1 run of %d: off by %.3g of the largest value in %s (driver "
+                           "%s); the device may be failing",
+                           id, n, most, strata_tensor_name(tensor), driver);
+        return STRATA_OK;
+    }
+    return strata_fail(
+        err, STRATA_UNSUPPORTED,
+        "%s: the kernels of a program compute wrongly together and rightly one by one, off by %.3g of the largest "
+        "value in %s; the driver does not keep their order (driver %s)",
+        id, most, strata_tensor_name(tensor), driver);
 }
 
 /* ---- all of it ---- */
-static strata_status run_round(strata_checks *checks, check_round *r, const strata_kernel_limits *limits, int *out_wrong,
-                               strata_error *err) {
-    const strata_device_api *api = r->device->api;
-    uint64_t ticket = 0;
-    STRATA_TRY(make_piece(r, limits, err));
-    if (!r->piece.n_nodes) return store_verdicts(checks, r, limits, out_wrong, err);
-    checks->ways = r->ways;
-    const strata_status compiled = api->compile(r->device, &r->piece, &r->program, err);
-    checks->ways = NULL;
-    STRATA_TRY(compiled);
-    for (int k = 0; k < r->n; k++)
-        if (r->trials[k].is_new && !r->trials[k].is_too_large) STRATA_TRY(prepare(r, &r->trials[k], err));
-    STRATA_TRY(api->run(r->program, 0, &ticket, err));
-    STRATA_TRY(api->wait(r->device, ticket, err));
-    return store_verdicts(checks, r, limits, out_wrong, err);
-}
-
-static void finish(check_round *r) {
-    if (r->program) r->device->api->program_destroy(r->program);
-    for (int a = 0; a < r->piece.n_arenas; a++)
-        if (r->arenas[a].buffer) r->device->api->buffer_destroy(r->device, r->arenas[a].buffer);
-    for (int k = 0; k < r->n; k++) strata_trial_finish(&r->trials[k]);
-    free(r->trials);
-    free(r->nodes);
-    free(r->ways);
-    free(r->places);
-    free(r->arenas);
-}
-
-/* One round of checks. If a kernel is wrong, the piece gets other kernels in its place, which may have to be checked in another
- * round. */
-static strata_status check_once(strata_checks *checks, const strata_kernel_limits *limits, strata_tuner *tuner,
-                                const strata_piece *piece, int *out_wrong, strata_error *err) {
-    check_round r = {.device = checks->device, .real = piece};
-    int n_new = 0;
-    *out_wrong = 0;
-    strata_status status = make_trials(&r, checks, limits, tuner, &n_new, err);
-    if (!status && n_new) {
-        strata_error why = {0};
-        status = run_round(checks, &r, limits, out_wrong, &why);
-        /* if a kernel does not compile or there is no memory, compiling the piece itself reports it */
-        if (status == STRATA_UNSUPPORTED || status == STRATA_OUT_OF_MEMORY) status = STRATA_OK;
-        if (status) status = strata_fail(err, status, "checking kernels: %.900s", why.message);
-        strata_verdicts_write(checks);
+/* Chooses which nodes are compared: the share that was requested, at random, and at least one. */
+static void choose(check *c) {
+    const strata_piece *piece = c->step->piece;
+    uint32_t random = c->request->random;
+    int n = 0, left = 0;
+    for (int k = 0; k < piece->n_nodes; k++) n += is_comparable(c, piece->nodes[k]);
+    left = n ? (int)(random % (uint32_t)n) : 0;
+    for (int k = 0; k < piece->n_nodes; k++) {
+        if (!is_comparable(c, piece->nodes[k])) continue;
+        random = random * 1664525u + 1013904223u;
+        c->nodes[k].chosen = left-- == 0 || (double)(random >> 8) / (1 << 24) < c->request->share;
     }
-    finish(&r);
-    return status;
 }
 
-/* The device's counters must not include these checks, except the compiled kernels. */
-static void restore_counters(strata_device *device, const strata_device_counters *before) {
-    const uint64_t compilations = device->counters.compilations;
-    device->counters = *before;
-    device->counters.compilations = compilations;
-}
-
-/* The random-th node that has a reference; NULL: none has. */
-static strata_trial *choose(check_round *r, uint32_t random) {
-    int n = 0;
-    for (int k = 0; k < r->n; k++) n += r->trials[k].real->op->reference != NULL;
-    int left = n ? (int)(random % (uint32_t)n) : 0;
-    for (int k = 0; k < r->n; k++)
-        if (r->trials[k].real->op->reference && left-- == 0) return &r->trials[k];
-    return NULL;
-}
-
-strata_status strata_checks_again(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_step_run *step,
-                                  uint32_t random, strata_error *err) {
-    strata_checks *checks = limits->checks;
-    strata_device *device = step->device;
-    check_round r = {.device = device, .real = step->piece, .again = true, .seed = random};
-    const strata_device_counters before = device->counters;
-    int n_new = 0, n_wrong = 0;
-    bool done = false;
-    if (!checks || device->trace) return STRATA_OK;
-    strata_status status = make_trials(&r, checks, limits, tuner, &n_new, err);
-    strata_trial *chosen = status ? NULL : choose(&r, random);
-    if (chosen && step->slot >= 0) {
-        char kernels[128];
-        strata_check_name_kernels(limits, &chosen->way, chosen->real, kernels);
-        status = strata_checks_step(limits, step, chosen->real, kernels, &done, err);
-    }
-    for (int k = 0; k < r.n; k++) r.trials[k].is_new = &r.trials[k] == chosen;
-    if (chosen && !status && !done) status = run_round(checks, &r, limits, &n_wrong, err);
-    finish(&r);
-    restore_counters(device, &before);
-    return status;
-}
-
-strata_status strata_checks_run(const strata_kernel_limits *limits, strata_tuner *tuner, strata_device *device,
-                                const strata_piece *piece, strata_error *err) {
-    strata_checks *checks = limits->checks;
-    if (!checks || checks->ways || strata_tuner_is_trying(tuner) || device->trace) return STRATA_OK;
-    const strata_device_counters before = device->counters;
-    int n_wrong = 0;
-    strata_status status;
+static strata_status run(check *c, strata_error *err) {
+    int n_walks = 0;
+    if (c->request->first) STRATA_TRY(generate(c, false, err));
+    STRATA_TRY(list_ranges(c, err));
+    choose(c);
+    strata_status status = STRATA_OK, restored = STRATA_OK;
     do {
-        status = check_once(checks, limits, tuner, piece, &n_wrong, err);
-    } while (!status && n_wrong);
-    restore_counters(device, &before);
+        if (n_walks) status = restore(c, err);
+        if (!status) status = walk(c, err);
+    } while (!status && ++n_walks < WALKS && count_wrong(c));
+    if (!status) status = count_wrong(c) ? judge(c, err) : check_together(c, err);
+    restored = restore(c, status ? NULL : err);
+    if (!status && !restored && c->request->first) restored = generate(c, true, err);
+    return status ? status : restored;
+}
+
+static void finish(check *c) {
+    for (int i = 0; i < c->n_ranges; i++) {
+        free(c->ranges[i].before);
+        free(c->ranges[i].walked);
+        free(c->ranges[i].together);
+    }
+    free(c->ranges);
+    free(c->nodes);
+    free(c->wanted);
+    free(c->seen);
+}
+
+/* Warns once of the kernels that are not used because earlier starts found them to be wrong. */
+static void tell(strata_checks *checks) {
+    const char *example = NULL;
+    int n = 0;
+    for (int i = 0; i < checks->n && !checks->told; i++)
+        if (!checks->verdicts[i].is_suspect && (!example || strcmp(example, checks->verdicts[i].what) != 0)) {
+            n++;
+            example = checks->verdicts[i].what;
+        }
+    checks->told = true;
+    if (n)
+        strata_device_warn(checks->device,
+                           "%s: %d kernel%s not used, which computed wrongly at earlier starts (%s); %s lists them, and "
+                           "`strata devices --check --device %s` tries them again",
+                           checks->device->info.id, n, n == 1 ? " is" : "s are", example, checks->path,
+                           checks->device->info.id);
+}
+
+/* The device's counters must not include these checks. */
+strata_status strata_checks_run(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_step_run *step,
+                                const strata_check_request *request, strata_error *err) {
+    check c = {.limits = limits, .tuner = tuner, .step = step, .request = request};
+    strata_device *device = step->device;
+    if (!limits->checks || device->trace || !step->piece->n_nodes) return STRATA_OK;
+    tell(limits->checks);
+    const strata_device_counters before = device->counters;
+    const size_t n_places = (size_t)step->piece->n_places + 1;
+    c.nodes = calloc((size_t)step->piece->n_nodes, sizeof *c.nodes);
+    c.wanted = calloc(n_places, 1);
+    c.seen = calloc(n_places, 1);
+    const strata_status status = c.nodes && c.wanted && c.seen ? run(&c, err) : no_memory(&c, err);
+    finish(&c);
+    const uint64_t compilations = device->counters.compilations;
+    device->counters = before;
+    device->counters.compilations = compilations;
     return status;
 }

@@ -6,7 +6,7 @@
  *     strata_kernel_list    the launches of one piece, in order, with the barriers that they need
  *     strata_cache_*        compiled kernels on disk (cache.c)
  *     strata_tuner          finds the fastest of several kernels on this device (tuner.c)
- *     strata_checks         finds kernels that compute wrongly on this device (check.c, recheck.c)
+ *     strata_checks         finds kernels that compute wrongly on this device (check.c)
  * Nothing here depends on OpenCL or Vulkan: a backend stores the API's handles in its own array, with the list's indices. */
 #ifndef STRATA_BACKENDS_KERNEL_H
 #define STRATA_BACKENDS_KERNEL_H
@@ -168,25 +168,18 @@ void strata_tuner_destroy(strata_tuner *tuner); /* before the device is closed; 
  * backend stores the result in its limits. */
 strata_checks *strata_checks_create(strata_device *device, const strata_cache *cache, const strata_device_options *opts);
 void strata_checks_destroy(strata_checks *checks); /* before the device is closed; NULL is fine */
-/* The backend's compile calls this before it does anything else. Runs those kernels of the piece that have not been
- * checked yet on small operands and compares them with the reference. The results are kept, on disk too, and wrong
- * kernels are not used from then on. Fails: UNSUPPORTED with the kernel, its error and the driver if a node has no
- * correct kernel. */
-strata_status strata_checks_run(const strata_kernel_limits *limits, strata_tuner *tuner, strata_device *device,
-                                const strata_piece *piece, strata_error *err);
-/* A program whose inputs are written and which has not been submitted. */
+/* A program, and how its nodes run. */
 typedef struct strata_step_run {
     strata_device *device;
     const strata_piece *piece;
     strata_program *program;
-    /* The slot with the inputs. -1: no inputs have been written. */
-    int slot;
+    const strata_kernel_list *list;
     /* Runs those nodes of the piece for which wanted[id] is set, in the program's order and with the program's kernels,
      * and waits. */
     strata_status (*run)(strata_program *program, int slot, const bool *wanted, strata_error *err);
 } strata_step_run;
-/* Implements strata_device_api.recheck. */
-strata_status strata_checks_again(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_step_run *step,
-                                  uint32_t random, strata_error *err);
+/* Implements strata_device_api.check. */
+strata_status strata_checks_run(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_step_run *step,
+                                const strata_check_request *request, strata_error *err);
 
 #endif

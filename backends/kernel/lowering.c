@@ -54,13 +54,8 @@ static bool choose_candidate(const strata_kernel_limits *limits, strata_tuner *t
 
 strata_status strata_way_choose(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_tensor *node,
                                 strata_way *out_way, strata_error *err) {
-    const strata_way *given = strata_check_way(limits->checks, node);
     const char *complaint = NULL;
     strata_widened widened;
-    if (given) {
-        *out_way = *given;
-        return STRATA_OK;
-    }
     for (int widen = 0, first = true; widen < 2; widen++) {
         if (widen && (!first || limits->device_class != STRATA_DEVICE_CPU || !strata_widen(limits, node, &widened))) break;
         const strata_tensor *as = widen ? &widened.node : node;

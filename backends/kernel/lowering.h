@@ -86,8 +86,6 @@ uint64_t strata_check_family_key(const strata_family *family);
 const char *strata_check_complaint(const strata_checks *checks, uint64_t key);
 /* Whether any kernel is known to be wrong. */
 bool strata_checks_complain(const strata_checks *checks);
-/* The way in which a check that runs now wants this node of its piece to be computed. NULL: no check runs now. */
-const strata_way *strata_check_way(const strata_checks *checks, const strata_tensor *node);
 
 /* The index of the candidate to use. The tuner has stored it or measures it now (tuner.c). 0 without a tuner. */
 int strata_tuner_choose(strata_tuner *tuner, const strata_family *family, const strata_tensor *node,

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verdicts: which kernels compute correctly on a device and which do not. They are stored in a text file beside the tuner's
- * file, one for each device and driver. */
+ * Verdicts: which kernels compute wrongly on a device. They are stored in a text file beside the tuner's file, one for each
+ * device and driver. A device that was wrong once may be right again, so verdicts are tried again at the next start, and those
+ * that two starts have found are tried again after a month. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "backends/kernel/check.h"
 #include "core/base/file.h"
@@ -14,7 +16,9 @@
 #include "strata/version.h"
 
 enum { MAX_FILE_BYTES = 8 << 20 };
-static const char FORMAT[] = "strata-check 1";
+static const char FORMAT[] = "strata-check 2";
+/* A verdict of one start is tried again at the next, and so is one of several starts after this time. */
+enum { CERTAIN_STARTS = 2, VALID_SECONDS = 30 * 24 * 3600 };
 
 #define HASH_START UINT64_C(0xcbf29ce484222325) /* FNV-1a */
 static uint64_t hash(uint64_t seed, const void *bytes, size_t n) {
@@ -55,14 +59,22 @@ uint64_t strata_check_family_key(const strata_family *family) {
     return hash_text(hash_text(HASH_START, STRATA_VERSION), family->name);
 }
 
-const strata_verdict *strata_verdict_find(const strata_checks *checks, uint64_t key) {
+static int64_t now(void) {
+    return (int64_t)time(NULL);
+}
+
+static strata_verdict *find(const strata_checks *checks, uint64_t key) {
     for (int i = 0; i < checks->n; i++)
         if (checks->verdicts[i].key == key) return &checks->verdicts[i];
     return NULL;
 }
 
-bool strata_verdict_add(strata_checks *checks, uint64_t key, bool wrong, double error, const char *what) {
-    if (strata_verdict_find(checks, key)) return true;
+static void finish(strata_verdict *verdict) {
+    free(verdict->what);
+}
+
+/* Appends a verdict, whose `what` is copied. */
+static bool append(strata_checks *checks, const strata_verdict *verdict) {
     if (checks->n == checks->capacity) {
         const int capacity = checks->capacity ? 2 * checks->capacity : 64;
         strata_verdict *verdicts = realloc(checks->verdicts, (size_t)capacity * sizeof *verdicts);
@@ -70,11 +82,33 @@ bool strata_verdict_add(strata_checks *checks, uint64_t key, bool wrong, double 
         checks->verdicts = verdicts;
         checks->capacity = capacity;
     }
-    char *copy = strdup(what);
-    if (!copy) return false;
-    checks->verdicts[checks->n++] = (strata_verdict){key, wrong, error, copy};
-    checks->n_wrong += wrong;
+    char *what = strdup(verdict->what);
+    if (!what) return false;
+    checks->verdicts[checks->n] = *verdict;
+    checks->verdicts[checks->n++].what = what;
+    checks->n_wrong += !verdict->is_suspect;
     return true;
+}
+
+bool strata_verdict_add(strata_checks *checks, uint64_t key, double error, const char *what) {
+    strata_verdict verdict = {.key = key, .error = error, .found = now(), .starts = 1, .what = (char *)what};
+    const strata_verdict *old = find(checks, key);
+    if (old && !old->is_suspect) return true;
+    if (old) verdict.starts = old->starts + 1;
+    strata_verdict_drop(checks, key);
+    return append(checks, &verdict);
+}
+
+bool strata_verdict_drop(strata_checks *checks, uint64_t key) {
+    strata_verdict *verdict = find(checks, key);
+    if (!verdict || !verdict->is_suspect) return false;
+    finish(verdict);
+    *verdict = checks->verdicts[--checks->n];
+    return true;
+}
+
+bool strata_checks_suspect(const strata_checks *checks) {
+    return checks->n > checks->n_wrong;
 }
 
 bool strata_checks_complain(const strata_checks *checks) {
@@ -82,12 +116,8 @@ bool strata_checks_complain(const strata_checks *checks) {
 }
 
 const char *strata_check_complaint(const strata_checks *checks, uint64_t key) {
-    const strata_verdict *v = checks ? strata_verdict_find(checks, key) : NULL;
-    return v && v->wrong ? v->what : NULL;
-}
-
-const strata_way *strata_check_way(const strata_checks *checks, const strata_tensor *node) {
-    return checks && checks->ways ? &checks->ways[node->id] : NULL;
+    const strata_verdict *v = checks ? find(checks, key) : NULL;
+    return v && !v->is_suspect ? v->what : NULL;
 }
 
 /* ---- the file ---- */
@@ -105,13 +135,14 @@ static void read_file(strata_checks *checks) {
     char *text = (char *)bytes, *rest = NULL;
     if (!strncmp(text, head, strlen(head))) {
         for (char *line = strtok_r(text + strlen(head), "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-            uint64_t key = 0;
-            char word[8] = "";
-            double error = 0;
+            strata_verdict v = {0};
             int at = 0;
-            if (strata_scan(line, "%16" SCNx64 " %7s %lf %n", &key, word, &error, &at) != 3 || !at) continue;
-            const bool wrong = !strcmp(word, "wrong");
-            if (wrong || !strcmp(word, "right")) strata_verdict_add(checks, key, wrong, error, line + at);
+            if (strata_scan(line, "%16" SCNx64 " %d %" SCNd64 " %lf %n", &v.key, &v.starts, &v.found, &v.error, &at) != 4 ||
+                !at)
+                continue;
+            v.is_suspect = v.starts < CERTAIN_STARTS || now() - v.found > VALID_SECONDS || v.found > now();
+            v.what = line + at;
+            if (!find(checks, v.key) && !append(checks, &v)) break;
         }
     }
     free(bytes);
@@ -126,7 +157,7 @@ void strata_verdicts_write(const strata_checks *checks) {
     strata_text_add(&text, "%s", head);
     for (int i = 0; i < checks->n; i++) {
         const strata_verdict *v = &checks->verdicts[i];
-        strata_text_add(&text, "%016" PRIx64 " %s %.3g %s\n", v->key, v->wrong ? "wrong" : "right", v->error, v->what);
+        strata_text_add(&text, "%016" PRIx64 " %d %" PRId64 " %.3g %s\n", v->key, v->starts, v->found, v->error, v->what);
     }
     if (strata_text_take(&text, &bytes, &n, NULL)) return;
     const strata_status status = strata_file_write(checks->path, bytes, n, NULL);
@@ -144,14 +175,17 @@ strata_checks *strata_checks_create(strata_device *device, const strata_cache *c
     if (cache->dir[0]) {
         const uint64_t name = hash_text(hash_text(HASH_START, cache->device), cache->driver);
         snprintf(checks->path, sizeof checks->path, "%s/%s-%016" PRIx64 ".checked", cache->dir, cache->backend, name);
-        read_file(checks);
+        if (opts && opts->check_again)
+            remove(checks->path); /* if it cannot be removed, it is written again with the first verdict */
+        else
+            read_file(checks);
     }
     return checks;
 }
 
 void strata_checks_destroy(strata_checks *checks) {
     if (!checks) return;
-    for (int i = 0; i < checks->n; i++) free(checks->verdicts[i].what);
+    for (int i = 0; i < checks->n; i++) finish(&checks->verdicts[i]);
     free(checks->verdicts);
     free(checks);
 }

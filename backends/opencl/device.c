@@ -172,11 +172,11 @@ static strata_support supports(strata_device *base, const strata_tensor *node, c
     return strata_kernel_supports(&((opencl_device *)base)->limits, node, reason);
 }
 
-static strata_status recheck(strata_device *base, const strata_piece *piece, strata_program *program, int slot, uint32_t random,
-                             strata_error *err) {
+static strata_status check(strata_device *base, const strata_piece *piece, strata_program *program,
+                           const strata_check_request *request, strata_error *err) {
     opencl_device *device = (opencl_device *)base;
-    const strata_step_run step = {base, piece, program, slot, strata_opencl_run_nodes};
-    return strata_checks_again(&device->limits, device->tuner, &step, random, err);
+    const strata_step_run step = {base, piece, program, strata_opencl_list_of(program), strata_opencl_run_nodes};
+    return strata_checks_run(&device->limits, device->tuner, &step, request, err);
 }
 
 static const strata_device_api api = {
@@ -194,7 +194,7 @@ static const strata_device_api api = {
     .most_runs = strata_opencl_most_runs,
     .run_many = strata_opencl_run_many,
     .wait = wait_ticket,
-    .recheck = recheck,
+    .check = check,
     .set_trace = strata_opencl_set_trace,
 };
 

@@ -175,6 +175,7 @@ strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out
 /* The functions of strata_device_api with these names. */
 int strata_opencl_most_runs(strata_device *base);
 strata_status strata_opencl_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err);
+const strata_kernel_list *strata_opencl_list_of(const strata_program *program);
 /* Implements strata_step_run.run. */
 strata_status strata_opencl_run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err);
 

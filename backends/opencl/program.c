@@ -343,7 +343,6 @@ strata_status strata_opencl_compile(strata_device *base, const strata_piece *pie
                                     strata_error *err) {
     opencl_device *device = (opencl_device *)base;
     strata_kernel_limits limits = device->limits;
-    STRATA_TRY(strata_checks_run(&limits, device->tuner, base, piece, err));
     for (;;) {
         bool too_large = false;
         STRATA_TRY(compile_within(&limits, device, piece, out_program, &too_large, err));
@@ -379,6 +378,10 @@ void strata_opencl_program_destroy(strata_program *program) {
     free(program->built);
     strata_kernel_list_finish(&program->list);
     free(program);
+}
+
+const strata_kernel_list *strata_opencl_list_of(const strata_program *program) {
+    return &program->list;
 }
 
 /* ---- runs ---- */

@@ -154,11 +154,11 @@ static strata_support device_supports(strata_device *base, const strata_tensor *
     return strata_kernel_supports(&((vulkan_device *)base)->limits, node, reason);
 }
 
-static strata_status device_recheck(strata_device *base, const strata_piece *piece, strata_program *program, int slot,
-                                    uint32_t random, strata_error *err) {
+static strata_status device_check(strata_device *base, const strata_piece *piece, strata_program *program,
+                                  const strata_check_request *request, strata_error *err) {
     vulkan_device *device = (vulkan_device *)base;
-    const strata_step_run step = {base, piece, program, slot, strata_vulkan_run_nodes};
-    return strata_checks_again(&device->limits, device->tuner, &step, random, err);
+    const strata_step_run step = {base, piece, program, strata_vulkan_list_of(program), strata_vulkan_run_nodes};
+    return strata_checks_run(&device->limits, device->tuner, &step, request, err);
 }
 
 static const strata_device_api device_api = {
@@ -174,7 +174,7 @@ static const strata_device_api device_api = {
     .program_output = strata_vulkan_program_output,
     .run = strata_vulkan_run,
     .wait = device_wait,
-    .recheck = device_recheck,
+    .check = device_check,
     .set_trace = strata_vulkan_set_trace,
 };
 

@@ -355,8 +355,6 @@ static strata_status record_all(recording *r, strata_error *err) {
 
 strata_status strata_vulkan_compile(strata_device *base, const strata_piece *piece, strata_program **out_program,
                                     strata_error *err) {
-    vulkan_device *device = (vulkan_device *)base;
-    STRATA_TRY(strata_checks_run(&device->limits, device->tuner, base, piece, err));
     strata_program *program = calloc(1, sizeof *program);
     if (program) program->slots = calloc((size_t)piece->n_slots, sizeof *program->slots);
     if (!program || !program->slots) {
@@ -399,6 +397,10 @@ void strata_vulkan_program_destroy(strata_program *program) {
     free(program->labels);
     free(program->slots);
     free(program);
+}
+
+const strata_kernel_list *strata_vulkan_list_of(const strata_program *program) {
+    return &program->list;
 }
 
 /* ---- run ---- */

@@ -286,6 +286,7 @@ void strata_vulkan_program_destroy(strata_program *program);
 void *strata_vulkan_program_input(strata_program *program, int slot);
 const void *strata_vulkan_program_output(strata_program *program, int slot);
 strata_status strata_vulkan_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
+const strata_kernel_list *strata_vulkan_list_of(const strata_program *program);
 /* Implements strata_step_run.run. */
 strata_status strata_vulkan_run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err);
 

@@ -54,15 +54,28 @@ typedef struct strata_op_call {
     const void *const *inputs;
     /* For an op that updates input 0 in place: the memory of that input. */
     void *output;
+    /* The indices of the n_elements elements of the output that are wanted; NULL: all. Only a reference of an op with the flag
+     * STRATA_OP_SAMPLES may leave out the others. */
+    const int64_t *elements;
+    int64_t n_elements;
 } strata_op_call;
 
+/* For references of ops with STRATA_OP_SAMPLES: the number of elements to compute, of n in all, and the index of the i-th. */
+static inline int64_t strata_call_count(const strata_op_call *call, int64_t n) {
+    return call->elements ? call->n_elements : n;
+}
+static inline int64_t strata_call_element(const strata_op_call *call, int64_t i) {
+    return call->elements ? call->elements[i] : i;
+}
+
 enum {
-    STRATA_OP_LEAF = 1,          /* input, constant, variable read: no computation                                     */
-    STRATA_OP_VIEW = 2,          /* output is input 0's memory under another shape (reshape); never lowered             */
-    STRATA_OP_UPDATE = 4,        /* writes input 0 (a variable) in place and is its new value; equal nodes are not merged  */
-    STRATA_OP_ELEMENTWISE = 8,   /* output element i needs element i of inputs of the same shape only: may run in place     */
-    STRATA_OP_SLICES = 16,       /* pack: inputs may be computed directly at their places in the output                  */
-    STRATA_OP_COMMUNICATION = 32 /* performed between replicas, not by a device; with one replica the value is input 0's   */
+    STRATA_OP_LEAF = 1,           /* input, constant, variable read: no computation                                     */
+    STRATA_OP_VIEW = 2,           /* output is input 0's memory under another shape (reshape); never lowered             */
+    STRATA_OP_UPDATE = 4,         /* writes input 0 (a variable) in place and is its new value; equal nodes are not merged  */
+    STRATA_OP_ELEMENTWISE = 8,    /* output element i needs element i of inputs of the same shape only: may run in place     */
+    STRATA_OP_SLICES = 16,        /* pack: inputs may be computed directly at their places in the output                  */
+    STRATA_OP_COMMUNICATION = 32, /* performed between replicas, not by a device; with one replica the value is input 0's  */
+    STRATA_OP_SAMPLES = 64        /* the reference computes only the elements that are wanted (strata_op_call.elements)     */
 };
 
 struct strata_op {

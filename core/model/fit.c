@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The loop of a fit over epochs and steps. It opens and closes epochs, evaluates validation data, agrees with other workers
- * whether to stop, writes checkpoints, and decides when devices are checked. fit_steps.c prepares and submits the steps. */
+ * whether to stop, writes checkpoints. fit_steps.c prepares and submits the steps. */
 #include "core/model/fit.h"
 
 #include <stdio.h>
@@ -204,8 +204,6 @@ static strata_status next_batch(fit *f, bool *more, strata_error *err) {
     if (f->stopped) return STRATA_OK;
     STRATA_TRY(save_if_due(f, err));
     if (f->model->strategy->auto_split && f->history.n_steps >= f->next_balance) STRATA_TRY(balance(f, rows.own, err));
-    f->check_now = strata_fit_is_check_due(f);
-    if (f->check_now) STRATA_TRY(complete(f, err)); /* the parameters are those that this step begins with */
     if (!f->accumulated.n) strata_fit_call(f, STRATA_EVENT_BATCH_BEGIN);
     const strata_status status =
         f->accumulate > 1 ? strata_fit_accumulate(f, &rows, err) : strata_fit_submit(f, f->next_step, &rows, err);
@@ -532,8 +530,6 @@ static strata_status create(strata_model *model, const strata_dataset *dataset, 
                .dataset = dataset,
                .stepped = stepped,
                .began = strata_fit_seconds(),
-               .last_check = strata_fit_seconds(),
-               .check_seconds = 1e-2,
                .next_balance = FIRST_BALANCE};
     if (opts) f->opts = *opts;
     f->opts.epochs = f->opts.epochs == STRATA_NO_EPOCHS ? 0 : f->opts.epochs ? f->opts.epochs : 1;

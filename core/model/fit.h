@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Internals of a fit, which its files share: fit.c (epochs), fit_steps.c (steps), fit_check.c (checks of the devices),
- * fit_trace.c (traces). */
+ * Internals of a fit, which its files share: fit.c (epochs), fit_steps.c (steps), fit_trace.c (traces). */
 #ifndef STRATA_CORE_MODEL_FIT_H
 #define STRATA_CORE_MODEL_FIT_H
 
@@ -108,12 +107,6 @@ struct strata_fit {
     bool began_callbacks;
 
     /* ---- done from time to time ---- */
-    /* Check the devices before the next step is submitted. */
-    bool check_now;
-    /* The step of the fit before which the next check is due. */
-    int64_t next_check;
-    /* When the last check ended (at first: when the fit began), and how long it took (at first: a guess), in seconds. */
-    double last_check, check_seconds;
     /* With several workers: in how many steps they exchange whether to stop, how many steps lie between two such exchanges, and
      * when the last one took place. */
     int64_t steps_until_poll, poll_interval;
@@ -171,14 +164,6 @@ STRATA_MUST_USE strata_status strata_fit_report(strata_fit *fit, strata_error *e
 /* Adds a slice from `began` to now to the trace, if there is one. Steps are numbered from 0. */
 void strata_fit_add_to_trace(strata_fit *fit, const char *what, int64_t step, double began);
 void strata_fit_add_epoch_to_trace(strata_fit *fit);
-
-/* ---- fit_check.c ---- */
-
-/* Whether the devices must be checked before the next step. */
-bool strata_fit_is_check_due(strata_fit *fit);
-/* If fit.check_now is set: each device compares a random node of the step that is submitted next with the reference. A wrong
- * result causes a warning of the device. */
-STRATA_MUST_USE strata_status strata_fit_check_devices(strata_fit *fit, const strata_fit_run *step, strata_error *err);
 
 /* ---- fit_trace.c ---- */
 

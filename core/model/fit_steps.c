@@ -323,6 +323,7 @@ static strata_status acquire_run(fit *f, strata_program_kind kind, int64_t n, ru
     STRATA_TRY(strata_model_get_program(f->model, kind, n, form, &program, err));
     if (f->model->programs != newest) strata_fit_add_to_trace(f, "compile", f->model->optimizer_steps, began);
     if (f->trace) strata_group_set_trace(program->group, f->trace, f->tracks);
+    strata_group_set_check(program->group, f->opts.check_every);
     if (f->n_unsubmitted && f->runs[f->n_runs - 1].program != program) STRATA_TRY(submit_prepared(f, err));
     run *step = &f->runs[f->n_runs];
     *step = what;
@@ -371,7 +372,6 @@ static strata_status submit_accumulation(fit *f, const strata_worker_step *rows,
         f->model->replicas[r].n_accumulated += step->program->parts[r].n > 0;
     }
     strata_fit_add_to_trace(f, "write inputs", step->update - 1, began);
-    STRATA_TRY(strata_fit_check_devices(f, step, err));
     STRATA_TRY(submit(f, err));
     if (!f->model->strategy->auto_split) return STRATA_OK;
     STRATA_TRY(finish_step(f, err));
@@ -397,7 +397,6 @@ strata_status strata_fit_submit(fit *f, int64_t number, const strata_worker_step
     for (int r = 0; r < step->program->n_parts; r++)
         write_replica_inputs(f, step, &step->program->parts[r], rows->first, rows->n);
     strata_fit_add_to_trace(f, "write inputs", step->update - 1, began);
-    STRATA_TRY(strata_fit_check_devices(f, step, err));
     f->n_examples += rows->n;
     return submit(f, err);
 }

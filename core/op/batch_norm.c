@@ -81,18 +81,26 @@ static void batch_norm_gradient(strata_tensor *node, strata_tensor *dy, strata_t
     dx[VARIANCE] = strata_mul(half, row(sums, 1));
 }
 
+static void normalize_element(const strata_op_call *call, int64_t i, int64_t k, double factor) {
+    const strata_dtype dtype = call->node->dtype;
+    const double mean = (double)((const float *)call->inputs[MEAN])[k], shift = (double)((const float *)call->inputs[SHIFT])[k];
+    strata_element_set(dtype, call->output, i, (strata_element_get(dtype, call->inputs[X], i) - mean) * factor + shift);
+}
+
+static double factor_of(const strata_op_call *call, int64_t k) {
+    return (double)((const float *)call->inputs[SCALE])[k] * inverse_deviation(call->node, call->inputs[VARIANCE], k);
+}
+
 static strata_status batch_norm_reference(const strata_op_call *call, strata_error *err) {
     (void)err;
-    const strata_dtype dtype = call->node->dtype;
     const strata_channels c = strata_channels_of(call->node->shape);
-    const float *mean = call->inputs[MEAN], *scale = call->inputs[SCALE], *shift = call->inputs[SHIFT];
-    for (int64_t k = 0; k < c.channels; k++) {
-        const double factor = (double)scale[k] * inverse_deviation(call->node, call->inputs[VARIANCE], k);
-        for (int64_t r = 0; r < c.rows; r++) {
-            const int64_t i = r * c.channels + k;
-            const double x = strata_element_get(dtype, call->inputs[X], i);
-            strata_element_set(dtype, call->output, i, (x - (double)mean[k]) * factor + (double)shift[k]);
-        }
+    for (int64_t e = 0; call->elements && e < call->n_elements; e++) {
+        const int64_t k = call->elements[e] % c.channels;
+        normalize_element(call, call->elements[e], k, factor_of(call, k));
+    }
+    for (int64_t k = 0; !call->elements && k < c.channels; k++) {
+        const double factor = factor_of(call, k);
+        for (int64_t r = 0; r < c.rows; r++) normalize_element(call, r * c.channels + k, k, factor);
     }
     return STRATA_OK;
 }
@@ -128,7 +136,7 @@ static strata_tensor *batch_norm_compose(strata_tensor *node) {
 const strata_op strata_op_batch_norm = {.name = "batch_norm",
                                         .min_inputs = 5,
                                         .max_inputs = 5,
-                                        .flags = STRATA_OP_ELEMENTWISE,
+                                        .flags = STRATA_OP_ELEMENTWISE | STRATA_OP_SAMPLES,
                                         .attrs_bytes = sizeof(batch_norm_attrs),
                                         .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(batch_norm_attrs, epsilon)},
                                                   {"own", STRATA_ATTR_INT, offsetof(batch_norm_attrs, own)}},
@@ -173,7 +181,8 @@ static strata_status sums_reference(const strata_op_call *call, strata_error *er
     const strata_channels c = strata_channels_of(x->shape);
     const float *mean = call->inputs[MEAN];
     float *y = call->output;
-    for (int64_t k = 0; k < c.channels; k++) {
+    for (int64_t e = 0; e < strata_call_count(call, c.channels); e++) {
+        const int64_t k = strata_call_element(call, e) % c.channels;
         const double r = inverse_deviation(call->node, call->inputs[VARIANCE], k);
         double sum = 0, product = 0;
         for (int64_t i = k; i < c.rows * c.channels; i += c.channels) {
@@ -206,6 +215,7 @@ static const char once[] = "the gradient of batch_norm is not differentiated aga
 const strata_op strata_op_batch_norm_sums = {.name = "batch_norm_sums",
                                              .min_inputs = 4,
                                              .max_inputs = 4,
+                                             .flags = STRATA_OP_SAMPLES,
                                              .attrs_bytes = sizeof(batch_norm_attrs),
                                              .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(batch_norm_attrs, epsilon)}},
                                              .dims = "...c,c,c,...c->Sc",
@@ -239,19 +249,27 @@ static double inverse_rows(const strata_tensor *node) {
     return ((const batch_norm_attrs *)node->attrs)->own && c.rows ? 1 / (double)c.rows : 0;
 }
 
+/* r: the inverse deviation of channel k. */
+static void grad_element(const strata_op_call *call, const strata_channels *c, double inverse, int64_t i, int64_t k, double r) {
+    const strata_dtype dtype = call->node->dtype;
+    const float *mean = call->inputs[MEAN], *scale = call->inputs[SCALE], *sums = call->inputs[SUMS];
+    const double n = (strata_element_get(dtype, call->inputs[X], i) - (double)mean[k]) * r;
+    const double common = inverse * ((double)sums[k] + n * (double)sums[c->channels + k]);
+    strata_element_set(dtype, call->output, i,
+                       (double)scale[k] * r * (strata_element_get(dtype, call->inputs[DY], i) - common));
+}
+
 static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
     (void)err;
-    const strata_dtype dtype = call->node->dtype;
     const strata_channels c = strata_channels_of(call->node->shape);
-    const float *mean = call->inputs[MEAN], *scale = call->inputs[SCALE], *sums = call->inputs[SUMS];
     const double inverse = inverse_rows(call->node);
-    for (int64_t k = 0; k < c.channels; k++) {
-        const double r = inverse_deviation(call->node, call->inputs[VARIANCE], k), factor = (double)scale[k] * r;
-        for (int64_t i = k; i < c.rows * c.channels; i += c.channels) {
-            const double n = (strata_element_get(dtype, call->inputs[X], i) - (double)mean[k]) * r;
-            const double common = inverse * ((double)sums[k] + n * (double)sums[c.channels + k]);
-            strata_element_set(dtype, call->output, i, factor * (strata_element_get(dtype, call->inputs[DY], i) - common));
-        }
+    for (int64_t e = 0; call->elements && e < call->n_elements; e++) {
+        const int64_t i = call->elements[e], k = i % c.channels;
+        grad_element(call, &c, inverse, i, k, inverse_deviation(call->node, call->inputs[VARIANCE], k));
+    }
+    for (int64_t k = 0; !call->elements && k < c.channels; k++) {
+        const double r = inverse_deviation(call->node, call->inputs[VARIANCE], k);
+        for (int64_t i = k; i < c.rows * c.channels; i += c.channels) grad_element(call, &c, inverse, i, k, r);
     }
     return STRATA_OK;
 }
@@ -284,7 +302,7 @@ static strata_tensor *grad_compose(strata_tensor *node) {
 const strata_op strata_op_batch_norm_grad = {.name = "batch_norm_grad",
                                              .min_inputs = 6,
                                              .max_inputs = 6,
-                                             .flags = STRATA_OP_ELEMENTWISE,
+                                             .flags = STRATA_OP_ELEMENTWISE | STRATA_OP_SAMPLES,
                                              .whole = 1u << SUMS,
                                              .attrs_bytes = sizeof(batch_norm_attrs),
                                              .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(batch_norm_attrs, epsilon)},

@@ -238,13 +238,12 @@ static double forward_sum(const strata_op_call *call, const strata_conv2d_sizes 
 
 static strata_status conv2d_reference(const strata_op_call *call, strata_error *err) {
     (void)err;
-    strata_conv2d_sizes s = strata_conv2d_sizes_of(call->node);
-    int64_t at = 0;
-    for (int64_t n = 0; n < s.n; n++)
-        for (int64_t oh = 0; oh < s.out_h; oh++)
-            for (int64_t ow = 0; ow < s.out_w; ow++)
-                for (int64_t f = 0; f < s.out_c; f++, at++)
-                    strata_epilogue_store(call, at, f, forward_sum(call, &s, n, oh, ow, f));
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(call->node);
+    for (int64_t i = 0; i < strata_call_count(call, s.n * s.out_h * s.out_w * s.out_c); i++) {
+        const int64_t at = strata_call_element(call, i), f = at % s.out_c, ow = at / s.out_c % s.out_w;
+        const int64_t row = at / s.out_c / s.out_w;
+        strata_epilogue_store(call, at, f, forward_sum(call, &s, row / s.out_h, row % s.out_h, ow, f));
+    }
     return STRATA_OK;
 }
 
@@ -277,13 +276,11 @@ static double backward_sum(const strata_op_call *call, const strata_conv2d_sizes
 
 static strata_status conv2d_input_grad_reference(const strata_op_call *call, strata_error *err) {
     (void)err;
-    strata_conv2d_sizes s = strata_conv2d_sizes_of(call->node);
-    int64_t at = 0;
-    for (int64_t n = 0; n < s.n; n++)
-        for (int64_t h = 0; h < s.in_h; h++)
-            for (int64_t w = 0; w < s.in_w; w++)
-                for (int64_t c = 0; c < s.in_c; c++, at++)
-                    strata_epilogue_store(call, at, c, backward_sum(call, &s, n, h, w, c));
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(call->node);
+    for (int64_t i = 0; i < strata_call_count(call, s.n * s.in_h * s.in_w * s.in_c); i++) {
+        const int64_t at = strata_call_element(call, i), c = at % s.in_c, w = at / s.in_c % s.in_w, row = at / s.in_c / s.in_w;
+        strata_epilogue_store(call, at, c, backward_sum(call, &s, row / s.in_h, row % s.in_h, w, c));
+    }
     return STRATA_OK;
 }
 
@@ -387,6 +384,7 @@ static void conv2d_input_grad_factors(const strata_tensor *node, strata_factors 
         .name = #which,                                                                        \
         .min_inputs = 2,                                                                       \
         .max_inputs = 4,                                                                       \
+        .flags = STRATA_OP_SAMPLES,                                                            \
         .attrs_bytes = sizeof(strata_conv2d_attrs),                                            \
         .attrs = {STRATA_WINDOW_ATTRS(strata_conv2d_attrs),                                    \
                   {"groups", STRATA_ATTR_INT, offsetof(strata_conv2d_attrs, groups)},          \

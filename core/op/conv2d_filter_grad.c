@@ -79,13 +79,12 @@ static double sum_of(const strata_op_call *call, const strata_conv2d_sizes *s, i
 
 static strata_status reference(const strata_op_call *call, strata_error *err) {
     (void)err;
-    strata_conv2d_sizes s = strata_conv2d_sizes_of(call->node);
-    int64_t at = 0;
-    for (int64_t kh = 0; kh < s.kernel_h; kh++)
-        for (int64_t kw = 0; kw < s.kernel_w; kw++)
-            for (int64_t c = 0; c < s.group_in; c++)
-                for (int64_t f = 0; f < s.out_c; f++, at++)
-                    strata_element_set(call->node->dtype, call->output, at, sum_of(call, &s, kh, kw, c, f));
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(call->node);
+    for (int64_t i = 0; i < strata_call_count(call, s.kernel_h * s.kernel_w * s.group_in * s.out_c); i++) {
+        const int64_t at = strata_call_element(call, i), f = at % s.out_c, c = at / s.out_c % s.group_in;
+        const int64_t tap = at / s.out_c / s.group_in;
+        strata_element_set(call->node->dtype, call->output, at, sum_of(call, &s, tap / s.kernel_w, tap % s.kernel_w, c, f));
+    }
     return STRATA_OK;
 }
 
@@ -206,6 +205,7 @@ const strata_op strata_op_conv2d_filter_grad = {
     .name = "conv2d_filter_grad",
     .min_inputs = 2,
     .max_inputs = 2,
+    .flags = STRATA_OP_SAMPLES,
     .attrs_bytes = sizeof(strata_conv2d_attrs),
     .attrs = {STRATA_WINDOW_ATTRS(strata_conv2d_attrs), {"groups", STRATA_ATTR_INT, offsetof(strata_conv2d_attrs, groups)}},
     .factors = factors,

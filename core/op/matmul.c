@@ -137,9 +137,31 @@ static int least(int64_t a, int b) {
     return a < b ? (int)a : b;
 }
 
+static double sum_of(const strata_op_call *call, const strata_matmul_sizes *s, int64_t batch, int64_t m, int64_t n) {
+    const strata_matmul_attrs *attrs = attrs_of(call->node);
+    const strata_dtype dtype = call->node->dtype;
+    const int64_t a_k = attrs->transpose_a ? s->a_row : 1, b_k = attrs->transpose_b ? 1 : s->b_row;
+    const int64_t a = batch * s->a_batch + m * (attrs->transpose_a ? 1 : s->a_row);
+    const int64_t b = batch * s->b_batch + n * (attrs->transpose_b ? s->b_row : 1);
+    double sum = 0;
+    for (int64_t k = 0; k < s->k; k++)
+        sum +=
+            strata_element_get(dtype, call->inputs[0], a + k * a_k) * strata_element_get(dtype, call->inputs[1], b + k * b_k);
+    return sum;
+}
+
+static void compute_elements(const strata_op_call *call, const strata_matmul_sizes *s) {
+    for (int64_t i = 0; i < call->n_elements; i++) {
+        const int64_t at = call->elements[i], n = at % s->n, row = at / s->n;
+        strata_epilogue_store(call, at, n, sum_of(call, s, row / s->m, row % s->m, n));
+    }
+}
+
 static strata_status reference(const strata_op_call *call, strata_error *err) {
     (void)err;
     strata_matmul_sizes s = strata_matmul_sizes_of(call->node);
+    if (call->elements) compute_elements(call, &s);
+    if (call->elements) return STRATA_OK;
     for (int64_t batch = 0; batch < s.n_batch; batch++) {
         for (int64_t m = 0; m < s.m; m += BLOCK_M) {
             for (int64_t n = 0; n < s.n; n += BLOCK_N) {
@@ -223,6 +245,7 @@ const strata_op strata_op_matmul = {
     .name = "matmul",
     .min_inputs = 2,
     .max_inputs = 4,
+    .flags = STRATA_OP_SAMPLES,
     .attrs_bytes = sizeof(strata_matmul_attrs),
     .attrs = {{"transpose_a", STRATA_ATTR_INT, offsetof(strata_matmul_attrs, transpose_a)},
               {"transpose_b", STRATA_ATTR_INT, offsetof(strata_matmul_attrs, transpose_b)},

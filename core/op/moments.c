@@ -39,7 +39,8 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
     const strata_tensor *x = call->node->inputs[0];
     const strata_channels c = strata_channels_of(x->shape);
     float *y = call->output;
-    for (int64_t k = 0; k < c.channels; k++) {
+    for (int64_t e = 0; e < strata_call_count(call, c.channels); e++) {
+        const int64_t k = strata_call_element(call, e) % c.channels;
         double sum = 0, squares = 0;
         for (int64_t r = 0; r < c.rows; r++) sum += strata_element_get(x->dtype, call->inputs[0], r * c.channels + k);
         const double mean = c.rows ? sum / (double)c.rows : (double)NAN;
@@ -69,6 +70,7 @@ static strata_tensor *compose(strata_tensor *node) {
 const strata_op strata_op_moments = {.name = "moments",
                                      .min_inputs = 1,
                                      .max_inputs = 1,
+                                     .flags = STRATA_OP_SAMPLES,
                                      .dims = "c->Sc",
                                      .own_dims = "...c->Sc",
                                      .shape = shape,

@@ -58,6 +58,17 @@ typedef struct strata_device_cost {
     double work_bytes;
 } strata_device_cost;
 
+/* How a program is checked. */
+typedef struct strata_check_request {
+    /* The program was just compiled. Its inputs, and values that earlier pieces compute, are generated, and are zero
+     * afterwards. Otherwise the inputs are those of the slot's next run, and a wrong node is an error of the training. */
+    bool first;
+    int slot;
+    /* The share of the nodes that are compared, 0..1, and the numbers by which they are chosen; at least one node is. */
+    double share;
+    uint32_t random;
+} strata_check_request;
+
 typedef struct strata_device_api {
     /* Waits for all runs and frees the device. */
     void (*close)(strata_device *device);
@@ -95,12 +106,12 @@ typedef struct strata_device_api {
      * fails. */
     strata_status (*wait)(strata_device *device, uint64_t ticket, strata_error *err);
 
-    /* (optional) Compares the result of one node of the piece, which `random` chooses, with the reference. The node's operands
-     * are those of the next run of `slot`, whose inputs are written but which was not submitted yet; if they cannot be
-     * computed, or with slot -1, they are random. A wrong result is a warning (strata_device_warn), not a failure. Variables
-     * and inputs have their former values when it returns; the program's other memory may have changed. */
-    strata_status (*recheck)(strata_device *device, const strata_piece *piece, strata_program *program, int slot,
-                             uint32_t random, strata_error *err);
+    /* (optional) Runs the program and compares what its nodes compute with the references. Variables have their former values
+     * when it returns; the program's other memory may have changed. Fails: UNSUPPORTED if a node is wrong. If its kernels are
+     * wrong each time, n_distrusted has grown, and the device does not use them any more: a program that is compiled again has
+     * others. */
+    strata_status (*check)(strata_device *device, const strata_piece *piece, strata_program *program,
+                           const strata_check_request *request, strata_error *err);
 
     /* ---- time ---- */
     /* (optional) Sets device->trace and device->trace_track. Programs that are compiled with a trace add a slice to it for each
@@ -158,6 +169,9 @@ struct strata_device {
     strata_driver_mark driver;
     /* How many kernels were found to compute wrongly. Each may change what `supports` returns. */
     int n_distrusted;
+    /* When a program of the device is to be checked next, in microseconds of strata_trace_now; 0: no program has run yet.
+     * Negative, with the same absolute value, once there was such a check. Read and written atomically. */
+    int64_t next_check;
     /* NULL: nothing is traced. */
     strata_trace *trace;
     int trace_track;

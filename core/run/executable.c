@@ -18,6 +18,8 @@
 #include "core/run/print.h"
 
 enum { DEFAULT_SLOTS = 3 };
+/* The values with which a new program is checked. */
+enum { FIRST_SEED = 12345 };
 
 typedef struct slot {
     uint64_t ticket; /* of the last submitted program */
@@ -38,6 +40,8 @@ struct strata_executable {
     slot *slots;               /* [n_slots] */
     int n_slots, next_slot;
     uint64_t n_runs;
+    /* How long the first check of all nodes took; 0: the device has no check. */
+    double check_seconds;
 };
 
 /* ---- create ---- */
@@ -178,11 +182,24 @@ static strata_status plan(strata_executable *exe, strata_tensor *const *outputs,
     return check_variables(exe, err);
 }
 
+/* Lets the device compare the nodes of all segments with the references, in the order in which they run. */
+static strata_status check(strata_executable *exe, const strata_check_request *request, strata_error *err) {
+    for (int k = 0; k < exe->plan.n_segments && exe->device->api->check; k++) {
+        const strata_piece piece = piece_of(exe, k, exe->plan.arenas);
+        STRATA_TRY(exe->device->api->check(exe->device, &piece, exe->programs[k], request, err));
+    }
+    return STRATA_OK;
+}
+
 static strata_status build(strata_executable *exe, strata_error *err) {
     STRATA_TRY(check_supported(exe, err));
     STRATA_TRY(check_memory(exe, err));
     STRATA_TRY(make_buffers(exe, err));
-    return compile(exe, err);
+    STRATA_TRY(compile(exe, err));
+    const double began = strata_trace_now();
+    const strata_status status = check(exe, &(strata_check_request){.first = true, .share = 1, .random = FIRST_SEED}, err);
+    if (exe->device->api->check) exe->check_seconds = strata_trace_now() - began;
+    return status;
 }
 
 /* Allocates an executable and runs passes and plan. */
@@ -482,14 +499,12 @@ strata_status strata_executable_submit(strata_executable *exe, int slot_index, s
     return strata_executable_submit_segment(exe, slot_index, 0, err);
 }
 
-/* Checks a node of the first segment. The inputs of later segments are not known yet, since they depend on communication. */
-strata_status strata_executable_recheck(strata_executable *exe, int slot, uint32_t random, strata_error *err) {
-    if (!exe->device->api->recheck) return STRATA_OK;
-    const int k = (int)(random % (uint32_t)exe->plan.n_segments);
-    const strata_piece piece = piece_of(exe, k, exe->plan.arenas);
+strata_status strata_executable_recheck(strata_executable *exe, int slot, double seconds, uint32_t random, strata_error *err) {
+    if (!exe->device->api->check) return STRATA_OK;
+    const double share = seconds < exe->check_seconds ? seconds / exe->check_seconds : 1;
+    const strata_check_request request = {.slot = slot, .share = share, .random = random};
     STRATA_TRY(strata_device_enter(exe->device, err));
-    const strata_status status =
-        exe->device->api->recheck(exe->device, &piece, exe->programs[k], k ? -1 : slot, random / 64, err);
+    const strata_status status = check(exe, &request, err);
     strata_device_leave(exe->device);
     return status;
 }

@@ -102,9 +102,10 @@ STRATA_MUST_USE strata_status strata_executable_time_node(const strata_executabl
 STRATA_MUST_USE strata_status strata_executable_device_cost(const strata_executable *executable, int index,
                                                             strata_device_cost *out_cost, strata_error *err);
 
-/* Lets the device compare one node of the program, which `random` chooses, with the reference (strata_device_api.recheck).
- * Called before a slot is submitted that was acquired and whose inputs are written. */
-STRATA_MUST_USE strata_status strata_executable_recheck(strata_executable *executable, int slot, uint32_t random,
-                                                        strata_error *err);
+/* Lets the device compare nodes of the program with the references (strata_device_api.check), on the values of the next run of
+ * the slot, which was acquired and whose inputs are written. seconds: about how long that may take; it determines the share of
+ * the nodes, which `random` chooses. */
+STRATA_MUST_USE strata_status strata_executable_recheck(strata_executable *executable, int slot, double seconds,
+                                                        uint32_t random, strata_error *err);
 
 #endif

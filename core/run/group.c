@@ -5,6 +5,7 @@
 #include "core/run/group.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,10 @@
 #include "core/run/device.h"
 #include "core/run/exchange.h"
 
+/* When a device is checked first, and how often then, in seconds; the largest share of the time; and how long one check may
+ * take: the first one, and one that the caller has requested after some steps. */
+static const double FIRST_CHECK = 5, BETWEEN_CHECKS = 60, CHECKS_SHARE = 0.005, FIRST_CHECK_LENGTH = 0.05,
+                    STEP_CHECK_LENGTH = 0.1;
 static const double WORTH_A_WAIT = 5e-6; /* seconds; a wait for a segment that has already ended takes less */
 
 /* The state of a submitted segment. */
@@ -71,6 +76,7 @@ struct strata_group {
     bool reads_results;   /* results are in memory that the host reads fast */
     double started;       /* when the current step was started, in seconds */
     int64_t step;         /* the number of the current step */
+    int64_t check_every;  /* strata_group_set_check */
     double folded;        /* seconds of the last exchange, until it is known whether it was hidden */
     strata_trace *trace;  /* borrowed; NULL: none */
     const int *tracks;    /* [n_replicas] the tracks of the devices in the trace */
@@ -536,8 +542,43 @@ static int end_before(const strata_group *group, int replica, int index) {
     return after >= 0 && after + 1 < m->limit[index] ? after + 1 : m->limit[index];
 }
 
+void strata_group_set_check(strata_group *group, int64_t every) {
+    group->check_every = every;
+}
+
+/* Whether a device is checked before `n` steps, the first of which is `step`. *out_seconds: how long. */
+static bool is_check_due(const strata_group *group, strata_device *device, int64_t step, int n, double *out_seconds) {
+    const int64_t every = group->check_every;
+    if (every < 0 || !device->api->check) return false;
+    *out_seconds = STEP_CHECK_LENGTH;
+    if (every > 0) return step > 0 && (step + n - 1) / every > (step - 1) / every;
+    const int64_t next = __atomic_load_n(&device->next_check, __ATOMIC_RELAXED);
+    const double now = strata_trace_now();
+    if (!next) __atomic_store_n(&device->next_check, (int64_t)((now + FIRST_CHECK) * 1e6), __ATOMIC_RELAXED);
+    *out_seconds = next > 0 ? FIRST_CHECK_LENGTH : CHECKS_SHARE * BETWEEN_CHECKS;
+    return next && now * 1e6 >= fabs((double)next);
+}
+
+/* Checks the devices that are due, on the values of the step in `slot`. */
+static strata_status check_devices(strata_group *group, int slot, int64_t step, int n, strata_error *err) {
+    for (int r = 0; r < group->n_replicas; r++) {
+        strata_executable *exe = group->members[r].executable;
+        strata_device *device = strata_executable_device(exe);
+        double seconds;
+        if (!is_check_due(group, device, step, n, &seconds)) continue;
+        const double began = strata_trace_now();
+        const uint32_t random = (uint32_t)(began * 1e6) ^ (uint32_t)step * 2654435761u;
+        const strata_status status = strata_executable_recheck(exe, slot, seconds, random, err);
+        if (status) return fail(group, r, status, err);
+        const double now = strata_trace_now(), next = now + fmax((now - began) / CHECKS_SHARE, BETWEEN_CHECKS);
+        __atomic_store_n(&device->next_check, -(int64_t)(next * 1e6), __ATOMIC_RELAXED); /* negative: after the first check */
+    }
+    return STRATA_OK;
+}
+
 strata_status strata_group_start(strata_group *group, int slot, int64_t step, strata_error *err) {
     STRATA_TRY(check_alive(group, err));
+    STRATA_TRY(check_devices(group, slot, step, 1, err));
     group->step = step;
     group->folded = 0;
     group->started = strata_trace_now();
@@ -559,6 +600,7 @@ int strata_group_most_steps(const strata_group *group) {
 
 strata_status strata_group_run_steps(strata_group *group, int first, int n, int64_t step, strata_error *err) {
     STRATA_TRY(check_alive(group, err));
+    STRATA_TRY(check_devices(group, first, step, n, err));
     group->step = step;
     group->started = strata_trace_now();
     for (int r = 0; r < group->n_replicas; r++) {

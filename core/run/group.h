@@ -41,6 +41,12 @@ void strata_group_destroy(strata_group *group); /* waits for its runs; NULL is f
  * them. */
 void strata_group_set_trace(strata_group *group, strata_trace *trace, const int *tracks);
 
+/* How often each device compares nodes of a step that is started with the references (strata_executable_recheck). 0, the
+ * default: by time, first after a few seconds, then about once a minute, for at most a
+ * two-hundredth of the time. Else after each `every` steps; -1: never. If a device computes wrongly, starting the step fails
+ * with UNSUPPORTED. */
+void strata_group_set_check(strata_group *group, int64_t every);
+
 int strata_group_n_replicas(const strata_group *group);
 strata_executable *strata_group_replica(const strata_group *group, int replica);
 int strata_group_n_slots(const strata_group *group);

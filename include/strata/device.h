@@ -158,11 +158,15 @@ typedef struct strata_device_options {
     /* Called before and after kernels are compiled, since compiling may take seconds. The library itself prints nothing. NULL:
      * none. */
     strata_compile_callback on_compile;
-    /* Skip the check of kernels. By default, each kernel that an OpenCL or Vulkan driver compiled is compared with the op's
-     * reference on first use, and the result of the check is stored beside the compiled kernels. A kernel that computes wrongly
-     * is replaced by another kernel, by other ops, or by the host (fallback_to_host). If nothing computes correctly, compiling
-     * fails with UNSUPPORTED. */
+    /* Skip the check of kernels. By default, each program that is made for an OpenCL or Vulkan device runs once on generated
+     * inputs: what each of its kernels writes, at the program's own shapes, is compared with the op's reference, all launches
+     * together with the kernels one by one. A kernel that is wrong twice is replaced by another kernel, by other ops, or by the
+     * host (fallback_to_host). If nothing computes correctly, compiling fails with UNSUPPORTED. Kernels that were wrong are
+     * listed in a file beside the compiled kernels; they are tried again at the next start, and, if they were wrong at two
+     * starts, after a month. */
     bool trust;
+    /* Ignore the kernels that earlier starts found to be wrong, and forget them. */
+    bool check_again;
     /* Called when a kernel was replaced because it computes wrongly, when a device that computed correctly before computes
      * wrongly now, and when a kernel has been compiling for longer than compile_notice_seconds. NULL: none. */
     strata_warning_callback on_warning;

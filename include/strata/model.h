@@ -342,10 +342,10 @@ typedef struct strata_fit_options {
      * training ends with DATA and names the first tensor that differs. Training takes several times as long and needs memory
      * for all values of a step. Not done for batches whose gradients are accumulated. */
     bool check_repeats;
-    /* Every check_every steps each device runs one random node of the step (forward pass or gradients) by itself, on the step's
-     * values, and the result is compared with the reference. If the device computes wrongly, strata_device_options.on_warning
-     * is called. The check does not change the training. 0: every 10,000 steps, or less often where checks would take more than
-     * a thousandth of the time; -1: never. */
+    /* Before every check_every-th step each OpenCL or Vulkan device runs the step once more, on the step's values, and random
+     * nodes of it are compared with the reference, as many as take about a tenth of a second and at least one. If the device
+     * computes wrongly, the fit ends with UNSUPPORTED. The check does not change the training. 0: by time, first after 5 s and
+     * then once a minute, at most half a percent of the time; -1: never. */
     int64_t check_every;
     /* Validation data, evaluated after each epoch in batches of `batch`; borrowed. Validation does not change the trained bits.
      * With several workers each evaluates all validation data, and decisions such as `patience` follow rank 0's loss; under

@@ -250,7 +250,7 @@ static void print_json(const checker *c) {
 int check_device(const strata_device_info *info, bool json) {
     checker c = {.cells = calloc((size_t)strata_n_ops * STRATA_DTYPE_COUNT, sizeof *c.cells)};
     strata_error err = {0};
-    const strata_device_options opts = {.no_tune = true, .on_warning = take_warning, .user = &c};
+    const strata_device_options opts = {.no_tune = true, .check_again = true, .on_warning = take_warning, .user = &c};
     if (!c.cells) return usage_error("devices: no host memory"), EXIT_DEVICE;
     strata_status status = strata_device_open(info->id, &opts, &c.device, &err);
     if (status) {

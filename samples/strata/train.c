@@ -92,9 +92,8 @@ const option_row train_rows[] = {
      offsetof(train_options, strategy.devices), 0, 0},
     {"tpu-address", "local|NAME", "tpu: the system of cores, by its name or its plugin's name ($TPU_NAME, else local)",
      OPTION_TEXT, offsetof(train_options, strategy.tpu_address), 0, 0},
-    {"check-every", "N",
-     "after every N steps compare a random node with the reference; -1: never (10000, at most 0.1 % of the time)", OPTION_INT,
-     offsetof(train_options, check_every), -1, 1e15},
+    {"check-every", "N", "before every Nth step compare some nodes of it with the reference; -1: never (once a minute)",
+     OPTION_INT, offsetof(train_options, check_every), -1, 1e15},
     {"steps-per-execution", "N",
      "steps that the host gives to the cores of a TPU in one call; elsewhere after how many steps the progress is shown "
      "(each); 1: a CPU gets short steps one by one, too",
@@ -345,6 +344,19 @@ static int stop_early(training *t, int epochs) {
     return interrupt_code();
 }
 
+/* Reports that the training failed, and what was saved before. */
+static int report_failed_training(const training *t, strata_status status, const strata_error *err) {
+    const char *save = t->options.save, *checkpoint = t->options.checkpoint;
+    const int code = report(FAILING_RUN, status, err);
+    if (status != STRATA_UNSUPPORTED || !t->history.n_steps || !t->opened.chief) return code;
+    if (save) fprintf(stderr, "strata: %s was not written\n", save);
+    if (checkpoint && !access(checkpoint, F_OK))
+        fprintf(stderr, "strata: %s is from before this, and from before the device was found to be wrong\n", checkpoint);
+    else if (!save)
+        fprintf(stderr, "strata: nothing was saved\n");
+    return code;
+}
+
 static int choose_debugging(train_options *options) {
     const char *what = options->debug;
     if (!what) return EXIT_OK;
@@ -430,12 +442,16 @@ static int fit(training *t) {
     status = strata_model_fit(t->model, t->train.dataset, &opts, &t->history, &err);
     say_copies(t);
     say_notices(r);
-    if (!status && t->history.stopped) return stop_early(t, opts.first_epoch + t->history.n_epochs);
-    if (!status && !t->opened.chief && has_servers(t)) return EXIT_OK; /* only the chief evaluates and saves */
-    strata_dataset_destroy(t->train.dataset);                          /* the programs that evaluate need the memory */
+    if (status) {
+        progress_hide(r->line);
+        return report_failed_training(t, status, &err);
+    }
+    if (t->history.stopped) return stop_early(t, opts.first_epoch + t->history.n_epochs);
+    if (!t->opened.chief && has_servers(t)) return EXIT_OK; /* only the chief evaluates and saves */
+    strata_dataset_destroy(t->train.dataset);               /* the programs that evaluate need the memory */
     t->train.dataset = NULL;
     progress_say(r->line, "evaluating the test examples ...");
-    if (!status) status = measure_validation(t, &err);
+    status = measure_validation(t, &err);
     if (!status) status = strata_model_evaluate(t->model, t->test.dataset, 0, &t->test_metrics, &err);
     if (!status) metrics_in_units(t->test.preprocessing, &t->test_metrics);
     if (!status && (t->test.preprocessing || t->test.as_they_are))

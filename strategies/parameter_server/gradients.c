@@ -180,6 +180,7 @@ strata_status strata_ps_submit(strata_ps_worker *w, const strata_ps_job *j, int 
     for (int k = 0; k < i; k++) row += j->batches[k].n;
     STRATA_TRY(strata_ps_program_of(w, b, out_program, err));
     if (w->fit->trace) strata_group_set_trace((*out_program)->group, w->fit->trace, w->fit->tracks);
+    if (w->fit->opts) strata_group_set_check((*out_program)->group, w->fit->opts->check_every); /* closures have no options */
     STRATA_TRY(strata_group_acquire((*out_program)->group, out_slot, err));
     fill_inputs(w, j, b, row, *out_program, *out_slot);
     strata_ps_begin_buckets(w, *out_program, is_first(j, i), is_last(j, i));

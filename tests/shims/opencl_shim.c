@@ -7,6 +7,11 @@
  *                                     it and a number; strata_ stands for all kernels. It is read at each launch
  *     STRATA_SHIM_FICKLE=1            changes the words differently in each launch
  *     STRATA_SHIM_ABOVE=50            changes only words that are floats above 50 or below -50
+ *     STRATA_SHIM_ITEMS=1000          lies only in launches of more than 1000 work-items
+ *     STRATA_SHIM_GROUP=2             lies only in the results of work-group 2 (from 0): if a launch has n groups, these are
+ *                                     words 2/n to 3/n of those that it has changed
+ *     STRATA_SHIM_FIRST=9             launches of these kernels are counted from 1, and those before the 9th are right
+ *     STRATA_SHIM_LAST=9              those after the 9th are right
  *     STRATA_SHIM_COMPILE_SECONDS=2   a program takes at least 2 s to compile; it is read at each compilation
  *     STRATA_SHIM_COMPILE_NTH=3       only the third compilation is slow
  *     STRATA_SHIM_HANG=clFinish       this function does not return. STRATA_SHIM_HANG_NTH=3: only the third call of
@@ -108,15 +113,37 @@ static bool is_above(uint32_t word) {
     return !least || value > (float)atof(least) || value < -(float)atof(least);
 }
 
+static long number_of(const char *variable, long otherwise) {
+    const char *text = getenv(variable);
+    return text ? atol(text) : otherwise;
+}
+
 /* Changes every third of the words that the kernel has changed and that are not 0: in the same way each time or, with
- * STRATA_SHIM_FICKLE, in another way each time. */
-static bool change(uint32_t *after, const uint32_t *before, size_t n_words) {
+ * STRATA_SHIM_FICKLE, in another way each time. With STRATA_SHIM_GROUP all words of this group. */
+static bool change(uint32_t *after, const uint32_t *before, size_t n_words, size_t n_groups) {
     static uint32_t times;
     const uint32_t flipped = getenv("STRATA_SHIM_FICKLE") ? FLIPPED ^ (++times & 255) : FLIPPED;
-    size_t n_changed = 0;
-    for (size_t i = 0; i < n_words; i++)
-        if (after[i] != before[i] && after[i] && is_above(after[i]) && n_changed++ % EVERY == 0) after[i] ^= flipped;
+    const long group = number_of("STRATA_SHIM_GROUP", -1);
+    size_t n_changed = 0, n_all = 0, seen = 0;
+    for (size_t i = 0; i < n_words && group >= 0; i++) n_all += after[i] != before[i] && after[i];
+    const size_t first = n_all * (size_t)(group < 0 ? 0 : group) / n_groups,
+                 end = n_all * ((size_t)(group < 0 ? 0 : group) + 1) / n_groups;
+    for (size_t i = 0; i < n_words; i++) {
+        if (after[i] == before[i] || !after[i] || !is_above(after[i])) continue;
+        const size_t at = seen++;
+        if (group >= 0 ? at < first || at >= end : at % EVERY != 0) continue;
+        after[i] ^= flipped;
+        n_changed++;
+    }
     return n_changed > 0;
+}
+
+/* Whether the n-th launch of a lying kernel, with so many work-items, lies. */
+static bool lies_now(size_t n_items) {
+    static long n_launches;
+    n_launches++;
+    return n_items > (size_t)number_of("STRATA_SHIM_ITEMS", 0) && n_launches >= number_of("STRATA_SHIM_FIRST", 1) &&
+           n_launches <= number_of("STRATA_SHIM_LAST", n_launches);
 }
 
 static cl_int CL_API_CALL enqueue(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const size_t *offset,
@@ -126,7 +153,12 @@ static cl_int CL_API_CALL enqueue(cl_command_queue queue, cl_kernel kernel, cl_u
     seen_kernel *k = find(kernel);
     note(kernel);
     strata_shim_count_call("clEnqueueNDRangeKernel", &calls);
-    if (!k || !is_liar(kernel))
+    size_t n_items = 1, n_groups = 1;
+    for (cl_uint d = 0; d < dimensions; d++) {
+        n_items *= global[d];
+        n_groups *= local ? global[d] / local[d] : 1;
+    }
+    if (!k || !is_liar(kernel) || !lies_now(n_items))
         return real.clEnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, n_events, events, event);
     uint32_t *before[MOST_BUFFERS] = {NULL};
     for (int i = 0; i < MOST_BUFFERS; i++) {
@@ -142,7 +174,7 @@ static cl_int CL_API_CALL enqueue(cl_command_queue queue, cl_kernel kernel, cl_u
         for (int j = 0; j < i; j++) again = again || k->buffers[j] == k->buffers[i];
         if (after && !again) {
             real.clEnqueueReadBuffer(queue, k->buffers[i], CL_TRUE, 0, bytes, after, 0, NULL, NULL);
-            if (change(after, before[i], bytes / sizeof *after))
+            if (change(after, before[i], bytes / sizeof *after, n_groups))
                 real.clEnqueueWriteBuffer(queue, k->buffers[i], CL_TRUE, 0, bytes, after, 0, NULL, NULL);
         }
         free(after);
