@@ -328,7 +328,7 @@ static strata_status placement_under(partitioner *p, const division *v, const ch
     if (!is_result) return STRATA_OK;
     /* A sum over a divided factor, of values that are each device's own or of its own examples, is its own too. */
     const unsigned summed = c->used & ~seen;
-    out_placement->own = (out_placement->own | (v->factors.own ? summed : 0)) & ~seen;
+    out_placement->own = (out_placement->own | (v->factors.own || p->opts->own_sums ? summed : 0)) & ~seen;
     out_placement->partial = (out_placement->partial | summed) & ~out_placement->own;
     return STRATA_OK;
 }
@@ -446,7 +446,6 @@ static void defer_jointly(const partitioner *p, division *v) {
 static void defer(const partitioner *p, division *v) {
     const strata_tensor *node = v->node;
     const int n = node->n_inputs;
-    for (int i = 0; i < n; i++) v->own |= v->operands[i]->placement.own;
     if (v->factors.linearity == STRATA_LINEAR_JOINTLY) defer_jointly(p, v);
     if (v->factors.linearity == STRATA_LINEAR_JOINTLY || v->factors.linearity == STRATA_LINEAR_NOT) return;
     const int last = v->factors.linearity == STRATA_LINEAR_FIRST ? 1 : n;
@@ -494,6 +493,7 @@ static strata_status follow_variables(partitioner *p, division *v, strata_error 
 
 static strata_status divide(partitioner *p, division *v, strata_error *err) {
     v->best.cost = -1;
+    for (int i = 0; i < v->node->n_inputs; i++) v->own |= v->operands[i]->placement.own;
     strata_factors_of(v->node, p->opts->own_statistics, &v->factors);
     if (v->node->op->flags & STRATA_OP_UPDATE) return follow_variables(p, v, err);
     defer(p, v);
@@ -515,7 +515,7 @@ static strata_status add_leaf(partitioner *p, const strata_tensor *node, strata_
     const strata_placement *placement = is_constant ? &whole : p->opts->place(p->opts->user, node);
     form *f;
     STRATA_TRY(strata_placement_fits(p->mesh, placement, node->shape, err));
-    if (placement->own || (placement->partial && node->op == &strata_op_read))
+    if (placement->partial && node->op == &strata_op_read)
         return strata_fail(err, STRATA_INVALID, "%s cannot be %s", strata_tensor_name(node),
                            strata_placement_text(p->mesh, placement, node->shape).text);
     STRATA_TRY(add_form(p, node, placement, &f, err));

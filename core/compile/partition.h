@@ -25,8 +25,11 @@ typedef struct strata_partition_options {
     int first, n;
     /* Each device computes the statistics of batch norm of its own examples; else they are those of all examples. */
     bool own_statistics;
+    /* Each device computes a step of its own: a sum over a divided dimension is each device's own value, not a part of one
+     * sum. */
+    bool own_sums;
     /* The placement of an input or of a variable, which is read by `leaf`. An input may be partial: the values that the
-     * devices are given add up to it. */
+     * devices are given add up to it. Both may be each device's own. */
     const strata_placement *(*place)(void *user, const strata_tensor *leaf);
     /* The device's variable, of the shape of its part, that stands for the variable of the graph. */
     strata_variable *(*variable)(void *user, strata_variable *whole, int device);

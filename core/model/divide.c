@@ -2,7 +2,7 @@
  *
  * The training step of several replicas, divided by the partitioner: the step is built once, for all examples of this worker's
  * replicas, as if there were one device. The mesh has one axis, "data", with a device for each replica of all workers. Inputs
- * are divided along the examples, parameters, slots and states are copies on every device. The all_reduces that the builder
+ * are divided along the examples; parameters, slots and states are copies on every device, or each device's own. The all_reduces that the builder
  * adds to the graph (gradients.c) say where gradients and sums must be complete.
  *
  * The graph has only the examples of this worker, so the parts of other workers are empty in its placements. */
@@ -16,14 +16,15 @@
 typedef struct division {
     const strata_model *model;
     strata_mesh mesh;
-    /* How the examples are divided; copies on every device; a sum over the devices. */
-    strata_placement examples, whole, partial;
+    /* How the examples are divided; copies on every device; a sum over the devices, or each device's own number; parameters,
+     * states, slots and sums. */
+    strata_placement examples, whole, number, variables;
 } division;
 
 bool strata_model_is_divided(const strata_model *model, strata_program_kind kind) {
     const strata_strategy *strategy = model->strategy;
     return kind == STRATA_PROGRAM_TRAIN && strata_strategy_num_replicas_in_sync(strategy) > 1 && strategy->updater < 0 &&
-           !strategy->rewrite && !model->shards.n && !strategy->trainer && !strategy->by_roles;
+           !model->shards.n && !strategy->trainer && !strategy->by_roles;
 }
 
 /* ---- placements ---- */
@@ -39,9 +40,9 @@ strata_input_kind strata_model_input_kind(const char *name) {
 
 static const strata_placement *place(void *user, const strata_tensor *leaf) {
     const division *v = user;
-    if (leaf->op == &strata_op_read) return &v->whole;
+    if (leaf->op == &strata_op_read) return &v->variables;
     const strata_input_kind kind = strata_model_input_kind(((const strata_input_attrs *)leaf->attrs)->name);
-    return kind == STRATA_INPUT_COPIED ? &v->whole : kind == STRATA_INPUT_SUMMED ? &v->partial : &v->examples;
+    return kind == STRATA_INPUT_COPIED ? &v->whole : kind == STRATA_INPUT_SUMMED ? &v->number : &v->examples;
 }
 
 /* The variable of another replica that has the same place as one of replica 0. */
@@ -73,12 +74,14 @@ static strata_status divide(const strata_model *model, strata_step *step, const 
                             strata_partition **out_partition, strata_error *err) {
     const strata_strategy *strategy = model->strategy;
     const strata_dim_split split = {.n_axes = 1, .axes = {0}, .lengths = lengths};
+    const bool own = strata_strategy_has_own(strategy);
     division v = {.model = model,
                   .mesh = {.n_axes = 1, .axes = {{"data", strata_strategy_num_replicas_in_sync(strategy)}}},
                   .examples = {.dims = {split}},
-                  .partial = {.partial = 1}};
+                  .number = {.partial = !own, .own = own},
+                  .variables = {.own = own}};
     strata_tensor *outputs[2] = {step->output};
-    strata_placement placements[2] = {v.whole, v.examples};
+    strata_placement placements[2] = {v.variables, v.examples};
     int n = step->output != NULL;
     if (step->scores) {
         placements[n] = v.examples;
@@ -88,6 +91,7 @@ static strata_status divide(const strata_model *model, strata_step *step, const 
                                            .first = strategy->workers.first_replica,
                                            .n = strategy->n_replicas,
                                            .own_statistics = true,
+                                           .own_sums = own,
                                            .place = place,
                                            .variable = variable_of,
                                            .user = &v,
@@ -117,12 +121,17 @@ static bool can_divide(const strata_step *step, int64_t batch) {
 strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_step *step,
                                   strata_partition **out_partition, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
-    strata_step_role role = {.form = program->form, .updates = true, .exchanges = true, .has_replicas = true, .whole = true};
+    strata_step_role role = {.form = program->form,
+                             .updates = true,
+                             .exchanges = !strata_strategy_has_own(model->strategy),
+                             .has_replicas = true,
+                             .whole = true};
     *out_partition = NULL;
     int64_t *lengths = calloc((size_t)strata_strategy_num_replicas_in_sync(model->strategy), sizeof *lengths);
     if (!lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     for (int r = 0; r < program->n_parts; r++)
         role.batch += lengths[workers->first_replica + r] = compiled_examples(&program->parts[r]);
+    for (int r = 0; r < program->n_parts; r++) role.idle |= !program->parts[r].n;
     strata_status status = strata_step_build(step, model, program->kind, role, NULL, err);
     if (!status && can_divide(step, role.batch)) {
         status = divide(model, step, lengths, out_partition, err);

@@ -709,25 +709,12 @@ static strata_status carry_out(strata_group *group, int index, int slot, const b
     return STRATA_OK;
 }
 
-/* In a step in which the exchange is not made, the result of each replica is its own value. */
-static strata_status keep_own(strata_group *group, int index, int slot, strata_error *err) {
-    for (int r = 0; r < group->n_replicas; r++) {
-        const strata_executable_communication c = strata_group_communication(group, r, index, slot);
-        if (c.after < 0 || c.before < 0) continue;
-        double waited;
-        STRATA_TRY(wait_for_segment(group, r, slot, c.after, &waited, err));
-        strata_exchange_keep(c.node, c.operand, c.result);
-    }
-    return STRATA_OK;
-}
-
 strata_status strata_group_finish(strata_group *group, int slot, const bool *contributes, strata_error *err) {
     STRATA_TRY(check_alive(group, err));
     for (int e = 0; e <= group->n_exchanges; e++) {
         for (int r = 0; r < group->n_replicas; r++) STRATA_TRY(advance(group, r, slot, end_before(group, r, e), err));
         if (e == group->n_exchanges) break;
-        STRATA_TRY(strata_exchange_is_due(node_of(group, e), group->step) ? carry_out(group, e, slot, contributes, err)
-                                                                          : keep_own(group, e, slot, err));
+        STRATA_TRY(carry_out(group, e, slot, contributes, err));
     }
     for (int r = 0; r < group->n_replicas && contributes; r++)
         if (!contributes[r]) strata_executable_show_nothing(group->members[r].executable, slot);

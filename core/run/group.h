@@ -56,8 +56,7 @@ int strata_group_n_exchanges(const strata_group *group);
 strata_executable_communication strata_group_communication(const strata_group *group, int replica, int index, int slot);
 
 STRATA_MUST_USE strata_status strata_group_acquire(strata_group *group, int *out_slot, strata_error *err);
-/* step: the number of the step since the training began, from 0. It is needed for exchanges that are not made in each step, and
- * for the trace. */
+/* step: the number of the step since the training began, from 0, for the trace and for checks of devices. */
 STRATA_MUST_USE strata_status strata_group_start(strata_group *group, int slot, int64_t step, strata_error *err);
 /* contributes[r] false: replica r had no examples, so folds ignore its values, but it receives the results. contributes NULL:
  * all replicas contribute. The slot must be the one that was started last. A failure names the replica; the group submits
