@@ -255,6 +255,8 @@ typedef struct strategy_flags {
     bool insecure, sync;
     int64_t backup, ps_replicas;
     int64_t bytes_per_pack;
+    /* After how many steps local_sgd averages; 0: the default. */
+    int64_t every;
 } strategy_flags;
 #define CLUSTER_OPTION_ROWS(type, member)                                                                                      \
     {"cluster",                                                                                                                \
