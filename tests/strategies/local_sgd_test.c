@@ -53,6 +53,11 @@ static const char with_states[] =
     "{\"layer\": \"batch_norm\"}, {\"layer\": \"reshape\", \"shape\": [6, 2]}, {\"layer\": \"lstm\", \"units\": 5},"
     "{\"layer\": \"dense\", \"units\": 3}], \"loss\": \"sparse_categorical_crossentropy\"}";
 
+static const char sparse[] =
+    "{\"input\": [8], \"input_dtype\": \"i32\", \"layers\": [{\"layer\": \"embedding\", \"vocabulary\": 20, \"units\": 4, "
+    "\"sparse\": true}, {\"layer\": \"flatten\"}, {\"layer\": \"dense\", \"units\": 3}], "
+    "\"loss\": \"sparse_categorical_crossentropy\"}";
+
 /* What is trained, and how. */
 typedef struct trial {
     const char *json;
@@ -61,6 +66,8 @@ typedef struct trial {
     int replicas;
     int64_t batch, every, epochs;
     const strata_strategy_kind *kind;
+    /* The features are tokens. */
+    bool tokens;
     /* The devices of the replicas; NULL: the host. */
     const char *const *devices;
     double tolerance;
@@ -126,7 +133,7 @@ static void step_alone(const trial *t, const strata_strategy *strategy, strata_m
     }
     model->optimizer_steps = step; /* a replica without examples counts the step too */
     if (!rows) return;
-    const strata_array a = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(rows, FEATURES), x),
+    const strata_array a = strata_array_view(data->x.dtype, STRATA_SHAPE(rows, FEATURES), x),
                        b = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(rows), y);
     strata_dataset *own = NULL;
     OK(strata_dataset_from_arrays(&a, &b, 0, &own, &err));
@@ -158,9 +165,19 @@ static void expect_close(const strata_model *model, const float *got, const floa
                            (double)want[i]);
 }
 
+/* Makes tokens 0 to 19 of the features, in the same memory. */
+static void make_tokens(test_classes *data) {
+    strata_dataset_destroy(data->dataset);
+    for (int64_t i = 0; i < EXAMPLES * FEATURES; i++)
+        ((int32_t *)data->x.data)[i] = (int32_t)((((float *)data->x.data)[i] + 1) * 9.9f);
+    data->x.dtype = STRATA_DTYPE_I32;
+    OK(strata_dataset_from_arrays(&data->x, &data->y, 0, &data->dataset, &err));
+}
+
 static void try(const char *what, trial t) {
     static float got[MOST_VALUES], want[MOST_VALUES];
     test_classes data = test_classes_make(EXAMPLES, FEATURES);
+    if (t.tokens) make_tokens(&data);
     strata_strategy *strategy = open(&t);
     strata_model *model = fit(&t, strategy, data.dataset);
     bool equal = false, divided = false;
@@ -201,6 +218,8 @@ Test(local_sgd, is_the_simulation_of_replicas_that_are_averaged) {
         (trial){.json = dense, .optimizer = accumulated, .replicas = 3, .batch = 10, .every = 2, .epochs = 2});
     try("accumulated states, idle replicas",
         (trial){.json = with_states, .optimizer = accumulated, .replicas = 3, .batch = 9, .every = 2, .epochs = 2});
+    try("rows of a sparse embedding",
+        (trial){.json = sparse, .tokens = true, .optimizer = adam, .replicas = 3, .batch = 9, .every = 2, .epochs = 2});
     try("a clipped norm", (trial){.json = dense, .optimizer = clipped, .replicas = 2, .batch = 10, .every = 3, .epochs = 1});
     try("f16", (trial){.json = dense,
                        .optimizer = sgd,
