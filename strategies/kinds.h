@@ -28,10 +28,10 @@ typedef struct strata_strategy_kind {
     bool central;
     /* Its tasks are a chief, workers and parameter servers, which no communicator connects (strategies/parameter_server). */
     bool servers;
-    /* How parameters and states are placed. NULL: every replica has a copy, and each step adds up the gradients of all replicas.
-     * Else every replica trains on its own examples with its own values (the placement `own`, core/graph/placement.h), and this
-     * function builds the program that runs after every strata_strategy_options.every updates, at the end of an epoch and at
-     * the end of a fit. */
+    /* How parameters and states are placed. NULL: every replica has a copy, and each step adds up the gradients of all
+     * replicas. Else every replica trains on its own examples with its own values (the placement `own`,
+     * core/graph/placement.h), and this function builds the program that runs after every strata_strategy_options.every
+     * updates, at the end of an epoch and at the end of a fit. */
     strata_average *average;
     /* Adds to `choice` the devices that are used when the user names none (optional; NULL: those that mirrored uses).
      *   rows      [n_rows] all devices of the machine

@@ -312,7 +312,8 @@ static void write_step_numbers(fit *f, run *step) {
 }
 
 /* Writes a replica's inputs: its share of the current batch, and the weights of its examples in the step, which has
- * `step_examples` examples in all, or for replicas with parameters of their own: of which this one has so many. `row` is the index of the batch's first example in the step. */
+ * `step_examples` examples in all; for replicas with parameters of their own, this replica has so many. `row` is the index of
+ * the batch's first example in the step. */
 static void write_replica_inputs(fit *f, const run *step, const strata_program_part *part, int64_t row, int64_t step_examples) {
     strata_executable *exe = part->executable;
     float words[STRATA_STEP_WORDS];

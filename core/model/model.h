@@ -2,12 +2,13 @@
  *
  * Internals of a model. The public header is strata/model.h. Reading order: model.c (the list of layers), values.c (the calls
  * of layers), layers.c (the layers' parameters and graph), compile.c (variables on each device of the strategy), shards.c
- * (which part of the parameters each device updates), step.c (the graphs of a training, an evaluation and a prediction step),
- * gradients.c and update.c (parts of these), programs.c (their executables), fit.c, fit_steps.c, validation.c, agree.c,
- * evaluate.c, summary.c, times.c, json.c, file.c. All parameters are stored one after the other in one f32 variable, the *flat
- * range*, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements. Gradients and optimizer slots have the
- * same layout, so that one kernel updates all parameters. If the flat range is larger than the buffer range that the devices
- * can bind, it is divided into *blocks*, each with its own variables and its own update. */
+ * (which part of the parameters each device updates), own.c (replicas with parameters of their own), step.c (the graphs of a
+ * training, an evaluation and a prediction step), gradients.c and update.c (parts of these), programs.c (their executables),
+ * fit.c, fit_steps.c, validation.c, agree.c, evaluate.c, summary.c, times.c, json.c, file.c. All parameters are stored one
+ * after the other in one f32 variable, the *flat range*, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT
+ * elements. Gradients and optimizer slots have the same layout, so that one kernel updates all parameters. If the flat range
+ * is larger than the buffer range that the devices can bind, it is divided into *blocks*, each with its own variables and its
+ * own update. */
 #ifndef STRATA_CORE_MODEL_H
 #define STRATA_CORE_MODEL_H
 

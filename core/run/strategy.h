@@ -128,9 +128,9 @@ struct strata_strategy {
     int64_t *measured;
     /* For tests: the step graph of each replica is built by its role, also where the partitioner could divide one graph. */
     bool by_roles;
-    /* The placement of parameters, states, slots and sums. NULL: copies, which are equal since each step adds up gradients. Else
-     * each replica trains with its own, without exchanges, and after each `every` updates this function makes parameters and
-     * states equal, or more alike. */
+    /* The placement of parameters, states, slots and sums. NULL: copies, which are equal since each step adds up gradients.
+     * Else each replica trains with its own, without exchanges, and after each `every` updates this function makes parameters
+     * and states equal, or more alike. */
     strata_average *average;
     int64_t every;
     const strata_step_exchanges *exchanges;

@@ -223,14 +223,15 @@ extern STRATA_API const char *const strata_cross_device_names[];
  * strategy initializes the system (each core's memory is new), destroying it shuts it down. strata_device_get_topology has each
  * core's place.
  *
- * local_sgd chooses devices as mirrored does in a single process, and as multi_worker_mirrored does in each worker of a job. Each
- * replica trains on its share of the batches with its own parameters, moving statistics and optimizer slots, and its loss is the
- * mean over its own examples. After every `every` updates, at the end of an epoch and at the end of a fit, parameters and moving
- * statistics become the mean over all replicas of all workers. Slots stay each replica's own. A replica without examples in a
- * step does not change. Between averages a worker that reads, evaluates or saves the model (in a callback) uses the mean of its
- * own replicas, and the training goes on as if it had not. Checkpoints contain the values of each replica. The loss of a step is
- * that of this worker's examples, and that of an epoch is that of all. Compile with a layer that exchanges values in each step,
- * such as synchronized batch norm, is possible, but the first step fails with UNSUPPORTED.
+ * local_sgd chooses devices as mirrored does in a single process, and as multi_worker_mirrored does in each worker of a job.
+ * Each replica trains on its share of the batches with its own parameters, moving statistics and optimizer slots, and its loss
+ * is the mean over its own examples. After every `every` updates, at the end of an epoch and at the end of a fit, parameters
+ * and moving statistics become the mean over all replicas of all workers. Slots stay each replica's own. A replica without
+ * examples in a step does not change. Between averages a worker that reads, evaluates or saves the model (in a callback) uses
+ * the mean of its own replicas, and the training goes on as if it had not. Checkpoints contain the values of each replica. The
+ * loss of a step is that of this worker's examples, and that of an epoch is that of all. shard_optimizer YES, compress and
+ * bytes_per_pack are INVALID, since no gradients are exchanged, and a fit of a model with synchronized batch norm fails with
+ * UNSUPPORTED. Custom loops (strata/distribute.h) make the exchanges that they name, as under mirrored.
  *
  * parameter_server: all tasks of the cluster run the same program. strata_model_fit trains on the workers, serves on the
  * servers until the training is over, and coordinates on the chief, which has the callbacks, the evaluation and the model at

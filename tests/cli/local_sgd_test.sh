@@ -26,6 +26,10 @@ check "another number of steps trains something else" test "$(weights)" != "$who
 json "r['comm_bytes_per_step'] > 6 * $sent" # 60 averages instead of 8
 expect 0 "averaged after every 3 steps" ${train%%--json*} --strategy local_sgd --devices host,host --every 3
 
+expect 0 "" $train --devices host,host --log-device-placement
+check "the average is the only exchange" test "$(grep -c '^exchange' "$work/err")" = 1
+stderr "exchange  0: mean f32 (101824): from host host"
+
 # A checkpoint between two averages has what each replica has.
 expect 0 "" $train --devices host,host --every 8 --checkpoint "$work/points" --checkpoint-every 5 --keep 99
 check "checkpoints change no bit" test "$(weights)" = "$whole"
