@@ -383,12 +383,21 @@ strata_status strata_fit_submit_average(fit *f, strata_error *err) {
     return submit(f, err);
 }
 
+/* With auto_split: measures a replica in the newest run, whose program has no exchange. */
+static strata_status measure_newest(fit *f, strata_error *err) {
+    const run *newest = &f->runs[f->n_runs - 1];
+    if (!f->model->strategy->auto_split) return STRATA_OK;
+    STRATA_TRY(finish_step(f, err));
+    return strata_group_measure(newest->program->group, newest->slot, err);
+}
+
 /* Submits the run of an update, and the average after it if one is due. */
 static strata_status submit_update(fit *f, strata_error *err) {
     const strata_strategy *strategy = f->model->strategy;
     STRATA_TRY(submit(f, err));
-    const bool due = strata_strategy_has_own(strategy) && f->model->optimizer_steps % strategy->every == 0;
-    return due ? strata_fit_submit_average(f, err) : STRATA_OK;
+    if (!strata_strategy_has_own(strategy)) return STRATA_OK;
+    if (f->kind == STRATA_PROGRAM_TRAIN) STRATA_TRY(measure_newest(f, err));
+    return f->model->optimizer_steps % strategy->every ? STRATA_OK : strata_fit_submit_average(f, err);
 }
 
 /* The words of an update from accumulated gradients for one replica. If the replica makes an update of its own, they are those
@@ -434,9 +443,7 @@ static strata_status submit_accumulation(fit *f, const strata_worker_step *rows,
     }
     strata_fit_add_to_trace(f, "write inputs", step->update - 1, began);
     STRATA_TRY(submit(f, err));
-    if (!f->model->strategy->auto_split) return STRATA_OK;
-    STRATA_TRY(finish_step(f, err));
-    return strata_group_measure(step->program->group, step->slot, err);
+    return measure_newest(f, err);
 }
 
 strata_status strata_fit_accumulate(fit *f, const strata_worker_step *rows, strata_error *err) {

@@ -30,6 +30,9 @@ expect 0 "" $train --devices host,host --log-device-placement
 check "the average is the only exchange" test "$(grep -c '^exchange' "$work/err")" = 1
 stderr "exchange  0: mean f32 (101824): from host host"
 
+expect 0 "" $train --devices host,host --split 3:1
+expect 0 "" $train --devices host,host --split auto
+
 # A checkpoint between two averages has what each replica has.
 expect 0 "" $train --devices host,host --every 8 --checkpoint "$work/points" --checkpoint-every 5 --keep 99
 check "checkpoints change no bit" test "$(weights)" = "$whole"
