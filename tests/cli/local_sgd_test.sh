@@ -50,6 +50,9 @@ check "checkpoints of workers change no bit" test "$(weights)" = "$whole"
 back_to_35
 expect 0 "" launch -n 2 -- "$strata" $train --device host --every 8 --checkpoint "$work/points" --resume
 check "workers go on with the same bits" test "$(weights)" = "$whole"
+expect 0 "" launch -n 2 -- "$strata" $train --device host --every 8 --checkpoint "$work/file" --stop-after 1
+expect 0 "" launch -n 2 -- "$strata" $train --device host --every 8 --checkpoint "$work/file"
+check "so they do from a checkpoint in a file" test "$(weights)" = "$whole"
 # Other replicas continue from the mean.
 back_to_35
 expect 0 "" $train --devices host,host,host --every 8 --checkpoint "$work/points" --resume
