@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plants faults in the sources, one at a time, and counts how many of them the tests notice.
 
-usage: python3 tests/mutate.py [--seed N] [--number N] [--since COMMIT] [--quick] [--again] [--list] [PATH ...]
+usage: python3 tests/mutate.py [--seed N] [--number N] [--since COMMIT] [--suites N] [--again] [--list] [PATH ...]
 
   PATH            folders or files of the sources whose lines are changed (default: all folders of the table SUITES)
   --number N      how many mutants are drawn, evenly from the folders (default 200)
   --seed N        the seed by which they are drawn (default 1)
   --since COMMIT  only lines that differ from this commit
-  --quick         only the first two suites of each folder; try what survives once more by --again
+  --suites N      only the first N suites of each folder; try what survives once more by --again
   --again         no new mutants: those that survived the last run
   --list          prints the mutants and runs nothing
 
@@ -83,7 +83,7 @@ SUITES = [
     ("core/op/*", "op compile layer graph conformance@host model alloc"),
     ("core/optimizer/*", "op model strategies"),
     ("core/run/*", "run op compile model conformance@host strategies alloc backend"),
-    ("backends/host/*", "op threads_host conformance@host model backend"),
+    ("backends/host/*", "conformance@host={ops} op threads_host conformance@host compile backend model"),
     ("backends/kernel/*", "backend@opencl=list/* backend@opencl=hazards/* backend@opencl=cache/* backend@opencl=liar/*"
      " conformance@opencl"),
     ("backends/opencl/*", "backend@opencl=opencl*/* backend@opencl=sequence*/* conformance@opencl=conformance_runtime/*"
@@ -94,7 +94,10 @@ SUITES = [
     ("backends/pjrt/*", "pjrt pjrt/replicas conformance@pjrt"),
     ("backends/*", "run plugin conformance@null cli/devices backend"),
     ("cluster/resolver/*", "resolver replay_tf_config replay_host_list cli/cluster cli/launch"),
-    ("cluster/*", "threads_collectives threads_processes threads_rpc run cluster threads_hostile strategies cli/workers"),
+    ("cluster/engine/*", "threads_mpi threads_mpi_late cluster"),
+    ("cluster/rpc/*", "cluster threads_rpc threads_hostile strategies=p*/* cli/parameter_server"),
+    ("cluster/wire/*", "replay_frame replay_handshake cluster threads_collectives threads_hostile threads_rpc cli/tls"),
+    ("cluster/*", "threads_collectives cluster run threads_processes threads_survivors threads_hostile strategies cli/workers"),
     ("strategies/coordinator/*", "strategies=coordinator/* strategies=remote*/* threads_coordinator"),
     ("strategies/parameter_server/*", "strategies=p*/* strategies cli/parameter_server"),
     ("strategies/*", "strategies run model cli/strategies"),
@@ -490,7 +493,9 @@ class Suite:
         self.text, self.limit, self.target = text, None, []
         self.env = environment(drivers)
         if "/" in name:
-            self.target = ["all"]  # scripts use the command, the library, samples and plugins
+            # Scripts use the command and the library. Those that use samples, plugins or other suites need everything.
+            used = re.search(r"STRATA_BUILD_DIR\"?/s", (ROOT / f"tests/{name}_test.sh").read_text())
+            self.target = ["all"] if used else ["sample_strata"]
             self.command = ["sh", str(COPY / f"tests/{name}_test.sh")]
         elif name.startswith("replay_"):
             self.target, self.command = [name], [BUILD / "suites" / name, COPY / "tests/fuzz/corpus" / name[7:]]
@@ -560,7 +565,7 @@ def unchanged(path):
     return digest
 
 
-def judge(mutant, equivalent, quick):
+def judge(mutant, equivalent, most):
     start = time.monotonic()
     file = COPY / mutant.path
     whole = (ROOT / mutant.path).read_text()
@@ -571,7 +576,7 @@ def judge(mutant, equivalent, quick):
     if mutant.key() in equivalent:
         mutant.verdict, mutant.by = "equivalent", equivalent[mutant.key()]
         return
-    suites = [Suite.of(text, mutant.path) for text in suites_of(mutant.path)[: 2 if quick else None]]
+    suites = [Suite.of(text, mutant.path) for text in suites_of(mutant.path)[:most]]
     original = unchanged(mutant.path)
     try:
         file.write_text(changed)
@@ -655,7 +660,7 @@ def main():
     parser.add_argument("--number", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--since")
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--suites", type=int)
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("-h", "--help", action="store_true")
@@ -687,7 +692,7 @@ def main():
     for mutant in source:
         if done == wanted:
             break
-        judge(mutant, equivalent, given.quick)
+        judge(mutant, equivalent, given.suites)
         if mutant.verdict in ("does not compile", "gone") and not given.again:
             continue
         done += 1
