@@ -483,6 +483,18 @@ def build(*targets):
     return run(["cmake", "--build", BUILD, "--target", *targets], 1800, environment())
 
 
+def script_targets(path):
+    """What a script of the tests needs: the command, and the samples, plugins and suites that it names."""
+    needed = ["sample_strata"]
+    for part, folder in re.findall(r'STRATA_BUILD_DIR"?/((samples|suites)/[\w$]*)', (ROOT / path).read_text()):
+        name = part.split("/")[1]
+        if "$" in name:
+            return ["all"]
+        needed += {"samples": [f"sample_{name}"], "suites/plugins": ["plugin_host", "plugin_faulty"],
+                   "suites/pjrt_plugin": ["strata_test_pjrt"]}.get(folder if folder == "samples" else part, [name])
+    return needed
+
+
 class Suite:
     known = {}
     measured = {}  # {suite: seconds, or None where it is skipped}, of the sources as they are
@@ -493,9 +505,7 @@ class Suite:
         self.text, self.limit, self.target = text, None, []
         self.env = environment(drivers)
         if "/" in name:
-            # Scripts use the command and the library. Those that use samples, plugins or other suites need everything.
-            used = re.search(r"STRATA_BUILD_DIR\"?/s", (ROOT / f"tests/{name}_test.sh").read_text())
-            self.target = ["all"] if used else ["sample_strata"]
+            self.target = script_targets(f"tests/{name}_test.sh")
             self.command = ["sh", str(COPY / f"tests/{name}_test.sh")]
         elif name.startswith("replay_"):
             self.target, self.command = [name], [BUILD / "suites" / name, COPY / "tests/fuzz/corpus" / name[7:]]
