@@ -80,9 +80,9 @@ SUITES = [
     ("core/loss/*", "model layer strategies"),
     ("core/metric/*", "model strategies cli/train"),
     ("core/model/*", "model interchange strategies alloc crash cli/checkpoint cli/callbacks"),
-    ("core/op/*", "op compile layer graph conformance@host model alloc"),
+    ("core/op/*", "conformance=launch/* op compile layer graph conformance@host model alloc"),
     ("core/optimizer/*", "op model strategies"),
-    ("core/run/*", "run op compile model conformance@host strategies alloc backend"),
+    ("core/run/*", "run op compile plugin model conformance@host strategies alloc backend"),
     ("backends/host/*", "conformance@host={ops} op threads_host conformance@host compile backend model"),
     ("backends/kernel/*", "backend@opencl=list/* backend@opencl=hazards/* backend@opencl=cache/* backend@opencl=liar/*"
      " conformance@opencl"),
@@ -107,10 +107,18 @@ SUITES = [
     ("shaders/*", "conformance@vulkan={ops} conformance@opencl={ops}"),
     ("samples/strata/serve*", "replay_serve replay_http cli/serve"),
     ("samples/strata/plugin*", "plugin/check cli/usage"),
-    ("samples/strata/launch*", "cli/usage cli/launch cli/workers"),
-    ("samples/strata/*", "cli/usage cli/data cli/train cli/model_file cli/named_arrays cli/own_data cli/tables cli/inspect"
+    ("samples/strata/launch*", "cli/usage cli/launch cli/launch_lost cli/workers"),
+    ("samples/strata/tune*", "cli/usage cli/tune cli/named_arrays"),
+    ("samples/strata/bench*", "cli/allreduce cli/usage cli/devices"),
+    ("samples/strata/chart*", "cli/plot cli/usage"),
+    ("samples/strata/devices*", "cli/devices cli/usage cli/liar cli/inspect"),
+    ("samples/strata/plot*", "cli/plot cli/usage cli/pictures cli/tables cli/workers"),
+    ("samples/strata/graph*", "cli/graph cli/overwrite cli/systolic"),
+    ("samples/strata/trace*", "cli/graph cli/strategies cli/ps_reports cli/overwrite"),
+    ("samples/strata/compile*", "cli/compile cli/usage cli/systolic"),
+    ("samples/strata/*", "cli/usage cli/train cli/own_data cli/tables cli/inspect cli/data cli/model_file cli/named_arrays"
      " cli/print cli/log cli/plot cli/progress cli/checkpoint cli/validation cli/pictures cli/fetch cli/graph cli/devices"
-     " cli/callbacks"),
+     " cli/callbacks cli/strategies cli/cluster cli/placement cli/interrupt cli/workers"),
     ("include/python/strata/*", "python/python"),
 ]
 
