@@ -80,7 +80,7 @@ SUITES = [
     ("core/loss/*", "model layer strategies"),
     ("core/metric/*", "model strategies cli/train"),
     ("core/model/*", "model interchange strategies alloc crash cli/checkpoint cli/callbacks"),
-    ("core/op/*", "conformance=launch/* op compile layer graph conformance@host model alloc"),
+    ("core/op/*", "op conformance=conformance_ops/l* compile layer graph conformance@host model alloc"),
     ("core/optimizer/*", "op model strategies"),
     ("core/run/*", "run op compile plugin model conformance@host strategies alloc backend"),
     ("backends/host/*", "conformance@host={ops} op threads_host conformance@host compile backend model"),
@@ -113,9 +113,9 @@ SUITES = [
     ("samples/strata/chart*", "cli/plot cli/usage"),
     ("samples/strata/devices*", "cli/devices cli/usage cli/liar cli/inspect"),
     ("samples/strata/plot*", "cli/plot cli/usage cli/pictures cli/tables cli/workers"),
-    ("samples/strata/graph*", "cli/graph cli/overwrite cli/systolic"),
+    ("samples/strata/graph*", "cli/graph cli/overwrite"),
     ("samples/strata/trace*", "cli/graph cli/strategies cli/ps_reports cli/overwrite"),
-    ("samples/strata/compile*", "cli/compile cli/usage cli/systolic"),
+    ("samples/strata/compile*", "cli/compile cli/usage"),
     ("samples/strata/*", "cli/usage cli/train cli/own_data cli/tables cli/inspect cli/data cli/model_file cli/named_arrays"
      " cli/print cli/log cli/plot cli/progress cli/checkpoint cli/validation cli/pictures cli/fetch cli/graph cli/devices"
      " cli/callbacks cli/strategies cli/cluster cli/placement cli/interrupt cli/workers"),
@@ -124,11 +124,12 @@ SUITES = [
 
 # The cases of conformance/ that run the kernels whose names contain one of these words.
 OPS = [
-    ("pool conv depthwise winograd window", "window"), ("matmul product units slab roots", "products"),
-    ("softmax", "softmax"), ("batch_norm layer_norm channel rows", "norm"), ("recurrent", "recurrent"),
-    ("adam adagrad sgd lamb rmsprop moving scatter_update", "update"), ("unary", "unary"), ("binary", "binary"),
-    ("compare where", "compare"), ("cast dequantize", "cast"),
-    ("gather scatter copy fill one_hot segment transpose top_k argmax reduce sum first_index", "shape"),
+    ("classification_sums binary_sums softmax top_k", "softmax"), ("pool conv depthwise winograd window", "window"),
+    ("batch_norm layer_norm channel moments", "norm"), ("recurrent", "recurrent"),
+    ("adam adagrad sgd lamb rmsprop moving scatter_update random dropout segment first_index", "update"),
+    ("matmul product units slab roots reduce argmax sum", "products"), ("unary clip", "unary"),
+    ("binary fma_chain", "binary"), ("compare where", "compare"), ("cast dequantize", "cast"),
+    ("gather scatter copy fill one_hot transpose pool", "shape"),
 ]
 
 
@@ -148,7 +149,8 @@ def folder_of(path):
 
 
 # ---- tokens ------------------------------------------------------------------------------------------------------------------
-C_TOKEN = re.compile(r"""(?P<skip>/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|^[ \t]*\#(?:\\\n|[^\n])*|\s+)
+C_TOKEN = re.compile(r"""(?P<skip>/\*.*?\*/|//[^\n]*|^[ \t]*\#(?:\\\n|[^\n])*|\s+)
+    |(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
     |(?P<number>(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[uUlLfF]*)
     |(?P<name>[A-Za-z_]\w*)
     |(?P<op><<=|>>=|\.\.\.|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|.)""", re.X | re.S | re.M)
