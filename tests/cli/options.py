@@ -6,14 +6,16 @@ usage: options.py COMMAND"""
 import re
 import subprocess
 import sys
+import tempfile
 
 failures = numbers = 0
 
 
 def said(command, name, value):
     """(exit code, output) of the command with this option; its argument is no file, so that nothing else happens."""
-    run = subprocess.run([sys.argv[1], command, "no-such-file", name, value], capture_output=True, text=True,
-                         stdin=subprocess.DEVNULL, check=False)
+    with tempfile.TemporaryDirectory() as folder:
+        run = subprocess.run([sys.argv[1], command, "no-such-file", name, value], capture_output=True, text=True,
+                             stdin=subprocess.DEVNULL, check=False, cwd=folder)
     return run.returncode, run.stdout + run.stderr
 
 

@@ -104,8 +104,8 @@ Test(plan, arenas_split_at_the_limit) {
     strata_graph_destroy(graph);
 }
 
-/* Three values lie side by side and are freed in each order, so that each joins the free range before it, the one behind it, both
- * or none. A value of their whole size then lies where they were. */
+/* Three values lie side by side and are freed in each order, so that each joins the free range before it, the one behind it,
+ * both or none. A value of their whole size then lies where they were. */
 Test(plan, free_ranges_that_touch_become_one_in_whatever_order_they_are_freed) {
     enum { N = 256 };
     static const int orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};

@@ -46,8 +46,8 @@ static float value(int r, int64_t i) {
     return (float)(100 * r + i) / 8;
 }
 
-/* One step of the replicas; replica r's input "x" has elements[r], which become value(). Returns the group, whose times are parts
- * of those of the step. */
+/* One step of the replicas; replica r's input "x" has elements[r], which become value(). Returns the group, whose times are
+ * parts of those of the step. */
 static strata_group *run(strata_executable *const *replicas, int n, const int64_t *elements, const bool *contributes) {
     strata_group *group = NULL;
     int slot = 0;
