@@ -58,6 +58,9 @@ typedef struct exchange {
     void *plan;
     /* Its name in the trace, which outlives the group; NULL: not set yet. */
     const strata_trace_label *label;
+    /* The workers that take part, of which first_replicas numbers the exchange's members and is owned by the group. n 0: this
+     * worker alone, or one message to another worker. */
+    strata_workers workers;
 } exchange;
 
 struct strata_group {
@@ -100,12 +103,9 @@ static strata_channel channel_of(const strata_tensor *node) {
     return ((const strata_communication_attrs *)node->attrs)->channel;
 }
 
-static bool is_member(strata_channel channel, int replica) {
-    return !channel.members || (replica < 63 && (channel.members >> replica & 1));
-}
-
-static bool same_channel(strata_channel a, strata_channel b) {
-    return a.id == b.id && a.members == b.members && a.local == b.local;
+static bool is_member(const strata_group *group, strata_channel channel, int replica) {
+    const int first = group->workers && !channel.local ? group->workers->first_replica : 0;
+    return strata_channel_has(channel, first + replica);
 }
 
 /* The replica's first communication node that is not part of an exchange yet; NULL: all are. at: how many are. */
@@ -119,8 +119,9 @@ static const strata_tensor *front(const strata_group *group, int replica, const 
  * unmatched nodes of all members belong to the channel. */
 static int missing(const strata_group *group, strata_channel channel, const int *at) {
     for (int r = 0; r < group->n_replicas; r++) {
-        const strata_tensor *node = is_member(channel, r) ? front(group, r, at) : NULL;
-        if (is_member(channel, r) && (!node || !same_channel(channel_of(node), channel))) return r;
+        if (!is_member(group, channel, r)) continue;
+        const strata_tensor *node = front(group, r, at);
+        if (!node || !strata_channel_equal(channel_of(node), channel)) return r;
     }
     return -1;
 }
@@ -141,21 +142,29 @@ static strata_status check_same(const strata_group *group, int index, strata_err
     return strata_fail(err, STRATA_INVALID, "communication %d, %s: no replica gives a value", index, strata_tensor_name(a));
 }
 
-/* Finds the next exchange: a channel to which the first unmatched nodes of all its members belong. */
+/* Finds the next exchange: a channel to which the first unmatched nodes of all its members belong. Of several, it is the one
+ * whose members have the fewest exchanges before it, so that workers whose devices make the same exchanges, each in its own
+ * channels, choose the same order. */
 static strata_status add_exchange(strata_group *group, int *at, strata_error *err) {
-    int lacks = -1, has = -1;
+    int lacks = -1, has = -1, next = -1;
     for (int r = 0; r < group->n_replicas; r++) {
         const strata_tensor *node = front(group, r, at);
-        if (!node) continue;
-        const strata_channel channel = channel_of(node);
-        const int without = is_member(channel, r) ? missing(group, channel, at) : r;
-        if (without >= 0) {
-            if (has < 0) has = r, lacks = without;
-            continue;
-        }
+        if (!node || (next >= 0 && at[r] >= at[next])) continue;
+        const int without = is_member(group, channel_of(node), r) ? missing(group, channel_of(node), at) : r;
+        if (without < 0)
+            next = r;
+        else if (has < 0)
+            has = r, lacks = without;
+    }
+    if (next >= 0) {
+        const strata_channel channel = channel_of(front(group, next, at));
         const int index = group->n_exchanges++;
-        group->exchanges[index].first = r;
-        for (int m = 0; m < group->n_replicas; m++) group->members[m].own[index] = is_member(channel, m) ? at[m]++ : -1;
+        group->exchanges[index].first = -1;
+        for (int m = 0; m < group->n_replicas; m++) {
+            const bool takes_part = is_member(group, channel, m);
+            if (takes_part && group->exchanges[index].first < 0) group->exchanges[index].first = m;
+            group->members[m].own[index] = takes_part ? at[m]++ : -1;
+        }
         return STRATA_OK;
     }
     const strata_tensor *node = front(group, has, at), *other = front(group, lacks, at);
@@ -186,6 +195,66 @@ static strata_status match(strata_group *group, strata_error *err) {
         if (!status) status = check_same(group, group->n_exchanges - 1, err);
     }
     free(at);
+    return status;
+}
+
+/* ---- create: the workers of each exchange ---- */
+
+static bool is_message(const strata_tensor *node) {
+    return node->op == &strata_op_send || node->op == &strata_op_recv;
+}
+
+static bool is_parts(const strata_tensor *node) {
+    return node->op == &strata_op_all_gather || node->op == &strata_op_reduce_scatter;
+}
+
+/* Sets e->workers.first_replicas to the numbers of the workers' first members, and ranks to those that have members; returns how
+ * many have. */
+static int count_members(const strata_workers *all, strata_channel channel, exchange *e, int *ranks) {
+    int n = 0, *firsts = e->workers.first_replicas;
+    for (int w = 0; w < all->n; w++) {
+        int members = 0;
+        for (int d = all->first_replicas[w]; d < all->first_replicas[w + 1]; d++) members += strata_channel_has(channel, d);
+        if (!members) continue;
+        firsts[n + 1] = firsts[n] + members;
+        ranks[n++] = w;
+    }
+    return n;
+}
+
+static strata_status find_workers(strata_group *group, int index, int *ranks, strata_error *err) {
+    const strata_workers *all = group->workers;
+    const strata_tensor *node = node_of(group, index);
+    exchange *e = &group->exchanges[index];
+    if (!strata_exchange_spans_workers(node, all) || is_message(node)) return STRATA_OK;
+    int *firsts = e->workers.first_replicas = calloc((size_t)all->n + 1, sizeof *firsts);
+    if (!firsts) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d workers", all->n);
+    const int n = count_members(all, channel_of(node), e, ranks);
+    if (channel_of(node).n_members && firsts[n] != channel_of(node).n_members)
+        return strata_fail(
+            err, STRATA_INVALID,
+            "communication %d, %s: its channel has %lld devices, of which the workers have %d; their devices are "
+            "numbered 0 to %d",
+            index, strata_tensor_name(node), (long long)channel_of(node).n_members, firsts[n], all->n_replicas - 1);
+    if (is_parts(node) && ((const strata_parts_attrs *)node->attrs)->n != firsts[n])
+        return strata_fail(err, STRATA_INVALID, "communication %d, %s: it has %lld parts and %d devices take part", index,
+                           strata_tensor_name(node), (long long)((const strata_parts_attrs *)node->attrs)->n, firsts[n]);
+    strata_workers workers = *all;
+    const strata_status status = n < all->n ? all->subset(all, ranks, n, &workers, err) : STRATA_OK;
+    if (status) return strata_fail_in(err, status, "communication %d, %s", index, strata_tensor_name(node));
+    e->workers = workers;
+    e->workers.first_replicas = firsts;
+    e->workers.n_replicas = firsts[n];
+    e->workers.first_replica = firsts[e->workers.rank];
+    return STRATA_OK;
+}
+
+static strata_status find_all_workers(strata_group *group, strata_error *err) {
+    if (!group->workers) return STRATA_OK;
+    int *ranks = calloc((size_t)group->workers->n, sizeof *ranks);
+    strata_status status = ranks ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for workers");
+    for (int e = 0; e < group->n_exchanges && !status; e++) status = find_workers(group, e, ranks, err);
+    free(ranks);
     return status;
 }
 
@@ -318,6 +387,7 @@ strata_status strata_group_create(strata_executable *const *replicas, int n_repl
     for (int r = 0; r < n_replicas; r++) group->members[r].executable = replicas[r];
     if (workers && workers->n > 1) group->workers = workers;
     strata_status status = match(group, err);
+    if (!status) status = find_all_workers(group, err);
     if (!status) status = find_limits(group, err);
     if (!status) status = check_collectives(group, err);
     if (!status) status = make_room(group, err);
@@ -333,6 +403,7 @@ void strata_group_destroy(strata_group *group) {
     if (!group) return;
     for (int e = 0; group->ops && group->ops->destroy && e < group->n_exchanges; e++)
         group->ops->destroy(group->exchanges[e].plan);
+    for (int e = 0; e < group->n_exchanges; e++) free(group->exchanges[e].workers.first_replicas);
     free(group->exchanges);
     for (int r = 0; r < group->n_replicas; r++) {
         strata_executable_destroy(group->members[r].executable);
@@ -662,12 +733,12 @@ static const strata_trace_label *exchange_label(strata_group *group, int index) 
     exchange *e = &group->exchanges[index];
     const strata_tensor *node = node_of(group, index);
     const strata_communication_attrs *attrs = attrs_of(node);
+    const int n_workers = e->workers.n ? e->workers.n : strata_exchange_spans_workers(node, group->workers) ? 2 : 1;
     char name[256], details[300];
     if (e->label) return e->label;
     snprintf(name, sizeof name, "exchange %d: %s %s", index, node->op->name, strata_shape_text(attrs->shape).text);
     snprintf(details, sizeof details, "\"op\":\"%s\",\"dtype\":\"%s\",\"shape\":\"%s\",\"workers\":%d", node->op->name,
-             strata_dtype_name(attrs->dtype), strata_shape_text(attrs->shape).text,
-             strata_exchange_spans_workers(node, group->workers) ? group->workers->n : 1);
+             strata_dtype_name(attrs->dtype), strata_shape_text(attrs->shape).text, n_workers);
     return e->label = strata_trace_add_label(group->trace, name, details, 0, 0);
 }
 
@@ -686,19 +757,21 @@ static strata_status carry_out(strata_group *group, int index, int slot, const b
                                                      .takes = c.before >= 0 && attrs_of(c.node)->takes,
                                                      .counts = !contributes || contributes[r]};
     }
-    const strata_exchange_context context = {.workers = group->workers,
+    const strata_workers *workers = group->exchanges[index].workers.n ? &group->exchanges[index].workers : group->workers;
+    const strata_exchange_context context = {.workers = workers,
+                                             .over_workers = group->exchanges[index].workers.n > 0,
                                              .ops = group->ops,
                                              .plan = group->exchanges[index].plan,
                                              .scratch = group->scratch,
                                              .operands = group->operands,
                                              .results = group->results,
                                              .reads_results = group->reads_results};
-    const uint64_t sent = group->workers ? group->workers->bytes_sent(group->workers) : 0;
+    const uint64_t sent = workers ? workers->bytes_sent(workers) : 0;
     strata_group_counters *counters = &group->counters;
     const strata_status status =
         strata_exchange_run(&context, group->parts, n, &counters->bytes_read, &counters->bytes_written, err);
     if (status) return group->failed = status;
-    if (group->workers) counters->bytes_sent += group->workers->bytes_sent(group->workers) - sent;
+    if (workers) counters->bytes_sent += workers->bytes_sent(workers) - sent;
     const double ended = strata_trace_now(), spent = ended - waited;
     if (group->trace)
         strata_trace_add(group->trace, STRATA_TRACE_HOST, exchange_label(group, index), group->step, waited, ended);
