@@ -167,12 +167,12 @@ void *strata_communicator_narrow(strata_communicator *comm, size_t n_bytes, stra
     return at_least(comm, n_bytes, &comm->scratch.narrow, &comm->scratch.narrow_bytes, err);
 }
 
-/* A communicator of some ranks. */
+/* The communicator of a channel's members. */
 typedef struct strata_subset {
     struct strata_subset *next;
     strata_communicator *comm;
-    int n;
-    int ranks[];
+    int n_members;
+    int64_t members[];
 } subset;
 
 void strata_communicator_destroy(strata_communicator *comm) {
@@ -361,29 +361,29 @@ strata_status strata_communicator_split(strata_communicator *comm, int color, in
     return status;
 }
 
-static strata_status make_subset(strata_communicator *comm, subset *made, strata_error *err) {
+static strata_status make_subset(strata_communicator *comm, const int *ranks, int n, subset *made, strata_error *err) {
     char hash[STRATA_SHA256_TEXT_BYTES], name[sizeof comm->names.own + 40];
     int rank = 0;
-    while (rank < made->n && made->ranks[rank] != comm->rank) rank++;
-    if (rank == made->n) return strata_fail(err, STRATA_INVALID, "rank %d is not among the %d ranks", comm->rank, made->n);
-    STRATA_TRY(strata_sha256_of(made->ranks, (size_t)made->n * sizeof *made->ranks, hash, err));
+    while (rank < n && ranks[rank] != comm->rank) rank++;
+    if (rank == n) return strata_fail(err, STRATA_INVALID, "rank %d is not among the %d ranks", comm->rank, n);
+    STRATA_TRY(strata_sha256_of(made->members, (size_t)made->n_members * sizeof *made->members, hash, err));
     snprintf(name, sizeof name, "%s/%.32s", comm->names.own, hash);
-    return create_child(comm, name, rank, made->ranks, made->n, &made->comm, err);
+    return create_child(comm, name, rank, ranks, n, &made->comm, err);
 }
 
-strata_status strata_communicator_subset(strata_communicator *comm, const int *ranks, int n, strata_communicator **out_subset,
-                                         strata_error *err) {
-    const size_t bytes = (size_t)n * sizeof *ranks;
+strata_status strata_communicator_subset(strata_communicator *comm, const int *ranks, int n, const int64_t *members,
+                                         int n_members, strata_communicator **out_subset, strata_error *err) {
+    const size_t bytes = (size_t)n_members * sizeof *members;
     for (subset *s = comm->subsets; s; s = s->next)
-        if (s->n == n && !memcmp(s->ranks, ranks, bytes)) {
+        if (s->n_members == n_members && !memcmp(s->members, members, bytes)) {
             *out_subset = s->comm;
             return STRATA_OK;
         }
     subset *made = calloc(1, sizeof *made + bytes);
     if (!made) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", n);
-    made->n = n;
-    memcpy(made->ranks, ranks, bytes);
-    const strata_status status = make_subset(comm, made, err);
+    made->n_members = n_members;
+    memcpy(made->members, members, bytes);
+    const strata_status status = make_subset(comm, ranks, n, made, err);
     if (status) {
         free(made);
         return status;

@@ -70,10 +70,10 @@ static strata_status receive(const strata_workers *workers, int from, int64_t ch
                        message.bytes, (long long)channel, bytes);
 }
 
-static strata_status subset(const strata_workers *workers, const int *ranks, int n, strata_workers *out_workers,
-                            strata_error *err) {
+static strata_status subset(const strata_workers *workers, const int *ranks, int n, const int64_t *members, int n_members,
+                            strata_workers *out_workers, strata_error *err) {
     strata_communicator *among = NULL;
-    STRATA_TRY(strata_communicator_subset(workers->communicator, ranks, n, &among, err));
+    STRATA_TRY(strata_communicator_subset(workers->communicator, ranks, n, members, n_members, &among, err));
     *out_workers = *workers;
     out_workers->communicator = among;
     out_workers->rank = strata_communicator_rank(among);

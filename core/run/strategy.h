@@ -46,9 +46,10 @@ typedef struct strata_workers {
      * Owned by the strategy. */
     int *first_replicas;
     /* Sets *out_workers to those of the workers that have these ranks, ascending; this worker is one of them. Each of them calls
-     * it. Their communicator is made once and lives as long as that of all workers. first_replicas is NULL. */
-    strata_status (*subset)(const struct strata_workers *workers, const int *ranks, int n, struct strata_workers *out_workers,
-                            strata_error *err);
+     * it. Their communicator is made once for these members of a channel, and lives as long as that of all workers.
+     * first_replicas is NULL. */
+    strata_status (*subset)(const struct strata_workers *workers, const int *ranks, int n, const int64_t *members,
+                            int n_members, struct strata_workers *out_workers, strata_error *err);
     /* The strata_communicator of the workers; borrowed. */
     void *communicator;
 } strata_workers;
