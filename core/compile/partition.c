@@ -621,7 +621,8 @@ static strata_status find_where_updated(const partitioner *p, division *v, strat
     for (int i = 1; i < v->node->n_inputs; i++) {
         const strata_tensor *operand = v->node->inputs[i];
         const strata_placement *placement = &v->operands[i]->placement;
-        const bool writes = strata_is_written(v->node, i) && strata_variable_behind(operand);
+        /* An optimizer without a slot has the parameters in its place. */
+        const bool writes = operand != v->node->inputs[0] && strata_is_written(v->node, i) && strata_variable_behind(operand);
         if ((writes && v->where.at & ~placement->at) ||
             (operand->op->flags & STRATA_OP_UPDATE && axes_at(p, placement, &v->where)))
             return are_elsewhere(p, v, i, err);

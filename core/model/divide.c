@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The training step of several replicas, divided by the partitioner: the step is built once, for all examples of this worker's
- * replicas, as if there were one device. The mesh has one axis, "data", with a device for each replica of all workers. Inputs
- * are divided along the examples, parameters, slots and states are copies on every device. The all_reduces that the builder
- * adds to the graph (gradients.c) say where gradients and sums must be complete.
+ * replicas, as if there were one device. The mesh has one axis, "data", with a device for each replica of all workers, and for
+ * a device that only stores parameters. Inputs are divided along the examples. Parameters and states are copies on every device.
+ * So are slots and the epoch's sums, unless one device makes the update: then they are at its coordinate. The all_reduces that
+ * the builder adds to the graph (gradients.c) say where gradients and sums must be complete.
  *
  * The graph has only the examples of this worker, so the parts of other workers are empty in its placements. */
 #include <stdlib.h>
@@ -16,14 +17,17 @@
 typedef struct division {
     const strata_model *model;
     strata_mesh mesh;
-    /* How the examples are divided; copies on every device; a sum over the devices. */
-    strata_placement examples, whole, partial;
+    /* How the examples are divided; copies on every device; a sum over the devices; where updates are made. */
+    strata_placement examples, whole, partial, update;
 } division;
 
 bool strata_model_is_divided(const strata_model *model, strata_program_kind kind) {
     const strata_strategy *strategy = model->strategy;
-    return kind == STRATA_PROGRAM_TRAIN && strata_strategy_num_replicas_in_sync(strategy) > 1 && strategy->updater < 0 &&
-           !strategy->rewrite && !model->shards.n && !strategy->trainer && !strategy->by_roles;
+    const bool several = strata_strategy_num_replicas_in_sync(strategy) > 1 || strategy->n_devices > 1;
+    /* Of workers with devices of several kinds, one device of each makes the update. */
+    const bool each_updates = strategy->workers.mixed || (strata_strategy_has_workers(strategy) && strategy->updater >= 0);
+    return kind == STRATA_PROGRAM_TRAIN && several && !each_updates && !strategy->rewrite && !model->shards.n &&
+           !strategy->trainer && !strategy->by_roles;
 }
 
 /* ---- placements ---- */
@@ -37,16 +41,25 @@ strata_input_kind strata_model_input_kind(const char *name) {
     return STRATA_INPUT_EXAMPLES;
 }
 
+/* Whether every device that computes has a copy of the variable, which the forward pass reads. */
+static bool is_copied(const strata_model *model, const strata_variable *variable) {
+    const strata_model_replica *own = &model->replicas[strata_strategy_root(model->strategy)];
+    for (int k = 0; k < model->parameters.n_blocks; k++)
+        if (variable == own->blocks[k].flat) return true;
+    return variable == own->state;
+}
+
 static const strata_placement *place(void *user, const strata_tensor *leaf) {
     const division *v = user;
-    if (leaf->op == &strata_op_read) return &v->whole;
+    if (leaf->op == &strata_op_read)
+        return is_copied(v->model, ((const strata_read_attrs *)leaf->attrs)->variable) ? &v->whole : &v->update;
     const strata_input_kind kind = strata_model_input_kind(((const strata_input_attrs *)leaf->attrs)->name);
     return kind == STRATA_INPUT_COPIED ? &v->whole : kind == STRATA_INPUT_SUMMED ? &v->partial : &v->examples;
 }
 
-/* The variable of another replica that has the same place as one of replica 0. */
+/* The variable of another replica that has the same place as one of the replica that makes updates. */
 static strata_variable *counterpart(const strata_model *model, const strata_variable *own, int replica) {
-    const strata_model_replica *from = &model->replicas[0], *to = &model->replicas[replica];
+    const strata_model_replica *from = &model->replicas[strata_strategy_root(model->strategy)], *to = &model->replicas[replica];
     if (own == from->state) return to->state;
     if (own == from->metrics) return to->metrics;
     for (int k = 0; k < model->parameters.n_blocks; k++) {
@@ -69,16 +82,23 @@ static int64_t compiled_examples(const strata_program_part *part) {
     return part->n ? part->n : 1;
 }
 
-static strata_status divide(const strata_model *model, strata_step *step, const int64_t *lengths,
+/* The devices of all workers. */
+static int n_devices(const strata_strategy *strategy) {
+    return strata_strategy_num_replicas_in_sync(strategy) + strategy->n_devices - strategy->n_replicas;
+}
+
+/* idle: [devices of this worker] whether the device only stores parameters. */
+static strata_status divide(const strata_model *model, strata_step *step, const int64_t *lengths, const bool *idle,
                             strata_partition **out_partition, strata_error *err) {
     const strata_strategy *strategy = model->strategy;
     const strata_dim_split split = {.n_axes = 1, .axes = {0}, .lengths = lengths};
     division v = {.model = model,
-                  .mesh = {.n_axes = 1, .axes = {{"data", strata_strategy_num_replicas_in_sync(strategy)}}},
+                  .mesh = {.n_axes = 1, .axes = {{"data", n_devices(strategy)}}},
                   .examples = {.dims = {split}},
                   .partial = {.partial = 1}};
+    if (strategy->updater >= 0) v.update = strata_placement_at(v.whole, 0, strategy->updater);
     strata_tensor *outputs[2] = {step->output};
-    strata_placement placements[2] = {v.whole, v.examples};
+    strata_placement placements[2] = {v.update, v.examples};
     int n = step->output != NULL;
     if (step->scores) {
         placements[n] = v.examples;
@@ -86,10 +106,12 @@ static strata_status divide(const strata_model *model, strata_step *step, const 
     }
     const strata_partition_options opts = {.mesh = &v.mesh,
                                            .first = strategy->workers.first_replica,
-                                           .n = strategy->n_replicas,
+                                           .n = strategy->n_devices,
                                            .own_statistics = true,
                                            .place = place,
                                            .variable = variable_of,
+                                           .update = &v.update,
+                                           .idle = idle,
                                            .user = &v,
                                            .outputs = outputs,
                                            .placements = placements,
@@ -99,12 +121,15 @@ static strata_status divide(const strata_model *model, strata_step *step, const 
     return strata_partition_create(&opts, out_partition, err);
 }
 
-/* Whether the only exchanges are those that the builder asked for. Others come from layers that compute something of all
- * examples, such as their mean. Each replica computes it of its own examples, as in tf.distribute, so such a step is built by
- * roles. */
+/* Whether the only exchanges are those that the builder asked for, and those that send new values of parameters and states.
+ * Others come from layers that compute something of all examples, such as their mean. Each replica computes it of its own
+ * examples, as in tf.distribute, so such a step is built by roles. */
 static bool has_only_sums(const strata_partition *partition) {
-    for (int i = 0; i < partition->n_exchanges; i++)
-        if (!partition->exchanges[i].reader || partition->exchanges[i].reader->op != &strata_op_all_reduce) return false;
+    for (int i = 0; i < partition->n_exchanges; i++) {
+        const strata_partition_exchange *x = &partition->exchanges[i];
+        const bool sends = x->reader == x->value && x->reader && x->reader->op->flags & STRATA_OP_UPDATE;
+        if (!sends && (!x->reader || x->reader->op != &strata_op_all_reduce)) return false;
+    }
     return true;
 }
 
@@ -117,15 +142,28 @@ static bool can_divide(const strata_step *step, int64_t batch) {
 strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_step *step,
                                   strata_partition **out_partition, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
-    strata_step_role role = {.form = program->form, .updates = true, .exchanges = true, .has_replicas = true, .whole = true};
+    strata_step_role role = {.replica = strata_strategy_root(model->strategy),
+                             .form = program->form,
+                             .updates = true,
+                             .exchanges = true,
+                             .has_replicas = strata_strategy_num_replicas_in_sync(model->strategy) > 1,
+                             .whole = true};
     *out_partition = NULL;
-    int64_t *lengths = calloc((size_t)strata_strategy_num_replicas_in_sync(model->strategy), sizeof *lengths);
-    if (!lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
-    for (int r = 0; r < program->n_parts; r++)
-        role.batch += lengths[workers->first_replica + r] = compiled_examples(&program->parts[r]);
+    const size_t n = (size_t)n_devices(model->strategy);
+    int64_t *lengths = calloc(n, sizeof *lengths);
+    bool *idle = calloc(n, sizeof *idle);
+    if (!lengths || !idle) {
+        free(lengths);
+        free(idle);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    }
+    for (int r = 0; r < program->n_parts; r++) {
+        idle[r] = r >= model->strategy->n_replicas;
+        if (!idle[r]) role.batch += lengths[workers->first_replica + r] = compiled_examples(&program->parts[r]);
+    }
     strata_status status = strata_step_build(step, model, program->kind, role, NULL, err);
     if (!status && can_divide(step, role.batch)) {
-        status = divide(model, step, lengths, out_partition, err);
+        status = divide(model, step, lengths, idle, out_partition, err);
         if (status) strata_graph_destroy(step->graph);
         if (!status && !has_only_sums(*out_partition)) {
             strata_partition_destroy(*out_partition);
@@ -133,5 +171,6 @@ strata_status strata_model_divide(strata_model *model, const strata_model_progra
         }
     }
     free(lengths);
+    free(idle);
     return status;
 }
