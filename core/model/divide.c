@@ -3,7 +3,7 @@
  * The training step of several replicas, divided by the partitioner: the step is built once, for all examples of this worker's
  * replicas, as if there were one device. The mesh has one axis, "data", with a device for each replica of all workers, and for
  * a device that only stores parameters. Inputs are divided along the examples. Parameters and states are copies on every device.
- * So are slots and the epoch's sums, unless one device makes the update: then they are at its coordinate. The all_reduces that
+ * So are slots and the epoch's sums, unless one device of each worker makes the update: then they are at its coordinate. The all_reduces that
  * the builder adds to the graph (gradients.c) say where gradients and sums must be complete.
  *
  * The graph has only the examples of this worker, so the parts of other workers are empty in its placements. */
@@ -17,17 +17,16 @@
 typedef struct division {
     const strata_model *model;
     strata_mesh mesh;
-    /* How the examples are divided; copies on every device; a sum over the devices; where updates are made. */
-    strata_placement examples, whole, partial, update;
+    /* How the examples are divided; copies on every device; a sum over the devices; where updates are made; where slots and the
+     * epoch's sums are. */
+    strata_placement examples, whole, partial, update, slots;
 } division;
 
 bool strata_model_is_divided(const strata_model *model, strata_program_kind kind) {
     const strata_strategy *strategy = model->strategy;
     const bool several = strata_strategy_num_replicas_in_sync(strategy) > 1 || strategy->n_devices > 1;
-    /* Of workers with devices of several kinds, one device of each makes the update. */
-    const bool each_updates = strategy->workers.mixed || (strata_strategy_has_workers(strategy) && strategy->updater >= 0);
-    return kind == STRATA_PROGRAM_TRAIN && several && !each_updates && !strategy->rewrite && !model->shards.n &&
-           !strategy->trainer && !strategy->by_roles;
+    return kind == STRATA_PROGRAM_TRAIN && several && !strategy->rewrite && !model->shards.n && !strategy->trainer &&
+           !strategy->by_roles;
 }
 
 /* ---- placements ---- */
@@ -52,7 +51,7 @@ static bool is_copied(const strata_model *model, const strata_variable *variable
 static const strata_placement *place(void *user, const strata_tensor *leaf) {
     const division *v = user;
     if (leaf->op == &strata_op_read)
-        return is_copied(v->model, ((const strata_read_attrs *)leaf->attrs)->variable) ? &v->whole : &v->update;
+        return is_copied(v->model, ((const strata_read_attrs *)leaf->attrs)->variable) ? &v->whole : &v->slots;
     const strata_input_kind kind = strata_model_input_kind(((const strata_input_attrs *)leaf->attrs)->name);
     return kind == STRATA_INPUT_COPIED ? &v->whole : kind == STRATA_INPUT_SUMMED ? &v->partial : &v->examples;
 }
@@ -87,6 +86,17 @@ static int n_devices(const strata_strategy *strategy) {
     return strata_strategy_num_replicas_in_sync(strategy) + strategy->n_devices - strategy->n_replicas;
 }
 
+/* One device of each worker makes the update, or each device does. If workers have devices of several kinds, their updates may
+ * differ, and those of the first worker count. */
+static void place_update(division *v) {
+    const strata_strategy *strategy = v->model->strategy;
+    if (strategy->updater >= 0)
+        v->update = strata_placement_at(v->whole, 0, strategy->workers.first_replica + strategy->updater);
+    v->slots = v->update;
+    v->update.own = strategy->workers.mixed;
+    if (strategy->updater < 0) v->slots.own = v->update.own;
+}
+
 /* idle: [devices of this worker] whether the device only stores parameters. */
 static strata_status divide(const strata_model *model, strata_step *step, const int64_t *lengths, const bool *idle,
                             strata_partition **out_partition, strata_error *err) {
@@ -96,9 +106,9 @@ static strata_status divide(const strata_model *model, strata_step *step, const 
                   .mesh = {.n_axes = 1, .axes = {{"data", n_devices(strategy)}}},
                   .examples = {.dims = {split}},
                   .partial = {.partial = 1}};
-    if (strategy->updater >= 0) v.update = strata_placement_at(v.whole, 0, strategy->updater);
+    place_update(&v);
     strata_tensor *outputs[2] = {step->output};
-    strata_placement placements[2] = {v.update, v.examples};
+    strata_placement placements[2] = {strategy->updater < 0 ? v.whole : v.slots, v.examples};
     int n = step->output != NULL;
     if (step->scores) {
         placements[n] = v.examples;
@@ -111,6 +121,7 @@ static strata_status divide(const strata_model *model, strata_step *step, const 
                                            .place = place,
                                            .variable = variable_of,
                                            .update = &v.update,
+                                           .each_worker_updates = strata_strategy_has_workers(strategy),
                                            .idle = idle,
                                            .user = &v,
                                            .outputs = outputs,
