@@ -776,19 +776,26 @@ static strata_status send_update(partitioner *p, const strata_tensor *update, co
     return STRATA_OK;
 }
 
+/* Whether device d is the first of those that exchange values along these axes and have one of this form. */
+static bool is_first_of(const partitioner *p, const form *f, unsigned axes, int d) {
+    const int64_t id = channel_of(p, axes, d).id;
+    for (int other = -p->first; other < d; other++)
+        if (channel_of(p, axes, other).id == id && (other < 0 || f->tensors[other])) return false;
+    return f->tensors[d] != NULL;
+}
+
 /* Several devices made the update, with values that may differ: all take that of the first one. */
 static strata_status take_first(partitioner *p, const strata_tensor *update, const strata_tensor *read, strata_error *err) {
     form *f = p->forms[update->id], *own = p->forms[read->id];
     const unsigned axes = p->opts->update->own;
-    bool any = p->first > 0;
     for (int d = 0; d < p->n_devices; d++) {
         if (!has(p, &own->placement, d)) continue;
         const strata_communication_attrs attrs = {.channel = channel_of(p, axes, d),
                                                   .dtype = update->dtype,
                                                   .shape = part_of(p, update, &own->placement, d, NULL),
                                                   .takes = true};
-        strata_tensor *sent = strata_broadcast(graph_of(p, d), any ? NULL : f->tensors[d], attrs);
-        any |= f->tensors[d] != NULL;
+        strata_tensor *value = is_first_of(p, f, axes, d) ? f->tensors[d] : NULL;
+        strata_tensor *sent = strata_broadcast(graph_of(p, d), value, attrs);
         strata_tensor *assigned = strata_assign(f->tensors[d] ? f->tensors[d] : own->tensors[d], sent);
         if (f->tensors[d])
             f->tensors[d] = assigned;

@@ -136,10 +136,13 @@ static void place_values(division *v, uint64_t *state) {
     for (int i = 0; i < v->n_outputs; i++)
         if (strata_test_next(state) % 4 == 0)
             v->results[i] = strata_test_random_placement(&v->mesh, v->outputs[i]->shape, state, &v->lengths);
-    /* Updates are made by all devices that have the variable, or at one coordinate of one axis. */
+    /* Updates are made by all devices that have the variable, at one coordinate of one axis, or by all devices along an axis,
+     * which then take the value of the first one. */
     const int axis = (int)(strata_test_next(state) % (uint64_t)v->mesh.n_axes);
     const int coordinate = (int)(strata_test_next(state) % (uint64_t)v->mesh.axes[axis].size);
-    if (strata_test_next(state) % 3 == 0) v->update = strata_placement_at(v->update, axis, coordinate);
+    const uint64_t draw = strata_test_next(state) % 4;
+    if (draw % 3 == 0) v->update = strata_placement_at(v->update, axis, coordinate);
+    if (draw > 1) v->update.own = 1u << axis;
 }
 
 static void check_division(strata_device *device, uint64_t seed, bool differentiable) {
@@ -167,7 +170,7 @@ static void check_division(strata_device *device, uint64_t seed, bool differenti
     const strata_partition_options opts = {.mesh = &v->mesh,
                                            .place = place,
                                            .variable = variable_of,
-                                           .update = v->update.at ? &v->update : NULL,
+                                           .update = v->update.at | v->update.own ? &v->update : NULL,
                                            .user = v,
                                            .outputs = v->outputs,
                                            .placements = v->results,
