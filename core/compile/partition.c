@@ -9,6 +9,7 @@
 
 #include "core/compile/walk.h"
 #include "core/op/communication.h"
+#include "core/op/element.h"
 #include "core/op/ops.h"
 #include "core/op/update.h"
 #include "strata/ops.h"
@@ -210,18 +211,44 @@ static strata_status wants_pieces(partitioner *p, const strata_placement *from, 
     return STRATA_OK;
 }
 
+/* Zeros of the shape of x. They still depend on x, so that the device takes part in the exchanges that it needs. */
+static strata_tensor *nothing_of(strata_tensor *x) {
+    const strata_array never = strata_array_view(STRATA_DTYPE_BOOL, STRATA_SHAPE(), &(bool){false});
+    return strata_where(strata_constant(x->graph, &never), x, strata_scalar(x->graph, x->dtype, 0));
+}
+
+/* Whether the value is a repeated constant 0. */
+static bool is_zero(const strata_tensor *value) {
+    while (value->op == &strata_op_broadcast_to) value = value->inputs[0];
+    if (value->op != &strata_op_constant || strata_shape_elements(value->shape) != 1) return false;
+    return strata_element_get(value->dtype, ((const strata_constant_attrs *)value->attrs)->data, 0) == 0;
+}
+
 /* Makes a value of which the devices along these axes have copies partial: the first device keeps it, the others get zeros.
- * They still depend on the value, so that all devices take part in the exchanges that it needs. */
-static void count_once(partitioner *p, form *f, unsigned axes) {
-    for (int d = 0; d < p->n_devices; d++) {
-        strata_tensor *x = f->tensors[d];
+ */
+static void count_once(partitioner *p, const strata_tensor *value, form *f, unsigned axes) {
+    for (int d = 0; d < p->n_devices && !is_zero(value); d++) {
         bool is_first = true;
         for (int a = 0; a < p->mesh->n_axes; a++)
             is_first &= !(axes >> a & 1) || strata_mesh_coordinate(p->mesh, p->first + d, a) == 0;
-        const strata_array never = strata_array_view(STRATA_DTYPE_BOOL, STRATA_SHAPE(), &(bool){false});
-        if (!is_first) f->tensors[d] = strata_where(strata_constant(x->graph, &never), x, strata_scalar(x->graph, x->dtype, 0));
+        if (!is_first) f->tensors[d] = nothing_of(f->tensors[d]);
     }
     f->placement.partial |= axes;
+}
+
+/* The axes that divide a dimension. */
+static unsigned axes_of(const strata_dim_split *split) {
+    unsigned axes = 0;
+    for (int a = 0; a < split->n_axes; a++) axes |= 1u << split->axes[a];
+    return axes;
+}
+
+/* Makes a value partial over these axes, along which it may be divided. */
+static strata_status make_partial(partitioner *p, const strata_tensor *value, form *f, unsigned axes, strata_error *err) {
+    for (int dim = 0; dim < value->shape.rank; dim++)
+        while (axes_of(&f->placement.dims[dim]) & axes) STRATA_TRY(gather_axis(p, value, f, dim, err));
+    count_once(p, value, f, axes);
+    return STRATA_OK;
 }
 
 /* Changes the placement of a form to `to`. */
@@ -232,7 +259,8 @@ static strata_status move(partitioner *p, const strata_tensor *value, form *f, c
                            "partition: %s reads %s, of which each device has its own value: %s; an exchange must come first",
                            p->reader ? p->reader->op->name : "an output", value->op->name,
                            strata_placement_text(p->mesh, &f->placement, value->shape).text);
-    if (to->partial & ~f->placement.partial) count_once(p, f, to->partial & ~f->placement.partial);
+    const unsigned more = to->partial & ~f->placement.partial;
+    if (more) STRATA_TRY(make_partial(p, value, f, more, err));
     unsigned owed = f->placement.partial & ~to->partial;
     bool pieces;
     STRATA_TRY(wants_pieces(p, &f->placement, to, rank, &pieces, err));
@@ -317,7 +345,7 @@ static strata_status placement_under(partitioner *p, const division *v, const ch
         const strata_dim_split *split = &c->factors[dims->factor[d]];
         if (!split->n_axes) continue;
         out_placement->dims[d] = *split;
-        for (int a = 0; a < split->n_axes; a++) seen |= 1u << split->axes[a];
+        seen |= axes_of(split);
         if (dims->unit[d] == 1) continue;
         const int n = strata_dim_split_n_pieces(p->mesh, split);
         int64_t *lengths = new_lengths(p, n);
@@ -367,8 +395,7 @@ static strata_status choose(partitioner *p, division *v, int k, strata_error *er
     if (k == v->n_candidates) return judge(p, v, err);
     const int factor = v->candidates[k].factor;
     const strata_dim_split *split = &v->candidates[k].split;
-    unsigned axes = 0;
-    for (int a = 0; a < split->n_axes; a++) axes |= 1u << split->axes[a];
+    const unsigned axes = axes_of(split);
     if (!v->now.factors[factor].n_axes && !((v->now.used | v->deferred) & axes)) {
         v->now.factors[factor] = *split;
         v->now.used |= axes;
@@ -409,10 +436,7 @@ static strata_status add_candidates(partitioner *p, division *v, int i, strata_e
 /* The axes that divide a dimension of operand i. */
 static unsigned split_axes(const division *v, int i) {
     unsigned axes = 0;
-    for (int d = 0; d < v->node->inputs[i]->shape.rank; d++) {
-        const strata_dim_split *split = &v->operands[i]->placement.dims[d];
-        for (int a = 0; a < split->n_axes; a++) axes |= 1u << split->axes[a];
-    }
+    for (int d = 0; d < v->node->inputs[i]->shape.rank; d++) axes |= axes_of(&v->operands[i]->placement.dims[d]);
     return axes;
 }
 
@@ -470,10 +494,28 @@ static bool is_changed_alike(const partitioner *p, const strata_tensor *written)
     }
 }
 
+/* The variables of an update may be partial: each device adds what it has to its own part of the sum. The other operands in
+ * which the update is linear then are partial too, or each device's own. */
+static strata_status defer_update(division *v, strata_error *err) {
+    const strata_tensor *node = v->node;
+    v->deferred = v->operands[0]->placement.partial;
+    for (int i = 0; i < node->n_inputs; i++) {
+        const strata_placement *has = &v->operands[i]->placement;
+        v->stays_partial[i] = v->deferred && is_joint(v, i);
+        if (strata_is_written(node, i) && (has->partial != v->deferred || (v->deferred && !is_joint(v, i))))
+            return strata_fail(err, STRATA_UNSUPPORTED, "%s: its operand %d is a partial sum, which %s", node->op->name, i,
+                               "the op's rule does not allow, or another variable of the update is not");
+        if (has->own & ~(v->stays_partial[i] ? v->deferred : 0))
+            return strata_fail(err, STRATA_INVALID, "%s: each device has its own value of operand %d (%s); %s", node->op->name,
+                               i, node->inputs[i]->op->name, "an exchange must come first");
+    }
+    return STRATA_OK;
+}
+
 /* For an update: the variables that it writes keep their placements, and all other operands follow them. */
 static strata_status follow_variables(partitioner *p, division *v, strata_error *err) {
     v->n_candidates = 0;
-    v->deferred = 0;
+    STRATA_TRY(defer_update(v, err));
     for (int i = 0; i < v->node->n_inputs; i++)
         if (strata_is_written(v->node, i)) STRATA_TRY(add_candidates(p, v, i, err));
     STRATA_TRY(choose(p, v, 0, err));
@@ -490,6 +532,12 @@ static strata_status follow_variables(partitioner *p, division *v, strata_error 
                            "the op's rule does not allow, or another variable of the update is divided in another way");
     }
     return STRATA_OK;
+}
+
+/* Whether device d adds nothing to a partial variable by operand i, since its examples do not count. */
+static bool adds_nothing(const partitioner *p, const division *v, int i, int d) {
+    const bool adds = (v->node->op->flags & STRATA_OP_UPDATE) && v->stays_partial[i] && !strata_is_written(v->node, i);
+    return adds && p->opts->counts && !p->opts->counts[d];
 }
 
 static strata_status divide(partitioner *p, division *v, strata_error *err) {
@@ -515,7 +563,7 @@ static strata_status add_leaf(partitioner *p, const strata_tensor *node, strata_
     const strata_placement *placement = is_constant ? &whole : p->opts->place(p->opts->user, node);
     form *f;
     STRATA_TRY(strata_placement_fits(p->mesh, placement, node->shape, err));
-    if (placement->own || (placement->partial && node->op == &strata_op_read))
+    if (placement->own)
         return strata_fail(err, STRATA_INVALID, "%s cannot be %s", strata_tensor_name(node),
                            strata_placement_text(p->mesh, placement, node->shape).text);
     STRATA_TRY(add_form(p, node, placement, &f, err));
@@ -557,7 +605,10 @@ static strata_status build_parts(partitioner *p, division *v, strata_error *err)
     if (!inputs) return no_memory(err);
     for (int d = 0; d < p->n_devices; d++) {
         strata_node_part part = {.node = node, .graph = p->result->parts[d].graph, .inputs = inputs};
-        for (int i = 0; i < n; i++) inputs[i] = v->operands[i]->tensors[d];
+        for (int i = 0; i < n; i++) {
+            inputs[i] = v->operands[i]->tensors[d];
+            if (adds_nothing(p, v, i, d)) inputs[i] = nothing_of(inputs[i]);
+        }
         part.shape = part_of(p, node, &placement, d, part.begin);
         f->tensors[d] = node->op->part ? node->op->part(&part) : strata_node_part_copy(&part);
         STRATA_TRY(check_graph(node, part.graph, err));

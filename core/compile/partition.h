@@ -25,14 +25,17 @@ typedef struct strata_partition_options {
     int first, n;
     /* Each device computes the statistics of batch norm of its own examples; else they are those of all examples. */
     bool own_statistics;
+    /* [n] Whether the device's examples count; NULL: all do. Others add nothing to partial variables. */
+    const bool *counts;
     /* The placement of an input or of a variable, which is read by `leaf`. An input may be partial: the values that the
-     * devices are given add up to it. */
+     * devices are given add up to it. So may a variable: the devices' variables add up to it. */
     const strata_placement *(*place)(void *user, const strata_tensor *leaf);
     /* The device's variable, of the shape of its part, that stands for the variable of the graph. */
     strata_variable *(*variable)(void *user, strata_variable *whole, int device);
     void *user;
     strata_tensor *const *outputs;
-    /* [n_outputs] The placements of the outputs, which must not be partial; NULL: every device gets the whole outputs. */
+    /* [n_outputs] The placements of the outputs; NULL: every device gets the whole outputs. The values of a partial output add
+     * up to it. */
     const strata_placement *placements;
     int n_outputs;
     strata_tensor *const *updates;

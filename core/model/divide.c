@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The training step of several replicas, divided by the partitioner: the step is built once, for all examples of this worker's
+ * The steps of several replicas, divided by the partitioner: a step is built once, for all examples of this worker's
  * replicas, as if there were one device. The mesh has one axis, "data", with a device for each replica of all workers. Inputs
- * are divided along the examples, parameters, slots and states are copies on every device. The all_reduces that the builder
- * adds to the graph (gradients.c) say where gradients and sums must be complete.
+ * are divided along the examples, parameters, slots and states are copies on every device. What batches accumulate is a
+ * partial sum on each device. The all_reduces that the builder adds to the graph (gradients.c) say where gradients and sums
+ * must be complete.
  *
  * The graph has only the examples of this worker, so the parts of other workers are empty in its placements. */
 #include <stdlib.h>
@@ -22,7 +23,7 @@ typedef struct division {
 
 bool strata_model_is_divided(const strata_model *model, strata_program_kind kind) {
     const strata_strategy *strategy = model->strategy;
-    return kind == STRATA_PROGRAM_TRAIN && strata_strategy_num_replicas_in_sync(strategy) > 1 && strategy->updater < 0 &&
+    return kind != STRATA_PROGRAM_GRADIENTS && strata_strategy_num_replicas_in_sync(strategy) > 1 && strategy->updater < 0 &&
            !strategy->rewrite && !model->shards.n && !strategy->trainer && !strategy->by_roles;
 }
 
@@ -37,9 +38,17 @@ strata_input_kind strata_model_input_kind(const char *name) {
     return STRATA_INPUT_EXAMPLES;
 }
 
+static bool is_accumulated(const strata_model *model, const strata_variable *variable) {
+    const strata_model_replica *own = &model->replicas[0];
+    bool is = variable == own->accumulated_sums || variable == own->accumulated_states;
+    for (int k = 0; k < model->parameters.n_blocks; k++) is |= variable == own->blocks[k].accumulated;
+    return is;
+}
+
 static const strata_placement *place(void *user, const strata_tensor *leaf) {
     const division *v = user;
-    if (leaf->op == &strata_op_read) return &v->whole;
+    if (leaf->op == &strata_op_read)
+        return is_accumulated(v->model, ((const strata_read_attrs *)leaf->attrs)->variable) ? &v->partial : &v->whole;
     const strata_input_kind kind = strata_model_input_kind(((const strata_input_attrs *)leaf->attrs)->name);
     return kind == STRATA_INPUT_COPIED ? &v->whole : kind == STRATA_INPUT_SUMMED ? &v->partial : &v->examples;
 }
@@ -49,8 +58,11 @@ static strata_variable *counterpart(const strata_model *model, const strata_vari
     const strata_model_replica *from = &model->replicas[0], *to = &model->replicas[replica];
     if (own == from->state) return to->state;
     if (own == from->metrics) return to->metrics;
+    if (own == from->accumulated_sums) return to->accumulated_sums;
+    if (own == from->accumulated_states) return to->accumulated_states;
     for (int k = 0; k < model->parameters.n_blocks; k++) {
         if (own == from->blocks[k].flat) return to->blocks[k].flat;
+        if (own == from->blocks[k].accumulated) return to->blocks[k].accumulated;
         for (int s = 0; s < STRATA_MAX_OPTIMIZER_SLOTS; s++)
             if (own == from->blocks[k].slots[s]) return to->blocks[k].slots[s];
     }
@@ -64,13 +76,19 @@ static strata_variable *variable_of(void *user, strata_variable *whole, int devi
 
 /* ---- the step ---- */
 
-/* The number of examples for which a part is compiled: at least one. */
-static int64_t compiled_examples(const strata_program_part *part) {
-    return part->n ? part->n : 1;
+/* The number of examples for which a part is compiled: at least one, unless the program reads no batch. */
+static int64_t compiled_examples(const strata_model_program *program, int part) {
+    const int64_t n = program->parts[part].n;
+    return n || program->kind == STRATA_PROGRAM_APPLY ? n : 1;
 }
 
-static strata_status divide(const strata_model *model, strata_step *step, const int64_t *lengths,
-                            strata_partition **out_partition, strata_error *err) {
+/* Predictions are those of the device's examples. The sums of an evaluation are added up by the host. */
+static strata_placement output_of(const division *v, strata_program_kind kind) {
+    return kind == STRATA_PROGRAM_PREDICT ? v->examples : kind == STRATA_PROGRAM_EVALUATE ? v->partial : v->whole;
+}
+
+static strata_status divide(const strata_model *model, const strata_model_program *program, strata_step *step,
+                            const int64_t *lengths, strata_partition **out_partition, strata_error *err) {
     const strata_strategy *strategy = model->strategy;
     const strata_dim_split split = {.n_axes = 1, .axes = {0}, .lengths = lengths};
     division v = {.model = model,
@@ -78,7 +96,7 @@ static strata_status divide(const strata_model *model, strata_step *step, const 
                   .examples = {.dims = {split}},
                   .partial = {.partial = 1}};
     strata_tensor *outputs[2] = {step->output};
-    strata_placement placements[2] = {v.whole, v.examples};
+    strata_placement placements[2] = {output_of(&v, program->kind), v.examples};
     int n = step->output != NULL;
     if (step->scores) {
         placements[n] = v.examples;
@@ -88,6 +106,7 @@ static strata_status divide(const strata_model *model, strata_step *step, const 
                                            .first = strategy->workers.first_replica,
                                            .n = strategy->n_replicas,
                                            .own_statistics = true,
+                                           .counts = program->contributes,
                                            .place = place,
                                            .variable = variable_of,
                                            .user = &v,
@@ -122,10 +141,10 @@ strata_status strata_model_divide(strata_model *model, const strata_model_progra
     int64_t *lengths = calloc((size_t)strata_strategy_num_replicas_in_sync(model->strategy), sizeof *lengths);
     if (!lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     for (int r = 0; r < program->n_parts; r++)
-        role.batch += lengths[workers->first_replica + r] = compiled_examples(&program->parts[r]);
+        role.batch += lengths[workers->first_replica + r] = compiled_examples(program, r);
     strata_status status = strata_step_build(step, model, program->kind, role, NULL, err);
     if (!status && can_divide(step, role.batch)) {
-        status = divide(model, step, lengths, out_partition, err);
+        status = divide(model, program, step, lengths, out_partition, err);
         if (status) strata_graph_destroy(step->graph);
         if (!status && !has_only_sums(*out_partition)) {
             strata_partition_destroy(*out_partition);

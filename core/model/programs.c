@@ -264,13 +264,14 @@ static strata_status compile_by_roles(strata_model *model, strata_model_program 
 static strata_status compile_divided(strata_model *model, strata_model_program *program, strata_error *err) {
     strata_step s;
     strata_partition *partition;
+    const bool computes_only = program->kind == STRATA_PROGRAM_EVALUATE || program->kind == STRATA_PROGRAM_PREDICT;
     STRATA_TRY(strata_model_divide(model, program, &s, &partition, err));
     strata_status status = STRATA_OK;
     for (int r = 0; partition && r < program->n_parts && !status; r++) {
         const strata_device_part *part = &partition->parts[r];
         const graph_ends ends = {part->outputs, (s.output != NULL) + (s.scores != NULL), part->updates, s.n_updates};
         program->parts[r].scores = s.scores ? s.output != NULL : -1;
-        status = explain(model, program, r, compile_graph(model, program, r, &ends, true, err), err);
+        status = explain(model, program, r, compile_graph(model, program, r, &ends, !computes_only, err), err);
     }
     program->divided = partition != NULL;
     strata_partition_destroy(partition);

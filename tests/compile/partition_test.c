@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Random graphs (random_graph.h) on random meshes: inputs, variables and outputs are placed at random, with uneven and empty
- * parts, and the divided graph must give the values of the whole graph. Both are computed by the ops' references. Values that
+ * parts, variables and outputs also as partial sums, and the divided graph must give the values of the whole graph. Both are computed by the ops' references. Values that
  * are whole numbers must have the same bits, since no order of sums changes them.
  *
  * tests/conformance/placement_test.c tests the rule of each op by itself. */
@@ -84,6 +84,37 @@ static void assert_same(const strata_array *got, const strata_array *want, doubl
     cr_assert(same.ok, "seed %d, %s %d: %s", (int)seed_now, what, i, same.text);
 }
 
+/* The device whose coordinates are 0 on the axes over which a value is partial, and are d's on the others. */
+static int first_of(const strata_mesh *mesh, unsigned partial, int d) {
+    for (int a = mesh->n_axes - 1, stride = 1; a >= 0; stride *= mesh->axes[a--].size)
+        if (partial >> a & 1) d -= strata_mesh_coordinate(mesh, d, a) * stride;
+    return d;
+}
+
+static void add_to_each(strata_array *x, const strata_array *y, double factor) {
+    for (int64_t e = 0; e < strata_shape_elements(x->shape); e++)
+        strata_element_set(x->dtype, x->data, e,
+                           strata_element_get(x->dtype, x->data, e) + factor * strata_element_get(x->dtype, y->data, e));
+}
+
+/* A partial value: all devices but the first ones get small whole numbers, and the sum stays the same. parts: [n_devices] that
+ * are equal along the axes. */
+static void make_summands(const strata_mesh *mesh, unsigned partial, strata_array *const *parts, uint64_t *state) {
+    for (int d = 0; d < strata_mesh_n_devices(mesh); d++) {
+        const int first = first_of(mesh, partial, d);
+        if (first == d) continue;
+        for (int64_t e = 0; e < strata_shape_elements(parts[d]->shape); e++)
+            strata_element_set(parts[d]->dtype, parts[d]->data, e, (double)(strata_test_next(state) % 5) - 2);
+        add_to_each(parts[first], parts[d], -1);
+    }
+}
+
+/* Adds the summands to those of the first devices. */
+static void add_up(const strata_mesh *mesh, unsigned partial, strata_array *const *parts) {
+    for (int d = 0; d < strata_mesh_n_devices(mesh); d++)
+        if (first_of(mesh, partial, d) != d) add_to_each(parts[first_of(mesh, partial, d)], parts[d], 1);
+}
+
 static void check_parts(division *v, const strata_partition *partition, const strata_array *want, const strata_array *after) {
     strata_test_part parts[MOST_DEVICES];
     strata_array values[MOST_DEVICES][LEAVES], got[MOST_DEVICES][MOST_RESULTS + MOST_NODES];
@@ -91,12 +122,20 @@ static void check_parts(division *v, const strata_partition *partition, const st
     strata_tensor *all[MOST_DEVICES][MOST_RESULTS + MOST_NODES];
     const int n = v->n_outputs, n_updates = v->graph.n_updates;
     const double tolerance = tolerance_of(v->graph.graph);
+    strata_array *same[MOST_DEVICES];
+    uint64_t state = seed_now;
+    for (int i = 0; i < LEAVES; i++) {
+        for (int d = 0; d < partition->n_devices; d++) {
+            values[d][i] = strata_test_part_of(&v->mesh, &v->leaves[i], &v->arrays[i], d);
+            same[d] = &values[d][i];
+        }
+        make_summands(&v->mesh, v->leaves[i].partial, same, &state);
+    }
     for (int d = 0; d < partition->n_devices; d++) {
         const strata_device_part *part = &partition->parts[d];
         memcpy(all[d], part->outputs, (size_t)n * sizeof(*all[d]));
         memcpy(all[d] + n, part->updates, (size_t)n_updates * sizeof(*all[d]));
         for (int i = 0; i < LEAVES; i++) {
-            values[d][i] = strata_test_part_of(&v->mesh, &v->leaves[i], &v->arrays[i], d);
             const void *leaf = i < INPUTS ? NULL : (const void *)&v->parts[i - INPUTS][d];
             for (int k = 0; k < part->graph->n_nodes && i < INPUTS; k++)
                 if (part->graph->nodes[k]->op == &strata_op_input &&
@@ -107,13 +146,19 @@ static void check_parts(division *v, const strata_partition *partition, const st
         parts[d] = (strata_test_part){all[d], n + n_updates, feeds[d], LEAVES, got[d]};
     }
     OK(strata_test_eval_parts(parts, partition->n_devices, &err));
+    for (int i = 0; i < n + LEAVES; i++) {
+        for (int d = 0; d < partition->n_devices; d++) same[d] = i < n ? &got[d][i] : &values[d][i - n];
+        add_up(&v->mesh, i < n ? v->results[i].partial : v->leaves[i - n].partial, same);
+    }
     for (int d = 0; d < partition->n_devices; d++) {
         for (int i = 0; i < n; i++) {
+            if (first_of(&v->mesh, v->results[i].partial, d) != d) continue;
             strata_array part = strata_test_part_of(&v->mesh, &v->results[i], &want[i], d);
             assert_same(&got[d][i], &part, v->exactly[i] ? 0 : tolerance, "output", i);
             strata_array_finish(&part);
         }
         for (int i = INPUTS; i < LEAVES; i++) {
+            if (first_of(&v->mesh, v->leaves[i].partial, d) != d) continue;
             strata_array part = strata_test_part_of(&v->mesh, &v->leaves[i], &after[i], d);
             assert_same(&values[d][i], &part, 0, "variable", i - INPUTS);
             strata_array_finish(&part);
@@ -123,13 +168,27 @@ static void check_parts(division *v, const strata_partition *partition, const st
     }
 }
 
+/* Makes a placement partial over axes that divide no dimension. */
+static void make_partial(const strata_mesh *mesh, strata_placement *placement, strata_dtype dtype, uint64_t *state) {
+    unsigned divided = 0;
+    if (dtype != STRATA_DTYPE_F32 && dtype != STRATA_DTYPE_I32) return;
+    for (int d = 0; d < STRATA_MAX_RANK; d++)
+        for (int a = 0; a < placement->dims[d].n_axes; a++) divided |= 1u << placement->dims[d].axes[a];
+    for (int a = 0; a < mesh->n_axes; a++)
+        if (!(divided >> a & 1) && strata_test_next(state) % 2) placement->partial |= 1u << a;
+}
+
 static void place_values(division *v, uint64_t *state) {
     v->mesh = strata_test_random_mesh(MOST_DEVICES, state);
     for (int i = 0; i < LEAVES; i++)
         v->leaves[i] = strata_test_random_placement(&v->mesh, v->arrays[i].shape, state, &v->lengths);
     for (int i = 0; i < v->n_outputs; i++)
-        if (strata_test_next(state) % 4 == 0)
+        if (strata_test_next(state) % 4 == 0) {
             v->results[i] = strata_test_random_placement(&v->mesh, v->outputs[i]->shape, state, &v->lengths);
+            make_partial(&v->mesh, &v->results[i], v->outputs[i]->dtype, state);
+        }
+    for (int i = INPUTS; i < LEAVES; i++)
+        if (strata_test_next(state) % 2) make_partial(&v->mesh, &v->leaves[i], v->arrays[i].dtype, state);
 }
 
 static void check_division(strata_device *device, uint64_t seed, bool differentiable) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The training step of mirrored is one graph, which the partitioner divides (core/model/divide.c). It must have the bits of
+ * The steps of mirrored are one graph each, which the partitioner divides (core/model/divide.c). They must have the bits of
  * the steps that are built for each replica by its role, for every layer that treats examples in a way of its own: batch norm,
  * dropout, penalties, recurrent layers, sparse embeddings; and where replicas have no examples. */
 #include <criterion/criterion.h>
@@ -27,25 +27,44 @@ static const char series[] =
     "{\"layer\": \"layer_norm\"},"
     "{\"layer\": \"dense\", \"units\": 3}], \"loss\": \"sparse_categorical_crossentropy\"}";
 
-/* What was trained, as a hash, and the losses of the epochs. */
+/* How a model is trained. */
+typedef struct plan {
+    const char *json;
+    int64_t batch, accumulate;
+    strata_dtype precision;
+} plan;
+
+/* What was trained, as a hash; the losses of the epochs; what the model computes afterwards. */
 typedef struct outcome {
     char sha[65];
-    double losses[2];
-    bool divided;
+    double losses[2], evaluated;
+    strata_array predicted;
+    /* [strata_program_kind] How many programs were divided, and how many were not. */
+    int divided[6], others[6];
 } outcome;
 
-static outcome train(const char *json, int64_t batch, strata_dtype precision, bool by_roles) {
+static outcome train(const plan *p, bool by_roles) {
     test_classes classes = test_classes_make(22, 8);
     strata_strategy *strategy = test_strategy("mirrored", (const char *[]){"host", "host", "host", NULL}, false);
     strata_model *model = NULL;
     strata_history history = {0};
-    outcome o = {.divided = false};
+    strata_metrics metrics;
+    outcome o = {.losses = {0}};
+    const strata_compile_options opts = {
+        .strategy = strategy,
+        .seed = 3,
+        .precision = p->precision,
+        .optimizer = {.name = "adam", .learning_rate = 0.01, .gradient_accumulation_steps = p->accumulate}};
     strategy->by_roles = by_roles;
-    OK(strata_model_from_json(json, strlen(json), "the test", &model, &err));
-    OK(strata_model_compile(model, NULL, &(strata_compile_options){.strategy = strategy, .seed = 3, .precision = precision},
-                            &err));
-    OK(strata_model_fit(model, classes.dataset, &(strata_fit_options){.epochs = 2, .batch = batch, .seed = 5}, &history, &err));
-    for (const strata_model_program *p = model->programs; p; p = p->next) o.divided |= p->divided;
+    OK(strata_model_from_json(p->json, strlen(p->json), "the test", &model, &err));
+    OK(strata_model_compile(model, NULL, &opts, &err));
+    OK(strata_model_fit(model, classes.dataset, &(strata_fit_options){.epochs = 2, .batch = p->batch, .seed = 5}, &history,
+                        &err));
+    OK(strata_model_evaluate(model, classes.dataset, p->batch, &metrics, &err));
+    OK(strata_model_predict(model, classes.dataset, p->batch, &o.predicted, &err));
+    o.evaluated = metrics.loss;
+    for (const strata_model_program *program = model->programs; program; program = program->next)
+        (program->divided ? o.divided : o.others)[program->kind]++;
     for (int e = 0; e < 2; e++) o.losses[e] = history.epochs[e].loss;
     OK(strata_model_sha256(model, o.sha, &err));
     strata_history_finish(&history);
@@ -55,20 +74,35 @@ static outcome train(const char *json, int64_t batch, strata_dtype precision, bo
     return o;
 }
 
-static void expect_same_bits(const char *json, int64_t batch, strata_dtype precision) {
-    const outcome one = train(json, batch, precision, false), roles = train(json, batch, precision, true);
-    cr_assert(one.divided);
-    cr_assert(!roles.divided);
-    cr_expect_str_eq(one.sha, roles.sha, "batch %d of %s: %s beside %s", (int)batch, json, one.sha, roles.sha);
+static void expect_same_bits(plan p) {
+    static const strata_program_kind plain[] = {STRATA_PROGRAM_TRAIN, STRATA_PROGRAM_EVALUATE, STRATA_PROGRAM_PREDICT};
+    outcome one = train(&p, false), roles = train(&p, true);
+    for (int i = 0; i < 3; i++)
+        cr_expect(one.divided[plain[i]] || (p.accumulate > 1 && plain[i] == STRATA_PROGRAM_TRAIN), "kind %d", plain[i]);
+    cr_expect_eq(p.accumulate > 1, one.divided[STRATA_PROGRAM_ACCUMULATE] && one.divided[STRATA_PROGRAM_APPLY]);
+    for (int kind = 0; kind < 6; kind++)
+        cr_expect(!one.others[kind] && !roles.divided[kind], "kind %d: %d %d", kind, one.others[kind], roles.divided[kind]);
+    cr_expect_str_eq(one.sha, roles.sha, "batch %d of %s: %s beside %s", (int)p.batch, p.json, one.sha, roles.sha);
     for (int e = 0; e < 2; e++)
-        cr_expect_eq(one.losses[e], roles.losses[e], "batch %d of %s: %.9g beside %.9g", (int)batch, json, one.losses[e],
+        cr_expect_eq(one.losses[e], roles.losses[e], "batch %d of %s: %.9g beside %.9g", (int)p.batch, p.json, one.losses[e],
                      roles.losses[e]);
+    cr_expect_eq(one.evaluated, roles.evaluated, "%s: %.9g beside %.9g", p.json, one.evaluated, roles.evaluated);
+    cr_expect_arr_eq(one.predicted.data, roles.predicted.data, strata_array_bytes(&roles.predicted));
+    strata_array_finish(&one.predicted);
+    strata_array_finish(&roles.predicted);
 }
 
 /* Batches of 10 are divided into 4, 3 and 3, and the last one of an epoch has 2 examples for 3 replicas. */
 Test(divide, has_the_bits_of_steps_that_are_built_by_roles) {
     const char *const models[] = {dense, images, series};
-    for (int i = 0; i < 3; i++) expect_same_bits(models[i], 10, STRATA_DTYPE_F32);
-    expect_same_bits(dense, 2, STRATA_DTYPE_F32);
-    expect_same_bits(dense, 10, STRATA_DTYPE_BF16);
+    for (int i = 0; i < 3; i++) expect_same_bits((plan){.json = models[i], .batch = 10});
+    expect_same_bits((plan){.json = dense, .batch = 2});
+    expect_same_bits((plan){.json = dense, .batch = 10, .precision = STRATA_DTYPE_BF16});
+}
+
+/* The last accumulated batch of an epoch has fewer examples than replicas, so a replica adds nothing to what it has. */
+Test(divide, accumulates_the_bits_of_steps_that_are_built_by_roles) {
+    expect_same_bits((plan){.json = dense, .batch = 10, .accumulate = 2});
+    expect_same_bits((plan){.json = dense, .batch = 5, .accumulate = 3, .precision = STRATA_DTYPE_F16});
+    expect_same_bits((plan){.json = images, .batch = 2, .accumulate = 4});
 }
