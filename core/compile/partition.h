@@ -11,8 +11,12 @@
  *   - Where a placement must change, the partitioner inserts the exchange: all_reduce, reduce_scatter, all_gather. Taking a
  *     part of a value that the device has is no exchange.
  *
+ *   - What all readers of a value want divided is divided early: an element-wise op before a divided update computes the
+ *     device's part only, and a sum that is completed there becomes a reduce_scatter.
+ *
  * An all_reduce in the graph says where a value must be complete: it is an exchange if the devices' values differ, and nothing
- * if they are equal. An op without a rule, or a division that its rule does not allow, is computed from gathered operands by
+ * if they are equal. An update of variables with different placements follows those that are divided: a variable of which each
+ * device has a copy is updated in parts, which an all_gather brings together. An op without a rule, or a division that its rule does not allow, is computed from gathered operands by
  * every device; the exchanges name the node, so that a report can say so. Gradients must be in the graph already. */
 #ifndef STRATA_CORE_PARTITION_H
 #define STRATA_CORE_PARTITION_H
@@ -32,7 +36,12 @@ typedef struct strata_partition_options {
     const strata_placement *(*place)(void *user, const strata_tensor *leaf);
     /* The device's variable, of the shape of its part, that stands for the variable of the graph. */
     strata_variable *(*variable)(void *user, strata_variable *whole, int device);
+    /* The device's variable of the same placement as the other variables of an update, which holds the device's part of a
+     * variable of which it has a copy. NULL: such updates are refused. */
+    strata_variable *(*part_variable)(void *user, strata_variable *whole, int device);
     void *user;
+    /* The all_reduces of the graph never become reduce_scatters. */
+    bool whole_sums;
     strata_tensor *const *outputs;
     /* [n_outputs] The placements of the outputs; NULL: every device gets the whole outputs. The values of a partial output add
      * up to it. */
@@ -51,7 +60,8 @@ typedef struct strata_device_part {
 
 /* An exchange that the partitioner inserted, for reports. */
 typedef struct strata_partition_exchange {
-    /* The node whose value is exchanged, and the node that needs it (NULL: it is an output). Nodes of the whole graph. */
+    /* The node whose value is exchanged, and the node that needs it (NULL: it is an output). Nodes of the whole graph. An update
+     * of a variable in parts needs its own value: the devices' copies become equal again. */
     const strata_tensor *value, *reader;
     /* The op's name: "all_reduce", "reduce_scatter", "all_gather". */
     const char *op;

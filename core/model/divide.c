@@ -2,8 +2,8 @@
  *
  * The steps of several replicas, divided by the partitioner: a step is built once, for all examples of this worker's
  * replicas, as if there were one device. The mesh has one axis, "data", with a device for each replica of all workers. Inputs
- * are divided along the examples, parameters, slots and states are copies on every device. What batches accumulate is a
- * partial sum on each device. The all_reduces that the builder adds to the graph (gradients.c) say where gradients and sums
+ * are divided along the examples, parameters, slots and states are copies on every device; with shards, slots are divided, and
+ * the partitioner divides the update. What batches accumulate is a partial sum on each device. The all_reduces that the builder adds to the graph (gradients.c) say where gradients and sums
  * must be complete.
  *
  * The graph has only the examples of this worker, so the parts of other workers are empty in its placements. */
@@ -11,7 +11,8 @@
 #include <string.h>
 
 #include "core/compile/partition.h"
-#include "core/model/model.h"
+#include "core/graph/variable.h"
+#include "core/model/step.h"
 #include "core/op/ops.h"
 
 typedef struct division {
@@ -19,12 +20,18 @@ typedef struct division {
     strata_mesh mesh;
     /* How the examples are divided; copies on every device; a sum over the devices. */
     strata_placement examples, whole, partial;
+    /* [parameters.n_blocks] With shards: how the slots of each block are divided. */
+    strata_placement *slots;
+    const strata_step *step;
 } division;
 
 bool strata_model_is_divided(const strata_model *model, strata_program_kind kind) {
     const strata_strategy *strategy = model->strategy;
+    const bool updates = kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_APPLY;
+    /* The norms of parameters are computed from chunks (strata_segments), which cannot be divided between two parameters. */
+    if (updates && model->shards.n && model->optimizer_kind->whole_parameters) return false;
     return kind != STRATA_PROGRAM_GRADIENTS && strata_strategy_num_replicas_in_sync(strategy) > 1 && strategy->updater < 0 &&
-           !strategy->rewrite && !model->shards.n && !strategy->trainer && !strategy->by_roles;
+           !strategy->rewrite && !strategy->trainer && !strategy->by_roles;
 }
 
 /* ---- placements ---- */
@@ -45,10 +52,23 @@ static bool is_accumulated(const strata_model *model, const strata_variable *var
     return is;
 }
 
+/* The block and the number of the slot for which the variable stands; -1: it is no slot. */
+static int slot_of(const division *v, const strata_variable *variable) {
+    const int n = v->model->parameters.n_blocks * STRATA_MAX_OPTIMIZER_SLOTS;
+    for (int i = 0; v->step->slots && i < n; i++)
+        if (variable == &v->step->slots[i]) return i;
+    return -1;
+}
+
+static const strata_placement *place_variable(const division *v, const strata_variable *variable) {
+    const int slot = slot_of(v, variable);
+    if (slot >= 0) return &v->slots[slot / STRATA_MAX_OPTIMIZER_SLOTS];
+    return is_accumulated(v->model, variable) ? &v->partial : &v->whole;
+}
+
 static const strata_placement *place(void *user, const strata_tensor *leaf) {
     const division *v = user;
-    if (leaf->op == &strata_op_read)
-        return is_accumulated(v->model, ((const strata_read_attrs *)leaf->attrs)->variable) ? &v->partial : &v->whole;
+    if (leaf->op == &strata_op_read) return place_variable(v, ((const strata_read_attrs *)leaf->attrs)->variable);
     const strata_input_kind kind = strata_model_input_kind(((const strata_input_attrs *)leaf->attrs)->name);
     return kind == STRATA_INPUT_COPIED ? &v->whole : kind == STRATA_INPUT_SUMMED ? &v->partial : &v->examples;
 }
@@ -71,7 +91,35 @@ static strata_variable *counterpart(const strata_model *model, const strata_vari
 
 static strata_variable *variable_of(void *user, strata_variable *whole, int device) {
     const division *v = user;
-    return counterpart(v->model, whole, device - v->model->strategy->workers.first_replica);
+    const int replica = device - v->model->strategy->workers.first_replica, slot = slot_of(v, whole);
+    if (slot < 0) return counterpart(v->model, whole, replica);
+    return v->model->replicas[replica].blocks[slot / STRATA_MAX_OPTIMIZER_SLOTS].slots[slot % STRATA_MAX_OPTIMIZER_SLOTS];
+}
+
+/* With shards: the replica's shard of the parameters. */
+static strata_variable *shard_of(void *user, strata_variable *whole, int device) {
+    const division *v = user;
+    const strata_model *model = v->model;
+    for (int k = 0; k < model->parameters.n_blocks; k++)
+        if (whole == model->replicas[0].blocks[k].flat)
+            return model->replicas[device - model->strategy->workers.first_replica].blocks[k].shard;
+    return NULL;
+}
+
+/* Sets how the slots of each block are divided, in memory of the step's graph. */
+static strata_status place_slots(division *v, strata_error *err) {
+    const strata_shards *shards = &v->model->shards;
+    const int n = v->model->parameters.n_blocks;
+    if (!shards->n) return STRATA_OK;
+    v->slots = strata_graph_alloc(v->step->graph, (size_t)n * sizeof *v->slots);
+    int64_t *lengths = strata_graph_alloc(v->step->graph, (size_t)n * (size_t)shards->n * sizeof *lengths);
+    if (!v->slots || !lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for shards");
+    for (int k = 0; k < n; k++, lengths += shards->n) {
+        const strata_parameter_block *at = &v->model->parameters.blocks[k];
+        strata_shards_cut(shards, at->begin, at->end, lengths);
+        v->slots[k] = (strata_placement){.dims = {{.n_axes = 1, .axes = {0}, .lengths = lengths}}};
+    }
+    return STRATA_OK;
 }
 
 /* ---- the step ---- */
@@ -94,7 +142,9 @@ static strata_status divide(const strata_model *model, const strata_model_progra
     division v = {.model = model,
                   .mesh = {.n_axes = 1, .axes = {{"data", strata_strategy_num_replicas_in_sync(strategy)}}},
                   .examples = {.dims = {split}},
-                  .partial = {.partial = 1}};
+                  .partial = {.partial = 1},
+                  .step = step};
+    STRATA_TRY(place_slots(&v, err));
     strata_tensor *outputs[2] = {step->output};
     strata_placement placements[2] = {output_of(&v, program->kind), v.examples};
     int n = step->output != NULL;
@@ -109,7 +159,9 @@ static strata_status divide(const strata_model *model, const strata_model_progra
                                            .counts = program->contributes,
                                            .place = place,
                                            .variable = variable_of,
+                                           .part_variable = model->shards.n ? shard_of : NULL,
                                            .user = &v,
+                                           .whole_sums = strata_step_needs_all_gradients(model),
                                            .outputs = outputs,
                                            .placements = placements,
                                            .n_outputs = n,
@@ -118,12 +170,14 @@ static strata_status divide(const strata_model *model, const strata_model_progra
     return strata_partition_create(&opts, out_partition, err);
 }
 
-/* Whether the only exchanges are those that the builder asked for. Others come from layers that compute something of all
+/* Whether the only exchanges are those that the builder asked for, and those of updated shards. Others come from layers that compute something of all
  * examples, such as their mean. Each replica computes it of its own examples, as in tf.distribute, so such a step is built by
  * roles. */
 static bool has_only_sums(const strata_partition *partition) {
-    for (int i = 0; i < partition->n_exchanges; i++)
-        if (!partition->exchanges[i].reader || partition->exchanges[i].reader->op != &strata_op_all_reduce) return false;
+    for (int i = 0; i < partition->n_exchanges; i++) {
+        const strata_tensor *reader = partition->exchanges[i].reader, *value = partition->exchanges[i].value;
+        if (!reader || (reader->op != &strata_op_all_reduce && reader != value)) return false;
+    }
     return true;
 }
 

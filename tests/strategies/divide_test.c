@@ -32,12 +32,17 @@ typedef struct plan {
     const char *json;
     int64_t batch, accumulate;
     strata_dtype precision;
+    strata_shard_optimizer shards;
+    bool norm;
+    strata_optimizer optimizer;
 } plan;
 
 /* What was trained, as a hash; the losses of the epochs; what the model computes afterwards. */
 typedef struct outcome {
     char sha[65];
     double losses[2], evaluated;
+    /* The bytes of exchanges in a step. */
+    double bytes;
     strata_array predicted;
     /* [strata_program_kind] How many programs were divided, and how many were not. */
     int divided[6], others[6];
@@ -50,12 +55,13 @@ static outcome train(const plan *p, bool by_roles) {
     strata_history history = {0};
     strata_metrics metrics;
     outcome o = {.losses = {0}};
-    const strata_compile_options opts = {
-        .strategy = strategy,
-        .seed = 3,
-        .precision = p->precision,
-        .optimizer = {.name = "adam", .learning_rate = 0.01, .gradient_accumulation_steps = p->accumulate}};
+    strata_compile_options opts = {
+        .strategy = strategy, .seed = 3, .precision = p->precision, .optimizer = p->optimizer, .gradient_norm = p->norm};
+    if (!opts.optimizer.name) opts.optimizer.name = "adam";
+    opts.optimizer.gradient_accumulation_steps = p->accumulate;
     strategy->by_roles = by_roles;
+    strategy->shard_optimizer = p->shards;
+    strategy->bucket_bytes = 256; /* several buckets */
     OK(strata_model_from_json(p->json, strlen(p->json), "the test", &model, &err));
     OK(strata_model_compile(model, NULL, &opts, &err));
     OK(strata_model_fit(model, classes.dataset, &(strata_fit_options){.epochs = 2, .batch = p->batch, .seed = 5}, &history,
@@ -63,6 +69,7 @@ static outcome train(const plan *p, bool by_roles) {
     OK(strata_model_evaluate(model, classes.dataset, p->batch, &metrics, &err));
     OK(strata_model_predict(model, classes.dataset, p->batch, &o.predicted, &err));
     o.evaluated = metrics.loss;
+    o.bytes = strata_model_communication(model).bytes_per_step;
     for (const strata_model_program *program = model->programs; program; program = program->next)
         (program->divided ? o.divided : o.others)[program->kind]++;
     for (int e = 0; e < 2; e++) o.losses[e] = history.epochs[e].loss;
@@ -87,6 +94,7 @@ static void expect_same_bits(plan p) {
         cr_expect_eq(one.losses[e], roles.losses[e], "batch %d of %s: %.9g beside %.9g", (int)p.batch, p.json, one.losses[e],
                      roles.losses[e]);
     cr_expect_eq(one.evaluated, roles.evaluated, "%s: %.9g beside %.9g", p.json, one.evaluated, roles.evaluated);
+    cr_expect_eq(one.bytes, roles.bytes, "%s: %.9g bytes beside %.9g", p.json, one.bytes, roles.bytes);
     cr_expect_arr_eq(one.predicted.data, roles.predicted.data, strata_array_bytes(&roles.predicted));
     strata_array_finish(&one.predicted);
     strata_array_finish(&roles.predicted);
@@ -105,4 +113,21 @@ Test(divide, accumulates_the_bits_of_steps_that_are_built_by_roles) {
     expect_same_bits((plan){.json = dense, .batch = 10, .accumulate = 2});
     expect_same_bits((plan){.json = dense, .batch = 5, .accumulate = 3, .precision = STRATA_DTYPE_F16});
     expect_same_bits((plan){.json = images, .batch = 2, .accumulate = 4});
+}
+
+/* The partitioner finds reduce_scatter and all_gather. With the norm of all gradients, or for f16, gradients are added up by
+ * all_reduce; an optimizer without slots has no shards. */
+Test(divide, shards_have_the_bits_of_steps_that_are_built_by_roles) {
+    static const strata_optimizer optimizers[] = {{.name = "adam", .weight_decay = 0.01, .clip_value = 0.01},
+                                                  {.name = "sgd", .momentum = 0.9},
+                                                  {.name = "sgd"},
+                                                  {.name = "rmsprop"},
+                                                  {.name = "adam", .clip_global_norm = 0.1},
+                                                  {.name = "adam", .clip_norm = 0.1}};
+    for (int i = 0; i < 6; i++)
+        expect_same_bits((plan){.json = dense, .batch = 10, .shards = STRATA_SHARD_OPTIMIZER_YES, .optimizer = optimizers[i]});
+    expect_same_bits((plan){.json = images, .batch = 10, .shards = STRATA_SHARD_OPTIMIZER_YES});
+    expect_same_bits((plan){.json = images, .batch = 10, .shards = STRATA_SHARD_OPTIMIZER_YES, .norm = true});
+    expect_same_bits((plan){.json = dense, .batch = 4, .accumulate = 3, .shards = STRATA_SHARD_OPTIMIZER_YES});
+    expect_same_bits((plan){.json = dense, .batch = 10, .precision = STRATA_DTYPE_F16, .shards = STRATA_SHARD_OPTIMIZER_YES});
 }
