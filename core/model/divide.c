@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The steps of several replicas, divided by the partitioner: a step is built once, for all examples of this worker's
- * replicas, as if there were one device. The mesh has one axis, "data", with a device for each replica of all workers. Inputs
- * are divided along the examples, parameters, slots and states are copies on every device; with shards, slots are divided, and
- * the partitioner divides the update. What batches accumulate is a partial sum on each device. The all_reduces that the builder adds to the graph (gradients.c) say where gradients and sums
- * must be complete.
+ * The steps of several replicas, divided by the partitioner: a step is built once, for all examples of this worker's replicas,
+ * as if there were one device. The mesh has one axis, "data", with a device for each replica of all workers, and for a device
+ * that only stores parameters. Inputs are divided along the examples. Parameters and states are copies on every device. So are
+ * slots and the epoch's sums, unless one device makes the update: then they are at its coordinate. With shards, slots are
+ * divided, and the partitioner divides the update. What batches accumulate is a partial sum on each device. The all_reduces
+ * that the builder adds to the graph (gradients.c) say where gradients and sums must be complete.
  *
  * The graph has only the examples of this worker, so the parts of other workers are empty in its placements. */
 #include <stdlib.h>
@@ -18,8 +19,8 @@
 typedef struct division {
     const strata_model *model;
     strata_mesh mesh;
-    /* How the examples are divided; copies on every device; a sum over the devices. */
-    strata_placement examples, whole, partial;
+    /* How the examples are divided; copies on every device; a sum over the devices; where updates are made. */
+    strata_placement examples, whole, partial, update;
     /* [parameters.n_blocks] With shards: how the slots of each block are divided. */
     strata_placement *slots;
     const strata_step *step;
@@ -30,8 +31,11 @@ bool strata_model_is_divided(const strata_model *model, strata_program_kind kind
     const bool updates = kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_APPLY;
     /* The norms of parameters are computed from chunks (strata_segments), which cannot be divided between two parameters. */
     if (updates && model->shards.n && model->optimizer_kind->whole_parameters) return false;
-    return kind != STRATA_PROGRAM_GRADIENTS && strata_strategy_num_replicas_in_sync(strategy) > 1 && strategy->updater < 0 &&
-           !strategy->rewrite && !strategy->trainer && !strategy->by_roles;
+    const bool several = strata_strategy_num_replicas_in_sync(strategy) > 1 || strategy->n_devices > 1;
+    /* Of workers with devices of several kinds, one device of each makes the update. */
+    const bool each_updates = strategy->workers.mixed || (strata_strategy_has_workers(strategy) && strategy->updater >= 0);
+    return kind != STRATA_PROGRAM_GRADIENTS && several && !each_updates && !strategy->rewrite && !strategy->trainer &&
+           !strategy->by_roles;
 }
 
 /* ---- placements ---- */
@@ -60,10 +64,19 @@ static int slot_of(const division *v, const strata_variable *variable) {
     return -1;
 }
 
+/* Whether every device that computes has a copy of the variable, which the forward pass reads. */
+static bool is_copied(const strata_model *model, const strata_variable *variable) {
+    const strata_model_replica *own = &model->replicas[strata_strategy_root(model->strategy)];
+    for (int k = 0; k < model->parameters.n_blocks; k++)
+        if (variable == own->blocks[k].flat) return true;
+    return variable == own->state;
+}
+
 static const strata_placement *place_variable(const division *v, const strata_variable *variable) {
     const int slot = slot_of(v, variable);
     if (slot >= 0) return &v->slots[slot / STRATA_MAX_OPTIMIZER_SLOTS];
-    return is_accumulated(v->model, variable) ? &v->partial : &v->whole;
+    if (is_accumulated(v->model, variable)) return &v->partial;
+    return is_copied(v->model, variable) ? &v->whole : &v->update;
 }
 
 static const strata_placement *place(void *user, const strata_tensor *leaf) {
@@ -73,16 +86,18 @@ static const strata_placement *place(void *user, const strata_tensor *leaf) {
     return kind == STRATA_INPUT_COPIED ? &v->whole : kind == STRATA_INPUT_SUMMED ? &v->partial : &v->examples;
 }
 
-/* The variable of another replica that has the same place as one of replica 0. */
+/* The variable of another replica that has the same place as one of the replica that makes updates, or as an accumulated one
+ * of replica 0. */
 static strata_variable *counterpart(const strata_model *model, const strata_variable *own, int replica) {
-    const strata_model_replica *from = &model->replicas[0], *to = &model->replicas[replica];
+    const strata_model_replica *from = &model->replicas[strata_strategy_root(model->strategy)], *first = &model->replicas[0];
+    const strata_model_replica *to = &model->replicas[replica];
     if (own == from->state) return to->state;
     if (own == from->metrics) return to->metrics;
-    if (own == from->accumulated_sums) return to->accumulated_sums;
-    if (own == from->accumulated_states) return to->accumulated_states;
+    if (own == first->accumulated_sums) return to->accumulated_sums;
+    if (own == first->accumulated_states) return to->accumulated_states;
     for (int k = 0; k < model->parameters.n_blocks; k++) {
         if (own == from->blocks[k].flat) return to->blocks[k].flat;
-        if (own == from->blocks[k].accumulated) return to->blocks[k].accumulated;
+        if (own == first->blocks[k].accumulated) return to->blocks[k].accumulated;
         for (int s = 0; s < STRATA_MAX_OPTIMIZER_SLOTS; s++)
             if (own == from->blocks[k].slots[s]) return to->blocks[k].slots[s];
     }
@@ -130,20 +145,27 @@ static int64_t compiled_examples(const strata_model_program *program, int part) 
     return n || program->kind == STRATA_PROGRAM_APPLY ? n : 1;
 }
 
-/* Predictions are those of the device's examples. The sums of an evaluation are added up by the host. */
-static strata_placement output_of(const division *v, strata_program_kind kind) {
-    return kind == STRATA_PROGRAM_PREDICT ? v->examples : kind == STRATA_PROGRAM_EVALUATE ? v->partial : v->whole;
+/* The devices of all workers. */
+static int n_devices(const strata_strategy *strategy) {
+    return strata_strategy_num_replicas_in_sync(strategy) + strategy->n_devices - strategy->n_replicas;
 }
 
+/* Predictions are those of the device's examples. The sums of an evaluation are added up by the host. */
+static strata_placement output_of(const division *v, strata_program_kind kind) {
+    return kind == STRATA_PROGRAM_PREDICT ? v->examples : kind == STRATA_PROGRAM_EVALUATE ? v->partial : v->update;
+}
+
+/* idle: [n_parts] whether the device only stores parameters. */
 static strata_status divide(const strata_model *model, const strata_model_program *program, strata_step *step,
-                            const int64_t *lengths, strata_partition **out_partition, strata_error *err) {
+                            const int64_t *lengths, const bool *idle, strata_partition **out_partition, strata_error *err) {
     const strata_strategy *strategy = model->strategy;
     const strata_dim_split split = {.n_axes = 1, .axes = {0}, .lengths = lengths};
     division v = {.model = model,
-                  .mesh = {.n_axes = 1, .axes = {{"data", strata_strategy_num_replicas_in_sync(strategy)}}},
+                  .mesh = {.n_axes = 1, .axes = {{"data", n_devices(strategy)}}},
                   .examples = {.dims = {split}},
                   .partial = {.partial = 1},
                   .step = step};
+    if (strategy->updater >= 0) v.update = strata_placement_at(v.whole, 0, strategy->updater);
     STRATA_TRY(place_slots(&v, err));
     strata_tensor *outputs[2] = {step->output};
     strata_placement placements[2] = {output_of(&v, program->kind), v.examples};
@@ -154,12 +176,14 @@ static strata_status divide(const strata_model *model, const strata_model_progra
     }
     const strata_partition_options opts = {.mesh = &v.mesh,
                                            .first = strategy->workers.first_replica,
-                                           .n = strategy->n_replicas,
+                                           .n = program->n_parts,
                                            .own_statistics = true,
                                            .counts = program->contributes,
                                            .place = place,
                                            .variable = variable_of,
                                            .part_variable = model->shards.n ? shard_of : NULL,
+                                           .update = &v.update,
+                                           .idle = idle,
                                            .user = &v,
                                            .whole_sums = strata_step_needs_all_gradients(model),
                                            .outputs = outputs,
@@ -170,13 +194,14 @@ static strata_status divide(const strata_model *model, const strata_model_progra
     return strata_partition_create(&opts, out_partition, err);
 }
 
-/* Whether the only exchanges are those that the builder asked for, and those of updated shards. Others come from layers that compute something of all
- * examples, such as their mean. Each replica computes it of its own examples, as in tf.distribute, so such a step is built by
- * roles. */
+/* Whether the only exchanges are those that the builder asked for, and those that send new values of parameters and states.
+ * Others come from layers that compute something of all examples, such as their mean. Each replica computes it of its own
+ * examples, as in tf.distribute, so such a step is built by roles. */
 static bool has_only_sums(const strata_partition *partition) {
     for (int i = 0; i < partition->n_exchanges; i++) {
-        const strata_tensor *reader = partition->exchanges[i].reader, *value = partition->exchanges[i].value;
-        if (!reader || (reader->op != &strata_op_all_reduce && reader != value)) return false;
+        const strata_partition_exchange *x = &partition->exchanges[i];
+        const bool sends = x->reader == x->value && x->reader && x->reader->op->flags & STRATA_OP_UPDATE;
+        if (!sends && (!x->reader || x->reader->op != &strata_op_all_reduce)) return false;
     }
     return true;
 }
@@ -190,15 +215,28 @@ static bool can_divide(const strata_step *step, int64_t batch) {
 strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_step *step,
                                   strata_partition **out_partition, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
-    strata_step_role role = {.form = program->form, .updates = true, .exchanges = true, .has_replicas = true, .whole = true};
+    strata_step_role role = {.replica = strata_strategy_root(model->strategy),
+                             .form = program->form,
+                             .updates = true,
+                             .exchanges = true,
+                             .has_replicas = strata_strategy_num_replicas_in_sync(model->strategy) > 1,
+                             .whole = true};
     *out_partition = NULL;
-    int64_t *lengths = calloc((size_t)strata_strategy_num_replicas_in_sync(model->strategy), sizeof *lengths);
-    if (!lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
-    for (int r = 0; r < program->n_parts; r++)
-        role.batch += lengths[workers->first_replica + r] = compiled_examples(program, r);
+    const size_t n = (size_t)n_devices(model->strategy);
+    int64_t *lengths = calloc(n, sizeof *lengths);
+    bool *idle = calloc(n, sizeof *idle);
+    if (!lengths || !idle) {
+        free(lengths);
+        free(idle);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    }
+    for (int r = 0; r < program->n_parts; r++) {
+        idle[r] = r >= model->strategy->n_replicas;
+        if (!idle[r]) role.batch += lengths[workers->first_replica + r] = compiled_examples(program, r);
+    }
     strata_status status = strata_step_build(step, model, program->kind, role, NULL, err);
     if (!status && can_divide(step, role.batch)) {
-        status = divide(model, program, step, lengths, out_partition, err);
+        status = divide(model, program, step, lengths, idle, out_partition, err);
         if (status) strata_graph_destroy(step->graph);
         if (!status && !has_only_sums(*out_partition)) {
             strata_partition_destroy(*out_partition);
@@ -206,5 +244,6 @@ strata_status strata_model_divide(strata_model *model, const strata_model_progra
         }
     }
     free(lengths);
+    free(idle);
     return status;
 }

@@ -21,7 +21,7 @@
 #include "tests/support/parts.h"
 
 /* The last leaf is no leaf of the graph: it holds the devices' parts of the weights of which they have copies. */
-enum { MOST_DEVICES = 8, MOST_RESULTS = MOST_OUTPUTS + LEAVES, PARTS_OF_WEIGHTS = WIDE_LEAVES, MOST_LEAVES };
+enum { MOST_DEVICES = 8, MOST_RESULTS = MOST_OUTPUTS + LEAVES, MOST_KEPT = 512, PARTS_OF_WEIGHTS = WIDE_LEAVES, MOST_LEAVES };
 /* Leaves of wide graphs (random_graph.c): two variables of sgd, three of adam, a table. */
 enum { WEIGHTS = LEAVES, VELOCITY, ADAM_WEIGHTS, ADAM_M, ADAM_V, TABLE };
 static strata_error err;
@@ -31,7 +31,7 @@ static uint64_t seed_now;
 typedef struct division {
     scene graph;
     strata_mesh mesh;
-    strata_placement leaves[MOST_LEAVES], results[MOST_RESULTS];
+    strata_placement leaves[MOST_LEAVES], results[MOST_RESULTS], update;
     strata_tensor *outputs[MOST_RESULTS + MOST_NODES];
     bool exactly[MOST_RESULTS];
     int n_outputs;
@@ -117,10 +117,11 @@ static void add_to_each(strata_array *x, const strata_array *y, double factor) {
 
 /* A partial value: all devices but the first ones get small whole numbers, and the sum stays the same. parts: [n_devices] that
  * are equal along the axes. */
-static void make_summands(const strata_mesh *mesh, unsigned partial, strata_array *const *parts, uint64_t *state) {
+static void make_summands(const strata_mesh *mesh, const strata_placement *placement, strata_array *const *parts,
+                          uint64_t *state) {
     for (int d = 0; d < strata_mesh_n_devices(mesh); d++) {
-        const int first = first_of(mesh, partial, d);
-        if (first == d) continue;
+        const int first = first_of(mesh, placement->partial, d);
+        if (first == d || !strata_placement_has(mesh, placement, d)) continue;
         for (int64_t e = 0; e < strata_shape_elements(parts[d]->shape); e++)
             strata_element_set(parts[d]->dtype, parts[d]->data, e, (double)(strata_test_next(state) % 5) - 2);
         add_to_each(parts[first], parts[d], -1);
@@ -128,17 +129,20 @@ static void make_summands(const strata_mesh *mesh, unsigned partial, strata_arra
 }
 
 /* Adds the summands to those of the first devices. */
-static void add_up(const strata_mesh *mesh, unsigned partial, strata_array *const *parts) {
-    for (int d = 0; d < strata_mesh_n_devices(mesh); d++)
-        if (first_of(mesh, partial, d) != d) add_to_each(parts[first_of(mesh, partial, d)], parts[d], 1);
+static void add_up(const strata_mesh *mesh, const strata_placement *placement, strata_array *const *parts) {
+    for (int d = 0; d < strata_mesh_n_devices(mesh); d++) {
+        const int first = first_of(mesh, placement->partial, d);
+        if (first != d && strata_placement_has(mesh, placement, d)) add_to_each(parts[first], parts[d], 1);
+    }
 }
 
 static void check_parts(division *v, const strata_partition *partition, const strata_array *want, const strata_array *after) {
     strata_test_part parts[MOST_DEVICES];
-    strata_array values[MOST_DEVICES][MOST_LEAVES], got[MOST_DEVICES][MOST_RESULTS + MOST_NODES];
+    static strata_array got[MOST_DEVICES][MOST_RESULTS + MOST_NODES + MOST_KEPT];
+    static strata_tensor *all[MOST_DEVICES][MOST_RESULTS + MOST_NODES + MOST_KEPT];
+    strata_array values[MOST_DEVICES][MOST_LEAVES];
     strata_test_feed feeds[MOST_DEVICES][MOST_LEAVES];
-    strata_tensor *all[MOST_DEVICES][MOST_RESULTS + MOST_NODES];
-    const int n = v->n_outputs, n_updates = v->graph.n_updates, n_leaves = v->n_leaves;
+    const int n = v->n_outputs, n_leaves = v->n_leaves;
     const double tolerance = tolerance_of(v->graph.graph);
     strata_array *same[MOST_DEVICES];
     uint64_t state = seed_now;
@@ -147,12 +151,13 @@ static void check_parts(division *v, const strata_partition *partition, const st
             values[d][i] = strata_test_part_of(&v->mesh, &v->leaves[i], &v->arrays[i], d);
             same[d] = &values[d][i];
         }
-        make_summands(&v->mesh, v->leaves[i].partial, same, &state);
+        make_summands(&v->mesh, &v->leaves[i], same, &state);
     }
     for (int d = 0; d < partition->n_devices; d++) {
         const strata_device_part *part = &partition->parts[d];
         memcpy(all[d], part->outputs, (size_t)n * sizeof(*all[d]));
-        memcpy(all[d] + n, part->updates, (size_t)n_updates * sizeof(*all[d]));
+        cr_assert_leq(part->n_updates, MOST_NODES + MOST_KEPT);
+        if (part->n_updates) memcpy(all[d] + n, part->updates, (size_t)part->n_updates * sizeof(*all[d]));
         for (int i = 0; i < n_leaves; i++) {
             const void *leaf = i < INPUTS ? NULL : (const void *)&v->parts[i][d];
             for (int k = 0; k < part->graph->n_nodes && i < INPUTS; k++)
@@ -161,34 +166,37 @@ static void check_parts(division *v, const strata_partition *partition, const st
                     leaf = part->graph->nodes[k];
             feeds[d][i] = (strata_test_feed){leaf, &values[d][i]};
         }
-        parts[d] = (strata_test_part){all[d], n + n_updates, feeds[d], n_leaves, got[d]};
+        parts[d] = (strata_test_part){all[d], n + part->n_updates, feeds[d], n_leaves, got[d]};
     }
     OK(strata_test_eval_parts(parts, partition->n_devices, &err));
     for (int i = 0; i < n + n_leaves; i++) {
         for (int d = 0; d < partition->n_devices; d++) same[d] = i < n ? &got[d][i] : &values[d][i - n];
-        add_up(&v->mesh, i < n ? v->results[i].partial : v->leaves[i - n].partial, same);
+        add_up(&v->mesh, i < n ? &v->results[i] : &v->leaves[i - n], same);
     }
     for (int d = 0; d < partition->n_devices; d++) {
         for (int i = 0; i < n; i++) {
-            if (first_of(&v->mesh, v->results[i].partial, d) != d) continue;
+            const bool has = strata_placement_has(&v->mesh, &v->results[i], d);
+            cr_assert_eq(all[d][i] != NULL, has, "seed %d, output %d", (int)seed_now, i);
+            if (!has || first_of(&v->mesh, v->results[i].partial, d) != d) continue;
             strata_array part = strata_test_part_of(&v->mesh, &v->results[i], &want[i], d);
             assert_same(&got[d][i], &part, v->exactly[i] ? 0 : tolerance, "output", i);
             strata_array_finish(&part);
         }
         for (int i = INPUTS; i < n_leaves; i++) {
+            if (!strata_placement_has(&v->mesh, &v->leaves[i], d)) continue;
             if (first_of(&v->mesh, v->leaves[i].partial, d) != d) continue;
             strata_array part = strata_test_part_of(&v->mesh, &v->leaves[i], &after[i], d);
             assert_same(&values[d][i], &part, 0, "variable", i - INPUTS);
             strata_array_finish(&part);
         }
-        for (int i = 0; i < n + n_updates; i++) strata_array_finish(&got[d][i]);
+        for (int i = 0; i < parts[d].n_outputs; i++) strata_array_finish(&got[d][i]);
         for (int i = 0; i < n_leaves; i++) strata_array_finish(&values[d][i]);
     }
 }
 
-/* Makes a placement partial over axes that divide no dimension. */
+/* Makes a placement partial over axes that it does not mention. */
 static void make_partial(const strata_mesh *mesh, strata_placement *placement, strata_dtype dtype, uint64_t *state) {
-    unsigned divided = 0;
+    unsigned divided = placement->at;
     if (dtype != STRATA_DTYPE_F32 && dtype != STRATA_DTYPE_I32) return;
     for (int d = 0; d < STRATA_MAX_RANK; d++)
         for (int a = 0; a < placement->dims[d].n_axes; a++) divided |= 1u << placement->dims[d].axes[a];
@@ -220,6 +228,10 @@ static void place_values(division *v, uint64_t *state) {
         }
     for (int i = INPUTS; i < LEAVES; i++)
         if (strata_test_next(state) % 2) make_partial(&v->mesh, &v->leaves[i], v->arrays[i].dtype, state);
+    /* Updates are made by all devices that have the variable, or at one coordinate of one axis. */
+    const int axis = (int)(strata_test_next(state) % (uint64_t)v->mesh.n_axes);
+    const int coordinate = (int)(strata_test_next(state) % (uint64_t)v->mesh.axes[axis].size);
+    if (strata_test_next(state) % 3 == 0 && !v->graph.wide) v->update = strata_placement_at(v->update, axis, coordinate);
 }
 
 static void finish(division *v, strata_array *after) {
@@ -268,6 +280,7 @@ static bool check_division(strata_device *device, uint64_t seed, bool differenti
                                            .place = place,
                                            .variable = variable_of,
                                            .part_variable = part_of_weights,
+                                           .update = v->update.at ? &v->update : NULL,
                                            .user = v,
                                            .outputs = v->outputs,
                                            .placements = v->results,

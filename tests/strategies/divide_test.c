@@ -2,7 +2,8 @@
  *
  * The steps of mirrored are one graph each, which the partitioner divides (core/model/divide.c). They must have the bits of
  * the steps that are built for each replica by its role, for every layer that treats examples in a way of its own: batch norm,
- * dropout, penalties, recurrent layers, sparse embeddings; and where replicas have no examples. */
+ * dropout, penalties, recurrent layers, sparse embeddings; where replicas have no examples; and where one device makes the
+ * update: one of the replicas' devices, as for central_storage and for a group of several kinds, or another one. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -21,15 +22,33 @@ static const char images[] =
     "{\"input\": [8], \"layers\": [{\"layer\": \"reshape\", \"shape\": [4, 2, 1]}, {\"layer\": \"conv2d\", \"filters\": 4, "
     "\"kernel_size\": 2, \"padding\":"
     "\"same\"}, {\"layer\": \"max_pool2d\", \"size\": 2}, {\"layer\": \"flatten\"},"
-    "{\"layer\": \"dense\", \"units\": 3}], \"loss\": \"sparse_categorical_crossentropy\"}";
+    "{\"layer\": \"dense\", \"units\": 3}], \"optimizer\": {\"name\": \"sgd\", \"learning_rate\": 0.1}, "
+    "\"loss\": \"sparse_categorical_crossentropy\"}";
 static const char series[] =
     "{\"input\": [8], \"layers\": [{\"layer\": \"reshape\", \"shape\": [4, 2]}, {\"layer\": \"lstm\", \"units\": 5}, "
     "{\"layer\": \"layer_norm\"},"
     "{\"layer\": \"dense\", \"units\": 3}], \"loss\": \"sparse_categorical_crossentropy\"}";
 
+static const char clipped[] =
+    "{\"input\": [8], \"layers\": [{\"layer\": \"reshape\", \"shape\": [4, 2]}, {\"layer\": \"dense\", \"units\": 4, "
+    "\"activation\": \"relu\"}, {\"layer\": \"flatten\"}, {\"layer\": \"dense\", \"units\": 3}], "
+    "\"optimizer\": {\"name\": \"adam\", \"learning_rate\": 0.01, \"clip_global_norm\": 0.5}, "
+    "\"loss\": \"sparse_categorical_crossentropy\"}";
+
+/* Which of three devices makes the updates, and whether the last one only does that. */
+typedef struct layout {
+    int updater;
+    bool stores;
+} layout;
+
+static const layout layouts[] = {{0, false}, {2, false}, {2, true}};
+enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
+
 /* How a model is trained. */
 typedef struct plan {
     const char *json;
+    /* NULL: each replica makes the updates. */
+    const layout *how;
     int64_t batch, accumulate;
     strata_dtype precision;
     strata_shard_optimizer shards;
@@ -48,16 +67,26 @@ typedef struct outcome {
     int divided[6], others[6];
 } outcome;
 
+/* All devices are the host, so the strategy is made as one of mirrored, and then changed. */
+static strata_strategy *make_strategy(const layout *how) {
+    strata_strategy *strategy = test_strategy("mirrored", (const char *[]){"host", "host", "host", NULL}, false);
+    if (!how) return strategy;
+    strategy->updater = how->updater;
+    strategy->n_replicas -= how->stores;
+    strategy->exchanges = &strata_exchanges_through_one;
+    return strategy;
+}
+
 static outcome train(const plan *p, bool by_roles) {
     test_classes classes = test_classes_make(22, 8);
-    strata_strategy *strategy = test_strategy("mirrored", (const char *[]){"host", "host", "host", NULL}, false);
+    strata_strategy *strategy = make_strategy(p->how);
     strata_model *model = NULL;
     strata_history history = {0};
     strata_metrics metrics;
     outcome o = {.losses = {0}};
     strata_compile_options opts = {
         .strategy = strategy, .seed = 3, .precision = p->precision, .optimizer = p->optimizer, .gradient_norm = p->norm};
-    if (!opts.optimizer.name) opts.optimizer.name = "adam";
+    if (!opts.optimizer.name && !strstr(p->json, "\"optimizer\"")) opts.optimizer.name = "adam";
     opts.optimizer.gradient_accumulation_steps = p->accumulate;
     strategy->by_roles = by_roles;
     strategy->shard_optimizer = p->shards;
@@ -102,8 +131,8 @@ static void expect_same_bits(plan p) {
 
 /* Batches of 10 are divided into 4, 3 and 3, and the last one of an epoch has 2 examples for 3 replicas. */
 Test(divide, has_the_bits_of_steps_that_are_built_by_roles) {
-    const char *const models[] = {dense, images, series};
-    for (int i = 0; i < 3; i++) expect_same_bits((plan){.json = models[i], .batch = 10});
+    const char *const models[] = {dense, images, series, clipped};
+    for (int i = 0; i < 4; i++) expect_same_bits((plan){.json = models[i], .batch = 10});
     expect_same_bits((plan){.json = dense, .batch = 2});
     expect_same_bits((plan){.json = dense, .batch = 10, .precision = STRATA_DTYPE_BF16});
 }
@@ -112,7 +141,7 @@ Test(divide, has_the_bits_of_steps_that_are_built_by_roles) {
 Test(divide, accumulates_the_bits_of_steps_that_are_built_by_roles) {
     expect_same_bits((plan){.json = dense, .batch = 10, .accumulate = 2});
     expect_same_bits((plan){.json = dense, .batch = 5, .accumulate = 3, .precision = STRATA_DTYPE_F16});
-    expect_same_bits((plan){.json = images, .batch = 2, .accumulate = 4});
+    expect_same_bits((plan){.json = images, .batch = 2, .accumulate = 4, .optimizer = {.name = "sgd"}});
 }
 
 /* The partitioner finds reduce_scatter and all_gather. With the norm of all gradients, or for f16, gradients are added up by
@@ -130,4 +159,15 @@ Test(divide, shards_have_the_bits_of_steps_that_are_built_by_roles) {
     expect_same_bits((plan){.json = images, .batch = 10, .shards = STRATA_SHARD_OPTIMIZER_YES, .norm = true});
     expect_same_bits((plan){.json = dense, .batch = 4, .accumulate = 3, .shards = STRATA_SHARD_OPTIMIZER_YES});
     expect_same_bits((plan){.json = dense, .batch = 10, .precision = STRATA_DTYPE_F16, .shards = STRATA_SHARD_OPTIMIZER_YES});
+}
+
+Test(divide, has_the_bits_of_roles_where_one_device_makes_the_update) {
+    const char *const models[] = {dense, images, series, clipped};
+    for (int k = 0; k < N_LAYOUTS; k++) {
+        for (int i = 0; i < 4; i++) expect_same_bits((plan){.how = &layouts[k], .json = models[i], .batch = 10});
+        expect_same_bits((plan){.how = &layouts[k], .json = dense, .batch = 1});
+        expect_same_bits((plan){.how = &layouts[k], .json = dense, .batch = 10, .precision = STRATA_DTYPE_F16});
+        expect_same_bits((plan){.how = &layouts[k], .json = dense, .batch = 5, .accumulate = 3});
+        expect_same_bits((plan){.how = &layouts[k], .json = dense, .batch = 1, .accumulate = 2});
+    }
 }
