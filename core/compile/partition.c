@@ -9,6 +9,7 @@
 
 #include "core/compile/walk.h"
 #include "core/op/communication.h"
+#include "core/op/element.h"
 #include "core/op/ops.h"
 #include "core/op/update.h"
 #include "strata/ops.h"
@@ -38,6 +39,10 @@ typedef struct partitioner {
     form **forms;
     bool *live;
     int *uses;
+    /* [n_nodes of the whole graph] How all readers of a node want it divided (a placement without partial and own); NULL: they
+     * want nothing, or not the same. `asked`: whether a reader was asked already. */
+    strata_placement **wanted;
+    bool *asked;
     int exchanges_capacity;
     /* The node whose operands are moved. */
     const strata_tensor *reader;
@@ -252,7 +257,7 @@ static strata_status gather_axis(partitioner *p, const strata_tensor *value, for
 
 /* Adds up a value that is partial over the last axis of `split` and takes the device's piece of dimension 0. */
 static strata_status add_up_pieces(partitioner *p, const strata_tensor *value, form *f, const strata_dim_split *split,
-                                   strata_error *err) {
+                                   bool gradients, strata_error *err) {
     const unsigned axes = 1u << split->axes[split->n_axes - 1];
     for (int d = 0; d < p->n_devices; d++) {
         int n, own;
@@ -260,7 +265,7 @@ static strata_status add_up_pieces(partitioner *p, const strata_tensor *value, f
         strata_tensor *x = tensor_of(p, value, f, d);
         const int64_t *lengths = lengths_along(p, split, d, &n, &own);
         f->tensors[d] = strata_reduce_scatter_parts(x->graph, x, x->dtype, x->shape, channel_of(p, axes, d), STRATA_REDUCE_SUM,
-                                                    false, lengths, n, own);
+                                                    gradients, lengths, n, own);
     }
     f->placement.dims[0] = *split;
     f->placement.partial &= ~axes;
@@ -309,19 +314,45 @@ static strata_status wants_pieces(partitioner *p, const strata_placement *from, 
     return STRATA_OK;
 }
 
+/* Zeros of the shape of x. They still depend on x, so that the device takes part in the exchanges that it needs. */
+static strata_tensor *nothing_of(strata_tensor *x) {
+    const strata_array never = strata_array_view(STRATA_DTYPE_BOOL, STRATA_SHAPE(), &(bool){false});
+    return strata_where(strata_constant(x->graph, &never), x, strata_scalar(x->graph, x->dtype, 0));
+}
+
+/* Whether the value is a repeated constant 0. */
+static bool is_zero(const strata_tensor *value) {
+    while (value->op == &strata_op_broadcast_to) value = value->inputs[0];
+    if (value->op != &strata_op_constant || strata_shape_elements(value->shape) != 1) return false;
+    return strata_element_get(value->dtype, ((const strata_constant_attrs *)value->attrs)->data, 0) == 0;
+}
+
 /* Makes a value of which the devices along these axes have copies partial: the first device keeps it, the others get zeros.
- * They still depend on the value, so that all devices take part in the exchanges that it needs. */
-static void count_once(partitioner *p, form *f, unsigned axes) {
-    for (int d = 0; d < p->n_devices; d++) {
-        strata_tensor *x = f->tensors[d];
+ */
+static void count_once(partitioner *p, const strata_tensor *value, form *f, unsigned axes) {
+    for (int d = 0; d < p->n_devices && !is_zero(value); d++) {
         bool is_first = true;
-        if (!x) continue;
+        if (!f->tensors[d]) continue;
         for (int a = 0; a < p->mesh->n_axes; a++)
             is_first &= !(axes >> a & 1) || strata_mesh_coordinate(p->mesh, p->first + d, a) == 0;
-        const strata_array never = strata_array_view(STRATA_DTYPE_BOOL, STRATA_SHAPE(), &(bool){false});
-        if (!is_first) f->tensors[d] = strata_where(strata_constant(x->graph, &never), x, strata_scalar(x->graph, x->dtype, 0));
+        if (!is_first) f->tensors[d] = nothing_of(f->tensors[d]);
     }
     f->placement.partial |= axes;
+}
+
+/* The axes that divide a dimension. */
+static unsigned axes_of(const strata_dim_split *split) {
+    unsigned axes = 0;
+    for (int a = 0; a < split->n_axes; a++) axes |= 1u << split->axes[a];
+    return axes;
+}
+
+/* Makes a value partial over these axes, along which it may be divided. */
+static strata_status make_partial(partitioner *p, const strata_tensor *value, form *f, unsigned axes, strata_error *err) {
+    for (int dim = 0; dim < value->shape.rank; dim++)
+        while (axes_of(&f->placement.dims[dim]) & axes) STRATA_TRY(gather_axis(p, value, f, dim, err));
+    count_once(p, value, f, axes);
+    return STRATA_OK;
 }
 
 /* The axes along which a value that is placed at one coordinate by `a` is not there by `b`. */
@@ -340,17 +371,17 @@ static strata_status move(partitioner *p, const strata_tensor *value, form *f, c
                            "partition: %s reads %s, of which each device has its own value: %s; an exchange must come first",
                            p->reader ? p->reader->op->name : "an output", value->op->name,
                            strata_placement_text(p->mesh, &f->placement, value->shape).text);
-    const unsigned leaves = axes_at(p, &f->placement, to);
+    const unsigned leaves = axes_at(p, &f->placement, to), more = to->partial & ~f->placement.partial;
     for (int a = 0; a < p->mesh->n_axes; a++)
         if (leaves >> a & 1) STRATA_TRY(send_along(p, value, f, a, err));
-    if (to->partial & ~f->placement.partial) count_once(p, f, to->partial & ~f->placement.partial);
+    if (more) STRATA_TRY(make_partial(p, value, f, more, err));
     unsigned owed = f->placement.partial & ~to->partial;
     bool pieces;
     if (owed & to->at) STRATA_TRY(add_up(p, value, f, owed & to->at, to, err));
     owed &= f->placement.partial;
     STRATA_TRY(wants_pieces(p, &f->placement, to, rank, &pieces, err));
     if (pieces) {
-        STRATA_TRY(add_up_pieces(p, value, f, &to->dims[0], err));
+        STRATA_TRY(add_up_pieces(p, value, f, &to->dims[0], false, err));
         owed &= f->placement.partial;
     }
     if (owed) STRATA_TRY(add_up(p, value, f, owed, to, err));
@@ -407,8 +438,10 @@ typedef struct division {
     unsigned deferred, own;
     /* The coordinates at which the node is computed: only `at` and `coordinates` are used. */
     strata_placement where;
-    /* [n_inputs] Bit i of an operand that stays partial over `deferred`. */
+    /* [n_inputs] Whether the operand stays partial over `deferred`. */
     bool *stays_partial;
+    /* The update changes parts of a variable of which every device has a copy. */
+    bool in_parts;
     /* Ways in which an operand divides a factor. */
     struct {
         int factor;
@@ -435,7 +468,7 @@ static strata_status placement_under(partitioner *p, const division *v, const ch
         const strata_dim_split *split = &c->factors[dims->factor[d]];
         if (!split->n_axes) continue;
         out_placement->dims[d] = *split;
-        for (int a = 0; a < split->n_axes; a++) seen |= 1u << split->axes[a];
+        seen |= axes_of(split);
         if (dims->unit[d] == 1) continue;
         const int n = strata_dim_split_n_pieces(p->mesh, split);
         int64_t *lengths = new_lengths(p, n);
@@ -486,9 +519,8 @@ static strata_status choose(partitioner *p, division *v, int k, strata_error *er
     if (k == v->n_candidates) return judge(p, v, err);
     const int factor = v->candidates[k].factor;
     const strata_dim_split *split = &v->candidates[k].split;
-    unsigned axes = 0;
-    for (int a = 0; a < split->n_axes; a++) axes |= 1u << split->axes[a];
-    if (!v->now.factors[factor].n_axes && !((v->now.used | v->deferred) & axes)) {
+    const unsigned axes = axes_of(split);
+    if (!v->now.factors[factor].n_axes && !((v->now.used | v->deferred | v->where.at) & axes)) {
         v->now.factors[factor] = *split;
         v->now.used |= axes;
         v->now.n_axes += split->n_axes;
@@ -500,12 +532,15 @@ static strata_status choose(partitioner *p, division *v, int k, strata_error *er
     return choose(p, v, k + 1, err);
 }
 
-/* Adds the ways in which operand i divides factors. */
-static strata_status add_candidates(partitioner *p, division *v, int i, strata_error *err) {
-    const strata_factor_dims *dims = &v->factors.inputs[i];
-    for (int d = 0; d < v->node->inputs[i]->shape.rank; d++) {
+/* Adds the ways in which a placement of operand i (n_inputs: of the result) divides factors. */
+static strata_status add_candidates_of(partitioner *p, division *v, int i, const strata_placement *placement,
+                                       strata_error *err) {
+    const bool is_result = i == v->node->n_inputs;
+    const strata_factor_dims *dims = is_result ? &v->factors.result : &v->factors.inputs[i];
+    const int rank = is_result ? v->node->shape.rank : v->node->inputs[i]->shape.rank;
+    for (int d = 0; d < rank; d++) {
         const int factor = dims->factor[d], unit = (int)dims->unit[d];
-        strata_dim_split split = v->operands[i]->placement.dims[d];
+        strata_dim_split split = placement->dims[d];
         if (factor < 0 || !split.n_axes) continue;
         const int n = strata_dim_split_n_pieces(p->mesh, &split);
         int64_t *lengths = new_lengths(p, n);
@@ -525,13 +560,14 @@ static strata_status add_candidates(partitioner *p, division *v, int i, strata_e
     return STRATA_OK;
 }
 
+static strata_status add_candidates(partitioner *p, division *v, int i, strata_error *err) {
+    return add_candidates_of(p, v, i, &v->operands[i]->placement, err);
+}
+
 /* The axes that divide a dimension of operand i. */
 static unsigned split_axes(const division *v, int i) {
     unsigned axes = 0;
-    for (int d = 0; d < v->node->inputs[i]->shape.rank; d++) {
-        const strata_dim_split *split = &v->operands[i]->placement.dims[d];
-        for (int a = 0; a < split->n_axes; a++) axes |= 1u << split->axes[a];
-    }
+    for (int d = 0; d < v->node->inputs[i]->shape.rank; d++) axes |= axes_of(&v->operands[i]->placement.dims[d]);
     return axes;
 }
 
@@ -599,14 +635,14 @@ static strata_status are_elsewhere(const partitioner *p, const division *v, int 
 }
 
 /* An update is made at the coordinates at which its variables are, and at those of the options along axes that do not divide a
- * variable. */
+ * variable and over which it is not partial. */
 static strata_status find_where_updated(const partitioner *p, division *v, strata_error *err) {
     const strata_placement *wanted = p->opts->update;
     unsigned taken = 0;
     for (int i = 0; i < v->node->n_inputs; i++) {
         if (!strata_is_written(v->node, i)) continue;
         const strata_placement *placement = &v->operands[i]->placement;
-        taken |= split_axes(v, i);
+        taken |= split_axes(v, i) | placement->partial;
         for (int a = 0; a < p->mesh->n_axes; a++) {
             if (!(placement->at >> a & 1)) continue;
             if (v->where.at >> a & 1 && v->where.coordinates[a] != placement->coordinates[a])
@@ -641,10 +677,39 @@ static bool is_changed_alike(const partitioner *p, const strata_tensor *written)
     }
 }
 
-/* For an update: the variables that it writes keep their placements, and all other operands follow them. */
+/* The variables of an update may be partial: each device adds what it has to its own part of the sum. The other operands in
+ * which the update is linear then are partial too, or each device's own. */
+static strata_status defer_update(const partitioner *p, division *v, strata_error *err) {
+    const strata_tensor *node = v->node;
+    const unsigned own = v->operands[0]->placement.own | (p->opts->update ? p->opts->update->own : 0);
+    v->deferred = v->operands[0]->placement.partial;
+    v->own &= ~v->deferred;
+    for (int i = 0; i < node->n_inputs; i++) {
+        const strata_placement *has = &v->operands[i]->placement;
+        v->stays_partial[i] = v->deferred && is_joint(v, i);
+        if (strata_is_written(node, i) && (has->partial != v->deferred || (v->deferred && !is_joint(v, i))))
+            return strata_fail(err, STRATA_UNSUPPORTED, "%s: its operand %d is a partial sum, which %s", node->op->name, i,
+                               "the op's rule does not allow, or another variable of the update is not");
+        if (has->own & ~own & ~(v->stays_partial[i] ? v->deferred : 0))
+            return strata_fail(err, STRATA_INVALID, "%s: each device has its own value of operand %d (%s); %s", node->op->name,
+                               i, node->inputs[i]->op->name, "an exchange must come first");
+    }
+    return STRATA_OK;
+}
+
+/* Whether the value is a variable that was read, of which every device has a copy. */
+static bool is_copy(const partitioner *p, const strata_tensor *value) {
+    static const strata_placement whole = {0};
+    return value->op == &strata_op_read &&
+           strata_placement_equal(p->mesh, value->shape.rank, &p->forms[value->id]->placement, &whole);
+}
+
+/* For an update: the variables that it writes keep their placements, and all other operands follow them. The first variable
+ * (which may take the place of others) may be one of which the devices have copies: each then updates the part that the others'
+ * placements say. */
 static strata_status follow_variables(partitioner *p, division *v, strata_error *err) {
     v->n_candidates = 0;
-    v->deferred = 0;
+    STRATA_TRY(defer_update(p, v, err));
     STRATA_TRY(find_where_updated(p, v, err));
     for (int i = 0; i < v->node->n_inputs; i++)
         if (strata_is_written(v->node, i)) STRATA_TRY(add_candidates(p, v, i, err));
@@ -656,14 +721,21 @@ static strata_status follow_variables(partitioner *p, division *v, strata_error 
         STRATA_TRY(placement_under(p, v, &v->best, i, &wanted, err));
         wanted.at = has->at;
         memcpy(wanted.coordinates, has->coordinates, sizeof wanted.coordinates);
-        if (strata_placement_equal(p->mesh, v->node->inputs[i]->shape.rank, has, &wanted) &&
-            is_changed_alike(p, v->node->inputs[i]))
-            continue;
+        const bool same = strata_placement_equal(p->mesh, v->node->inputs[i]->shape.rank, has, &wanted);
+        if (same && is_changed_alike(p, v->node->inputs[i])) continue;
+        v->in_parts = v->node->inputs[i] == v->node->inputs[0] && is_copy(p, v->node->inputs[i]) && p->opts->part_variable;
+        if (v->in_parts) continue;
         return strata_fail(err, STRATA_UNSUPPORTED, "%s: its operand %d is %s, which %s", v->node->op->name, i,
                            strata_placement_text(p->mesh, has, v->node->inputs[i]->shape).text,
                            "the op's rule does not allow, or another variable of the update is divided in another way");
     }
     return STRATA_OK;
+}
+
+/* Whether device d adds nothing to a partial variable by operand i, since its examples do not count. */
+static bool is_left_out(const partitioner *p, const division *v, int i, int d) {
+    const bool adds = (v->node->op->flags & STRATA_OP_UPDATE) && v->stays_partial[i] && !strata_is_written(v->node, i);
+    return adds && p->opts->counts && !p->opts->counts[d];
 }
 
 static strata_status divide(partitioner *p, division *v, strata_error *err) {
@@ -674,10 +746,11 @@ static strata_status divide(partitioner *p, division *v, strata_error *err) {
     defer(p, v);
     find_where(p, v);
     for (int i = 0; i < v->node->n_inputs; i++) STRATA_TRY(add_candidates(p, v, i, err));
+    if (p->wanted[v->node->id]) STRATA_TRY(add_candidates_of(p, v, v->node->n_inputs, p->wanted[v->node->id], err));
     return choose(p, v, 0, err);
 }
 
-/* ---- nodes ---- */
+/* ---- the parts of a node ---- */
 
 static strata_status add_form(partitioner *p, const strata_tensor *node, const strata_placement *placement, form **out_form,
                               strata_error *err) {
@@ -691,16 +764,13 @@ static strata_status add_leaf(partitioner *p, const strata_tensor *node, strata_
     const strata_placement *placement = is_constant ? &whole : p->opts->place(p->opts->user, node);
     form *f;
     STRATA_TRY(strata_placement_fits(p->mesh, placement, node->shape, err));
-    if (placement->partial && node->op == &strata_op_read)
-        return strata_fail(err, STRATA_INVALID, "%s cannot be %s", strata_tensor_name(node),
-                           strata_placement_text(p->mesh, placement, node->shape).text);
     STRATA_TRY(add_form(p, node, placement, &f, err));
     for (int d = 0; d < p->n_devices; d++) {
         strata_graph *graph = graph_of(p, d);
         const strata_shape shape = part_of(p, node, placement, d, NULL);
         const bool is_idle = placement->partial && p->opts->idle && p->opts->idle[d];
-        const bool is_given = !is_idle && strata_shape_elements(shape) > 0;
-        if (!has(p, placement, d) || (node->op == &strata_op_input && !is_given)) continue;
+        const bool is_given = strata_shape_elements(shape) > 0;
+        if (!has(p, placement, d) || is_idle || (node->op == &strata_op_input && !is_given)) continue;
         if (node->op == &strata_op_read) {
             strata_variable *whole_variable = ((const strata_read_attrs *)node->attrs)->variable;
             f->tensors[d] = strata_variable_read(graph, p->opts->variable(p->opts->user, whole_variable, p->first + d));
@@ -718,6 +788,31 @@ static strata_status check_graph(const strata_tensor *node, strata_graph *graph,
     strata_error own = {0};
     const strata_status status = strata_graph_check(graph, &own);
     return status ? strata_fail(err, status, "partition of %s: %s", node->op->name, own.message) : STRATA_OK;
+}
+
+/* The parts of a variable of which the devices have copies, from the variables that hold them. */
+static strata_status read_parts(partitioner *p, const strata_tensor *read, const strata_placement *placement, form **out_form,
+                                strata_error *err) {
+    strata_variable *whole = ((const strata_read_attrs *)read->attrs)->variable;
+    form *f = *out_form = new_form(p, placement);
+    if (!f) return no_memory(err);
+    for (int d = 0; d < p->n_devices; d++)
+        f->tensors[d] = strata_variable_read(graph_of(p, d), p->opts->part_variable(p->opts->user, whole, p->first + d));
+    return STRATA_OK;
+}
+
+/* Gathers the updated parts of a variable, and assigns them to the devices' copies. Readers of the update get the copies. */
+static strata_status copy_back(partitioner *p, const strata_tensor *node, form *parts, strata_error *err) {
+    static const strata_placement whole = {0};
+    form *copies = new_form(p, &parts->placement);
+    if (!copies) return no_memory(err);
+    memcpy(copies->tensors, parts->tensors, (size_t)p->n_devices * sizeof *copies->tensors);
+    STRATA_TRY(move(p, node, copies, &whole, err));
+    for (int d = 0; d < p->n_devices; d++)
+        copies->tensors[d] = strata_assign(p->forms[node->inputs[0]->id]->tensors[d], copies->tensors[d]);
+    copies->next = parts;
+    p->forms[node->id] = copies;
+    return STRATA_OK;
 }
 
 /* Whether the device adds up no elements for its part of the node: its piece of a factor that the result does not have is
@@ -747,7 +842,8 @@ static bool reads_nothing(const division *v, const strata_placement *placement, 
 }
 
 static bool has_nothing(const partitioner *p, const division *v, const strata_placement *placement, strata_shape shape, int d) {
-    if (v->node->op->flags & STRATA_OP_UPDATE) return false;
+    /* A device that is given no part of partial values has no variable for them. */
+    if (v->node->op->flags & STRATA_OP_UPDATE) return v->deferred && !v->operands[0]->tensors[d];
     return !strata_shape_elements(shape) || adds_nothing(p, v, d) || reads_nothing(v, placement, d);
 }
 
@@ -828,7 +924,12 @@ static strata_status build_parts(partitioner *p, division *v, strata_error *err)
     p->reader = node;
     for (int i = 0; i < n; i++) {
         STRATA_TRY(placement_under(p, v, &v->best, i, &placement, err));
-        STRATA_TRY(form_of(p, node->inputs[i], &placement, &v->operands[i], err));
+        if (!i && v->in_parts)
+            STRATA_TRY(read_parts(p, node->inputs[i], &placement, &v->operands[i], err));
+        else if (v->in_parts && node->inputs[i] == node->inputs[0])
+            v->operands[i] = v->operands[0];
+        else
+            STRATA_TRY(form_of(p, node->inputs[i], &placement, &v->operands[i], err));
     }
     STRATA_TRY(placement_under(p, v, &v->best, n, &placement, err));
     STRATA_TRY(add_form(p, node, &placement, &f, err));
@@ -838,7 +939,10 @@ static strata_status build_parts(partitioner *p, division *v, strata_error *err)
         strata_node_part part = {.node = node, .graph = graph_of(p, d), .inputs = inputs};
         part.shape = part_of(p, node, &placement, d, part.begin);
         if (!has(p, &placement, d) || has_nothing(p, v, &placement, part.shape, d)) continue;
-        for (int i = 0; i < n; i++) inputs[i] = tensor_of(p, node->inputs[i], v->operands[i], d);
+        for (int i = 0; i < n; i++) {
+            inputs[i] = tensor_of(p, node->inputs[i], v->operands[i], d);
+            if (is_left_out(p, v, i, d)) inputs[i] = nothing_of(inputs[i]);
+        }
         f->tensors[d] = node->op->part ? node->op->part(&part) : strata_node_part_copy(&part);
         STRATA_TRY(check_graph(node, part.graph, err));
         if (!strata_shape_equal(f->tensors[d]->shape, part.shape))
@@ -847,33 +951,181 @@ static strata_status build_parts(partitioner *p, division *v, strata_error *err)
                                strata_shape_text(part.shape).text);
         strata_tensor_set_name(f->tensors[d], node->name);
     }
+    if (v->in_parts) return copy_back(p, node, f, err);
     return node->op->flags & STRATA_OP_UPDATE ? spread_update(p, node, err) : STRATA_OK;
 }
 
-/* An all_reduce of the graph: here a value must be complete, where updates are made. */
+/* An all_reduce of the graph: here a value must be complete, where updates are made. If all its readers want pieces, each device
+ * gets its own. */
 static strata_status add_exchange(partitioner *p, const strata_tensor *node, strata_error *err) {
     static const strata_placement everywhere = {0};
     const strata_placement *to = p->opts->update ? p->opts->update : &everywhere;
     const form *x = p->forms[node->inputs[0]->id];
-    const unsigned axes = x->placement.partial | x->placement.own;
+    const strata_all_reduce_attrs *given = node->attrs;
+    const strata_placement *wanted = given->reduction == STRATA_REDUCE_SUM && !p->opts->whole_sums ? p->wanted[node->id] : NULL;
+    strata_placement placement = x->placement;
     form *f;
-    STRATA_TRY(add_form(p, node, &x->placement, &f, err));
+    bool pieces = false;
+    placement.partial |= placement.own; /* the node adds up the devices' own values too */
+    placement.own = 0;
+    if (wanted && !to->at) STRATA_TRY(wants_pieces(p, &placement, wanted, node->shape.rank, &pieces, err));
+    STRATA_TRY(add_form(p, node, &placement, &f, err));
     memcpy(f->tensors, x->tensors, (size_t)p->n_devices * sizeof(*f->tensors));
+    p->reader = node;
+    if (pieces) STRATA_TRY(add_up_pieces(p, node->inputs[0], f, &wanted->dims[0], given->gradients, err));
+    const unsigned axes = f->placement.partial;
     if (!axes) return STRATA_OK;
-    const strata_placement sum = placement_of_sum(&x->placement, axes, to);
-    sum_along(p, node, f, axes, &sum, *(const strata_all_reduce_attrs *)node->attrs);
+    const strata_placement sum = placement_of_sum(&f->placement, axes, to);
+    sum_along(p, node, f, axes, &sum, *given);
     f->placement = sum;
     for (int d = 0; d < p->n_devices; d++)
         if (f->tensors[d]) strata_tensor_set_name(f->tensors[d], node->name);
-    p->reader = node;
     return note_exchange(p, node->inputs[0], sum.at & axes ? "reduce_to" : "all_reduce", axes, &f->placement, err);
 }
+
+/* ---- values that follow each other ---- */
+
+/* The split of the n elements from `begin` on of a dimension that is divided by `split`: each device keeps what it has of them. */
+static strata_status split_of_range(partitioner *p, const strata_dim_split *split, int64_t begin, int64_t n,
+                                    strata_dim_split *out_split, strata_error *err) {
+    const int pieces = strata_dim_split_n_pieces(p->mesh, split);
+    int64_t *lengths = new_lengths(p, pieces), at = 0;
+    if (!lengths) return no_memory(err);
+    for (int k = 0; k < pieces; at += split->lengths[k++]) {
+        const int64_t first = at > begin ? at : begin;
+        const int64_t last = at + split->lengths[k] < begin + n ? at + split->lengths[k] : begin + n;
+        lengths[k] = last > first ? last - first : 0;
+    }
+    *out_split = *split;
+    out_split->lengths = lengths;
+    return STRATA_OK;
+}
+
+/* The axis along which the operands of a concat follow each other; -1: another op. */
+static int concat_axis(const strata_tensor *node) {
+    int64_t axis = -1;
+    if (node->op == &strata_op_concat) memcpy(&axis, (const char *)node->attrs + node->op->attrs[0].offset, sizeof axis);
+    return (int)axis;
+}
+
+/* If each operand of a concat is divided along its axis as the readers want the result, each device has its part of the result
+ * too. *out_done false: it is built as other nodes are. */
+static strata_status add_concat(partitioner *p, const strata_tensor *node, bool *out_done, strata_error *err) {
+    const int axis = concat_axis(node);
+    strata_placement placement = {0};
+    form *f;
+    *out_done = false;
+    if (axis < 0 || !p->wanted[node->id] || !p->wanted[node->id]->dims[axis].n_axes) return STRATA_OK;
+    placement.dims[axis] = p->wanted[node->id]->dims[axis];
+    int64_t begin = 0;
+    for (int i = 0; i < node->n_inputs; begin += node->inputs[i++]->shape.dims[axis]) {
+        strata_placement own = {0};
+        const strata_tensor *x = node->inputs[i];
+        STRATA_TRY(split_of_range(p, &placement.dims[axis], begin, x->shape.dims[axis], &own.dims[axis], err));
+        if (!strata_placement_equal(p->mesh, x->shape.rank, &p->forms[x->id]->placement, &own)) return STRATA_OK;
+    }
+    strata_tensor **inputs = strata_graph_alloc(p->memory, (size_t)node->n_inputs * sizeof(*inputs));
+    if (!inputs) return no_memory(err);
+    STRATA_TRY(add_form(p, node, &placement, &f, err));
+    for (int d = 0; d < p->n_devices; d++) {
+        const strata_node_part part = {.node = node, .graph = graph_of(p, d), .inputs = inputs};
+        if (!strata_shape_elements(part_of(p, node, &placement, d, NULL))) continue;
+        for (int i = 0; i < node->n_inputs; i++) inputs[i] = tensor_of(p, node->inputs[i], p->forms[node->inputs[i]->id], d);
+        f->tensors[d] = strata_tensor_set_name(strata_node_part_copy(&part), node->name);
+        STRATA_TRY(check_graph(node, part.graph, err));
+    }
+    *out_done = true;
+    return STRATA_OK;
+}
+
+/* ---- what readers want ---- */
+
+/* A reader of the value wants it placed so (NULL: not divided). */
+static void ask(partitioner *p, const strata_tensor *value, strata_placement *wanted) {
+    const int id = value->id;
+    if (p->asked[id] &&
+        (!wanted || !p->wanted[id] || !strata_placement_equal(p->mesh, value->shape.rank, p->wanted[id], wanted)))
+        wanted = NULL;
+    p->asked[id] = true;
+    p->wanted[id] = wanted;
+}
+
+/* How operand i is divided if the result is divided as `result`; NULL: it is not. */
+static strata_status wanted_of_operand(partitioner *p, const strata_tensor *node, const strata_factors *factors, int i,
+                                       const strata_placement *result, strata_placement **out_wanted, strata_error *err) {
+    strata_placement *wanted = strata_graph_alloc(p->memory, sizeof *wanted);
+    const strata_shape shape = node->inputs[i]->shape;
+    bool any = false;
+    *out_wanted = NULL;
+    if (!wanted) return no_memory(err);
+    for (int d = 0; d < shape.rank; d++)
+        for (int k = 0; k < node->shape.rank; k++)
+            if (factors->inputs[i].factor[d] >= 0 && factors->inputs[i].factor[d] == factors->result.factor[k] &&
+                factors->inputs[i].unit[d] == 1 && factors->result.unit[k] == 1 && result->dims[k].n_axes) {
+                wanted->dims[d] = result->dims[k];
+                any = true;
+            }
+    const int axis = concat_axis(node);
+    if (axis >= 0 && result->dims[axis].n_axes) {
+        int64_t begin = 0;
+        for (int k = 0; k < i; k++) begin += node->inputs[k]->shape.dims[axis];
+        STRATA_TRY(split_of_range(p, &result->dims[axis], begin, shape.dims[axis], &wanted->dims[axis], err));
+        any = true;
+    }
+    if (any) *out_wanted = wanted;
+    return STRATA_OK;
+}
+
+/* How an update is divided: as the first of its variables that is. NULL: none is. */
+static const strata_placement *placement_of_update(const partitioner *p, const strata_tensor *node) {
+    for (int i = 0; i < node->n_inputs; i++) {
+        const strata_tensor *variable = node->inputs[i];
+        if (!strata_is_written(node, i) || !strata_shape_equal(variable->shape, node->shape)) continue;
+        while (variable->op->flags & STRATA_OP_UPDATE) variable = variable->inputs[0];
+        const strata_placement *placement = variable->op == &strata_op_read ? p->opts->place(p->opts->user, variable) : NULL;
+        for (int d = 0; placement && d < variable->shape.rank; d++)
+            if (placement->dims[d].n_axes) return placement;
+    }
+    return NULL;
+}
+
+/* Asks the operands of a node, whose own readers were asked. */
+static strata_status ask_operands(partitioner *p, const strata_tensor *node, strata_error *err) {
+    const bool updates = node->op->flags & STRATA_OP_UPDATE, completes = node->op->flags & STRATA_OP_COMMUNICATION;
+    const strata_placement *result = completes ? NULL : updates ? placement_of_update(p, node) : p->wanted[node->id];
+    strata_factors *factors = result ? strata_graph_alloc(p->memory, sizeof *factors) : NULL;
+    if (result) {
+        if (factors) factors->inputs = strata_graph_alloc(p->memory, (size_t)(node->n_inputs + 1) * sizeof *factors->inputs);
+        if (!factors || !factors->inputs) return no_memory(err);
+        strata_factors_of(node, p->opts->own_statistics, factors);
+    }
+    for (int i = 0; i < node->n_inputs; i++) {
+        strata_placement *wanted = NULL;
+        if (result) STRATA_TRY(wanted_of_operand(p, node, factors, i, result, &wanted, err));
+        ask(p, node->inputs[i], wanted);
+    }
+    return STRATA_OK;
+}
+
+/* Goes back from outputs and updates, and finds out how values are wanted. */
+static strata_status ask_readers(partitioner *p, const strata_graph *graph, strata_error *err) {
+    const strata_partition_options *opts = p->opts;
+    for (int i = 0; i < opts->n_outputs; i++) ask(p, opts->outputs[i], NULL);
+    for (int i = graph->n_nodes - 1; i >= 0; i--)
+        if (p->live[i]) STRATA_TRY(ask_operands(p, graph->nodes[i], err));
+    return STRATA_OK;
+}
+
+/* ---- nodes ---- */
 
 static strata_status add_node(partitioner *p, const strata_tensor *node, strata_error *err) {
     if (node->op->flags & STRATA_OP_LEAF) return add_leaf(p, node, err);
     if (node->op == &strata_op_all_reduce && node->n_inputs) return add_exchange(p, node, err);
     if (node->op->flags & STRATA_OP_COMMUNICATION)
         return strata_fail(err, STRATA_UNSUPPORTED, "partition: the graph has an exchange already (%s)", node->op->name);
+    bool done;
+    STRATA_TRY(add_concat(p, node, &done, err));
+    if (done) return STRATA_OK;
     division *v = calloc(1, sizeof *v);
     if (!v) return no_memory(err);
     const size_t n = (size_t)node->n_inputs + 1;
@@ -898,8 +1150,11 @@ static strata_status begin(partitioner *p, strata_graph *graph, strata_error *er
     p->forms = calloc((size_t)graph->n_nodes, sizeof(*p->forms));
     p->live = calloc((size_t)graph->n_nodes, sizeof *p->live);
     p->uses = calloc((size_t)graph->n_nodes, sizeof *p->uses);
+    p->wanted = calloc((size_t)graph->n_nodes, sizeof(*p->wanted));
+    p->asked = calloc((size_t)graph->n_nodes, sizeof *p->asked);
     result->placements = calloc((size_t)graph->n_nodes, sizeof(*result->placements));
-    if (!result->parts || !result->placements || !p->forms || !p->live || !p->uses) return no_memory(err);
+    if (!result->parts || !result->placements || !p->forms || !p->live || !p->uses || !p->wanted || !p->asked)
+        return no_memory(err);
     STRATA_TRY(strata_graph_create(&p->memory, err));
     result->memory = p->memory;
     for (int d = 0; d < p->n_devices; d++) {
@@ -956,6 +1211,7 @@ static strata_status partition(partitioner *p, strata_graph *graph, strata_error
     const strata_partition_options *opts = p->opts;
     STRATA_TRY(begin(p, graph, err));
     strata_mark_live(graph, opts->outputs, opts->n_outputs, opts->updates, opts->n_updates, p->live, p->uses);
+    STRATA_TRY(ask_readers(p, graph, err));
     for (int i = 0; i < graph->n_nodes; i++)
         if (p->live[i]) STRATA_TRY(add_node(p, graph->nodes[i], err));
     STRATA_TRY(finish_outputs(p, err));
@@ -984,6 +1240,8 @@ strata_status strata_partition_create(const strata_partition_options *opts, stra
     free(p.forms);
     free(p.live);
     free(p.uses);
+    free(p.wanted);
+    free(p.asked);
     if (status)
         strata_partition_destroy(p.result);
     else

@@ -14,8 +14,12 @@
  *     values at one coordinate reduce_to and broadcast. Taking a part of a value that the device has is no exchange.
  *   - A device whose part of a node is empty, or which adds up no elements for it, does not compute the node.
  *
+ *   - What all readers of a value want divided is divided early: an element-wise op before a divided update computes the
+ *     device's part only, and a sum that is completed there becomes a reduce_scatter.
+ *
  * An all_reduce in the graph says where a value must be complete: it is an exchange if the devices' values differ, and nothing
- * if they are equal. An op without a rule, or a division that its rule does not allow, is computed from gathered operands by
+ * if they are equal. An update of variables with different placements follows those that are divided: a variable of which each
+ * device has a copy is updated in parts, which an all_gather brings together. An op without a rule, or a division that its rule does not allow, is computed from gathered operands by
  * every device; the exchanges name the node, so that a report can say so. Gradients must be in the graph already. */
 #ifndef STRATA_CORE_PARTITION_H
 #define STRATA_CORE_PARTITION_H
@@ -28,8 +32,10 @@ typedef struct strata_partition_options {
     int first, n;
     /* Each device computes the statistics of batch norm of its own examples; else they are those of all examples. */
     bool own_statistics;
+    /* [n] Whether the device's examples count; NULL: all do. Others add nothing to partial variables. */
+    const bool *counts;
     /* The placement of an input or of a variable, which is read by `leaf`. An input may be partial: the values that the
-     * devices are given add up to it. */
+     * devices are given add up to it. So may a variable: the devices' variables add up to it. */
     const strata_placement *(*place)(void *user, const strata_tensor *leaf);
     /* Where updates are made; NULL: wherever the variables are. With a coordinate, the all_reduces of the graph deliver their
      * values there, and devices that have copies of a variable get its new value from there. An axis in `own`: along it several
@@ -38,13 +44,19 @@ typedef struct strata_partition_options {
     const strata_placement *update;
     /* The devices that are not made here have coordinates of their own for updates, from which they get the new values. */
     bool each_worker_updates;
-    /* [n] True: the device is given no part of partial inputs; NULL: every device is. */
+    /* [n] True: the device is given no part of partial inputs and variables; NULL: every device is. */
     const bool *idle;
     /* The device's variable, of the shape of its part, that stands for the variable of the graph. */
     strata_variable *(*variable)(void *user, strata_variable *whole, int device);
+    /* The device's variable of the same placement as the other variables of an update, which holds the device's part of a
+     * variable of which it has a copy. NULL: such updates are refused. */
+    strata_variable *(*part_variable)(void *user, strata_variable *whole, int device);
     void *user;
+    /* The all_reduces of the graph never become reduce_scatters. */
+    bool whole_sums;
     strata_tensor *const *outputs;
-    /* [n_outputs] The placements of the outputs, which must not be partial; NULL: every device gets the whole outputs. */
+    /* [n_outputs] The placements of the outputs; NULL: every device gets the whole outputs. The values of a partial output add
+     * up to it. */
     const strata_placement *placements;
     int n_outputs;
     strata_tensor *const *updates;
@@ -63,7 +75,8 @@ typedef struct strata_device_part {
 
 /* An exchange that the partitioner inserted, for reports. */
 typedef struct strata_partition_exchange {
-    /* The node whose value is exchanged, and the node that needs it (NULL: it is an output). Nodes of the whole graph. */
+    /* The node whose value is exchanged, and the node that needs it (NULL: it is an output). Nodes of the whole graph. An update
+     * of a variable in parts needs its own value: the devices' copies become equal again. */
     const strata_tensor *value, *reader;
     /* The op's name: "all_reduce", "reduce_scatter", "all_gather", "reduce_to", "broadcast". */
     const char *op;

@@ -264,6 +264,7 @@ static strata_status compile_by_roles(strata_model *model, strata_model_program 
 static strata_status compile_divided(strata_model *model, strata_model_program *program, strata_error *err) {
     strata_step s;
     strata_partition *partition;
+    const bool computes_only = program->kind == STRATA_PROGRAM_EVALUATE || program->kind == STRATA_PROGRAM_PREDICT;
     strata_tensor *own[2];
     STRATA_TRY(strata_model_divide(model, program, &s, &partition, err));
     strata_status status = STRATA_OK;
@@ -277,7 +278,7 @@ static strata_status compile_divided(strata_model *model, strata_model_program *
             if (s.scores && i == n_outputs - 1) program->parts[r].scores = ends.n_outputs;
             own[ends.n_outputs++] = part->outputs[i];
         }
-        status = explain(model, program, r, compile_graph(model, program, r, &ends, true, err), err);
+        status = explain(model, program, r, compile_graph(model, program, r, &ends, !computes_only, err), err);
     }
     program->divided = partition != NULL;
     strata_partition_destroy(partition);
