@@ -196,10 +196,11 @@ static strata_status send_along(partitioner *p, const strata_tensor *value, form
     for (int d = 0; d < p->n_devices && p->mesh->axes[axis].size > 1; d++) {
         if (!has(p, &to, d)) continue;
         strata_tensor *x = tensor_of(p, value, f, d);
-        const strata_communication_attrs attrs = {.channel = channel_of(p, 1u << axis, d),
-                                                  .dtype = value->dtype,
-                                                  .shape = part_of(p, value, &to, d, NULL),
-                                                  .takes = !x};
+        strata_communication_attrs attrs = {.channel = channel_of(p, 1u << axis, d),
+                                            .dtype = value->dtype,
+                                            .shape = part_of(p, value, &to, d, NULL),
+                                            .takes = !x};
+        attrs.channel.local = p->opts->each_worker_updates && value->op->flags & STRATA_OP_UPDATE;
         strata_tensor *sent = strata_broadcast(graph_of(p, d), x, attrs);
         if (!x) f->tensors[d] = sent;
     }
@@ -600,7 +601,6 @@ static void defer_jointly(const partitioner *p, division *v) {
 static void defer(const partitioner *p, division *v) {
     const strata_tensor *node = v->node;
     const int n = node->n_inputs;
-    for (int i = 0; i < n; i++) v->own |= v->operands[i]->placement.own;
     if (v->factors.linearity == STRATA_LINEAR_JOINTLY) defer_jointly(p, v);
     if (v->factors.linearity == STRATA_LINEAR_JOINTLY || v->factors.linearity == STRATA_LINEAR_NOT) return;
     const int last = v->factors.linearity == STRATA_LINEAR_FIRST ? 1 : n;
@@ -652,6 +652,7 @@ static strata_status find_where_updated(const partitioner *p, division *v, strat
     }
     for (int a = 0; a < p->mesh->n_axes && wanted; a++)
         if (wanted->at & ~taken & ~v->where.at & 1u << a) v->where = strata_placement_at(v->where, a, wanted->coordinates[a]);
+    if (wanted) v->own |= wanted->own & ~taken & ~v->where.at;
     /* The value of the node is that of its first variable, so the new values of the others cannot be sent. Neither can memory
      * that another update has changed. */
     for (int i = 1; i < v->node->n_inputs; i++) {
@@ -681,13 +682,14 @@ static bool is_changed_alike(const partitioner *p, const strata_tensor *written)
 static strata_status defer_update(division *v, strata_error *err) {
     const strata_tensor *node = v->node;
     v->deferred = v->operands[0]->placement.partial;
+    v->own &= ~v->deferred;
     for (int i = 0; i < node->n_inputs; i++) {
         const strata_placement *has = &v->operands[i]->placement;
         v->stays_partial[i] = v->deferred && is_joint(v, i);
         if (strata_is_written(node, i) && (has->partial != v->deferred || (v->deferred && !is_joint(v, i))))
             return strata_fail(err, STRATA_UNSUPPORTED, "%s: its operand %d is a partial sum, which %s", node->op->name, i,
                                "the op's rule does not allow, or another variable of the update is not");
-        if (has->own & ~(v->stays_partial[i] ? v->deferred : 0))
+        if (has->own & v->deferred && !v->stays_partial[i])
             return strata_fail(err, STRATA_INVALID, "%s: each device has its own value of operand %d (%s); %s", node->op->name,
                                i, node->inputs[i]->op->name, "an exchange must come first");
     }
@@ -737,6 +739,7 @@ static bool is_left_out(const partitioner *p, const division *v, int i, int d) {
 
 static strata_status divide(partitioner *p, division *v, strata_error *err) {
     v->best.cost = -1;
+    for (int i = 0; i < v->node->n_inputs; i++) v->own |= v->operands[i]->placement.own;
     strata_factors_of(v->node, p->opts->own_statistics, &v->factors);
     if (v->node->op->flags & STRATA_OP_UPDATE) return follow_variables(p, v, err);
     defer(p, v);
@@ -760,9 +763,6 @@ static strata_status add_leaf(partitioner *p, const strata_tensor *node, strata_
     const strata_placement *placement = is_constant ? &whole : p->opts->place(p->opts->user, node);
     form *f;
     STRATA_TRY(strata_placement_fits(p->mesh, placement, node->shape, err));
-    if (placement->own)
-        return strata_fail(err, STRATA_INVALID, "%s cannot be %s", strata_tensor_name(node),
-                           strata_placement_text(p->mesh, placement, node->shape).text);
     STRATA_TRY(add_form(p, node, placement, &f, err));
     for (int d = 0; d < p->n_devices; d++) {
         strata_graph *graph = graph_of(p, d);
@@ -846,33 +846,73 @@ static bool has_nothing(const partitioner *p, const division *v, const strata_pl
     return !strata_shape_elements(shape) || adds_nothing(p, v, d) || reads_nothing(v, placement, d);
 }
 
-/* Whether a later update changes the value of this one before anything reads the variable again. */
+/* Whether a later update changes the value of this one, and nothing reads the variable before. */
 static bool is_updated_further(const partitioner *p, const strata_tensor *update) {
     const strata_variable *variable = strata_variable_behind(update);
+    const bool is_own = p->forms[update->id]->placement.own;
     for (int id = update->id + 1; id < update->graph->n_nodes; id++) {
         const strata_tensor *node = update->graph->nodes[id];
         if (!p->live[id]) continue;
         if (node->op == &strata_op_read && strata_variable_behind(node) == variable) return false;
         if (strata_is_written(node, 0) && node->inputs[0] == update) return true;
+        for (int i = 0; i < node->n_inputs && is_own; i++)
+            if (node->inputs[i] == update) return false;
     }
     return false;
 }
 
 /* Sends the new value of a variable to the devices that have a copy of it but do not make the update. */
-static strata_status send_update(partitioner *p, const strata_tensor *update, strata_error *err) {
-    form *f = p->forms[update->id], *sent;
+static strata_status send_update(partitioner *p, const strata_tensor *update, const strata_tensor *read, strata_error *err) {
+    form *f = p->forms[update->id], *own = p->forms[read->id], *sent;
+    STRATA_TRY(form_of(p, update, &own->placement, &sent, err));
+    for (int d = 0; d < p->n_devices; d++)
+        if (!f->tensors[d] && sent->tensors[d])
+            STRATA_TRY(add_update(p, d, strata_assign(own->tensors[d], sent->tensors[d]), err));
+    return STRATA_OK;
+}
+
+/* Whether device d is the first of those that exchange values along these axes and have one of this form. */
+static bool is_first_of(const partitioner *p, const form *f, unsigned axes, int d) {
+    const int64_t id = channel_of(p, axes, d).id;
+    for (int other = -p->first; other < d; other++)
+        if (channel_of(p, axes, other).id == id && (other < 0 || f->tensors[other])) return false;
+    return f->tensors[d] != NULL;
+}
+
+/* Several devices made the update, with values that may differ: all take that of the first one. */
+static strata_status take_first(partitioner *p, const strata_tensor *update, const strata_tensor *read, strata_error *err) {
+    form *f = p->forms[update->id], *own = p->forms[read->id];
+    const unsigned axes = p->opts->update->own;
+    for (int d = 0; d < p->n_devices; d++) {
+        if (!has(p, &own->placement, d)) continue;
+        const strata_communication_attrs attrs = {.channel = channel_of(p, axes, d),
+                                                  .dtype = update->dtype,
+                                                  .shape = part_of(p, update, &own->placement, d, NULL),
+                                                  .takes = true};
+        strata_tensor *value = is_first_of(p, f, axes, d) ? f->tensors[d] : NULL;
+        strata_tensor *sent = strata_broadcast(graph_of(p, d), value, attrs);
+        strata_tensor *assigned = strata_assign(f->tensors[d] ? f->tensors[d] : own->tensors[d], sent);
+        if (f->tensors[d])
+            f->tensors[d] = assigned;
+        else
+            STRATA_TRY(add_update(p, d, assigned, err));
+    }
+    f->placement.own &= ~axes;
+    return note_exchange(p, update, "broadcast", axes, &own->placement, err);
+}
+
+/* Makes all copies of an updated variable equal. */
+static strata_status spread_update(partitioner *p, const strata_tensor *update, strata_error *err) {
+    const form *f = p->forms[update->id];
     const strata_tensor *read = update;
     while (read->op->flags & STRATA_OP_UPDATE) read = read->inputs[0];
-    if (read->op != &strata_op_read || !(f->placement.at & ~p->forms[read->id]->placement.at) || is_updated_further(p, update))
+    if (read->op != &strata_op_read) return STRATA_OK;
+    const strata_placement *copies = &p->forms[read->id]->placement;
+    if (!((f->placement.at & ~copies->at) | (f->placement.own & ~copies->own)) || is_updated_further(p, update))
         return STRATA_OK;
     p->reader = update;
-    STRATA_TRY(form_of(p, update, &p->forms[read->id]->placement, &sent, err));
-    for (int d = 0; d < p->n_devices; d++) {
-        if (f->tensors[d] || !sent->tensors[d]) continue;
-        strata_tensor *own = p->forms[read->id]->tensors[d];
-        STRATA_TRY(add_update(p, d, strata_assign(own, sent->tensors[d]), err));
-    }
-    return STRATA_OK;
+    const bool differ = p->opts->update && p->opts->update->own;
+    return (differ ? take_first : send_update)(p, update, read, err);
 }
 
 static strata_status build_parts(partitioner *p, division *v, strata_error *err) {
@@ -911,7 +951,7 @@ static strata_status build_parts(partitioner *p, division *v, strata_error *err)
         strata_tensor_set_name(f->tensors[d], node->name);
     }
     if (v->in_parts) return copy_back(p, node, f, err);
-    return node->op->flags & STRATA_OP_UPDATE ? send_update(p, node, err) : STRATA_OK;
+    return node->op->flags & STRATA_OP_UPDATE ? spread_update(p, node, err) : STRATA_OK;
 }
 
 /* An all_reduce of the graph: here a value must be complete, where updates are made. If all its readers want pieces, each device

@@ -3,7 +3,7 @@
  * The steps of several replicas, divided by the partitioner: a step is built once, for all examples of this worker's replicas,
  * as if there were one device. The mesh has one axis, "data", with a device for each replica of all workers, and for a device
  * that only stores parameters. Inputs are divided along the examples. Parameters and states are copies on every device. So are
- * slots and the epoch's sums, unless one device makes the update: then they are at its coordinate. With shards, slots are
+ * slots and the epoch's sums, unless one device of each worker makes the update: then they are at its coordinate. With shards, slots are
  * divided, and the partitioner divides the update. What batches accumulate is a partial sum on each device. The all_reduces
  * that the builder adds to the graph (gradients.c) say where gradients and sums must be complete.
  *
@@ -19,10 +19,11 @@
 typedef struct division {
     const strata_model *model;
     strata_mesh mesh;
-    /* How the examples are divided; copies on every device; a sum over the devices; where updates are made. */
-    strata_placement examples, whole, partial, update;
+    /* How the examples are divided; copies on every device; a sum over the devices; where updates are made; where slots and the
+     * epoch's sums are. */
+    strata_placement examples, whole, partial, update, slots;
     /* [parameters.n_blocks] With shards: how the slots of each block are divided. */
-    strata_placement *slots;
+    strata_placement *shards;
     const strata_step *step;
 } division;
 
@@ -32,10 +33,7 @@ bool strata_model_is_divided(const strata_model *model, strata_program_kind kind
     /* The norms of parameters are computed from chunks (strata_segments), which cannot be divided between two parameters. */
     if (updates && model->shards.n && model->optimizer_kind->whole_parameters) return false;
     const bool several = strata_strategy_num_replicas_in_sync(strategy) > 1 || strategy->n_devices > 1;
-    /* Of workers with devices of several kinds, one device of each makes the update. */
-    const bool each_updates = strategy->workers.mixed || (strata_strategy_has_workers(strategy) && strategy->updater >= 0);
-    return kind != STRATA_PROGRAM_GRADIENTS && several && !each_updates && !strategy->rewrite && !strategy->trainer &&
-           !strategy->by_roles;
+    return kind != STRATA_PROGRAM_GRADIENTS && several && !strategy->rewrite && !strategy->trainer && !strategy->by_roles;
 }
 
 /* ---- placements ---- */
@@ -74,9 +72,9 @@ static bool is_copied(const strata_model *model, const strata_variable *variable
 
 static const strata_placement *place_variable(const division *v, const strata_variable *variable) {
     const int slot = slot_of(v, variable);
-    if (slot >= 0) return &v->slots[slot / STRATA_MAX_OPTIMIZER_SLOTS];
+    if (slot >= 0) return &v->shards[slot / STRATA_MAX_OPTIMIZER_SLOTS];
     if (is_accumulated(v->model, variable)) return &v->partial;
-    return is_copied(v->model, variable) ? &v->whole : &v->update;
+    return is_copied(v->model, variable) ? &v->whole : &v->slots;
 }
 
 static const strata_placement *place(void *user, const strata_tensor *leaf) {
@@ -122,17 +120,17 @@ static strata_variable *shard_of(void *user, strata_variable *whole, int device)
 }
 
 /* Sets how the slots of each block are divided, in memory of the step's graph. */
-static strata_status place_slots(division *v, strata_error *err) {
+static strata_status place_shards(division *v, strata_error *err) {
     const strata_shards *shards = &v->model->shards;
     const int n = v->model->parameters.n_blocks;
     if (!shards->n) return STRATA_OK;
-    v->slots = strata_graph_alloc(v->step->graph, (size_t)n * sizeof *v->slots);
+    v->shards = strata_graph_alloc(v->step->graph, (size_t)n * sizeof *v->shards);
     int64_t *lengths = strata_graph_alloc(v->step->graph, (size_t)n * (size_t)shards->n * sizeof *lengths);
-    if (!v->slots || !lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for shards");
+    if (!v->shards || !lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for shards");
     for (int k = 0; k < n; k++, lengths += shards->n) {
         const strata_parameter_block *at = &v->model->parameters.blocks[k];
         strata_shards_cut(shards, at->begin, at->end, lengths);
-        v->slots[k] = (strata_placement){.dims = {{.n_axes = 1, .axes = {0}, .lengths = lengths}}};
+        v->shards[k] = (strata_placement){.dims = {{.n_axes = 1, .axes = {0}, .lengths = lengths}}};
     }
     return STRATA_OK;
 }
@@ -150,9 +148,23 @@ static int n_devices(const strata_strategy *strategy) {
     return strata_strategy_num_replicas_in_sync(strategy) + strategy->n_devices - strategy->n_replicas;
 }
 
+/* One device of each worker makes the update, or each device does. If workers have devices of several kinds, their updates may
+ * differ, and those of the first worker count. */
+static void place_update(division *v) {
+    const strata_strategy *strategy = v->model->strategy;
+    if (strategy->updater >= 0)
+        v->update = strata_placement_at(v->whole, 0, strategy->workers.first_replica + strategy->updater);
+    v->slots = v->update;
+    v->update.own = strategy->workers.mixed;
+    if (strategy->updater < 0) v->slots.own = v->update.own;
+}
+
 /* Predictions are those of the device's examples. The sums of an evaluation are added up by the host. */
 static strata_placement output_of(const division *v, strata_program_kind kind) {
-    return kind == STRATA_PROGRAM_PREDICT ? v->examples : kind == STRATA_PROGRAM_EVALUATE ? v->partial : v->update;
+    return kind == STRATA_PROGRAM_PREDICT    ? v->examples
+           : kind == STRATA_PROGRAM_EVALUATE ? v->partial
+           : v->model->strategy->updater < 0 ? v->whole
+                                             : v->slots;
 }
 
 /* idle: [n_parts] whether the device only stores parameters. */
@@ -165,8 +177,8 @@ static strata_status divide(const strata_model *model, const strata_model_progra
                   .examples = {.dims = {split}},
                   .partial = {.partial = 1},
                   .step = step};
-    if (strategy->updater >= 0) v.update = strata_placement_at(v.whole, 0, strategy->updater);
-    STRATA_TRY(place_slots(&v, err));
+    place_update(&v);
+    STRATA_TRY(place_shards(&v, err));
     strata_tensor *outputs[2] = {step->output};
     strata_placement placements[2] = {output_of(&v, program->kind), v.examples};
     int n = step->output != NULL;
@@ -183,6 +195,7 @@ static strata_status divide(const strata_model *model, const strata_model_progra
                                            .variable = variable_of,
                                            .part_variable = model->shards.n ? shard_of : NULL,
                                            .update = &v.update,
+                                           .each_worker_updates = strata_strategy_has_workers(strategy),
                                            .idle = idle,
                                            .user = &v,
                                            .whole_sums = strata_step_needs_all_gradients(model),

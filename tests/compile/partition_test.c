@@ -228,10 +228,14 @@ static void place_values(division *v, uint64_t *state) {
         }
     for (int i = INPUTS; i < LEAVES; i++)
         if (strata_test_next(state) % 2) make_partial(&v->mesh, &v->leaves[i], v->arrays[i].dtype, state);
-    /* Updates are made by all devices that have the variable, or at one coordinate of one axis. */
+    /* Updates are made by all devices that have the variable, at one coordinate of one axis, or by all devices along an axis,
+     * which then take the value of the first one. */
     const int axis = (int)(strata_test_next(state) % (uint64_t)v->mesh.n_axes);
     const int coordinate = (int)(strata_test_next(state) % (uint64_t)v->mesh.axes[axis].size);
-    if (strata_test_next(state) % 3 == 0 && !v->graph.wide) v->update = strata_placement_at(v->update, axis, coordinate);
+    const uint64_t draw = strata_test_next(state) % 4;
+    if (v->graph.wide) return;
+    if (draw % 3 == 0) v->update = strata_placement_at(v->update, axis, coordinate);
+    if (draw > 1) v->update.own = 1u << axis;
 }
 
 static void finish(division *v, strata_array *after) {
@@ -280,7 +284,7 @@ static bool check_division(strata_device *device, uint64_t seed, bool differenti
                                            .place = place,
                                            .variable = variable_of,
                                            .part_variable = part_of_weights,
-                                           .update = v->update.at ? &v->update : NULL,
+                                           .update = v->update.at | v->update.own ? &v->update : NULL,
                                            .user = v,
                                            .outputs = v->outputs,
                                            .placements = v->results,
