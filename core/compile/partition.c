@@ -679,9 +679,8 @@ static bool is_changed_alike(const partitioner *p, const strata_tensor *written)
 
 /* The variables of an update may be partial: each device adds what it has to its own part of the sum. The other operands in
  * which the update is linear then are partial too, or each device's own. */
-static strata_status defer_update(const partitioner *p, division *v, strata_error *err) {
+static strata_status defer_update(division *v, strata_error *err) {
     const strata_tensor *node = v->node;
-    const unsigned own = v->operands[0]->placement.own | (p->opts->update ? p->opts->update->own : 0);
     v->deferred = v->operands[0]->placement.partial;
     v->own &= ~v->deferred;
     for (int i = 0; i < node->n_inputs; i++) {
@@ -690,7 +689,7 @@ static strata_status defer_update(const partitioner *p, division *v, strata_erro
         if (strata_is_written(node, i) && (has->partial != v->deferred || (v->deferred && !is_joint(v, i))))
             return strata_fail(err, STRATA_UNSUPPORTED, "%s: its operand %d is a partial sum, which %s", node->op->name, i,
                                "the op's rule does not allow, or another variable of the update is not");
-        if (has->own & ~own & ~(v->stays_partial[i] ? v->deferred : 0))
+        if (has->own & v->deferred && !v->stays_partial[i])
             return strata_fail(err, STRATA_INVALID, "%s: each device has its own value of operand %d (%s); %s", node->op->name,
                                i, node->inputs[i]->op->name, "an exchange must come first");
     }
@@ -709,7 +708,7 @@ static bool is_copy(const partitioner *p, const strata_tensor *value) {
  * placements say. */
 static strata_status follow_variables(partitioner *p, division *v, strata_error *err) {
     v->n_candidates = 0;
-    STRATA_TRY(defer_update(p, v, err));
+    STRATA_TRY(defer_update(v, err));
     STRATA_TRY(find_where_updated(p, v, err));
     for (int i = 0; i < v->node->n_inputs; i++)
         if (strata_is_written(v->node, i)) STRATA_TRY(add_candidates(p, v, i, err));

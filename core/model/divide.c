@@ -21,9 +21,9 @@ typedef struct division {
     strata_mesh mesh;
     /* How the examples are divided; copies on every device; a sum over the devices; where updates are made; where slots and the
      * epoch's sums are. */
-    strata_placement examples, whole, partial, update, kept;
+    strata_placement examples, whole, partial, update, slots;
     /* [parameters.n_blocks] With shards: how the slots of each block are divided. */
-    strata_placement *slots;
+    strata_placement *shards;
     const strata_step *step;
 } division;
 
@@ -72,9 +72,9 @@ static bool is_copied(const strata_model *model, const strata_variable *variable
 
 static const strata_placement *place_variable(const division *v, const strata_variable *variable) {
     const int slot = slot_of(v, variable);
-    if (slot >= 0) return &v->slots[slot / STRATA_MAX_OPTIMIZER_SLOTS];
+    if (slot >= 0) return &v->shards[slot / STRATA_MAX_OPTIMIZER_SLOTS];
     if (is_accumulated(v->model, variable)) return &v->partial;
-    return is_copied(v->model, variable) ? &v->whole : &v->kept;
+    return is_copied(v->model, variable) ? &v->whole : &v->slots;
 }
 
 static const strata_placement *place(void *user, const strata_tensor *leaf) {
@@ -120,17 +120,17 @@ static strata_variable *shard_of(void *user, strata_variable *whole, int device)
 }
 
 /* Sets how the slots of each block are divided, in memory of the step's graph. */
-static strata_status place_slots(division *v, strata_error *err) {
+static strata_status place_shards(division *v, strata_error *err) {
     const strata_shards *shards = &v->model->shards;
     const int n = v->model->parameters.n_blocks;
     if (!shards->n) return STRATA_OK;
-    v->slots = strata_graph_alloc(v->step->graph, (size_t)n * sizeof *v->slots);
+    v->shards = strata_graph_alloc(v->step->graph, (size_t)n * sizeof *v->shards);
     int64_t *lengths = strata_graph_alloc(v->step->graph, (size_t)n * (size_t)shards->n * sizeof *lengths);
-    if (!v->slots || !lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for shards");
+    if (!v->shards || !lengths) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for shards");
     for (int k = 0; k < n; k++, lengths += shards->n) {
         const strata_parameter_block *at = &v->model->parameters.blocks[k];
         strata_shards_cut(shards, at->begin, at->end, lengths);
-        v->slots[k] = (strata_placement){.dims = {{.n_axes = 1, .axes = {0}, .lengths = lengths}}};
+        v->shards[k] = (strata_placement){.dims = {{.n_axes = 1, .axes = {0}, .lengths = lengths}}};
     }
     return STRATA_OK;
 }
@@ -154,16 +154,17 @@ static void place_update(division *v) {
     const strata_strategy *strategy = v->model->strategy;
     if (strategy->updater >= 0)
         v->update = strata_placement_at(v->whole, 0, strategy->workers.first_replica + strategy->updater);
-    v->kept = v->update;
+    v->slots = v->update;
     v->update.own = strategy->workers.mixed;
-    if (strategy->updater < 0) v->kept.own = v->update.own;
+    if (strategy->updater < 0) v->slots.own = v->update.own;
 }
 
 /* Predictions are those of the device's examples. The sums of an evaluation are added up by the host. */
 static strata_placement output_of(const division *v, strata_program_kind kind) {
-    if (kind == STRATA_PROGRAM_PREDICT) return v->examples;
-    if (kind == STRATA_PROGRAM_EVALUATE) return v->partial;
-    return v->model->strategy->updater < 0 ? v->whole : v->kept;
+    return kind == STRATA_PROGRAM_PREDICT    ? v->examples
+           : kind == STRATA_PROGRAM_EVALUATE ? v->partial
+           : v->model->strategy->updater < 0 ? v->whole
+                                             : v->slots;
 }
 
 /* idle: [n_parts] whether the device only stores parameters. */
@@ -177,7 +178,7 @@ static strata_status divide(const strata_model *model, const strata_model_progra
                   .partial = {.partial = 1},
                   .step = step};
     place_update(&v);
-    STRATA_TRY(place_slots(&v, err));
+    STRATA_TRY(place_shards(&v, err));
     strata_tensor *outputs[2] = {step->output};
     strata_placement placements[2] = {output_of(&v, program->kind), v.examples};
     int n = step->output != NULL;
