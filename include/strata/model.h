@@ -516,7 +516,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_load_with(strata_registry 
  * finished their batches. After a fit that was stopped within an epoch, the checkpoint includes the steps of that epoch.
  *   epochs  how many epochs are done; at least 1, unless a fit was stopped within an epoch
  *   path    NULL: no file is written. Where the optimizer is sharded over several workers, and under local_sgd, all of them
- *           call this function, since each owns a part of the slots, or slots of its own; workers that need no file pass NULL */
+ *           call this function, since each owns a part of the slots, or slots of its own; workers that need no file pass
+ *           NULL */
 STRATA_API STRATA_MUST_USE strata_status strata_model_save_checkpoint(strata_model *model, int epochs, const char *path,
                                                                       strata_error *err);
 /* How many steps of an unfinished epoch the model has done: in the last fit, if that was stopped within an epoch, or according
