@@ -19,8 +19,9 @@
  *
  * An all_reduce in the graph says where a value must be complete: it is an exchange if the devices' values differ, and nothing
  * if they are equal. An update of variables with different placements follows those that are divided: a variable of which each
- * device has a copy is updated in parts, which an all_gather brings together. An op without a rule, or a division that its rule does not allow, is computed from gathered operands by
- * every device; the exchanges name the node, so that a report can say so. Gradients must be in the graph already. */
+ * device has a copy is updated in parts, which an all_gather brings together. An op without a rule, or a division that its
+ * rule does not allow, is computed from gathered operands by every device; the exchanges name the node, so that a report can
+ * say so. Gradients must be in the graph already. */
 #ifndef STRATA_CORE_PARTITION_H
 #define STRATA_CORE_PARTITION_H
 
