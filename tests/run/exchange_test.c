@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/trace.h"
 #include "core/op/communication.h"
 #include "core/run/group.h"
 #include "strata/ops.h"
@@ -45,7 +46,8 @@ static float value(int r, int64_t i) {
     return (float)(100 * r + i) / 8;
 }
 
-/* One step of the replicas; replica r's input "x" has elements[r], which become value(). Returns the group. */
+/* One step of the replicas; replica r's input "x" has elements[r], which become value(). Returns the group, whose times are
+ * parts of those of the step. */
 static strata_group *run(strata_executable *const *replicas, int n, const int64_t *elements, const bool *contributes) {
     strata_group *group = NULL;
     int slot = 0;
@@ -57,10 +59,27 @@ static strata_group *run(strata_executable *const *replicas, int n, const int64_
         float *data = x < 0 ? NULL : strata_executable_input(exe, slot, x);
         for (int64_t i = 0; data && i < elements[r]; i++) data[i] = value(r, i);
     }
+    const double began = strata_trace_now();
     OK(strata_group_start(group, slot, 0, &err));
     OK(strata_group_finish(group, slot, contributes, &err));
     OK(strata_group_wait(group, slot, &err));
+    const double took = strata_trace_now() - began;
+    const strata_group_counters c = strata_group_get_counters(group);
+    cr_assert_eq(c.steps, 1);
+    cr_assert(c.fold_seconds > 0 && c.wait_seconds >= 0 && c.fold_seconds + c.wait_seconds <= took,
+              "exchanges took %g s, waits %g s of %g s", c.fold_seconds, c.wait_seconds, took);
+    cr_assert(c.hidden_seconds >= 0 && c.hidden_seconds <= c.fold_seconds, "%g s of %g s", c.hidden_seconds, c.fold_seconds);
     return group;
+}
+
+/* Bytes of all replicas that the exchanges of a step read and wrote. */
+static void expect_bytes(const strata_group *group, int64_t read, int64_t written) {
+    const strata_group_counters c = strata_group_get_counters(group);
+    cr_expect_eq(c.bytes_read, (uint64_t)read, "%llu bytes were read, not %lld", (unsigned long long)c.bytes_read,
+                 (long long)read);
+    cr_expect_eq(c.bytes_written, (uint64_t)written, "%llu bytes were written, not %lld", (unsigned long long)c.bytes_written,
+                 (long long)written);
+    cr_expect_eq(c.bytes_sent, 0);
 }
 
 static const float *output(strata_group *group, int replica) {
@@ -98,8 +117,7 @@ Test(exchange, all_gather_lays_uneven_parts_end_to_end) {
                     for (int64_t i = 0; i < lengths[k] * after; i++)
                         cr_assert_eq(got[(o * 5 + at) * after + i], value((int)k, o * lengths[k] * after + i), "axis %d", axis);
         }
-        const strata_group_counters counters = strata_group_get_counters(group);
-        cr_assert_eq(counters.bytes_read, (uint64_t)(before * 5 * after) * 4, "each part is read once");
+        expect_bytes(group, before * 5 * after * 4, 3 * before * 5 * after * 4); /* each part is read once */
         strata_group_destroy(group);
     }
 }
@@ -130,6 +148,9 @@ Test(exchange, reduce_scatter_gives_each_replica_its_part_of_the_sum) {
                 cr_assert_arr_eq(output(scattered, (int)r), output(summed, 0) + 3 * first, (size_t)(3 * lengths[r]) * 4,
                                  "the bits are all_reduce's");
             }
+            const int64_t n = left_out ? 3 : 4;
+            expect_bytes(scattered, n * 21 * 4, 21 * 4);
+            expect_bytes(summed, n * 21 * 4, 4 * 21 * 4);
             strata_group_destroy(scattered);
             strata_group_destroy(summed);
         }
@@ -164,6 +185,7 @@ Test(exchange, a_message_goes_from_one_device_to_another) {
     strata_group *group = run(replicas, 3, (int64_t[]){5, 1, 0}, NULL);
     for (int i = 0; i < 5; i++) cr_assert_eq(output(group, 2)[i], value(0, i));
     cr_assert_eq(output(group, 1)[0], -value(1, 0));
+    expect_bytes(group, 5 * 4, 5 * 4);
     strata_group_destroy(group);
 }
 
@@ -182,6 +204,7 @@ Test(exchange, a_broadcast_reaches_those_who_take_it) {
         cr_assert_eq(output(group, 0)[i], value(1, i));
         cr_assert_eq(output(group, 2)[i], value(1, i));
     }
+    expect_bytes(group, 4 * 4, 2 * 4 * 4);
     strata_group_destroy(group);
 }
 
