@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Generates the values that a program reads and does not compute, for a program that has not run yet. */
+#include "core/run/compare.h"
+
 #include <string.h>
 
-#include "backends/kernel/check.h"
 #include "core/op/element.h"
 #include "core/op/ops.h"
 
