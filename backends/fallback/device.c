@@ -207,8 +207,8 @@ strata_status strata_fallback_create(strata_device *inner, strata_device **out_d
         return status;
     }
     device->sides[FALLBACK_DEVICE] = inner;
-    device->base = (strata_device){.api = &fallback_api, .info = inner->info, .runs_at_once = inner->runs_at_once,
-                                   .product_dtype = inner->product_dtype};
+    device->base = (strata_device){
+        .api = &fallback_api, .info = inner->info, .runs_at_once = inner->runs_at_once, .product_dtype = inner->product_dtype};
     strata_fallback_count(device);
     *out_device = &device->base;
     return STRATA_OK;

@@ -342,8 +342,7 @@ static strata_status host_run(strata_program *program, int slot, uint64_t *out_t
                           .rows = step->changes_rows ? &rows : NULL};
         if (step->wide) {
             call.call.node = &step->wide->node;
-            call.call.output =
-                strata_host_wide_begin(step->wide, call.call.inputs, step->output[slot], program->wide_memory);
+            call.call.output = strata_host_wide_begin(step->wide, call.call.inputs, step->output[slot], program->wide_memory);
             call.call.inputs = step->wide->values;
         }
         if (step->shared && program->device->pool)

@@ -109,9 +109,9 @@ void strata_host_from_f32(strata_dtype dtype, const float *from, void *to, int64
 /* ---- the op cast ---- */
 bool strata_host_cast_takes(const strata_tensor *node) {
     const strata_dtype from = node->inputs[0]->dtype, to = node->dtype;
-    return node->op == &strata_op_cast && ((to == STRATA_DTYPE_F32 && (strata_host_is_narrow(from) || from == STRATA_DTYPE_U8 ||
-                                                                       from == STRATA_DTYPE_BOOL)) ||
-                                           (from == STRATA_DTYPE_F32 && strata_host_is_narrow(to)));
+    return node->op == &strata_op_cast &&
+           ((to == STRATA_DTYPE_F32 && (strata_host_is_narrow(from) || from == STRATA_DTYPE_U8 || from == STRATA_DTYPE_BOOL)) ||
+            (from == STRATA_DTYPE_F32 && strata_host_is_narrow(to)));
 }
 
 void strata_host_cast(const host_call *host) {

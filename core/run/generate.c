@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Generates the values that a program reads and does not compute, for a program that has not run yet. */
-#include "core/run/compare.h"
-
 #include <string.h>
 
 #include "core/op/element.h"
 #include "core/op/ops.h"
+#include "core/run/compare.h"
 
 /* The tensor whose values these are: views and casts change none. */
 static const strata_tensor *source_of(const strata_tensor *tensor) {

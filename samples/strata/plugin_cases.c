@@ -526,9 +526,8 @@ static strata_status open_device_of(checker *c, strata_error *err) {
     else if (rows[chosen].skipped[0])
         status = strata_fail(err, STRATA_UNAVAILABLE, "%s: %s", rows[chosen].id, rows[chosen].skipped);
     else
-        status = strata_device_open(rows[chosen].id,
-                                    &(strata_device_options){.stall_seconds = c->options->case_s, .trust = true}, &c->device,
-                                    err);
+        status = strata_device_open(
+            rows[chosen].id, &(strata_device_options){.stall_seconds = c->options->case_s, .trust = true}, &c->device, err);
     strata_devices_free(rows);
     return status;
 }
