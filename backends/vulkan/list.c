@@ -70,9 +70,9 @@ static void read_features(const vulkan_functions *vk, const extension_list *exte
     /* A layered implementation requires this extension to be enabled if it is listed. */
     if (has(extensions, "VK_KHR_portability_subset")) out->extensions[out->n_extensions++] = "VK_KHR_portability_subset";
 
-    uint32_t dtypes = 1u << STRATA_DTYPE_F32 | 1u << STRATA_DTYPE_I32;
+    /* Without 8-bit storage, kernels access u8 and bool as parts of words. */
+    uint32_t dtypes = 1u << STRATA_DTYPE_F32 | 1u << STRATA_DTYPE_I32 | 1u << STRATA_DTYPE_U8 | 1u << STRATA_DTYPE_BOOL;
     if (out->storage_16bit) dtypes |= 1u << STRATA_DTYPE_F16 | 1u << STRATA_DTYPE_BF16;
-    if (out->storage_8bit) dtypes |= 1u << STRATA_DTYPE_U8 | 1u << STRATA_DTYPE_BOOL;
     if (out->int64) dtypes |= 1u << STRATA_DTYPE_I64;
     out->info.dtypes = dtypes;
 }
