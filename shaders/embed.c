@@ -5,8 +5,8 @@
  * STEM is the name by which strata_shader_find finds the kernel ("cpu/matmul"); NAME is the same as a C identifier.
  * META is the kernel's file, preprocessed with STRATA_META: its text between STRATA_META_BEGIN and STRATA_META_END
  * becomes the variant's initializer. OPENCL, SPIRV, FETCH (SPIR-V that reads texel buffers) and WORDS (SPIR-V without 8-bit
- * storage) are files of code; "-" means that the build or the kernel has none. The code is compressed, SPIR-V after its ids were converted to distances
- * (ids.h). shaders.c unpacks it.
+ * storage) are files of code; "-" means that the build or the kernel has none. The code is compressed, SPIR-V after its
+ * ids were converted to distances (ids.h). shaders.c unpacks it.
  * Not part of the library. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
  * name and ADAPTER_DEVICE the backend's device.
  *
  * Options: device=ID chooses another device; memory=own makes the plugin plan the memory of temporaries, each of which then
- * has its own bytes; fused=no makes it reject fused nodes, so that it gets their parts; lie=OP makes it compute this op wrongly,
- * with above=N only operands of more than N elements: an operand takes the place of the next one, if they have one shape. */
+ * has its own bytes; fused=no makes it reject fused nodes, so that it gets their parts; lie=OP makes it compute this op
+ * wrongly, with above=N only operands of more than N elements: an operand takes the place of the next one of its shape. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
