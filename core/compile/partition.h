@@ -19,8 +19,9 @@
  *
  * An all_reduce in the graph says where a value must be complete: it is an exchange if the devices' values differ, and nothing
  * if they are equal. An update of variables with different placements follows those that are divided: a variable of which each
- * device has a copy is updated in parts, which an all_gather brings together. An op without a rule, or a division that its rule does not allow, is computed from gathered operands by
- * every device; the exchanges name the node, so that a report can say so. Gradients must be in the graph already. */
+ * device has a copy is updated in parts, which an all_gather brings together. An op without a rule, or a division that its
+ * rule does not allow, is computed from gathered operands by every device; the exchanges name the node, so that a report can
+ * say so. Gradients must be in the graph already. */
 #ifndef STRATA_CORE_PARTITION_H
 #define STRATA_CORE_PARTITION_H
 
@@ -78,8 +79,8 @@ typedef struct strata_device_part {
 
 /* An exchange that the partitioner inserted, for reports. */
 typedef struct strata_partition_exchange {
-    /* The node whose value is exchanged, and the node that needs it (NULL: it is an output). Nodes of the whole graph. An update
-     * of a variable in parts needs its own value: the devices' copies become equal again. */
+    /* The node whose value is exchanged, and the node that needs it (NULL: it is an output). Nodes of the whole graph. An
+     * update in parts, or at one coordinate, needs its own value: the devices' copies become equal again. */
     const strata_tensor *value, *reader;
     /* The op's name: "all_reduce", "reduce_scatter", "all_gather", "reduce_to", "broadcast". */
     const char *op;

@@ -221,8 +221,8 @@ static bool is_parts(const strata_tensor *node) {
     return node->op == &strata_op_all_gather || node->op == &strata_op_reduce_scatter;
 }
 
-/* Sets e->workers.first_replicas to the numbers of the workers' first members, and ranks to those that have members; returns how
- * many have. */
+/* Sets e->workers.first_replicas to the numbers of the workers' first members, and ranks to those that have members; returns
+ * how many have. */
 static int count_members(const strata_workers *all, strata_channel channel, exchange *e, int *ranks) {
     int n = 0, *firsts = e->workers.first_replicas;
     for (int w = 0; w < all->n; w++) {

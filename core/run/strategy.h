@@ -45,8 +45,8 @@ typedef struct strata_workers {
     /* [n + 1] The number of each worker's first replica; the last entry is the number of all replicas.
      * Owned by the strategy. */
     int *first_replicas;
-    /* Sets *out_workers to those of the workers that have these ranks, ascending; this worker is one of them. Each of them calls
-     * it. Their communicator is made once for these members of a channel, and lives as long as that of all workers.
+    /* Sets *out_workers to those of the workers that have these ranks, ascending; this worker is one of them. Each of them
+     * calls it. Their communicator is made once for these members of a channel, and lives as long as that of all workers.
      * first_replicas is NULL. */
     strata_status (*subset)(const struct strata_workers *workers, const int *ranks, int n, const int64_t *members,
                             int n_members, struct strata_workers *out_workers, strata_error *err);

@@ -204,7 +204,7 @@ typedef struct device_flags {
          0},                                                                                                          \
         {"trust",                                                                                                     \
          NULL,                                                                                                        \
-         "do not compare the driver's kernels with the reference on first use",                                       \
+         "do not compare what the driver or plugin computes with the reference on first use",                         \
          OPTION_FLAG,                                                                                                 \
          offsetof(type, member.trust),                                                                                \
          0,                                                                                                           \
