@@ -19,8 +19,8 @@ enum { MOST_MEMBERS = 62 };
 
 typedef struct form {
     strata_placement placement;
-    /* [n_devices] NULL: the device is at another coordinate than the value, or has nothing to compute for it: its part is empty,
-     * or zeros of a partial value, which it does not contribute to sums. */
+    /* [n_devices] NULL: the device is at another coordinate than the value, or has nothing to compute for it: its part is
+     * empty, or zeros of a partial value, which it does not contribute to sums. */
     strata_tensor **tensors;
     struct form *next;
 } form;
@@ -614,8 +614,8 @@ static void defer(const partitioner *p, division *v) {
     }
 }
 
-/* A node is computed at the coordinates at which its operands are. Along an axis that divides an operand, or along which devices
- * have values of their own, every device computes. */
+/* A node is computed at the coordinates at which its operands are. Along an axis that divides an operand, or along which
+ * devices have values of their own, every device computes. */
 static void find_where(const partitioner *p, division *v) {
     unsigned taken = v->own;
     for (int i = 0; i < v->node->n_inputs; i++) taken |= split_axes(v, i);

@@ -76,8 +76,8 @@ typedef struct strata_device_part {
 
 /* An exchange that the partitioner inserted, for reports. */
 typedef struct strata_partition_exchange {
-    /* The node whose value is exchanged, and the node that needs it (NULL: it is an output). Nodes of the whole graph. An update
-     * of a variable in parts needs its own value: the devices' copies become equal again. */
+    /* The node whose value is exchanged, and the node that needs it (NULL: it is an output). Nodes of the whole graph. An
+     * update in parts, or at one coordinate, needs its own value: the devices' copies become equal again. */
     const strata_tensor *value, *reader;
     /* The op's name: "all_reduce", "reduce_scatter", "all_gather", "reduce_to", "broadcast". */
     const char *op;

@@ -3,9 +3,9 @@
  * The steps of several replicas, divided by the partitioner: a step is built once, for all examples of this worker's replicas,
  * as if there were one device. The mesh has one axis, "data", with a device for each replica of all workers, and for a device
  * that only stores parameters. Inputs are divided along the examples. Parameters and states are copies on every device. So are
- * slots and the epoch's sums, unless one device of each worker makes the update: then they are at its coordinate. With shards, slots are
- * divided, and the partitioner divides the update. What batches accumulate is a partial sum on each device. The all_reduces
- * that the builder adds to the graph (gradients.c) say where gradients and sums must be complete.
+ * slots and the epoch's sums, unless one device of each worker makes the update: then they are at its coordinate. With shards,
+ * slots are divided, and the partitioner divides the update. What batches accumulate is a partial sum on each device. The
+ * all_reduces that the builder adds to the graph (gradients.c) say where gradients and sums must be complete.
  *
  * The graph has only the examples of this worker, so the parts of other workers are empty in its placements. */
 #include <stdlib.h>

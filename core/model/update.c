@@ -75,8 +75,8 @@ static void update_sparse(builder *b, block_update *blocks, int k) {
 
 /* ---- a block ---- */
 
-/* The variable that the device updates instead of the block's parameters: its shard. NULL: it updates the block. In the graph of
- * all replicas the partitioner decides. */
+/* The variable that the device updates instead of the block's parameters: its shard. NULL: it updates the block. In the graph
+ * of all replicas the partitioner decides. */
 static strata_variable *own_shard(const builder *b, int block) {
     return b->role.whole ? NULL : own_block(b, block)->shard;
 }

@@ -21,6 +21,8 @@ typedef struct layout {
 typedef struct kinds_case {
     layout how;
     bool by_roles;
+    /* The number of batches for an update. */
+    int64_t batches;
     strata_dataset *dataset;
     char sha[2][65];
     float losses[2][4];
@@ -57,8 +59,7 @@ static strata_test_result train(strata_communicator *comm, const void *user) {
     static const char json[] =
         "{\"input\": [8], \"layers\": [{\"layer\": \"dense\", \"units\": 12, \"kernel_l2\": 0.01}, {\"layer\": "
         "\"batch_norm\"}, "
-        "{\"layer\": \"dense\", \"units\": 3}], \"optimizer\": {\"name\": \"sgd\", \"learning_rate\": 0.1, \"momentum\": 0.5}, "
-        "\"loss\": \"sparse_categorical_crossentropy\"}";
+        "{\"layer\": \"dense\", \"units\": 3}]}";
     kinds_case *c = (kinds_case *)user;
     const int w = strata_communicator_rank(comm);
     strata_error err = {0};
@@ -67,7 +68,12 @@ static strata_test_result train(strata_communicator *comm, const void *user) {
     strata_history history = {0};
     TEST_TRY(open_kinds(comm, c, &strategy, &err));
     TEST_TRY(strata_model_from_json(json, strlen(json), "the test", &model, &err));
-    TEST_TRY(strata_model_compile(model, NULL, &(strata_compile_options){.strategy = strategy, .seed = 3}, &err));
+    strata_compile_options opts = {.strategy = strategy,
+                                   .seed = 3,
+                                   .optimizer = strata_sgd_optimizer(0.1, 0.5, false),
+                                   .loss = "sparse_categorical_crossentropy"};
+    opts.optimizer.gradient_accumulation_steps = c->batches;
+    TEST_TRY(strata_model_compile(model, NULL, &opts, &err));
     if (w && c->how.mixed) TEST_TRY(disturb(model, &err));
     TEST_TRY(strata_model_fit(model, c->dataset, &(strata_fit_options){.epochs = 1, .batch = 7, .seed = 5}, &history, &err));
     for (const strata_model_program *p = model->programs; p; p = p->next) c->divided[w] |= p->divided;
@@ -89,18 +95,17 @@ Test(kinds, of_workers_devices_train_with_the_bits_of_roles) {
     cr_assert_eq(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(22), &y, &err), STRATA_OK, "%s", err.message);
     for (int i = 0; i < 22; i++) ((int32_t *)y.data)[i] = i % 3;
     cr_assert_eq(strata_dataset_take_arrays(&x, &y, 0, &dataset, &err), STRATA_OK, "%s", err.message);
-    for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) {
+    for (size_t k = 0; k < 2 * (sizeof layouts / sizeof *layouts); k++) {
         static kinds_case one, roles;
-        one = roles = (kinds_case){.how = layouts[k], .dataset = dataset};
+        one = roles = (kinds_case){.how = layouts[k / 2], .batches = k % 2 ? 2 : 1, .dataset = dataset};
         roles.by_roles = true;
         RUN(2, train, &one);
         RUN(2, train, &roles);
         for (int w = 0; w < 2; w++) {
             cr_assert(one.divided[w] && !roles.divided[w]);
-            cr_expect_str_eq(one.sha[w], roles.sha[0], "layout %d, worker %d: %s beside %s", (int)k, w, one.sha[w],
-                             roles.sha[0]);
+            cr_expect_str_eq(one.sha[w], roles.sha[0], "case %d, worker %d: %s beside %s", (int)k, w, one.sha[w], roles.sha[0]);
             for (int i = 0; i < 4; i++)
-                cr_expect_eq(one.losses[w][i], roles.losses[0][i], "layout %d, worker %d, step %d: %.9g beside %.9g", (int)k, w,
+                cr_expect_eq(one.losses[w][i], roles.losses[0][i], "case %d, worker %d, step %d: %.9g beside %.9g", (int)k, w,
                              i, (double)one.losses[w][i], (double)roles.losses[0][i]);
         }
     }
