@@ -14,9 +14,6 @@
 #include "core/op/update.h"
 #include "strata/ops.h"
 
-/* The most devices whose bits strata_channel.members has. */
-enum { MOST_MEMBERS = 62 };
-
 typedef struct form {
     strata_placement placement;
     /* [n_devices] NULL: the device is at another coordinate than the value, or has nothing to compute for it: its part is
@@ -109,19 +106,20 @@ static strata_status add_update(partitioner *p, int d, strata_tensor *update, st
 /* The devices that have the same coordinates as device d on all axes that are not in `axes`. */
 static strata_channel channel_of(const partitioner *p, unsigned axes, int d) {
     strata_channel channel = {0};
-    int first = -1, n = 1;
+    int n = 1;
     for (int a = 0; a < p->mesh->n_axes; a++) n *= axes >> a & 1 ? p->mesh->axes[a].size : 1;
     if (n == p->n_all) return channel;
+    int64_t *members = strata_graph_alloc(p->result->parts[d].graph, (size_t)n * sizeof *members);
+    if (!members) return channel;
     d += p->first;
     for (int other = 0; other < p->n_all; other++) {
         bool same = true;
         for (int a = 0; a < p->mesh->n_axes && same; a++)
             same = (axes >> a & 1) || strata_mesh_coordinate(p->mesh, other, a) == strata_mesh_coordinate(p->mesh, d, a);
-        if (!same) continue;
-        if (first < 0) first = other;
-        channel.members |= (int64_t)1 << other;
+        if (same) members[channel.n_members++] = other;
     }
-    channel.id = 1 + (int64_t)axes * p->n_all + first;
+    channel.members = members;
+    channel.id = 1 + (int64_t)axes * p->n_all + members[0];
     return channel;
 }
 
@@ -1232,10 +1230,6 @@ strata_status strata_partition_create(const strata_partition_options *opts, stra
     STRATA_TRY(strata_graph_check(graph, err));
     partitioner p = {.opts = opts, .mesh = opts->mesh, .first = opts->first, .n_all = strata_mesh_n_devices(opts->mesh)};
     p.n_devices = opts->n ? opts->n : p.n_all;
-    /* Exchanges of all devices need no list of members (core/op/communication.h), so a mesh of one axis may have more. */
-    if (p.n_devices > MOST_MEMBERS || (p.n_all > MOST_MEMBERS && p.mesh->n_axes > 1))
-        return strata_fail(err, STRATA_UNSUPPORTED, "the mesh has %d devices; exchanges among some of them take %d at most",
-                           p.n_all, MOST_MEMBERS);
     const strata_status status = partition(&p, graph, err);
     free(p.forms);
     free(p.live);

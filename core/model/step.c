@@ -445,13 +445,13 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
                  .role = role,
                  .context = {.dtype = model->precision,
                              .has_replicas = role.has_replicas,
-                             .replicas = strata_channel_of_first(model->strategy->n_replicas),
                              .costs = layers,
                              .takes_rows = takes_rows(model, kind, &role)},
                  .scaled = model->scale.value > 0};
     *step = (strata_step){0};
     STRATA_TRY(strata_graph_create(&b.graph, err));
     step->graph = b.graph;
+    b.context.replicas = strata_strategy_replicas(model->strategy, b.graph);
     strata_status status = begin(&b, err);
     if (!status) {
         builders[kind](&b);
