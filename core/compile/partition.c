@@ -952,8 +952,8 @@ static strata_status build_parts(partitioner *p, division *v, strata_error *err)
     return node->op->flags & STRATA_OP_UPDATE ? spread_update(p, node, err) : STRATA_OK;
 }
 
-/* An all_reduce of the graph: here a value must be complete, where updates are made. If all its readers want pieces, each device
- * gets its own. */
+/* An all_reduce of the graph: here a value must be complete, where updates are made. If all its readers want pieces, each
+ * device gets its own. */
 static strata_status add_exchange(partitioner *p, const strata_tensor *node, strata_error *err) {
     static const strata_placement everywhere = {0};
     const form *x = p->forms[node->inputs[0]->id];
@@ -983,7 +983,8 @@ static strata_status add_exchange(partitioner *p, const strata_tensor *node, str
 
 /* ---- values that follow each other ---- */
 
-/* The split of the n elements from `begin` on of a dimension that is divided by `split`: each device keeps what it has of them. */
+/* The split of the n elements from `begin` on of a dimension that is divided by `split`: each device keeps what it has of
+ * them. */
 static strata_status split_of_range(partitioner *p, const strata_dim_split *split, int64_t begin, int64_t n,
                                     strata_dim_split *out_split, strata_error *err) {
     const int pieces = strata_dim_split_n_pieces(p->mesh, split);

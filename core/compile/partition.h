@@ -19,8 +19,9 @@
  *
  * An all_reduce in the graph says where a value must be complete: it is an exchange if the devices' values differ, and nothing
  * if they are equal. An update of variables with different placements follows those that are divided: a variable of which each
- * device has a copy is updated in parts, which an all_gather brings together. An op without a rule, or a division that its rule does not allow, is computed from gathered operands by
- * every device; the exchanges name the node, so that a report can say so. Gradients must be in the graph already. */
+ * device has a copy is updated in parts, which an all_gather brings together. An op without a rule, or a division that its
+ * rule does not allow, is computed from gathered operands by every device; the exchanges name the node, so that a report can
+ * say so. Gradients must be in the graph already. */
 #ifndef STRATA_CORE_PARTITION_H
 #define STRATA_CORE_PARTITION_H
 
@@ -39,9 +40,9 @@ typedef struct strata_partition_options {
     const strata_placement *(*place)(void *user, const strata_tensor *leaf);
     /* Where updates are made; NULL: wherever the variables are. With a coordinate, the all_reduces of the graph that name no
      * channel deliver their values there, and devices that have copies of a variable get its new value from there. An axis in
-     * `own`: along it several devices make the update, each with a value of its own (they may round differently), and all copies
-     * of a variable get the value of the first one. `own` may then be together with a coordinate, which is that of one of these
-     * devices. */
+     * `own`: along it several devices make the update, each with a value of its own (they may round differently), and all
+     * copies of a variable get the value of the first one. `own` may then be together with a coordinate, which is that of one
+     * of these devices. */
     const strata_placement *update;
     /* The devices that are not made here have coordinates of their own for updates, from which they get the new values. */
     bool each_worker_updates;

@@ -11,7 +11,8 @@
  *   application   step -> sums;  makes the update from these variables and sets them to zero
  *   evaluation    x, y [, example_weights] -> sums
  *   prediction    x -> outputs, as probabilities where the loss takes logits; a model without a loss has its outputs
- * If layers have penalties, the graph that is divided among the replicas (divide.c) also has the inputs share and examples, and for accumulated states state_share.
+ * The graph that is divided among the replicas (divide.c) also has the inputs share and examples, if layers have penalties or
+ * count examples, and state_share, if states are accumulated.
  * sums: the sum of the examples' losses (times example_weights), the number of right answers, then the numbers of the metrics.
  * weights: the factor of each example's loss in the gradient, which is 1 / (examples in the batch of all replicas). For
  * accumulated batches it is 1 / (examples that the step is expected to have), and the input `step` of the update contains the
