@@ -477,7 +477,7 @@ static strata_status placement_under(partitioner *p, const division *v, const ch
     if (!is_result) return STRATA_OK;
     /* A sum over a divided factor, of values that are each device's own or of its own examples, is its own too. */
     const unsigned summed = c->used & ~seen;
-    out_placement->own = (out_placement->own | (v->factors.own ? summed : 0)) & ~seen;
+    out_placement->own = (out_placement->own | (v->factors.own || p->opts->own_sums ? summed : 0)) & ~seen;
     out_placement->partial = (out_placement->partial | summed) & ~out_placement->own;
     return STRATA_OK;
 }

@@ -33,10 +33,13 @@ typedef struct strata_partition_options {
     int first, n;
     /* Each device computes the statistics of batch norm of its own examples; else they are those of all examples. */
     bool own_statistics;
+    /* Each device computes a step of its own: a sum over a divided dimension is each device's own value, not a part of one
+     * sum. */
+    bool own_sums;
     /* [n] Whether the device's examples count; NULL: all do. Others add nothing to partial variables. */
     const bool *counts;
     /* The placement of an input or of a variable, which is read by `leaf`. An input may be partial: the values that the
-     * devices are given add up to it. So may a variable: the devices' variables add up to it. */
+     * devices are given add up to it. So may a variable: the devices' variables add up to it. Both may be each device's own. */
     const strata_placement *(*place)(void *user, const strata_tensor *leaf);
     /* Where updates are made; NULL: wherever the variables are. With a coordinate, the all_reduces of the graph that name no
      * channel deliver their values there, and devices that have copies of a variable get its new value from there. An axis in

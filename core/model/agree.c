@@ -84,6 +84,8 @@ static strata_status add_terms(strata_text *t, const strata_model *model, const 
     char *text = NULL;
     strata_text_add_term(t, "version of Strata", "%s", strata_version());
     strata_text_add_term(t, "strategy", "%s", model->strategy->name);
+    if (model->strategy->average)
+        strata_text_add_term(t, "number of steps between averages", "%" PRId64, model->strategy->every);
     strata_text_add_term(t, "batch", "%" PRId64, opts->batch);
     strata_text_add_term(t, "number of epochs", "%" PRId64, (int64_t)opts->epochs);
     if (in_step) strata_text_add_term(t, "first epoch", "%" PRId64, (int64_t)opts->first_epoch);
@@ -301,8 +303,8 @@ strata_status strata_model_agree(const strata_model *model, const strata_dataset
     STRATA_TRY(strata_model_terms(model, dataset, opts, &own, err));
     strata_status status = strata_workers_compare_terms(&model->strategy->workers, own, err);
     free(own);
-    /* With a rewrite the replicas may have parameters of their own; with a trainer the servers have them. */
-    if (status || model->strategy->rewrite || model->strategy->trainer) return status;
+    /* Between averages replicas have parameters of their own; with a trainer the servers have them. */
+    if (status || model->apart || model->strategy->trainer) return status;
     bool equal = false;
     STRATA_TRY(strata_model_replicas_equal((strata_model *)model, &equal, err));
     if (equal) return STRATA_OK;

@@ -309,6 +309,8 @@ void strata_model_free_variables(strata_model *model) {
     }
     free(model->replicas);
     model->replicas = NULL;
+    model->apart = false;
+    strata_model_forget_interrupted(model);
     for (int k = 0; model->segments && k < model->parameters.n_blocks; k++) strata_shards_free_segments(&model->segments[k]);
     free(model->segments);
     model->segments = NULL;

@@ -123,6 +123,13 @@ static strata_status complete(fit *f, strata_error *err) {
     return STRATA_OK;
 }
 
+/* Averages replicas that have made updates of their own since the last average. */
+static strata_status average(fit *f, strata_error *err) {
+    if (!f->model->apart) return STRATA_OK;
+    STRATA_TRY(strata_fit_submit_average(f, err));
+    return complete(f, err);
+}
+
 /* Completes all steps. Then all workers use the learning rate that a callback of rank 0 may have set. */
 static strata_status complete_and_share_rate(fit *f, strata_error *err) {
     STRATA_TRY(complete(f, err));
@@ -148,11 +155,8 @@ static strata_status begin_epoch(fit *f, strata_error *err) {
     if (most && (!f->progress.steps || most < f->progress.steps)) f->progress.steps = most;
     f->n_examples = f->n_measured = f->scores.n = 0;
     f->accumulated = (strata_fit_run){0};
-    if (done->steps) STRATA_TRY(strata_model_read_sums(f->model, err));
+    STRATA_TRY(done->steps ? strata_model_read_sums(f->model, err) : strata_model_reset_sums(f->model, err));
     for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->sums[i] = done->steps ? f->model->metrics.sums[i] : 0;
-    STRATA_TRY(strata_model_reset_sums(f->model, err));
-    /* Written before callbacks are called, since they may evaluate, which changes model->metrics.sums. */
-    if (done->steps) STRATA_TRY(strata_model_write_sums(f->model, err));
     f->progress.step = f->next_step = 0;
     f->progress.epoch_end = false;
     f->progress.metrics = f->progress.validation = (strata_metrics){0};
@@ -241,6 +245,7 @@ static strata_status finish_steps(fit *f, strata_error *err) {
     if (!f->n_examples && !f->stopped)
         return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
     STRATA_TRY(complete(f, err));
+    if (!f->stopped) STRATA_TRY(average(f, err));
     STRATA_TRY(strata_model_read_sums(f->model, err));
     /* If the fit ends within an epoch, workers may end it at different times. */
     if (!f->stopped) STRATA_TRY(strata_scores_gather(f->model, &f->scores, err));
@@ -292,8 +297,16 @@ static void close_epoch(fit *f) {
 
 /* Ends the fit within the epoch, with a checkpoint. */
 static strata_status stop_here(fit *f, strata_error *err) {
+    strata_model *model = f->model;
     save_position(f);
     f->history.stopped = f->finished = true;
+    if (model->apart) {
+        float *own;
+        STRATA_TRY(strata_model_gather_own(model, &own, err));
+        STRATA_TRY(average(f, err));
+        strata_model_forget_interrupted(model);
+        model->interrupted = own;
+    }
     return f->checkpoints && strata_checkpoint_folder_is_new(f->checkpoints)
                ? strata_checkpoint_folder_save(f->checkpoints, f->progress.epoch, err)
                : STRATA_OK;
@@ -476,8 +489,11 @@ static strata_status begin(fit *f, strata_error *err) {
     f->progress = (strata_progress){
         .model = model, .epoch = f->opts.first_epoch, .epochs = f->opts.epochs, .stop = &f->stop, .stop_now = &f->stop_now};
     f->sums = calloc((size_t)model->metrics.n_sums, sizeof *f->sums);
-    if (!f->sums) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for its metrics");
+    f->added = calloc((size_t)model->metrics.n_sums + 2, sizeof *f->added);
+    if (!f->sums || !f->added) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for its metrics");
     f->steps_until_poll = f->poll_interval = 1;
+    if (model->interrupted && f->opts.first_step) STRATA_TRY(strata_model_write_own(model, model->interrupted, err));
+    strata_model_forget_interrupted(model);
     if (!f->opts.first_step) model->position = (strata_model_position){0};
     STRATA_TRY(allocate_runs(f, err));
     STRATA_TRY(strata_validation_begin(model, &f->opts, err));
@@ -505,11 +521,13 @@ static strata_status finish(fit *f, strata_error *err) {
     free(f->runs);
     free(f->events);
     free(f->sums);
+    free(f->added);
     strata_scores_finish(&f->scores);
     f->model->fitting = false;
     f->events = NULL;
     f->runs = NULL;
     f->sums = NULL;
+    f->added = NULL;
     if (!status && !f->history.stopped) strata_validation_forget(f->model);
     f->history.loss_scale = f->model->scale.value;
     const strata_status saved = strata_checkpoint_folder_close(f->checkpoints, status ? NULL : err);
@@ -526,11 +544,8 @@ static strata_status create(strata_model *model, const strata_dataset *dataset, 
     fit *f = malloc(sizeof *f);
     if (!f) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory");
     model->fitting = true;
-    *f = (fit){.model = model,
-               .dataset = dataset,
-               .stepped = stepped,
-               .began = strata_fit_seconds(),
-               .next_balance = FIRST_BALANCE};
+    *f = (fit){
+        .model = model, .dataset = dataset, .stepped = stepped, .began = strata_fit_seconds(), .next_balance = FIRST_BALANCE};
     if (opts) f->opts = *opts;
     f->opts.epochs = f->opts.epochs == STRATA_NO_EPOCHS ? 0 : f->opts.epochs ? f->opts.epochs : 1;
     if (!f->opts.batch) f->opts.batch = 32;

@@ -42,7 +42,16 @@ static strata_status finish_step(fit *f, strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
     f->unfinished_program = NULL;
     if (program && strata_strategy_has_workers(f->model->strategy)) workers->at_step(workers, f->unfinished_step);
-    return program ? strata_group_finish(program->group, f->unfinished_slot, program->contributes, err) : STRATA_OK;
+    if (!program) return STRATA_OK;
+    STRATA_TRY(strata_group_finish(program->group, f->unfinished_slot, program->contributes, err));
+    if (program->kind == STRATA_PROGRAM_AVERAGE) f->model->apart = false;
+    return STRATA_OK;
+}
+
+/* Whether the run updates the parameters of replicas that have their own. */
+static bool sets_apart(const fit *f, const run *r) {
+    const bool updates = r->program->kind == STRATA_PROGRAM_TRAIN || r->program->kind == STRATA_PROGRAM_APPLY;
+    return updates && strata_strategy_has_own(f->model->strategy);
 }
 
 /* Submits the prepared runs. */
@@ -52,6 +61,7 @@ static strata_status submit_prepared(fit *f, strata_error *err) {
     STRATA_TRY(finish_step(f, err));
     if (!n) return STRATA_OK;
     const run *first = &f->runs[f->n_runs - n];
+    f->model->apart |= sets_apart(f, first);
     if (n > 1) return strata_group_run_steps(first->program->group, first->slot, n, first->update - 1, err);
     STRATA_TRY(strata_group_start(first->program->group, first->slot, first->update - 1, err));
     f->unfinished_program = first->program;
@@ -229,16 +239,34 @@ static void adapt_call(fit *f) {
     f->max_runs = 2 * f->steps_per_call;
 }
 
+/* The output of a step: the sums and the numbers after them. Replicas with parameters of their own have each its own. */
+static const float *output_of(fit *f, const run *done) {
+    const strata_model_program *program = done->program;
+    const strata_program_part *root = &program->parts[strata_strategy_root(f->model->strategy)];
+    const int64_t n = f->model->metrics.n_sums + (f->model->scale.value > 0) + f->model->measures_norm;
+    if (!strata_strategy_has_own(f->model->strategy)) return strata_executable_output(root->executable, done->slot, 0);
+    memset(f->added, 0, (size_t)n * sizeof *f->added);
+    for (int r = 0; r < program->n_parts; r++) {
+        const strata_program_part *part = &program->parts[r];
+        if (program->kind == STRATA_PROGRAM_TRAIN && !part->n) continue;
+        const float *own = strata_executable_output(part->executable, done->slot, 0);
+        for (int64_t i = 0; i < n; i++) f->added[i] += own[i];
+    }
+    return f->added;
+}
+
 strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
     run done = f->runs[0];
     memmove(f->runs, f->runs + 1, (size_t)--f->n_runs * sizeof *f->runs);
     STRATA_TRY(strata_group_wait(done.program->group, done.slot, err));
     for (int r = 0; r < done.program->n_parts; r++)
         STRATA_TRY(strata_scores_take(f->model, &f->scores, &done.program->parts[r], done.slot, err));
-    if (done.program->kind == STRATA_PROGRAM_ACCUMULATE) return STRATA_OK; /* the run of the update has the sums */
-    const strata_program_part *root = &done.program->parts[strata_strategy_root(f->model->strategy)];
-    const float *sums = strata_executable_output(root->executable, done.slot, 0);
-    float loss = sums[0] / (float)done.examples;
+    /* The run of the update has the sums of accumulated batches; an average has none. */
+    if (done.program->kind == STRATA_PROGRAM_ACCUMULATE || done.program->kind == STRATA_PROGRAM_AVERAGE) return STRATA_OK;
+    const float *sums = output_of(f, &done);
+    const int64_t examples = strata_strategy_has_own(f->model->strategy) ? done.own : done.examples;
+    /* A worker without examples in this step does not know its loss. */
+    float loss = examples ? sums[0] / (float)examples : (float)f->progress.loss;
     strata_history *h = &f->history;
     if (!isfinite(loss)) return report_not_finite(f, &done, err);
     if (f->model->scale.value > 0) STRATA_TRY(update_loss_scale(f, &done, isfinite(sums[f->model->metrics.n_sums]), err));
@@ -248,7 +276,7 @@ strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
     f->progress.learning_rate = (double)done.words[STRATA_STEP_PLAIN_RATE];
     if (f->model->measures_norm)
         f->progress.gradient_norm = sqrt((double)sums[f->model->metrics.n_sums + (f->model->scale.value > 0)]);
-    update_metrics(f, sums, done.examples);
+    update_metrics(f, sums, examples);
     adapt_call(f);
     f->progress.step = done.step + 1;
     f->progress.total_step = h->n_steps;
@@ -272,6 +300,10 @@ void strata_fit_add_epoch_to_trace(fit *f) {
 /* Sets the run's numbers of the update that it makes or belongs to: learning rate, corrections, state of random numbers. */
 static void write_step_numbers(fit *f, run *step) {
     strata_model *model = f->model;
+    if (step->program->kind == STRATA_PROGRAM_AVERAGE) {
+        step->update = model->optimizer_steps;
+        return;
+    }
     int64_t t = step->update = model->optimizer_steps + 1;
     if (step->program->kind != STRATA_PROGRAM_ACCUMULATE) model->optimizer_steps = t;
     strata_model_step_words(model, t, step->words);
@@ -280,12 +312,13 @@ static void write_step_numbers(fit *f, run *step) {
 }
 
 /* Writes a replica's inputs: its share of the current batch, and the weights of its examples in the step, which has
- * `step_examples` examples in all. `row` is the index of the batch's first example in the step. */
+ * `step_examples` examples in all; for replicas with parameters of their own, this replica has so many. `row` is the index of
+ * the batch's first example in the step. */
 static void write_replica_inputs(fit *f, const run *step, const strata_program_part *part, int64_t row, int64_t step_examples) {
     strata_executable *exe = part->executable;
     float words[STRATA_STEP_WORDS];
     memcpy(words, step->words, sizeof words);
-    words[STRATA_STEP_SHARE] = (float)(step->scale * (double)part->n / (double)step_examples);
+    words[STRATA_STEP_SHARE] = part->n ? (float)(step->scale * (double)part->n / (double)step_examples) : 0;
     if (part->step >= 0) memcpy(strata_executable_input(exe, step->slot, part->step), words, sizeof words);
     if (part->share >= 0) *(float *)strata_executable_input(exe, step->slot, part->share) = words[STRATA_STEP_SHARE];
     if (part->examples >= 0) *(float *)strata_executable_input(exe, step->slot, part->examples) = (float)part->n;
@@ -318,7 +351,8 @@ static void write_replica_inputs(fit *f, const run *step, const strata_program_p
 /* Gets the program for a batch of n examples and a free slot of it, and sets runs[n_runs], whose inputs the caller then writes.
  * `what` has the numbers of the step and of its batches. */
 static strata_status acquire_run(fit *f, strata_program_kind kind, int64_t n, run what, strata_error *err) {
-    const strata_batch_form none = {.n_slots = f->form.n_slots}, form = kind == STRATA_PROGRAM_APPLY ? none : f->form;
+    const strata_batch_form none = {.n_slots = f->form.n_slots};
+    const strata_batch_form form = strata_program_is_without_batch(kind) ? none : f->form;
     strata_model_program *program = NULL;
     /* Runs end in the order of submission, so if the queue has a free place, the next slot of any program is free. */
     if (f->n_runs == f->max_runs) STRATA_TRY(strata_fit_finish_oldest(f, err));
@@ -347,21 +381,56 @@ static strata_status submit(fit *f, strata_error *err) {
     return f->n_unsubmitted < f->steps_per_call && f->n_unsubmitted < most ? STRATA_OK : submit_prepared(f, err);
 }
 
+strata_status strata_fit_submit_average(fit *f, strata_error *err) {
+    STRATA_TRY(strata_model_share_scale(f->model, err));
+    STRATA_TRY(acquire_run(f, STRATA_PROGRAM_AVERAGE, 0, (run){.step = f->next_step}, err));
+    return submit(f, err);
+}
+
+/* With auto_split: measures a replica in the newest run, whose program has no exchange. */
+static strata_status measure_newest(fit *f, strata_error *err) {
+    const run *newest = &f->runs[f->n_runs - 1];
+    if (!f->model->strategy->auto_split) return STRATA_OK;
+    STRATA_TRY(finish_step(f, err));
+    return strata_group_measure(newest->program->group, newest->slot, err);
+}
+
+/* Submits the run of an update, and the average after it if one is due. */
+static strata_status submit_update(fit *f, strata_error *err) {
+    const strata_strategy *strategy = f->model->strategy;
+    STRATA_TRY(submit(f, err));
+    if (!strata_strategy_has_own(strategy)) return STRATA_OK;
+    if (f->kind == STRATA_PROGRAM_TRAIN) STRATA_TRY(measure_newest(f, err));
+    return f->model->optimizer_steps % strategy->every ? STRATA_OK : strata_fit_submit_average(f, err);
+}
+
+/* The words of an update from accumulated gradients for one replica. If the replica makes an update of its own, they are those
+ * of its own examples and batches. */
+static void write_accumulated_words(const fit *f, const run *step, const strata_model_replica *replica,
+                                    float words[STRATA_STEP_WORDS]) {
+    const bool own = strata_strategy_has_own(f->model->strategy), idle = own && !replica->n_accumulated;
+    const int64_t examples = own ? replica->accumulated_examples : f->accumulated.examples;
+    memcpy(words, step->words, sizeof step->words);
+    words[STRATA_STEP_SCALE] = idle ? 0 : (float)((double)f->expected_examples / (double)examples / step->scale);
+    words[STRATA_STEP_BATCHES] = idle ? 1 : (float)(own ? replica->n_accumulated : f->accumulated.n);
+    words[STRATA_STEP_SHARE] = !idle;
+}
+
 strata_status strata_fit_submit_accumulated(fit *f, strata_error *err) {
     STRATA_TRY(acquire_run(f, STRATA_PROGRAM_APPLY, 0, f->accumulated, err));
     run *step = &f->runs[f->n_runs];
-    step->words[STRATA_STEP_SCALE] = (float)((double)f->expected_examples / (double)f->accumulated.examples / step->scale);
-    step->words[STRATA_STEP_BATCHES] = (float)f->accumulated.n;
     for (int r = 0; r < step->program->n_parts; r++) {
         const strata_program_part *part = &step->program->parts[r];
-        step->program->contributes[r] = f->model->replicas[r].n_accumulated > 0;
-        if (part->step >= 0)
-            memcpy(strata_executable_input(part->executable, step->slot, part->step), step->words, sizeof step->words);
-        f->model->replicas[r].n_accumulated = 0;
+        strata_model_replica *replica = &f->model->replicas[r];
+        float words[STRATA_STEP_WORDS];
+        write_accumulated_words(f, step, replica, words);
+        step->program->contributes[r] = replica->n_accumulated > 0;
+        if (part->step >= 0) memcpy(strata_executable_input(part->executable, step->slot, part->step), words, sizeof words);
+        replica->n_accumulated = replica->accumulated_examples = 0;
     }
     f->n_examples += f->accumulated.examples;
     f->accumulated = (run){.step = f->accumulated.step + 1};
-    return submit(f, err);
+    return submit_update(f, err);
 }
 
 /* Submits this worker's rows of a batch, whose program adds to the accumulated gradients. */
@@ -370,16 +439,15 @@ static strata_status submit_accumulation(fit *f, const strata_worker_step *rows,
     run *step = &f->runs[f->n_runs];
     const double began = f->trace ? strata_trace_now() : 0;
     f->accumulated.scale = step->scale; /* all batches of the step use this scale */
-    step->words[STRATA_STEP_STATE_SHARE] = 1.0f / (float)rows->n_computing;
+    step->words[STRATA_STEP_STATE_SHARE] = strata_strategy_has_own(f->model->strategy) ? 1 : 1.0f / (float)rows->n_computing;
     for (int r = 0; r < step->program->n_parts; r++) {
         write_replica_inputs(f, step, &step->program->parts[r], f->accumulated.examples + rows->first, f->expected_examples);
         f->model->replicas[r].n_accumulated += step->program->parts[r].n > 0;
+        f->model->replicas[r].accumulated_examples += step->program->parts[r].n;
     }
     strata_fit_add_to_trace(f, "write inputs", step->update - 1, began);
     STRATA_TRY(submit(f, err));
-    if (!f->model->strategy->auto_split) return STRATA_OK;
-    STRATA_TRY(finish_step(f, err));
-    return strata_group_measure(step->program->group, step->slot, err);
+    return measure_newest(f, err);
 }
 
 strata_status strata_fit_accumulate(fit *f, const strata_worker_step *rows, strata_error *err) {
@@ -388,19 +456,23 @@ strata_status strata_fit_accumulate(fit *f, const strata_worker_step *rows, stra
     f->accumulated.last = rows->batch;
     f->accumulated.n++;
     f->accumulated.examples += rows->n;
+    f->accumulated.own += rows->own;
     return f->accumulated.n < f->accumulate ? STRATA_OK : strata_fit_submit_accumulated(f, err);
 }
 
 strata_status strata_fit_submit(fit *f, int64_t number, const strata_worker_step *rows, strata_error *err) {
-    const run what = {.step = number, .first = rows->batch, .last = rows->batch, .n = 1, .examples = rows->n};
+    const run what = {.step = number, .first = rows->batch, .last = rows->batch, .n = 1, .examples = rows->n, .own = rows->own};
+    const bool own = strata_strategy_has_own(f->model->strategy);
     if (f->opts.check_repeats) STRATA_TRY(finish_step(f, err)); /* the parameters are those that this step begins with */
     STRATA_TRY(acquire_run(f, STRATA_PROGRAM_TRAIN, rows->own, what, err));
     run *step = &f->runs[f->n_runs];
     if (f->opts.check_repeats && rows->own) STRATA_TRY(diagnose_batch(f, step, NULL, rows->first, rows->own, err));
     const double began = f->trace ? strata_trace_now() : 0;
-    for (int r = 0; r < step->program->n_parts; r++)
-        write_replica_inputs(f, step, &step->program->parts[r], rows->first, rows->n);
+    for (int r = 0; r < step->program->n_parts; r++) {
+        const strata_program_part *part = &step->program->parts[r];
+        write_replica_inputs(f, step, part, rows->first, own ? part->n : rows->n);
+    }
     strata_fit_add_to_trace(f, "write inputs", step->update - 1, began);
     f->n_examples += rows->n;
-    return submit(f, err);
+    return submit_update(f, err);
 }

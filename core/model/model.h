@@ -2,12 +2,13 @@
  *
  * Internals of a model. The public header is strata/model.h. Reading order: model.c (the list of layers), values.c (the calls
  * of layers), layers.c (the layers' parameters and graph), compile.c (variables on each device of the strategy), shards.c
- * (which part of the parameters each device updates), step.c (the graphs of a training, an evaluation and a prediction step),
- * gradients.c and update.c (parts of these), programs.c (their executables), fit.c, fit_steps.c, validation.c, agree.c,
- * evaluate.c, summary.c, times.c, json.c, file.c. All parameters are stored one after the other in one f32 variable, the *flat
- * range*, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements. Gradients and optimizer slots have the
- * same layout, so that one kernel updates all parameters. If the flat range is larger than the buffer range that the devices
- * can bind, it is divided into *blocks*, each with its own variables and its own update. */
+ * (which part of the parameters each device updates), own.c (replicas with parameters of their own), step.c (the graphs of a
+ * training, an evaluation and a prediction step), gradients.c and update.c (parts of these), programs.c (their executables),
+ * fit.c, fit_steps.c, validation.c, agree.c, evaluate.c, summary.c, times.c, json.c, file.c. All parameters are stored one
+ * after the other in one f32 variable, the *flat range*, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT
+ * elements. Gradients and optimizer slots have the same layout, so that one kernel updates all parameters. If the flat range
+ * is larger than the buffer range that the devices can bind, it is divided into *blocks*, each with its own variables and its
+ * own update. */
 #ifndef STRATA_CORE_MODEL_H
 #define STRATA_CORE_MODEL_H
 
@@ -117,11 +118,18 @@ typedef enum strata_program_kind {
     STRATA_PROGRAM_ACCUMULATE,
     /* Makes an update from the accumulated gradients; it reads no batch. */
     STRATA_PROGRAM_APPLY,
+    /* Averages the parameters and states of replicas that have their own (strata_strategy.average); it reads no batch. */
+    STRATA_PROGRAM_AVERAGE,
     /* Computes a batch; gradients, sums and changes of states are outputs, and nothing is updated. */
     STRATA_PROGRAM_GRADIENTS,
     STRATA_PROGRAM_EVALUATE,
     STRATA_PROGRAM_PREDICT
 } strata_program_kind;
+
+/* Whether its program reads no batch. */
+static inline bool strata_program_is_without_batch(strata_program_kind kind) {
+    return kind == STRATA_PROGRAM_APPLY || kind == STRATA_PROGRAM_AVERAGE;
+}
 
 /* How the update is divided among replicas. Without shards, each device that makes updates updates the whole flat range. */
 typedef struct strata_shards {
@@ -159,8 +167,8 @@ typedef struct strata_model_replica {
     /* On a device that computes gradients, with gradient accumulation, f32: the batches' contributions to the epoch's sums, and
      * the sum of their new states (NULL: there are no states). */
     strata_variable *accumulated_sums, *accumulated_states;
-    /* How many of the accumulated batches had examples for this replica. */
-    int64_t n_accumulated;
+    /* How many of the accumulated batches had examples for this replica, and how many examples. */
+    int64_t n_accumulated, accumulated_examples;
 } strata_model_replica;
 
 /* A replica's part of a program: examples [first, first + n) of the batch. If n is 0, the executable is compiled for one
@@ -237,7 +245,7 @@ typedef struct strata_model_program {
     int n_parts;
     strata_program_part *parts;
     /* [n_parts] Whether the part has examples. For the kind APPLY, fit sets whether the part had examples in an accumulated
-     * batch. */
+     * batch. For the kind AVERAGE: true. */
     bool *contributes;
     /* The parts were divided by the partitioner (divide.c), so that random numbers are counted from the first example of this
      * worker's replicas, not of the part. */
@@ -254,7 +262,8 @@ typedef struct strata_step_role {
     /* The number of its examples; 0: it computes no gradients. */
     int64_t batch;
     strata_batch_form form;
-    /* It has no examples, but runs the program for one example, because layers contain exchanges in which it must take part. */
+    /* It has no examples, but runs the program for one example, because layers contain exchanges in which it must take part. In
+     * the graph of all replicas: this is so for some of them. */
     bool idle;
     /* It updates parameters, slots, states and the epoch's sums; else it receives parameters and states from a device that
      * does. */
@@ -381,6 +390,11 @@ struct strata_model {
     bool trains;
     /* [strategy->n_devices] The model on each device. */
     strata_model_replica *replicas;
+    /* Replicas with parameters of their own have made updates since the last average. */
+    bool apart;
+    /* What they had when a fit was stopped within an epoch, before its last average, so that it can go on as if it had not been
+     * stopped (strata_model_gather_own); NULL: nothing. */
+    float *interrupted;
     /* The parameters as variables for custom loops: [parameters.n_blocks], and their addresses. The copies of a variable are
      * the replicas' `flat`. */
     struct {
@@ -493,7 +507,8 @@ int64_t strata_model_gradient_size(const strata_model *model, int block);
  * strata_model_place: the index of a parameter's first element among them. */
 int64_t strata_model_all_size(const strata_model *model);
 int64_t strata_model_place(const strata_model *model, const strata_parameter_spec *parameter);
-/* Reads all parameters and states from the devices. values: (all_size). */
+/* Reads all parameters and states from the devices: of replicas that are apart, the mean over those of this worker. values:
+ * (all_size). */
 STRATA_MUST_USE strata_status strata_model_read_all(strata_model *model, float *values, strata_error *err);
 /* Writes all parameters and states to every device. */
 STRATA_MUST_USE strata_status strata_model_write_all(strata_model *model, const float *values, strata_error *err);
@@ -521,6 +536,27 @@ bool strata_model_is_divided(const strata_model *model, strata_program_kind kind
  * exchange values themselves. The caller destroys step->graph and the partition. */
 STRATA_MUST_USE strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_step *step,
                                                   struct strata_partition **out_partition, strata_error *err);
+
+/* own.c: the values of replicas with parameters of their own (strata_strategy_has_own).
+ * strata_model_own_size: the number of elements of a replica's values: parameters, states, slots, the epoch's sums and the loss
+ * scale. strata_model_gather_own returns those of all replicas of all workers, (replicas, size), which the caller frees; every
+ * worker must call it. strata_model_write_own sets them. */
+int64_t strata_model_own_size(const strata_model *model);
+STRATA_MUST_USE strata_status strata_model_gather_own(strata_model *model, float **out_values, strata_error *err);
+STRATA_MUST_USE strata_status strata_model_write_own(strata_model *model, const float *values, strata_error *err);
+/* Forgets `interrupted`, since the model has got other values. */
+void strata_model_forget_interrupted(strata_model *model);
+/* strata_model_join sets the parameters and states of all replicas of this worker to their mean, if they are apart.
+ * *out_apart: the values before, which strata_model_separate sets again and frees; NULL: they were equal. */
+STRATA_MUST_USE strata_status strata_model_join(strata_model *model, float **out_apart, strata_error *err);
+STRATA_MUST_USE strata_status strata_model_separate(strata_model *model, float *apart, strata_error *err);
+/* All workers take the smallest of their loss scales. */
+STRATA_MUST_USE strata_status strata_model_share_scale(strata_model *model, strata_error *err);
+/* parameters.c: strata_model_read_all and strata_model_write_all for one replica. */
+STRATA_MUST_USE strata_status strata_model_read_replica(const strata_model *model, int replica, float *values,
+                                                        strata_error *err);
+STRATA_MUST_USE strata_status strata_model_write_replica(strata_model *model, int replica, const float *values,
+                                                         strata_error *err);
 
 /* programs.c: returns the program for this many examples on this worker's replicas, which is compiled at its first use. batch
  * 0: other workers have the whole batch. */

@@ -10,7 +10,7 @@
 
 /* The reason why this model cannot have shards with this strategy; NULL: it can. */
 static const char *obstacle(const strata_model *model) {
-    if (model->strategy->rewrite) return "the strategy's replicas make updates of their own";
+    if (model->strategy->average) return "the strategy's replicas make updates of their own";
     if (model->strategy->updater >= 0) return "one device makes the update for all";
     if (model->parameters.dense_size < model->parameters.flat_size) return "the model has sparse parameters";
     return NULL;

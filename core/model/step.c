@@ -9,6 +9,7 @@
  *   accumulation  x, y, weights, step, rng -> nothing;  adds gradients, sums and new states to variables of the replica
  *   gradients     x, y, weights, step, rng -> sums, gradients, changes of states, rows that are used;  updates nothing
  *   application   step -> sums;  makes the update from these variables and sets them to zero
+ *   average       -> nothing;  averages parameters and states of replicas with their own (strata_strategy.average)
  *   evaluation    x, y [, example_weights] -> sums
  *   prediction    x -> outputs, as probabilities where the loss takes logits; a model without a loss has its outputs
  * The graph that is divided among the replicas (divide.c) also has the inputs share and examples, if layers have penalties or
@@ -37,6 +38,9 @@
  *
  * With f16 the host multiplies weights and shares by the loss scale, and `step` contains the factor that undoes this. If the
  * gradients are not finite, nothing is updated, and the output tells the host so.
+ *
+ * Replicas with parameters of their own exchange nothing in these programs except in the average. A replica without examples
+ * closes its gate, and adds nothing to its sums.
  *
  * Every device has the same exchanges in the same order; its role determines whether it contributes a value and whether it
  * receives the result. */
@@ -158,9 +162,9 @@ static strata_tensor *example_losses(const builder *b, strata_tensor *const *out
     return strata_tensor_set_name(losses, "loss");
 }
 
-/* The replica's share of the whole batch. */
-static strata_tensor *share_of(const builder *b) {
-    return b->role.whole ? summed_input(b, "share") : strata_step_word(b, STRATA_STEP_SHARE);
+strata_tensor *strata_step_share(builder *b) {
+    if (!b->share) b->share = b->role.whole ? summed_input(b, "share") : strata_step_word(b, STRATA_STEP_SHARE);
+    return b->share;
 }
 
 /* x times the number of the replica's examples. */
@@ -203,7 +207,7 @@ static computed compute(builder *b) {
     if (!b->context.penalty) return c;
     /* The layers' penalty is multiplied by this replica's share of the whole batch. */
     c.y = strata_reduce_sum(strata_mul(c.y, c.dy), NULL, 0, false);
-    c.y = strata_add(c.y, strata_mul(b->context.penalty, share_of(b)));
+    c.y = strata_add(c.y, strata_mul(b->context.penalty, strata_step_share(b)));
     c.dy = NULL;
     return c;
 }
@@ -250,7 +254,9 @@ static void build_accumulate(builder *b) {
             b->step->output = b->step->output ? strata_add(b->step->output, sum) : sum;
     }
     if (!b->role.idle) add_to(b, own->accumulated_sums, c.sums);
-    if (own->accumulated_states) accumulate_states(b, own->accumulated_states, c.state);
+    /* A replica that makes updates of its own does not count batches without its examples. */
+    const bool counts = !b->role.idle || !strata_strategy_has_own(b->model->strategy);
+    if (own->accumulated_states && counts) accumulate_states(b, own->accumulated_states, c.state);
 }
 
 /* The moving averages change as if each batch had updated them, one after the other. Those of n batches x_i that begin with 0
@@ -281,9 +287,6 @@ static void build_apply(builder *b) {
     for (int k = 0; k < n; k++) accumulated[k] = read_accumulated(b, own->blocks[k].accumulated);
     strata_tensor *sums = read_accumulated(b, own->accumulated_sums), *states = read_accumulated(b, own->accumulated_states);
     computed c = compute(b);
-    if (b->model->strategy->rewrite)
-        strata_graph_poison(b->graph, NULL, STRATA_UNSUPPORTED, "strategy %s does not accumulate gradients",
-                            b->model->strategy->name);
     c.gradients = accumulated[0] ? accumulated : NULL;
     c.sums = sums;
     if (b->model->parameters.state_size) average_states(b, states, &c);
@@ -293,6 +296,25 @@ static void build_apply(builder *b) {
     for (int k = 0; k < n; k++) clear_accumulated(b, accumulated[k]);
     clear_accumulated(b, sums);
     clear_accumulated(b, states);
+}
+
+/* ---- averages ---- */
+
+static strata_tensor *keep(const strata_step_replica *replica, strata_tensor *node) {
+    return strata_step_add(replica->builder, node);
+}
+
+static void average(builder *b, const strata_step_replica *replica, strata_tensor *own) {
+    strata_step_add(b, strata_assign(own, b->model->strategy->average(replica, own)));
+}
+
+static void build_average(builder *b) {
+    const strata_step_replica replica = {.index = strata_step_own_shard(b),
+                                         .n = strata_strategy_num_replicas_in_sync(b->model->strategy),
+                                         .keep = keep,
+                                         .builder = b};
+    for (int k = 0; k < b->model->parameters.n_blocks; k++) average(b, &replica, b->step->blocks[k]);
+    if (b->context.state) average(b, &replica, b->context.state);
 }
 
 /* ---- gradients as outputs ---- */
@@ -432,15 +454,16 @@ static bool takes_rows(const strata_model *model, strata_program_kind kind, cons
     for (int i = 0; i < model->parameters.n; i++)
         if (model->parameters.items[i].sparse && model->parameters.items[i].n_parts > 1) return false;
     const bool computes = kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_GRADIENTS;
-    return computes && !role->exchanges && !model->strategy->rewrite;
+    return computes && !role->exchanges && !role->whole;
 }
 
 strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind, strata_step_role role,
                                 strata_layer_cost *layers, strata_error *err) {
     static void (*const builders[])(builder *) = {
-        [STRATA_PROGRAM_TRAIN] = build_train,       [STRATA_PROGRAM_ACCUMULATE] = build_accumulate,
-        [STRATA_PROGRAM_APPLY] = build_apply,       [STRATA_PROGRAM_GRADIENTS] = build_gradients,
-        [STRATA_PROGRAM_EVALUATE] = build_evaluate, [STRATA_PROGRAM_PREDICT] = build_predict};
+        [STRATA_PROGRAM_TRAIN] = build_train,         [STRATA_PROGRAM_ACCUMULATE] = build_accumulate,
+        [STRATA_PROGRAM_APPLY] = build_apply,         [STRATA_PROGRAM_AVERAGE] = build_average,
+        [STRATA_PROGRAM_GRADIENTS] = build_gradients, [STRATA_PROGRAM_EVALUATE] = build_evaluate,
+        [STRATA_PROGRAM_PREDICT] = build_predict};
     builder b = {.model = model,
                  .step = step,
                  .role = role,
@@ -459,6 +482,12 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
     if (!status) {
         builders[kind](&b);
         status = strata_graph_check(b.graph, err);
+        if (!status && b.context.exchanges_inside && strata_strategy_has_own(model->strategy))
+            status =
+                strata_fail(err, STRATA_UNSUPPORTED,
+                            "strategy %s: a layer exchanges values of all replicas in each step (synchronized batch norm), "
+                            "but each replica trains on its own; leave out synchronized, or use another strategy",
+                            model->strategy->name);
     }
     if (status) strata_graph_destroy(b.graph);
     return status;

@@ -17,8 +17,8 @@ typedef struct train_options {
     const char *model, *write_model, *from, *freeze;
     text_list set;
     bool augment;
-    const char *save, *checkpoint, *every, *plateau, *save_best, *metrics, *auto_shard, *class_weights, *precision, *trace,
-        *validation, *loss, *log, *tensorboard, *debug, *profile;
+    const char *save, *checkpoint, *every, *checkpoint_every, *plateau, *save_best, *metrics, *auto_shard, *class_weights,
+        *precision, *trace, *validation, *loss, *log, *tensorboard, *debug, *profile;
     device_flags device;
     strategy_flags strategy;
     int64_t epochs, batch, global_batch, accumulate, together, steps_per_epoch, seed, check_every;
