@@ -68,7 +68,7 @@ typedef struct outcome {
     double bytes;
     strata_array predicted;
     /* [strata_program_kind] How many programs were divided, and how many were not. */
-    int divided[6], others[6];
+    int divided[STRATA_PROGRAM_PREDICT + 1], others[STRATA_PROGRAM_PREDICT + 1];
 } outcome;
 
 /* All devices are the host, so the strategy is made as one of mirrored, and then changed. */
@@ -120,7 +120,7 @@ static void expect_same_bits(plan p) {
     for (int i = 0; i < 3; i++)
         cr_expect(one.divided[plain[i]] || (p.accumulate > 1 && plain[i] == STRATA_PROGRAM_TRAIN), "kind %d", plain[i]);
     cr_expect_eq(p.accumulate > 1, one.divided[STRATA_PROGRAM_ACCUMULATE] && one.divided[STRATA_PROGRAM_APPLY]);
-    for (int kind = 0; kind < 6; kind++)
+    for (int kind = 0; kind <= STRATA_PROGRAM_PREDICT; kind++)
         cr_expect(!one.others[kind] && !roles.divided[kind], "kind %d: %d %d", kind, one.others[kind], roles.divided[kind]);
     cr_expect_str_eq(one.sha, roles.sha, "batch %d of %s: %s beside %s", (int)p.batch, p.json, one.sha, roles.sha);
     for (int e = 0; e < 2; e++)
