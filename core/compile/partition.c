@@ -956,9 +956,10 @@ static strata_status build_parts(partitioner *p, division *v, strata_error *err)
  * device gets its own. */
 static strata_status add_exchange(partitioner *p, const strata_tensor *node, strata_error *err) {
     static const strata_placement everywhere = {0};
-    const strata_placement *to = p->opts->update ? p->opts->update : &everywhere;
     const form *x = p->forms[node->inputs[0]->id];
     const strata_all_reduce_attrs *given = node->attrs;
+    /* One with a channel is that of a layer, whose result all devices need that compute. */
+    const strata_placement *to = p->opts->update && !given->common.channel.id ? p->opts->update : &everywhere;
     const strata_placement *wanted = given->reduction == STRATA_REDUCE_SUM && !p->opts->whole_sums ? p->wanted[node->id] : NULL;
     strata_placement placement = x->placement;
     form *f;

@@ -138,6 +138,8 @@ struct strata_layer_context {
     strata_channel replicas;
     /* Set when a layer has summed a value over the replicas. */
     bool exchanges_inside;
+    /* In the graph of all replicas: the number of examples, to which each replica contributes its own; NULL: the batch of x. */
+    strata_tensor *examples;
     /* The dtype of floating-point activations. */
     strata_dtype dtype;
     /* [parameters->n_blocks] The blocks of the parameters' flat range; NULL while declaring. */

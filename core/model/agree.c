@@ -97,7 +97,8 @@ static strata_status add_terms(strata_text *t, const strata_model *model, const 
     strata_text_add_term(t, "number of accumulated batches", "%" PRId64, accumulates ? accumulates : 1);
     if (in_step) strata_text_add_term(t, "number of steps before", "%" PRId64, model->optimizer_steps);
     strata_text_add_term(t, "precision", "%s", strata_dtype_name(model->precision));
-    strata_text_add_term(t, "sharding of the optimizer", "%s", model->shards.n ? "on" : "off");
+    const bool shards = model->strategy->shard_optimizer == STRATA_SHARD_OPTIMIZER_YES;
+    strata_text_add_term(t, "sharding of the optimizer", "%s", shards ? "on" : "off");
     strata_text_add_term(t, "restored epoch", "%s", opts->restore_best ? "the best one" : "none");
     strata_text_add_term(t, "validation data", "%s", opts->validation ? "given" : "none");
     strata_text_add_term(t, "patience", "%" PRId64, (int64_t)opts->patience);

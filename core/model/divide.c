@@ -46,11 +46,11 @@ bool strata_model_is_divided(const strata_model *model, strata_program_kind kind
 /* ---- placements ---- */
 
 strata_input_kind strata_model_input_kind(const char *name) {
-    static const char *const copied[] = {"step", "rng"}, *const summed[] = {"share", "examples"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const copied[] = {"step", "rng"}, *const summed[] = {"share", "examples", "state_share"};
+    for (int i = 0; i < 2; i++)
         if (!strcmp(name, copied[i])) return STRATA_INPUT_COPIED;
+    for (int i = 0; i < 3; i++)
         if (!strcmp(name, summed[i])) return STRATA_INPUT_SUMMED;
-    }
     return STRATA_INPUT_EXAMPLES;
 }
 
@@ -234,10 +234,9 @@ static bool has_only_sums(const strata_partition *partition) {
     return true;
 }
 
-/* Layers that exchange values themselves are built for one replica, and so are the scores of several metrics, which follow each
- * other. */
+/* The scores of several metrics follow each other, so they are built for one replica. */
 static bool can_divide(const strata_step *step, int64_t batch) {
-    return !step->exchanges_inside && (!step->scores || strata_tensor_shape(step->scores).dims[0] == batch);
+    return !step->scores || strata_tensor_shape(step->scores).dims[0] == batch;
 }
 
 strata_status strata_model_divide(strata_model *model, const strata_model_program *program, strata_step *step,

@@ -322,6 +322,10 @@ static void write_replica_inputs(fit *f, const run *step, const strata_program_p
     if (part->step >= 0) memcpy(strata_executable_input(exe, step->slot, part->step), words, sizeof words);
     if (part->share >= 0) *(float *)strata_executable_input(exe, step->slot, part->share) = words[STRATA_STEP_SHARE];
     if (part->examples >= 0) *(float *)strata_executable_input(exe, step->slot, part->examples) = (float)part->n;
+    if (part->state_share >= 0) {
+        const float share = part->n ? words[STRATA_STEP_STATE_SHARE] : 0;
+        *(float *)strata_executable_input(exe, step->slot, part->state_share) = share;
+    }
     if (!part->n) return;
     const strata_model *model = f->model;
     void *inputs[STRATA_MAX_INPUTS], *labels[STRATA_MAX_OUTPUTS];

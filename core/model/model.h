@@ -178,7 +178,7 @@ typedef struct strata_program_part {
     strata_executable *executable;
     int64_t first, n;
     /* The indices of the executable's inputs; -1: it has no such input. */
-    int x[STRATA_MAX_INPUTS], y[STRATA_MAX_OUTPUTS], weights, example_weights, step, rng, share, examples;
+    int x[STRATA_MAX_INPUTS], y[STRATA_MAX_OUTPUTS], weights, example_weights, step, rng, share, examples, state_share;
     /* The index of the output with the scores of the part's examples; -1: no metric needs them. */
     int scores;
 } strata_program_part;
@@ -297,8 +297,6 @@ typedef struct strata_step {
     strata_gradient_layout layout;
     strata_tensor **updates;
     int n_updates, most_updates;
-    /* A layer exchanges values with other replicas (strata_layer_sum_over_replicas). */
-    bool exchanges_inside;
 } strata_step;
 
 /* The epoch with the best validation loss, in the current fit or in the checkpoint from which it continues. */

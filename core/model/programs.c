@@ -186,6 +186,7 @@ static strata_status compile_graph(strata_model *model, strata_model_program *pr
     part->rng = strata_executable_input_index(*exe, "rng");
     part->share = strata_executable_input_index(*exe, "share");
     part->examples = strata_executable_input_index(*exe, "examples");
+    part->state_share = strata_executable_input_index(*exe, "state_share");
     return STRATA_OK;
 }
 

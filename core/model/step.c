@@ -12,7 +12,8 @@
  *   average       -> nothing;  averages parameters and states of replicas with their own (strata_strategy.average)
  *   evaluation    x, y [, example_weights] -> sums
  *   prediction    x -> outputs, as probabilities where the loss takes logits; a model without a loss has its outputs
- * If layers have penalties, the graph that is divided among the replicas (divide.c) also has the inputs share and examples.
+ * The graph that is divided among the replicas (divide.c) also has the inputs share and examples, if layers have penalties or
+ * count examples, and state_share, if states are accumulated.
  * sums: the sum of the examples' losses (times example_weights), the number of right answers, then the numbers of the metrics.
  * weights: the factor of each example's loss in the gradient, which is 1 / (examples in the batch of all replicas). For
  * accumulated batches it is 1 / (examples that the step is expected to have), and the input `step` of the update contains the
@@ -90,9 +91,16 @@ strata_tensor *strata_step_add_to_loss(strata_tensor *sums, strata_tensor *value
     return strata_add(sums, strata_pad(strata_reshape(value, STRATA_SHAPE(1)), &before, &after, 0));
 }
 
+/* An input of the graph of all replicas: a scalar whose values on the replicas add up to its value. In the graph of one
+ * replica it is a word of the step, or a constant. */
+static strata_tensor *summed_input(const builder *b, const char *name) {
+    return strata_input(b->graph, name, STRATA_DTYPE_F32, STRATA_SHAPE());
+}
+
 /* The outputs of the model's layers, [n_outputs]. */
 static void forward(builder *b, strata_tensor **outputs) {
     const strata_model *model = b->model;
+    if (b->role.whole) b->context.examples = summed_input(b, "examples");
     const float scale = b->role.form.byte_scale;
     strata_tensor *inputs[STRATA_MAX_INPUTS];
     for (int i = 0; i < model->n_inputs; i++) {
@@ -154,12 +162,6 @@ static strata_tensor *example_losses(const builder *b, strata_tensor *const *out
     return strata_tensor_set_name(losses, "loss");
 }
 
-/* An input of the graph of all replicas: a scalar whose values on the replicas add up to its value. In the graph of one
- * replica it is a word of the step, or a constant. */
-static strata_tensor *summed_input(const builder *b, const char *name) {
-    return strata_input(b->graph, name, STRATA_DTYPE_F32, STRATA_SHAPE());
-}
-
 strata_tensor *strata_step_share(builder *b) {
     if (!b->share) b->share = b->role.whole ? summed_input(b, "share") : strata_step_word(b, STRATA_STEP_SHARE);
     return b->share;
@@ -167,7 +169,7 @@ strata_tensor *strata_step_share(builder *b) {
 
 /* x times the number of the replica's examples. */
 static strata_tensor *times_examples(const builder *b, strata_tensor *x) {
-    return b->role.whole ? strata_mul(x, summed_input(b, "examples")) : times(x, (double)b->role.batch);
+    return b->role.whole ? strata_mul(x, b->context.examples) : times(x, (double)b->role.batch);
 }
 
 /* The batch's contribution to the epoch's sums. The layers' penalty is added to the loss of each example. */
@@ -233,7 +235,8 @@ static void add_to(builder *b, strata_variable *accumulated, strata_tensor *valu
 static void accumulate_states(builder *b, strata_variable *accumulated, strata_tensor *state) {
     strata_tensor *rates = strata_layer_context_state_rates(&b->context, b->graph);
     strata_tensor *zero = strata_broadcast_to(strata_scalar(b->graph, STRATA_DTYPE_F32, 0), strata_tensor_shape(rates));
-    strata_tensor *part = b->role.idle ? zero : strata_mul(state, strata_step_word(b, STRATA_STEP_STATE_SHARE));
+    strata_tensor *share = b->role.whole ? summed_input(b, "state_share") : strata_step_word(b, STRATA_STEP_STATE_SHARE);
+    strata_tensor *part = b->role.idle ? zero : strata_mul(state, share);
     strata_step_add(b, strata_moving_average(strata_variable_read(b->graph, accumulated), part, rates, NULL));
 }
 
@@ -472,13 +475,14 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
     *step = (strata_step){0};
     STRATA_TRY(strata_graph_create(&b.graph, err));
     step->graph = b.graph;
-    b.context.replicas = strata_strategy_replicas(model->strategy, b.graph);
+    /* In the graph of all replicas a channel says that all devices that compute need a sum, not only where updates are made. */
+    b.context.replicas = role.whole ? strata_channel_of_first(b.graph, model->strategy->n_replicas)
+                                    : strata_strategy_replicas(model->strategy, b.graph);
     strata_status status = begin(&b, err);
     if (!status) {
         builders[kind](&b);
-        step->exchanges_inside = b.context.exchanges_inside;
         status = strata_graph_check(b.graph, err);
-        if (!status && step->exchanges_inside && strata_strategy_has_own(model->strategy))
+        if (!status && b.context.exchanges_inside && strata_strategy_has_own(model->strategy))
             status =
                 strata_fail(err, STRATA_UNSUPPORTED,
                             "strategy %s: a layer exchanges values of all replicas in each step (synchronized batch norm), "
