@@ -92,8 +92,8 @@ typedef struct strata_embedding_options {
     const char *initializer;
     /* Token 0 is padding. Global pooling, attention, recurrent and batch_norm layers after the embedding leave padded positions
      * out. This works only if each layer in between keeps the mask of padded positions: dense, activation, dropout, batch_norm,
-     * layer_norm, rms_norm, attention, lstm, gru, and residuals of these. After any other layer padding is treated like other
-     * positions. */
+     * layer_norm, rms_norm, group_norm, attention, lstm, gru, and residuals of these. After any other layer padding is treated
+     * like other positions. */
     bool mask_zero;
     /* An update changes only the rows of tokens that occur in its batches, so its cost depends on their number and not on the
      * vocabulary. With adagrad, and with sgd without momentum, the result equals that of a dense update. With momentum, adam,

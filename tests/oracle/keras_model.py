@@ -18,9 +18,11 @@ import numpy  # noqa: E402
 from keras import ops  # noqa: E402
 
 warnings.filterwarnings("ignore", module="keras")
+keras.config.disable_traceback_filtering()
 TENSORFLOW = keras.backend.backend() == "tensorflow"
 if TENSORFLOW:
     import tensorflow
+    tensorflow.debugging.disable_traceback_filtering()
     tensorflow.config.threading.set_intra_op_parallelism_threads(1)
     tensorflow.config.threading.set_inter_op_parallelism_threads(1)
 else:
@@ -296,7 +298,18 @@ class Net:
 
     def conv2d_transpose(self, part, inputs, training, path):
         x, r = inputs[0][0], part.row
-        out = r.get("output_padding")
+        out, dilation = r.get("output_padding"), two(r.get("dilation", 1))
+        if TENSORFLOW and max(dilation) > 1:  # TensorFlow has no such kernel; the stride is 1
+            size = two(r["kernel_size"])
+            own = part.variable([(*size, r["filters"], x.shape[-1])] + ([] if r.get("no_bias") else [(r["filters"],)]))
+            wide = [(k - 1) * d for k, d in zip(size, dilation)]
+            around = [(w - w // 2, w // 2) if r.get("padding") == "same" else (w, w) for w in wide]
+            row = {"padding": "explicit", "explicit_padding": [n for pair in around for n in pair], "dilation": dilation}
+            kernel, y = ops.convert_to_tensor(own[0]), 0
+            for place, values in self.taps(row, x, size, 2)(0.0):
+                flipped = tuple(k - 1 - p for k, p in zip(size, place))
+                y = y + ops.matmul(values, ops.transpose(kernel[flipped]))
+            return ACTIVATIONS[r.get("activation")](y + own[1] if len(own) > 1 else y), None
         layer = part.keras(lambda: keras.layers.Conv2DTranspose(
             r["filters"], r["kernel_size"], strides=r.get("stride", 1), padding=r.get("padding", "valid"),
             output_padding=tuple(two(out)) if out and any(two(out)) else None, dilation_rate=r.get("dilation", 1),
@@ -554,27 +567,26 @@ class Trainer:
             return a
         return a * (1 + self.noise * self.random.uniform(-1, 1, a.shape))
 
-    def losses(self, rows, training):
-        """The sum over outputs of the weighted losses of the examples, and each of them."""
-        y, logits = self.net({k: v[rows] for k, v in self.x.items()}, training)
-        total, each = 0.0, {}
+    def losses(self, y, logits, rows):
+        """The sum over outputs of the weighted losses of these examples."""
+        total = 0.0
         for o in self.case["spec"]["outputs"]:
             labels = ops.convert_to_tensor(self.labels[o["name"]][rows])
             ends = has_ending(self.case["spec"], o)
-            each[o["name"]] = example_losses(o["loss"], (logits if ends else y)[o["name"]], labels, ends or self.is_logits(o))
-            total = total + o.get("weight", 1) * each[o["name"]]
-        return total, each
+            each = example_losses(o["loss"], (logits if ends else y)[o["name"]], labels, ends or self.is_logits(o))
+            total = total + o.get("weight", 1) * each
+        return total
 
     def is_logits(self, o):
         loss = o["loss"]
         return not (has_ending(self.case["spec"], o) or (isinstance(loss, dict) and loss.get("from_probabilities")))
 
-    def mean(self, rows, training, weights):
-        total, each = self.losses(rows, training)
-        n = len(rows)
+    def mean(self, rows, weights):
+        """The loss of a step with these examples."""
+        total = self.losses(*self.net({k: v[rows] for k, v in self.x.items()}, True), rows)
         if weights is not None:
             total = total * ops.convert_to_tensor(weights[rows].astype(self.dtype))
-        return ops.sum(total) / n, each
+        return ops.sum(total) / len(rows) + self.net.penalty()
 
     def fit(self):
         train, n = self.case["train"], self.case["n"]
@@ -588,7 +600,7 @@ class Trainer:
                 if self.noise and t:
                     for v in variables:
                         v.assign(ops.convert_to_tensor(self.moved(ops.convert_to_numpy(v.value)), dtype=self.dtype))
-                grads, loss = gradients(lambda: self.mean(rows, True, weights)[0] + self.net.penalty(), variables)
+                grads, loss = gradients(lambda: self.mean(rows, weights), variables)
                 self.optimizer.apply(self.rate(t), grads, variables)
                 total, t = total + loss * len(rows), t + 1
                 steps.append(loss)
@@ -605,13 +617,13 @@ class Trainer:
             weights = of_class if weights is None else weights * of_class
         return None if weights is None else numpy.asarray(weights, "float64")
 
-    def evaluate(self):
-        rows, weights = numpy.arange(self.case["n"]), self.case["data"].get("weights")
-        loss, each = self.mean(rows, False, None if weights is None else numpy.asarray(weights, "float64"))
-        return float(ops.convert_to_numpy(loss + self.net.penalty()))
-
-    def predict(self):
-        y, _ = self.net(self.x, False)
+    def look(self):
+        """The predictions, and the loss of evaluate."""
+        weights = self.case["data"].get("weights")
+        y, logits = self.net(self.x, False)
+        total = self.losses(y, logits, numpy.arange(self.case["n"]))
+        if weights is not None:
+            total = total * ops.convert_to_tensor(numpy.asarray(weights, self.dtype))
         found = {}
         for o in self.case["spec"]["outputs"]:
             value = y[o["name"]]
@@ -620,13 +632,16 @@ class Trainer:
                 value = (ops.sigmoid(value) if name == "binary_crossentropy" else
                          ops.softmax(value, axis=-1) if "categorical" in name else value)
             found[o["name"]] = ops.convert_to_numpy(value).astype("float64")
-        return found
+        loss = ops.sum(total) / self.case["n"] + self.net.penalty()
+        return found, numpy.array([float(ops.convert_to_numpy(loss))])
 
     def run(self):
-        result = {"before": self.predict()}
+        before, evaluated = self.look()
+        result = {"before": before}
         if self.case["train"]["epochs"]:
             steps, epochs = self.fit()
-            result.update({"steps": numpy.array(steps), "epochs": numpy.array(epochs), "after": self.predict()})
+            after, evaluated = self.look()
+            result.update({"steps": numpy.array(steps), "epochs": numpy.array(epochs), "after": after})
             result["weights"] = {n: a for (n, _), a in zip(self.weights, self.net.get(self.weights))}
-        result["evaluate"] = numpy.array([self.evaluate()])
+        result["evaluate"] = evaluated
         return result
