@@ -372,8 +372,9 @@ STRATA_API void strata_model_add_rms_norm(strata_model *model, strata_rms_norm_o
 /* Self-attention (Vaswani et al. 2017): x (N, T, C) -> (N, T, C). For each head, with q, k, v = x kernel + bias of (N, T,
  * key_dim), the output is softmax(q k^T / sqrt(key_dim)) v; y is the concatenation of the heads' outputs, multiplied by
  * "output_kernel", plus "output_bias". Positions that are padding (mask_zero of an embedding) are not used as keys, so the
- * other positions have the same values as without the padding. Parameters: "query_kernel" (C, heads key_dim), "query_bias"
- * (heads key_dim), the same of key and value, "output_kernel" (heads key_dim, C), "output_bias" (C). */
+ * other positions have the same values as without the padding. The output of a position that may use no key, such as those of
+ * an example that is only padding, is "output_bias". Parameters: "query_kernel" (C, heads key_dim), "query_bias" (heads
+ * key_dim), the same of key and value, "output_kernel" (heads key_dim, C), "output_bias" (C). */
 typedef struct strata_multi_head_attention_options {
     /* At least 1. */
     int64_t heads;

@@ -374,8 +374,15 @@ class Net:
         (x, mask), r = inputs[0], part.row
         layer = part.keras(lambda: keras.layers.MultiHeadAttention(
             r["heads"], r.get("key_dim") or x.shape[-1] // r["heads"], use_bias=not r.get("no_bias"), dtype=self.dtype), x)
-        keys = None if mask is None else ops.broadcast_to(mask[:, None, :], (x.shape[0], x.shape[1], x.shape[1]))
-        return layer(x, x, attention_mask=keys, use_causal_mask=bool(r.get("causal"))), mask
+        causal, t = bool(r.get("causal")), x.shape[1]
+        if mask is None:
+            return layer(x, x, use_causal_mask=causal), None
+        keys = numpy.broadcast_to(ops.convert_to_numpy(mask)[:, None, :], (x.shape[0], t, t))
+        y = without_mask(layer(x, x, attention_mask=ops.convert_to_tensor(keys), use_causal_mask=causal))
+        # A query without a key: Keras' answer is another on each backend, Strata's is 0, as that of PyTorch's attention.
+        any_key = ops.convert_to_tensor((keys & (numpy.tri(t, dtype=bool) if causal else True)).any(-1)[..., None])
+        none = ops.zeros_like(y) if r.get("no_bias") else ops.zeros_like(y) + layer._output_dense.bias
+        return ops.where(any_key, y, none), mask
 
     def recurrent(self, part, inputs, kind):
         (x, mask), r = inputs[0], part.row
@@ -387,7 +394,10 @@ class Net:
                          return_sequences=bool(r.get("return_sequences")), go_backwards=bool(r.get("go_backwards")),
                          dtype=self.dtype, **options)
             return keras.layers.Bidirectional(layer, r["bidirectional"]) if r.get("bidirectional") else layer
-        y = part.keras(make, x)(x, mask=mask)
+        layer = part.keras(make, x)
+        if r.get("bidirectional") and TENSORFLOW:  # unrolled, Keras zeroes the padding of the other direction at wrong steps
+            layer.forward_layer.unroll = layer.backward_layer.unroll = mask is None
+        y = layer(x, mask=mask)
         return y, mask if r.get("return_sequences") and not r.get("go_backwards") else None
 
     def lstm(self, part, inputs, training, path):
