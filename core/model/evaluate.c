@@ -81,6 +81,7 @@ static void fill_part(walk *w, const flight *next, const strata_program_part *pa
     strata_batches_write(w->batches, part->first, part->n, inputs, labels ? targets : NULL);
     for (int i = 0; labels && i < model->n_outputs; i++)
         strata_model_convert_labels(&model->outputs[i], w->dataset, w->feed.targets[i], part->n, targets[i]);
+    if (part->examples >= 0) *(float *)strata_executable_input(part->executable, next->slot, part->examples) = (float)part->n;
     if (part->example_weights >= 0)
         strata_batches_write_weights(w->batches, part->first, part->n,
                                      strata_executable_input(part->executable, next->slot, part->example_weights));

@@ -281,6 +281,10 @@ typedef struct strata_step {
     int n_outputs;
     /* Except for the kind GRADIENTS: what exact metrics need of each example (strata_model_metric_scores); NULL: nothing. */
     strata_tensor *scores;
+    /* In the graph of all replicas of an optimizer with shards: [parameters.n_blocks * STRATA_MAX_OPTIMIZER_SLOTS] what stands
+     * for the slots of the whole blocks, of which each device has its shard; NULL: the slots are not divided. They have no
+     * memory. */
+    strata_variable *slots;
     strata_gradient_layout layout;
     strata_tensor **updates;
     int n_updates, most_updates;
@@ -624,7 +628,8 @@ void strata_model_free_programs(strata_model *model);
 /* Adds the communication of a program to the totals. */
 void strata_model_count(const strata_model *model, const strata_model_program *program, strata_group_totals *totals);
 
-/* shards.c: decides whether the optimizer is sharded, and divides the flat range into shards. Fails: INVALID if the strategy
+/* shards.c: decides whether the optimizer is sharded, and divides the flat range into shards. An optimizer without slots has
+ * nothing to divide. Fails: INVALID if the strategy
  * requires shards and the model or its devices cannot have them. */
 STRATA_MUST_USE strata_status strata_shards_make(strata_model *model, strata_error *err);
 void strata_shards_free(strata_model *model);

@@ -40,7 +40,7 @@ strata_status strata_shards_make(strata_model *model, strata_error *err) {
     if (asked && reason)
         return strata_fail(err, STRATA_INVALID, "strategy %s: shard_optimizer is YES, but %s; use AUTO or NO", strategy->name,
                            reason);
-    if (!asked || n < 2) return STRATA_OK;
+    if (!asked || n < 2 || !strata_model_n_slots(model)) return STRATA_OK;
     model->shards.begins = calloc((size_t)n + 1, sizeof *model->shards.begins);
     if (!model->shards.begins) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %d shards", n);
     model->shards.n = n;
