@@ -32,7 +32,8 @@ else:
 ACTIVATIONS = {
     None: lambda x: x, "linear": lambda x: x, "gelu": lambda x: keras.activations.gelu(x, approximate=False),
     "gelu_tanh": lambda x: keras.activations.gelu(x, approximate=True), "swish": keras.activations.silu,
-    "leaky_relu": lambda x: keras.activations.leaky_relu(x, negative_slope=0.2), "softmax": lambda x: ops.softmax(x, axis=-1),
+    "leaky_relu": lambda x: ops.where(x < 0, 0.2 * x, x),  # the slope at 0 is 1, as on JAX
+    "softmax": lambda x: ops.softmax(x, axis=-1),
     **{name: getattr(keras.activations, name) for name in ("relu", "tanh", "sigmoid", "silu", "elu", "softplus", "softsign")}}
 
 
@@ -375,14 +376,15 @@ class Net:
         layer = part.keras(lambda: keras.layers.MultiHeadAttention(
             r["heads"], r.get("key_dim") or x.shape[-1] // r["heads"], use_bias=not r.get("no_bias"), dtype=self.dtype), x)
         causal, t = bool(r.get("causal")), x.shape[1]
-        layer = functools.partial(layer, return_attention_scores=True)  # else Keras mixes axes up where heads == t, on TensorFlow
+        if TENSORFLOW and t == r["heads"]:
+            raise Unable("on TensorFlow Keras' attention mixes heads and places up if there are as many")
         if mask is None:
-            return layer(x, x, use_causal_mask=causal)[0], None
+            return layer(x, x, use_causal_mask=causal), None
         keys = numpy.broadcast_to(ops.convert_to_numpy(mask)[:, None, :], (x.shape[0], t, t))
-        y = without_mask(layer(x, x, attention_mask=ops.convert_to_tensor(keys), use_causal_mask=causal)[0])
+        y = without_mask(layer(x, x, attention_mask=ops.convert_to_tensor(keys), use_causal_mask=causal))
         # A query without a key: Keras' answer is another on each backend, Strata's is 0, as that of PyTorch's attention.
         any_key = ops.convert_to_tensor((keys & (numpy.tri(t, dtype=bool) if causal else True)).any(-1)[..., None])
-        none = ops.zeros_like(y) if r.get("no_bias") else ops.zeros_like(y) + layer.func._output_dense.bias
+        none = ops.zeros_like(y) if r.get("no_bias") else ops.zeros_like(y) + layer._output_dense.bias
         return ops.where(any_key, y, none), mask
 
     def recurrent(self, part, inputs, kind):
