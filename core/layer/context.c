@@ -321,10 +321,11 @@ static strata_tensor *build_layer(strata_layer_context *context, const strata_la
 }
 
 strata_tensor *strata_layer_build(strata_layer_context *context, const strata_layer *layer, int call, const char *name,
-                                  strata_tensor *const *inputs, int n) {
+                                  strata_tensor *const *inputs, int n, strata_tensor *mask) {
     strata_graph *graph = strata_tensor_graph(inputs[0]);
     const int first = graph->n_nodes;
     context->call = call;
+    context->mask = mask;
     strata_tensor *y = build_layer(context, layer, name, inputs, n);
     if (context->costs) *context->costs++ = (strata_layer_cost){strata_tensor_shape(y), strata_graph_flops(graph, first)};
     return y;

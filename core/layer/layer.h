@@ -61,7 +61,7 @@ typedef struct strata_layer_kind {
     strata_option options[STRATA_MAX_LAYER_OPTIONS];
     /* The keys in JSON of lists of layers inside this one; the first list must not be empty. NULL: there are none. */
     const char *branches[STRATA_MAX_BRANCHES];
-    /* Each position (n, ...) of y depends only on the same position of x, so the mask of x is also the mask of y. */
+    /* Position (n, ...) of y belongs to the same position of x, so the mask of x is also the mask of y, as in Keras. */
     bool keeps_mask;
     /* Checks the options; the caller adds the layer's name to the message. NULL: there is nothing to check. */
     strata_status (*check)(const void *options, strata_error *err);
