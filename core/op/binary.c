@@ -245,20 +245,20 @@ static void sigmoid_grad_gradient(strata_tensor *y, strata_tensor *dy, strata_te
     pass_back(y, da, strata_mul(strata_mul(dy, a), slope), dx);
 }
 
-/* dx = dy where x >= 0, else dy slope. dslope = dy x where x < 0, else 0. */
+/* dx = dy where x > 0, else dy slope. dslope = dy x where x < 0, else 0. */
 static void leaky_relu_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
     strata_tensor *x = y->inputs[0], *slope = y->inputs[1], *zero = scalar_like(x, 0);
-    strata_tensor *below = strata_less(x, zero);
-    pass_back(y, strata_where(below, strata_mul(dy, slope), dy), strata_where(below, strata_mul(dy, x), zero), dx);
+    pass_back(y, strata_where(strata_less(zero, x), dy, strata_mul(dy, slope)),
+              strata_where(strata_less(x, zero), strata_mul(dy, x), zero), dx);
 }
 
-/* dx = dy where x >= 0, else dy (y + scale). dscale = dy (e^x - 1) where x < 0, else 0. */
+/* dx = dy where x > 0, else dy (y + scale). dscale = dy (e^x - 1) where x < 0, else 0. */
 static void elu_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
     strata_tensor *x = y->inputs[0], *scale = y->inputs[1], *zero = scalar_like(x, 0);
     strata_tensor *below = strata_less(x, zero), *below_zero = strata_where(below, x, zero);
     strata_tensor *dscale =
         strata_mul(dy, strata_node(NULL, &strata_op_elu, 2, (strata_tensor *[]){below_zero, scalar_like(x, 1)}, NULL));
-    pass_back(y, strata_where(below, strata_mul(dy, strata_add(y, scale)), dy), dscale, dx);
+    pass_back(y, strata_where(strata_less(zero, x), dy, strata_mul(dy, strata_add(y, scale))), dscale, dx);
 }
 
 static void sigmoid_cross_entropy_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {

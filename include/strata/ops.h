@@ -58,9 +58,9 @@ STRATA_API strata_tensor *strata_gelu_tanh(strata_tensor *x);
 STRATA_API strata_tensor *strata_silu(strata_tensor *x);
 /* Floats: log(1 + e^x). */
 STRATA_API strata_tensor *strata_softplus(strata_tensor *x);
-/* Floats: x < 0 ? slope x : x. Its gradient at 0 is 1. */
+/* Floats: x < 0 ? slope x : x. Its gradient at 0 is slope. */
 STRATA_API strata_tensor *strata_leaky_relu(strata_tensor *x, double slope);
-/* Floats: x < 0 ? scale (e^x - 1) : x. Its gradient at 0 is 1. */
+/* Floats: x < 0 ? scale (e^x - 1) : x. Its gradient at 0 is scale. */
 STRATA_API strata_tensor *strata_elu(strata_tensor *x, double scale);
 /* Numbers: min(max(x, low), high). NaN stays NaN. The gradient is 1 where low <= x <= high, else 0. low <= high is required;
  * for integers both must be integers or infinite. */

@@ -63,6 +63,21 @@ Test(activation, agrees_with_finite_differences) {
     strata_array_finish(&x);
 }
 
+/* As in PyTorch and TensorFlow: what is not above 0 has the slope of what is below. */
+Test(activation, has_the_slope_of_its_negative_side_at_0) {
+    strata_array x[2] = {strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(2), (double[]){0, -0.0}),
+                         strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(2), (double[]){1, 2})};
+    for (int i = 0; i < N_FUNCTIONS; i++) {
+        const double slope = functions[i].f == leaky_relu ? 0.25 : functions[i].f == elu ? 1.5 : 0.5;
+        strata_array dx = evaluate((op_case){gradient, &i, x, 2});
+        const float *got = dx.data;
+        cr_assert_float_eq((double)got[0], slope, 1e-6, "%s: %g", functions[i].name, (double)got[0]);
+        cr_assert_float_eq((double)got[1], 2 * slope, 1e-6, "%s: %g", functions[i].name, (double)got[1]);
+        strata_array_finish(&dx);
+    }
+    for (int i = 0; i < 2; i++) strata_array_finish(&x[i]);
+}
+
 Test(activation, keeps_its_ends) {
     strata_array x =
         strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(4), (double[]){(double)-INFINITY, (double)INFINITY, 0, (double)NAN});

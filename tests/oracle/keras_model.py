@@ -32,7 +32,7 @@ else:
 ACTIVATIONS = {
     None: lambda x: x, "linear": lambda x: x, "gelu": lambda x: keras.activations.gelu(x, approximate=False),
     "gelu_tanh": lambda x: keras.activations.gelu(x, approximate=True), "swish": keras.activations.silu,
-    "leaky_relu": lambda x: ops.where(x < 0, 0.2 * x, x),  # the slope at 0 is 1, as on JAX
+    "leaky_relu": lambda x: ops.where(x > 0, x, 0.2 * x),  # JAX's slope at 0 is 1, that of the others 0.2
     "softmax": lambda x: ops.softmax(x, axis=-1),
     **{name: getattr(keras.activations, name) for name in ("relu", "tanh", "sigmoid", "silu", "elu", "softplus", "softsign")}}
 

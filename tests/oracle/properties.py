@@ -232,6 +232,8 @@ def batches(c, folder):
 
 
 LOG = 1e-7
+# 1 - p has the rounding error of p, so its logarithm is not that of the loss, which is computed from logits, if it is smaller.
+LOG_OF_OTHER = 1e-3
 
 
 def loss_of(spec, prediction, target, logits=None):
@@ -249,7 +251,7 @@ def loss_of(spec, prediction, target, logits=None):
     t = target.astype(float)
     if name == "binary_crossentropy":
         t = t * (1 - smoothing) + smoothing / 2
-        if min(p.min(), (1 - p).min()) < LOG:
+        if p.min() < LOG or (1 - p).min() < LOG_OF_OTHER:
             return None
         return -(t * numpy.log(p) + (1 - t) * numpy.log(1 - p)).reshape(n, -1).mean(1)
     e = (p - t).reshape(n, -1)
