@@ -138,7 +138,7 @@ static strata_status begin_epoch(fit *f, strata_error *err) {
     strata_batches_options batches = strata_fit_batches_options(f, 0);
     batches.bytes = strata_model_takes_bytes(f->model, batches.batch);
     STRATA_TRY(strata_worker_batches_create(f->model->strategy, f->dataset, f->opts.auto_shard, &batches, &f->batches, err));
-    f->form.byte_scale = strata_worker_batches_byte_scale(f->batches);
+    f->form.byte_scale = strata_batches_byte_scale(strata_worker_batches_batch(f->batches));
     f->progress.steps = (strata_worker_batches_count(f->batches) + f->accumulate - 1) / f->accumulate;
     if (f->examples_skipped && f->progress.steps) {
         const int64_t each = f->opts.batch * f->accumulate;
@@ -467,7 +467,7 @@ static strata_status begin(fit *f, strata_error *err) {
     STRATA_TRY(make_history(f, err));
     if (model->strategy->trainer) return STRATA_OK;
     f->accumulate = strata_model_accumulates(model);
-    f->form.weighted = f->opts.class_weights || strata_dataset_has_weights(f->dataset);
+    f->form.weighted = strata_model_weighs(f->dataset, f->opts.class_weights);
     f->kind = f->accumulate > 1 ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN;
     int64_t size = strata_dataset_size(f->dataset), first, share;
     strata_strategy_worker_share(model->strategy, f->opts.batch, model->strategy->workers.rank, &first, &share);
@@ -526,11 +526,8 @@ static strata_status create(strata_model *model, const strata_dataset *dataset, 
     fit *f = malloc(sizeof *f);
     if (!f) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory");
     model->fitting = true;
-    *f = (fit){.model = model,
-               .dataset = dataset,
-               .stepped = stepped,
-               .began = strata_fit_seconds(),
-               .next_balance = FIRST_BALANCE};
+    *f = (fit){
+        .model = model, .dataset = dataset, .stepped = stepped, .began = strata_fit_seconds(), .next_balance = FIRST_BALANCE};
     if (opts) f->opts = *opts;
     f->opts.epochs = f->opts.epochs == STRATA_NO_EPOCHS ? 0 : f->opts.epochs ? f->opts.epochs : 1;
     if (!f->opts.batch) f->opts.batch = 32;

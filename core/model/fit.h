@@ -6,6 +6,7 @@
 
 #include "core/data/worker_batches.h"
 #include "core/model/checkpoint.h"
+#include "core/model/loop.h"
 #include "strata/callbacks.h"
 
 /* A run of a program that was prepared or submitted and whose result was not read yet. It is one training step. With
@@ -19,13 +20,8 @@ typedef struct strata_fit_run {
     int64_t first, last;
     /* How many batches the step has so far, and how many examples all workers have in them. */
     int64_t n, examples;
-    /* The number of the update that the run makes or belongs to, from 1. */
-    int64_t update;
-    /* The loss scale with which its gradients are computed; 0: not chosen yet. */
-    double scale;
-    /* The inputs "step" (strata/ops.h) and the state of random numbers of the run. */
-    float words[STRATA_STEP_WORDS];
-    int32_t rng[STRATA_RNG_WORDS];
+    /* Its scale is 0 until it is chosen. */
+    strata_run_numbers numbers;
 } strata_fit_run;
 
 struct strata_fit {

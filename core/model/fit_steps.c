@@ -24,8 +24,6 @@
 enum { FIRST_MEASURED = 8, LAST_MEASURED = 40 };
 /* The longest time of a short step, in seconds. A call of a CPU's driver takes about 1e-5 seconds. */
 static const double SHORT_STEP = 5e-4;
-enum { STEPS_BETWEEN_SCALES = 2000 }; /* steps without an overflow, after which the loss scale is doubled */
-static const double largest_scale = 16777216;
 
 typedef strata_fit_run run;
 typedef strata_fit fit;
@@ -52,11 +50,12 @@ static strata_status submit_prepared(fit *f, strata_error *err) {
     STRATA_TRY(finish_step(f, err));
     if (!n) return STRATA_OK;
     const run *first = &f->runs[f->n_runs - n];
-    if (n > 1) return strata_group_run_steps(first->program->group, first->slot, n, first->update - 1, err);
-    STRATA_TRY(strata_group_start(first->program->group, first->slot, first->update - 1, err));
+    const int64_t update = first->numbers.update;
+    if (n > 1) return strata_group_run_steps(first->program->group, first->slot, n, update - 1, err);
+    STRATA_TRY(strata_group_start(first->program->group, first->slot, update - 1, err));
     f->unfinished_program = first->program;
     f->unfinished_slot = first->slot;
-    f->unfinished_step = first->update;
+    f->unfinished_step = update;
     return STRATA_OK;
 }
 
@@ -97,21 +96,29 @@ static strata_status reopen_batches(const fit *f, int64_t first, strata_dataset 
     return strata_batches_create(*out_dataset, &opts, out_batches, err);
 }
 
-static void set_first_row(int32_t rng[STRATA_RNG_WORDS], int64_t row) {
-    memcpy(rng + STRATA_RNG_FIRST_ROW, &row, sizeof row);
+/* How the examples of a batch are prepared. */
+static strata_example_source source_of(const fit *f, const strata_batches *batches) {
+    return (strata_example_source){
+        .batches = batches, .dataset = f->dataset, .feed = &f->feed, .class_weights = f->opts.class_weights};
 }
 
-/* Computes a batch of n examples of the step again, with all intermediate values. `row` is the index of the batch's first
- * example in the step. With `batches` (opened again) it looks for the first tensor that is not finite. With batches NULL it
- * computes the current batch twice and looks for the first tensor whose bits differ. DATA, with the tensor, if there is one;
- * else OK. */
-static strata_status diagnose_batch(fit *f, const run *step, const strata_batches *batches, int64_t row, int64_t n,
-                                    strata_error *err) {
+/* Examples of a step that are computed again: [first, first + n) of the current batch of `batches`. `row` is the index of the
+ * first one in the step. */
+typedef struct examined {
+    const strata_batches *batches;
+    int64_t first, n, row;
+} examined;
+
+/* Computes the examples again, with all intermediate values. twice: computes them twice and looks for the first tensor whose
+ * bits differ; else looks for the first tensor that is not finite. DATA, with the tensor, if there is one; else OK. */
+static strata_status diagnose_batch(fit *f, const run *step, const examined *again, bool twice, strata_error *err) {
     int32_t rng[STRATA_RNG_WORDS];
+    const int64_t n = again->n;
     const strata_model *model = f->model;
+    const strata_example_source source = source_of(f, again->batches);
     void *x[STRATA_MAX_INPUTS] = {NULL}, *y[STRATA_MAX_OUTPUTS] = {NULL};
     const strata_examined_step what = {
-        .x = x, .y = y, .n = n, .byte_scale = batches ? 0 : f->form.byte_scale, .words = step->words, .rng = rng};
+        .x = x, .y = y, .n = n, .byte_scale = twice ? f->form.byte_scale : 0, .words = step->numbers.words, .rng = rng};
     strata_status status = STRATA_OK;
     bool allocated = true;
     char where[64];
@@ -120,17 +127,10 @@ static strata_status diagnose_batch(fit *f, const run *step, const strata_batche
         allocated &= (x[i] = malloc((size_t)n * strata_input_bytes(&model->inputs[i]))) != NULL;
     for (int i = 0; i < model->n_outputs; i++)
         allocated &= (y[i] = malloc((size_t)n * strata_label_bytes(&model->outputs[i]))) != NULL;
-    memcpy(rng, step->rng, sizeof rng);
-    set_first_row(rng, row);
+    strata_model_random_state(model, step->numbers.update, again->row, rng);
     if (allocated) {
-        if (batches)
-            strata_batches_write(batches, 0, n, x, y);
-        else
-            strata_worker_batches_write(f->batches, 0, n, x, y);
-        for (int i = 0; i < model->n_outputs; i++)
-            strata_model_convert_labels(&model->outputs[i], f->dataset, f->feed.targets[i], n, y[i]);
-        status =
-            batches ? strata_model_diagnose(f->model, &what, where, err) : strata_model_repeat(f->model, &what, where, err);
+        strata_model_write_examples(model, &source, again->first, n, x, y, NULL);
+        status = (twice ? strata_model_repeat : strata_model_diagnose)(f->model, &what, where, err);
     }
     for (int i = 0; i < model->n_inputs; i++) free(x[i]);
     for (int i = 0; i < model->n_outputs; i++) free(y[i]);
@@ -142,7 +142,7 @@ static strata_status diagnose_batch(fit *f, const run *step, const strata_batche
 static strata_status report_not_finite(fit *f, const run *done, strata_error *err) {
     char where[64];
     strata_fit_drain(f);
-    f->model->optimizer_steps = done->update - 1;
+    f->model->optimizer_steps = done->numbers.update - 1;
     STRATA_TRY(strata_model_reset_sums(f->model, err));
     snprintf(where, sizeof where, "epoch %d, step %lld", f->progress.epoch + 1, (long long)done->step + 1);
     strata_dataset *dataset = NULL;
@@ -151,7 +151,7 @@ static strata_status report_not_finite(fit *f, const run *done, strata_error *er
     const bool opened = !reopen_batches(f, done->first, &dataset, &batches, NULL);
     for (int64_t i = done->first, row = 0, n; opened && !status && i <= done->last; i++, row += n) {
         if (strata_batches_next(batches, &n, NULL) || !n) break;
-        status = diagnose_batch(f, done, batches, row, n, err);
+        status = diagnose_batch(f, done, &(examined){batches, 0, n, row}, false, err);
     }
     strata_batches_destroy(batches);
     strata_dataset_destroy(dataset);
@@ -200,22 +200,14 @@ strata_status strata_fit_report(fit *f, strata_error *err) {
     return status;
 }
 
-/* Adapts the loss scale to whether the gradients of a step were finite. Steps that were submitted before the scale was changed
- * do not change it again. */
 static strata_status update_loss_scale(fit *f, const run *done, bool finite, strata_error *err) {
-    strata_model *model = f->model;
     if (!finite) f->history.n_skipped++;
-    if (done->scale != model->scale.value) return STRATA_OK;
-    if (!finite && done->scale <= 1)
-        return strata_fail(
-            err, STRATA_DATA,
-            "the f16 gradients are not finite at epoch %d, step %lld, though the loss is not scaled; precision bf16 or "
-            "f32 has a larger range",
-            f->progress.epoch + 1, (long long)done->step + 1);
-    if (finite && (++model->scale.steps < STEPS_BETWEEN_SCALES || done->scale >= largest_scale)) return STRATA_OK;
-    model->scale.value *= finite ? 2 : 0.5;
-    model->scale.steps = 0;
-    return STRATA_OK;
+    if (strata_loss_scale_follow(f->model, done->numbers.scale, finite)) return STRATA_OK;
+    return strata_fail(
+        err, STRATA_DATA,
+        "the f16 gradients are not finite at epoch %d, step %lld, though the loss is not scaled; precision bf16 or "
+        "f32 has a larger range",
+        f->progress.epoch + 1, (long long)done->step + 1);
 }
 
 /* On a CPU: submits several steps in one call of the driver from now on, if steps are so short that a call takes a considerable
@@ -245,7 +237,7 @@ strata_status strata_fit_finish_oldest(fit *f, strata_error *err) {
     if (h->n_losses < (int)(sizeof h->losses / sizeof *h->losses)) h->losses[h->n_losses++] = loss;
     if (h->n_steps++ == 0) h->first_step_seconds = strata_fit_seconds() - f->began;
     f->progress.loss = loss;
-    f->progress.learning_rate = (double)done.words[STRATA_STEP_PLAIN_RATE];
+    f->progress.learning_rate = (double)done.numbers.words[STRATA_STEP_PLAIN_RATE];
     if (f->model->measures_norm)
         f->progress.gradient_norm = sqrt((double)sums[f->model->metrics.n_sums + (f->model->scale.value > 0)]);
     update_metrics(f, sums, done.examples);
@@ -269,46 +261,17 @@ void strata_fit_add_epoch_to_trace(fit *f) {
                      f->epoch_began, strata_trace_now());
 }
 
-/* Sets the run's numbers of the update that it makes or belongs to: learning rate, corrections, state of random numbers. */
-static void write_step_numbers(fit *f, run *step) {
-    strata_model *model = f->model;
-    int64_t t = step->update = model->optimizer_steps + 1;
-    if (step->program->kind != STRATA_PROGRAM_ACCUMULATE) model->optimizer_steps = t;
-    strata_model_step_words(model, t, step->words);
-    uint64_t words[] = {model->seed, (uint64_t)t, 0, 0}; /* Philox: seed, step, first row */
-    memcpy(step->rng, words, sizeof step->rng);
-}
-
-/* Writes a replica's inputs: its share of the current batch, and the weights of its examples in the step, which has
- * `step_examples` examples in all. `row` is the index of the batch's first example in the step. */
-static void write_replica_inputs(fit *f, const run *step, const strata_program_part *part, int64_t row, int64_t step_examples) {
-    strata_executable *exe = part->executable;
-    float words[STRATA_STEP_WORDS];
-    memcpy(words, step->words, sizeof words);
-    words[STRATA_STEP_SHARE] = (float)(step->scale * (double)part->n / (double)step_examples);
-    if (part->step >= 0) memcpy(strata_executable_input(exe, step->slot, part->step), words, sizeof words);
-    if (part->share >= 0) *(float *)strata_executable_input(exe, step->slot, part->share) = words[STRATA_STEP_SHARE];
-    if (part->examples >= 0) *(float *)strata_executable_input(exe, step->slot, part->examples) = (float)part->n;
-    if (!part->n) return;
-    const strata_model *model = f->model;
+/* Writes a replica's inputs: its share of this worker's rows of a batch, and the numbers of the run. The step has
+ * `step_examples` examples in all; `row` is the index in the step of the worker's first row. */
+static void write_replica_inputs(fit *f, const run *step, const strata_worker_step *rows, const strata_program_part *part,
+                                 int64_t row, int64_t step_examples) {
+    const strata_example_source source = source_of(f, strata_worker_batches_batch(f->batches));
     void *inputs[STRATA_MAX_INPUTS], *labels[STRATA_MAX_OUTPUTS];
-    strata_model_slots(model, part, step->slot, inputs, labels);
-    strata_worker_batches_write(f->batches, part->first, part->n, inputs, labels);
-    for (int i = 0; i < model->n_outputs; i++)
-        strata_model_convert_labels(&model->outputs[i], f->dataset, f->feed.targets[i], part->n, labels[i]);
-    float *weights = strata_executable_input(exe, step->slot, part->weights);
-    for (int64_t i = 0; i < part->n; i++) weights[i] = (float)step->scale / (float)step_examples;
-    if (part->example_weights >= 0) {
-        weights = strata_executable_input(exe, step->slot, part->example_weights);
-        strata_worker_batches_write_weights(f->batches, part->first, part->n, weights);
-        if (f->opts.class_weights && labels[0])
-            strata_model_weigh_classes(&model->outputs[0], f->opts.class_weights, labels[0], part->n, weights);
-    }
-    if (part->rng < 0) return;
-    int32_t rng[STRATA_RNG_WORDS];
-    memcpy(rng, step->rng, sizeof rng);
-    set_first_row(rng, row + (step->program->divided ? 0 : part->first));
-    memcpy(strata_executable_input(exe, step->slot, part->rng), rng, sizeof rng);
+    strata_run_write_numbers(&step->numbers, step->program, part, step->slot, row, step_examples);
+    if (!part->n) return;
+    strata_model_slots(f->model, part, step->slot, inputs, labels);
+    strata_model_write_examples(f->model, &source, rows->offset + part->first, part->n, inputs, labels,
+                                strata_executable_input(part->executable, step->slot, part->example_weights));
 }
 
 /* Gets the program for a batch of n examples and a free slot of it, and sets runs[n_runs], whose inputs the caller then writes.
@@ -328,10 +291,11 @@ static strata_status acquire_run(fit *f, strata_program_kind kind, int64_t n, ru
     run *step = &f->runs[f->n_runs];
     *step = what;
     step->program = program;
-    if (!step->scale) step->scale = f->model->scale.value > 0 ? f->model->scale.value : 1;
     STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
-    write_step_numbers(f, step);
-    step->words[STRATA_STEP_SCALE] = (float)(1 / step->scale);
+    const int64_t update = f->model->optimizer_steps + 1;
+    step->numbers =
+        strata_run_numbers_of(f->model, update, what.numbers.scale > 0 ? what.numbers.scale : strata_loss_scale(f->model));
+    if (kind != STRATA_PROGRAM_ACCUMULATE) f->model->optimizer_steps = update;
     return STRATA_OK;
 }
 
@@ -346,13 +310,13 @@ static strata_status submit(fit *f, strata_error *err) {
 strata_status strata_fit_submit_accumulated(fit *f, strata_error *err) {
     STRATA_TRY(acquire_run(f, STRATA_PROGRAM_APPLY, 0, f->accumulated, err));
     run *step = &f->runs[f->n_runs];
-    step->words[STRATA_STEP_SCALE] = (float)((double)f->expected_examples / (double)f->accumulated.examples / step->scale);
-    step->words[STRATA_STEP_BATCHES] = (float)f->accumulated.n;
+    float *words = step->numbers.words;
+    words[STRATA_STEP_SCALE] = (float)((double)f->expected_examples / (double)f->accumulated.examples / step->numbers.scale);
+    words[STRATA_STEP_BATCHES] = (float)f->accumulated.n;
     for (int r = 0; r < step->program->n_parts; r++) {
-        const strata_program_part *part = &step->program->parts[r];
         step->program->contributes[r] = f->model->replicas[r].n_accumulated > 0;
-        if (part->step >= 0)
-            memcpy(strata_executable_input(part->executable, step->slot, part->step), step->words, sizeof step->words);
+        strata_run_write_numbers(&step->numbers, step->program, &step->program->parts[r], step->slot, 0,
+                                 f->accumulated.examples);
         f->model->replicas[r].n_accumulated = 0;
     }
     f->n_examples += f->accumulated.examples;
@@ -365,13 +329,14 @@ static strata_status submit_accumulation(fit *f, const strata_worker_step *rows,
     STRATA_TRY(acquire_run(f, STRATA_PROGRAM_ACCUMULATE, rows->own, f->accumulated, err));
     run *step = &f->runs[f->n_runs];
     const double began = f->trace ? strata_trace_now() : 0;
-    f->accumulated.scale = step->scale; /* all batches of the step use this scale */
-    step->words[STRATA_STEP_STATE_SHARE] = 1.0f / (float)rows->n_computing;
+    f->accumulated.numbers.scale = step->numbers.scale; /* all batches of the step use this scale */
+    step->numbers.words[STRATA_STEP_STATE_SHARE] = 1.0f / (float)rows->n_computing;
     for (int r = 0; r < step->program->n_parts; r++) {
-        write_replica_inputs(f, step, &step->program->parts[r], f->accumulated.examples + rows->first, f->expected_examples);
+        write_replica_inputs(f, step, rows, &step->program->parts[r], f->accumulated.examples + rows->first,
+                             f->expected_examples);
         f->model->replicas[r].n_accumulated += step->program->parts[r].n > 0;
     }
-    strata_fit_add_to_trace(f, "write inputs", step->update - 1, began);
+    strata_fit_add_to_trace(f, "write inputs", step->numbers.update - 1, began);
     STRATA_TRY(submit(f, err));
     if (!f->model->strategy->auto_split) return STRATA_OK;
     STRATA_TRY(finish_step(f, err));
@@ -392,11 +357,12 @@ strata_status strata_fit_submit(fit *f, int64_t number, const strata_worker_step
     if (f->opts.check_repeats) STRATA_TRY(finish_step(f, err)); /* the parameters are those that this step begins with */
     STRATA_TRY(acquire_run(f, STRATA_PROGRAM_TRAIN, rows->own, what, err));
     run *step = &f->runs[f->n_runs];
-    if (f->opts.check_repeats && rows->own) STRATA_TRY(diagnose_batch(f, step, NULL, rows->first, rows->own, err));
+    const examined own = {strata_worker_batches_batch(f->batches), rows->offset, rows->own, rows->first};
+    if (f->opts.check_repeats && rows->own) STRATA_TRY(diagnose_batch(f, step, &own, true, err));
     const double began = f->trace ? strata_trace_now() : 0;
     for (int r = 0; r < step->program->n_parts; r++)
-        write_replica_inputs(f, step, &step->program->parts[r], rows->first, rows->n);
-    strata_fit_add_to_trace(f, "write inputs", step->update - 1, began);
+        write_replica_inputs(f, step, rows, &step->program->parts[r], rows->first, rows->n);
+    strata_fit_add_to_trace(f, "write inputs", step->numbers.update - 1, began);
     f->n_examples += rows->n;
     return submit(f, err);
 }

@@ -8,10 +8,6 @@
 
 #include "strategies/parameter_server/worker.h"
 
-static double scale_of(const strata_ps_worker *w) {
-    return w->model->scale.value > 0 ? w->model->scale.value : 1;
-}
-
 /* Converts a batch's input, whose elements are rows of sparse parameter k, to the positions of these rows in the job's set; -1:
  * no row. */
 static void write_places(const strata_ps_job *j, int k, const int32_t *ids, int64_t n, int32_t *out) {
@@ -23,14 +19,10 @@ static void fill_inputs(strata_ps_worker *w, const strata_ps_job *j, const strat
                         const strata_model_program *program, int slot) {
     const strata_program_part *part = &program->parts[0];
     strata_executable *exe = part->executable;
-    float words[STRATA_STEP_WORDS];
-    const uint64_t seeds[] = {w->model->seed, (uint64_t)(j->t + j->unit.index + 1), (uint64_t)(row + b->first), 0};
     w->model->rate.own = j->rate;
-    strata_model_step_words(w->model, j->t + j->unit.index + 1, words);
-    w->rate = (double)words[STRATA_STEP_PLAIN_RATE];
-    words[STRATA_STEP_SHARE] = (float)(scale_of(w) * (double)b->own / (double)j->whole);
-    words[STRATA_STEP_SCALE] = 1;
-    if (part->step >= 0) memcpy(strata_executable_input(exe, slot, part->step), words, sizeof words);
+    const strata_run_numbers numbers = strata_run_numbers_of(w->model, j->t + j->unit.index + 1, strata_loss_scale(w->model));
+    w->rate = (double)numbers.words[STRATA_STEP_PLAIN_RATE];
+    strata_run_write_numbers(&numbers, program, part, slot, row + b->first, j->whole);
     void *x[STRATA_MAX_INPUTS], *y[STRATA_MAX_OUTPUTS]; /* NULL: no node of the program uses this input or output */
     strata_model_slots(w->model, part, slot, x, y);
     for (int k = 0; k < w->n_sparse; k++) {
@@ -43,11 +35,8 @@ static void fill_inputs(strata_ps_worker *w, const strata_ps_job *j, const strat
         if (x[i]) memcpy(x[i], b->x[i], (size_t)b->own * strata_ps_input_bytes(w, i));
     for (int i = 0; i < w->model->n_outputs; i++)
         if (y[i]) memcpy(y[i], b->y[i], (size_t)b->own * strata_label_bytes(&w->model->outputs[i]));
-    float *weights = strata_executable_input(exe, slot, part->weights);
-    for (int64_t i = 0; i < b->own; i++) weights[i] = (float)scale_of(w) / (float)j->whole;
     if (part->example_weights >= 0)
         memcpy(strata_executable_input(exe, slot, part->example_weights), b->weights, (size_t)b->own * sizeof *b->weights);
-    if (part->rng >= 0) memcpy(strata_executable_input(exe, slot, part->rng), seeds, sizeof seeds);
 }
 
 static void add(float *sum, const float *values, int64_t n) {
@@ -194,7 +183,8 @@ strata_status strata_ps_finish_batch(const strata_ps_worker *w, const strata_ps_
     return strata_group_wait(program->group, slot, err);
 }
 
-const char *strata_ps_first_not_finite(const strata_ps_worker *w) {
+/* The first tensor of the unit that is not finite, in the order of the loss and then the parameters; NULL: all are finite. */
+static const char *first_not_finite(const strata_ps_worker *w) {
     const strata_parameter_set *set = &w->model->parameters;
     if (!isfinite(w->unit_sums[0])) return "the loss";
     for (int i = 0; i < set->n; i++) {
@@ -248,7 +238,9 @@ static double norm_of(const strata_ps_worker *w) {
     return sqrt(square);
 }
 
-void strata_ps_clip_all(strata_ps_worker *w) {
+/* The norm of all gradients, for the report, and clipping by it. In asynchronous training only the worker has all gradients of
+ * an update; in synchronous training the servers clip the sum of all shares. */
+static void clip_all(strata_ps_worker *w) {
     const double most = w->model->optimizer.clip_global_norm;
     if ((!(most > 0) && !w->model->measures_norm) || w->task->pace.n_shares) return;
     const double norm = norm_of(w);
@@ -256,15 +248,13 @@ void strata_ps_clip_all(strata_ps_worker *w) {
     if (most > 0 && norm > most) multiply(w, most / norm);
 }
 
-void strata_ps_follow_scale(strata_ps_worker *w, bool finite) {
-    /* the scale is doubled after so many finite steps, up to LARGEST (2^24) */
-    enum { STEPS_BETWEEN_SCALES = 2000, LARGEST = 16777216 };
-    strata_model *model = w->model;
-    if (!(model->scale.value > 0)) return;
-    if (finite) {
-        multiply(w, 1 / model->scale.value);
-        if (++model->scale.steps < STEPS_BETWEEN_SCALES || model->scale.value >= LARGEST) return;
-    }
-    model->scale.value *= finite ? 2 : 0.5;
-    model->scale.steps = 0;
+const char *strata_ps_prepare_push(strata_ps_worker *w, bool *out_overflow) {
+    const double scale = strata_loss_scale(w->model);
+    const char *wrong = first_not_finite(w);
+    const bool scaled = w->model->scale.value > 0 && isfinite(w->unit_sums[0]);
+    if (scaled && !wrong) multiply(w, 1 / scale);
+    const bool fits = !scaled || strata_loss_scale_follow(w->model, scale, !wrong);
+    *out_overflow = scaled && wrong && fits;
+    if (!wrong) clip_all(w);
+    return wrong;
 }

@@ -99,17 +99,15 @@ static strata_status compute_once(strata_ps_worker *w, strata_ps_job *j, strata_
 /* If only some servers have applied a push, it is repeated; the others ignore it by the unit's number. */
 static strata_status make_step(strata_ps_worker *w, strata_ps_job *j, int64_t number, double *out_loss, strata_error *err) {
     STRATA_TRY(compute_once(w, j, err));
-    const char *wrong = strata_ps_first_not_finite(w);
-    const bool overflow = wrong && w->model->scale.value > 1 && isfinite(w->unit_sums[0]);
+    bool overflow = false;
+    const char *wrong = strata_ps_prepare_push(w, &overflow);
     if (out_loss) *out_loss = (double)w->unit_sums[0] / (double)j->examples;
-    strata_ps_follow_scale(w, !wrong);
     if (overflow) return STRATA_OK; /* as in fit: the next step has a smaller scale */
     if (wrong) {
         char of_data[200];
         return strata_fail(err, STRATA_DATA, "%s: %s of step %lld is not finite; the gradients were not pushed", w->task->name,
                            strata_ps_name_wrong_data(w, j, of_data, sizeof of_data) ? of_data : wrong, (long long)number);
     }
-    strata_ps_clip_all(w);
     return strata_ps_push_all(w, j, &w->report, err);
 }
 

@@ -61,14 +61,10 @@ static strata_status read_batch(strata_ps_worker *w, int64_t epoch, int64_t inde
     b->own = b->n;
     if (n_shares) strata_partition_rows(b->n, n_shares, share, &b->first, &b->own);
     STRATA_TRY(strata_ps_reserve_batch(w, b, err));
-    if (!b->own) return STRATA_OK;
-    strata_batches_write(w->batches, b->first, b->own, b->x, b->y);
-    for (int i = 0; i < w->model->n_outputs; i++)
-        strata_model_convert_labels(&w->model->outputs[i], w->fit->dataset, w->fit->feed.targets[i], b->own, b->y[i]);
-    if (!w->form.weighted) return STRATA_OK;
-    strata_batches_write_weights(w->batches, b->first, b->own, b->weights);
-    if (w->fit->opts->class_weights)
-        strata_model_weigh_classes(&w->model->outputs[0], w->fit->opts->class_weights, b->y[0], b->own, b->weights);
+    const strata_example_source source = {
+        .batches = w->batches, .dataset = w->fit->dataset, .feed = &w->fit->feed, .class_weights = w->fit->opts->class_weights};
+    if (b->own)
+        strata_model_write_examples(w->model, &source, b->first, b->own, b->x, b->y, w->form.weighted ? b->weights : NULL);
     return STRATA_OK;
 }
 

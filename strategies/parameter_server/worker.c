@@ -190,10 +190,8 @@ static strata_status do_unit(strata_ps_worker *w, strata_ps_job *j, strata_ps_jo
     if (!j->pulling) STRATA_TRY(of_server(w, strata_ps_start_pull(w, j, err)));
     STRATA_TRY(of_server(w, strata_ps_finish_pull(w, j, err)));
     STRATA_TRY(compute(w, j, ahead, out_grant, err));
-    const char *wrong = strata_ps_first_not_finite(w);
-    const bool overflow = wrong && w->model->scale.value > 1 && isfinite(w->unit_sums[0]);
-    strata_ps_follow_scale(w, !wrong);
-    if (!wrong) strata_ps_clip_all(w);
+    bool overflow = false;
+    const char *wrong = strata_ps_prepare_push(w, &overflow);
     if (!wrong && j->examples) STRATA_TRY(of_server(w, strata_ps_start_push(w, j, err)));
     w->report.unit = j->unit;
     w->report.rate = w->rate;
@@ -419,7 +417,7 @@ strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err) {
                           .task = fit->task,
                           .model = fit->model,
                           .n_servers = fit->plan.n_servers,
-                          .form = {.weighted = fit->opts->class_weights || strata_dataset_has_weights(fit->dataset)},
+                          .form = {.weighted = strata_model_weighs(fit->dataset, fit->opts->class_weights)},
                           .visits_epoch = -1,
                           .report = {.unit.index = -1}};
     strata_error own = {0};

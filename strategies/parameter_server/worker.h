@@ -8,6 +8,7 @@
 #define STRATA_STRATEGIES_PARAMETER_SERVER_WORKER_H
 
 #include "core/data/batches.h"
+#include "core/model/loop.h"
 #include "core/run/device.h"
 #include "strategies/parameter_server/rows.h"
 #include "strategies/parameter_server/task.h"
@@ -213,16 +214,13 @@ STRATA_MUST_USE strata_status strata_ps_submit(strata_ps_worker *w, const strata
 /* Submits the rest of the batch, takes the values that it sends, and waits for it. */
 STRATA_MUST_USE strata_status strata_ps_finish_batch(const strata_ps_worker *w, const strata_ps_job *j,
                                                      const strata_model_program *program, int slot, strata_error *err);
-/* The first tensor of the unit that is not finite, in the order of the loss and then the parameters; NULL: all are finite. */
-const char *strata_ps_first_not_finite(const strata_ps_worker *w);
+/* Undoes the loss scale of the unit's gradients, adapts the scale as fit does, and clips the gradients by their norm. Returns
+ * the first tensor that is not finite, in the order of the loss and then the parameters; the gradients are not pushed then.
+ * NULL: all are finite. *out_overflow: the loss is finite, and the next unit has a smaller loss scale. */
+const char *strata_ps_prepare_push(strata_ps_worker *w, bool *out_overflow);
 /* The first tensor of the data that is not finite, for a message: "input x", "target y". False: all data are finite, or are
  * integers. */
 bool strata_ps_name_wrong_data(const strata_ps_worker *w, const strata_ps_job *j, char *out, size_t room);
-/* The norm of all gradients, for the report, and clipping by it. In asynchronous training only the worker has all gradients of
- * an update; in synchronous training the servers clip the sum of all shares. */
-void strata_ps_clip_all(strata_ps_worker *w);
-/* Undoes the loss scale of f16, and adapts the scale as fit does. */
-void strata_ps_follow_scale(strata_ps_worker *w, bool finite);
 
 /* ---- buckets.c ---- */
 

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What every loop over steps does in the same way: see loop.h. */
+#include "core/model/loop.h"
+
+#include <string.h>
+
+/* ---- the loss scale ---- */
+
+enum { STEPS_BETWEEN_SCALES = 2000 }; /* steps without an overflow, after which the loss scale is doubled */
+static const double largest_scale = 16777216;
+
+double strata_loss_scale(const strata_model *model) {
+    return model->scale.value > 0 ? model->scale.value : 1;
+}
+
+bool strata_loss_scale_follow(strata_model *model, double scale, bool finite) {
+    if (!(model->scale.value > 0) || scale != model->scale.value) return true;
+    if (!finite && scale <= 1) return false;
+    if (finite && (++model->scale.steps < STEPS_BETWEEN_SCALES || scale >= largest_scale)) return true;
+    model->scale.value *= finite ? 2 : 0.5;
+    model->scale.steps = 0;
+    return true;
+}
+
+/* ---- numbers ---- */
+
+static void set_first_row(int32_t rng[STRATA_RNG_WORDS], int64_t row) {
+    memcpy(rng + STRATA_RNG_FIRST_ROW, &row, sizeof row);
+}
+
+void strata_model_random_state(const strata_model *model, int64_t t, int64_t row, int32_t out[STRATA_RNG_WORDS]) {
+    const uint64_t words[] = {model->seed, (uint64_t)t, 0, 0}; /* Philox: seed, step, first row */
+    memcpy(out, words, STRATA_RNG_WORDS * sizeof *out);
+    set_first_row(out, row);
+}
+
+strata_run_numbers strata_run_numbers_of(const strata_model *model, int64_t t, double scale) {
+    strata_run_numbers numbers = {.update = t, .scale = scale};
+    strata_model_step_words(model, t, numbers.words);
+    numbers.words[STRATA_STEP_SCALE] = (float)(1 / scale);
+    strata_model_random_state(model, t, 0, numbers.rng);
+    return numbers;
+}
+
+void strata_run_write_numbers(const strata_run_numbers *numbers, const strata_model_program *program,
+                              const strata_program_part *part, int slot, int64_t row, int64_t step_examples) {
+    strata_executable *exe = part->executable;
+    float words[STRATA_STEP_WORDS];
+    int32_t rng[STRATA_RNG_WORDS];
+    memcpy(words, numbers->words, sizeof words);
+    words[STRATA_STEP_SHARE] = (float)(numbers->scale * (double)part->n / (double)step_examples);
+    if (part->step >= 0) memcpy(strata_executable_input(exe, slot, part->step), words, sizeof words);
+    if (part->share >= 0) *(float *)strata_executable_input(exe, slot, part->share) = words[STRATA_STEP_SHARE];
+    if (part->examples >= 0) *(float *)strata_executable_input(exe, slot, part->examples) = (float)part->n;
+    float *weights = strata_executable_input(exe, slot, part->weights);
+    for (int64_t i = 0; i < part->n; i++) weights[i] = (float)numbers->scale / (float)step_examples;
+    if (part->rng < 0 || !part->n) return;
+    memcpy(rng, numbers->rng, sizeof rng);
+    set_first_row(rng, row + (program->divided ? 0 : part->first));
+    memcpy(strata_executable_input(exe, slot, part->rng), rng, sizeof rng);
+}
+
+/* ---- examples ---- */
+
+bool strata_model_weighs(const strata_dataset *dataset, const double *class_weights) {
+    return class_weights || strata_dataset_has_weights(dataset);
+}
+
+void strata_model_write_examples(const strata_model *model, const strata_example_source *source, int64_t first, int64_t n,
+                                 void *const *inputs, void *const *labels, float *weights) {
+    strata_batches_write(source->batches, first, n, inputs, labels);
+    for (int i = 0; labels && i < model->n_outputs; i++)
+        strata_model_convert_labels(&model->outputs[i], source->dataset, source->feed->targets[i], n, labels[i]);
+    if (!weights) return;
+    strata_batches_write_weights(source->batches, first, n, weights);
+    if (source->class_weights) strata_model_weigh_classes(&model->outputs[0], source->class_weights, labels[0], n, weights);
+}
