@@ -624,8 +624,14 @@ void strata_model_free_programs(strata_model *model);
 /* Adds the communication of a program to the totals. */
 void strata_model_count(const strata_model *model, const strata_model_program *program, strata_group_totals *totals);
 
-/* shards.c: decides whether the optimizer is sharded, and divides the flat range into shards. Fails: INVALID if the strategy
- * requires shards and the model or its devices cannot have them. */
+/* shards.c: decides whether an optimizer is sharded. Fails: INVALID if the strategy requires shards and its devices, or a model
+ * with sparse parameters, cannot have them. */
+STRATA_MUST_USE strata_status strata_shards_decide(const strata_strategy *strategy, bool sparse, bool *out_sharded,
+                                                   strata_error *err);
+/* The end of the first r of n shards: about r / n of `size` elements, rounded down to the alignment. whole: the positions of the
+ * parameters in these elements, if shards must not divide parameters (NULL: they may); it is then the end of a parameter. */
+int64_t strata_shards_cut_at(int64_t size, int r, int n, const strata_segments *whole);
+/* Decides whether the model's optimizer is sharded, and divides the flat range into shards. */
 STRATA_MUST_USE strata_status strata_shards_make(strata_model *model, strata_error *err);
 void strata_shards_free(strata_model *model);
 /* The part of a block that a device of this worker updates. */
@@ -653,6 +659,10 @@ void strata_model_step_words(const strata_model *model, int64_t t, float *words)
 /* Sends rank 0's learning rate to all workers, all of which must call it. */
 STRATA_MUST_USE strata_status strata_model_share_rate(strata_model *model, strata_error *err);
 /* compile.c */
+/* Creates a slot of an optimizer with its initial values. */
+STRATA_MUST_USE strata_status strata_optimizer_make_slot(const strata_optimizer_kind *kind, const strata_optimizer *settings,
+                                                         int slot, strata_device *device, strata_shape shape,
+                                                         strata_variable **out_slot, strata_error *err);
 /* The number of slots of the model's optimizer; 0: the model was only built. */
 int strata_model_n_slots(const strata_model *model);
 /* The device from which variables are read. */

@@ -8,6 +8,7 @@
 
 #include "core/run/strategy.h"
 #include "strata/strata.h"
+#include "strategies/optimizer.h"
 #include "tests/strategies/strategies_case.h"
 #include "tests/support/check.h"
 
@@ -130,6 +131,18 @@ static double run_epochs(const plan *p, strata_strategy *strategy, const strata_
     return total / n_of(p);
 }
 
+/* With a sharded optimizer each element of a variable is updated by one replica only. */
+static void expect_shards(const strata_distributed_optimizer *optimizer, int n_replicas) {
+    for (const strata_optimizer_memory *m = optimizer->memories; m; m = m->next) {
+        const int64_t size = strata_shape_elements(m->variable->copies[0]->shape);
+        int64_t sum = 0;
+        for (int r = 0; r < n_replicas; r++) sum += m->ends[r] - m->begins[r];
+        cr_assert_eq(sum, size, "%lld elements are updated, the variable has %lld", (long long)sum, (long long)size);
+        for (int r = 0; r < n_replicas; r++)
+            cr_assert_eq(strata_shape_elements(m->slots[0][r]->shape), m->ends[r] - m->begins[r]);
+    }
+}
+
 static void run_loop(const plan *p, const strata_dataset *dataset, char sha[65], double *out_loss) {
     strata_strategy *strategy = make_strategy(p);
     strata_function *function = NULL;
@@ -146,6 +159,7 @@ static void run_loop(const plan *p, const strata_dataset *dataset, char sha[65],
     OK(strata_model_sha256(l.model, sha, &err));
     OK(strata_model_replicas_equal(l.model, &equal, &err));
     cr_assert(equal);
+    if (p->sharded) expect_shards(l.optimizer, strategy->n_replicas);
     const int64_t batch = p->batch ? p->batch : BATCH;
     cr_assert_eq(strata_distributed_optimizer_steps(l.optimizer), EPOCHS * ((n_of(p) + batch - 1) / batch));
     strata_function_destroy(function);
@@ -222,6 +236,31 @@ Test(loop, has_the_bits_of_fit_with_a_sharded_optimizer) {
     p.optimizer = strata_adam_optimizer(0.01);
     p.optimizer.clip_global_norm = 1e-2;
     expect_like_fit(p, "shards and a norm");
+}
+
+/* Shards then end where parameters end. */
+Test(loop, shards_optimizers_that_take_norms_of_whole_parameters_as_fit_does) {
+    static const char *const names[] = {"lars", "lamb"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const plan p = {.strategy = "mirrored",
+                        .devices = {"host", "host", "host"},
+                        .sharded = true,
+                        .batch_norm = true,
+                        .optimizer = {.name = names[i], .learning_rate = 0.01}};
+        expect_like_fit(p, names[i]);
+    }
+}
+
+Test(loop, refuses_shards_where_fit_refuses_them) {
+    const plan p = {.strategy = "central_storage", .devices = {"host", "host"}, .sharded = true};
+    strata_strategy *strategy = make_strategy(&p);
+    strata_distributed_optimizer *optimizer = NULL;
+    const strata_optimizer adam = strata_adam_optimizer(0.01);
+    OK(strata_strategy_enter(strategy, &err));
+    cr_assert_eq(strata_distributed_optimizer_create(&adam, &optimizer, &err), STRATA_INVALID);
+    cr_assert(strstr(err.message, "shard_optimizer is YES, but one device makes the update for all"), "%s", err.message);
+    OK(strata_strategy_exit(strategy, &err));
+    strata_strategy_destroy(strategy);
 }
 
 Test(loop, has_the_bits_of_fit_in_bf16) {
