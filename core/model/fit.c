@@ -406,12 +406,8 @@ static strata_status allocate_runs(fit *f, strata_error *err) {
     const bool cpu = strata_device_get_info(strategy->devices[0])->device_class == STRATA_DEVICE_CPU;
     int64_t steps_per_call = cpu ? (may_adapt_call(f) ? SHORT_STEPS_A_CALL : 1) : f->opts.steps_per_execution;
     if (strategy->auto_split || f->opts.wait_each_step) steps_per_call = 1;
-    for (int r = 0; r < strategy->n_devices; r++) {
-        const int most = strata_device_most_runs(strategy->devices[r]);
-        steps_per_call = most < steps_per_call ? most : steps_per_call;
-    }
     if (steps_per_call > STRATA_MAX_SLOTS / 2) steps_per_call = STRATA_MAX_SLOTS / 2;
-    f->most_per_call = steps_per_call > 1 ? (int)steps_per_call : 1;
+    f->most_per_call = strata_strategy_steps_per_call(strategy, steps_per_call);
     f->steps_per_call = cpu ? 1 : f->most_per_call;
     f->max_runs = f->steps_per_call > 1 ? 2 * f->steps_per_call : MAX_RUNS;
     f->form.n_slots = f->most_per_call > 1 ? 2 * f->most_per_call : 0;
@@ -433,7 +429,13 @@ static strata_status begin_training(fit *f, strata_error *err) {
     model->training = NULL;
     model->fitted.dataset = f->dataset;
     model->fitted.opts = &f->opts;
+    const int64_t before = strata_training_batch_before(model);
     strata_status status = goes_on && model->continued ? strata_training_compare(model, err) : STRATA_OK;
+    if (!status && model->strategy->trainer && f->opts.first_step && before && before != f->opts.batch)
+        status = strata_fail(err, STRATA_INVALID,
+                             "fit: the epoch was begun with a batch of %lld, and would go on with %lld; strategy %s counts an "
+                             "epoch's steps, which all have one batch size: give %lld, or go on at the beginning of an epoch",
+                             (long long)before, (long long)f->opts.batch, model->strategy->name, (long long)before);
     int32_t rank_0_status = (int32_t)status;
     strata_error lost = {0};
     const strata_status sent =
